@@ -1,0 +1,1 @@
+"""hubbub's aggregator: the service that collects reports and answers with summaries."""

@@ -1,0 +1,46 @@
+"""hubbub: telemetry under local differential privacy.
+
+This is the SDK that apps embed: parameters, metrics, hashing, randomization, the wire format and the privacy arithmetic.
+"""
+
+from __future__ import annotations
+
+from hubbub.batch import Batch
+from hubbub.definitions import Definitions, load_definitions, parse_definitions
+from hubbub.encoder import Encoder
+from hubbub.errors import (
+    DefinitionError,
+    HubbubError,
+    InvalidValueError,
+    ParameterError,
+    RefusedError,
+    SummaryError,
+)
+from hubbub.metric import Kind, Metric
+from hubbub.params import Params
+from hubbub.periods import Period, PeriodKind
+from hubbub.refusals import Refusal
+from hubbub.report import Report
+from hubbub.secret import Secret
+
+__all__ = [
+    "Batch",
+    "DefinitionError",
+    "Definitions",
+    "Encoder",
+    "HubbubError",
+    "InvalidValueError",
+    "Kind",
+    "Metric",
+    "ParameterError",
+    "Params",
+    "Period",
+    "PeriodKind",
+    "Refusal",
+    "RefusedError",
+    "Report",
+    "Secret",
+    "SummaryError",
+    "load_definitions",
+    "parse_definitions",
+]

@@ -1,0 +1,83 @@
+"""Exact dyadic probabilities, and masks of bits that are one with exactly such a probability.
+
+A probability a / 2**r is held as a float: for r <= 24 the float is exact, and so are sums of products of two
+such floats (48 binary digits), which is all that p* and q* are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+
+from hubbub.errors import ParameterError
+
+DIGITS = 24
+"""p, q and f/2 are whole numbers of 1 / 2**24."""
+
+
+def nearest_dyadic(name: str, asked: float, digits: int) -> float:
+    """Round a probability to the nearest a / 2**digits (ties to even a).
+
+    asked : in [0, 1]; one strictly inside (0, 1) must not round to 0 or 1.
+
+    >>> nearest_dyadic("prob_p", 0.75, digits=24)
+    0.75
+    >>> nearest_dyadic("prob_p", 1e-9, digits=24)
+    Traceback (most recent call last):
+    hubbub.errors.ParameterError: prob_p must be 0, 1 or at least 2**-24 from both, got 1e-09: it would round to 0
+    """
+    if isinstance(asked, bool) or not isinstance(asked, int | float | Fraction):
+        raise ParameterError(f"{name} must be a number in [0, 1], got {asked!r}: write it as 0.25")
+    if not math.isfinite(asked) or not 0 <= asked <= 1:
+        raise ParameterError(f"{name} must be in [0, 1], got {asked}: it is a probability")
+    numerator = round(Fraction(asked) * (1 << digits))
+    if 0 < asked < 1 and numerator in (0, 1 << digits):
+        raise ParameterError(
+            f"{name} must be 0, 1 or at least 2**-{digits} from both, got {asked}: "
+            f"it would round to {numerator >> digits}"
+        )
+    return math.ldexp(numerator, -digits)
+
+
+def numerator(probability: float, digits: int) -> int:
+    """Return a of a held probability a / 2**digits, exactly.
+
+    >>> numerator(0.75, digits=24) == 3 << 22
+    True
+    """
+    return int(math.ldexp(probability, digits))
+
+
+def bernoulli_mask(a: int, digits: int, num_bits: int, words: Iterator[int]) -> int:
+    """Draw `num_bits` independent bits, each one with probability exactly a / 2**digits.
+
+    Bit by bit this compares a uniform binary fraction U = 0.u1 u2 ... with 0.d1 d2 ... dr, the digits of
+    a / 2**digits, most significant first: the bit is one where U < a / 2**digits. A word holds one digit of U for all bits at
+    once, and a position leaves `open` at the first digit where the two differ. High-order zeros of a are
+    digits like any others. Below the lowest one of a no open position can become one any more, so the
+    walk stops there: the same mask from fewer words (docs/decisions/0001).
+
+    a : in [0, 2**digits]; 0 and 2**digits draw nothing.
+
+    >>> bernoulli_mask(0b01, digits=2, num_bits=4, words=iter([0b0011, 0b0101]))  # 1/4: both digits must be 0
+    8
+    """
+    if a == 0:
+        return 0
+    everything = (1 << num_bits) - 1
+    if a == 1 << digits:
+        return everything
+    mask = 0
+    still_open = everything
+    lowest_one = (a & -a).bit_length() - 1
+    for position in range(digits - 1, lowest_one - 1, -1):
+        word = next(words)
+        if a >> position & 1:
+            mask |= still_open & ~word
+            still_open &= word
+        else:
+            still_open &= ~word
+        if not still_open:
+            break
+    return mask

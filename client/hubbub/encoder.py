@@ -1,0 +1,95 @@
+"""The client's pipeline on one page: value -> Bloom bits -> PRR -> IRR -> report."""
+
+from __future__ import annotations
+
+from hubbub.coins import Coins, system_coins
+from hubbub.errors import InvalidValueError
+from hubbub.hashing import google_md5, murmur3_v1
+from hubbub.irr import InstantaneousResponse
+from hubbub.metric import Kind, Metric
+from hubbub.prr import PermanentResponse
+from hubbub.report import Report
+from hubbub.secret import Secret
+
+Value = str | bool | None
+
+_SCHEMES = {"murmur3-v1": murmur3_v1.bit_positions, "google-md5": google_md5.bit_positions}
+
+
+class Encoder:
+    """Turns values of one metric into reports of one client.
+
+    >>> from hubbub.params import Params
+    >>> metric = Metric.string(
+    ...     "homepage", Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.5)
+    ... )
+    >>> report = Encoder(metric, Secret.generate()).encode("https://example.org/")
+    >>> len(report.bits), 0 <= report.cohort < 64
+    (128, True)
+    """
+
+    def __init__(self, metric: Metric, secret: Secret, coins: Coins = system_coins) -> None:
+        self.metric = metric.require_collectable()
+        self.cohort = secret.cohort(metric.params.num_cohorts)
+        self._permanent = PermanentResponse(metric, secret)
+        self._instantaneous = InstantaneousResponse(metric.params, coins)
+
+    def encode(self, value: Value, epoch: int | None = None) -> Report:
+        """Randomize a value twice; nothing else about it leaves the process.
+
+        value : str for a string or categorical metric, bool for a boolean one; None, nothing recorded, is the
+                empty Bloom filter (false for a boolean), so that silence looks like a report
+        epoch : the number of the current epoch, for a metric with `hold` and only for one
+
+        Raises InvalidValueError, which does not repeat the value.
+        """
+        if (epoch is None) != (self.metric.hold is None):
+            raise InvalidValueError(
+                f"{self.metric.name}: "
+                + ("has no hold, so no epoch" if self.metric.hold is None else "has a hold: give the current epoch")
+            )
+        prr = self._permanent(bloom_bits(self.metric, value, self.cohort), epoch)
+        return Report.from_int(self.cohort, self._instantaneous(prr), self.metric.params.num_bits)
+
+
+def bloom_bits(metric: Metric, value: Value, cohort: int) -> int:
+    """Return the true bits of a value in a cohort, before any randomization: never to be sent or stored.
+
+    >>> metric = Metric.categorical("os", ("linux", "macos", "windows"), prob_p=0.25, prob_q=0.75, prob_f=0.5)
+    >>> bin(bloom_bits(metric, "windows", cohort=0)), bloom_bits(metric, None, cohort=0)
+    ('0b100', 0)
+    """
+    if value is None:
+        return 0
+    if metric.kind is Kind.BOOLEAN:
+        if not isinstance(value, bool):
+            raise InvalidValueError(f"{metric.name}: a boolean metric takes True, False or None, got a {_type(value)}")
+        return int(value)
+    if not isinstance(value, str):
+        raise InvalidValueError(f"{metric.name}: a {metric.kind} metric takes a str or None, got a {_type(value)}")
+    if metric.kind is Kind.CATEGORICAL:
+        return _category_bit(metric, value)
+    try:
+        text = value.encode()
+    except UnicodeEncodeError:
+        raise InvalidValueError(f"{metric.name}: a value must be encodable as UTF-8: drop lone surrogates") from None
+    params = metric.params
+    bits = 0
+    for position in _SCHEMES[params.hash_scheme](text, cohort, params.num_bits, params.num_hashes):
+        bits |= 1 << position
+    return bits
+
+
+def _category_bit(metric: Metric, value: str) -> int:
+    if value in metric.categories:
+        return 1 << metric.categories.index(value)
+    if metric.other is not None:
+        return 1 << metric.categories.index(metric.other)
+    raise InvalidValueError(
+        f"{metric.name}: the value is none of the {len(metric.categories)} categories: "
+        "declare it, or declare `other` to stand in for the rest"
+    )
+
+
+def _type(value: object) -> str:
+    return type(value).__name__

@@ -1,0 +1,48 @@
+"""The tree of all exceptions.
+
+    HubbubError
+    ├── ParameterError      a probability or size that no mechanism can have       (also a ValueError)
+    ├── DefinitionError     a metric, or a file of metrics, that cannot be used    (also a ValueError)
+    ├── InvalidValueError   a value that the metric has no bits for                (also a ValueError)
+    ├── RefusedError        a batch that an aggregator must refuse, with its `Refusal`
+    └── SummaryError        a summary that is not one, or does not fit             (also a ValueError)
+
+Messages say the value, the rule and the next step. The one exception is `InvalidValueError`: what an app
+records is private, so its message names the value's type only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hubbub.refusals import Refusal
+
+
+class HubbubError(Exception):
+    """Whatever hubbub refuses on purpose."""
+
+
+class ParameterError(HubbubError, ValueError):
+    """A probability or a size outside its interval."""
+
+
+class DefinitionError(HubbubError, ValueError):
+    """A metric definition that is incomplete, contradictory, or may not be collected under."""
+
+
+class InvalidValueError(HubbubError, ValueError):
+    """A value of the wrong kind for its metric; the message never repeats the value."""
+
+
+class SummaryError(HubbubError, ValueError):
+    """A summary file or array that does not have the shape its metric says."""
+
+
+class RefusedError(HubbubError):
+    """A batch that breaks a rule of the wire; nothing of it is stored."""
+
+    def __init__(self, refusal: Refusal, detail: str) -> None:
+        super().__init__(detail)
+        self.refusal = refusal
+        self.detail = detail

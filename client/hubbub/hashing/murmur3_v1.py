@@ -1,0 +1,56 @@
+"""hubbub's own hashing: always h distinct bits, every subset equally likely, any k > h.
+
+    g1, g2 = the two unsigned 64-bit words of MurmurHash3 x64 128-bit of the UTF-8 value, seed 0
+    u_i    = mix(mix(g1 ^ mix(cohort)) + g2 + i)                     i = 0 .. h-1, all modulo 2**64
+    r_i    = ((u_i >> 32) * (k - i)) >> 32                           uniform on 0 .. k-i-1 up to 2**-32 relative
+    bit i  = the r_i-th position, counted from 0 upwards, that no earlier hash has taken
+
+`mix` is the finalizer of splitmix64 (Steele, Lea, Flood 2014). One hash a value, then arithmetic a cohort.
+"""
+
+from __future__ import annotations
+
+import mmh3
+
+_MASK = (1 << 64) - 1
+
+
+def words_of(value: bytes) -> tuple[int, int]:
+    """Return g1 and g2, all of a value that the bits depend on."""
+    digest = mmh3.mmh3_x64_128_digest(value, 0)
+    return int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")
+
+
+def mix(word: int) -> int:
+    """Scramble 64 bits, one to one: splitmix64's finalizer.
+
+    >>> hex(mix(1))
+    '0x5692161d100b05e5'
+    """
+    word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
+    word = (word ^ (word >> 27)) * 0x94D049BB133111EB & _MASK
+    return word ^ (word >> 31)
+
+
+def bit_positions(value: bytes, cohort: int, num_bits: int, num_hashes: int) -> list[int]:
+    """Return the position each hash sets, in the order of the hashes; all distinct.
+
+    value : UTF-8      cohort : in [0, 2**64)      num_bits : k, above h      num_hashes : h
+
+    >>> bit_positions(b"v1", cohort=0, num_bits=16, num_hashes=2)
+    [2, 13]
+    """
+    g1, g2 = words_of(value)
+    base = mix(g1 ^ mix(cohort)) + g2
+    taken: list[int] = []
+    positions: list[int] = []
+    for i in range(num_hashes):
+        position = ((mix((base + i) & _MASK) >> 32) * (num_bits - i)) >> 32
+        for lower in taken:  # ascending, so each taken position at or below pushes one further up
+            if lower > position:
+                break
+            position += 1
+        positions.append(position)
+        taken.append(position)
+        taken.sort()
+    return positions

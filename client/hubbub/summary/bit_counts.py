@@ -1,0 +1,102 @@
+"""How many reports each cohort sent and how many of them had each bit set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hubbub.errors import SummaryError
+from hubbub.metric import Metric
+from hubbub.params import Params
+from hubbub.report import Report
+from hubbub.summary.checked import asked_metric, counts_of, rows_of
+from hubbub.summary.kernel import count_bits
+
+
+@dataclass(frozen=True, eq=False)
+class BitCounts:
+    """A commutative monoid under `+`: summaries of disjoint reports add up, in any order, on any machine.
+
+    metric  : the definition the reports were made under; `Params` stand for an unnamed string metric
+    reports : (m,) reports a cohort
+    ones    : (m, k) reports with the bit set; 0 <= ones <= reports
+    periods : first days of the periods the reports are of, sorted; may be unknown: ()
+
+    >>> params = Params(num_bits=8, num_hashes=2, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=0)
+    >>> int((BitCounts(params, [2], [[2, 1, 0, 0, 0, 0, 0, 0]]) + BitCounts.empty(params)).reports[0])
+    2
+    """
+
+    metric: Metric
+    reports: NDArray[np.int64]
+    ones: NDArray[np.int64]
+    periods: tuple[str, ...] = ()
+
+    def __init__(
+        self, metric: Metric | Params, reports: ArrayLike, ones: ArrayLike, periods: Iterable[str] = ()
+    ) -> None:
+        metric = asked_metric(metric)
+        m, k = metric.params.num_cohorts, metric.params.num_bits
+        hold = object.__setattr__
+        hold(self, "metric", metric)
+        hold(self, "reports", counts_of("reports", reports, (m,)))
+        hold(self, "ones", counts_of("ones", ones, (m, k)))
+        hold(self, "periods", tuple(sorted(set(periods))))
+        worst = np.argmax((self.ones - self.reports[:, None]).max(axis=1))
+        if self.ones[worst].max() > self.reports[worst]:
+            raise SummaryError(
+                f"{metric.name}: cohort {worst} has {self.ones[worst].max()} ones in a bit but {self.reports[worst]} "
+                "reports: counts of ones cannot exceed the reports"
+            )
+
+    @classmethod
+    def empty(cls, metric: Metric | Params) -> BitCounts:
+        """Return the neutral element: no reports."""
+        metric = asked_metric(metric)
+        m, k = metric.params.num_cohorts, metric.params.num_bits
+        return cls(metric, np.zeros(m, np.int64), np.zeros((m, k), np.int64))
+
+    @classmethod
+    def of_rows(
+        cls, metric: Metric | Params, cohorts: bytes | NDArray[np.uint8], rows: bytes, periods: Iterable[str] = ()
+    ) -> BitCounts:
+        """Sum wire rows: cohorts (n,) one byte each, rows n x ceil(k / 8) bytes."""
+        metric = asked_metric(metric)
+        params = metric.params
+        cohort_of, bits = rows_of(metric, cohorts, rows)
+        return cls(metric, *count_bits(cohort_of, bits, params.num_cohorts, params.num_bits), periods)
+
+    @classmethod
+    def of_reports(cls, metric: Metric | Params, reports: Sequence[Report]) -> BitCounts:
+        """Sum reports."""
+        return cls.of_rows(metric, bytes(r.cohort for r in reports), b"".join(r.to_bytes() for r in reports))
+
+    @property
+    def num_reports(self) -> int:
+        """N, the number of reports."""
+        return int(self.reports.sum())
+
+    def __add__(self, other: BitCounts) -> BitCounts:
+        if other.metric.digest != self.metric.digest:
+            raise SummaryError(
+                f"summaries of different definitions do not add up: {self.metric.name} {self.metric.digest[:12]} "
+                f"and {other.metric.name} {other.metric.digest[:12]}; decode each by itself"
+            )
+        return BitCounts(
+            self.metric, self.reports + other.reports, self.ones + other.ones, (*self.periods, *other.periods)
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, BitCounts):
+            return NotImplemented
+        return (
+            self.metric.digest == other.metric.digest
+            and self.periods == other.periods
+            and np.array_equal(self.reports, other.reports)
+            and np.array_equal(self.ones, other.ones)
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # arrays inside

@@ -1,0 +1,47 @@
+"""Rows of bits -> counts, without ever unpacking a bit.
+
+Conventions: cohorts (n,) uint8 or wider; rows (n, ceil(k / 8)) uint8, bit i of a report at bit i % 8 of byte i // 8.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Counts = NDArray[np.int64]
+_BITS_OF_BYTE: Counts = (np.arange(256)[:, None] >> np.arange(8)) & 1
+
+
+def count_bits(
+    cohorts: NDArray[Any], rows: NDArray[np.uint8], num_cohorts: int, num_bits: int
+) -> tuple[Counts, Counts]:
+    """Count reports a cohort and ones a cohort and bit: (m,) and (m, k).
+
+    For each byte column: how often each byte value occurs in each cohort, (m, 256), times the bits of each
+    byte value, (256, 8). Exact.
+
+    >>> count_bits(np.array([1, 1]), np.array([[0b011], [0b001]], np.uint8), num_cohorts=2, num_bits=3)[1].tolist()
+    [[0, 0, 0], [2, 1, 0]]
+    """
+    offsets = cohorts.astype(np.int64) * 256
+    reports = np.bincount(cohorts, minlength=num_cohorts)
+    ones = np.empty((num_cohorts, rows.shape[1] * 8), np.int64)
+    for column in range(rows.shape[1]):
+        seen = np.bincount(offsets + rows[:, column], minlength=num_cohorts * 256)
+        ones[:, column * 8 : column * 8 + 8] = seen.reshape(num_cohorts, 256) @ _BITS_OF_BYTE
+    return reports, ones[:, :num_bits]
+
+
+def count_patterns(cohorts: NDArray[Any], rows: NDArray[np.uint8], num_cohorts: int, num_bits: int) -> Counts:
+    """Count how often each whole pattern was reported in each cohort: (m, 2**k), for k <= 16.
+
+    >>> count_patterns(np.array([0, 0]), np.array([[3], [3]], np.uint8), num_cohorts=1, num_bits=2).tolist()
+    [[0, 0, 0, 2]]
+    """
+    patterns = rows[:, 0].astype(np.int64)
+    if rows.shape[1] == 2:
+        patterns |= rows[:, 1].astype(np.int64) << 8
+    seen = np.bincount((cohorts.astype(np.int64) << num_bits) | patterns, minlength=num_cohorts << num_bits)
+    return seen.reshape(num_cohorts, 1 << num_bits)

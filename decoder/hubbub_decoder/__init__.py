@@ -1,0 +1,1 @@
+"""hubbub's decoder: from summaries to estimates, tables and plots."""
