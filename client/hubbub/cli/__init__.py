@@ -6,8 +6,6 @@ heavy inside the command, so that `hubbub --help` lists all of them from a bare 
 
 from __future__ import annotations
 
-import os
-import sys
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -51,7 +49,6 @@ def main() -> None:
     Example:
       hubbub demo
     """
-    _survive_closed_pipe()
 
 
 def _commands() -> dict[str, EntryPoint]:
@@ -61,11 +58,3 @@ def _commands() -> dict[str, EntryPoint]:
 def _extra_of(name: str | None) -> str | None:
     entry = _commands().get(name or "")
     return _EXTRA_OF_PACKAGE.get(entry.module.partition(".")[0]) if entry else None
-
-
-def _survive_closed_pipe() -> None:
-    """Let `hubbub ... | head` end quietly."""
-    if hasattr(sys.stdout, "reconfigure") and os.name == "posix":
-        import signal
-
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
