@@ -19,10 +19,10 @@ _EXTRA_OF_PACKAGE = {"hubbub_aggregator": "aggregator", "hubbub_decoder": "decod
 class Commands(click.Group):
     """A group whose commands are entry points; what goes wrong on purpose is one sentence and exit code 1."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  (click calls it so)
         return sorted(_commands())
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         entry = _commands().get(cmd_name)
         return None if entry is None else entry.load()
 
