@@ -1,0 +1,53 @@
+# Everything sets itself up in .venv; a stamp written last makes an interrupted install start again.
+PYTHON ?= python3
+BIN := .venv/bin
+SOURCES := client aggregator decoder tests benchmarks examples
+
+.DEFAULT_GOAL := check
+.PHONY: demo test check ci format lint types slow bench bench-encode clean
+
+.venv/.venv-made:
+	@command -v $(PYTHON) >/dev/null || { echo "hubbub needs Python 3.11 or newer; there is no $(PYTHON): make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "hubbub needs Python 3.11 or newer, this is $$($(PYTHON) --version): make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "This Python has no venv module: install it (Debian: apt-get install python3-venv), then run make again" >&2; exit 1; }
+	rm -rf .venv
+	$(PYTHON) -m venv .venv
+	@touch $@
+
+.venv/.demo-installed: .venv/.venv-made pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[aggregator,decoder]'
+	@touch $@
+
+.venv/.dev-installed: .venv/.venv-made pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
+	@touch $@ .venv/.demo-installed
+
+demo: .venv/.demo-installed        ## the whole road on real data: truth beside estimate, and a page with plots
+	$(BIN)/hubbub demo
+
+test: .venv/.dev-installed         ## all tests
+	$(BIN)/pytest -q
+
+check: format lint types test      ## what a change must pass
+
+ci: check slow                     ## check, and what is slow
+
+slow: .venv/.dev-installed
+	$(BIN)/hubbub demo --reports 20000 --out build/demo
+
+format: .venv/.dev-installed
+	$(BIN)/ruff format $(if $(CI),--check) $(SOURCES)
+
+lint: .venv/.dev-installed
+	$(BIN)/ruff check $(SOURCES)
+
+types: .venv/.dev-installed
+	$(BIN)/mypy
+
+bench: bench-encode                ## print figures; nothing is asserted
+
+bench-encode: .venv/.dev-installed
+	$(BIN)/python benchmarks/encode.py
+
+clean:
+	rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis

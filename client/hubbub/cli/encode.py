@@ -1,0 +1,45 @@
+"""`hubbub encode`: what one client would send for some values, to look at."""
+
+from __future__ import annotations
+
+import click
+
+from hubbub.cli.output import json_option, print_json
+
+
+@click.command()
+@click.argument("definitions", type=click.Path())
+@click.argument("metric_name", metavar="METRIC")
+@click.argument("values", nargs=-1)
+@json_option
+def command(definitions: str, metric_name: str, values: tuple[str, ...], *, as_json: bool) -> None:
+    """Encode VALUES of METRIC (true or false for a boolean; none: what silence sends).
+
+    A new secret is drawn and thrown away, so the same call answers differently each time; nothing is sent.
+
+    \b
+    Example:
+      hubbub encode metrics.toml homepage https://example.org/
+    """
+    from hubbub.definitions import load_definitions
+    from hubbub.encoder import Encoder, Value
+    from hubbub.errors import DefinitionError, InvalidValueError
+    from hubbub.metric import Kind
+    from hubbub.secret import Secret
+
+    loaded = load_definitions(definitions)
+    if metric_name not in loaded:
+        raise DefinitionError(f"{definitions} has no metric {metric_name!r}: it has {', '.join(loaded)}")
+    metric = loaded[metric_name]
+    given: list[Value] = list(values) or [None]
+    if metric.kind is Kind.BOOLEAN:
+        if any(value not in {"true", "false", None} for value in given):
+            raise InvalidValueError(f"{metric_name}: a boolean value is written true or false")
+        given = [None if value is None else value == "true" for value in given]
+    encoder = Encoder(metric, Secret.generate())
+    reports = [encoder.encode(value, epoch=None if metric.hold is None else 0) for value in given]
+    if as_json:
+        print_json([{"cohort": report.cohort, "bits": report.bits.to01()} for report in reports])
+        return
+    for report in reports:
+        click.echo(f"cohort {report.cohort:3d}  bits {report.bits.to01()}")

@@ -1,0 +1,88 @@
+"""`hubbub metrics`: check a definitions file, and show what it promises."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import click
+
+from hubbub.cli.output import json_option, print_json
+
+
+@click.group()
+def command() -> None:
+    """Check and show a file of metric definitions."""
+
+
+@command.command()
+@click.argument("definitions", type=click.Path())
+@json_option
+def check(definitions: str, *, as_json: bool) -> None:
+    """Say whether DEFINITIONS can be collected under; the first thing that is wrong, if not.
+
+    \b
+    Example:
+      hubbub metrics check metrics.toml
+    """
+    from hubbub.definitions import load_definitions
+
+    loaded = load_definitions(definitions)
+    if as_json:
+        print_json({"metrics": {metric.name: metric.digest for metric in loaded.versions()}})
+        return
+    click.echo(f"{definitions}: {sum(1 for _ in loaded.versions())} definitions of {len(loaded)} metrics are fine")
+
+
+@command.command()
+@click.argument("definitions", type=click.Path())
+@click.argument("names", nargs=-1)
+@json_option
+def show(definitions: str, names: tuple[str, ...], *, as_json: bool) -> None:
+    """Show each metric of DEFINITIONS with its parameters and what it can reveal.
+
+    \b
+    Example:
+      hubbub metrics show metrics.toml homepage
+    """
+    from hubbub.definitions import load_definitions
+    from hubbub.errors import DefinitionError
+
+    loaded = load_definitions(definitions)
+    for name in names:
+        if name not in loaded:
+            raise DefinitionError(f"{definitions} has no metric {name!r}: it has {', '.join(loaded)}")
+    shown = [_about(metric) for metric in loaded.versions() if not names or metric.name in names]
+    if as_json:
+        print_json(shown)
+        return
+    for about in shown:
+        click.echo(_page(about))
+
+
+def _about(metric: Any) -> dict[str, Any]:
+    from hubbub.privacy import epsilon, epsilon_forever
+
+    return {
+        **metric.to_dict(),
+        "p_star": metric.params.p_star,
+        "q_star": metric.params.q_star,
+        "epsilon_once": epsilon(metric.params),
+        "epsilon_forever": epsilon_forever(metric.params),
+    }
+
+
+def _page(about: dict[str, Any]) -> str:
+    forever = about["epsilon_forever"]
+    probabilities = f"p = {about['prob_p']:.6g}, q = {about['prob_q']:.6g}, f = {about['prob_f']:.6g}"
+    lines = [
+        f"{about['name']}  ({about['kind']}, a {about['period']}, until {about['expires']})",
+        f"  {about['description']}  [{about['owner']}]",
+        f"  k = {about['num_bits']}, h = {about['num_hashes']}, m = {about['num_cohorts']}, {about['hash_scheme']}; {probabilities}",
+        f"  eps = {about['epsilon_once']:.3f} a report, "
+        + ("without bound over many" if math.isinf(forever) else f"{forever:.3f} for ever while the value stays"),
+        f"  digest {about['digest']}",
+    ]
+    if about["categories"]:
+        lines.insert(3, f"  categories: {', '.join(about['categories'])}")
+    return "\n".join(lines)

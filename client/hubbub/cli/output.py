@@ -1,0 +1,33 @@
+"""How every command speaks: results on stdout, talk on stderr."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import click
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+
+
+def print_json(result: Any) -> None:
+    """Print one JSON document; infinity, which JSON has no number for, becomes the string "inf"."""
+    click.echo(json.dumps(finite(result), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def finite(result: Any) -> Any:
+    """Replace the floats that JSON cannot hold.
+
+    >>> finite({"epsilon": [1.5, math.inf]})
+    {'epsilon': [1.5, 'inf']}
+    """
+    match result:
+        case float() if not math.isfinite(result):
+            return str(result)
+        case dict():
+            return {key: finite(value) for key, value in result.items()}
+        case list() | tuple():
+            return [finite(value) for value in result]
+        case _:
+            return result

@@ -1,0 +1,105 @@
+"""Epsilon of t reports of one metric, in closed form.
+
+Conventions: g = f/2; for p > q, which only imported reports have, p and q change places. With
+
+    rho = (p/q)**t        sigma = ((1-q)/(1-p))**t        T(r) = ln( ((1-g) + g r) / (g + (1-g) r) )
+
+T(rho) is the largest loss of a bit that is one for one value and zero for the other (all t reports show a one),
+T(sigma) of the reverse (all show a zero). Bits are independent given the value, so losses add up: a pair of
+values with a bits only in the first and b only in the second loses a T(rho) + b T(sigma).
+
+What is bounded is any two values, "no value" (the empty filter) among them, that do not change while the t
+reports are made. Exact to float rounding; t must not depend on the value.
+
+Source: Erlingsson et al. 2014, theorems 1 and 2 are the limits t -> infinity and t = 1; derived in docs/privacy.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from hubbub.errors import ParameterError
+from hubbub.params import Params
+
+
+def epsilon(params: Params, reports: float = 1) -> float:
+    """Return eps(t), the privacy loss of t reports of one unchanging value.
+
+    - murmur3-v1: h bits a value, or none:      max( min(h, k-h) (T(rho) + T(sigma)),  h max(T(rho), T(sigma)) )
+    - google-md5, whose bits may coincide:      max of a T(rho) + b T(sigma) over a, b <= h, a + b <= k
+    - one-hot, several categories:              T(rho) + T(sigma)
+    - one-hot, one bit (boolean):               max(T(rho), T(sigma))
+
+    For h <= k/2 the first is the familiar h (T(rho) + T(sigma)); beyond that "no value" may be the worst neighbour.
+
+    reports : t, a whole number from 1, or math.inf for ever
+    returns : eps in (0, inf]
+
+    >>> paper = Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.5, prob_q=0.75, prob_f=0.5)
+    >>> round(epsilon(paper), 4), round(epsilon(paper, math.inf), 4)
+    (1.0743, 4.3944)
+    >>> two_coins = Params.one_hot(1, prob_p=0, prob_q=1, prob_f=0.5)
+    >>> round(math.exp(epsilon(two_coins)), 12), round(math.exp(epsilon_forever(two_coins)), 12)
+    (3.0, 3.0)
+    """
+    if not (reports == math.inf or (reports >= 1 and float(reports).is_integer())):
+        raise ParameterError(f"reports must be a whole number from 1, or math.inf, got {reports}")
+    one, zero = _bit_losses(params, reports)
+    high, low = max(one, zero), min(one, zero)
+    k, h = params.num_bits, params.num_hashes
+    if params.hash_scheme == "one-hot":
+        return high if k == 1 else high + low
+    if params.hash_scheme == "google-md5":
+        return _times(h, high) + _times(min(h, k - h), low)
+    return max(_times(min(h, k - h), high + low), _times(h, high))
+
+
+def epsilon_forever(params: Params) -> float:
+    """Return the loss that no number of reports of one unchanging value exceeds: lim eps(t); infinite for f = 0."""
+    return epsilon(params, math.inf)
+
+
+def epsilon_of_values(params: Params, reports_of_each: Iterable[float]) -> float:
+    """Return the loss of a value that changes: the sum of eps(t_i), t_i reports of the i-th distinct value.
+
+    It bounds histories *with the same pattern of changes* only. That a value changed, and when, is not protected by memoization:
+    see docs/privacy.md for what an observer of linked reports sees.
+
+    >>> two_coins = Params.one_hot(1, prob_p=0, prob_q=1, prob_f=0.5)
+    >>> round(math.exp(epsilon_of_values(two_coins, [1, 1])), 12)
+    9.0
+    """
+    return math.fsum(epsilon(params, reports) for reports in reports_of_each)
+
+
+def _bit_losses(params: Params, reports: float) -> tuple[float, float]:
+    """Return T(rho) and T(sigma)."""
+    p, q = sorted((params.prob_p, params.prob_q))
+    g = params.prob_f / 2
+    return _loss(reports * _log(p / q), g), _loss(reports * _log((1 - q) / (1 - p)), g)
+
+
+def _loss(log_r: float, g: float) -> float:
+    """Return T(r), from ln r so that r may underflow.
+
+    >>> round(math.exp(_loss(-math.inf, 0.25)), 12)
+    3.0
+    """
+    if g == 0:
+        return -log_r
+    r = math.exp(log_r)
+    return math.log1p(g * (r - 1)) - _log_add(math.log(g), math.log1p(-g) + log_r)
+
+
+def _log_add(x: float, y: float) -> float:
+    high, low = max(x, y), min(x, y)
+    return high + math.log1p(math.exp(low - high))
+
+
+def _log(x: float) -> float:
+    return math.log(x) if x > 0 else -math.inf
+
+
+def _times(count: int, loss: float) -> float:
+    return count * loss if count else 0.0

@@ -1,0 +1,155 @@
+"""The wire: a batch survives its JSON, and whatever is not a batch is refused by name."""
+
+from __future__ import annotations
+
+import base64
+import json
+import uuid
+from datetime import date
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hubbub import Batch, Metric, Params, Period, PeriodKind, Refusal, RefusedError, Report
+
+METRIC = Metric.string("odd", Params(num_bits=13, num_hashes=2, num_cohorts=4, prob_p=0.25, prob_q=0.75, prob_f=0.5))
+PERIOD = Period.containing(PeriodKind.DAY, date(2013, 1, 1))
+REPORTS = st.lists(st.builds(lambda c, b: Report.from_int(c, b, 13), st.integers(0, 3), st.integers(0, 2**13 - 1)))
+
+
+@given(REPORTS)
+def test_a_batch_survives_its_json(reports: list[Report]) -> None:
+    batch = Batch.of_reports(METRIC, PERIOD, reports)
+    assert Batch.from_json(batch.to_json()) == batch
+    assert len(batch) == len(reports)
+    if reports:
+        batch.require_fit(METRIC, max_reports=len(reports))
+
+
+def test_the_golden_body() -> None:
+    """Field by field; other clients are written from this."""
+    reports = [Report.from_int(3, 0b1_0000_0000_0001, 13), Report.from_int(0, 0b0_0000_0001_0000, 13)]
+    body = Batch.of_reports(METRIC, PERIOD, reports, coins=lambda n: bytes(range(n))).to_json()
+    assert (
+        body
+        == (
+            b'{"batch_id":"00010203-0405-4607-8809-0a0b0c0d0e0f"'  # 16 random bytes as a UUID of version 4
+            b',"metric":"odd"'
+            b',"digest":"' + METRIC.digest.encode() + b'"'  # SHA-256 of what the bits mean
+            b',"period":"2013-01-01"'  # the UTC day it starts on
+            b',"cohorts":[3,0]'  # one a report
+            b',"bits":"ARAQAA=="}'  # rows 01 10 and 10 00: bit 0 and bit 12; bit 4
+        )
+    )
+
+
+def body(**changes: Any) -> bytes:
+    fields = {
+        "batch_id": str(uuid.uuid4()),
+        "metric": "odd",
+        "digest": METRIC.digest,
+        "period": "2013-01-01",
+        "cohorts": [1, 2],
+        "bits": base64.b64encode(bytes(4)).decode(),
+    }
+    return json.dumps({name: value for name, value in {**fields, **changes}.items() if value != "absent"}).encode()
+
+
+MALFORMED: list[bytes] = [
+    b"",
+    b"\xff",
+    b"[]",
+    b"null",
+    b"[" * 100_000,
+    b'{"period": ' + b"[" * 50_000,
+    *(body(**{name: "absent"}) for name in ("batch_id", "metric", "digest", "period", "cohorts", "bits")),
+    *(body(**{name: 7}) for name in ("batch_id", "metric", "digest", "period", "cohorts", "bits")),
+    body(batch_id="7"),
+    body(batch_id=str(uuid.uuid1())),
+    body(batch_id=str(uuid.uuid4()).upper()),
+    body(batch_id=f"{{{uuid.uuid4()}}}"),
+    body(cohorts=[1, 2.0]),
+    body(cohorts=[1, True]),
+    body(cohorts=[1, None]),
+    body(cohorts="ab"),
+    body(bits="AAA"),
+    body(bits="AA A="),
+    body(bits="€€€€"),
+    body(period="2013-13-01"),
+]
+
+
+@pytest.mark.parametrize("malformed", MALFORMED)
+def test_what_is_not_a_batch_is_malformed(malformed: bytes) -> None:
+    with pytest.raises(RefusedError) as caught:
+        Batch.from_json(malformed)
+    assert caught.value.refusal is Refusal.MALFORMED
+
+
+def test_a_body_cut_anywhere_is_malformed() -> None:
+    whole = body()
+    for length in range(len(whole)):
+        with pytest.raises(RefusedError) as caught:
+            Batch.from_json(whole[:length])
+        assert caught.value.refusal is Refusal.MALFORMED
+
+
+@pytest.mark.parametrize(
+    ("changes", "refusal"),
+    [
+        ({"cohorts": []}, Refusal.NO_REPORTS),
+        ({"cohorts": [0] * 6, "bits": base64.b64encode(bytes(12)).decode()}, Refusal.TOO_MANY_REPORTS),
+        ({"cohorts": [1]}, Refusal.WRONG_SIZE),
+        ({"bits": base64.b64encode(bytes(3)).decode()}, Refusal.WRONG_SIZE),
+        ({"cohorts": [1, 4]}, Refusal.COHORT_OUT_OF_RANGE),
+        ({"bits": base64.b64encode(b"\xff\x1f\xff\x3f").decode()}, Refusal.PADDING_SET),
+        ({"bits": base64.b64encode(b"\xff\x9f\xff\x1f").decode()}, Refusal.PADDING_SET),
+    ],
+)
+def test_a_batch_that_is_impossible_under_its_metric_is_refused(changes: dict[str, Any], refusal: Refusal) -> None:
+    batch = Batch.from_json(body(**changes))
+    with pytest.raises(RefusedError) as caught:
+        batch.require_fit(METRIC, max_reports=5)
+    assert caught.value.refusal is refusal
+
+
+@pytest.mark.parametrize("cohort", [-1, 256, 10**40])
+def test_a_cohort_that_no_metric_has_is_out_of_range(cohort: int) -> None:
+    with pytest.raises(RefusedError) as caught:
+        Batch.from_json(body(cohorts=[cohort]))
+    assert caught.value.refusal is Refusal.COHORT_OUT_OF_RANGE
+
+
+@pytest.mark.parametrize("num_bits", range(8, 26))
+def test_every_padding_bit_and_no_other_is_refused(num_bits: int) -> None:
+    metric = Metric.string(
+        "m", Params(num_bits=num_bits, num_hashes=2, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=0)
+    )
+    width = metric.params.row_bytes
+    for bit in range(8 * width):
+        batch = Batch(
+            uuid.uuid4(),
+            "m",
+            metric.digest,
+            "2013-01-01",
+            bytes(2),
+            bytes(width) + (1 << bit).to_bytes(width, "little"),
+        )
+        if bit < num_bits:
+            batch.require_fit(metric, max_reports=2)
+        else:
+            with pytest.raises(RefusedError) as caught:
+                batch.require_fit(metric, max_reports=2)
+            assert caught.value.refusal is Refusal.PADDING_SET
+
+
+def test_unknown_fields_are_ignored_so_that_v1_can_grow() -> None:
+    assert len(Batch.from_json(body(colour="blue"))) == 2
+
+
+def test_every_refusal_has_its_own_slug() -> None:
+    slugs = [refusal.slug for refusal in Refusal]
+    assert len(set(slugs)) == len(slugs)
+    assert all(400 <= refusal.status < 600 and refusal.meaning.endswith(".") for refusal in Refusal)

@@ -1,0 +1,60 @@
+"""The command line of the client: results on stdout, one clear sentence on stderr when something is wrong."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+METRICS = Path(__file__).parent.parent / "data" / "metrics.toml"
+
+
+def hubbub(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    program = Path(sys.executable).with_name("hubbub")
+    return subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+
+
+def test_show_says_what_a_metric_can_reveal() -> None:
+    shown = hubbub("metrics", "show", METRICS, "homepage")
+    assert shown.returncode == 0
+    assert "eps = 2.043 a report, 4.394 for ever while the value stays" in shown.stdout
+    about = json.loads(hubbub("metrics", "show", METRICS, "dark_mode", "--json").stdout)
+    assert about[0]["epsilon_once"] == pytest.approx(1.0986, abs=1e-4)
+
+
+def test_show_says_infinity_in_valid_json(tmp_path: Path) -> None:
+    unmemoized = tmp_path / "m.toml"
+    unmemoized.write_text(METRICS.read_text().replace("prob_f = 0.5", "prob_f = 0"))
+    about = json.loads(hubbub("metrics", "show", unmemoized, "homepage", "--json").stdout)
+    assert about[0]["epsilon_forever"] == "inf"
+
+
+def test_check_is_one_line_when_fine_and_one_sentence_when_not(tmp_path: Path) -> None:
+    assert hubbub("metrics", "check", METRICS).stdout.endswith("3 definitions of 3 metrics are fine\n")
+    wrong = tmp_path / "wrong.toml"
+    wrong.write_text(METRICS.read_text().replace("prob_f = 0.5", "prob_f = 1", 1))
+    told = hubbub("metrics", "check", wrong)
+    assert (told.returncode, told.stdout) == (1, "")
+    assert "homepage: prob_f must be in [0, 1), got 1" in told.stderr
+    assert "Traceback" not in told.stderr
+
+
+def test_encode_shows_reports_and_refuses_unknown_metrics() -> None:
+    reports = json.loads(hubbub("encode", METRICS, "dark_mode", "true", "false", "--json").stdout)
+    assert [len(report["bits"]) for report in reports] == [1, 1]
+    assert len(json.loads(hubbub("encode", METRICS, "homepage", "--json").stdout)) == 1
+    for arguments, told in (
+        (("encode", METRICS, "weight", "3"), "has no metric 'weight': it has homepage, os, dark_mode"),
+        (("encode", METRICS, "dark_mode", "yes"), "a boolean value is written true or false"),
+    ):
+        refused = hubbub(*arguments)
+        assert refused.returncode == 1
+        assert told in refused.stderr
+
+
+def test_wrong_usage_exits_with_2() -> None:
+    assert hubbub("encode").returncode == 2
+    assert hubbub("no-such-command").returncode == 2

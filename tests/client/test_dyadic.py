@@ -1,0 +1,91 @@
+"""Probabilities are exact dyadic fractions, from what is asked to the last digit drawn."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hubbub.dyadic import DIGITS, bernoulli_mask, nearest_dyadic, numerator
+from hubbub.errors import ParameterError
+
+
+@pytest.mark.parametrize("digits", [1, 2, 3, 4])
+def test_the_mask_has_exactly_its_distribution_when_all_words_are_enumerated(digits: int) -> None:
+    """For every a and all 4**r sequences of 2-bit words: independent bits, each one with probability a / 2**r."""
+    for a in range((1 << digits) + 1):
+        seen = Counter(
+            bernoulli_mask(a, digits, 2, iter(words)) for words in itertools.product(range(4), repeat=digits)
+        )
+        one = Fraction(a, 1 << digits)
+        for mask in range(4):
+            expected = (one if mask & 1 else 1 - one) * (one if mask & 2 else 1 - one)
+            assert Fraction(seen[mask], 4**digits) == expected, (a, digits, mask)
+
+
+@pytest.mark.parametrize("a", [0, 1, 2**22 - 1, 2**22, 2**23, 2**24 - 1, 2**24, 0xABCDEF, 0x000001 << 12])
+def test_one_bit_has_exactly_its_probability_at_24_digits(a: int) -> None:
+    """The tree of all coin sequences, and the recursion P_j = (digit + P_(j-1)) / 2 from the lowest digit up."""
+    by_recursion = Fraction(1 if a == 1 << DIGITS else 0)
+    for position in range(DIGITS):
+        by_recursion = (Fraction(a >> position & 1) + by_recursion) / 2 if a < 1 << DIGITS else by_recursion
+    assert _probability_of_one(a) == by_recursion == Fraction(a, 1 << DIGITS)
+
+
+def _probability_of_one(a: int) -> Fraction:
+    total, open_prefixes = Fraction(0), [()]
+    prefixes: list[tuple[int, ...]] = list(open_prefixes)
+    while prefixes:
+        prefix = prefixes.pop()
+        words = iter(prefix)
+        try:
+            mask = bernoulli_mask(a, DIGITS, 1, words)
+        except StopIteration:
+            prefixes += [(*prefix, 0), (*prefix, 1)]
+            continue
+        assert next(words, None) is None, "a word was drawn and not used"
+        total += Fraction(mask, 2 ** len(prefix))
+    return total
+
+
+def test_every_position_of_a_wide_mask_is_drawn() -> None:
+    """Words of ones keep every position open where a's digit is one: the lowest digit decides all k bits."""
+    k = 1024
+    everything = (1 << k) - 1
+    a = (1 << DIGITS) - 1
+    assert bernoulli_mask(a, DIGITS, k, iter([everything] * DIGITS)) == 0
+    assert bernoulli_mask(a, DIGITS, k, iter([everything] * (DIGITS - 1) + [0])) == everything
+
+
+@pytest.mark.parametrize("a", [0, 1 << DIGITS])
+def test_certainty_draws_nothing(a: int) -> None:
+    def no_words() -> Iterator[int]:
+        raise AssertionError("a word was drawn")
+        yield 0
+
+    assert bernoulli_mask(a, DIGITS, 5, no_words()) == (0 if a == 0 else 31)
+
+
+@given(st.floats(0, 1), st.sampled_from([DIGITS - 1, DIGITS]))
+def test_what_is_held_is_the_nearest_dyadic_fraction(asked: float, digits: int) -> None:
+    half_a_step = Fraction(1, 2 << digits)
+    try:
+        held = nearest_dyadic("prob", asked, digits)
+    except ParameterError:
+        assert 0 < asked < 1
+        assert min(Fraction(asked), 1 - Fraction(asked)) <= half_a_step
+        return
+    assert abs(Fraction(held) - Fraction(asked)) <= half_a_step
+    assert Fraction(numerator(held, digits), 1 << digits) == Fraction(held)
+    assert nearest_dyadic("prob", held, digits) == held
+
+
+@pytest.mark.parametrize("asked", [-0.1, 1.1, float("nan"), float("inf"), 1e-9, 1 - 1e-9, "0.5", True, None])
+def test_a_probability_that_cannot_be_held_is_refused_by_name_and_value(asked: object) -> None:
+    with pytest.raises(ParameterError, match=r"prob_p must be .* got"):
+        nearest_dyadic("prob_p", asked, DIGITS)  # type: ignore[arg-type]

@@ -1,0 +1,62 @@
+"""The secret: shown by nothing, one cohort for everything."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+from scipy import stats
+
+from hubbub import ParameterError, Secret
+from hubbub.testing import SeededCoins
+
+KEY = bytes(range(32))
+
+
+def test_nothing_shows_the_secret() -> None:
+    secret = Secret(KEY)
+    assert repr(secret) == str(secret) == f"{secret}" == "<secret>"
+    assert not hasattr(secret, "__dict__")
+    with pytest.raises(TypeError, match="never pickled"):
+        pickle.dumps(secret)
+    with pytest.raises(TypeError, match="never pickled"):
+        copy.deepcopy(secret)
+
+
+@pytest.mark.parametrize("key", [b"", b"short", bytes(31), bytes(33), "x" * 32, None, bytearray(32)])
+def test_a_secret_of_another_size_is_refused_without_being_repeated(key: object) -> None:
+    with pytest.raises(ParameterError, match=r"a secret is 32 bytes, got .*: take Secret\.generate") as caught:
+        Secret(key)  # type: ignore[arg-type]
+    assert "short" not in str(caught.value)
+
+
+def test_the_cohort_depends_on_the_secret_alone_and_a_smaller_m_cuts_it() -> None:
+    """All cohorts of a client together say log2(largest m) bits: c mod m, whatever the metric."""
+    for number in range(200):
+        secret = Secret.generate(SeededCoins(number))
+        c0 = secret.cohort(256)
+        assert [secret.cohort(1 << bits) for bits in range(9)] == [c0 % (1 << bits) for bits in range(9)]
+
+
+def test_cohorts_are_uniform(unseen_seed: int) -> None:
+    """Chi-squared over 256 cohorts, 50 expected each, alpha = 1e-6."""
+    coins = SeededCoins(unseen_seed)
+    seen = [0] * 256
+    for _ in range(256 * 50):
+        seen[Secret.generate(coins).cohort(256)] += 1
+    assert stats.chisquare(seen).pvalue > 1e-6
+
+
+def test_streams_of_different_fields_never_coincide() -> None:
+    """Fields are framed by their lengths: moving a byte from one to the next gives another stream."""
+    secret = Secret(KEY)
+    streams = [
+        secret.stream("a", b"bc"),
+        secret.stream("ab", b"c"),
+        secret.stream("a", b"b", b"c"),
+        secret.stream("a", b"bc", b""),
+        secret.stream("a", b"", b"bc"),
+        secret.stream("a"),
+    ]
+    assert len({stream.digest(16) for stream in streams}) == len(streams)

@@ -1,0 +1,83 @@
+"""Write encoder_vectors.json anew: only when the format itself changes, which is a new hash scheme or domain.
+
+python tests/data/make_encoder_vectors.py > tests/data/encoder_vectors.json
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from hubbub import Encoder, Metric, Params, Secret
+from hubbub.encoder import Value, bloom_bits
+from hubbub.prr import PermanentResponse
+from hubbub.testing import SeededCoins
+
+METRICS: list[Metric] = [
+    Metric.string("homepage", Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.5)),
+    Metric.string("odd", Params(num_bits=13, num_hashes=3, num_cohorts=256, prob_p=0.39, prob_q=0.61, prob_f=0.45)),
+    Metric.string("google", Params(num_bits=32, num_hashes=2, num_cohorts=8, prob_p=0.5, prob_q=0.75, prob_f=0.25, hash_scheme="google-md5")),
+    Metric.string("held", Params(num_bits=16, num_hashes=1, num_cohorts=1, prob_p=0.1, prob_q=0.9, prob_f=0.125), hold=7),
+    Metric.categorical("os", ("linux", "macos", "windows", "other"), other="other", prob_p=0.25, prob_q=0.75, prob_f=0.5),
+    Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5),
+]  # fmt: skip
+VALUES: dict[str, list[Value]] = {
+    "homepage": ["https://example.org/", "", "日本語", None],
+    "odd": ["https://example.org/", "v1", None],
+    "google": ["v1", "v2", None],
+    "held": ["https://example.org/", None],
+    "os": ["macos", "other", None],
+    "from_jfk": [True, False],
+}
+
+
+def vector(metric: Metric, value: Value, number: int) -> dict[str, Any]:
+    key = SeededCoins(f"secret {number}")(32)
+    coins = SeededCoins(f"coins {number}")(8 * metric.params.row_bytes * 6)
+    secret, epoch, width = Secret(key), (3 if metric.hold else None), metric.params.row_bytes
+    cohort = secret.cohort(metric.params.num_cohorts)
+    bloom = bloom_bits(metric, value, cohort)
+    left = bytearray(coins)
+
+    def scripted(num_bytes: int) -> bytes:
+        taken = bytes(left[:num_bytes])
+        del left[:num_bytes]
+        return taken
+
+    return {
+        "metric": metric.to_dict(),
+        "secret": key.hex(),
+        "value": value,
+        "epoch": epoch,
+        "cohort": cohort,
+        "bloom": bloom.to_bytes(width, "little").hex(),
+        "prr": PermanentResponse(metric, secret)(bloom, epoch).to_bytes(width, "little").hex(),
+        "coins": coins.hex(),
+        "irr": Encoder(metric, secret, scripted).encode(value, epoch).to_bytes().hex(),
+    }
+
+
+def main() -> None:
+    about = {
+        "metric": "the definition, probabilities exact",
+        "secret": "the client's 32 bytes, hex",
+        "value": "what was recorded; null is nothing",
+        "epoch": "of a metric with hold, else null",
+        "cohort": "first byte of SHAKE-256 over the framed fields (hubbub/cohort/v1, secret), mod num_cohorts",
+        "bloom": "true bits, rows as on the wire, hex",
+        "prr": "permanent response: SHAKE-256 over the framed (hubbub/prr/v1, secret, the bit-shaping fields, epoch, bloom)",
+        "coins": "what the system's generator gave, in order; words are read from it in order",
+        "irr": "the report's row, hex",
+    }
+    vectors = [
+        vector(m, v, 1000 * i + j + 17 * s)
+        for i, m in enumerate(METRICS)
+        for j, v in enumerate(VALUES[m.name])
+        for s in (0, 1)
+    ]
+    json.dump({"fields": about, "vectors": vectors}, sys.stdout, indent=1, ensure_ascii=False)
+
+
+if __name__ == "__main__":
+    main()
