@@ -22,6 +22,7 @@ from hubbub.periods import Period, PeriodKind
 from hubbub.refusals import Refusal
 from hubbub.report import Report
 from hubbub.secret import Secret
+from hubbub.secret_file import secret_at
 
 __all__ = [
     "Batch",
@@ -43,4 +44,5 @@ __all__ = [
     "SummaryError",
     "load_definitions",
     "parse_definitions",
+    "secret_at",
 ]

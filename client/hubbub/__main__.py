@@ -1,0 +1,7 @@
+"""`python -m hubbub` is the `hubbub` command."""
+
+from __future__ import annotations
+
+from hubbub.cli import main
+
+main(prog_name="hubbub")

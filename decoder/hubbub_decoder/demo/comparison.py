@@ -1,0 +1,65 @@
+"""Estimates beside the truth, which only a demo has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hubbub.privacy import epsilon, epsilon_forever
+from hubbub_decoder.decoding import Decoding, Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A decoding of one metric and the true shares of the people who reported."""
+
+    decoding: Decoding
+    truth: Mapping[str, float]
+
+    def true_share(self, estimate: Estimate) -> float:
+        """Return the truth behind an estimate: of all candidates that set the same bits."""
+        return sum(self.truth.get(name, 0.0) for name in (estimate.candidate, *estimate.same_bits))
+
+    def is_covered(self, estimate: Estimate) -> bool:
+        """Say whether the interval holds the truth."""
+        return estimate.low <= self.true_share(estimate) <= estimate.high
+
+    @property
+    def found(self) -> int:
+        """Detected and really there."""
+        return sum(self.true_share(estimate) > 0 for estimate in self.decoding.detected)
+
+    @property
+    def false(self) -> int:
+        """Detected, but nobody reported it."""
+        return len(self.decoding.detected) - self.found
+
+    @property
+    def covered(self) -> int:
+        """Intervals, of all candidates, that hold the truth."""
+        return sum(map(self.is_covered, self.decoding.estimates))
+
+    @property
+    def epsilon_once(self) -> float:
+        """What this report could reveal about its person."""
+        return epsilon(self.decoding.metric.params)
+
+    @property
+    def epsilon_forever(self) -> float:
+        """What any number of reports of the same answer could reveal."""
+        return epsilon_forever(self.decoding.metric.params)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return {
+            "metric": self.decoding.metric.name,
+            "epsilon_once": self.epsilon_once,
+            "epsilon_forever": self.epsilon_forever,
+            "found": self.found,
+            "false": self.false,
+            "covered": self.covered,
+            "candidates": len(self.decoding.estimates),
+            "truth": dict(self.truth),
+            "decoding": self.decoding.to_dict(),
+        }

@@ -1,0 +1,77 @@
+"""The demo's terminal tables: truth beside estimate, and what each flight gave away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from hubbub.privacy import sequential
+from hubbub_decoder.demo.comparison import Comparison
+from hubbub_decoder.rendering import bar
+
+SHOWN = 25
+
+
+def comparison_table(comparison: Comparison, names: Mapping[str, str], shown: int = SHOWN) -> RenderableType:
+    """Draw the largest estimates of one metric beside their truth."""
+    decoding = comparison.decoding
+    rows = [estimate for estimate in decoding.estimates if estimate.share == estimate.share][:shown]
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column(decoding.metric.name, no_wrap=True)
+    table.add_column("", no_wrap=True, overflow="ellipsis", max_width=26, style="dim")
+    for heading in ("truth", "estimate", f"{decoding.level:.0%} interval"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    scale = max((estimate.high for estimate in rows), default=1.0)
+    for estimate in rows:
+        table.add_row(
+            " = ".join((estimate.candidate, *estimate.same_bits)),
+            names.get(estimate.candidate, ""),
+            f"{comparison.true_share(estimate):.2%}",
+            f"{estimate.share:.2%}",
+            f"{estimate.low:.2%} .. {estimate.high:.2%}",
+            bar(estimate, scale),
+            style="" if comparison.is_covered(estimate) else "yellow",
+        )
+    return Group(Text(f"\n{decoding.metric.description}", style="bold"), table, Text(verdict(comparison, len(rows))))
+
+
+def verdict(comparison: Comparison, shown: int) -> str:
+    """Say in a line how well the estimates hold."""
+    decoding = comparison.decoding
+    tested = len(decoding.estimates)
+    there = sum(comparison.true_share(estimate) > 0 for estimate in decoding.estimates)
+    parts = [f"{tested - shown} more candidates not shown"] if tested > shown else []
+    if tested > 1:
+        false = f" and {comparison.false} of {tested - there} that nobody reported" if tested > there else ""
+        parts.append(f"found {comparison.found} of {there} that were reported{false}")
+    parts.append(f"{comparison.covered} of {tested} intervals hold the truth")
+    return "; ".join(parts)
+
+
+def privacy_table(comparisons: Sequence[Comparison]) -> Table:
+    """Draw what one flight's reports can reveal about it, by metric and in total."""
+    table = Table(
+        title="What each flight gave away", box=None, pad_edge=False, header_style="dim", title_justify="left"
+    )
+    for heading in ("metric", "mechanism"):
+        table.add_column(heading, no_wrap=True)
+    table.add_column("eps once", justify="right")
+    table.add_column("eps for ever", justify="right")
+    for name, mechanism, once, forever in privacy_rows(comparisons):
+        table.add_row(name, mechanism, f"{once:.2f}", f"{forever:.2f}")
+    return table
+
+
+def privacy_rows(comparisons: Sequence[Comparison]) -> Iterator[tuple[str, str, float, float]]:
+    """Yield metric, mechanism, eps of one report, eps for ever; last the total, since one flight answers all."""
+    for comparison in comparisons:
+        metric = comparison.decoding.metric
+        p = metric.params
+        mechanism = f"{metric.kind}: k={p.num_bits} h={p.num_hashes} m={p.num_cohorts} p={p.prob_p:g} q={p.prob_q:g} f={p.prob_f:g}"
+        yield metric.name, mechanism, comparison.epsilon_once, comparison.epsilon_forever
+    once = sequential(comparison.epsilon_once for comparison in comparisons)
+    yield "all", "sequential composition", once, sequential(c.epsilon_forever for c in comparisons)

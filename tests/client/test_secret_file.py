@@ -1,0 +1,43 @@
+"""The secret's file: one secret, whichever process comes first, for its owner alone."""
+
+from __future__ import annotations
+
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hubbub import HubbubError
+from hubbub.secret_file import secret_at
+
+RACE = """
+import sys
+from hubbub.secret_file import secret_at
+print(secret_at(sys.argv[1]).stream("test").digest(8).hex())
+"""
+
+
+def test_the_first_call_draws_a_secret_and_the_next_find_it(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "secret"
+    first, again = secret_at(path), secret_at(path)
+    assert first.stream("test").digest(8) == again.stream("test").digest(8)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_processes_that_come_first_at_once_agree(tmp_path: Path) -> None:
+    racing = [
+        subprocess.Popen([sys.executable, "-c", RACE, tmp_path / "secret"], stdout=subprocess.PIPE) for _ in range(6)
+    ]
+    assert len({process.communicate()[0] for process in racing}) == 1
+    assert all(process.returncode == 0 for process in racing)
+
+
+@pytest.mark.parametrize("content", [b"", b"x" * 31, b"x" * 33])
+def test_a_damaged_file_is_reported_without_showing_it(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(content)
+    with pytest.raises(HubbubError, match=f"must hold 32 bytes, it has {len(content)}") as caught:
+        secret_at(tmp_path / "secret")
+    assert "xxx" not in str(caught.value)
