@@ -1,0 +1,95 @@
+"""What the README shows is true: its code runs as it stands, against a real aggregator."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hubbub.summary import read_summary
+
+REPOSITORY = Path(__file__).parent.parent.parent
+README = (REPOSITORY / "README.md").read_text()
+BIN = Path(sys.executable).parent
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+
+
+def run(*command: str | Path, cwd: Path) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_its_code_is_the_examples_which_are_type_checked() -> None:
+    embed, decode = blocks("python")
+    for shown, name in ((embed, "embed.py"), (decode, "decode.py")):
+        assert (REPOSITORY / "examples" / name).read_text().endswith(shown), name
+    (metrics,) = blocks("toml")
+    assert metrics == "# metrics.toml\n" + (REPOSITORY / "examples" / "metrics.toml").read_text()
+
+
+@pytest.fixture(scope="module")
+def walked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
+    """Serve its metrics, embed three times, decode: the folder and what the two programs printed last."""
+    place = tmp_path_factory.mktemp("readme")
+    (place / "metrics.toml").write_text(blocks("toml")[0])
+    log = place / "serve.log"
+    with log.open("wb") as errors:
+        command = [str(BIN / "hubbub"), "serve", "metrics.toml", "--port", "0"]
+        with subprocess.Popen(command, stderr=errors, cwd=place) as serving:
+            try:
+                while not (found := re.search(r"listening on (\S+)", log.read_text())):
+                    assert serving.poll() is None, log.read_text()
+                embed, decode = (code.replace("http://127.0.0.1:8000", found.group(1)) for code in blocks("python"))
+                for _ in range(3):
+                    embedded = run(sys.executable, "-c", embed, cwd=place)
+                decoded = run(sys.executable, "-c", decode, cwd=place)
+                run(BIN / "hubbub", "pull", found.group(1), "homepage", "--out", "homepage.parquet", cwd=place)
+            finally:
+                serving.terminate()
+                assert serving.wait(30) == 0, log.read_text()
+    return place, embedded, decoded
+
+
+def test_its_ten_lines_embed_a_client(walked: tuple[Path, str, str]) -> None:
+    place, embedded, _ = walked
+    assert embedded.startswith("202 {'batch_id': ")
+    assert (place / "state" / "hubbub-secret").stat().st_size == 32
+
+
+def test_its_ten_lines_decode(walked: tuple[Path, str, str]) -> None:
+    place, _, decoded = walked
+    assert "homepage: 3 reports" in decoded
+    assert (place / "homepage.csv").read_text().startswith("candidate,share")
+    assert read_summary(place / "homepage.parquet").num_reports == 3
+
+
+def test_its_shell_lines_work(walked: tuple[Path, str, str]) -> None:
+    place = walked[0]
+    assert "eps = 1.577 a report, 3.892 for ever" in run(BIN / "hubbub", "metrics", "show", "metrics.toml", cwd=place)
+    assert "eps = 1.58 once and 3.89 for ever" in README
+    (place / "names.txt").write_text("https://example.org/\nhttps://example.com/\n")
+    said = run(BIN / "hubbub", "decode", "homepage.parquet", "--candidates", "names.txt", "--json", cwd=place)
+    assert json.loads(said)["num_reports"] == 3
+    simulate = re.search(r"`hubbub (simulate [^`]+)`", README)
+    assert simulate
+    run(BIN / "hubbub", *simulate[1].split(), cwd=place)
+    assert read_summary(place / "homepage.parquet").num_reports == 1_000_000
+
+
+def test_every_command_it_names_is_there_and_every_file() -> None:
+    listed = run(BIN / "hubbub", "--help", cwd=REPOSITORY)
+    for name in set(re.findall(r"(?:^|`)hubbub ([a-z]+)", README, flags=re.MULTILINE)):
+        assert f"\n  {name} " in listed, name
+    for link in re.findall(r"\]\(([^)#]+)\)", README) + re.findall(r"^\| `([^`]+)`", README, flags=re.MULTILINE):
+        assert (REPOSITORY / link).exists(), link
+    makefile = (REPOSITORY / "Makefile").read_text()
+    for target in set(re.findall(r"`?make ([a-z]+)", README)) - {"and"}:
+        assert f"\n{target}:" in makefile, target
