@@ -1,0 +1,132 @@
+"""What the OpenAPI document says about each route, beyond what its signature does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hubbub.batch import CONTENT_TYPE as BATCH_TYPE
+from hubbub.refusals import Refusal
+from hubbub.summary.parquet import CONTENT_TYPE as SUMMARY_TYPE
+from hubbub_aggregator.problems import described
+
+_Route = dict[str, Any]
+
+BATCH: _Route = {
+    "type": "object",
+    "required": ["batch_id", "metric", "digest", "period", "cohorts", "bits"],
+    "properties": {
+        "batch_id": {
+            "type": "string",
+            "format": "uuid",
+            "description": "Random (version 4); kept through every retry.",
+        },
+        "metric": {"type": "string"},
+        "digest": {"type": "string", "description": "Of the definition that the reports were made under."},
+        "period": {"type": "string", "format": "date", "description": "UTC date of its first day."},
+        "cohorts": {
+            "type": "array",
+            "minItems": 1,
+            "items": {"type": "integer", "minimum": 0, "maximum": 255},
+            "description": "One a report.",
+        },
+        "bits": {
+            "type": "string",
+            "contentEncoding": "base64",
+            "description": "One row of ceil(k / 8) bytes a report; bit i is bit i % 8, least significant first, of byte i // 8.",
+        },
+    },
+    "additionalProperties": True,
+}
+
+STORED: _Route = {
+    "type": "object",
+    "required": ["batch_id", "status"],
+    "properties": {
+        "batch_id": {"type": "string", "format": "uuid"},
+        "status": {"type": "string", "enum": ["stored", "duplicate"]},
+    },
+}
+
+_EPSILON: _Route = {"type": ["number", "null"], "description": "null: no bound."}
+
+METRICS: _Route = {
+    "type": "object",
+    "required": ["metrics"],
+    "properties": {
+        "metrics": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "description": "A metric definition, and what its reports can reveal about one person.",
+                "required": ["name", "kind", "digest", "privacy"],
+                "properties": {
+                    "name": {"type": "string"},
+                    "kind": {"type": "string", "enum": ["string", "categorical", "boolean"]},
+                    "digest": {"type": "string"},
+                    "privacy": {
+                        "type": "object",
+                        "required": ["epsilon", "epsilon_forever"],
+                        "properties": {"epsilon": _EPSILON, "epsilon_forever": _EPSILON},
+                    },
+                },
+            },
+        }
+    },
+}
+
+
+def _json(description: str, schema: _Route) -> _Route:
+    return {"description": description, "content": {"application/json": {"schema": schema}}}
+
+
+def _status(word: str) -> _Route:
+    return _json("Yes.", {"type": "object", "properties": {"status": {"const": word}}})
+
+
+POST_REPORTS: _Route = {
+    "openapi_extra": {"requestBody": {"required": True, "content": {BATCH_TYPE: {"schema": BATCH}}}},
+    "responses": {
+        202: _json("Stored, durably.", STORED),
+        200: _json("Already stored: nothing is counted twice.", STORED),
+        **described(
+            Refusal.MALFORMED,
+            Refusal.UNKNOWN_METRIC,
+            Refusal.DIGEST_MISMATCH,
+            Refusal.METRIC_EXPIRED,
+            Refusal.PERIOD_CLOSED,
+            Refusal.TOO_LARGE,
+            Refusal.UNSUPPORTED_MEDIA_TYPE,
+            Refusal.NO_REPORTS,
+            Refusal.TOO_MANY_REPORTS,
+            Refusal.WRONG_SIZE,
+            Refusal.COHORT_OUT_OF_RANGE,
+            Refusal.PADDING_SET,
+            Refusal.PERIOD_MISALIGNED,
+            Refusal.PERIOD_NOT_STARTED,
+            Refusal.INTERNAL_ERROR,
+            Refusal.UNAVAILABLE,
+        ),
+    },
+}
+
+GET_METRICS: _Route = {
+    "responses": {200: _json("The metrics.", METRICS), **described(Refusal.INTERNAL_ERROR)},
+}
+
+GET_SUMMARY: _Route = {
+    "responses": {
+        200: {
+            "description": "The summary file: Parquet with the metric's definition in its metadata.",
+            "content": {SUMMARY_TYPE: {"schema": {"type": "string", "format": "binary"}}},
+        },
+        **described(Refusal.UNKNOWN_METRIC, Refusal.INVALID_QUERY, Refusal.INTERNAL_ERROR, Refusal.UNAVAILABLE),
+    },
+}
+
+GET_LIVEZ: _Route = {"responses": {200: _status("alive")}}
+
+GET_READYZ: _Route = {"responses": {200: _status("ready"), **described(Refusal.UNAVAILABLE, Refusal.INTERNAL_ERROR)}}
+
+GET_PROBLEM: _Route = {
+    "responses": {200: {"description": "The page."}, **described(Refusal.NOT_FOUND, Refusal.INVALID_QUERY)}
+}

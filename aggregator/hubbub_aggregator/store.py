@@ -1,0 +1,72 @@
+"""What any store of reports promises; the database behind it is somebody else's idea."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from hubbub.batch import Batch
+from hubbub.errors import HubbubError
+
+
+class StoreError(HubbubError):
+    """The store cannot do what was asked, and has done nothing of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What is stored of one version of a metric and one period, or its oldest part, at one moment.
+
+    revision : how often segments were folded into the summary     summary : the bytes of its file; None: none yet
+    segments : ids of the segments not yet folded, and their reports one after the other as (cohorts, rows)
+    """
+
+    digest: str
+    period: str
+    revision: int
+    summary: bytes | None
+    segments: tuple[int, ...]
+    cohorts: bytes
+    rows: bytes
+
+
+class Store(Protocol):
+    """Reports, durable and counted once. Every method may raise StoreError; then nothing has changed.
+
+    A batch's id is its own within its metric version and period, and lives as long as they do: a retry sends the
+    same bytes, so the same three.
+    """
+
+    def append(self, batches: Sequence[Batch]) -> list[bool]:
+        """Store whole batches in one durable transaction, one segment a metric version and period.
+
+        Returns for each batch whether it is new; one whose id is stored already, or came earlier among these, is
+        not, and is not stored again. Batches must fit their metric.
+        """
+
+    def holds(self, batch: Batch) -> bool:
+        """Say whether this batch's id is stored."""
+
+    def read(
+        self, digest: str, periods: Collection[str] | None = None, max_reports: int | None = None
+    ) -> Iterator[Holding]:
+        """Yield what is stored of a metric version, period by period (default: all), all of it as of one moment.
+
+        max_reports : stop reading a period's segments once they have so many reports
+        """
+
+    def unfolded(self, digest: str) -> list[str]:
+        """Return the periods that have segments."""
+
+    def fold(self, holding: Holding, summary: bytes) -> bool:
+        """Put a summary of the holding's summary and segments in the place of both, in one transaction.
+
+        Returns False, and changes nothing, if another fold was first.
+        """
+
+    def probe(self) -> None:
+        """Write something that means nothing, durably: raises StoreError if that cannot be done."""
+
+    def close(self) -> None:
+        """Let go of the database."""

@@ -1,0 +1,96 @@
+"""Group commit: all batches that arrived while the last commit was being written go into the next one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from threading import Thread
+
+from hubbub.batch import Batch
+from hubbub.errors import RefusedError
+from hubbub.refusals import Refusal
+from hubbub_aggregator.settings import Settings
+from hubbub_aggregator.store import Store
+
+logger = logging.getLogger(__name__)
+
+_PER_BATCH = 1_024
+"""What a waiting batch weighs beside its reports, in bytes: its id, its future, the request around it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    batch: Batch
+    answer: asyncio.Future[bool]
+    weight: int
+
+
+class GroupWriter:
+    """One thread that writes, and a bounded queue in front of it.
+
+    Made, asked and closed in one event loop; only `_run` runs in the thread.
+    """
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self._store = store
+        self._settings = settings
+        self._loop = asyncio.get_running_loop()
+        self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
+        self._weight = 0
+        self._thread = Thread(target=self._run, name="hubbub-writer")
+        self._thread.start()
+
+    async def write(self, batch: Batch) -> bool:
+        """Return, once it is durable, whether the batch is new; raises RefusedError if it could not be stored."""
+        weight = len(batch.cohorts) + len(batch.rows) + _PER_BATCH
+        if self._weight and self._weight + weight > self._settings.max_waiting:
+            raise RefusedError(Refusal.UNAVAILABLE, "too many batches are waiting to be stored")
+        answer: asyncio.Future[bool] = self._loop.create_future()
+        self._weight += weight
+        self._queue.put(_Waiting(batch, answer, weight))
+        return await answer
+
+    @property
+    def alive(self) -> bool:
+        """Whether batches are still being written."""
+        return self._thread.is_alive()
+
+    async def close(self) -> None:
+        """Write what is waiting, then stop."""
+        self._queue.put(None)
+        await asyncio.to_thread(self._thread.join)
+
+    def _run(self) -> None:
+        while (first := self._queue.get()) is not None:
+            group = [first, *self._arrived()]
+            new: list[bool] | None = None
+            try:
+                new = self._store.append([waiting.batch for waiting in group])
+            except Exception as problem:  # noqa: BLE001  (whatever it was, the next group gets its chance)
+                logger.error("a commit of %d batches failed: %s", len(group), type(problem).__name__)
+            self._loop.call_soon_threadsafe(self._settle, group, new)
+
+    def _arrived(self) -> list[_Waiting]:
+        arrived: list[_Waiting] = []
+        try:
+            while len(arrived) + 1 < self._settings.max_group:
+                waiting = self._queue.get_nowait()
+                if waiting is None:
+                    self._queue.put(None)
+                    break
+                arrived.append(waiting)
+        except Empty:
+            pass
+        return arrived
+
+    def _settle(self, group: list[_Waiting], new: list[bool] | None) -> None:
+        for number, waiting in enumerate(group):
+            self._weight -= waiting.weight
+            if waiting.answer.done():  # cancelled: nobody waits for it any more
+                continue
+            if new is None:
+                waiting.answer.set_exception(RefusedError(Refusal.UNAVAILABLE, "the store could not take the batch"))
+            else:
+                waiting.answer.set_result(new[number])

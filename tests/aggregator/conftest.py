@@ -1,0 +1,218 @@
+"""A real aggregator in a thread, and batches to send to it."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import urllib3
+import uvicorn
+
+from hubbub import Batch, Definitions, Metric, parse_definitions
+from hubbub.summary import Summary, summary_from_bytes
+from hubbub_aggregator.app import create_app
+from hubbub_aggregator.folding import read_summary
+from hubbub_aggregator.server import listen, url_of
+from hubbub_aggregator.settings import Settings
+from hubbub_aggregator.sql_store import SqlStore
+
+DEFINITIONS = """
+[[metric]]                  # k > 16: folded into bit counts; padding bits
+name = "homepage"
+kind = "string"
+description = "The page they start from."
+owner = "owner@example.org"
+num_bits = 20
+num_hashes = 2
+num_cohorts = 4
+prob_p = 0.25
+prob_q = 0.75
+prob_f = 0.5
+expires = 2030-01-01
+
+[[metric]]                  # k <= 16: folded into pattern counts
+name = "carrier"
+kind = "categorical"
+description = "Who flew."
+owner = "owner@example.org"
+categories = ["AA", "UA", "DL"]
+prob_p = 0.25
+prob_q = 0.75
+prob_f = 0.5
+expires = 2030-01-01
+
+[[metric]]                  # two versions of one metric, of weeks
+name = "from_jfk"
+kind = "boolean"
+description = "Whether it left from JFK."
+owner = "owner@example.org"
+period = "week"
+prob_p = 0.25
+prob_q = 0.75
+prob_f = 0
+expires = 2030-01-01
+
+[[metric]]
+name = "from_jfk"
+kind = "boolean"
+description = "Whether it left from JFK."
+owner = "owner@example.org"
+period = "week"
+prob_p = 0
+prob_q = 1
+prob_f = 0.5
+expires = 2030-01-01
+
+[[metric]]
+name = "gone"
+kind = "boolean"
+description = "What nobody asks any more."
+owner = "owner@example.org"
+prob_p = 0
+prob_q = 1
+prob_f = 0.5
+expires = 2024-06-15
+"""
+
+NOON = datetime(2024, 6, 15, 12, tzinfo=UTC)  # a Saturday
+TODAY = "2024-06-15"
+
+
+@dataclass
+class FakeClock:
+    """A clock that is set by hand."""
+
+    now: datetime = NOON
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: urllib3.HTTPHeaderDict
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass
+class Aggregator:
+    """A running aggregator as a client sees it, and what a test may touch behind it."""
+
+    url: str
+    definitions: Definitions
+    store: SqlStore
+    clock: FakeClock
+    http: urllib3.PoolManager = field(default_factory=lambda: urllib3.PoolManager(maxsize=16, retries=False))
+
+    def request(self, method: str, path: str, body: bytes | Iterator[bytes] | None = None, **headers: str) -> Answer:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        answer = self.http.request(method, self.url + path, body=body, headers=named)
+        return Answer(answer.status, answer.headers, answer.data)
+
+    def post(self, body: bytes | Batch, **headers: str) -> Answer:
+        data = body.to_json() if isinstance(body, Batch) else body
+        return self.request("POST", "/v1/reports", data, **({"content_type": "application/json"} | headers))
+
+    def get(self, path: str) -> Answer:
+        return self.request("GET", path)
+
+    def summary(self, name: str, query: str = "") -> Summary:
+        answer = self.get(f"/v1/metrics/{name}/summary{query}")
+        assert answer.status == 200, answer.body
+        return summary_from_bytes(answer.body)
+
+    def stored(self) -> int:
+        """Count the reports of all metrics."""
+        return sum(read_summary(self.store, metric).num_reports for metric in self.definitions.versions())
+
+
+@contextmanager
+def _running(
+    definitions: Definitions, store: SqlStore, settings: Settings, clock: FakeClock | None = None
+) -> Iterator[Aggregator]:
+    clock = clock or FakeClock()
+    listener = listen("127.0.0.1", 0)
+    url = url_of(listener)
+    config = uvicorn.Config(create_app(definitions, store, settings, clock), log_config=None, access_log=False)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    aggregator = Aggregator(url, definitions, store, clock)
+    try:
+        aggregator.get("/livez")  # waits in the socket's backlog until the server accepts
+        yield aggregator
+    finally:
+        aggregator.http.clear()
+        server.should_exit = True
+        thread.join()
+
+
+StartAggregator = Callable[..., Aggregator]
+MakeBatch = Callable[..., Batch]
+
+
+@pytest.fixture(scope="module")
+def definitions() -> Definitions:
+    return parse_definitions(DEFINITIONS)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqlStore]:
+    opened = SqlStore.open(tmp_path / "reports.db")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def start(definitions: Definitions) -> Iterator[StartAggregator]:
+    """Start an aggregator on a store, to be stopped with the test."""
+    with ExitStack() as running:
+
+        def start_one(store: SqlStore, **limits: Any) -> Aggregator:
+            return running.enter_context(_running(definitions, store, Settings(**limits)))
+
+        yield start_one
+
+
+@pytest.fixture(scope="module")
+def aggregator(definitions: Definitions, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aggregator]:
+    """An aggregator that the tests of a module share; they set its clock and leave it at noon."""
+    store = SqlStore.open(tmp_path_factory.mktemp("aggregator") / "reports.db")
+    with _running(definitions, store, Settings(max_body=30_000, max_inflated=100_000, max_reports=500)) as running:
+        yield running
+    store.close()
+
+
+@pytest.fixture(scope="module")
+def make_batch() -> MakeBatch:
+    """Form a batch of well-formed reports whose bits are arbitrary."""
+    rng = random.Random(0)  # noqa: S311  (any bits will do)
+
+    def make(metric: Metric, n: int = 3, period: str = TODAY, **fields: Any) -> Batch:
+        params = metric.params
+        rows = (rng.getrandbits(params.num_bits).to_bytes(params.row_bytes, "little") for _ in range(n))
+        formed: dict[str, Any] = {
+            "batch_id": uuid.UUID(int=rng.getrandbits(128), version=4),
+            "metric": metric.name,
+            "digest": metric.digest,
+            "period": period,
+            "cohorts": bytes(rng.randrange(params.num_cohorts) for _ in range(n)),
+            "rows": b"".join(rows),
+        }
+        return Batch(**(formed | fields))
+
+    return make

@@ -1,0 +1,121 @@
+"""Folding changes how reports are stored, never what is read."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hubbub import Batch, Definitions, Metric, Params
+from hubbub.summary import BitCounts, Summary
+from hubbub.summary.pattern_counts import PatternCounts
+from hubbub_aggregator.folding import FoldingJob, counted_as, fold, read_summary
+from hubbub_aggregator.settings import Settings
+from hubbub_aggregator.sql_store import SqlStore
+
+if TYPE_CHECKING:
+    from tests.aggregator.conftest import MakeBatch
+
+METRICS = (
+    Metric.string("wide", Params(num_bits=19, num_hashes=2, num_cohorts=4, prob_p=0.25, prob_q=0.75, prob_f=0.5)),
+    Metric.string("narrow", Params(num_bits=9, num_hashes=2, num_cohorts=2, prob_p=0.25, prob_q=0.75, prob_f=0.5)),
+    Metric.boolean("one", prob_p=0.25, prob_q=0.75, prob_f=0.5),
+)
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> Batch:
+    metric = draw(st.sampled_from(METRICS))
+    params = metric.params
+    reports = draw(
+        st.lists(
+            st.tuples(st.integers(0, params.num_cohorts - 1), st.integers(0, 2**params.num_bits - 1)),
+            min_size=1,
+            max_size=6,
+        )
+    )
+    return Batch(
+        batch_id=draw(st.uuids(version=4)),
+        metric=metric.name,
+        digest=metric.digest,
+        period=draw(st.sampled_from(["2024-06-14", "2024-06-15"])),
+        cohorts=bytes(cohort for cohort, _ in reports),
+        rows=b"".join(bits.to_bytes(params.row_bytes, "little") for _, bits in reports),
+    )
+
+
+def counted(metric: Metric, stored: Sequence[Batch]) -> Summary:
+    """What a read must be, from the batches themselves."""
+    own = [batch for batch in stored if batch.digest == metric.digest]
+    cohorts, rows = b"".join(batch.cohorts for batch in own), b"".join(batch.rows for batch in own)
+    return counted_as(metric).of_rows(metric, cohorts, rows, {batch.period for batch in own})
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.one_of(st.lists(batches(), min_size=1, max_size=4), st.integers(1, 12)), max_size=10))
+def test_a_read_is_exact_and_fresh_whatever_was_folded_when(steps: list[list[Batch] | int]) -> None:
+    """A step appends a group, or folds in pieces of so many reports; after each the reads agree."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = SqlStore.open(Path(folder) / "reports.db")
+        stored: dict[uuid.UUID, Batch] = {}
+        for step in steps:
+            if isinstance(step, int):
+                for metric in METRICS:
+                    fold(store, metric, max_reports=step)
+                    assert store.unfolded(metric.digest) == []
+            else:
+                store.append(step)
+                for batch in step:
+                    stored.setdefault(batch.batch_id, batch)
+            for metric in METRICS:
+                assert read_summary(store, metric) == counted(metric, list(stored.values()))
+        store.close()
+
+
+def test_patterns_are_kept_where_there_are_few_and_bits_elsewhere() -> None:
+    assert [counted_as(metric) for metric in METRICS] == [BitCounts, PatternCounts, PatternCounts]
+
+
+def test_a_fold_leaves_the_ids_so_that_nothing_comes_back(
+    store: SqlStore, definitions: Definitions, make_batch: MakeBatch
+) -> None:
+    metric = definitions["homepage"]
+    batch = make_batch(metric)
+    store.append([batch])
+    fold(store, metric)
+    assert store.append([batch]) == [False]
+    assert read_summary(store, metric).num_reports == 3
+
+
+def test_the_job_folds_by_itself_and_survives_a_failure(
+    store: SqlStore,
+    definitions: Definitions,
+    make_batch: MakeBatch,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    metric = definitions["carrier"]
+    failures = iter([RuntimeError("a private value")])
+    unfolded = store.unfolded
+
+    def fails_once(digest: str) -> list[str]:
+        for failure in failures:
+            raise failure
+        return unfolded(digest)
+
+    monkeypatch.setattr(store, "unfolded", fails_once)
+    store.append([make_batch(metric)])
+    job = FoldingJob(store, definitions, Settings(fold_every=0.01))
+    while unfolded(metric.digest):
+        time.sleep(0.01)
+    job.close()
+    assert read_summary(store, metric).num_reports == 3
+    assert "failed: RuntimeError" in caplog.text
+    assert "private" not in caplog.text

@@ -1,0 +1,147 @@
+"""Bodies that no client sends: refused, never a 5xx, never stored, never inflated beyond the limit."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import tracemalloc
+import zlib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hubbub import Batch, Definitions, RefusedError
+from hubbub.refusals import Refusal
+from hubbub_aggregator.intake import inflated
+from hubbub_aggregator.settings import Settings
+
+if TYPE_CHECKING:
+    from tests.aggregator.conftest import Aggregator, MakeBatch
+
+REFUSED = {400, 404, 409, 410, 413, 415, 422}
+
+
+@pytest.mark.parametrize("coding", ["identity", "gzip"])
+def test_a_body_truncated_at_any_byte_is_malformed(aggregator: Aggregator, make_batch: MakeBatch, coding: str) -> None:
+    before, body = aggregator.stored(), make_batch(aggregator.definitions["homepage"]).to_json()
+    sent = gzip.compress(body) if coding == "gzip" else body
+    for end in range(len(sent)):
+        answer = aggregator.post(sent[:end], content_encoding=coding)
+        assert (answer.status, answer.json["type"]) == (400, "/problems/malformed"), end
+    assert aggregator.stored() == before
+    assert aggregator.post(sent, content_encoding=coding).status == 202
+
+
+def scalars() -> st.SearchStrategy[Any]:
+    return st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=40)
+
+
+def values() -> st.SearchStrategy[Any]:
+    def deeper(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+        return st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=9), inner, max_size=4)
+
+    return st.recursive(scalars(), deeper, max_leaves=12)
+
+
+def nearly_batches(definitions: Definitions) -> st.SearchStrategy[Any]:
+    """Objects of the right shape whose fields are right, nearly right or anything."""
+    digests = [metric.digest for metric in definitions.versions()]
+    fields: dict[str, st.SearchStrategy[Any]] = {
+        "batch_id": st.uuids(version=4).map(str) | st.uuids().map(str),
+        "metric": st.sampled_from(sorted(definitions)),
+        "digest": st.sampled_from(digests),
+        "period": st.just("2024-06-10") | st.dates().map(str),
+        "cohorts": st.lists(st.integers(0, 1), max_size=3) | st.lists(st.integers(-1, 300), max_size=3),
+        "bits": st.binary(max_size=9).map(lambda data: base64.b64encode(data).decode()),
+    }
+    mostly = {name: st.one_of(right, right, right, values()) for name, right in fields.items()}
+    return st.fixed_dictionaries(mostly) | st.fixed_dictionaries({}, optional=mostly) | values()
+
+
+def sent_and_counted(aggregator: Aggregator, bodies: Iterable[bytes], coding: str = "identity") -> int:
+    """Send bodies; return how many reports were acknowledged as new."""
+    acknowledged = 0
+    for body in bodies:
+        answer = aggregator.post(body, content_encoding=coding)
+        if answer.status == 202:
+            acknowledged += len(Batch.from_json(body))
+        elif answer.status != 200:
+            assert answer.status in REFUSED, body
+            assert answer.headers["content-type"] == "application/problem+json"
+            assert answer.json["status"] == answer.status
+    return acknowledged
+
+
+def test_garbage_is_refused_and_what_is_not_refused_is_counted(aggregator: Aggregator) -> None:
+    before, acknowledged = aggregator.stored(), 0
+
+    @settings(deadline=None, max_examples=600)
+    @given(
+        nearly_batches(aggregator.definitions).map(lambda value: json.dumps(value).encode()) | st.binary(max_size=200)
+    )
+    def send(body: bytes) -> None:
+        nonlocal acknowledged
+        acknowledged += sent_and_counted(aggregator, [body])
+
+    send()
+    assert aggregator.stored() == before + acknowledged
+
+
+def test_a_batch_with_any_one_byte_changed_is_refused_or_counted(
+    aggregator: Aggregator, make_batch: MakeBatch, unseen_seed: int
+) -> None:
+    before, body = aggregator.stored(), make_batch(aggregator.definitions["homepage"]).to_json()
+
+    def changed() -> Iterable[bytes]:
+        for at in range(len(body)):
+            flip = 1 << (unseen_seed >> at % 61) % 8
+            yield body[:at] + bytes([body[at] ^ flip]) + body[at + 1 :]
+
+    acknowledged = sent_and_counted(aggregator, changed())
+    assert aggregator.stored() == before + acknowledged
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=300), st.booleans())
+def test_what_is_inflated_is_what_was_packed_or_it_is_refused(data: bytes, packed: bool) -> None:
+    if packed:
+        assert inflated(gzip.compress(data), Settings()) == data
+    else:
+        with pytest.raises(RefusedError) as refused:
+            inflated(data, Settings())
+        assert refused.value.refusal is Refusal.MALFORMED
+
+
+def test_a_bomb_takes_no_more_memory_than_the_limit() -> None:
+    """200 MB of zeros in 200 kB: the limit is 4 MiB, and a little for copies."""
+    packer = zlib.compressobj(wbits=31)
+    bomb = b"".join(packer.compress(bytes(1 << 20)) for _ in range(200)) + packer.flush()
+    tracemalloc.start()
+    with pytest.raises(RefusedError) as refused:
+        inflated(bomb, Settings())
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert refused.value.refusal is Refusal.TOO_LARGE
+    assert peak < 9 << 20
+
+
+@pytest.mark.parametrize(("size", "taken"), [(1 << 16, True), ((1 << 16) + 1, False)])
+def test_a_small_body_may_inflate_as_it_likes_and_a_larger_one_by_the_ratio_only(size: int, taken: bool) -> None:
+    packed, limits = gzip.compress(bytes(size)), Settings(max_ratio=100)
+    assert len(packed) < 500
+    if taken:
+        assert inflated(packed, limits) == bytes(size)
+    else:
+        with pytest.raises(RefusedError, match="inflates to at most 65536"):
+            inflated(packed, limits)
+
+
+def test_the_limit_itself_is_taken_and_one_byte_more_is_not() -> None:
+    limits = Settings(max_inflated=10_000, max_ratio=10_000)
+    assert len(inflated(gzip.compress(bytes(10_000)), limits)) == 10_000
+    with pytest.raises(RefusedError, match="at most 10000"):
+        inflated(gzip.compress(bytes(10_001)), limits)

@@ -1,0 +1,223 @@
+"""The HTTP contract, against a real server: what is answered when all goes well."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hubbub import Encoder, Metric, Refusal, Secret, privacy
+from hubbub.periods import Period
+from hubbub.summary import BitCounts
+from hubbub.summary.parquet import CONTENT_TYPE as SUMMARY_TYPE
+from hubbub.summary.pattern_counts import PatternCounts
+from hubbub_aggregator.sql_store import SqlStore
+
+if TYPE_CHECKING:
+    from tests.aggregator.conftest import Aggregator, MakeBatch, StartAggregator
+
+
+def test_a_batch_is_stored_with_202_and_its_retry_is_a_duplicate_with_200(
+    aggregator: Aggregator, make_batch: MakeBatch
+) -> None:
+    batch, before = make_batch(aggregator.definitions["homepage"]), aggregator.stored()
+    first, again = aggregator.post(batch), aggregator.post(batch)
+    assert (first.status, first.json) == (202, {"batch_id": str(batch.batch_id), "status": "stored"})
+    assert (again.status, again.json) == (200, {"batch_id": str(batch.batch_id), "status": "duplicate"})
+    assert aggregator.stored() == before + 3
+
+
+@pytest.mark.parametrize("coding", ["gzip", "GZIP", "x-gzip"])
+def test_a_batch_may_be_gzip(aggregator: Aggregator, make_batch: MakeBatch, coding: str) -> None:
+    batch = make_batch(aggregator.definitions["homepage"])
+    assert aggregator.post(gzip.compress(batch.to_json()), content_encoding=coding).status == 202
+    assert aggregator.post(batch).status == 200
+
+
+@pytest.mark.parametrize("content_type", ["application/json; charset=utf-8", "Application/JSON"])
+def test_the_media_type_may_have_parameters_and_capitals(
+    aggregator: Aggregator, make_batch: MakeBatch, content_type: str
+) -> None:
+    assert aggregator.post(make_batch(aggregator.definitions["homepage"]), content_type=content_type).status == 202
+
+
+def test_unknown_fields_are_ignored_so_that_v1_can_grow(aggregator: Aggregator, make_batch: MakeBatch) -> None:
+    fields = json.loads(make_batch(aggregator.definitions["homepage"]).to_json())
+    assert aggregator.post(json.dumps(fields | {"new": [1]}).encode()).status == 202
+
+
+def test_a_batch_as_large_as_allowed_is_taken(aggregator: Aggregator, make_batch: MakeBatch) -> None:
+    assert aggregator.post(make_batch(aggregator.definitions["homepage"], n=500)).status == 202
+    body = make_batch(aggregator.definitions["homepage"]).to_json()
+    assert aggregator.post(body.ljust(30_000)).status == 202
+
+
+def test_every_version_of_a_metric_is_collected(aggregator: Aggregator, make_batch: MakeBatch) -> None:
+    old, current = (m for m in aggregator.definitions.versions() if m.name == "from_jfk")
+    for metric, n in ((old, 2), (current, 5)):
+        assert aggregator.post(make_batch(metric, n, period="2024-06-10")).status == 202
+    assert aggregator.summary("from_jfk").num_reports == 5
+    assert aggregator.summary("from_jfk", f"?digest={old.digest}").num_reports == 2
+
+
+def test_concurrent_duplicates_are_stored_once_and_one_of_them_says_so(
+    aggregator: Aggregator, make_batch: MakeBatch
+) -> None:
+    before = aggregator.stored()
+    batches = [make_batch(aggregator.definitions["homepage"]) for _ in range(10)]
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(aggregator.post, batches * 5))
+    for number in range(10):
+        assert sorted(answer.status for answer in answers[number::10]) == [200, 200, 200, 200, 202]
+    assert aggregator.stored() == before + 30
+
+
+def test_a_stored_batch_is_a_duplicate_even_when_it_would_now_be_refused(
+    start: StartAggregator, store: SqlStore, make_batch: MakeBatch
+) -> None:
+    """Its client may never have seen the 202: a refusal would make it think that its reports do not count."""
+    aggregator = start(store, max_reports=3)
+    metric = aggregator.definitions["homepage"]
+    stored, other = make_batch(metric), make_batch(metric)
+    too_many, of_another_file = make_batch(metric, 4), replace(make_batch(metric), metric="forgotten", digest="0" * 64)
+    assert aggregator.post(stored).status == 202
+    store.append([too_many, of_another_file])  # taken when the limits and the definitions were others
+    assert aggregator.post(too_many).status == 200
+    assert aggregator.post(of_another_file).status == 200
+    for later, refusal in (
+        (datetime(2024, 9, 1, tzinfo=UTC), "period-closed"),
+        (datetime(2031, 1, 1, tzinfo=UTC), "metric-expired"),
+    ):
+        aggregator.clock.now = later
+        assert (aggregator.post(stored).status, aggregator.post(other).json["type"]) == (200, f"/problems/{refusal}")
+    assert aggregator.summary("homepage").num_reports == 7
+
+
+@pytest.mark.parametrize(
+    ("now", "period"),
+    [
+        (datetime(2024, 6, 14, tzinfo=UTC), "2024-06-15"),
+        (datetime(2024, 7, 15, 23, 59, 59, tzinfo=UTC), "2024-06-15"),
+        (datetime(2029, 12, 31, 23, 59, 59, tzinfo=UTC), "2029-12-31"),
+    ],
+)
+def test_a_period_is_open_at_both_its_ends_and_a_metric_until_its_expiry(
+    aggregator: Aggregator, make_batch: MakeBatch, now: datetime, period: str
+) -> None:
+    noon, aggregator.clock.now = aggregator.clock.now, now
+    try:
+        assert aggregator.post(make_batch(aggregator.definitions["homepage"], period=period)).status == 202
+    finally:
+        aggregator.clock.now = noon
+
+
+def test_reports_of_real_clients_arrive_as_they_were_sent(start: StartAggregator, store: SqlStore) -> None:
+    from hubbub import Batch
+
+    aggregator = start(store, fold_every=0.05)
+    for metric, value in (
+        (aggregator.definitions["homepage"], "https://example.org"),
+        (aggregator.definitions["carrier"], "UA"),
+    ):
+        reports = [Encoder(metric, Secret.generate()).encode(value) for _ in range(40)]
+        period = Period.parse(metric.period, "2024-06-15")
+        for start_at in range(0, 40, 8):
+            batch = Batch.of_reports(metric, period, reports[start_at : start_at + 8])
+            assert aggregator.post(batch).status == 202
+        expected = BitCounts.of_reports(metric, reports)
+        got = aggregator.summary(metric.name)
+        assert isinstance(got, BitCounts)
+        assert got == expected + BitCounts.of_rows(metric, b"", b"", ["2024-06-15"])
+
+
+def test_a_summary_is_of_the_periods_asked_for(start: StartAggregator, store: SqlStore, make_batch: MakeBatch) -> None:
+    aggregator = start(store)
+    for day, n in (("2024-06-13", 1), ("2024-06-14", 2), ("2024-06-15", 4)):
+        assert aggregator.post(make_batch(aggregator.definitions["homepage"], n, period=day)).status == 202
+    for query, n in (
+        ("", 7),
+        ("?period=2024-06-14", 2),
+        ("?period=2024-06-13&period=2024-06-15", 5),
+        ("?period=2024-06-12", 0),
+    ):
+        assert aggregator.summary("homepage", query).num_reports == n
+    assert aggregator.summary("homepage").periods == ("2024-06-13", "2024-06-14", "2024-06-15")
+
+
+def test_a_summary_of_few_bits_may_be_asked_for_as_patterns(aggregator: Aggregator, make_batch: MakeBatch) -> None:
+    carrier = aggregator.definitions["carrier"]
+    batch = make_batch(carrier, 100)
+    assert aggregator.post(batch).status == 202
+    patterns, bits = aggregator.summary("carrier", "?counts=patterns"), aggregator.summary("carrier")
+    assert isinstance(patterns, PatternCounts)
+    assert patterns == PatternCounts.of_rows(carrier, batch.cohorts, batch.rows, [batch.period])
+    assert patterns.bit_counts() == bits
+
+
+def test_a_summary_names_its_media_type_and_the_metric_it_is_of(aggregator: Aggregator) -> None:
+    answer = aggregator.get("/v1/metrics/homepage/summary")
+    assert answer.headers["content-type"] == SUMMARY_TYPE
+    assert aggregator.summary("homepage").metric == aggregator.definitions["homepage"]
+
+
+def test_anyone_can_see_what_is_asked_and_what_it_can_reveal(aggregator: Aggregator) -> None:
+    told = aggregator.get("/v1/metrics").json["metrics"]
+    assert [Metric.from_dict(each) for each in told] == list(aggregator.definitions.versions())
+    shown = {each["digest"]: each["privacy"] for each in told}
+    for metric in aggregator.definitions.versions():
+        once, forever = privacy.epsilon(metric.params), privacy.epsilon_forever(metric.params)
+        bounded = metric.params.prob_f > 0
+        assert shown[metric.digest] == {"epsilon": once, "epsilon_forever": forever if bounded else None}
+
+
+def test_livez_and_readyz_answer(aggregator: Aggregator) -> None:
+    assert aggregator.get("/livez").json == {"status": "alive"}
+    assert aggregator.get("/readyz").json == {"status": "ready"}
+
+
+def test_readyz_has_written_something(start: StartAggregator, store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    probes: list[Any] = []
+    monkeypatch.setattr(store, "probe", lambda: probes.append(1))
+    assert start(store).get("/readyz").status == 200
+    assert probes == [1]
+
+
+def test_one_who_hangs_up_in_the_middle_of_a_body_has_sent_nothing(
+    aggregator: Aggregator, make_batch: MakeBatch
+) -> None:
+    before, body = aggregator.stored(), make_batch(aggregator.definitions["homepage"]).to_json()
+    host, port = aggregator.url.removeprefix("http://").split(":")
+    for end in (0, 1, len(body) - 1):
+        with socket.create_connection((host, int(port))) as client:
+            client.sendall(b"POST /v1/reports HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n")
+            client.sendall(f"Content-Length: {len(body)}\r\n\r\n".encode() + body[:end])
+    assert aggregator.get("/livez").status == 200
+    assert aggregator.stored() == before
+
+
+def test_the_openapi_document_says_what_the_routes_answer(aggregator: Aggregator, make_batch: MakeBatch) -> None:
+    document = aggregator.get("/openapi.json").json
+    assert set(document["paths"]) == {
+        *("/v1/reports", "/v1/metrics", "/v1/metrics/{name}/summary", "/livez", "/readyz", "/problems/{slug}")
+    }
+    post = document["paths"]["/v1/reports"]["post"]
+    body = post["requestBody"]["content"]["application/json"]["schema"]
+    sent = json.loads(make_batch(aggregator.definitions["homepage"]).to_json())
+    assert set(body["required"]) == set(sent) == set(body["properties"])
+    assert set(post["responses"]) == {"202", "200", *["400", "404", "409", "410", "413", "415", "422", "500", "503"]}
+    said = " ".join(answer["description"] for answer in post["responses"].values())
+    of_reading = {Refusal.NOT_FOUND, Refusal.METHOD_NOT_ALLOWED, Refusal.INVALID_QUERY}
+    of_later = {Refusal.UNAUTHORIZED, Refusal.FORBIDDEN}
+    assert {refusal for refusal in Refusal if f"`{refusal.slug}`" in said} == set(Refusal) - of_reading - of_later
+    for path in document["paths"].values():
+        for operation in path.values():
+            for status, answer in operation["responses"].items():
+                if int(status) >= 400:
+                    assert list(answer["content"]) == ["application/problem+json"]
+    assert "HTTPValidationError" not in json.dumps(document)

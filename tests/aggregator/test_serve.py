@@ -1,0 +1,231 @@
+"""`hubbub serve` as a process: how it starts, what it says, how it stops, and what SIGKILL cannot do to it."""
+
+from __future__ import annotations
+
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import urllib3
+
+from hubbub import Batch, Metric, load_definitions
+from hubbub.summary import BitCounts, summary_from_bytes
+
+NUM_REPORTS = 1_024
+KILLS = 10
+
+DEFINITIONS = f"""
+[[metric]]                # no noise at all: each report says its number, so that one counted twice is seen
+name = "number"
+kind = "categorical"
+description = "A bit of its own for each report."
+owner = "owner@example.org"
+categories = [{", ".join(f'"{number}"' for number in range(NUM_REPORTS))}]
+prob_p = 0
+prob_q = 1
+prob_f = 0
+expires = 9000-01-01
+"""
+
+
+@dataclass
+class Process:
+    """A `hubbub serve` that has said where it listens."""
+
+    popen: subprocess.Popen[str]
+    url: str
+    http: urllib3.PoolManager = field(default_factory=lambda: urllib3.PoolManager(retries=False, maxsize=8))
+
+    def post(self, body: bytes) -> int:
+        headers = {"Content-Type": "application/json"}
+        return self.http.request("POST", f"{self.url}/v1/reports", body=body, headers=headers, timeout=30).status
+
+    def counted(self) -> list[int]:
+        """Return how often each number was counted."""
+        summary = summary_from_bytes(self.http.request("GET", f"{self.url}/v1/metrics/number/summary").data)
+        assert isinstance(summary, BitCounts)
+        assert summary.num_reports == summary.ones.sum()
+        return [int(count) for count in summary.ones[0]]
+
+    def end(self, by: signal.Signals) -> str:
+        """Send a signal and return what was said on stderr since the start."""
+        self.popen.send_signal(by)
+        said = self.popen.communicate(timeout=60)[1]
+        self.http.clear()
+        return said
+
+
+@pytest.fixture
+def definitions_file(tmp_path: Path) -> Path:
+    path = tmp_path / "metrics.toml"
+    path.write_text(DEFINITIONS)
+    return path
+
+
+@pytest.fixture
+def serve(definitions_file: Path) -> Iterator[Callable[..., Process]]:
+    """Start the real command on a free port; whatever still runs at the end of the test is killed."""
+    started: list[Process] = []
+    program = [str(Path(sys.executable).parent / "hubbub"), "serve", str(definitions_file), "--port", "0"]
+
+    def start(*options: str) -> Process:
+        arguments = [*program, "--database", str(definitions_file.with_suffix(".db")), *options]
+        popen = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert popen.stderr is not None
+        line = popen.stderr.readline()
+        found = re.fullmatch(r"hubbub is listening on (http://127\.0\.0\.1:\d+)\n", line)
+        assert found, line + popen.communicate()[1]
+        started.append(Process(popen, found[1]))
+        return started[-1]
+
+    yield start
+    for process in started:
+        if process.popen.returncode is None:
+            process.end(signal.SIGKILL)
+
+
+def failure(definitions: Path, *options: str) -> str:
+    """Run the command where it must fail; return its one sentence."""
+    program = [str(Path(sys.executable).parent / "hubbub"), "serve", str(definitions), *options]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    return done.stderr
+
+
+def batch_of(metric: Metric, numbers: range) -> Batch:
+    rows = ((1 << number).to_bytes(metric.params.row_bytes, "little") for number in numbers)
+    today = datetime.now(UTC).date().isoformat()
+    return Batch(uuid.uuid4(), metric.name, metric.digest, today, bytes(len(numbers)), b"".join(rows))
+
+
+def test_sigterm_finishes_what_was_accepted_and_exits_with_0(
+    serve: Callable[..., Process], definitions_file: Path
+) -> None:
+    """A request whose body is still coming when the signal comes is answered, and durably."""
+    metric = load_definitions(definitions_file)["number"]
+    process, body = serve(), batch_of(metric, range(3)).to_json()
+    host, port = process.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=30) as client:
+        client.sendall(b"POST /v1/reports HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n")
+        client.sendall(f"Content-Length: {len(body)}\r\n\r\n".encode() + body[:9])
+        assert process.http.request("GET", f"{process.url}/livez").status == 200
+        process.popen.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+        client.sendall(body[9:])
+        assert client.recv(1 << 16).startswith(b"HTTP/1.1 202 ")
+    said = process.popen.communicate(timeout=60)
+    process.http.clear()
+    assert (process.popen.returncode, said) == (0, ("", ""))
+    again = serve()
+    assert again.counted()[:4] == [1, 1, 1, 0]
+    assert again.end(signal.SIGINT) == ""
+    assert again.popen.returncode == 0
+
+
+def test_no_answer_names_the_server_and_no_log_the_client(serve: Callable[..., Process]) -> None:
+    process = serve()
+    canary = {"User-Agent": "canary", "X-Forwarded-For": "203.0.113.9", "Forwarded": "for=203.0.113.9"}
+    for path in ("/livez", "/nowhere", "/v1/metrics/number/summary?period=canary"):
+        headers = process.http.request("GET", process.url + path, headers=canary).headers
+        assert "server" not in headers
+        assert "date" in headers
+    said = process.end(signal.SIGTERM)
+    assert said == ""
+
+
+def test_what_stands_in_the_way_is_one_sentence_and_exit_code_1(definitions_file: Path, tmp_path: Path) -> None:
+    assert "nowhere.toml: cannot be read" in failure(tmp_path / "nowhere.toml")
+    wrong = tmp_path / "wrong.toml"
+    wrong.write_text(DEFINITIONS.replace("prob_f = 0", "prob_f = 1"))
+    assert "number: prob_f must be in [0, 1), got 1" in failure(wrong)
+    assert "file is not a database" in failure(definitions_file, "--database", str(wrong))
+    assert "max_reports must be above 0" in failure(definitions_file, "--max-reports", "0")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        database = str(tmp_path / "some.db")
+        assert f"cannot listen on 127.0.0.1:{port}" in failure(definitions_file, "--port", port, "--database", database)
+
+
+@dataclass
+class Sender:
+    """Sends batches, each until it is answered, from several threads, until the server is gone."""
+
+    process: Process
+    left: list[Batch]
+    acknowledged: set[uuid.UUID]
+    num_answers: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def run(self) -> None:
+        while True:
+            with self.lock:
+                if not self.left:
+                    return
+                batch = self.left.pop()
+            try:
+                status = self.process.post(batch.to_json())
+            except urllib3.exceptions.HTTPError:
+                return  # in doubt: this one will be sent again
+            assert status in (200, 202)
+            with self.lock:
+                self.acknowledged.add(batch.batch_id)
+                self.num_answers += 1
+
+
+def test_sigkill_at_any_moment_loses_nothing_acknowledged_and_counts_nothing_twice(
+    serve: Callable[..., Process], definitions_file: Path, unseen_seed: int
+) -> None:
+    """After each kill acknowledged <= counted <= formed, report by report; once all is resent they are equal.
+
+    The server folds all the time, so that kills fall into folds too. Some of what was acknowledged is sent again.
+    """
+    metric = load_definitions(definitions_file)["number"]
+    rng = random.Random(unseen_seed)  # noqa: S311  (when to kill)
+    numbers: dict[uuid.UUID, range] = {}
+    batches: list[Batch] = []
+    while sum(map(len, numbers.values())) < NUM_REPORTS:
+        start = sum(map(len, numbers.values()))
+        batches.append(batch_of(metric, range(start, min(NUM_REPORTS, start + rng.randint(1, 4)))))
+        numbers[batches[-1].batch_id] = range(start, start + len(batches[-1]))
+    acknowledged: set[uuid.UUID] = set()
+    formed = 0
+
+    for kill in range(1, KILLS + 2):
+        process = serve("--fold-every", "0.01")
+        counted = process.counted()
+        assert set(counted) <= {0, 1}
+        assert all(counted[number] for batch_id in acknowledged for number in numbers[batch_id])
+        assert not any(counted[formed:])
+        if kill > KILLS:
+            break
+        so_far = batches[: len(batches) * kill // KILLS]
+        formed = sum(map(len, so_far))
+        left = [batch for batch in so_far if batch.batch_id not in acknowledged or rng.random() < 0.1]
+        rng.shuffle(left)
+        sender = Sender(process, left, acknowledged)
+        enough, pause = rng.randint(1, len(left)), rng.uniform(0, 0.02)
+        threads = [threading.Thread(target=sender.run) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        while sender.num_answers < enough and any(thread.is_alive() for thread in threads):
+            time.sleep(0.001)
+        time.sleep(pause)
+        process.end(signal.SIGKILL)
+        for thread in threads:
+            thread.join()
+
+    for batch in batches:
+        assert process.post(batch.to_json()) in ((200,) if batch.batch_id in acknowledged else (200, 202))
+    assert process.counted() == [1] * NUM_REPORTS

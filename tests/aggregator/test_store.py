@@ -1,0 +1,241 @@
+"""What any Store promises, asked of the one on SQLite."""
+
+from __future__ import annotations
+
+import sqlite3
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sqlalchemy import Connection, event
+
+from hubbub import Definitions, Metric
+from hubbub.summary import BitCounts, summary_to_bytes
+from hubbub_aggregator.engine import open_sqlite
+from hubbub_aggregator.folding import read_summary, summarize
+from hubbub_aggregator.sql_store import SqlStore
+from hubbub_aggregator.store import Holding, StoreError
+
+if TYPE_CHECKING:
+    from tests.aggregator.conftest import MakeBatch
+
+
+class DiesError(Exception):
+    """The process is gone: nothing after this happens."""
+
+
+@pytest.fixture
+def metric(definitions: Definitions) -> Metric:
+    return definitions["homepage"]
+
+
+@pytest.fixture
+def dying(tmp_path: Path) -> Iterator[tuple[SqlStore, list[int]]]:
+    """A store, and how many more statements it lives for: an empty list is for ever."""
+    engine = open_sqlite(tmp_path / "dying.db")
+    store = SqlStore(engine)
+    left: list[int] = []
+
+    def count_down(_connection: Connection, *_: Any) -> None:
+        if left:
+            left[0] -= 1
+            if left[0] < 0:
+                raise DiesError
+
+    event.listen(engine, "before_cursor_execute", count_down)
+    yield store, left
+    left.clear()
+    store.close()
+
+
+def held(store: SqlStore, metric: Metric) -> list[Holding]:
+    return list(store.read(metric.digest))
+
+
+def test_an_empty_store_holds_nothing(store: SqlStore, metric: Metric, make_batch: MakeBatch) -> None:
+    assert held(store, metric) == []
+    assert store.unfolded(metric.digest) == []
+    assert not store.holds(make_batch(metric))
+
+
+def test_the_reports_of_one_append_are_one_segment_for_each_metric_version_and_period(
+    store: SqlStore, definitions: Definitions, make_batch: MakeBatch
+) -> None:
+    homepage, carrier = definitions["homepage"], definitions["carrier"]
+    batches = [
+        make_batch(homepage),
+        make_batch(carrier),
+        make_batch(homepage, period="2024-06-14"),
+        make_batch(homepage, n=5),
+    ]
+    assert store.append(batches) == [True] * 4
+    yesterday, today = held(store, homepage)
+    assert (yesterday.period, len(yesterday.segments), len(yesterday.cohorts)) == ("2024-06-14", 1, 3)
+    assert (today.period, len(today.segments), len(today.cohorts)) == ("2024-06-15", 1, 8)
+    (third,) = held(store, carrier)
+    assert (len(third.segments), len(third.rows)) == (1, 3)
+
+
+def test_a_batch_is_stored_once_however_often_it_comes(store: SqlStore, metric: Metric, make_batch: MakeBatch) -> None:
+    first, second = make_batch(metric), make_batch(metric)
+    assert store.append([first, first]) == [True, False]
+    assert store.append([first, second, second]) == [False, True, False]
+    assert store.append([first]) == [False]
+    assert store.holds(first)
+    assert read_summary(store, metric).num_reports == 6
+    assert len(held(store, metric)[0].segments) == 2, "nothing new, no segment"
+
+
+def test_an_id_is_a_batchs_own_within_its_metric_version_and_period(
+    store: SqlStore, definitions: Definitions, make_batch: MakeBatch
+) -> None:
+    batch_id = uuid.uuid4()
+    first = make_batch(definitions["homepage"], batch_id=batch_id)
+    assert store.append([first]) == [True]
+    assert not store.holds(make_batch(definitions["carrier"], batch_id=batch_id))
+    assert not store.holds(replace(first, period="2024-06-14"))
+
+
+def test_the_same_batch_from_many_connections_at_once_is_stored_once(
+    tmp_path: Path, metric: Metric, make_batch: MakeBatch
+) -> None:
+    batches = [make_batch(metric) for _ in range(8)]
+    stores = [SqlStore.open(tmp_path / "reports.db") for _ in range(4)]
+    with ThreadPoolExecutor(len(stores)) as pool:
+        said = list(pool.map(lambda store: [store.append([batch])[0] for batch in batches], stores))
+    assert [sum(column) for column in zip(*said, strict=True)] == [1] * 8
+    assert read_summary(stores[0], metric).num_reports == 24
+    for store in stores:
+        store.close()
+
+
+def test_what_is_read_is_what_was_appended(store: SqlStore, definitions: Definitions, make_batch: MakeBatch) -> None:
+    for metric in definitions.versions():
+        batches = [make_batch(metric, n) for n in (1, 7, 300)]
+        store.append(batches[:2])
+        store.append(batches[2:])
+        cohorts, rows = (b"".join(getattr(batch, part) for batch in batches) for part in ("cohorts", "rows"))
+        summary = read_summary(store, metric)
+        counted = summary if isinstance(summary, BitCounts) else summary.bit_counts()
+        assert counted == BitCounts.of_rows(metric, cohorts, rows, ["2024-06-15"])
+
+
+def test_a_read_may_ask_for_periods_and_stop_early(store: SqlStore, metric: Metric, make_batch: MakeBatch) -> None:
+    for period in ("2024-06-13", "2024-06-14", "2024-06-14", "2024-06-15"):
+        store.append([make_batch(metric, period=period)])
+    asked = list(store.read(metric.digest, ["2024-06-14", "2024-06-13"], max_reports=3))
+    assert [(each.period, len(each.segments)) for each in asked] == [("2024-06-13", 1), ("2024-06-14", 1)]
+    assert list(store.read(metric.digest, [])) == []
+
+
+def test_a_read_is_of_one_moment_whatever_is_written_meanwhile(
+    store: SqlStore, metric: Metric, make_batch: MakeBatch
+) -> None:
+    store.append([make_batch(metric, period="2024-06-14"), make_batch(metric, period="2024-06-15")])
+    reading = store.read(metric.digest)
+    first = next(reading)
+    store.append([make_batch(metric, period="2024-06-15")])
+    (_, today) = held(store, metric)
+    assert store.fold(today, summary_to_bytes(summarize(metric, today)))
+    (second,) = reading
+    assert (len(first.cohorts), len(second.cohorts), second.summary) == (3, 3, None)
+
+
+def test_a_fold_that_came_second_changes_nothing(store: SqlStore, metric: Metric, make_batch: MakeBatch) -> None:
+    store.append([make_batch(metric)])
+    (holding,) = held(store, metric)
+    summary = summary_to_bytes(summarize(metric, holding))
+    assert store.fold(holding, summary)
+    assert not store.fold(holding, summary)
+    (folded,) = held(store, metric)
+    assert (folded.segments, folded.revision) == ((), 1)
+    assert not store.fold(replace(holding, revision=1), summary), "its segments are gone"
+    assert held(store, metric) == [folded]
+
+
+@pytest.mark.parametrize("statements", range(6))
+def test_an_append_that_dies_after_any_statement_stores_nothing(
+    dying: tuple[SqlStore, list[int]], metric: Metric, make_batch: MakeBatch, statements: int
+) -> None:
+    store, left = dying
+    batch = make_batch(metric)
+    left.append(statements)
+    with pytest.raises(DiesError):
+        store.append([batch])
+    left.clear()
+    assert held(store, metric) == []
+    assert store.append([batch]) == [True]
+
+
+@pytest.mark.parametrize("statements", range(3))
+def test_a_fold_that_dies_after_any_statement_changes_nothing(
+    dying: tuple[SqlStore, list[int]], metric: Metric, make_batch: MakeBatch, statements: int
+) -> None:
+    store, left = dying
+    store.append([make_batch(metric)])
+    (holding,) = held(store, metric)
+    left.append(statements)
+    with pytest.raises(DiesError):
+        store.fold(holding, summary_to_bytes(summarize(metric, holding)))
+    left.clear()
+    assert held(store, metric) == [holding]
+
+
+def test_a_commit_is_on_the_disk_before_it_returns(tmp_path: Path) -> None:
+    """synchronous = FULL (2) in WAL mode: what SQLite promises to survive a power cut."""
+    with open_sqlite(tmp_path / "reports.db").connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+        assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
+        connection.engine.dispose()
+
+
+def test_the_database_has_no_column_for_a_time_an_address_or_an_agent(store: SqlStore, tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "reports.db") as database:
+        names = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        columns = {
+            f"{name}.{column[1]}"
+            for name in names
+            if not name.startswith("sqlite_")
+            for column in database.execute(f"PRAGMA table_info({name})")
+        }
+    database.close()
+    assert columns == {
+        *("hubbub_schema.version", "hubbub_schema.probes"),
+        *(f"collection.{name}" for name in ("id", "metric", "digest", "period", "revision", "summary")),
+        *("batch.collection_id", "batch.batch_id"),
+        *("segment.id", "segment.collection_id", "segment.cohorts", "segment.rows"),
+    }
+
+
+def test_a_database_of_another_schema_is_refused(store: SqlStore, tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "reports.db") as database:
+        database.execute("UPDATE hubbub_schema SET version = 99")
+    database.close()
+    with pytest.raises(StoreError, match="schema"):
+        store.probe()
+    with pytest.raises(StoreError, match=r"reports\.db"):
+        SqlStore.open(tmp_path / "reports.db")
+
+
+def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("not a database, but somebody's notes, and long enough to have a header" * 9)
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match=r"notes\.txt: the database cannot do it: file is not a database"):
+        SqlStore.open(path)
+    assert path.read_bytes() == before
+    with pytest.raises(StoreError, match="unable to open"):
+        SqlStore.open(tmp_path / "no" / "such" / "folder.db")
+
+
+def test_a_store_outlives_its_process(tmp_path: Path, metric: Metric, make_batch: MakeBatch) -> None:
+    batch = make_batch(metric)
+    for expected in (True, False):
+        store = SqlStore.open(tmp_path / "reports.db")
+        assert store.append([batch]) == [expected]
+        store.close()

@@ -1,0 +1,164 @@
+"""Group commit: one transaction for all that arrived meanwhile, and an answer after it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hubbub import Batch, Definitions, Metric, RefusedError
+from hubbub.refusals import Refusal
+from hubbub_aggregator.engine import open_sqlite
+from hubbub_aggregator.folding import read_summary
+from hubbub_aggregator.settings import Settings
+from hubbub_aggregator.sql_store import SqlStore
+from hubbub_aggregator.writer import GroupWriter
+
+if TYPE_CHECKING:
+    from tests.aggregator.conftest import MakeBatch
+
+
+class GatedStore(SqlStore):
+    """A store that commits nothing until its gate opens, and notes the size of each group."""
+
+    def __init__(self, path: Path) -> None:
+        self.gate = Event()
+        self.groups: list[int] = []
+        self.flawed = False
+        super().__init__(open_sqlite(path), self._shuffles)
+
+    def _shuffles(self, num_bytes: int) -> bytes:
+        if self.flawed:
+            raise OSError("no randomness, in the middle of a transaction")
+        return os.urandom(num_bytes)
+
+    def append(self, batches: Sequence[Batch]) -> list[bool]:
+        self.groups.append(len(batches))
+        self.gate.wait()
+        return super().append(batches)
+
+
+@pytest.fixture
+def gated(tmp_path: Path) -> GatedStore:
+    return GatedStore(tmp_path / "reports.db")
+
+
+@pytest.fixture
+def metric(definitions: Definitions) -> Metric:
+    return definitions["homepage"]
+
+
+async def sent(writer: GroupWriter, batches: Sequence[Batch], gated: GatedStore) -> list[bool | BaseException]:
+    """Let the writer take the first batch, all others arrive meanwhile, then open the gate."""
+    first = asyncio.create_task(writer.write(batches[0]))
+    while not gated.groups:
+        await asyncio.sleep(0.001)
+    others = [asyncio.create_task(writer.write(batch)) for batch in batches[1:]]
+    await asyncio.sleep(0)
+    assert not first.done(), "no answer before the commit"
+    gated.gate.set()
+    return await asyncio.gather(first, *others, return_exceptions=True)
+
+
+def test_all_that_arrived_during_a_commit_go_into_the_next_as_one_segment(
+    gated: GatedStore, metric: Metric, make_batch: MakeBatch
+) -> None:
+    async def scenario() -> None:
+        writer = GroupWriter(gated, Settings())
+        batches = [make_batch(metric, 2) for _ in range(20)]
+        assert await sent(writer, [*batches, batches[0], batches[7]], gated) == [True] * 20 + [False] * 2
+        await writer.close()
+
+    asyncio.run(scenario())
+    assert gated.groups == [1, 21]
+    (holding,) = gated.read(metric.digest)
+    assert (len(holding.segments), len(holding.cohorts)) == (2, 40)
+    gated.close()
+
+
+def test_a_group_is_bounded(gated: GatedStore, metric: Metric, make_batch: MakeBatch) -> None:
+    async def scenario() -> None:
+        writer = GroupWriter(gated, Settings(max_group=4))
+        assert await sent(writer, [make_batch(metric) for _ in range(10)], gated) == [True] * 10
+        await writer.close()
+
+    asyncio.run(scenario())
+    assert gated.groups == [1, 4, 4, 1]
+    gated.close()
+
+
+def test_beyond_what_may_wait_batches_are_refused_until_there_is_room(
+    gated: GatedStore, metric: Metric, make_batch: MakeBatch
+) -> None:
+    async def scenario() -> None:
+        writer = GroupWriter(gated, Settings(max_waiting=3 * 1100))  # a batch of 3 reports weighs 1024 + 3 + 9
+        said = await sent(writer, [make_batch(metric) for _ in range(5)], gated)
+        assert said[:3] == [True] * 3
+        for refused in said[3:]:
+            assert isinstance(refused, RefusedError)
+            assert refused.refusal is Refusal.UNAVAILABLE
+        assert await writer.write(make_batch(metric))
+        await writer.close()
+
+    asyncio.run(scenario())
+    assert read_summary(gated, metric).num_reports == 12
+    gated.close()
+
+
+def test_a_failed_transaction_refuses_its_whole_group_and_stores_nothing(
+    gated: GatedStore, metric: Metric, make_batch: MakeBatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    batches = [make_batch(metric) for _ in range(5)]
+
+    async def scenario() -> None:
+        writer = GroupWriter(gated, Settings())
+        gated.flawed = True
+        for refused in await sent(writer, batches, gated):
+            assert isinstance(refused, RefusedError)
+            assert refused.refusal is Refusal.UNAVAILABLE
+        assert not any(gated.holds(batch) for batch in batches)
+        gated.flawed = False
+        assert [await writer.write(batch) for batch in batches] == [True] * 5, "the same batches, sent again"
+        await writer.close()
+
+    asyncio.run(scenario())
+    assert read_summary(gated, metric).num_reports == 15
+    assert "a commit of 4 batches failed: OSError" in caplog.text
+    assert "randomness" not in caplog.text
+    gated.close()
+
+
+def test_closing_writes_what_was_accepted(gated: GatedStore, metric: Metric, make_batch: MakeBatch) -> None:
+    async def scenario() -> None:
+        writer = GroupWriter(gated, Settings(max_group=2))
+        tasks = [asyncio.create_task(writer.write(make_batch(metric))) for _ in range(7)]
+        await asyncio.sleep(0)
+        asyncio.get_running_loop().call_later(0.01, gated.gate.set)
+        await writer.close()
+        assert await asyncio.gather(*tasks) == [True] * 7
+        assert not writer.alive
+
+    asyncio.run(scenario())
+    assert read_summary(gated, metric).num_reports == 21
+    gated.close()
+
+
+def test_one_who_stopped_waiting_harms_nobody(gated: GatedStore, metric: Metric, make_batch: MakeBatch) -> None:
+    async def scenario() -> None:
+        writer = GroupWriter(gated, Settings())
+        gone, stays = (asyncio.create_task(writer.write(make_batch(metric))) for _ in range(2))
+        await asyncio.sleep(0)
+        gone.cancel()
+        await asyncio.sleep(0)
+        gated.gate.set()
+        assert await stays
+        await writer.close()
+
+    asyncio.run(scenario())
+    assert read_summary(gated, metric).num_reports == 6
+    gated.close()
