@@ -1,1 +1,40 @@
-"""hubbub's decoder: from summaries to estimates, tables and plots."""
+"""hubbub's decoder: from summaries to estimates, tables and plots.
+
+Names are loaded when they are first asked for, so that the commands list themselves without numpy.
+
+>>> from hubbub import Metric
+>>> from hubbub.summary import BitCounts
+>>> from hubbub_decoder import decode
+>>> survey = Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5)
+>>> round(decode(BitCounts(survey, [1000], [[400]]))["true"].share, 3)  # (2/5 - 1/4) / (3/4 - 1/4)
+0.3
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hubbub_decoder.decoder import decode
+    from hubbub_decoder.decoding import Decoding, Estimate, Mass
+    from hubbub_decoder.errors import CandidateError, OutputError, PopulationError, PullError
+
+__all__ = [
+    "CandidateError",
+    "Decoding",
+    "Estimate",
+    "Mass",
+    "OutputError",
+    "PopulationError",
+    "PullError",
+    "decode",
+]
+
+_HOMES = {"decode": "decoder", "Decoding": "decoding", "Estimate": "decoding", "Mass": "decoding"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'errors')}"), name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import date
 
-from hubbub_decoder.decode import decode
+from hubbub_decoder.decoder import decode
 from hubbub_decoder.demo.comparison import Comparison
 from hubbub_decoder.demo.gateway import report_all
 from hubbub_decoder.demo.population import Person, airports, definitions, definitions_text, true_shares

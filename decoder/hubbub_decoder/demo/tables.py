@@ -12,7 +12,7 @@ from hubbub.privacy import sequential
 from hubbub_decoder.demo.comparison import Comparison
 from hubbub_decoder.rendering import bar
 
-SHOWN = 25
+SHOWN, BAR_WIDTH = 25, 24
 
 
 def comparison_table(comparison: Comparison, names: Mapping[str, str], shown: int = SHOWN) -> RenderableType:
@@ -33,7 +33,7 @@ def comparison_table(comparison: Comparison, names: Mapping[str, str], shown: in
             f"{comparison.true_share(estimate):.2%}",
             f"{estimate.share:.2%}",
             f"{estimate.low:.2%} .. {estimate.high:.2%}",
-            bar(estimate, scale),
+            bar(estimate, scale, BAR_WIDTH),
             style="" if comparison.is_covered(estimate) else "yellow",
         )
     return Group(Text(f"\n{decoding.metric.description}", style="bold"), table, Text(verdict(comparison, len(rows))))

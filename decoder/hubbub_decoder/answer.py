@@ -1,0 +1,82 @@
+"""What any method makes of the counts -> intervals, tests, and the decoding that is handed out."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.summary import BitCounts
+from hubbub_decoder.decoding import Decoding, Estimate, Mass
+from hubbub_decoder.inference import detectable_share, interval, q_values
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """Shares among those who reported, each with its standard error; nan where the reports do not determine it.
+
+    groups     : (M) the candidates of each row; more than one where no report can tell them apart
+    shares     : (M,)
+    std_errors : (M,)
+    p_values   : (M,) nan where the candidate is not tested
+    totals     : share and standard error of the candidates, the unlisted, and both together
+    null_error : the standard error of a candidate that nobody reported
+    """
+
+    groups: tuple[tuple[str, ...], ...]
+    shares: Floats
+    std_errors: Floats
+    p_values: Floats
+    totals: tuple[tuple[float, float], ...]
+    null_error: float
+
+
+def decoding_of(answer: Answer, counts: BitCounts, level: float, fdr: float) -> Decoding:
+    """Draw the intervals, make the tests, and put the largest first."""
+    explained, unlisted, some_value = (_mass(share, error, level) for share, error in answer.totals)
+    return Decoding(
+        metric=counts.metric,
+        num_reports=counts.num_reports,
+        level=level,
+        fdr=fdr,
+        estimates=_estimates(answer, level, fdr),
+        explained=explained,
+        unlisted=unlisted,
+        without_value=_mass(1 - some_value.share, some_value.std_error, level),
+        detectable=detectable_share(answer.null_error, max(1, int(np.sum(~np.isnan(answer.p_values)))), fdr),
+        periods=counts.periods,
+    )
+
+
+def _estimates(answer: Answer, level: float, fdr: float) -> tuple[Estimate, ...]:
+    tested = ~np.isnan(answer.p_values)
+    p, q = np.where(tested, answer.p_values, 1), np.ones(len(tested))
+    q[tested] = q_values(p[tested])
+    low, high = interval(answer.shares, answer.std_errors, level)
+    columns = (answer.shares, answer.std_errors, low, high, p, q)
+    estimates = [
+        Estimate(
+            share=share,
+            std_error=std_error,
+            low=lower,
+            high=upper,
+            candidate=group[0],
+            p_value=p_value,
+            q_value=q_value,
+            detected=q_value <= fdr,
+            same_bits=group[1:],
+        )
+        for group, (share, std_error, lower, upper, p_value, q_value) in zip(
+            answer.groups, np.column_stack(columns).tolist(), strict=True
+        )
+    ]
+    return tuple(sorted(estimates, key=lambda e: -math.inf if math.isnan(e.share) else e.share, reverse=True))
+
+
+def _mass(share: float, std_error: float, level: float) -> Mass:
+    low, high = interval(np.array(share), np.array(std_error), level)
+    return Mass(share, std_error, float(low), float(high))

@@ -1,0 +1,72 @@
+"""`hubbub decode`: summaries + candidates -> estimates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("summaries", metavar="SUMMARY...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--candidates",
+    "candidates_path",
+    type=click.Path(path_type=Path),
+    help="Strings to look for: one a line, or a .csv with a column `candidate`. Categories need none.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Write the decoding as JSON on stdout instead of a table.")
+@click.option("--out", type=click.Path(path_type=Path), help="Also save it: .csv, .json or .parquet.")
+@click.option("--all", "everything", is_flag=True, help="Show every candidate, not only what was found.")
+@click.option(
+    "--level", default=0.95, show_default=True, type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    help="Level of the intervals.",
+)  # fmt: skip
+@click.option(
+    "--fdr", default=0.05, show_default=True, type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    help="Share of false ones expected among what is found.",
+)  # fmt: skip
+def command(
+    summaries: tuple[Path, ...],
+    candidates_path: Path | None,
+    as_json: bool,
+    out: Path | None,
+    everything: bool,
+    level: float,
+    fdr: float,
+) -> None:
+    """Estimate how many of those who reported have each candidate.
+
+    Several summaries of one definition are added up first.
+
+    \b
+    Example:
+      hubbub decode monday.parquet tuesday.parquet --candidates names.txt --out estimates.csv
+    """
+    import json
+    from functools import reduce
+    from operator import add
+
+    from rich.console import Console
+
+    from hubbub.summary import BitCounts, read_summary
+    from hubbub_decoder.candidates import read_candidates
+    from hubbub_decoder.decoder import decode
+    from hubbub_decoder.decoding import require_writable_suffix
+    from hubbub_decoder.rendering import Picture
+
+    if out is not None:
+        require_writable_suffix(out)
+    candidates = None if candidates_path is None else read_candidates(candidates_path)
+    talk = Console(stderr=True)
+    with talk.status("decoding ..."):
+        read = [read_summary(path) for path in summaries]
+        counts: list[BitCounts] = [one if isinstance(one, BitCounts) else one.bit_counts() for one in read]
+        decoding = decode(reduce(add, counts), candidates, level=level, fdr=fdr)
+    if out is not None:
+        decoding.save(out)
+        talk.print(f"wrote {out}", highlight=False)
+    if as_json:
+        click.echo(json.dumps(decoding.to_dict(), ensure_ascii=False))
+    else:
+        Console(highlight=False).print(Picture(decoding, everything))

@@ -1,0 +1,91 @@
+"""`hubbub simulate`: a population -> the summary its reports would give."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("definitions", type=click.Path(path_type=Path))
+@click.argument("metric")
+@click.option("--reports", type=click.IntRange(min=1), help="How many people report; with --population drawn from it.")
+@click.option(
+    "--distribution",
+    type=click.Choice(["uniform", "exp", "gauss", "zipf1", "zipf1.5"]),
+    help="Of the values v1, v2, ...; of a categorical metric, of its categories.",
+)
+@click.option("--values", type=click.IntRange(min=1), help="How many values the distribution has. Default: 100.")
+@click.option(
+    "--population", "population_path", type=click.Path(path_type=Path), help="A .csv with the columns value and count."
+)
+@click.option("--seed", type=click.IntRange(min=0), help="Repeat a run; default: a new one each time.")
+@click.option(
+    "--counts", type=click.Choice(["bits", "patterns"]), default="bits", show_default=True, help="What to count."
+)
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="The summary file to write.")
+@click.option("--truth", type=click.Path(path_type=Path), help="Also write who truly had what, as .csv.")
+@click.option("--json", "as_json", is_flag=True, help="Say what was simulated as JSON on stdout.")
+def command(
+    definitions: Path,
+    metric: str,
+    reports: int | None,
+    distribution: str | None,
+    values: int | None,
+    population_path: Path | None,
+    seed: int | None,
+    counts: str,
+    out: Path,
+    truth: Path | None,
+    as_json: bool,
+) -> None:
+    """Simulate one report from everybody, under a METRIC of a DEFINITIONS file.
+
+    \b
+    Example:
+      hubbub simulate metrics.toml homepage --reports 1000000 --distribution zipf1 --values 100 \\
+        --out summary.parquet --truth truth.csv
+    """
+    import json
+
+    import numpy as np
+    from rich.console import Console
+
+    from hubbub.definitions import load_definitions
+    from hubbub.errors import DefinitionError
+    from hubbub_decoder.errors import PopulationError
+    from hubbub_decoder.output import write_population, write_summary_file
+    from hubbub_decoder.populations import draw_population, named_population, read_population
+    from hubbub_decoder.simulate import simulate_bit_counts, simulate_pattern_counts
+
+    if (distribution is None) == (population_path is None):
+        raise click.UsageError("give either --distribution or --population")
+    if distribution is None and values is not None:
+        raise click.UsageError("--values goes with --distribution")
+    collected = load_definitions(definitions)
+    if metric not in collected:
+        raise DefinitionError(f"{definitions}: defines no metric {metric!r}; it has {', '.join(collected)}")
+    asked = collected[metric]
+    talk = Console(stderr=True)
+    rng = np.random.default_rng(seed)
+    with talk.status("simulating ..."):
+        if population_path is not None:
+            population = read_population(population_path)
+            if reports is not None:
+                everybody = sum(population.values())
+                population = draw_population({v: n / everybody for v, n in population.items()}, reports, rng)
+        elif reports is None:
+            raise PopulationError("how many reports? a distribution does not say: give --reports")
+        else:
+            population = named_population(asked, distribution or "", values, reports, rng)
+        simulate = simulate_bit_counts if counts == "bits" else simulate_pattern_counts
+        summary = simulate(asked, population, rng)
+    write_summary_file(summary, out)
+    told = [str(out)]
+    if truth is not None:
+        write_population(population, summary.num_reports, truth)
+        told.append(str(truth))
+    talk.print(f"wrote {' and '.join(told)}: {summary.num_reports:,} reports of {metric}", highlight=False)
+    if as_json:
+        click.echo(json.dumps({"out": str(out), "metric": metric, "num_reports": summary.num_reports}))

@@ -1,0 +1,81 @@
+"""How the bit counts of one cohort scatter together, exactly.
+
+Conventions: a population drawn at random into cohorts; x_v the share of the reports that carry candidate v, x_o that of
+strings without a candidate, the rest "no value"; b_v the bits of v in the cohort; w and W the mean of b and of b b' over
+random strings.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from hubbub.params import Params
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class RandomString:
+    """The bits of a string that hashes anywhere: what stands for every string that is on no list.
+
+    mean   : (k,)   w = E b
+    second : (k, k) W = E b b'
+    """
+
+    mean: Floats
+    second: Floats
+
+    @property
+    def covariance(self) -> Floats:
+        """V = W - w w'."""
+        return self.second - np.outer(self.mean, self.mean)
+
+    @classmethod
+    def of(cls, params: Params) -> RandomString:
+        """Return the moments under the hash scheme.
+
+            murmur3-v1 : w_i = h/k                   W_ij = h (h-1) / (k (k-1))
+            google-md5 : w_i = 1 - (1-a_i)**h        W_ij = 1 - (1-a_i)**h - (1-a_j)**h + (1-a_i-a_j)**h
+                         a_i = the share of the 256 bytes that are i modulo k
+            W_ii = w_i in both
+
+        >>> params = Params(num_bits=8, num_hashes=2, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=0)
+        >>> RandomString.of(params).second[0, :2].round(4).tolist()  # 2/8, and 2/56
+        [0.25, 0.0357]
+        """
+        k, h = params.num_bits, params.num_hashes
+        if params.hash_scheme == "google-md5":
+            hit = np.bincount(np.arange(256) % k, minlength=k) / 256
+            miss = (1 - hit) ** h
+            mean = 1 - miss
+            both_missed = np.maximum(1 - hit[:, None] - hit, 0) ** h
+            second = 1 - miss[:, None] - miss + both_missed
+        else:
+            mean = np.full(k, h / k)
+            second = np.full((k, k), h * (h - 1) / (k * (k - 1)))
+        np.fill_diagonal(second, mean)
+        return cls(mean, second)
+
+
+def report_covariance(
+    bits: sparse.csr_array, shares: Floats, unlisted: float, random_string: RandomString, params: Params
+) -> Floats:
+    """Return the covariance of the bits of one report of a cohort; n reports have n times it.
+
+        mu = sum_v x_v b_v + x_o w                    pi = p* + (q* - p*) mu
+        C_ij = (q* - p*)**2 (sum_v x_v b_v,i b_v,j + x_o W_ij - mu_i mu_j)        C_ii = pi_i (1 - pi_i)
+
+    bits : (k, M) of this cohort      shares : (M,), not negative, with `unlisted` at most 1      returns (k, k)
+        Off the diagonal only what bits truly share: the noise of different bits is independent.
+    """
+    mu = bits @ shares + unlisted * random_string.mean
+    together = (bits * shares) @ bits.T
+    contrast = params.q_star - params.p_star
+    covariance: Floats = contrast**2 * (together.toarray() + unlisted * random_string.second - np.outer(mu, mu))
+    pi = params.p_star + contrast * mu
+    np.fill_diagonal(covariance, pi * (1 - pi))
+    return covariance

@@ -1,0 +1,173 @@
+"""What a decoding says: estimates, what they leave open, and how sure both are."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hubbub.metric import Metric
+from hubbub_decoder.errors import OutputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+_COLUMNS = ("candidate", "share", "std_error", "low", "high", "p_value", "q_value", "detected", "same_bits")
+
+
+@dataclass(frozen=True, slots=True)
+class Mass:
+    """A share of the reports with its interval, not clipped to [0, 1]; nan where the reports do not determine it."""
+
+    share: float
+    std_error: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate(Mass):
+    """What the reports say about one candidate.
+
+    share, std_error : of the share of reports that carry it, among those who reported; nan where it was not fitted
+    low, high        : the interval of the decoding's level, not clipped: below 0 means "may well be none"
+    p_value          : one-sided, of the hypothesis that nobody reported it
+    q_value          : the false discovery rate at which it is called found
+    detected         : q_value <= the decoding's fdr
+    same_bits        : candidates no report can tell from this one; the share is of all of them together
+    """
+
+    candidate: str
+    p_value: float
+    q_value: float
+    detected: bool
+    same_bits: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """Estimates of one metric, largest first.
+
+    num_reports   : N
+    level, fdr    : of the intervals; of what is called detected
+    explained     : the candidates together
+    unlisted      : strings (categories) that are no candidate
+    without_value : reports of "nothing recorded"; of a boolean: false
+    detectable    : a candidate of this share would be detected 9 times in 10, even were it the only one
+    warnings      : what to know before believing any of it, in words
+
+    Draws itself: `rich.print(decoding)`; `save` writes CSV, JSON or Parquet.
+    """
+
+    metric: Metric
+    num_reports: int
+    level: float
+    fdr: float
+    estimates: tuple[Estimate, ...]
+    explained: Mass
+    unlisted: Mass
+    without_value: Mass
+    detectable: float
+    warnings: tuple[str, ...] = ()
+    periods: tuple[str, ...] = ()
+
+    @property
+    def detected(self) -> tuple[Estimate, ...]:
+        """The candidates that were found."""
+        return tuple(estimate for estimate in self.estimates if estimate.detected)
+
+    def __getitem__(self, candidate: str) -> Estimate:
+        """Return the estimate of a candidate, also by a name that sets the same bits."""
+        for estimate in self.estimates:
+            if candidate == estimate.candidate or candidate in estimate.same_bits:
+                return estimate
+        raise KeyError(candidate)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as JSON can hold it; nan becomes None."""
+        return {
+            "metric": self.metric.to_dict(),
+            "periods": list(self.periods),
+            "num_reports": self.num_reports,
+            "level": self.level,
+            "fdr": self.fdr,
+            "explained": _plain(self.explained),
+            "unlisted": _plain(self.unlisted),
+            "without_value": _plain(self.without_value),
+            "detectable": _number(self.detectable),
+            "warnings": list(self.warnings),
+            "estimates": [_plain(estimate) for estimate in self.estimates],
+        }
+
+    def to_table(self) -> pa.Table:
+        """Return one row a candidate as an Arrow table (`.to_pandas()` where pandas is installed)."""
+        import pyarrow as pa
+
+        floats = {name: [getattr(e, name) for e in self.estimates] for name in _COLUMNS[1:7]}
+        return pa.table(
+            {
+                "candidate": pa.array([e.candidate for e in self.estimates], pa.string()),
+                **{name: pa.array(values, pa.float64()) for name, values in floats.items()},
+                "detected": pa.array([e.detected for e in self.estimates], pa.bool_()),
+                "same_bits": pa.array([list(e.same_bits) for e in self.estimates], pa.list_(pa.string())),
+            }
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write one row a candidate to a .csv or .parquet file, or everything to a .json file."""
+        path = Path(path)
+        require_writable_suffix(path)
+        match path.suffix.lower():
+            case ".json":
+                data = (json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n").encode()
+            case ".csv":
+                data = self._csv()
+            case _:
+                data = self._parquet()
+        try:
+            path.write_bytes(data)
+        except OSError as problem:
+            raise OutputError(f"{path}: cannot be written: {problem.strerror}") from None
+
+    def _csv(self) -> bytes:
+        import csv
+
+        text = io.StringIO(newline="")
+        writer = csv.writer(text)
+        writer.writerow(_COLUMNS)
+        for estimate in self.estimates:
+            row = _plain(estimate)
+            writer.writerow([" ".join(row[name]) if name == "same_bits" else row[name] for name in _COLUMNS])
+        return text.getvalue().encode()
+
+    def _parquet(self) -> bytes:
+        import pyarrow.parquet as pq
+
+        about = {key: value for key, value in self.to_dict().items() if key != "estimates"}
+        sink = io.BytesIO()
+        pq.write_table(self.to_table().replace_schema_metadata({"hubbub-decoding": json.dumps(about)}), sink)
+        return sink.getvalue()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from hubbub_decoder.rendering import Picture
+
+        yield from Picture(self).__rich_console__(console, options)
+
+
+def require_writable_suffix(path: Path) -> None:
+    """Refuse a file name that does not say CSV, JSON or Parquet."""
+    if path.suffix.lower() not in (".csv", ".json", ".parquet"):
+        raise OutputError(f"{path}: must end in .csv, .json or .parquet: the suffix says the format")
+
+
+def _plain(mass: Mass) -> dict[str, Any]:
+    fields = asdict(mass)
+    return {name: _number(value) if isinstance(value, float) else value for name, value in fields.items()}
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,79 @@
+"""What to know before believing a decoding, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from scipy.stats import chisquare
+
+from hubbub.summary import BitCounts
+from hubbub_decoder.decoding import Decoding
+from hubbub_decoder.design_matrix import DesignMatrix
+from hubbub_decoder.fit import Fit
+from hubbub_decoder.screening import Selection
+
+_FEW = 30
+_SURE = 1e-6
+_STANDARD_ERRORS = 4
+
+
+def about_counts(counts: BitCounts) -> Iterator[str]:
+    """Few reports, and cohorts that chance does not make so unequal."""
+    n, m = counts.num_reports, len(counts.reports)
+    if n < _FEW * m:
+        across = "" if m == 1 else f" in {m} cohorts"
+        yield f"only {n:,} reports{across}: intervals and tests lean on sums that are nearly normal"
+    elif m > 1 and chisquare(counts.reports).pvalue < _SURE:
+        yield (
+            f"the cohorts are unequal beyond chance, from {counts.reports.min():,} to {counts.reports.max():,} reports: "
+            "clients may be stuck in a cohort, or reports may be missing or made up"
+        )
+
+
+def about_candidates(design: DesignMatrix, repeated: int, selection: Selection, undetermined: int) -> Iterator[str]:
+    """Candidates that were merged, left out by selection, or that the reports cannot tell apart."""
+    if repeated:
+        yield f"{repeated:,} candidates were given more than once and are tested once"
+    alike = [group for group in design.groups if len(group) > 1]
+    if alike:
+        yield (
+            f"{sum(map(len, alike)):,} candidates set the same bits as another in every cohort (such as "
+            f"{' and '.join(map(repr, alike[0][:2]))}): each such group is one row, its share that of all of them"
+        )
+    columns, fitted = len(design.groups), len(selection.columns)
+    if fitted < columns:
+        yield (
+            f"{columns:,} candidates are more than these bit counts carry: a lasso chose {fitted:,} of them, and the others count "
+            f"as unlisted. {_HALVED if selection.independent else _WHOLE}"
+        )
+    if undetermined:
+        yield (
+            f"the reports do not determine the shares of {undetermined:,} candidates: their bits are "
+            "combinations of other candidates' bits, or their cohorts sent nothing"
+        )
+
+
+def about_masses(decoding: Decoding, fitted: Fit | None = None) -> Iterator[str]:
+    """Totals that no population can have, and bits that scatter more than any unlisted strings would."""
+    explained, unlisted, without_value = decoding.explained, decoding.unlisted, decoding.without_value
+    if explained.share + _STANDARD_ERRORS * explained.std_error < 0:
+        yield f"the candidates together have a share of {explained.share:.1%}: {_WRONG}"
+    if without_value.share + _STANDARD_ERRORS * without_value.std_error < 0:
+        yield f"all values together have a share of {1 - without_value.share:.1%}: {_WRONG}"
+    if unlisted.share + _STANDARD_ERRORS * unlisted.std_error < 0:
+        yield f"strings without a candidate have a share of {unlisted.share:.1%}: {_WRONG}"
+    if fitted is not None:
+        largest = max(unlisted.share, 0) + _STANDARD_ERRORS * unlisted.std_error
+        if fitted.scatter > largest**2 + _STANDARD_ERRORS * fitted.scatter_std:
+            yield f"the bits scatter more than a share of {largest:.1%} of unlisted strings can explain: {_WRONG}"
+
+
+_HALVED = (
+    "Half of the cohorts chose and the other half were estimated from, which keeps the intervals true and costs precision; fewer "
+    "candidates avoid it"
+)
+_WHOLE = (
+    "There is one cohort only, so the same reports chose and were estimated from: shares of the chosen tend to be too large and their "
+    "intervals too narrow; fewer candidates avoid it"
+)
+_WRONG = "the parameters or the hash scheme may not be those of the reports, or reports may be made up"

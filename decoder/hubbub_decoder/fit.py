@@ -1,0 +1,168 @@
+"""Bit shares + design matrix -> shares of candidates, by generalized least squares with the true covariance.
+
+Conventions: the last unknown is x_o, the share of strings without a candidate, whose column is the average string w; what
+is missing to 1 is "no value", which sets no bit.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg, sparse
+
+from hubbub.summary import BitCounts
+from hubbub_decoder.covariance import RandomString, report_covariance
+from hubbub_decoder.design_matrix import DesignMatrix
+from hubbub_decoder.marginals import bit_shares
+
+_REFITS = 3
+_ROWS_AT_ONCE = 1024
+_RIDGE = 1e-9  # of the mean variance: without noise the bits of a report add up exactly, and a covariance is singular
+_MAX_INFLATION = 1e8  # variance of a share through the presence of others, beyond which it is not identified
+_NULL = 1e-10
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """Shares of the reports, and how uncertain they are as shares of a population the reports are drawn from.
+
+    shares      : (M,) unbiased, so possibly negative
+    unlisted    : x_o
+    covariance  : (M + 1, M + 1) of (shares, unlisted)
+    unexplained : (M + 1, d) orthonormal: directions the reports say nothing about; d = 0 in good order
+    scatter     : tau**2, the sum of squared shares of strings without a candidate, from the excess lack of fit
+    scatter_std : its standard error where tau = 0
+    """
+
+    shares: Floats
+    unlisted: float
+    covariance: Floats
+    unexplained: Floats
+    scatter: float
+    scatter_std: float
+
+    def identified(self, contrasts: Floats) -> NDArray[np.bool_]:
+        """Tell for each row of weights (n, M + 1) whether the reports determine that weighted sum."""
+        blind = np.linalg.norm(contrasts @ self.unexplained, axis=1)
+        return np.asarray(blind <= 1e-6 * np.linalg.norm(contrasts, axis=1))
+
+
+@dataclass(frozen=True, eq=False)
+class _Normal:
+    """Sums over cohorts: A = X' S^-1 X, b = X' S^-1 y, y' S^-1 y and tr(S^-1 V)."""
+
+    information: Floats
+    moment: Floats
+    square: float
+    trace: float
+
+
+def fit(counts: BitCounts, design: DesignMatrix) -> Fit:
+    """Fit all columns of the design at once.
+
+        minimize  sum_j (y_j - X_j x)' S_j^-1 (y_j - X_j x)        S_j = C_j / (n_j (q* - p*)**2) + tau**2 V
+        Cov x = (sum_j X_j' S_j^-1 X_j)^-1
+
+    C_j is `report_covariance` of cohort j at the last shares fitted, at first of nothing but average strings. Strings
+    without a candidate do not hash like their average: V is the scatter of one, tau**2 the sum of their squared shares.
+
+    counts : bit counts with at least one report      design : fewer columns than the bits can carry
+    Source: generalized least squares; tau**2 by the method of moments on the residuals.
+    """
+    used = counts.reports > 0
+    rows = int(used.sum()) * counts.metric.params.num_bits
+    random_string = RandomString.of(counts.metric.params)
+    y = bit_shares(counts)
+    blocks = list(design.blocks())
+    total = float(np.average(y[used].sum(axis=1), weights=counts.reports[used]) / random_string.mean.sum())
+    shares, unlisted, scatter = np.zeros(len(design.groups)), total, 0.0
+    for _ in range(1 + _REFITS):
+        weighted_with = scatter
+        normal = _normal_equations(y, counts, blocks, random_string, shares, unlisted, weighted_with)
+        covariance, unexplained = _inverse(normal.information)
+        solution = covariance @ normal.moment
+        shares, unlisted = solution[:-1], float(solution[-1])
+        scatter, scatter_std = _scatter(normal, solution, rows, unexplained.shape[1], weighted_with)
+    return Fit(shares, unlisted, covariance, unexplained, weighted_with, scatter_std)
+
+
+def _scatter(normal: _Normal, solution: Floats, rows: int, blind: int, weighted_with: float) -> tuple[float, float]:
+    """Return tau**2 by the method of moments, not below 0, and its standard error.
+
+    E Q = D + (tau**2 - t) tr(S^-1 V) D / rows        Q = sum_j r_j' S_j^-1 r_j, D = rows - unknowns, t = `weighted_with`
+    """
+    freedom = rows - len(solution) + blind
+    if freedom <= 0:
+        return 0.0, math.inf
+    per_unit = normal.trace * freedom / rows
+    lack_of_fit = normal.square - float(solution @ normal.moment)
+    return max(0.0, weighted_with + (lack_of_fit - freedom) / per_unit), math.sqrt(2 * freedom) / per_unit
+
+
+def _normal_equations(
+    y: Floats,
+    counts: BitCounts,
+    blocks: list[sparse.csr_array],
+    random_string: RandomString,
+    shares: Floats,
+    unlisted: float,
+    scatter: float,
+) -> _Normal:
+    """Sum over the cohorts; whitened rows of some cohorts are held at a time, and multiplied at once."""
+    params = counts.metric.params
+    contrast = params.q_star - params.p_star
+    plausible, plausible_unlisted = _plausible(shares, unlisted, counts.num_reports)
+    spread = random_string.covariance
+    gram = np.zeros((len(shares) + 2, len(shares) + 2))
+    trace = 0.0
+    held: list[Floats] = []
+    for y_j, n_j, bits in zip(y, counts.reports, blocks, strict=True):
+        if n_j == 0:
+            continue
+        covariance = report_covariance(bits, plausible, plausible_unlisted, random_string, params)
+        s = covariance / (n_j * contrast**2) + scatter * spread
+        s[np.diag_indices_from(s)] += _RIDGE * s.trace() / len(s)
+        whitener = np.linalg.inv(np.linalg.cholesky(s))
+        held.append(np.column_stack([(bits.T @ whitener.T).T, whitener @ random_string.mean, whitener @ y_j]))
+        trace += float(np.sum((whitener @ spread) * whitener))
+        if len(held) * len(s) >= _ROWS_AT_ONCE:
+            gram += _gram(held)
+            held = []
+    gram += _gram(held) if held else 0.0
+    return _Normal(gram[:-1, :-1], gram[:-1, -1], float(gram[-1, -1]), trace)
+
+
+def _gram(blocks: list[Floats]) -> Floats:
+    rows = np.concatenate(blocks)
+    return rows.T @ rows
+
+
+def _plausible(shares: Floats, unlisted: float, num_reports: int) -> tuple[Floats, float]:
+    """Cut estimates to shares that a population can have, for the weights; every bit keeps a chance to be set."""
+    cut = np.maximum(shares, 0)
+    rest = max(unlisted, 1 / num_reports)
+    total = max(1.0, cut.sum() + rest)
+    return cut / total, rest / total
+
+
+def _inverse(information: Floats) -> tuple[Floats, Floats]:
+    """Invert, or pseudo-invert and return the directions without information: (M + 1, M + 1) and (M + 1, d)."""
+    scale = np.sqrt(np.diag(information))
+    scale[scale == 0] = 1
+    correlation = information / np.outer(scale, scale)
+    try:
+        half = np.linalg.inv(np.linalg.cholesky(correlation))
+    except np.linalg.LinAlgError:
+        half = None
+    if half is not None and np.sum(half**2, axis=0).max() < _MAX_INFLATION:
+        return (half.T @ half) / np.outer(scale, scale), np.empty((len(scale), 0))
+    values, vectors = np.linalg.eigh(correlation)
+    known = values > max(_NULL * values[-1], 1 / _MAX_INFLATION)
+    inverse = (vectors[:, known] / values[known]) @ vectors[:, known].T
+    blind = linalg.orth(vectors[:, ~known] / scale[:, None])
+    return inverse / np.outer(scale, scale), blind

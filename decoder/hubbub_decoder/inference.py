@@ -1,0 +1,84 @@
+"""Estimates and standard errors -> intervals, tests and what is called found."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+Floats = NDArray[np.float64]
+
+POWER = 0.9
+
+
+def among_reporters(variance: Floats, shares: Floats, num_reports: int) -> Floats:
+    """Turn the variance of a share of a population that reports are drawn from into that of the share among the reports.
+
+        Var_reporters = Var - x (1 - x) / N
+
+    An estimate that is unbiased for the share among those who reported differs from the population's share by its own error
+    and by theirs, x (1 - x) / N, which are uncorrelated. x is cut to [0, 1], the result to [0, inf).
+
+    >>> among_reporters(np.array([0.01]), np.array([0.5]), num_reports=100).tolist()
+    [0.0075]
+    """
+    x = np.clip(shares, 0, 1)
+    return np.maximum(variance - x * (1 - x) / num_reports, 0)
+
+
+def interval(shares: Floats, std_errors: Floats, level: float) -> tuple[Floats, Floats]:
+    """Return shares -/+ z std_errors, z the normal quantile that leaves (1 - level) / 2 on either side; not clipped."""
+    reach = norm.isf((1 - level) / 2) * std_errors
+    return shares - reach, shares + reach
+
+
+def p_values(shares: Floats, null_std_errors: Floats) -> Floats:
+    """Return P(Z >= x / s), one-sided: how often a candidate that nobody reported looks at least so frequent.
+
+    null_std_errors : s of each share were it 0; where s = 0, without any noise, a positive share is certain; nan where s is nan
+
+    >>> p_values(np.array([0.0, 0.2]), np.array([0.1, 0.0])).tolist()
+    [0.5, 0.0]
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        z = shares / null_std_errors
+    return np.asarray(norm.sf(np.where((shares == 0) & (null_std_errors == 0), -np.inf, z)))
+
+
+def q_values(p: Floats) -> Floats:
+    """Return the smallest false discovery rate at which each test is called found.
+
+        q_(i) = min over j >= i of p_(j) M / j        (p sorted ascending, M tests)
+
+    Source: Benjamini & Hochberg 1995.
+
+    >>> q_values(np.array([0.01, 0.5, 0.02])).tolist()
+    [0.03, 0.5, 0.03]
+    """
+    order = np.argsort(p)
+    scaled = p[order] * len(p) / np.arange(1, len(p) + 1)
+    q = np.empty_like(p)
+    q[order] = np.minimum(np.minimum.accumulate(scaled[::-1])[::-1], 1)
+    return q
+
+
+def detectable_share(null_std_error: float, num_tests: int, fdr: float) -> float:
+    """Return the share of a candidate that would be found 9 times in 10, even if it were the only one.
+
+        x = (z(1 - fdr / M) + z(.9)) s        the level of the first Benjamini-Hochberg step, that of Bonferroni
+
+    >>> round(detectable_share(0.001, num_tests=100, fdr=0.05), 5)
+    0.00457
+    """
+    return float((norm.isf(fdr / num_tests) + norm.ppf(POWER)) * null_std_error)
+
+
+def reports_to_detect(share: float, detectable: float, num_reports: int) -> int:
+    """Return how many reports would make `share` the detectable one: errors shrink with the root of N.
+
+    >>> reports_to_detect(0.001, detectable=0.002, num_reports=1000)
+    4000
+    """
+    return math.ceil(num_reports * (detectable / share) ** 2)

@@ -1,0 +1,31 @@
+"""Files the commands write, or a clear reason why not."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping
+from pathlib import Path
+
+from hubbub.summary import Summary, write_summary
+from hubbub_decoder.errors import OutputError
+
+
+def write_summary_file(summary: Summary, path: Path) -> None:
+    """Write a summary file."""
+    try:
+        write_summary(summary, path)
+    except OSError as problem:
+        raise OutputError(f"{path}: cannot be written: {problem.strerror}") from None
+
+
+def write_population(population: Mapping[str, int], num_reports: int, path: Path) -> None:
+    """Write who truly had what: CSV with value, count and share."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(("value", "count", "share"))
+    writer.writerows((value, count, count / num_reports) for value, count in population.items())
+    try:
+        path.write_text(text.getvalue(), encoding="utf-8", newline="")
+    except OSError as problem:
+        raise OutputError(f"{path}: cannot be written: {problem.strerror}") from None

@@ -1,0 +1,135 @@
+"""A decoding as a table with bars in the terminal, and the sentences around it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from hubbub.metric import Kind
+from hubbub.privacy import epsilon, epsilon_forever
+from hubbub_decoder.decoding import Decoding, Estimate, Mass
+from hubbub_decoder.inference import reports_to_detect
+
+_BAR_WIDTH = 24
+_OTHER_WIDTH = 52  # a name of 12, a share, an interval, a q-value and what separates them
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Draws a decoding: headline, the detected candidates (`everything`: all), totals, what was not found, doubts."""
+
+    decoding: Decoding
+    everything: bool = False
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Text(headline(self.decoding), style="bold")
+        rows = self.decoding.estimates if self.everything else self.decoding.detected
+        if rows:
+            yield self._table(rows, min(_BAR_WIDTH, max(0, options.max_width - _OTHER_WIDTH)))
+        yield from (Text(line) for line in conclusions(self.decoding))
+        for warning in self.decoding.warnings:
+            yield Text(f"Note: {warning}.", style="yellow")
+
+    def _table(self, rows: tuple[Estimate, ...], bar_width: int) -> Table:
+        decoding = self.decoding
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        table.add_column("candidate", overflow="fold", min_width=9)
+        table.add_column("share", justify="right", no_wrap=True)
+        table.add_column(f"{100 * decoding.level:.4g}% interval", justify="right", no_wrap=True)
+        table.add_column("q", justify="right", no_wrap=True)
+        table.add_column("", width=bar_width, no_wrap=True)
+        scale = max((e.high for e in rows if math.isfinite(e.high)), default=1.0)
+        for e in rows:
+            name = escape(" = ".join((e.candidate, *e.same_bits)))
+            if math.isnan(e.share):
+                table.add_row(name, "-", "not fitted", "-", "", style="dim")
+                continue
+            table.add_row(
+                name,
+                f"{e.share:.2%}",
+                f"{e.low:.2%} .. {e.high:.2%}",
+                "<1e-99" if e.q_value < 1e-99 else f"{e.q_value:.0e}" if e.q_value < 0.001 else f"{e.q_value:.3f}",
+                bar(e, scale, bar_width),
+                style="" if e.detected else "dim",
+            )
+        return table
+
+
+def bar(estimate: Mass, scale: float, width: int = _BAR_WIDTH) -> str:
+    """Draw a share from 0 to `scale`: full up to the interval's low end, light up to its high end, `|` at the estimate.
+
+    >>> bar(Mass(share=0.5, std_error=0.1, low=0.3, high=0.7), scale=1, width=10)
+    '███░░|░   '
+    """
+    low, middle, high = (
+        min(max(round(edge / scale * width), 0), width) if scale > 0 else 0
+        for edge in (estimate.low, estimate.share, estimate.high)
+    )
+    cells = ["█"] * low + ["░"] * (high - low) + [" "] * (width - high)
+    if estimate.share > 0 and cells:
+        cells[min(middle, width - 1)] = "|"
+    return "".join(cells)
+
+
+def headline(decoding: Decoding) -> str:
+    """Say how many people spoke and what each gave away.
+
+    >>> from hubbub.metric import Metric
+    >>> survey = Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5)
+    >>> nothing = Mass(0, 0, 0, 0)
+    >>> headline(Decoding(survey, 1000, 0.95, 0.05, (), nothing, nothing, nothing, 0.1))
+    'from_jfk: 1,000 reports, each with eps = 1.10 once and 1.10 for ever'
+    """
+    params = decoding.metric.params
+    once, ever = epsilon(params), epsilon_forever(params)
+    for_ever = f"{ever:.2f}" if math.isfinite(ever) else "no bound"
+    return f"{decoding.metric.name}: {decoding.num_reports:,} reports, each with eps = {once:.2f} once and {for_ever} for ever"
+
+
+def conclusions(decoding: Decoding) -> Iterator[str]:
+    """Say the totals, what was not found, and how many reports it would take."""
+    kind = decoding.metric.kind
+    if kind is not Kind.BOOLEAN:
+        listed = "candidates" if kind is Kind.STRING else "categories"
+        rest = "unlisted strings" if kind is Kind.STRING else "other categories"
+        parts = [f"{listed} {_share(decoding.explained)}"]
+        if kind is Kind.STRING or decoding.unlisted.std_error > 0:
+            parts.append(f"{rest} {_share(decoding.unlisted)}")
+        yield ", ".join([*parts, f"no value {_share(decoding.without_value)}"])
+    found, tested = len(decoding.detected), len(decoding.estimates)
+    yield f"{found} of {tested:,} found (false discovery rate {decoding.fdr:.0%}); {tested - found:,} not found."
+    if 0 < decoding.detectable < math.inf:
+        smaller = _round_below(decoding.detectable / 2)
+        needed = reports_to_detect(smaller, decoding.detectable, decoding.num_reports)
+        yield (
+            f"These reports reveal a share of {decoding.detectable:.2%} 9 times in 10; "
+            f"for {_percent(smaller)} it would take {_rounded(needed)} reports."
+        )
+
+
+def _share(mass: Mass) -> str:
+    if math.isnan(mass.share):
+        return "not determined"
+    return f"{mass.share:.1%} ({mass.low:.1%} .. {mass.high:.1%})"
+
+
+def _round_below(share: float) -> float:
+    """Return the next of 1, 2, 5 times a power of ten that is not above."""
+    power = 10.0 ** math.floor(math.log10(share))
+    return max(step * power for step in (1, 2, 5) if step * power <= share * (1 + 1e-9))
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g}%"
+
+
+def _rounded(number: int) -> str:
+    """Two significant digits, upwards."""
+    unit = 10 ** max(len(str(number)) - 2, 0)
+    return f"{-(-number // unit) * unit:,}"

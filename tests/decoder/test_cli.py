@@ -1,0 +1,238 @@
+"""The commands: simulate, pull and decode, from files to files, results on stdout and talk on stderr."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from hubbub import Metric, Params
+from hubbub.cli import main
+from hubbub.summary import BitCounts, PatternCounts, read_summary, summary_to_bytes, write_summary
+from hubbub_decoder.simulate import simulate_bit_counts
+
+DEFINITIONS = """
+[[metric]]
+name = "homepage"
+kind = "string"
+description = "Where do people start?"
+owner = "you@example.org"
+num_bits = 16
+num_hashes = 2
+num_cohorts = 16
+prob_p = 0.25
+prob_q = 0.75
+prob_f = 0.25
+expires = 2099-01-01
+
+[[metric]]
+name = "os"
+kind = "categorical"
+categories = ["linux", "macos", "windows"]
+description = "What does it run on?"
+owner = "you@example.org"
+prob_p = 0.25
+prob_q = 0.75
+prob_f = 0.25
+expires = 2099-01-01
+"""
+
+
+def hubbub(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+
+
+def error(*arguments: object) -> str:
+    result = hubbub(*arguments)
+    assert result.exit_code == 1, result.output
+    assert result.stdout == ""
+    return result.stderr
+
+
+@pytest.fixture
+def definitions(tmp_path: Path) -> Path:
+    path = tmp_path / "metrics.toml"
+    path.write_text(DEFINITIONS)
+    return path
+
+
+@pytest.fixture
+def summary(definitions: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "summary.parquet"
+    result = hubbub("simulate", definitions, "homepage", "--reports", 100_000, "--distribution", "zipf1", "--values", 20,
+                    "--seed", 1, "--out", path, "--truth", tmp_path / "truth.csv")  # fmt: skip
+    assert result.exit_code == 0, result.output
+    return path
+
+
+@pytest.fixture
+def candidates(tmp_path: Path) -> Path:
+    path = tmp_path / "names.txt"
+    path.write_text("".join(f"v{i}\n" for i in range(1, 31)))
+    return path
+
+
+def test_a_simulated_summary_decodes_to_the_truth_it_was_made_of(
+    summary: Path, candidates: Path, tmp_path: Path
+) -> None:
+    result = hubbub("decode", summary, "--candidates", candidates, "--json", "--out", tmp_path / "out.csv")
+    assert result.exit_code == 0
+    told = json.loads(result.stdout)
+    truth = {row["value"]: float(row["share"]) for row in read_csv(tmp_path / "truth.csv")}
+    assert told["estimates"][0]["candidate"] == "v1"
+    for e in told["estimates"]:
+        assert abs(e["share"] - truth.get(e["candidate"], 0)) < 6 * e["std_error"]
+    saved = read_csv(tmp_path / "out.csv")
+    assert float(saved[0]["share"]) == told["estimates"][0]["share"]
+    assert "wrote" in result.stderr
+
+
+def test_the_table_goes_to_stdout_and_shows_all_when_asked(summary: Path, candidates: Path) -> None:
+    short, long = (hubbub("decode", summary, "--candidates", candidates, *all_) for all_ in ([], ["--all"]))
+    assert short.stdout.startswith("homepage: 100,000 reports, each with eps = 3.15 once and 7.78 for ever")
+    assert "v30" in long.stdout
+    assert len(long.stdout.splitlines()) > len(short.stdout.splitlines())
+
+
+def test_several_summaries_add_up(summary: Path, candidates: Path) -> None:
+    told = json.loads(hubbub("decode", summary, summary, "--candidates", candidates, "--json").stdout)
+    assert told["num_reports"] == 200_000
+
+
+def test_bit_and_pattern_counts_of_one_metric_add_up(definitions: Path, summary: Path, candidates: Path) -> None:
+    patterns = summary.with_name("patterns.parquet")
+    hubbub("simulate", definitions, "homepage", "--reports", 500, "--distribution", "exp", "--counts", "patterns",
+           "--out", patterns)  # fmt: skip
+    assert isinstance(read_summary(patterns), PatternCounts)
+    told = json.loads(hubbub("decode", summary, patterns, "--candidates", candidates, "--json").stdout)
+    assert told["num_reports"] == 100_500
+
+
+def test_a_seed_repeats_a_simulation_and_none_does_not(definitions: Path, tmp_path: Path) -> None:
+    def simulated(*seed: object) -> BitCounts:
+        out = tmp_path / "s.parquet"
+        hubbub("simulate", definitions, "os", "--reports", 1000, "--distribution", "uniform", "--out", out, *seed)
+        counts = read_summary(out)
+        assert isinstance(counts, BitCounts)
+        return counts
+
+    assert simulated("--seed", 7) == simulated("--seed", 7)
+    assert simulated() != simulated()
+
+
+def test_a_population_from_a_file_reports_as_it_is_or_drawn_from(definitions: Path, tmp_path: Path) -> None:
+    (tmp_path / "p.csv").write_text("value,count\nlinux,30\nmacos,10\n")
+    for more, expected in (([], 40), (["--reports", 500], 500)):
+        result = hubbub("simulate", definitions, "os", "--population", tmp_path / "p.csv", "--out", tmp_path / "s.parquet",
+                        "--json", *more)  # fmt: skip
+        assert json.loads(result.stdout)["num_reports"] == expected
+
+
+def test_pull_writes_the_summary_that_the_aggregator_answers(
+    aggregator: object, definitions: Path, summary: Path, tmp_path: Path
+) -> None:
+    aggregator.body = summary.read_bytes()  # type: ignore[attr-defined]  # the fixture's class is in conftest
+    url = aggregator.url  # type: ignore[attr-defined]
+    result = hubbub("pull", url, "homepage", "--out", tmp_path / "pulled.parquet", "--json")
+    assert json.loads(result.stdout)["num_reports"] == 100_000
+    assert read_summary(tmp_path / "pulled.parquet") == read_summary(summary)
+
+
+def test_decoding_categories_needs_no_candidates(definitions: Path, tmp_path: Path) -> None:
+    hubbub(
+        "simulate", definitions, "os", "--reports", 9000, "--distribution", "uniform", "--out", tmp_path / "s.parquet"
+    )
+    told = json.loads(hubbub("decode", tmp_path / "s.parquet", "--json").stdout)
+    assert {e["candidate"] for e in told["estimates"]} == {"linux", "macos", "windows"}
+
+
+def test_what_cannot_be_decoded_is_one_sentence_and_exit_1(
+    summary: Path, candidates: Path, definitions: Path, tmp_path: Path
+) -> None:
+    empty = tmp_path / "empty.txt"
+    empty.write_text("")
+    assert "empty.txt: holds no candidate" in error("decode", summary, "--candidates", empty)
+    assert "is binary" in error("decode", summary, "--candidates", _binary(tmp_path))
+    assert "give candidates" in error("decode", summary)
+    assert "not a hubbub summary" in error("decode", definitions, "--candidates", candidates)
+    assert "No such file" in error("decode", tmp_path / "none.parquet", "--candidates", candidates)
+    assert "must end in .csv" in error("decode", summary, "--candidates", candidates, "--out", tmp_path / "o.txt")
+    truncated = tmp_path / "half.parquet"
+    truncated.write_bytes(summary.read_bytes()[:-100])
+    assert "half.parquet: this is not a hubbub summary" in error("decode", truncated, "--candidates", candidates)
+
+
+def _binary(folder: Path) -> Path:
+    path = folder / "binary.txt"
+    path.write_bytes(b"a\0b")
+    return path
+
+
+def test_summaries_of_different_definitions_are_not_added(summary: Path, candidates: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.parquet"
+    params = Params(num_bits=16, num_hashes=1, num_cohorts=16, prob_p=0.25, prob_q=0.75, prob_f=0.25)
+    write_summary(simulate_bit_counts(Metric.string("homepage", params), {"a": 10}, np.random.default_rng(0)), other)
+    assert "different definitions do not add up" in error("decode", summary, other, "--candidates", candidates)
+
+
+def test_what_cannot_be_simulated_is_one_sentence_and_exit_1(definitions: Path, tmp_path: Path) -> None:
+    out = ("--out", tmp_path / "s.parquet")
+    uniform = ("--distribution", "uniform")
+    assert "defines no metric 'hompage'; it has homepage, os" in error(
+        "simulate", definitions, "hompage", "--reports", 10, *uniform, *out
+    )
+    assert "give --reports" in error("simulate", definitions, "os", *uniform, *out)
+    assert "No such file" in error("simulate", tmp_path / "none.toml", "os", "--reports", 10, *uniform, *out)
+    assert "'v1' is none of linux" in error("simulate", definitions, "os", "--population", _population(tmp_path), *out)
+    assert "cannot be written" in error(
+        "simulate", definitions, "os", "--reports", 10, *uniform, "--out", tmp_path / "no" / "s.parquet"
+    )
+    assert not (tmp_path / "s.parquet").exists()
+
+
+def _population(folder: Path) -> Path:
+    path = folder / "population.csv"
+    path.write_text("value,count\nv1,3\n")
+    return path
+
+
+def test_a_pull_that_fails_writes_nothing(aggregator: object, tmp_path: Path) -> None:
+    aggregator.body = b"no"  # type: ignore[attr-defined]
+    url = aggregator.url  # type: ignore[attr-defined]
+    assert "something else than a summary" in error("pull", url, "homepage", "--out", tmp_path / "s.parquet")
+    assert not (tmp_path / "s.parquet").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("decode",),
+        ("simulate", "metrics.toml", "os", "--out", "s.parquet"),
+        ("simulate", "metrics.toml", "os", "--out", "s.parquet", "--distribution", "exp", "--population", "p.csv"),
+        ("simulate", "metrics.toml", "os", "--out", "s.parquet", "--population", "p.csv", "--values", "3"),
+        ("pull", "http://127.0.0.1:1", "os"),
+    ],
+)
+def test_wrong_usage_is_exit_2(arguments: tuple[str, ...]) -> None:
+    assert hubbub(*arguments).exit_code == 2
+
+
+@pytest.mark.parametrize("name", ["decode", "pull", "simulate"])
+def test_every_help_has_an_example(name: str) -> None:
+    result = hubbub(name, "--help")
+    assert result.exit_code == 0
+    assert f"Example:\n    hubbub {name} " in result.stdout
+
+
+def test_an_empty_summary_says_that_there_is_nothing_to_decode_yet(candidates: Path, tmp_path: Path) -> None:
+    params = Params(num_bits=16, num_hashes=1, num_cohorts=16, prob_p=0.25, prob_q=0.75, prob_f=0.25)
+    (tmp_path / "s.parquet").write_bytes(summary_to_bytes(BitCounts.empty(Metric.string("homepage", params))))
+    assert "holds no report" in error("decode", tmp_path / "s.parquet", "--candidates", candidates)

@@ -1,0 +1,255 @@
+"""A decoding: what it holds, how it is written, how it draws itself, and what it doubts."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+
+from hubbub import Metric, Params, SummaryError
+from hubbub.summary import BitCounts
+from hubbub_decoder import CandidateError, Decoding, Estimate, Mass, OutputError, decode
+from hubbub_decoder.rendering import Picture
+from hubbub_decoder.simulate import simulate_bit_counts, simulate_pattern_counts
+
+HOMEPAGE = Metric.string(
+    "homepage", Params(num_bits=16, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.5)
+)
+
+
+def drawn(thing: object, width: int = 80) -> str:
+    console = Console(width=width, file=io.StringIO(), no_color=True, highlight=False)
+    console.print(thing)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+@pytest.fixture(scope="module")
+def decoding() -> Decoding:
+    population = {"a.example": 60_000, "b.example": 30_000, "nobody asked": 5000}
+    counts = simulate_bit_counts(HOMEPAGE, population, np.random.default_rng(11), without_value=5000)
+    return decode(counts, ["b.example", "a.example", "c.example", "[red]d[/]"])
+
+
+def by_hand() -> Decoding:
+    """Numbers chosen, so that the picture can be checked by eye."""
+    rows = (
+        Estimate(0.5, 0.02, 0.4608, 0.5392, "a.example", 1e-200, 1e-200, True),
+        Estimate(0.25, 0.02, 0.2108, 0.2892, "b.example", 1e-8, 1.5e-8, True, ("b.test",)),
+        Estimate(-0.01, 0.02, -0.0492, 0.0292, "c.example", 0.7, 0.7, False),
+        Estimate(math.nan, math.nan, math.nan, math.nan, "d.example", 1.0, 1.0, False),
+    )
+    return Decoding(
+        metric=HOMEPAGE,
+        num_reports=10_000,
+        level=0.95,
+        fdr=0.05,
+        estimates=rows,
+        explained=Mass(0.74, 0.03, 0.6812, 0.7988),
+        unlisted=Mass(0.16, 0.04, 0.0816, 0.2384),
+        without_value=Mass(0.1, 0.02, 0.0608, 0.1392),
+        detectable=0.08,
+        warnings=("something is odd",),
+    )
+
+
+def test_it_draws_what_was_found_what_was_not_and_how_many_reports_it_would_take() -> None:
+    assert [line.rstrip() for line in drawn(by_hand(), 90).splitlines()] == [
+        "homepage: 10,000 reports, each with eps = 2.04 once and 4.39 for ever",
+        "candidate            share      95% interval       q",
+        "a.example           50.00%  46.08% .. 53.92%  <1e-99  █████████████████████░|░",
+        "b.example = b.test  25.00%  21.08% .. 28.92%   1e-08  █████████░░|░",
+        "candidates 74.0% (68.1% .. 79.9%), unlisted strings 16.0% (8.2% .. 23.8%), no value 10.0%",
+        "(6.1% .. 13.9%)",
+        "2 of 4 found (false discovery rate 5%); 2 not found.",
+        "These reports reveal a share of 8.00% 9 times in 10; for 2% it would take 160,000 reports.",
+        "Note: something is odd.",
+    ]
+
+
+def test_all_rows_are_drawn_when_asked_and_those_not_fitted_say_so() -> None:
+    text = drawn(Picture(by_hand(), everything=True))
+    assert "c.example" in text
+    assert "not fitted" in text
+    assert "-1.00%" in text  # not clipped
+
+
+def test_names_are_drawn_as_they_are_whatever_markup_they_look_like(decoding: Decoding) -> None:
+    assert "[red]d[/]" in drawn(Picture(decoding, everything=True))
+
+
+@pytest.mark.parametrize("width", [50, 60, 80, 120])
+def test_no_line_is_wider_than_the_terminal_and_no_name_or_estimate_is_cut(width: int) -> None:
+    text = drawn(Picture(by_hand(), everything=True), width)
+    assert max(map(len, text.splitlines())) <= width
+    assert all(f"{letter}.example" in text for letter in "abcd")
+    assert "46.08% .. 53.92%" in text
+
+
+def test_rows_come_largest_first_and_are_found_by_name(decoding: Decoding) -> None:
+    shares = [e.share for e in decoding.estimates]
+    assert shares == sorted(shares, reverse=True)
+    assert decoding["b.example"].candidate == "b.example"
+    with pytest.raises(KeyError):
+        decoding["z.example"]
+
+
+def test_listed_unlisted_and_no_value_are_all_the_reports(decoding: Decoding) -> None:
+    total = decoding.explained.share + decoding.unlisted.share + decoding.without_value.share
+    assert total == pytest.approx(1, abs=1e-12)
+    assert decoding.explained.share == pytest.approx(sum(e.share for e in decoding.estimates))
+
+
+def test_pattern_counts_decode_as_their_bit_counts() -> None:
+    patterns = simulate_pattern_counts(HOMEPAGE, {"a": 3000, "b": 2000}, np.random.default_rng(2))
+    assert decode(patterns, ["a", "b"]) == decode(patterns.bit_counts(), ["a", "b"])
+
+
+def test_a_summary_of_params_alone_decodes() -> None:
+    params = HOMEPAGE.params
+    assert decode(BitCounts(params, np.full(8, 100), np.full((8, 16), 40)), ["a"]).metric.name == "unnamed"
+
+
+def test_csv_json_and_parquet_say_the_same(decoding: Decoding, tmp_path: Path) -> None:
+    for suffix in ("csv", "json", "parquet"):
+        decoding.save(tmp_path / f"out.{suffix}")
+    rows = list(csv.DictReader((tmp_path / "out.csv").read_text(encoding="utf-8").splitlines()))
+    told = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
+    table = pq.read_table(tmp_path / "out.parquet")
+    for i, e in enumerate(decoding.estimates):
+        assert float(rows[i]["share"]) == told["estimates"][i]["share"] == table["share"][i].as_py() == e.share
+        assert rows[i]["candidate"] == told["estimates"][i]["candidate"] == table["candidate"][i].as_py() == e.candidate
+        assert float(rows[i]["q_value"]) == e.q_value
+    about = json.loads(table.schema.metadata[b"hubbub-decoding"])
+    assert about["num_reports"] == told["num_reports"] == 100_000
+    assert told["unlisted"]["low"] == decoding.unlisted.low
+
+
+def test_what_was_not_fitted_is_null_in_json_and_empty_in_csv(tmp_path: Path) -> None:
+    by_hand().save(tmp_path / "out.json")
+    by_hand().save(tmp_path / "out.csv")
+    assert json.loads((tmp_path / "out.json").read_text())["estimates"][3]["share"] is None
+    assert (tmp_path / "out.csv").read_text().splitlines()[4] == "d.example,,,,,1.0,1.0,False,"
+
+
+@pytest.mark.parametrize("name", ["out.txt", "out", "out.xlsx"])
+def test_an_unknown_suffix_is_refused_before_anything_is_written(name: str, tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match=r"must end in \.csv, \.json or \.parquet"):
+        by_hand().save(tmp_path / name)
+    assert not (tmp_path / name).exists()
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match=r"nowhere.out\.csv: cannot be written: No such file"):
+        by_hand().save(tmp_path / "nowhere" / "out.csv")
+
+
+@pytest.mark.parametrize(
+    ("candidates", "message"),
+    [
+        (None, "give candidates"),
+        ([], "there is no candidate"),
+        ("a.example", "put it in a list"),
+        ([1], "a candidate is a string, got 1"),
+        (["\ud800"], "encodable as UTF-8"),
+    ],
+)
+def test_candidates_that_cannot_be_tested_are_refused(candidates: list[str] | None, message: str) -> None:
+    counts = simulate_bit_counts(HOMEPAGE, {"a": 100}, np.random.default_rng(0))
+    with pytest.raises(CandidateError, match=message):
+        decode(counts, candidates)
+
+
+@pytest.mark.parametrize("settings", [{"level": 0.0}, {"level": 95.0}, {"fdr": 1.0}])
+def test_levels_outside_their_interval_are_refused(settings: dict[str, float]) -> None:
+    counts = simulate_bit_counts(HOMEPAGE, {"a": 100}, np.random.default_rng(0))
+    with pytest.raises(SummaryError, match=r"must be in \(0, 1\), got"):
+        decode(counts, ["a"], **settings)
+
+
+def warned(decoding: Decoding, words: str) -> bool:
+    return any(words in warning for warning in decoding.warnings)
+
+
+def test_an_honest_decoding_has_no_doubts(decoding: Decoding) -> None:
+    assert decoding.warnings == ()
+
+
+def test_few_reports_are_said() -> None:
+    counts = simulate_bit_counts(HOMEPAGE, {"a": 100}, np.random.default_rng(0))
+    assert warned(decode(counts, ["a"]), "only 100 reports in 8 cohorts")
+
+
+def test_unequal_cohorts_are_said(decoding: Decoding) -> None:
+    counts = simulate_bit_counts(HOMEPAGE, {"a": 100_000}, np.random.default_rng(0))
+    thinned = BitCounts(HOMEPAGE, counts.reports // [2, 1, 1, 1, 1, 1, 1, 1], counts.ones // 2)
+    assert warned(decode(thinned, ["a"]), "cohorts are unequal beyond chance")
+
+
+def test_repeated_candidates_are_tested_once_and_said() -> None:
+    counts = simulate_bit_counts(HOMEPAGE, {"a": 9000}, np.random.default_rng(0))
+    repeated = decode(counts, ["a", "b", "a", "a"])
+    assert warned(repeated, "2 candidates were given more than once")
+    assert [e.candidate for e in repeated.estimates] == ["a", "b"]
+
+
+def test_candidates_no_report_can_tell_apart_are_one_row_that_names_both() -> None:
+    one_cohort = Params(num_bits=8, num_hashes=1, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=0)
+    counts = simulate_bit_counts(Metric.string("x", one_cohort), {"v1": 9000}, np.random.default_rng(0))
+    candidates = [f"v{i}" for i in range(12)]
+    decoding = decode(counts, candidates)
+    assert warned(decoding, "set the same bits as another in every cohort")
+    named = [name for e in decoding.estimates for name in (e.candidate, *e.same_bits)]
+    assert sorted(named) == sorted(candidates)
+    assert "v1" in (decoding["v1"].candidate, *decoding["v1"].same_bits)
+
+
+def test_a_selection_is_said_and_those_left_out_are_not_called_found() -> None:
+    rng = np.random.default_rng(0)
+    counts = simulate_bit_counts(HOMEPAGE, {"a": 60_000, "b": 40_000}, rng)
+    decoding = decode(counts, ["a", "b", *(f"v{i}" for i in range(500))])
+    assert warned(decoding, "502 candidates are more than these bit counts carry")
+    assert warned(decoding, "Half of the cohorts chose")
+    assert {e.candidate for e in decoding.detected} >= {"a", "b"}
+    left_out = [e for e in decoding.estimates if math.isnan(e.share)]
+    assert left_out
+    assert not any(e.detected for e in left_out)
+    fitted = sorted(e.p_value for e in decoding.estimates if not math.isnan(e.share))
+    assert decoding.estimates[-1].q_value == 1
+    assert max(e.q_value for e in decoding.estimates if not math.isnan(e.share)) == pytest.approx(
+        fitted[-1]
+    )  # of those
+
+
+def test_with_one_cohort_a_selection_says_that_its_intervals_are_too_narrow() -> None:
+    one_cohort = Params(num_bits=64, num_hashes=2, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=0)
+    counts = simulate_bit_counts(Metric.string("x", one_cohort), {"a": 60_000}, np.random.default_rng(0))
+    decoding = decode(counts, ["a", *(f"v{i}" for i in range(100))])
+    assert warned(decoding, "one cohort only")
+    assert decoding["a"].detected
+
+
+@pytest.mark.parametrize("scheme", ["google-md5", "murmur3-v1"])
+def test_reports_hashed_otherwise_than_the_metric_says_do_not_pass_for_unlisted_strings(scheme: str) -> None:
+    """One value of everybody, decoded under the other scheme: the bits scatter as one string, but it is all unlisted."""
+    other = {"google-md5": "murmur3-v1", "murmur3-v1": "google-md5"}[scheme]
+    sizes = {"num_bits": 32, "num_hashes": 2, "num_cohorts": 16, "prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.25}
+    made = Metric.string("x", Params(**sizes, hash_scheme=scheme))  # type: ignore[arg-type]  # ints and floats by name
+    said = Metric.string("x", Params(**sizes, hash_scheme=other))  # type: ignore[arg-type]
+    counts = simulate_bit_counts(made, {"a": 100_000}, np.random.default_rng(0))
+    decoding = decode(BitCounts(said, counts.reports, counts.ones), ["a", "b"])
+    assert not decoding["a"].detected
+    assert decoding.unlisted.low > 0.8
+
+
+def test_wrong_probabilities_show_as_a_total_no_population_has() -> None:
+    said = Metric.string("x", Params(num_bits=16, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.5, prob_f=0.5))
+    counts = simulate_bit_counts(HOMEPAGE, {"a": 100_000}, np.random.default_rng(0))
+    assert warned(decode(BitCounts(said, counts.reports, counts.ones), ["a", "b"]), "may not be those of the reports")

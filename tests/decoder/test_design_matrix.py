@@ -1,0 +1,96 @@
+"""The decoder hashes whole dictionaries to exactly the bits that the client sets."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hubbub import Params
+from hubbub.encoder import bloom_bits
+from hubbub.metric import Metric
+from hubbub_decoder.design_matrix import bit_positions, design_matrix
+from hubbub_decoder.md5 import md5_bytes
+
+SCHEMES = ("murmur3-v1", "google-md5")
+
+
+def params(scheme: str, k: int, h: int, m: int) -> Params:
+    return Params(num_bits=k, num_hashes=h, num_cohorts=m, prob_p=0.25, prob_q=0.75, prob_f=0.5, hash_scheme=scheme)
+
+
+@st.composite
+def any_params(draw: st.DrawFn) -> Params:
+    scheme = draw(st.sampled_from(SCHEMES))
+    k = draw(st.integers(8, 256 if scheme == "google-md5" else 1024))
+    h = draw(st.integers(1, min(k - 1, 16 if scheme == "google-md5" else 20)))
+    return params(scheme, k, h, draw(st.integers(1, 9)))
+
+
+@given(any_params(), st.lists(st.text(max_size=80), min_size=1, max_size=8, unique=True))
+def test_every_candidate_sets_the_bits_the_client_sets_in_every_cohort(params: Params, values: list[str]) -> None:
+    metric = Metric.string("any", params)
+    dense = design_matrix(values, params).matrix.toarray().reshape(params.num_cohorts, params.num_bits, -1)
+    column_of = {name: i for i, group in enumerate(design_matrix(values, params).groups) for name in group}
+    for value in values:
+        for cohort in range(params.num_cohorts):
+            expected = bloom_bits(metric, value, cohort)
+            assert [expected >> i & 1 for i in range(params.num_bits)] == dense[cohort, :, column_of[value]].tolist()
+
+
+@given(st.lists(st.binary(max_size=130), min_size=1, max_size=9), st.integers(1, 16))
+def test_md5_of_many_messages_is_the_md5_of_each(values: list[bytes], num_bytes: int) -> None:
+    prefixes = [b"\0\0\0\1", b"\0\0\1\0", b"\xff\xff\xff\xff"]
+    many = md5_bytes(values, prefixes, num_bytes)
+    for row, value in zip(many, values, strict=True):
+        for digest, prefix in zip(row, prefixes, strict=True):
+            assert digest.tobytes() == hashlib.md5(prefix + value, usedforsecurity=False).digest()[:num_bytes]
+
+
+@pytest.mark.parametrize("length", [50, 51, 52, 59, 60, 61, 115, 116, 123, 124])
+def test_md5_pads_right_where_a_message_ends_near_the_end_of_a_block(length: int) -> None:
+    value = bytes(range(length))
+    expected = hashlib.md5(b"\0\0\0\7" + value, usedforsecurity=False).digest()
+    assert md5_bytes([value], [b"\0\0\0\7"], 16).tobytes() == expected
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_dictionary_longer_than_a_chunk_hashes_like_its_parts(scheme: str) -> None:
+    values = [f"v{i}" for i in range(5000)]
+    few = params(scheme, 32, 2, 3)
+    whole = bit_positions(values, few)
+    for part in (slice(0, 10), slice(4090, 4100), slice(4990, 5000)):
+        assert np.array_equal(whole[part], bit_positions(values[part], few))
+
+
+def test_murmur3_v1_sets_h_bits_in_every_cohort_so_every_column_has_h_m_entries() -> None:
+    design = design_matrix([f"v{i}" for i in range(300)], params("murmur3-v1", 64, 3, 16))
+    assert set(design.matrix.sum(axis=0).tolist()) == {3 * 16}
+
+
+def test_candidates_with_the_same_bits_in_every_cohort_share_a_column_and_none_is_lost() -> None:
+    values = [f"v{i}" for i in range(100)]
+    design = design_matrix(values, params("murmur3-v1", 8, 2, 1))
+    assert sorted(name for group in design.groups for name in group) == sorted(values)
+    assert len(design.groups) <= 28  # 8 choose 2
+    dense = design.matrix.toarray()
+    assert len(np.unique(dense, axis=1).T) == len(design.groups)
+
+
+def test_google_md5_bits_that_coincide_count_once_whatever_hashes_hit_them() -> None:
+    few = params("google-md5", 8, 5, 1)
+    values = [f"v{i}" for i in range(2000)]
+    design = design_matrix(values, few)
+    assert design.matrix.toarray().max() == 1
+    assert len(np.unique(design.matrix.toarray(), axis=1).T) == len(design.groups)
+
+
+def test_the_matrix_is_sparse_small_and_in_canonical_order() -> None:
+    matrix = design_matrix([f"v{i}" for i in range(1000)], params("murmur3-v1", 128, 2, 64)).matrix
+    assert matrix.shape == (128 * 64, 1000)
+    assert matrix.nnz == 1000 * 64 * 2
+    assert matrix.has_canonical_format
+    assert matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes < 6 * matrix.nnz

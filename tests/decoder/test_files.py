@@ -1,0 +1,116 @@
+"""Files of candidates and populations: read as written, or refused with the line and the reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hubbub import Metric
+from hubbub_decoder import CandidateError, PopulationError
+from hubbub_decoder.candidates import read_candidates
+from hubbub_decoder.populations import DISTRIBUTIONS, draw_population, named_population, named_shares, read_population
+
+
+def test_text_has_a_candidate_a_line_taken_as_it_stands(tmp_path: Path) -> None:
+    path = tmp_path / "names.txt"
+    path.write_bytes("\ufeffa b\r\n\n ä,x \n#c".encode())
+    assert read_candidates(path) == ["a b", " ä,x ", "#c"]
+
+
+def test_csv_has_them_in_the_named_column_or_the_first(tmp_path: Path) -> None:
+    path = tmp_path / "names.csv"
+    path.write_text('rank,candidate\n1,"a,b"\n2,c\n\n')
+    assert read_candidates(path) == ["a,b", "c"]
+    path.write_text("name,rank\na,1\nc,2\n")
+    assert read_candidates(path) == ["a", "c"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("c.txt", b"", "holds no candidate"),
+        ("c.txt", b"\n\n", "holds no candidate"),
+        ("c.csv", b"", "holds no candidate"),
+        ("c.csv", b"candidate\n", "holds no candidate"),
+        ("c.csv", b"rank,candidate\n1,a\n2\n", "line 3 has 1 columns"),
+        ("c.txt", b"\x89PNG\r\n\x1a\n", "byte 0 is not UTF-8"),
+        ("c.txt", b"PAR1\x00\x01", "is binary"),
+    ],
+)
+def test_a_file_without_usable_candidates_is_refused_by_name(
+    name: str, content: bytes, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(CandidateError, match=message) as problem:
+        read_candidates(tmp_path / name)
+    assert name in str(problem.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CandidateError, match=r"none\.txt: cannot be read: No such file"):
+        read_candidates(tmp_path / "none.txt")
+
+
+def test_a_population_adds_up_lines_of_one_value(tmp_path: Path) -> None:
+    path = tmp_path / "counts.csv"
+    path.write_text("origin,value,count\nJFK,LAX,3\nEWR,LAX,4\nEWR,ORD,0\n")
+    assert read_population(path) == {"LAX": 7, "ORD": 0}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "columns value and count"),
+        ("a,b\n1,2\n", "columns value and count"),
+        ("value,count\nx,-1\n", "line 2: count must be a whole number"),
+        ("value,count\nx,1.5\n", "line 2: count must be a whole number"),
+        ("value,count\nx\n", "line 2: count must be a whole number"),
+        ("value,count\nx,0\n", "holds nobody"),
+        ("value,count\n", "holds nobody"),
+        ("\0", "is binary"),
+    ],
+)
+def test_a_population_that_is_none_is_refused(content: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "p.csv").write_text(content)
+    with pytest.raises(PopulationError, match=message):
+        read_population(tmp_path / "p.csv")
+
+
+def test_named_distributions_are_those_of_google_rappors_regression_tests() -> None:
+    """By hand from its ComputePdf for 10 values: v1 over v2."""
+    ratio = {name: (s := named_shares(name, 10))["v1"] / s["v2"] for name in DISTRIBUTIONS}
+    assert ratio == pytest.approx(
+        {
+            "uniform": 1,
+            "exp": np.exp(0.5),
+            "gauss": np.exp((3**2 - 4**2) / (2 * (10 / 6) ** 2)),
+            "zipf1": 2,
+            "zipf1.5": 2**1.5,
+        }
+    )
+    for name in DISTRIBUTIONS:
+        assert sum(named_shares(name, 100).values()) == pytest.approx(1)
+
+
+def test_a_drawn_population_has_everybody_and_what_is_left_has_no_value() -> None:
+    rng = np.random.default_rng(0)
+    assert sum(draw_population(named_shares("exp", 30), 1000, rng).values()) == 1000
+    assert draw_population({"a": 0.5}, 1000, rng)["a"] < 600
+
+
+def test_categories_are_the_values_of_their_metric() -> None:
+    rng = np.random.default_rng(0)
+    os = Metric.categorical("os", ("a", "b"), prob_p=0.25, prob_q=0.75, prob_f=0)
+    assert list(named_population(os, "zipf1", None, 100, rng)) == ["a", "b"]
+    assert list(named_population(Metric.boolean("b", prob_p=0, prob_q=1, prob_f=0), "zipf1", 2, 100, rng)) == [
+        "true",
+        "false",
+    ]
+    with pytest.raises(PopulationError, match="has 2 values, asked were 3"):
+        named_population(os, "zipf1", 3, 100, rng)
+    with pytest.raises(PopulationError, match="at least 1 value"):
+        named_shares("zipf1", 0)
+    with pytest.raises(PopulationError, match="distribution must be one of"):
+        named_shares("cauchy", 3)

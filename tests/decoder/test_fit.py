@@ -1,0 +1,183 @@
+"""The fit: by hand, at the ends, against its definition, and by another method."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy import linalg, sparse
+from scipy.stats import norm
+
+import hubbub_decoder.fit as fit_module
+from hubbub import Metric, Params
+from hubbub.summary import BitCounts
+from hubbub_decoder import decode
+from hubbub_decoder.covariance import RandomString, report_covariance
+from hubbub_decoder.design_matrix import bit_positions, design_matrix
+from hubbub_decoder.fit import fit
+from hubbub_decoder.marginals import bit_shares, debias
+from hubbub_decoder.simulate import simulate_bit_counts
+
+ALPHA = 1e-6
+
+
+def string_params(
+    k: int, h: int, m: int, p: float = 0.25, q: float = 0.75, f: float = 0.5, scheme: str = "murmur3-v1"
+) -> Params:
+    return Params(num_bits=k, num_hashes=h, num_cohorts=m, prob_p=p, prob_q=q, prob_f=f, hash_scheme=scheme)
+
+
+@pytest.mark.parametrize(("p", "q", "f"), [(0.25, 0.75, 0.5), (0.75, 0.25, 0.5), (0.0, 1.0, 0.0), (0.5, 0.75, 0.0)])
+def test_debiased_counts_are_unbiased_and_their_variance_is_that_of_the_noise(p: float, q: float, f: float) -> None:
+    """By enumeration of all sums of 3 truly set and 2 truly unset bits."""
+    params = string_params(8, 1, 1, p, q, f)
+    mean = mean_square = mean_variance = 0.0
+    for noise in itertools.product((0, 1), repeat=5):
+        chance = math.prod(
+            star if bit else 1 - star
+            for bit, star in zip(noise, 3 * [params.q_star] + 2 * [params.p_star], strict=True)
+        )
+        t, variance = debias(np.array([[sum(noise)]]), np.array([5]), params)
+        mean += chance * t[0, 0]
+        mean_square += chance * t[0, 0] ** 2
+        mean_variance += chance * variance[0, 0]
+    assert mean == pytest.approx(3, abs=1e-12)
+    assert mean_variance == pytest.approx(mean_square - mean**2, abs=1e-12)
+
+
+@pytest.mark.parametrize("scheme", ["murmur3-v1", "google-md5"])
+def test_the_average_string_has_the_moments_of_many_strings(scheme: str, unseen_seed: int) -> None:
+    """alpha = 1e-6 over all k**2 moments; n = 100,000 strings see a difference of 0.01."""
+    params = string_params(10, 3, 1, scheme=scheme)
+    n = 100_000
+    positions = bit_positions([f"{unseen_seed}-{i}" for i in range(n)], params)[:, 0, :]
+    bits = np.zeros((n, 11))
+    np.put_along_axis(bits, positions.astype(np.intp), 1, axis=1)
+    bits = bits[:, :10]
+    expected = RandomString.of(params).second
+    z = (bits.T @ bits / n - expected) / np.sqrt(expected * (1 - expected) / n)
+    assert np.abs(z).max() < norm.isf(ALPHA / 2 / 100)
+
+
+@pytest.mark.parametrize(("p", "q", "f"), [(0.25, 0.75, 0.5), (0.8, 0.3, 0.25), (0.0, 1.0, 0.0)])
+def test_the_covariance_of_a_report_is_that_of_all_its_possible_outcomes(p: float, q: float, f: float) -> None:
+    """Brute force over 3 candidates, the unlisted strings (all pairs of 4 bits), no value, and 2**4 reports."""
+    params = string_params(8, 2, 1, p, q, f)
+    small = Params(num_bits=4, num_hashes=2, num_cohorts=1, prob_p=p, prob_q=q, prob_f=f)
+    columns = [(1, 1, 0, 0), (0, 1, 1, 0), (0, 1, 0, 1)]
+    shares, unlisted = [0.4, 0.2, 0.1], 0.2
+    pairs = [tuple(int(i in pair) for i in range(4)) for pair in itertools.combinations(range(4), 2)]
+    mixture = [*zip(columns, shares, strict=True), *((pair, unlisted / 6) for pair in pairs), ((0, 0, 0, 0), 0.1)]
+    mean, second = np.zeros(4), np.zeros((4, 4))
+    for bits, weight in mixture:
+        for report in itertools.product((0, 1), repeat=4):
+            ones = np.array(report)
+            chance = np.array([params.q_star if bit else params.p_star for bit in bits])
+            probability = weight * np.prod(np.where(ones == 1, chance, 1 - chance))
+            mean += probability * ones
+            second += probability * np.outer(ones, ones)
+    block = sparse.csr_array(np.array(columns, float).T)
+    found = report_covariance(block, np.array(shares), unlisted, RandomString.of(small), small)
+    assert found == pytest.approx(second - np.outer(mean, mean), abs=1e-12)
+
+
+def test_the_fit_solves_the_weighted_least_squares_problem_that_numpy_solves_densely(
+    monkeypatch: pytest.MonkeyPatch, unseen_seed: int
+) -> None:
+    monkeypatch.setattr(fit_module, "_REFITS", 0)
+    params = string_params(16, 2, 4)
+    names = [f"v{i}" for i in range(10)]
+    counts = simulate_bit_counts(
+        Metric.string("x", params), dict.fromkeys(names, 2000), np.random.default_rng(unseen_seed), without_value=5000
+    )
+    design = design_matrix(names, params)
+    found = fit(counts, design)
+
+    average = RandomString.of(params)
+    y = bit_shares(counts)
+    total = np.average(y.sum(axis=1), weights=counts.reports) / 2
+    nothing = sparse.csr_array((16, 10))
+    covariance = report_covariance(nothing, np.zeros(10), total, average, params) / (params.q_star - params.p_star) ** 2
+    full = linalg.block_diag(*(covariance / n for n in counts.reports))
+    whiten = np.linalg.inv(np.linalg.cholesky(full))
+    x = np.column_stack([design.matrix.toarray(), np.tile(average.mean, 4)])
+    solution, *_ = np.linalg.lstsq(whiten @ x, whiten @ y.ravel(), rcond=None)
+    assert np.append(found.shares, found.unlisted) == pytest.approx(solution, abs=1e-7)
+    assert found.covariance == pytest.approx(np.linalg.inv(x.T @ np.linalg.inv(full) @ x), rel=1e-5, abs=1e-12)
+
+
+def test_without_noise_the_shares_of_all_reports_are_recovered_exactly_and_without_error() -> None:
+    """p = 0, q = 1, f = 0: though each cohort has its own mixture, the fit is the mixture of all."""
+    params = string_params(64, 2, 4, 0, 1, 0)
+    people = {"a": 311, "b": 430, "c": 52}
+    counts = simulate_bit_counts(Metric.string("x", params), people, np.random.default_rng(4), without_value=80)
+    decoding = decode(counts, list(people))
+    for name, number in people.items():
+        assert decoding[name].share == pytest.approx(number / 873, abs=1e-6)
+        assert decoding[name].std_error < 2e-4  # sqrt(x (1 - x) / N) would be 0.016
+    assert decoding.without_value.share == pytest.approx(80 / 873, abs=1e-5)
+    assert decoding.unlisted.share == pytest.approx(0, abs=1e-5)
+
+
+def test_exchanging_the_meaning_of_the_bits_changes_nothing() -> None:
+    """Reports under (p, q) with every bit inverted are reports under (1 - p, 1 - q), where p > q."""
+    params, inverted = string_params(16, 2, 4, 0.25, 0.75), string_params(16, 2, 4, 0.75, 0.25)
+    rng = np.random.default_rng(5)
+    names = ["a", "b", "c", "d"]
+    counts = simulate_bit_counts(Metric.string("x", params), dict.fromkeys(names, 3000), rng)
+    one = decode(counts, names)
+    other = decode(BitCounts(inverted, counts.reports, counts.reports[:, None] - counts.ones), names)
+    for name in names:
+        assert one[name].share == pytest.approx(other[name].share, abs=1e-9)
+        assert one[name].std_error == pytest.approx(other[name].std_error, rel=1e-6)
+
+
+def test_a_cohort_without_reports_has_no_say() -> None:
+    params = string_params(32, 2, 4)
+    counts = simulate_bit_counts(Metric.string("x", params), {"a": 40_000, "b": 20_000}, np.random.default_rng(3))
+    reports, ones = counts.reports.copy(), counts.ones.copy()
+    reports[2], ones[2] = 0, 0
+    decoding = decode(BitCounts(params, reports, ones), ["a", "b", "c"])
+    assert abs(decoding["a"].share - 2 / 3) < 6 * decoding["a"].std_error
+    assert math.isfinite(decoding.unlisted.share)
+
+
+def test_shares_that_the_reports_do_not_determine_are_said_to_be_so_and_the_others_stand() -> None:
+    """a + c = b + d in every bit of the one cohort: no report can tell; e is alone."""
+    params = string_params(64, 2, 1)
+    by_bits: dict[tuple[int, ...], str] = {}
+    for i in range(200_000):
+        name = f"w{i}"
+        by_bits.setdefault(tuple(bit_positions([name], params)[0, 0].tolist()), name)
+        if i % 500 == 0 and all(pair in by_bits for pair in ((0, 1), (1, 2), (2, 3), (0, 3), (10, 20))):
+            break
+    square = [by_bits[pair] for pair in ((0, 1), (1, 2), (2, 3), (0, 3))]
+    alone = by_bits[10, 20]
+    counts = simulate_bit_counts(
+        Metric.string("x", params), {square[0]: 3000, square[2]: 3000, alone: 6000}, np.random.default_rng(8)
+    )
+    decoding = decode(counts, [*square, alone])
+    assert all(math.isnan(decoding[name].share) and not decoding[name].detected for name in square)
+    assert abs(decoding[alone].share - 0.5) < 6 * decoding[alone].std_error
+    assert math.isfinite(decoding.explained.share)  # the sum of the four is determined
+    assert any("do not determine the shares of 4 candidates" in warning for warning in decoding.warnings)
+
+
+def test_unlisted_strings_make_the_listed_scatter_and_the_fit_says_how_much(unseen_seed: int) -> None:
+    """tau**2 is the sum of squared shares of what has no candidate: 0.3**2 of one string; alpha = 1e-6 a side, 20 runs."""
+    params = string_params(32, 2, 32)
+    rng = np.random.default_rng(unseen_seed)
+    names = [f"v{i}" for i in range(10)]
+    population = {**dict.fromkeys(names, 7000), "not on the list": 30_000}
+    scatters = [
+        fit(simulate_bit_counts(Metric.string("x", params), population, rng), design_matrix(names, params)).scatter
+        for _ in range(20)
+    ]
+    none = fit(
+        simulate_bit_counts(Metric.string("x", params), dict.fromkeys(names, 7000), rng), design_matrix(names, params)
+    )
+    error = np.std(scatters, ddof=1) / math.sqrt(20)
+    assert abs(np.mean(scatters) - 0.09) < 0.01 + 6 * error
+    assert none.scatter < 6 * none.scatter_std

@@ -1,0 +1,82 @@
+"""Screening: none while it can be avoided, and then by people who are not estimated from."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import poisson
+
+from hubbub import Metric, Params
+from hubbub.summary import BitCounts
+from hubbub_decoder.design_matrix import design_matrix
+from hubbub_decoder.fit import fit
+from hubbub_decoder.screening import capacity, screen, select
+from hubbub_decoder.simulate import simulate_bit_counts
+
+ALPHA = 1e-6
+PARAMS = Params(num_bits=16, num_hashes=2, num_cohorts=16, prob_p=0.25, prob_q=0.75, prob_f=0.25)
+NAMES = [f"v{i}" for i in range(3000)]
+
+
+@pytest.fixture
+def counts(unseen_seed: int) -> BitCounts:
+    """Half a million reports of v0 and v1."""
+    population = {"v0": 400_000, "v1": 100_000}
+    return simulate_bit_counts(Metric.string("x", PARAMS), population, np.random.default_rng(unseen_seed))
+
+
+def test_up_to_its_capacity_every_candidate_is_fitted_to_every_report(counts: BitCounts) -> None:
+    design = design_matrix(NAMES[: capacity(counts)], PARAMS)
+    selection = select(counts, design)
+    assert selection.columns.tolist() == list(range(capacity(counts)))
+    assert selection.counts is counts
+
+
+def test_half_the_independent_numbers_in_bit_counts_double_the_variance(counts: BitCounts) -> None:
+    """R = 16 (16 - 1) + 1 = 241: 1 / (1 - M/R) for M = 120 over that for M = 2 is 1.98; seen within 15 %."""
+    assert capacity(counts) == 120
+    few, many = (fit(counts, design_matrix(NAMES[:size], PARAMS)).covariance for size in (12, 120))
+    ratio = np.diag(many)[:12].mean() / np.diag(few)[:12].mean()
+    assert ratio == pytest.approx((1 - 13 / 241) / (1 - 121 / 241), rel=0.15)
+
+
+def test_beyond_it_no_report_both_chooses_and_is_estimated_from(counts: BitCounts) -> None:
+    """Changing the reports estimated from changes nothing about the choice."""
+    design = design_matrix(NAMES, PARAMS)
+    selection = select(counts, design)
+    estimated_from = selection.counts.reports > 0
+    assert estimated_from.sum() == 8
+    others = BitCounts(
+        PARAMS,
+        counts.reports,
+        np.where(estimated_from[:, None], counts.reports[:, None] - counts.ones, counts.ones),
+    )
+    assert np.array_equal(select(others, design).columns, selection.columns)
+    assert selection.independent
+
+
+def test_what_is_frequent_is_kept_and_no_more_than_can_be_fitted(counts: BitCounts) -> None:
+    selection = select(counts, design_matrix(NAMES, PARAMS))
+    assert {0, 1} <= set(selection.columns.tolist())
+    assert len(selection.columns) <= capacity(selection.counts)
+
+
+def test_the_known_noise_lets_about_a_quarter_of_the_capacity_pass_by_chance(unseen_seed: int) -> None:
+    """Nobody reports a value: each of 3000 passes alone with chance 30 / 3000, and a lasso keeps fewer than alone would pass.
+
+    At most the 1 - 1e-6 quantile of a Poisson variable of mean 30.
+    """
+    counts = simulate_bit_counts(
+        Metric.string("x", PARAMS), {}, np.random.default_rng(unseen_seed), without_value=500_000
+    )
+    kept = screen(counts, design_matrix(NAMES, PARAMS), most=120)
+    assert 1 <= len(kept) <= poisson.isf(ALPHA, 30)
+
+
+def test_with_one_cohort_the_same_reports_choose_and_are_estimated_from() -> None:
+    params = Params(num_bits=64, num_hashes=2, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=0.25)
+    counts = simulate_bit_counts(Metric.string("x", params), {"v0": 100_000}, np.random.default_rng(0))
+    selection = select(counts, design_matrix(NAMES[:200], params))
+    assert not selection.independent
+    assert 0 in selection.columns
+    assert selection.counts is counts
