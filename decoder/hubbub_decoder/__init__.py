@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hubbub_decoder.decoder import decode
     from hubbub_decoder.decoding import Decoding, Estimate, Mass
-    from hubbub_decoder.errors import CandidateError, OutputError, PopulationError, PullError
+    from hubbub_decoder.errors import CandidateError, ForeignFileError, OutputError, PopulationError, PullError
 
 __all__ = [
     "CandidateError",
     "Decoding",
     "Estimate",
+    "ForeignFileError",
     "Mass",
     "OutputError",
     "PopulationError",

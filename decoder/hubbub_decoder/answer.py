@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.summary import BitCounts
+from hubbub_decoder.best_guess import best_guess
 from hubbub_decoder.decoding import Decoding, Estimate, Mass
-from hubbub_decoder.inference import detectable_share, interval, q_values
+from hubbub_decoder.inference import detectable_share, interval, level_after_selection, q_values
 
 Floats = NDArray[np.float64]
 
@@ -56,8 +57,13 @@ def _estimates(answer: Answer, level: float, fdr: float) -> tuple[Estimate, ...]
     tested = ~np.isnan(answer.p_values)
     p, q = np.where(tested, answer.p_values, 1), np.ones(len(tested))
     q[tested] = q_values(p[tested])
+    detected = q <= fdr
     low, high = interval(answer.shares, answer.std_errors, level)
-    columns = (answer.shares, answer.std_errors, low, high, p, q)
+    picked = np.where(detected, answer.shares, np.nan)
+    wider = level_after_selection(1 - level, int(detected.sum()), max(1, int(tested.sum())))
+    selected_low, selected_high = interval(picked, answer.std_errors, wider)
+    guess = best_guess(answer.shares, answer.std_errors)
+    columns = (answer.shares, answer.std_errors, low, high, p, q, selected_low, selected_high, guess)
     estimates = [
         Estimate(
             share=share,
@@ -68,9 +74,12 @@ def _estimates(answer: Answer, level: float, fdr: float) -> tuple[Estimate, ...]
             p_value=p_value,
             q_value=q_value,
             detected=q_value <= fdr,
+            selected_low=selected_lower,
+            selected_high=selected_upper,
+            best_guess=guessed,
             same_bits=group[1:],
         )
-        for group, (share, std_error, lower, upper, p_value, q_value) in zip(
+        for group, (share, std_error, lower, upper, p_value, q_value, selected_lower, selected_upper, guessed) in zip(
             answer.groups, np.column_stack(columns).tolist(), strict=True
         )
     ]

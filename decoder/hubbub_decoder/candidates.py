@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterable
 from pathlib import Path
 
-from hubbub_decoder.errors import CandidateError
+from hubbub_decoder.errors import CandidateError, OutputError
 
 _HEADERS = ("candidate", "value")
 
@@ -50,6 +50,17 @@ def read_candidates(path: str | Path) -> list[str]:
     if not candidates:
         raise CandidateError(f"{path}: holds no candidate: write one string a line")
     return candidates
+
+
+def write_candidates(candidates: list[str], path: str | Path) -> None:
+    """Write a file that `read_candidates` reads back, one candidate a line."""
+    text = "".join(f"{candidate}\n" for candidate in candidates)
+    if text.splitlines() != candidates or "" in candidates:
+        raise CandidateError(f"{path}: a candidate is empty or has a line break: a file of lines cannot hold it")
+    try:
+        Path(path).write_text(text, encoding="utf-8", newline="")
+    except OSError as problem:
+        raise OutputError(f"{path}: cannot be written: {problem.strerror}") from None
 
 
 def read_text(path: str | Path) -> str:

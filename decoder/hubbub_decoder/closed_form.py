@@ -17,11 +17,12 @@ from hubbub.params import Params
 from hubbub.summary import BitCounts
 from hubbub_decoder.answer import Answer
 from hubbub_decoder.errors import CandidateError
+from hubbub_decoder.inference import Target
 
 Floats = NDArray[np.float64]
 
 
-def solve(counts: BitCounts, asked: Sequence[str] | None) -> Answer:
+def solve(counts: BitCounts, asked: Sequence[str] | None, target: Target) -> Answer:
     """Estimate the categories that are asked for, None: all; of a boolean metric there is one, "true"."""
     metric, n, params = counts.metric, counts.num_reports, counts.metric.params
     names = metric.categories or ("true",)
@@ -38,12 +39,16 @@ def solve(counts: BitCounts, asked: Sequence[str] | None) -> Answer:
 
     def total(some: NDArray[np.intp]) -> tuple[float, float]:
         share = float(shares[some].sum())
-        return share, math.sqrt(total_variance(share, len(some), n, params))
+        return share, error(share, len(some))
+
+    def error(share: float, size: int = 1) -> float:
+        sampling = share * (1 - share) / n if target == "population" and 0 < share < 1 else 0
+        return math.sqrt(total_variance(share, size, n, params) + sampling)
 
     return Answer(
         groups=tuple((name,) for name in chosen),
         shares=shares[shown],
-        std_errors=np.array([math.sqrt(total_variance(share, 1, n, params)) for share in shares[shown]]),
+        std_errors=np.array([error(share) for share in shares[shown].tolist()]),
         p_values=exact_p_values(counts.ones[0], n, params)[shown],
         totals=(total(shown), total(np.setdiff1d(every, shown)), total(every)),
         null_error=math.sqrt(total_variance(0, 1, n, params)),

@@ -17,23 +17,27 @@ from hubbub_decoder.decoding import Decoding
 from hubbub_decoder.design_matrix import DesignMatrix, design_matrix
 from hubbub_decoder.errors import CandidateError
 from hubbub_decoder.fit import Fit, fit
-from hubbub_decoder.inference import among_reporters, p_values
+from hubbub_decoder.inference import Target, among_reporters, of_poisson, p_values
+from hubbub_decoder.pattern_fit import fit_patterns, is_small
 from hubbub_decoder.screening import Selection, select
 
 
 def decode(
     summary: BitCounts | PatternCounts,
-    candidates: Iterable[str] | None = None,
+    candidates: Iterable[str] | DesignMatrix | None = None,
     *,
     level: float = 0.95,
     fdr: float = 0.05,
+    target: Target = "reporters",
 ) -> Decoding:
     """Estimate which share of those who reported has each candidate.
 
-    summary    : bit or pattern counts with at least one report; of patterns the bit counts are used
-    candidates : for a string metric, the strings to look for; otherwise all categories, or those of them to show
+    summary    : bit or pattern counts with at least one report; patterns say more, and are used whole
+    candidates : for a string metric, the strings to look for, or a design matrix that says which bits each sets; otherwise all
+                 categories, or those of them to show
     level      : of the intervals, in (0, 1)
     fdr        : the share of false ones expected among the detected, in (0, 1)
+    target     : "reporters", the people who reported, or "population", whom they are a random sample of: wider
 
     Raises SummaryError without reports, CandidateError for candidates that cannot be tested.
 
@@ -46,34 +50,93 @@ def decode(
     for name, value in (("level", level), ("fdr", fdr)):
         if not 0 < value < 1:
             raise SummaryError(f"{name} must be in (0, 1), got {value}")
+    if target not in ("reporters", "population"):
+        raise SummaryError(f'target must be "reporters" or "population", got {target!r}')
     counts = summary.bit_counts() if isinstance(summary, PatternCounts) else summary
     if counts.num_reports == 0:
         raise SummaryError(f"{counts.metric.name}: the summary holds no report: there is nothing to decode yet")
-    if counts.metric.kind is Kind.STRING:
-        return _decode_strings(counts, candidates, level, fdr)
-    return _decode_categories(counts, candidates, level, fdr)
-
-
-def _decode_strings(counts: BitCounts, candidates: Iterable[str] | None, level: float, fdr: float) -> Decoding:
+    if counts.metric.kind is not Kind.STRING:
+        return _decode_categories(counts, candidates, level, fdr, target)
     if candidates is None:
         raise CandidateError(
             f"{counts.metric.name}: a string metric is decoded for the strings you name: give candidates"
         )
-    names, repeated = distinct_candidates(candidates)
-    design = design_matrix(names, counts.metric.params)
-    selection = select(counts, design)
-    fitted = fit(selection.counts, design.take(selection.columns))
-    answer = _answer(fitted, selection, design, counts.num_reports)
+    design, repeated = _designed(candidates, counts)
+    if isinstance(summary, PatternCounts) and is_small(counts.metric.params):
+        return _decode_patterns(summary, counts, design, repeated, level, fdr, target)
+    return _decode_bits(counts, design, repeated, level, fdr, target)
+
+
+def _designed(candidates: Iterable[str] | DesignMatrix, counts: BitCounts) -> tuple[DesignMatrix, int]:
+    """Return the design of the candidates, and how many of them were given more than once."""
+    params = counts.metric.params
+    if not isinstance(candidates, DesignMatrix):
+        names, repeated = distinct_candidates(candidates)
+        return design_matrix(names, params), repeated
+    if candidates.params != params:
+        raise CandidateError(
+            f"{counts.metric.name}: the design matrix was made for other parameters ({candidates.params}) than the reports ({params})"
+        )
+    return candidates, 0
+
+
+def _decode_patterns(
+    summary: PatternCounts,
+    counts: BitCounts,
+    design: DesignMatrix,
+    repeated: int,
+    level: float,
+    fdr: float,
+    target: Target,
+) -> Decoding:
+    solution = fit_patterns(summary, design).solution
+    n = None if target == "population" else counts.num_reports
+    known = np.isfinite(solution.variances)
+    variances = np.where(known, solution.variances, np.nan)
+    totals, errors = (
+        solution.totals,
+        np.sqrt(of_poisson(np.diag(solution.totals_covariance), solution.totals, n, counts.num_reports)),
+    )
+    answer = Answer(
+        groups=design.groups,
+        shares=np.where(known, solution.shares, np.nan),
+        std_errors=np.sqrt(of_poisson(variances, solution.shares, n, counts.num_reports)),
+        p_values=np.where(known, p_values(solution.shares, np.sqrt(variances)), 1),
+        totals=(
+            (float(totals[0]), float(errors[0])),
+            (float(totals[1]), float(errors[1])),
+            (1 - float(totals[2]), float(errors[2])),
+        ),
+        null_error=float(np.sqrt(np.median(variances[known]))) if known.any() else np.inf,
+    )
     decoding = decoding_of(answer, counts, level, fdr)
     warnings = (
         *doubts.about_counts(counts),
-        *doubts.about_candidates(design, repeated, selection, int(np.isnan(answer.shares[selection.columns]).sum())),
+        *doubts.about_merged(design, repeated),
+        *doubts.about_undetermined(int((~known).sum())),
+        *doubts.about_masses(decoding),
+    )
+    return replace(decoding, warnings=warnings)
+
+
+def _decode_bits(
+    counts: BitCounts, design: DesignMatrix, repeated: int, level: float, fdr: float, target: Target
+) -> Decoding:
+    selection = select(counts, design)
+    fitted = fit(selection.counts, design.take(selection.columns))
+    answer = _answer(fitted, selection, design, None if target == "population" else counts.num_reports)
+    decoding = decoding_of(answer, counts, level, fdr)
+    warnings = (
+        *doubts.about_counts(counts),
+        *doubts.about_merged(design, repeated),
+        *doubts.about_selection(design, selection),
+        *doubts.about_undetermined(int(np.isnan(answer.shares[selection.columns]).sum())),
         *doubts.about_masses(decoding, fitted),
     )
     return replace(decoding, warnings=warnings)
 
 
-def _answer(fitted: Fit, selection: Selection, design: DesignMatrix, num_reports: int) -> Answer:
+def _answer(fitted: Fit, selection: Selection, design: DesignMatrix, num_reports: int | None) -> Answer:
     """Say what the fit says about each candidate, those not fitted among them, and about the totals."""
     listed = len(selection.columns)
     single = np.eye(listed + 1)
@@ -103,7 +166,13 @@ def _answer(fitted: Fit, selection: Selection, design: DesignMatrix, num_reports
     )
 
 
-def _decode_categories(counts: BitCounts, candidates: Iterable[str] | None, level: float, fdr: float) -> Decoding:
+def _decode_categories(
+    counts: BitCounts, candidates: Iterable[str] | DesignMatrix | None, level: float, fdr: float, target: Target
+) -> Decoding:
+    if isinstance(candidates, DesignMatrix):
+        raise CandidateError(
+            f"{counts.metric.name}: a {counts.metric.kind} metric has no design matrix: name categories"
+        )
     asked = None if candidates is None else distinct_candidates(candidates)[0]
-    decoding = decoding_of(closed_form.solve(counts, asked), counts, level, fdr)
+    decoding = decoding_of(closed_form.solve(counts, asked, target), counts, level, fdr)
     return replace(decoding, warnings=(*doubts.about_counts(counts), *doubts.about_masses(decoding)))

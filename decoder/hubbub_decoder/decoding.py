@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from rich.console import Console, ConsoleOptions, RenderResult
 
-_COLUMNS = ("candidate", "share", "std_error", "low", "high", "p_value", "q_value", "detected", "same_bits")
+_FLOATS = ("share", "std_error", "low", "high", "selected_low", "selected_high", "p_value", "q_value", "best_guess")
+_COLUMNS = ("candidate", *_FLOATS, "detected", "same_bits")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ class Estimate(Mass):
     p_value          : one-sided, of the hypothesis that nobody reported it
     q_value          : the false discovery rate at which it is called found
     detected         : q_value <= the decoding's fdr
+    selected_low, selected_high : the wider interval that holds although the candidate was picked for being detected; else nan
+    best_guess       : of the distribution as a whole: shrunk, biased, without interval, all of them at most 1 together
     same_bits        : candidates no report can tell from this one; the share is of all of them together
     """
 
@@ -45,7 +48,15 @@ class Estimate(Mass):
     p_value: float
     q_value: float
     detected: bool
+    selected_low: float
+    selected_high: float
+    best_guess: float
     same_bits: tuple[str, ...] = ()
+
+    @property
+    def clipped(self) -> tuple[float, float]:
+        """The interval cut at 0, where shares begin."""
+        return max(self.low, 0.0), max(self.high, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +118,7 @@ class Decoding:
         """Return one row a candidate as an Arrow table (`.to_pandas()` where pandas is installed)."""
         import pyarrow as pa
 
-        floats = {name: [getattr(e, name) for e in self.estimates] for name in _COLUMNS[1:7]}
+        floats = {name: [getattr(e, name) for e in self.estimates] for name in _FLOATS}
         return pa.table(
             {
                 "candidate": pa.array([e.candidate for e in self.estimates], pa.string()),

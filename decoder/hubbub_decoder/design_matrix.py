@@ -59,7 +59,11 @@ def design_matrix(candidates: Sequence[str], params: Params) -> DesignMatrix:
     >>> design_matrix(["v1"], params).matrix.indices.tolist()
     [2, 13]
     """
-    positions = bit_positions(candidates, params)
+    return design_of_positions(candidates, bit_positions(candidates, params), params)
+
+
+def design_of_positions(candidates: Sequence[str], positions: Positions, params: Params) -> DesignMatrix:
+    """Build the design matrix of candidates whose bits are known: positions as `bit_positions` returns them."""
     first, column_of = _distinct(positions)
     groups: list[list[str]] = [[] for _ in first]
     for candidate, column in zip(candidates, column_of, strict=True):

@@ -30,8 +30,8 @@ def about_counts(counts: BitCounts) -> Iterator[str]:
         )
 
 
-def about_candidates(design: DesignMatrix, repeated: int, selection: Selection, undetermined: int) -> Iterator[str]:
-    """Candidates that were merged, left out by selection, or that the reports cannot tell apart."""
+def about_merged(design: DesignMatrix, repeated: int) -> Iterator[str]:
+    """Candidates given twice, and candidates that no report can tell apart."""
     if repeated:
         yield f"{repeated:,} candidates were given more than once and are tested once"
     alike = [group for group in design.groups if len(group) > 1]
@@ -40,15 +40,23 @@ def about_candidates(design: DesignMatrix, repeated: int, selection: Selection, 
             f"{sum(map(len, alike)):,} candidates set the same bits as another in every cohort (such as "
             f"{' and '.join(map(repr, alike[0][:2]))}): each such group is one row, its share that of all of them"
         )
+
+
+def about_selection(design: DesignMatrix, selection: Selection) -> Iterator[str]:
+    """Candidates that were not fitted."""
     columns, fitted = len(design.groups), len(selection.columns)
     if fitted < columns:
         yield (
             f"{columns:,} candidates are more than these bit counts carry: a lasso chose {fitted:,} of them, and the others count "
             f"as unlisted. {_HALVED if selection.independent else _WHOLE}"
         )
-    if undetermined:
+
+
+def about_undetermined(number: int) -> Iterator[str]:
+    """Candidates about which the reports say nothing."""
+    if number:
         yield (
-            f"the reports do not determine the shares of {undetermined:,} candidates: their bits are "
+            f"the reports do not determine the shares of {number:,} candidates: their bits are "
             "combinations of other candidates' bits, or their cohorts sent nothing"
         )
 

@@ -3,6 +3,7 @@
 HubbubError
 ├── CandidateError      candidates, or a file of them, that cannot be tested     (also a ValueError)
 ├── PopulationError     a population that cannot be simulated                    (also a ValueError)
+├── ForeignFileError    a file of another program that does not hold what it must (also a ValueError)
 ├── OutputError         a result that cannot be written where it was asked for   (also a ValueError)
 └── PullError           an aggregator that did not answer with a summary
 """
@@ -18,6 +19,10 @@ class CandidateError(HubbubError, ValueError):
 
 class PopulationError(HubbubError, ValueError):
     """A population that cannot be simulated."""
+
+
+class ForeignFileError(HubbubError, ValueError):
+    """A file of another program that does not hold what it must."""
 
 
 class OutputError(HubbubError, ValueError):

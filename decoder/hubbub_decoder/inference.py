@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,10 @@ Floats = NDArray[np.float64]
 POWER = 0.9
 
 
-def among_reporters(variance: Floats, shares: Floats, num_reports: int) -> Floats:
+Target = Literal["reporters", "population"]
+
+
+def among_reporters(variance: Floats, shares: Floats, num_reports: int | None) -> Floats:
     """Turn the variance of a share of a population that reports are drawn from into that of the share among the reports.
 
         Var_reporters = Var - x (1 - x) / N
@@ -21,11 +25,29 @@ def among_reporters(variance: Floats, shares: Floats, num_reports: int) -> Float
     An estimate that is unbiased for the share among those who reported differs from the population's share by its own error
     and by theirs, x (1 - x) / N, which are uncorrelated. x is cut to [0, 1], the result to [0, inf).
 
+    num_reports : N; None: the population is what is asked about, and the variance stays
+
     >>> among_reporters(np.array([0.01]), np.array([0.5]), num_reports=100).tolist()
     [0.0075]
     """
+    if num_reports is None:
+        return variance
     x = np.clip(shares, 0, 1)
     return np.maximum(variance - x * (1 - x) / num_reports, 0)
+
+
+def of_poisson(variance: Floats, shares: Floats, num_reports: int | None, seen: int) -> Floats:
+    """Do the same for a variance that counts the number of reports itself as chance: Var - x / N.
+
+    For the population of which the reporters are a sample, what is left of it is Var - x**2 / N.
+
+    seen : the number of reports there were
+
+    >>> of_poisson(np.array([0.01]), np.array([0.5]), 100, 100).tolist()
+    [0.005]
+    """
+    x = np.clip(shares, 0, 1)
+    return np.maximum(variance - (x**2 if num_reports is None else x) / seen, 0)
 
 
 def interval(shares: Floats, std_errors: Floats, level: float) -> tuple[Floats, Floats]:
@@ -50,18 +72,35 @@ def p_values(shares: Floats, null_std_errors: Floats) -> Floats:
 def q_values(p: Floats) -> Floats:
     """Return the smallest false discovery rate at which each test is called found.
 
-        q_(i) = min over j >= i of p_(j) M / j        (p sorted ascending, M tests)
+        q_(i) = pi_0 min over j >= i of p_(j) M / j        pi_0 = min(1, (1 + #{p > 1/2}) / (M / 2))
 
-    Source: Benjamini & Hochberg 1995.
+    p sorted ascending, M tests; pi_0 estimates the share of candidates that nobody reported.
+    Source: Benjamini & Hochberg 1995; Storey, Taylor & Siegmund 2004, eq. 6 with lambda = 1/2.
 
-    >>> q_values(np.array([0.01, 0.5, 0.02])).tolist()
-    [0.03, 0.5, 0.03]
+    >>> q_values(np.array([0.01, 0.9, 0.02])).tolist()
+    [0.03, 0.9, 0.03]
     """
+    if not len(p):
+        return p
+    null_share = min(1.0, 2 * (1 + float(np.sum(p > 0.5))) / len(p))
     order = np.argsort(p)
     scaled = p[order] * len(p) / np.arange(1, len(p) + 1)
     q = np.empty_like(p)
-    q[order] = np.minimum(np.minimum.accumulate(scaled[::-1])[::-1], 1)
+    q[order] = np.minimum(null_share * np.minimum.accumulate(scaled[::-1])[::-1], 1)
     return q
+
+
+def level_after_selection(fdr: float, detected: int, tests: int) -> float:
+    """Return the level of intervals of the detected whose false coverage rate is at most `fdr`.
+
+        1 - fdr detected / tests
+
+    Source: Benjamini & Yekutieli 2005, theorem 2.
+
+    >>> level_after_selection(0.05, detected=10, tests=100)
+    0.995
+    """
+    return 1 - fdr * detected / tests
 
 
 def detectable_share(null_std_error: float, num_tests: int, fdr: float) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import os
 import re
 from collections.abc import Callable, Sequence
 from urllib.parse import quote, urlencode, urlsplit
@@ -31,6 +32,7 @@ def pull_summary(
     periods: Sequence[str] = (),
     digest: str | None = None,
     counts: str | None = None,
+    token: str | None = None,
     http: urllib3.PoolManager | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Summary:
@@ -40,6 +42,7 @@ def pull_summary(
     periods  : first days of the periods to sum, YYYY-MM-DD; none: all there are
     digest   : of the definition, where several are collected under one name
     counts   : "bits" or "patterns"; None: as the aggregator likes
+    token    : that lets its holder read; None: the environment's HUBBUB_TOKEN, if there is one
     progress : called with the number of bytes of each piece that arrives
 
     Raises PullError that says what the aggregator answered, or that what came is not this summary.
@@ -47,7 +50,7 @@ def pull_summary(
     address = _address(url, metric, periods, digest, counts)
     http = http or urllib3.PoolManager(retries=_RETRIES, timeout=_TIMEOUT)
     try:
-        answer = http.request("GET", address, redirect=False, preload_content=False)
+        answer = http.request("GET", address, headers=_authorization(token), redirect=False, preload_content=False)
         body = _read(answer, address, progress)
     except urllib3.exceptions.HTTPError as problem:
         raise PullError(f"{url}: no answer ({_cause(problem)}): is the aggregator running there?") from None
@@ -83,6 +86,11 @@ def _address(url: str, metric: str, periods: Sequence[str], digest: str | None, 
     query += [(name, value) for name, value in (("digest", digest), ("counts", counts)) if value is not None]
     address = f"{url.rstrip('/')}/v1/metrics/{quote(metric)}/summary"
     return f"{address}?{urlencode(query)}" if query else address
+
+
+def _authorization(token: str | None) -> dict[str, str]:
+    token = os.environ.get("HUBBUB_TOKEN") if token is None else token
+    return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 def _is_loopback(host: str) -> bool:

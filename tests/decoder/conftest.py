@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
 import pytest
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # it ships none
+from threadpoolctl import threadpool_limits
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -7,6 +7,7 @@ import io
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -41,10 +42,10 @@ def decoding() -> Decoding:
 def by_hand() -> Decoding:
     """Numbers chosen, so that the picture can be checked by eye."""
     rows = (
-        Estimate(0.5, 0.02, 0.4608, 0.5392, "a.example", 1e-200, 1e-200, True),
-        Estimate(0.25, 0.02, 0.2108, 0.2892, "b.example", 1e-8, 1.5e-8, True, ("b.test",)),
-        Estimate(-0.01, 0.02, -0.0492, 0.0292, "c.example", 0.7, 0.7, False),
-        Estimate(math.nan, math.nan, math.nan, math.nan, "d.example", 1.0, 1.0, False),
+        Estimate(0.5, 0.02, 0.4608, 0.5392, "a.example", 1e-200, 1e-200, True, 0.452, 0.548, 0.49),
+        Estimate(0.25, 0.02, 0.2108, 0.2892, "b.example", 1e-8, 1.5e-8, True, 0.202, 0.298, 0.24, ("b.test",)),
+        Estimate(-0.01, 0.02, -0.0492, 0.0292, "c.example", 0.7, 0.7, False, math.nan, math.nan, 0.0),
+        Estimate(math.nan, math.nan, math.nan, math.nan, "d.example", 1.0, 1.0, False, math.nan, math.nan, 0.0),
     )
     return Decoding(
         metric=HOMEPAGE,
@@ -107,9 +108,13 @@ def test_listed_unlisted_and_no_value_are_all_the_reports(decoding: Decoding) ->
     assert decoding.explained.share == pytest.approx(sum(e.share for e in decoding.estimates))
 
 
-def test_pattern_counts_decode_as_their_bit_counts() -> None:
-    patterns = simulate_pattern_counts(HOMEPAGE, {"a": 3000, "b": 2000}, np.random.default_rng(2))
-    assert decode(patterns, ["a", "b"]) == decode(patterns.bit_counts(), ["a", "b"])
+def test_patterns_say_what_their_bit_counts_say_and_no_less_surely(unseen_seed: int) -> None:
+    """Two likelihoods of one truth: 5 standard errors apart at most (alpha < 1e-6), the whole one not the wider."""
+    patterns = simulate_pattern_counts(HOMEPAGE, {"a": 60_000, "b": 40_000}, np.random.default_rng(unseen_seed))
+    whole, marginal = decode(patterns, ["a", "b", "c"]), decode(patterns.bit_counts(), ["a", "b", "c"])
+    for name in ("a", "b", "c"):
+        assert abs(whole[name].share - marginal[name].share) < 5 * marginal[name].std_error
+        assert whole[name].std_error < 1.02 * marginal[name].std_error
 
 
 def test_a_summary_of_params_alone_decodes() -> None:
@@ -136,7 +141,7 @@ def test_what_was_not_fitted_is_null_in_json_and_empty_in_csv(tmp_path: Path) ->
     by_hand().save(tmp_path / "out.json")
     by_hand().save(tmp_path / "out.csv")
     assert json.loads((tmp_path / "out.json").read_text())["estimates"][3]["share"] is None
-    assert (tmp_path / "out.csv").read_text().splitlines()[4] == "d.example,,,,,1.0,1.0,False,"
+    assert (tmp_path / "out.csv").read_text().splitlines()[4] == "d.example,,,,,,,1.0,1.0,0.0,False,"
 
 
 @pytest.mark.parametrize("name", ["out.txt", "out", "out.xlsx"])
@@ -168,7 +173,7 @@ def test_candidates_that_cannot_be_tested_are_refused(candidates: list[str] | No
 
 
 @pytest.mark.parametrize("settings", [{"level": 0.0}, {"level": 95.0}, {"fdr": 1.0}])
-def test_levels_outside_their_interval_are_refused(settings: dict[str, float]) -> None:
+def test_levels_outside_their_interval_are_refused(settings: dict[str, Any]) -> None:
     counts = simulate_bit_counts(HOMEPAGE, {"a": 100}, np.random.default_rng(0))
     with pytest.raises(SummaryError, match=r"must be in \(0, 1\), got"):
         decode(counts, ["a"], **settings)

@@ -15,6 +15,10 @@ import click
     type=click.Path(path_type=Path),
     help="Strings to look for: one a line, or a .csv with a column `candidate`. Categories need none.",
 )
+@click.option(
+    "--map", "map_path", type=click.Path(path_type=Path),
+    help="Instead: google/rappor's map, candidates with the bits they set.",
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Write the decoding as JSON on stdout instead of a table.")
 @click.option("--out", type=click.Path(path_type=Path), help="Also save it: .csv, .json or .parquet.")
 @click.option("--all", "everything", is_flag=True, help="Show every candidate, not only what was found.")
@@ -29,6 +33,7 @@ import click
 def command(
     summaries: tuple[Path, ...],
     candidates_path: Path | None,
+    map_path: Path | None,
     as_json: bool,
     out: Path | None,
     everything: bool,
@@ -49,20 +54,28 @@ def command(
 
     from rich.console import Console
 
-    from hubbub.summary import BitCounts, read_summary
+    from hubbub.summary import PatternCounts, read_summary
     from hubbub_decoder.candidates import read_candidates
     from hubbub_decoder.decoder import decode
     from hubbub_decoder.decoding import require_writable_suffix
+    from hubbub_decoder.design_matrix import DesignMatrix
+    from hubbub_decoder.google_rappor import map_design
     from hubbub_decoder.rendering import Picture
 
+    if candidates_path is not None and map_path is not None:
+        raise click.UsageError("give either --candidates or --map")
     if out is not None:
         require_writable_suffix(out)
-    candidates = None if candidates_path is None else read_candidates(candidates_path)
+    candidates: list[str] | DesignMatrix | None = None if candidates_path is None else read_candidates(candidates_path)
     talk = Console(stderr=True)
     with talk.status("decoding ..."):
         read = [read_summary(path) for path in summaries]
-        counts: list[BitCounts] = [one if isinstance(one, BitCounts) else one.bit_counts() for one in read]
-        decoding = decode(reduce(add, counts), candidates, level=level, fdr=fdr)
+        if not all(isinstance(one, PatternCounts) for one in read):
+            read = [one.bit_counts() if isinstance(one, PatternCounts) else one for one in read]
+        summary = reduce(add, read)
+        if map_path is not None:
+            candidates = map_design(map_path, summary.metric.params)
+        decoding = decode(summary, candidates, level=level, fdr=fdr)
     if out is not None:
         decoding.save(out)
         talk.print(f"wrote {out}", highlight=False)

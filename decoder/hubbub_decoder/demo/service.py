@@ -27,7 +27,7 @@ def aggregator(definitions: str) -> Iterator[str]:
         file = Path(directory) / "metrics.toml"
         file.write_text(definitions, encoding="utf-8")
         log = Path(directory) / "serve.log"
-        command = [sys.executable, "-m", "hubbub", "serve", str(file), "--port", "0"]
+        command = [sys.executable, "-m", "hubbub", "serve", str(file), "--port", "0", "--open-reads"]
         command += ["--database", str(Path(directory) / "hubbub.db")]
         with log.open("wb") as errors, subprocess.Popen(command, stdout=errors, stderr=errors) as process:  # noqa: S603
             try:

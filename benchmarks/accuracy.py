@@ -1,0 +1,296 @@
+"""Are the estimates better than google/rappor's decoder makes from the same reports, and are they honest?
+
+    python benchmarks/accuracy.py [--regtest DIR] [--seeds 3] [--out docs/accuracy.md]          (or: make bench-accuracy)
+
+Decodes google/rappor's own regression grid (tests/regtest_spec.py: 5 distributions x 3 sizes x 5 configurations x seeds) and puts our
+figures beside those of its R decoder (benchmarks/data, made from the very reports in DIR). Where DIR is not there the same cases are
+simulated anew, and R's figures are those of other reports of the same population.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import hashlib
+import math
+import platform
+import subprocess
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from hubbub import Metric, Params
+from hubbub.summary import PatternCounts
+from hubbub_decoder import Decoding, decode
+from hubbub_decoder.populations import draw_population, named_shares
+from hubbub_decoder.simulate import simulate_pattern_counts
+
+HERE = Path(__file__).parent
+DISTRIBUTIONS = ("unif", "exp", "gauss", "zipf1", "zipf1.5")
+SIZES = {"tiny": (100, 1_000), "small": (100, 1_000_000), "medium": (1000, 10_000_000)}
+PRIVACY = {"eps_1_1": (0.39, 0.61, 0.45), "eps_1_5": (0.225, 0.775, 0.0)}
+CONFIGS = {
+    "typical": 0.2,
+    "sharp": 0.0,
+    "loose": 0.2,
+    "over_x2": 2.0,
+    "over_x10": 10.0,
+}  # candidates nobody reported, per value
+Floats = NDArray[np.float64]
+
+
+class Case(NamedTuple):
+    """One decode of the grid."""
+
+    size: str
+    distribution: str
+    config: str
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """What its reports are called in the grid."""
+        return f"{self.size}-{self.distribution}-{'eps_1_5' if self.config == 'loose' else 'eps_1_1'}-{self.seed}"
+
+    @property
+    def candidates(self) -> list[int]:
+        """Numbers of the candidates: without those that end in 9, but in `sharp`, and with some that nobody reported."""
+        values = SIZES[self.size][0]
+        if self.config == "sharp":
+            return list(range(1, values + 1))
+        more = round(CONFIGS[self.config] * values)
+        return [v for v in range(1, values + 1) if v % 10 != 9] + list(range(values + 1, values + more + 1))
+
+
+@dataclass(frozen=True)
+class Result:
+    """One decode beside the truth and beside R's; arrays are over the candidates."""
+
+    case: Case
+    truth: Floats
+    missing: float
+    decoding: dict[str, Floats]
+    r_estimate: Floats
+    r_error: Floats
+    r_total_variation: float
+    seconds: float
+
+    @property
+    def total_variation(self) -> float:
+        """Half the L1 distance over all strings, those without a candidate counted as guessed 0."""
+        return float(np.abs(self.decoding["best_guess"] - self.truth).sum() + self.missing) / 2
+
+    def interval_score(self) -> tuple[float, float]:
+        """Mean of width + 40 x distance missed, ours and R's ([0, 0] where R detected nothing)."""
+        reach = 1.959964 * self.r_error
+        ours = _score(self.decoding["low"], self.decoding["high"], self.truth)
+        return ours, _score(self.r_estimate - reach, self.r_estimate + reach, self.truth)
+
+
+def _score(low: Floats, high: Floats, truth: Floats) -> float:
+    missed = np.maximum(low - truth, 0) + np.maximum(truth - high, 0)
+    return float(np.mean(high - low + 40 * missed))
+
+
+def grid(seeds: int) -> Iterator[Case]:
+    """Yield the cases in the order of the grid."""
+    for size in SIZES:
+        for distribution in DISTRIBUTIONS:
+            for config in CONFIGS:
+                for seed in range(seeds):
+                    yield Case(size, distribution, config, seed)
+
+
+def reports_of(case: Case, regtest: Path | None, entropy: str) -> tuple[PatternCounts, Floats]:
+    """Return the reports of a case and how many people truly had each value."""
+    p, q, f = PRIVACY["eps_1_5" if case.config == "loose" else "eps_1_1"]
+    params = Params(num_bits=8, num_hashes=2, num_cohorts=128, prob_p=p, prob_q=q, prob_f=f, hash_scheme="google-md5")
+    if regtest is not None:
+        with np.load(regtest / f"{case.name}.npz") as file:
+            return PatternCounts(params, file["pattern_counts"]), file["true_counts"].astype(float)
+    rng = np.random.default_rng(int.from_bytes(hashlib.sha256(f"{entropy} {case.name}".encode()).digest()[:8], "big"))
+    values, clients = SIZES[case.size]
+    name = "uniform" if case.distribution == "unif" else case.distribution
+    population = draw_population(named_shares(name, values), clients, rng)
+    counts = simulate_pattern_counts(Metric.string("grid", params), population, rng)
+    return counts, np.array([population.get(f"v{v}", 0) for v in range(1, values + 1)], float)
+
+
+def run(
+    case: Case,
+    regtest: Path | None,
+    entropy: str,
+    r_rows: dict[str, dict[str, str]],
+    r_found: dict[str, dict[str, tuple[float, float]]],
+) -> Result:
+    """Decode one case."""
+    summary, true_counts = reports_of(case, regtest, entropy)
+    names = [f"v{v}" for v in case.candidates]
+    with threadpool_limits(1):
+        started = time.perf_counter()
+        decoding = decode(summary, names)
+        seconds = time.perf_counter() - started
+    shares = true_counts / true_counts.sum()
+    truth = np.array([shares[v - 1] if v <= len(shares) else 0.0 for v in case.candidates])
+    key = f"{case.name} {case.config}"
+    found = r_found.get(key, {})
+    return Result(
+        case=case,
+        truth=truth,
+        missing=1 - float(truth.sum()),
+        decoding=_columns(decoding, names),
+        r_estimate=np.array([found.get(name, (0.0, 0.0))[0] for name in names]),
+        r_error=np.array([found.get(name, (0.0, 0.0))[1] for name in names]),
+        r_total_variation=float(r_rows[key]["total_variation"]),
+        seconds=seconds,
+    )
+
+
+def _columns(decoding: Decoding, names: list[str]) -> dict[str, Floats]:
+    place = {name: row for row, name in enumerate(names)}
+    fields = (
+        "share",
+        "std_error",
+        "low",
+        "high",
+        "selected_low",
+        "selected_high",
+        "q_value",
+        "detected",
+        "best_guess",
+        "p_value",
+    )
+    columns = {field: np.full(len(names), np.nan) for field in fields}
+    for estimate in decoding.estimates:
+        for field in fields:
+            columns[field][place[estimate.candidate]] = getattr(estimate, field)
+    return columns
+
+
+def summarize(results: list[Result]) -> list[str]:
+    """Make the tables of docs/accuracy.md."""
+    cells: dict[tuple[str, str], list[Result]] = defaultdict(list)
+    for result in results:
+        cells[result.case.size, result.case.config].append(result)
+    lines = [
+        "| cell | TV R | TV ours | covers, truth > 0 | covers, truth = 0 | clipped at 0 | selected cover | score R | score ours | found R | found ours | at z > 2 | false R % | false ours % (s.e.) | seconds |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for (size, config), group in cells.items():
+        lines.append(f"| {size} {config} | " + " | ".join(_cell(group)) + " |")
+    ours, theirs = (np.mean([getattr(r, name) for r in results]) for name in ("total_variation", "r_total_variation"))
+    worse = [
+        f"{size} {config}"
+        for (size, config), group in cells.items()
+        if np.mean([r.total_variation for r in group]) > np.mean([r.r_total_variation for r in group])
+    ]
+    large = [r for r in results if r.case.size != "tiny"]
+    pooled = [np.concatenate([_covered(r)[(r.truth > 0) == there] for r in large]).mean() for there in (True, False)]
+    above = f"{len(worse)} of {len(cells)}{' (' + ', '.join(worse) + ')' if worse else ''}"
+    return [
+        *lines,
+        "",
+        f"Mean total variation over {len(results)} cases: ours {ours:.4f}, R {theirs:.4f}. Cells in which ours is above R's: {above}.",
+        f"Coverage of 95 % intervals over small and medium: {pooled[0]:.4f} where truth > 0, {pooled[1]:.4f} where it is 0.",
+        f"Time, one core: {sum(r.seconds for r in results):.0f} s for the whole grid.",
+    ]
+
+
+def _covered(result: Result) -> NDArray[np.bool_]:
+    return (result.decoding["low"] <= result.truth) & (result.truth <= result.decoding["high"])
+
+
+def _cell(group: list[Result]) -> list[str]:
+    def pooled(values: list[NDArray[np.bool_]]) -> str:
+        joined = np.concatenate(values)
+        return f"{joined.mean():.3f}" if joined.size else "-"
+
+    detected = [r.decoding["detected"] == 1 for r in group]
+    r_detected = [r.r_estimate > 0 for r in group]
+    there = [r.truth > 0 for r in group]
+    clipped = [np.maximum(r.decoding["high"], 0) >= 0 for r in group]
+    at_zero = [
+        (np.maximum(r.decoding["low"], 0) <= 0)[~t] & c[~t] for r, t, c in zip(group, there, clipped, strict=True)
+    ]
+    selected = [
+        ((r.decoding["selected_low"] <= r.truth) & (r.truth <= r.decoding["selected_high"]))[d]
+        for r, d in zip(group, detected, strict=True)
+    ]
+    scores = np.mean([r.interval_score() for r in group], axis=0)
+    false = np.array([(d & ~t).sum() / max(1, d.sum()) for d, t in zip(detected, there, strict=True)])
+    r_false = [(d & ~t).sum() / max(1, d.sum()) for d, t in zip(r_detected, there, strict=True)]
+    z2 = [((r.decoding["p_value"] < 0.02275) & t).sum() for r, t in zip(group, there, strict=True)]
+    return [
+        f"{np.mean([r.r_total_variation for r in group]):.3f}",
+        f"{np.mean([r.total_variation for r in group]):.3f}",
+        pooled([_covered(r)[t] for r, t in zip(group, there, strict=True)]),
+        pooled([_covered(r)[~t] for r, t in zip(group, there, strict=True)]),
+        pooled(at_zero),
+        pooled(selected),
+        f"{scores[1] * 1000:.2f}",
+        f"{scores[0] * 1000:.2f}",
+        f"{np.mean([(d & t).sum() for d, t in zip(r_detected, there, strict=True)]):.1f}",
+        f"{np.mean([(d & t).sum() for d, t in zip(detected, there, strict=True)]):.1f}",
+        f"{np.mean(z2):.1f}",
+        f"{100 * np.mean(r_false):.1f}",
+        f"{100 * false.mean():.1f} ({100 * false.std(ddof=1) / math.sqrt(len(false)) if len(false) > 1 else 0:.1f})",
+        f"{sum(r.seconds for r in group):.1f}",
+    ]
+
+
+def r_decoder() -> tuple[dict[str, dict[str, str]], dict[str, dict[str, tuple[float, float]]]]:
+    """Read what google/rappor's decoder made of the grid: figures a case, and estimates."""
+    with (HERE / "data" / "google_rappor_results.csv").open() as file:
+        rows = {f"{row['case']} {row['config']}": row for row in csv.DictReader(file)}
+    found: dict[str, dict[str, tuple[float, float]]] = defaultdict(dict)
+    with gzip.open(HERE / "data" / "google_rappor_estimates.csv.gz", "rt") as text:
+        for row in csv.DictReader(text):
+            key = f"{row['case']} {row['config']}"
+            found[key][row["value"]] = (float(row["proportion"]), float(row["std_error"]))
+    return rows, found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--regtest", type=Path, default=HERE.parent.parent / "shared" / "reference" / "regtest")
+    parser.add_argument("--seeds", type=int, default=3, choices=(1, 2, 3))
+    parser.add_argument("--simulate", action="store_true", help="make the reports anew, whatever DIR has")
+    parser.add_argument("--out", type=Path, help="write the page there")
+    options = parser.parse_args()
+    regtest = options.regtest if options.regtest.is_dir() and not options.simulate else None
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    head = subprocess.run(command, capture_output=True, text=True, check=False, cwd=HERE)
+    commit = head.stdout.strip() or "no commit"
+    rows, found = r_decoder()
+    results = []
+    for case in grid(options.seeds):
+        result = run(case, regtest, commit, rows, found)
+        results.append(result)
+        print(f"{case.name} {case.config}: TV {result.total_variation:.3f}, {result.seconds:.2f} s", flush=True)
+    source = "the very reports R decoded" if regtest else f"reports simulated anew, seeds from {commit}"
+    page = [
+        "# Accuracy, beside google/rappor's decoder",
+        "",
+        f"`make bench-accuracy` on {source}; commit {commit}, Python {platform.python_version()}, numpy {np.__version__}, one core.",
+        "",
+        "A cell is all distributions and seeds of a size and configuration. TV: total variation of the best guess. Scores are in thousandths. Found and",
+        "false are at q <= .05 for us, as it decides for R.",
+        "",
+        *summarize(results),
+        "",
+    ]
+    print("\n".join(page))
+    if options.out:
+        options.out.write_text("\n".join(page))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""`hubbub import`: what other collectors wrote -> a summary."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.group()
+def command() -> None:
+    """Turn the files of another collector into a summary that `hubbub decode` reads."""
+
+
+@command.command("google-rappor")
+@click.option("--params", "params_path", required=True, type=click.Path(path_type=Path), help="k,h,m,p,q,f.")
+@click.option(
+    "--counts", "counts_path", type=click.Path(path_type=Path), help="One line a cohort: reports, ones a bit."
+)
+@click.option(
+    "--reports", "reports_path", type=click.Path(path_type=Path),
+    help="client,cohort,bloom,prr,irr; with k <= 16 they say more than counts.",
+)  # fmt: skip
+@click.option("--map", "map_path", type=click.Path(path_type=Path), help="Candidates and the places they set.")
+@click.option("--name", default="google-rappor", show_default=True, help="What to call the metric.")
+@click.option(
+    "--client", type=click.Choice(["python", "cpp"]),
+    help="Whose reports: Python rounds f up to 1/128, C++ down. Default: f as written.",
+)  # fmt: skip
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="The summary file to write.")
+@click.option("--candidates-out", type=click.Path(path_type=Path), help="Also write the map's candidates, one a line.")
+@click.option("--json", "as_json", is_flag=True, help="Say what was imported as JSON on stdout.")
+def google_rappor(
+    params_path: Path,
+    counts_path: Path | None,
+    reports_path: Path | None,
+    map_path: Path | None,
+    name: str,
+    client: str | None,
+    out: Path,
+    candidates_out: Path | None,
+    as_json: bool,
+) -> None:
+    """Import google/rappor's params, counts, map and report CSVs.
+
+    Decode with `hubbub decode summary.parquet --map map.csv`, or with `--candidates` where the map is what google/rappor's clients
+    hash, which is said here.
+
+    \b
+    Example:
+      hubbub import google-rappor --params params.csv --counts counts.csv --map map.csv --out summary.parquet
+    """
+    import json
+
+    from rich.console import Console
+
+    from hubbub.metric import Metric
+    from hubbub_decoder.candidates import write_candidates
+    from hubbub_decoder.errors import ForeignFileError
+    from hubbub_decoder.google_rappor import agrees_with_md5, read_map, read_params, summary_of
+    from hubbub_decoder.output import write_summary_file
+
+    if counts_path is None and reports_path is None:
+        raise click.UsageError("give --counts or --reports")
+    if candidates_out is not None and map_path is None:
+        raise click.UsageError("--candidates-out goes with --map")
+    talk = Console(stderr=True)
+    told: list[str] = [str(out)]
+    by_md5 = None
+    with talk.status("importing ..."):
+        params = read_params(params_path, client)
+        if map_path is not None:
+            names, positions = read_map(map_path, params)
+            by_md5 = agrees_with_md5(names, positions, params)
+        summary = summary_of(Metric.string(name, params), counts_path, reports_path)
+        if candidates_out is not None:
+            if not by_md5:
+                raise ForeignFileError(
+                    f"{map_path}: is not what google/rappor's clients hash, so names alone do not say their bits: "
+                    "leave --candidates-out, and decode with --map"
+                )
+            write_candidates(names, candidates_out)
+            told.append(str(candidates_out))
+        write_summary_file(summary, out)
+    talk.print(f"wrote {' and '.join(told)}: {summary.num_reports:,} reports", highlight=False, soft_wrap=True)
+    if by_md5 is False:
+        talk.print(
+            f"{map_path} has a hashing of its own: decode with --map {map_path}", highlight=False, soft_wrap=True
+        )
+    if as_json:
+        about = {"out": str(out), "metric": name, "num_reports": summary.num_reports, "map_is_google_md5": by_md5}
+        click.echo(json.dumps(about))
