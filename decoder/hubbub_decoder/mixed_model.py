@@ -58,9 +58,9 @@ class Solution:
 class MixedModel:
     """Observations of all cohorts, d numbers, about M candidates.
 
-    Where M < d it is solved for the shares (Henderson's equations), else for the observations, whose covariance is
-    S = sigma**2 X_W X_W' + (I + tau**2 K), with P = S^-1 - S^-1 F (F'S^-1 F)^-1 F'S^-1 and F all that is fixed. The d x M matrix X of
-    the latter is never held: its columns are made from the filters, some thousands at a time.
+    It is solved for the shares (Henderson's equations) or for the observations, whichever takes less arithmetic. The covariance of the
+    latter is S = sigma**2 X_W X_W' + (I + tau**2 K), with P = S^-1 - S^-1 F (F'S^-1 F)^-1 F'S^-1 and F all that is fixed; the d x M
+    matrix X is never held then: its columns are made from the filters, some thousands at a time.
     """
 
     def __init__(self, observations: Observations, table: FilterTable, filter_of: NDArray[np.int16]) -> None:
@@ -82,14 +82,16 @@ class MixedModel:
 
         sigma : y'P X_W X_W' P y / tr(P X_W X_W')        tau : y'P K P y / tr(P K)
         """
-        if len(self._y) < self.candidates:
-            return self._in_observations(weak, variances).growth()
+        d, m = len(self._y), self.candidates
+        if d**3 < 2 * d * m**2 + m**3:
+            return _InObservations(self, weak, variances).growth()
         return self._in_shares(weak, variances).growth()
 
     def solve(self, weak: Flags, variances: Variances) -> Solution:
         """Estimate every share; weak : (M,) which candidates are random effects to the others."""
-        if len(self._y) < self.candidates:
-            return self._in_observations(weak, variances).solution()
+        d, m = len(self._y), self.candidates
+        if d**3 + 2 * d**2 * m < d * m**2 + m**3:
+            return _InObservations(self, weak, variances).solution()
         return self._in_shares(weak, variances).solution()
 
     def _in_shares(self, weak: Flags, variances: Variances) -> _InShares:
@@ -100,9 +102,6 @@ class MixedModel:
             z[rows, :-2], z[rows, -2:], y[rows] = (root @ a)[:, chosen], root @ self._others[rows], root @ self._y[rows]
             scatters.append((rows, root @ k @ root.T))
         return _InShares(z, y, scatters, weak, variances.weak)
-
-    def _in_observations(self, weak: Flags, variances: Variances) -> _InObservations:
-        return _InObservations(self, weak, variances)
 
     def _rows(self) -> Iterator[slice]:
         for start, end in zip(self._starts, self._starts[1:], strict=False):

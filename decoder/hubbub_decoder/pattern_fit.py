@@ -23,9 +23,10 @@ _STRONG = 3.5  # standard errors beyond which a candidate is no noise of a known
 _LOOKS, _TURNS, _STEPS = 2, 3, 8
 _SETTLED = 0.05
 _HASTE = 1.5  # the fixed point of restricted maximum likelihood approaches from one side, slowly
+_LITTLE = 1e-3  # the least share of unlisted strings, and of no value, that weights expect
 _KEPT, _BEYOND_BITS = 0.97, 4  # the variances are found on the bits' own directions and a few more
-_WHOLE = 4_000
-"""Most candidates to fit on all directions; more are fitted on the leading ones."""
+_FEW, _WHOLE = 300, 4_000
+"""Most candidates to find variances for, and to fit, on all directions; more have it done on the leading ones."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,11 +54,12 @@ def fit_patterns(counts: PatternCounts, design: DesignMatrix) -> PatternFit:
     filter_of = filters_of(design, table)
     size = filter_of.shape[1]
     weak, variances = np.ones(size, np.bool_), Variances(weak=1e-4 / np.sqrt(max(size, 1)), unlisted=1e-3)
-    expected = np.tile(table.random, (len(filter_of), 1))
+    expected = np.tile(table.random + _LITTLE * (table.filters == 0), (len(filter_of), 1))
     for _ in range(_LOOKS):
         observations = observe(counts, table, expected)
+        most = design.params.num_bits + _BEYOND_BITS
         leading = MixedModel(
-            observations.leading(table, _KEPT, most=design.params.num_bits + _BEYOND_BITS), table, filter_of
+            observations if size <= _FEW else observations.leading(table, _KEPT, most), table, filter_of
         )
         weak, variances, solution = _settle(leading, weak, variances)
         expected = _expected(solution, weak, table, filter_of)
@@ -93,8 +95,8 @@ def _grown(variance: float, growth: float, most: float) -> float:
 def _expected(solution: Solution, weak: NDArray[np.bool_], table: FilterTable, filter_of: NDArray[np.int16]) -> Floats:
     """Return the share of each filter in each cohort, cut to what a population can have: (m, F)."""
     shares = np.maximum(np.where(weak, solution.posterior, np.nan_to_num(solution.shares)), 0)
-    rest = max(float(solution.totals[1]), 1e-3)
-    nothing = (table.filters == 0) * max(float(solution.totals[2]), 0.0)
+    rest, none = (max(float(total), _LITTLE) for total in solution.totals[1:])
+    nothing = none * (table.filters == 0)
     size = len(table.filters)
     found = np.array([np.bincount(chosen, shares, size) for chosen in filter_of]) + rest * table.random + nothing
     return np.asarray(found / found.sum(axis=1, keepdims=True))

@@ -1,0 +1,123 @@
+"""The full likelihood with random effects: exact without noise, honest with it, on seeds nobody looked at."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+import pytest
+from scipy.stats import binom, norm
+
+from hubbub import Metric, Params
+from hubbub_decoder import Decoding, decode
+from hubbub_decoder.pattern_fit import is_small
+from hubbub_decoder.simulate import simulate_pattern_counts
+
+ALPHA = 1e-6
+
+
+def metric(k: int = 8, h: int = 2, m: int = 32, pqf: tuple[float, float, float] = (0.225, 0.775, 0.0)) -> Metric:
+    p, q, f = pqf
+    return Metric.string("m", Params(num_bits=k, num_hashes=h, num_cohorts=m, prob_p=p, prob_q=q, prob_f=f))
+
+
+def zipf(values: int, people: int) -> dict[str, int]:
+    weights = 1 / np.arange(1, values + 1)
+    return {f"v{i}": int(n) for i, n in enumerate(people * weights / weights.sum(), start=1)}
+
+
+def test_without_noise_shares_are_found_but_for_how_people_fell_into_cohorts() -> None:
+    """p = 0, q = 1, f = 0, every candidate listed: a report is its filter, and only the weights of cohorts differ."""
+    population = {"a": 700, "b": 200, "c": 100}
+    counts = simulate_pattern_counts(metric(pqf=(0, 1, 0)), population, np.random.default_rng(1))
+    decoding = decode(counts, ["a", "b", "c", "d"])
+    for name, share in (("a", 0.7), ("b", 0.2), ("c", 0.1), ("d", 0.0)):
+        assert decoding[name].share == pytest.approx(share, abs=0.02)
+        assert decoding[name].std_error < 0.02
+
+
+@pytest.mark.parametrize(
+    ("listed", "nobody", "pqf"),
+    [
+        (40, 20, (0.225, 0.775, 0.0)),
+        (30, 30, (0.225, 0.775, 0.0)),  # a quarter of the values, 5 % of the people, are on no list
+        (40, 400, (0.39, 0.61, 0.45)),  # 440 candidates, more than twice the 8 x 32 numbers that say much
+    ],
+)
+def test_intervals_cover_and_false_discoveries_are_few(
+    listed: int, nobody: int, pqf: tuple[float, float, float], unseen_seed: int
+) -> None:
+    """40 populations of 200,000: coverage .95 within 1.5 points beyond chance, false discovery rate at most 5 %; alpha = 1e-6.
+
+    Candidates of one decoding share noise, so chance is measured between decodings.
+    """
+    rng = np.random.default_rng(unseen_seed)
+    population = zipf(40, 200_000)
+    people = sum(population.values())
+    names = [f"v{i}" for i in range(1, listed + 1)] + [f"w{i}" for i in range(nobody)]
+    covered: dict[str, list[float]] = defaultdict(list)
+    false = []
+    for _ in range(40):
+        decoding = decode(simulate_pattern_counts(metric(pqf=pqf), population, rng), names)
+        hits: dict[str, list[bool]] = defaultdict(list)
+        for e in decoding.estimates:
+            truth = population.get(e.candidate, 0) / people
+            hits["there" if truth else "nobody"].append(e.low <= truth <= e.high)
+        for kind, values in hits.items():
+            covered[kind].append(float(np.mean(values)))
+        found = decoding.detected
+        false.append(sum(e.candidate not in population for e in found) / max(1, len(found)))
+    for kind, shares in covered.items():
+        assert abs(np.mean(shares) - 0.95) < 0.015 + norm.isf(ALPHA / 2) * np.std(shares, ddof=1) / np.sqrt(40), kind
+    assert np.mean(false) < 0.05 + norm.isf(ALPHA) * np.std(false, ddof=1) / np.sqrt(40)
+
+
+def test_totals_cover(unseen_seed: int) -> None:
+    """Candidates, unlisted and no value, 100 populations: 95 % intervals hold at least what chance allows at 1e-6."""
+    rng = np.random.default_rng(unseen_seed)
+    population = zipf(40, 80_000)
+    people = sum(population.values())
+    total = people + 20_000
+    listed = sum(population[f"v{i}"] for i in range(1, 31))
+    hits = np.zeros(3, int)
+    for _ in range(100):
+        counts = simulate_pattern_counts(metric(), population, rng, without_value=20_000)
+        decoding = decode(counts, [f"v{i}" for i in range(1, 31)])
+        truths = (listed / total, (people - listed) / total, 20_000 / total)
+        for row, mass in enumerate((decoding.explained, decoding.unlisted, decoding.without_value)):
+            hits[row] += mass.low <= truths[row] <= mass.high
+    assert hits.min() >= binom.ppf(ALPHA / 3, 100, 0.93)
+
+
+def test_the_population_is_known_less_surely_than_those_who_reported(unseen_seed: int) -> None:
+    counts = simulate_pattern_counts(metric(), {"a": 5000, "b": 5000}, np.random.default_rng(unseen_seed))
+    reporters, population = decode(counts, ["a", "b"]), decode(counts, ["a", "b"], target="population")
+    x = reporters["a"].share
+    gained = population["a"].std_error ** 2 - reporters["a"].std_error ** 2
+    assert gained == pytest.approx(x * (1 - x) / 10_000, rel=1e-6)
+    assert population["a"].share == x
+
+
+def test_the_selected_are_covered_by_their_wider_intervals(unseen_seed: int) -> None:
+    """60 populations: of the detected, 95 % within their own intervals, which say more than the plain ones; alpha = 1e-6."""
+    rng = np.random.default_rng(unseen_seed)
+    population = zipf(60, 30_000)
+    people = sum(population.values())
+    names = [f"v{i}" for i in range(1, 61)]
+
+    def missed(decoding: Decoding) -> list[bool]:
+        return [not e.selected_low <= population[e.candidate] / people <= e.selected_high for e in decoding.detected]
+
+    wrong = [
+        miss for _ in range(60) for miss in missed(decode(simulate_pattern_counts(metric(), population, rng), names))
+    ]
+    assert len(wrong) > 200
+    assert sum(wrong) <= binom.isf(ALPHA, len(wrong), 0.05)
+
+
+def test_what_is_too_large_for_patterns_is_decoded_from_bits() -> None:
+    assert is_small(metric(8, 2).params)
+    assert is_small(metric(16, 2).params)
+    assert not is_small(metric(16, 6).params)
+    counts = simulate_pattern_counts(metric(16, 6), {"a": 5000}, np.random.default_rng(1))
+    assert decode(counts, ["a", "b"])["a"].detected
