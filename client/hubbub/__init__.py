@@ -6,6 +6,8 @@ This is the SDK that apps embed: parameters, metrics, hashing, randomization, th
 from __future__ import annotations
 
 from hubbub.batch import Batch
+from hubbub.client import Client, Subject
+from hubbub.consent import Consent
 from hubbub.definitions import Definitions, load_definitions, parse_definitions
 from hubbub.encoder import Encoder
 from hubbub.errors import (
@@ -19,6 +21,8 @@ from hubbub.errors import (
 from hubbub.metric import Kind, Metric
 from hubbub.params import Params
 from hubbub.periods import Period, PeriodKind
+from hubbub.policy import Policy
+from hubbub.recorder import Limits
 from hubbub.refusals import Refusal
 from hubbub.report import Report
 from hubbub.secret import Secret
@@ -26,21 +30,26 @@ from hubbub.secret_file import secret_at
 
 __all__ = [
     "Batch",
+    "Client",
+    "Consent",
     "DefinitionError",
     "Definitions",
     "Encoder",
     "HubbubError",
     "InvalidValueError",
     "Kind",
+    "Limits",
     "Metric",
     "ParameterError",
     "Params",
     "Period",
     "PeriodKind",
+    "Policy",
     "Refusal",
     "RefusedError",
     "Report",
     "Secret",
+    "Subject",
     "SummaryError",
     "load_definitions",
     "parse_definitions",

@@ -27,3 +27,28 @@ def fresh_words(coins: Coins, num_bits: int) -> Iterator[int]:
         block = coins(width * _WORDS_AT_ONCE)
         for start in range(0, len(block), width):
             yield from_bytes(block[start : start + width], "little") & kept
+
+
+def uniform(coins: Coins) -> float:
+    """Draw from [0, 1), for waiting times; noise never goes through floating point.
+
+    >>> uniform(lambda n: bytes(n)), uniform(lambda n: b"\\xff" * n) < 1
+    (0.0, True)
+    """
+    return (int.from_bytes(coins(7), "little") >> 3) / (1 << 53)
+
+
+def below(n: int, coins: Coins) -> int:
+    """Draw a whole number in [0, n), each exactly as likely: what is too large is drawn again.
+
+    >>> draws = iter([b"\\x03", b"\\x01"])
+    >>> below(3, lambda n: next(draws))
+    1
+    """
+    bits = (n - 1).bit_length()
+    width = (bits + 7) // 8
+    while bits:
+        drawn = int.from_bytes(coins(width), "little") & ((1 << bits) - 1)
+        if drawn < n:
+            return drawn
+    return 0

@@ -48,8 +48,15 @@ class Encoder:
                 f"{self.metric.name}: "
                 + ("has no hold, so no epoch" if self.metric.hold is None else "has a hold: give the current epoch")
             )
-        prr = self._permanent(bloom_bits(self.metric, value, self.cohort), epoch)
-        return Report.from_int(self.cohort, self._instantaneous(prr), self.metric.params.num_bits)
+        return Report.from_int(self.cohort, self.respond(self.bloom(value), epoch), self.metric.params.num_bits)
+
+    def bloom(self, value: Value) -> int:
+        """Return the true bits of a value, never to be sent or stored; raises InvalidValueError."""
+        return bloom_bits(self.metric, value, self.cohort)
+
+    def respond(self, bloom: int, epoch: int | None = None) -> int:
+        """Randomize true bits twice and return the bits of a report."""
+        return self._instantaneous(self._permanent(bloom, epoch))
 
 
 def bloom_bits(metric: Metric, value: Value, cohort: int) -> int:

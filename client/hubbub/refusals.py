@@ -17,6 +17,7 @@ class Refusal(Enum):
     NOT_FOUND = ("not-found", 404, "There is nothing at this address.")
     UNKNOWN_METRIC = ("unknown-metric", 404, "No metric of this name is collected here.")
     METHOD_NOT_ALLOWED = ("method-not-allowed", 405, "This address does not take this method.")
+    TOO_SLOW = ("too-slow", 408, "The body took longer to arrive than this aggregator waits.")
     DIGEST_MISMATCH = ("digest-mismatch", 409, "The metric is collected under other parameters than the batch says.")
     PERIOD_CLOSED = ("period-closed", 410, "The period takes no more reports.")
     METRIC_EXPIRED = ("metric-expired", 410, "The metric's expiry date has passed.")
@@ -30,8 +31,14 @@ class Refusal(Enum):
     PERIOD_MISALIGNED = ("period-misaligned", 422, "The period is not the first day of a period of this metric.")
     PERIOD_NOT_STARTED = ("period-not-started", 422, "The period starts more than a day from now.")
     INVALID_QUERY = ("invalid-query", 422, "A query parameter has a value it cannot have.")
+    TOO_MANY = (
+        "too-many",
+        429,
+        "More requests came from this network than it may send; send the same batch again later.",
+    )
     INTERNAL_ERROR = ("internal-error", 500, "The aggregator failed; nothing of the batch is stored.")
     UNAVAILABLE = ("unavailable", 503, "The aggregator cannot store batches just now; send the same batch again.")
+    DISK_FULL = ("disk-full", 507, "The aggregator's disk is nearly full; send the same batch again.")
 
     def __init__(self, slug: str, status: int, meaning: str) -> None:
         self.slug = slug

@@ -29,6 +29,7 @@ Columns = NDArray[np.intp]
 _RIDGE = 1e-10
 _NO_INFORMATION = 1e-9
 _COLUMNS_AT_ONCE = 4096
+_SAMPLE = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,18 @@ class Solution:
     posterior: Floats
     totals: Floats
     totals_covariance: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Glance:
+    """What a look at the model says about who is strong, without the cost of a solution.
+
+    posterior : (M,) as in a solution      z : (M,) shares in standard errors, roughly      others : x_o, x_0 (2,)
+    """
+
+    posterior: Floats
+    z: Floats
+    others: Floats
 
 
 class MixedModel:
@@ -86,6 +99,13 @@ class MixedModel:
         if d**3 < 2 * d * m**2 + m**3:
             return _InObservations(self, weak, variances).growth()
         return self._in_shares(weak, variances).growth()
+
+    def glance(self, weak: Flags, variances: Variances) -> Glance:
+        """Look who is strong."""
+        d, m = len(self._y), self.candidates
+        if d**3 < d * m**2 + m**3:
+            return _InObservations(self, weak, variances).glance()
+        return self._in_shares(weak, variances).glance()
 
     def solve(self, weak: Flags, variances: Variances) -> Solution:
         """Estimate every share; weak : (M,) which candidates are random effects to the others."""
@@ -155,6 +175,10 @@ class _InShares:
         freedom = float(np.sum(1 - np.diag(self._covariance)[weak] / self._sigma2))
         return Variances(_ratio(float(np.sum(self._x[weak] ** 2)) / self._sigma2, freedom), _ratio(squares, trace))
 
+    def glance(self) -> Glance:
+        solution = self.solution()
+        return Glance(solution.posterior, np.nan_to_num(solution.shares) / np.sqrt(solution.variances), self._x[-2:])
+
     def solution(self) -> Solution:
         spread, shrunk = np.diag(self._covariance)[:-2], self._x[:-2]
         left = 1 / spread - self._precision[:-2]
@@ -220,6 +244,20 @@ class _InObservations:
             ),
             _ratio(squares, trace),
         )
+
+    def glance(self) -> Glance:
+        """Take the information of some weak candidates for that of all: they hash at random, so it is nearly one number."""
+        weak, strong = np.flatnonzero(self._weak), np.flatnonzero(~self._weak)
+        effects = self._covariance @ (self._solved.T @ self._model._y)
+        score = self._model.scores(self._projected)[weak]
+        posterior, z = np.empty((2, len(self._weak)))
+        posterior[strong], posterior[weak] = effects[:-2], self._sigma2 * score
+        z[strong] = effects[:-2] / np.sqrt(np.diag(self._covariance)[:-2])
+        if len(weak):
+            x = self._model.columns(weak[:: -(-len(weak) // _SAMPLE)])
+            information = float(np.einsum("ij,ij->j", x, self._projection @ x).mean())
+            z[weak] = score / np.sqrt(max(information * (1 - self._sigma2 * information), _RIDGE))
+        return Glance(posterior, z, effects[-2:])
 
     def solution(self) -> Solution:
         effects = self._covariance @ (self._solved.T @ self._model._y)

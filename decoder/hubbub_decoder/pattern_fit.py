@@ -14,7 +14,7 @@ from hubbub.params import Params
 from hubbub.summary import PatternCounts
 from hubbub.summary.pattern_counts import MAX_PATTERN_BITS
 from hubbub_decoder.design_matrix import DesignMatrix
-from hubbub_decoder.mixed_model import MixedModel, Solution, Variances
+from hubbub_decoder.mixed_model import Glance, MixedModel, Solution, Variances
 from hubbub_decoder.patterns import MAX_CELLS, FilterTable, filters_of, number_of_filters, observe
 
 Floats = NDArray[np.float64]
@@ -61,16 +61,15 @@ def fit_patterns(counts: PatternCounts, design: DesignMatrix) -> PatternFit:
         leading = MixedModel(
             observations if size <= _FEW else observations.leading(table, _KEPT, most), table, filter_of
         )
-        weak, variances, solution = _settle(leading, weak, variances)
-        expected = _expected(solution, weak, table, filter_of)
-    if size <= _WHOLE:
-        solution = MixedModel(observations, table, filter_of).solve(weak, variances)
-    return PatternFit(solution, weak, variances)
+        weak, variances, seen = _settle(leading, weak, variances)
+        expected = _expected(seen, table, filter_of)
+    model = MixedModel(observations, table, filter_of) if _FEW < size <= _WHOLE else leading
+    return PatternFit(model.solve(weak, variances), weak, variances)
 
 
 def _settle(
     model: MixedModel, weak: NDArray[np.bool_], variances: Variances
-) -> tuple[NDArray[np.bool_], Variances, Solution]:
+) -> tuple[NDArray[np.bool_], Variances, Glance]:
     """Find the variances by restricted maximum likelihood, and who is weak under them, in turns."""
     for _ in range(_TURNS):
         for _ in range(_STEPS):
@@ -81,21 +80,21 @@ def _settle(
             )
             if max(abs(np.log(growth.weak)), abs(np.log(growth.unlisted))) < _SETTLED:
                 break
-        solution = model.solve(weak, variances)
-        was, weak = weak, ~(solution.shares > _STRONG * np.sqrt(solution.variances))
+        seen = model.glance(weak, variances)
+        was, weak = weak, ~(seen.z > _STRONG)
         if np.array_equal(was, weak):
             break
-    return weak, variances, solution
+    return weak, variances, seen
 
 
 def _grown(variance: float, growth: float, most: float) -> float:
     return float(np.clip(variance * np.clip(growth, 0.05, 20) ** _HASTE, 1e-12, most))
 
 
-def _expected(solution: Solution, weak: NDArray[np.bool_], table: FilterTable, filter_of: NDArray[np.int16]) -> Floats:
+def _expected(seen: Glance, table: FilterTable, filter_of: NDArray[np.int16]) -> Floats:
     """Return the share of each filter in each cohort, cut to what a population can have: (m, F)."""
-    shares = np.maximum(np.where(weak, solution.posterior, np.nan_to_num(solution.shares)), 0)
-    rest, none = (max(float(total), _LITTLE) for total in solution.totals[1:])
+    shares = np.maximum(seen.posterior, 0)
+    rest, none = (max(float(other), _LITTLE) for other in seen.others)
     nothing = none * (table.filters == 0)
     size = len(table.filters)
     found = np.array([np.bincount(chosen, shares, size) for chosen in filter_of]) + rest * table.random + nothing

@@ -156,7 +156,7 @@ def fit_reports(
         z, distance, slope = _maximum(reports, z, held, every)
     inverse, known = _inverse(slope.information, held)
     covariance = inverse - np.outer(z, z) / n
-    scatter = _scatter(reports, z, covariance, design)
+    scatter = max(0.0, _scatter(reports, z, covariance, design))
     if scatter > 0:
         covariance += scatter * inverse @ _hashing_of_one(reports, z, np.random.default_rng(seed)) @ inverse
     covariance[held, held] = 1 / n**2
@@ -329,12 +329,14 @@ def _inverse(information: Floats, held: NDArray[np.bool_]) -> tuple[Floats, NDAr
 
 
 def _scatter(reports: _Reports, z: Floats, covariance: Floats, design: DesignMatrix) -> float:
-    """Return tau**2 by the method of moments on the bits, not below 0.
+    """Return tau**2 by the method of moments on the bits; below 0 by chance.
 
-        E r r' = S - X Cov X' + tau**2 V      r = y - X z,  S = pi (1 - pi) / (n_j (q* - p*)**2) on the diagonal
+        E r r' = S - X Cov X' + tau**2 V (1 - d)      r = y - X z,  d = tr(S^-1 X Cov X') / rows
+        S = pi (1 - pi) / (n_j (q* - p*)**2) on the diagonal
 
     Each bit is weighted by 1 / S. X has a column for the average string. The bits are an unbiased estimate of X z, so their covariance with
-    an efficient one is X Cov X'.
+    an efficient one is X Cov X'. That the fit takes up the same share d of the scatter V as of the noise is an approximation: with
+    50 candidates to 128 bits tau**2 comes out 13 % too small.
     """
     params = reports.params
     m, k = params.num_cohorts, params.num_bits
@@ -355,8 +357,9 @@ def _scatter(reports: _Reports, z: Floats, covariance: Floats, design: DesignMat
     gram[:-1, :-1] = (weighted @ design.matrix).toarray()
     gram[:-1, -1] = gram[-1, :-1] = cross
     gram[-1, -1] = float(weight @ average**2)
-    excess = float(weight @ residual**2) - int(used.sum()) + float(np.sum(gram * covariance[:-1, :-1]))
-    return max(0.0, excess / float(weight @ (average * (1 - average))))
+    rows, fitted = int(used.sum()), float(np.sum(gram * covariance[:-1, :-1]))
+    excess = float(weight @ residual**2) - rows + fitted
+    return excess / (float(weight @ (average * (1 - average))) * (1 - fitted / rows))
 
 
 def _hashing_of_one(reports: _Reports, z: Floats, rng: np.random.Generator) -> Floats:

@@ -92,6 +92,22 @@ def test_the_posterior_of_a_weak_candidate_is_its_best_linear_prediction(model: 
         assert solution.posterior[~WEAK] == pytest.approx(effects[:3], rel=1e-6)
 
 
+def test_a_glance_is_the_solution_for_the_posterior_and_nearly_for_who_is_strong(
+    model: tuple[MixedModel, Brute],
+) -> None:
+    """The observations' way takes the mean information of the weak for each: z within a third, order of the strong kept."""
+    made, _ = model
+    solution = made.solve(WEAK, VARIANCES)
+    exact = solution.shares / np.sqrt(solution.variances)
+    for glance in (
+        made._in_shares(WEAK, VARIANCES).glance(),
+        _InObservations(made, WEAK, VARIANCES).glance(),
+    ):
+        assert glance.posterior == pytest.approx(solution.posterior, rel=1e-6)
+        assert glance.z == pytest.approx(exact, rel=1 / 3, abs=0.3)
+        assert np.argsort(glance.z[~WEAK]).tolist() == np.argsort(exact[~WEAK]).tolist()
+
+
 def test_totals_are_predicted_with_a_mean_of_the_weak_candidates(model: tuple[MixedModel, Brute]) -> None:
     """Joint normal by brute force: T = 1'x_F + M_W mu + 1'u given y, fixed effects under a flat prior."""
     made, brute = model

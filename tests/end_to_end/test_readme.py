@@ -16,6 +16,11 @@ REPOSITORY = Path(__file__).parent.parent.parent
 README = (REPOSITORY / "README.md").read_text()
 BIN = Path(sys.executable).parent
 
+DELIVER = """
+from hubbub.testing import deliver
+print(deliver(client), "tried,", client.accounting()["acknowledged"], "acknowledged")
+"""
+
 
 def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
@@ -42,14 +47,16 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
     (place / "metrics.toml").write_text(blocks("toml")[0])
     log = place / "serve.log"
     with log.open("wb") as errors:
-        command = [str(BIN / "hubbub"), "serve", "metrics.toml", "--port", "0"]
+        command = [str(BIN / "hubbub"), "serve", "metrics.toml", "--port", "0", "--open-reads"]
         with subprocess.Popen(command, stderr=errors, cwd=place) as serving:
             try:
                 while not (found := re.search(r"listening on (\S+)", log.read_text())):
                     assert serving.poll() is None, log.read_text()
                 embed, decode = (code.replace("http://127.0.0.1:8000", found.group(1)) for code in blocks("python"))
-                for _ in range(3):
-                    embedded = run(sys.executable, "-c", embed, cwd=place)
+                for person in ("ada", "bob", "eve"):
+                    (place / person).mkdir()
+                    (place / person / "metrics.toml").write_text(blocks("toml")[0])
+                    embedded = run(sys.executable, "-c", embed + DELIVER, cwd=place / person)
                 decoded = run(sys.executable, "-c", decode, cwd=place)
                 run(BIN / "hubbub", "pull", found.group(1), "homepage", "--out", "homepage.parquet", cwd=place)
             finally:
@@ -60,8 +67,13 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
 
 def test_its_ten_lines_embed_a_client(walked: tuple[Path, str, str]) -> None:
     place, embedded, _ = walked
-    assert embedded.startswith("202 {'batch_id': ")
-    assert (place / "state" / "hubbub-secret").stat().st_size == 32
+    assert embedded == "1 tried, 1 acknowledged\n"
+    assert (place / "eve" / "state" / "secret").stat().st_size == 32
+    ledger = run(BIN / "hubbub", "ledger", "state", cwd=place / "eve")
+    assert "homepage" in ledger
+    assert "3.892" in ledger
+    sent = run(BIN / "hubbub", "inspect", "state", "--json", cwd=place / "eve")
+    assert json.loads(json.loads(sent)["last_sent"])["metric"] == "homepage"
 
 
 def test_its_ten_lines_decode(walked: tuple[Path, str, str]) -> None:

@@ -1,0 +1,107 @@
+"""What does an embedded client cost its host: a recording, an import, memory?
+
+python benchmarks/client.py          (or: make bench-client)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Literal
+
+from hubbub import Client
+
+METRICS = Path(__file__).parent.parent / "tests" / "data" / "metrics.toml"
+RECORDINGS, STARTS = 20_000, 15
+IMPORTED = """
+import time
+began = time.perf_counter()
+{code}
+took = time.perf_counter() - began
+status = open("/proc/self/status").read() if __import__("sys").platform == "linux" else ""
+print(took * 1e3, status.partition("VmHWM:")[2].split()[0] if status else "nan")
+"""
+
+
+def recording(durability: Literal["process", "power", "memory"], count: int, *, distinct: bool) -> tuple[float, float]:
+    """Return p50 and p99 of one `record()`, in us; `distinct`: every recording is its period's first, the dearest kind."""
+    taken = []
+    with (
+        tempfile.TemporaryDirectory() as place,
+        Client(METRICS, place, "http://127.0.0.1:1", durability=durability) as client,
+    ):
+        client.set_consent("local")
+        for number in range(count):
+            if distinct:
+                with client._journal as state:
+                    state.drafts.clear()
+            began = time.perf_counter_ns()
+            client.record("homepage", f"https://example.org/{number % 7}")
+            taken.append((time.perf_counter_ns() - began) / 1e3)
+    cuts = statistics.quantiles(taken, n=100)
+    return cuts[49], cuts[98]
+
+
+def stall(*, beside_a_client: bool) -> float:
+    """Return p99 of how late the event loop is beside a client that records and uploads to nobody, or alone, in ms."""
+
+    async def loop() -> float:
+        late = []
+        with tempfile.TemporaryDirectory() as place, Client(METRICS, place, "http://127.0.0.1:1") as client:
+            client.set_consent("on")
+            for number in range(1000):
+                asked = asyncio.create_task(
+                    client.arecord("homepage", str(number)) if beside_a_client else asyncio.sleep(0)
+                )
+                began = time.perf_counter()
+                await asyncio.sleep(0.001)
+                late.append((time.perf_counter() - began - 0.001) * 1e3)
+                await asked
+        return statistics.quantiles(late, n=100)[98]
+
+    return asyncio.run(loop())
+
+
+def start(code: str) -> tuple[float, float]:
+    """Return ms that `code` takes in a fresh interpreter, and its peak memory in MB (Linux): medians."""
+    rows = [
+        tuple(
+            map(
+                float,
+                subprocess.run(
+                    [sys.executable, "-c", IMPORTED.format(code=code)], capture_output=True, check=True
+                ).stdout.split(),
+            )
+        )
+        for _ in range(STARTS)
+    ]
+    return statistics.median(row[0] for row in rows), statistics.median(row[1] for row in rows) / 1024
+
+
+def main() -> None:
+    print(f"Python {platform.python_version()}, {platform.machine()}\n")
+    print("| record() | p50 us | p99 us |\n|---|---|---|")
+    for durability, count in (("memory", RECORDINGS), ("process", RECORDINGS), ("power", 500)):
+        for distinct in (False, True):
+            p50, p99 = recording(durability, count, distinct=distinct)  # type: ignore[arg-type]
+            print(f"| {durability}, {'a new draft' if distinct else 'as it comes'} | {p50:.1f} | {p99:.1f} |")
+    bare_ms, bare_mb = start("pass")
+    imported_ms, imported_mb = start("import hubbub")
+    body = "import hubbub; from hubbub.transport import HttpTransport; HttpTransport('http://127.0.0.1:1').send(b'')"
+    _, uploaded_mb = start(body)
+    print("\n| over a bare interpreter | |\n|---|---|")
+    print(f"| import hubbub | {imported_ms - bare_ms:.0f} ms |")
+    print(f"| memory once imported | {imported_mb - bare_mb:.1f} MB |")
+    print(f"| memory after the first upload | {uploaded_mb - bare_mb:.1f} MB |")
+    print(f"| event loop late, p99: alone | {stall(beside_a_client=False):.2f} ms |")
+    print(f"| event loop late, p99: beside a client | {stall(beside_a_client=True):.2f} ms |")
+
+
+if __name__ == "__main__":
+    main()

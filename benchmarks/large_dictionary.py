@@ -1,0 +1,69 @@
+"""How long, in how much memory and how honestly are 110,000 candidates decoded from 1e8 reports of 8 bits?
+
+python benchmarks/large_dictionary.py [--candidates 110000] [--clients 100000000]          (or: make bench-large)
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import time
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from hubbub import Metric, Params
+from hubbub.summary import PatternCounts
+from hubbub_decoder import decode
+from hubbub_decoder.design_matrix import bit_positions
+from hubbub_decoder.patterns import FilterTable
+from hubbub_decoder.populations import named_shares
+
+PARAMS = Params(
+    num_bits=8, num_hashes=2, num_cohorts=128, prob_p=0.225, prob_q=0.775, prob_f=0.0, hash_scheme="google-md5"
+)
+VALUES = 10_000
+
+
+def reports(clients: int, rng: np.random.Generator) -> tuple[PatternCounts, dict[str, float]]:
+    """Draw pattern counts of zipf(1) over v1 .. v10000 from their exact distribution, filter by filter."""
+    shares = named_shares("zipf1", VALUES)
+    people = np.array(rng.multinomial(clients, list(shares.values())), np.int64).reshape(-1)
+    table = FilterTable.of(PARAMS)
+    bits = 1 << bit_positions(list(shares), PARAMS).astype(np.int64)
+    bits[bits == 1 << PARAMS.num_bits] = 0
+    filters = np.asarray(np.searchsorted(table.filters, np.asarray(np.bitwise_or.reduce(bits, axis=2))))
+    counts = np.zeros((128, 256), np.int64)
+    here = np.array([rng.multinomial(number, np.full(128, 1 / 128)) for number in people.tolist()])
+    for cohort in range(128):
+        of_filter = np.bincount(filters[:, cohort], here[:, cohort], len(table.filters)).astype(np.int64)
+        counts[cohort] = rng.multinomial(of_filter, table.chance.T).sum(axis=0)
+    truth = {name: count / clients for name, count in zip(shares, people.tolist(), strict=True)}
+    return PatternCounts(Metric.string("large", PARAMS), counts), truth
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--candidates", type=int, default=110_000)
+    parser.add_argument("--clients", type=int, default=100_000_000)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    summary, truth = reports(options.clients, np.random.default_rng(options.seed))
+    names = [f"v{i}" for i in range(1, options.candidates + 1)]
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with threadpool_limits(1):
+        started = time.perf_counter()
+        decoding = decode(summary, names)
+        seconds = time.perf_counter() - started
+    shares = np.array([truth.get(e.candidate, 0.0) for e in decoding.estimates])
+    covered = np.array([e.low <= share <= e.high for e, share in zip(decoding.estimates, shares, strict=True)])
+    false = sum(e.candidate not in truth for e in decoding.detected)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(f"{options.candidates:,} candidates, {options.clients:,} reports, k = 8, h = 2, m = 128, .225/.775/0")
+    print(f"{seconds:.1f} s on one core; peak memory {peak / 1e6:.2f} GB ({before / 1e6:.2f} before)")
+    print(f"coverage {covered[shares > 0].mean():.4f} where truth > 0, {covered[shares == 0].mean():.4f} where it is 0")
+    print(f"found {len(decoding.detected) - false} and {false} that nobody reported")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""`hubbub ledger`: what one client has spent, for ever."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from hubbub.cli.output import json_option, print_json
+
+
+@click.command()
+@click.argument("directory", metavar="STATE", type=click.Path(path_type=Path))
+@json_option
+def command(directory: Path, *, as_json: bool) -> None:
+    """Show what the client whose state is in STATE has spent; nothing is changed.
+
+    \b
+    Example:
+      hubbub ledger ~/.local/state/my-app/hubbub
+    """
+    from hubbub.inspection import read_state
+
+    state = read_state(directory)
+    totals = {subject: state.spent(subject) for subject in sorted(state.digests)}
+    if as_json:
+        accounts = [{**asdict(account), "epsilon_spent": account.spent} for account in state.accounts.values()]
+        for account in accounts:
+            del account["tags"], account["tag"], account["sealed"]
+        print_json(
+            {
+                "consent": state.consent,
+                "enrolments": state.enrolments,
+                "epsilon_total": totals,
+                "accounts": accounts,
+                "accounting": state.accounting(),
+            }
+        )
+        return
+    click.echo(f"consent {state.consent}, enrolments {state.enrolments}")
+    for each in state.accounts.values():
+        click.echo(
+            f"{each.metric:20} {each.digest[:12]}  {each.units} {each.unit}(s) x {each.price:.3f} = eps {each.spent:.3f}, "
+            f"{each.reports} reports{_of(each.subject)}"
+        )
+    for subject, total in totals.items():
+        click.echo(f"in total eps {total:.3f}, drafts included{_of(subject)}")
+    for each in state.accounts.values():
+        if each.unit == "value" and each.units > 1:
+            click.echo(
+                f"{each.metric} changed{_of(each.subject)}: memoization does not hide that from who can link its reports; "
+                "a `hold` in its definition does"
+            )
+
+
+def _of(subject: str) -> str:
+    return f"  (subject {subject[:8]})" if subject else ""

@@ -1,0 +1,371 @@
+"""What an app embeds: `Client.record` returns at once and never raises; everything else happens behind it.
+
+record -> draft -> (its period ends) -> report, batch, ledger -> (a random time of the next period) -> sent
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from hubbub.coins import Coins, system_coins
+from hubbub.consent import Consent, allowed_by, lesser
+from hubbub.definitions import Definitions, load_definitions
+from hubbub.disk import Disk, SystemDisk
+from hubbub.encoder import Value
+from hubbub.errors import HubbubError, ParameterError
+from hubbub.failures import report_failure
+from hubbub.journal import Journal
+from hubbub.memory_disk import MemoryDisk
+from hubbub.policy import Policy
+from hubbub.recorder import Limits, Recorder
+from hubbub.secret import Secret
+from hubbub.secret_file import secret_at
+
+if TYPE_CHECKING:
+    from hubbub.transport import Transport
+    from hubbub.uploader import Uploader
+
+logging.getLogger("hubbub").addHandler(logging.NullHandler())
+
+Durability = Literal["process", "power", "memory"]
+SECONDS_AT_EXIT = 0.05
+_alive: weakref.WeakSet[Client] = weakref.WeakSet()
+
+
+def _http(url: str, ca_certs: str | None) -> Transport:
+    from hubbub.transport import HttpTransport
+
+    return HttpTransport(url, ca_certs)
+
+
+def utc_now() -> datetime:
+    """The system's clock."""
+    return datetime.now(UTC)
+
+
+class Client:
+    """One person's installation; all processes that share `state` are one client.
+
+    definitions : a TOML file of metrics, or what `load_definitions` returned
+    state       : the directory for the secret, the ledger and what waits to be sent; made if it is not there
+    url         : of the aggregator: https, or http to this machine itself
+    durability  : "process": `record` returns once the operating system has it, the disk has it within a second and always before
+                  anything is sent; "power": the disk has it when `record` returns; "memory": nothing is written, every start is a new
+                  client with a new ledger
+    policy      : what may be revealed at most; nothing but your code can change it
+    per_subject : there is no one person here: only `subject(id)` records
+
+    Nothing is recorded before `set_consent("on")` or `("local")`; that is remembered in `state`.
+
+    The constructor raises HubbubError where definitions or url are wrong; no other method raises but on wrong usage.
+    """
+
+    def __init__(
+        self,
+        definitions: str | Path | Definitions,
+        state: str | Path,
+        url: str,
+        *,
+        durability: Durability = "process",
+        policy: Policy | None = None,
+        limits: Limits | None = None,
+        per_subject: bool = False,
+        ca_certs: str | None = None,
+        transport: Transport | None = None,
+        disk: Disk | None = None,
+        clock: Callable[[], datetime] = utc_now,
+        coins: Coins = system_coins,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        if durability not in ("process", "power", "memory"):
+            raise ParameterError(f"durability must be process, power or memory, got {durability!r}")
+        self._definitions = definitions if isinstance(definitions, Definitions) else load_definitions(definitions)
+        self._transport = transport or _http(url, ca_certs)
+        self._directory = Path(state)
+        self._durability = durability
+        self._policy = policy or Policy()
+        self._limits = limits or Limits()
+        self._per_subject = per_subject
+        self._clock = clock
+        self._coins = coins
+        self._allowed = allowed_by(os.environ if environment is None else environment)
+        self._given_disk = disk
+        self._secret: Secret | None = None
+        self._starting = threading.Lock()
+        self._uploader: Uploader | None = None
+        self._open()
+        _alive.add(self)
+        self._guarded(self._resume)
+
+    def _open(self) -> None:
+        in_memory = self._durability == "memory"
+        self._disk = self._given_disk or (MemoryDisk() if in_memory else SystemDisk())
+        self._journal = Journal(self._directory, self._disk)
+        self._recorder = Recorder(
+            self._journal,
+            self._definitions,
+            secret=self._load_secret,
+            policy=self._policy,
+            limits=self._limits,
+            clock=self._clock,
+            coins=self._coins,
+        )
+
+    def record(self, metric: str, value: Value = None) -> None:
+        """Record what was observed; returns at once, and never raises.
+
+        Of several recordings in a period one is reported, each with the same chance. None is "no value". A value that is not taken
+        (unknown metric, wrong type, no consent, spent budget) is counted in `accounting()`.
+        """
+        self._record(None, metric, value)
+
+    async def arecord(self, metric: str, value: Value = None) -> None:
+        """Record from asyncio: another thread does it, so that the event loop never waits for a disk."""
+        import asyncio
+
+        await asyncio.get_running_loop().run_in_executor(None, self.record, metric, value)
+
+    def subject(self, subject_id: str) -> Subject:
+        """Return what records on behalf of one of many people: with their own secret, cohort, drafts and ledger.
+
+        A server that reports for many people must never do without: one client is one person, and says one thing a period.
+        The id is not kept, only a keyed hash of it.
+        """
+        return Subject(self, subject_id)
+
+    @property
+    def consent(self) -> Consent:
+        """What holds now: the lesser of what was agreed and what the environment allows."""
+        with self._journal as state:
+            return lesser(state.consent, self._allowed)
+
+    def set_consent(self, consent: Consent | str, text: str = "") -> None:
+        """Remember what the user agreed to, and which text they read.
+
+        `off` erases what waits, the drafts and the secret, in all processes of the directory; the ledger stays, since what was sent
+        was sent. `on` again is a new secret.
+        """
+        if consent not in tuple(Consent):
+            raise ParameterError(f"consent must be one of {', '.join(Consent)}, got {consent!r}")
+        self._guarded(lambda: self._set_consent(Consent(consent), text))
+
+    def flush(self, timeout: float) -> bool:
+        """Wait until all reports that are due are delivered, at most so many seconds; return whether they are.
+
+        What waits for the end of its period, or for its random time in the next, is not due.
+        """
+        try:
+            return self._started().flush(timeout)
+        except Exception as failure:  # noqa: BLE001  (the host's program goes on)
+            report_failure(failure)
+            return False
+
+    def close(self) -> None:
+        """Stop the background thread; nothing is lost, the next start goes on."""
+        self._guarded(self._close)
+
+    def accounting(self) -> dict[str, Any]:
+        """Return how many recordings and reports went where; both identities of `hubbub.state` hold."""
+        with self._journal as state:
+            ignored = self._recorder.unsaved_ignored
+            counts = state.accounting()
+            counts["recorded"] += ignored.total()
+            counts["ignored"] = {reason: n + ignored[reason] for reason, n in counts["ignored"].items()}
+            return counts
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _record(self, subject_id: str | None, metric: str, value: Value) -> None:
+        try:
+            if self._allowed is Consent.OFF:
+                self._recorder.unsaved_ignored["consent"] += 1
+                return
+            if subject_id is None and self._per_subject:
+                raise ParameterError("this client is per_subject: record with client.subject(id).record(...)")
+            with self._journal as state:
+                self._recorder.record(state, subject_id, metric, value)
+                if state.consent is Consent.OFF:
+                    return
+            if self._durability == "power":
+                self._journal.sync()
+            uploader = self._uploader
+            if uploader is None:
+                uploader = self._started()
+            uploader.wake()
+        except Exception as failure:  # noqa: BLE001  (the contract: never raises into its host)
+            report_failure(failure)
+
+    def _resume(self) -> None:
+        """Form what was missed since the last time, and go on sending."""
+        if self._allowed is Consent.OFF:
+            return
+        with self._journal as state:
+            if state.consent is Consent.OFF:
+                if state.erased:  # a kill came between the erasing and the writing anew
+                    self._journal.compact(always=True)
+                return
+            self._enrol()
+        self._started()
+
+    def _enrol(self) -> None:
+        with self._journal as state:
+            self._recorder.secret(state)
+            if not self._per_subject:
+                self._recorder.enrol(state)
+            self._recorder.form(state)
+
+    def _set_consent(self, consent: Consent, text: str) -> None:
+        with self._journal as state:
+            before = state.consent
+            if consent is Consent.OFF:
+                self._destroy_secret()
+                self._journal.write({"e": "consent", "to": consent, "text": text}, {"e": "erased"})
+                self._journal.compact(always=True)
+                return
+            self._journal.write({"e": "consent", "to": consent, "text": text})
+            if before is Consent.OFF and lesser(consent, self._allowed) is not Consent.OFF:
+                self._enrol()
+        self._started().wake()
+
+    def _destroy_secret(self) -> None:
+        """Before anything else: without it what the old journal holds is noise."""
+        self._secret = None
+        self._recorder.forget_secret()
+        if self._durability != "memory":
+            (self._directory / "secret").unlink(missing_ok=True)
+
+    def _deliver(self) -> int:
+        """For `hubbub.testing.deliver`: end all periods, send everything."""
+        uploader = self._started()
+        with self._journal as state:
+            self._recorder.form(state, ahead=True)
+            everything = list(state.waiting)
+        return sum(uploader.send_now(batch_id) for batch_id in everything)
+
+    def _load_secret(self) -> Secret:
+        if self._durability == "memory":
+            self._secret = self._secret or Secret.generate(self._coins)
+            return self._secret
+        path = self._directory / "secret"
+        try:
+            return secret_at(path, self._coins)
+        except HubbubError:
+            path.unlink(missing_ok=True)
+            return secret_at(path, self._coins)
+        except OSError:  # the journal is degraded as well: nothing made under this secret is ever sent
+            self._secret = self._secret or Secret.generate(self._coins)
+            return self._secret
+
+    def _started(self) -> Uploader:
+        uploader = self._uploader
+        if uploader is None:
+            with self._starting:
+                if self._uploader is None:
+                    from hubbub.uploader import Uploader
+
+                    self._uploader = Uploader(
+                        self._journal,
+                        self._recorder,
+                        self._transport,
+                        disk=self._disk,
+                        clock=self._clock,
+                        coins=self._coins,
+                        allowed=self._allowed,
+                    )
+                uploader = self._uploader
+                uploader.start()
+        return uploader
+
+    def _close(self) -> None:
+        self._stop()
+        if self._journal.unsynced:
+            self._journal.sync()
+
+    def _stop(self) -> None:
+        if self._uploader is not None:
+            self._uploader.stop(SECONDS_AT_EXIT)
+            self._uploader = None
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except Exception as failure:  # noqa: BLE001  (the contract: never raises into its host)
+            report_failure(failure)
+
+    def _after_fork_in_child(self) -> None:
+        self._starting = threading.Lock()
+        self._uploader = None
+        if self._durability == "memory":
+            self._secret = None  # what the parent holds in memory is the parent's: the child is a client of its own
+            self._open()
+        else:
+            self._journal.after_fork_in_child()
+
+    def __repr__(self) -> str:
+        return f"<hubbub.Client {str(self._directory)!r}>"
+
+
+class Subject:
+    """One of the people that a server reports for."""
+
+    __slots__ = ("_client", "_id")
+
+    def __init__(self, client: Client, subject_id: str) -> None:
+        self._client = client
+        self._id = subject_id
+
+    def record(self, metric: str, value: Value = None) -> None:
+        """As `Client.record`, for this subject."""
+        self._client._record(self._id, metric, value)
+
+    async def arecord(self, metric: str, value: Value = None) -> None:
+        """As `Client.arecord`, for this subject."""
+        import asyncio
+
+        await asyncio.get_running_loop().run_in_executor(None, self.record, metric, value)
+
+    def __repr__(self) -> str:
+        return "<hubbub.Subject>"
+
+
+_forking: list[Client] = []
+
+
+def _before_fork() -> None:
+    _forking[:] = _alive
+    for client in _forking:
+        client._journal.before_fork()
+
+
+def _after_fork_in_parent() -> None:
+    for client in _forking:
+        client._journal.after_fork_in_parent()
+    _forking.clear()
+
+
+def _after_fork_in_child() -> None:
+    for client in _forking:
+        client._after_fork_in_child()
+    _forking.clear()
+
+
+def _at_exit() -> None:
+    for client in list(_alive):
+        client._stop()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+atexit.register(_at_exit)

@@ -1,0 +1,80 @@
+"""What an app lets its telemetry reveal, whatever a definitions file or a server says."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from hubbub.errors import ParameterError
+from hubbub.metric import Metric
+from hubbub.privacy.loss import epsilon, epsilon_forever
+
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """The largest privacy losses of one person; nothing but the app's own code can change them.
+
+    epsilon_report : of one report, (0, inf]
+    epsilon_metric : of one metric for ever, over all the values that it takes, (0, inf]
+    epsilon_total  : of all metrics and all their definitions, for ever, (0, inf]
+    """
+
+    epsilon_report: float = 3.0
+    epsilon_metric: float = 20.0
+    epsilon_total: float = 100.0
+
+    def __post_init__(self) -> None:
+        for name in ("epsilon_report", "epsilon_metric", "epsilon_total"):
+            value = getattr(self, name)
+            if not value > 0:
+                raise ParameterError(f"{name} must be above 0, got {value}: to collect nothing, set consent to off")
+
+    def objection(self, metric: Metric) -> str | None:
+        """Say why a metric may not be collected at all, or None."""
+        once, price = epsilon(metric.params), price_of(metric)
+        if once > self.epsilon_report + _ROUNDING:
+            return f"{metric.name}: a report costs eps = {once:.3f}, the policy allows epsilon_report = {self.epsilon_report:g}"
+        if price.epsilon > min(self.epsilon_metric, self.epsilon_total) + _ROUNDING:
+            return (
+                f"{metric.name}: a {price.unit} costs eps = {price.epsilon:.3f}, "
+                f"the policy allows {min(self.epsilon_metric, self.epsilon_total):g} for ever"
+            )
+        return None
+
+    def allows(self, spent_by_metric: float, spent_in_total: float, price: float) -> bool:
+        """Say whether one more unit of a metric may be spent."""
+        return (
+            spent_by_metric + price <= self.epsilon_metric + _ROUNDING
+            and spent_in_total + price <= self.epsilon_total + _ROUNDING
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What a metric is charged for: each distinct `value`, each `epoch` of a hold, or each `period`."""
+
+    unit: str
+    epsilon: float
+
+
+def price_of(metric: Metric) -> Price:
+    """Return what one unit of a metric costs.
+
+    - hold = E: an epoch costs eps(E), and epochs compose
+    - memoized, f > 0: a distinct value costs eps for ever, however often it is reported
+    - f = 0: nothing is memoized; every period's report costs eps(1)
+
+    >>> two_coins = price_of(Metric.boolean("two_coins", prob_p=0, prob_q=1, prob_f=0.5))
+    >>> two_coins.unit, round(math.exp(two_coins.epsilon), 9)
+    ('value', 3.0)
+    >>> price_of(Metric.boolean("unmemoized", prob_p=0.25, prob_q=0.75, prob_f=0)).unit
+    'period'
+    """
+    if metric.hold is not None:
+        return Price("epoch", epsilon(metric.params, metric.hold))
+    forever = epsilon_forever(metric.params)
+    if math.isfinite(forever):
+        return Price("value", forever)
+    return Price("period", epsilon(metric.params))

@@ -1,0 +1,385 @@
+"""Recordings -> drafts -> reports: one for each metric and period, whatever was recorded.
+
+    record  the n-th recording of a period replaces its draft with probability 1/n: each is as likely to be the one reported
+    form    the period is over: its draft, or the empty report, becomes a batch with its id, once, in one record with the ledger's entry
+
+What a draft holds is final: both randomizations are behind it. Nothing here may be called but inside `with journal`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, date, datetime, timedelta
+
+from hubbub.batch import Batch
+from hubbub.coins import Coins, below, uniform
+from hubbub.consent import Consent
+from hubbub.definitions import Definitions
+from hubbub.encoder import Encoder, Value
+from hubbub.errors import InvalidValueError
+from hubbub.journal import Journal, logger
+from hubbub.metric import Metric
+from hubbub.periods import Period, PeriodKind
+from hubbub.policy import Policy, price_of
+from hubbub.sealing import Sealer
+from hubbub.secret import SECRET_BYTES, Secret
+from hubbub.state import Account, Event, Key, State, batch_event
+
+KEPT_FOR = timedelta(days=28)
+"""How long after its period ends a report is worth sending: two days less than a period stays open."""
+
+_MAX_CHANNELS = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much may wait to be sent; beyond it the oldest goes, counted as `quota`.
+
+    max_reports : reports          max_bytes : bytes on disk, roughly
+    """
+
+    max_reports: int = 10_000
+    max_bytes: int = 4 << 20
+
+
+@dataclass(slots=True)
+class _Channel:
+    """One subject's way through one metric."""
+
+    encoder: Encoder
+    sealer: Sealer
+
+
+@dataclass(slots=True)
+class _Choice:
+    """The bits of one report and what they cost: `fresh` is one more unit."""
+
+    row: str
+    tag: str
+    sealed: str
+    epoch: int | None
+    fresh: bool
+
+
+class Recorder:
+    """Drafts and reports of one client: its own (subject "") and those of its subjects."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        definitions: Definitions,
+        *,
+        secret: Callable[[], Secret],
+        policy: Policy,
+        limits: Limits,
+        clock: Callable[[], datetime],
+        coins: Coins,
+    ) -> None:
+        self._journal = journal
+        self._definitions = definitions
+        self._load_secret = secret
+        self._policy = policy
+        self._limits = limits
+        self._clock = clock
+        self._coins = coins
+        self._secret: Secret | None = None
+        self._secret_tag = ""
+        self._channels: dict[Key, _Channel] = {}
+        self._periods: tuple[date | None, dict[PeriodKind, Period]] = (None, {})
+        self._objections: dict[str, str | None] = {}
+        self._unwritten: defaultdict[str, float] = defaultdict(float)
+        self.unsaved_ignored: Counter[str] = Counter()
+
+    def record(self, state: State, subject_id: str | None, name: str, value: Value) -> None:
+        """Take one recording; a value that is not taken is counted, by reason."""
+        if state.consent is Consent.OFF:
+            self.unsaved_ignored["consent"] += 1
+            return
+        metric = self._definitions.get(name)
+        if metric is None:
+            self.unsaved_ignored["unknown-metric"] += 1
+            return
+        secret = self.secret(state)
+        subject = "" if subject_id is None else subject_tag(secret, subject_id)
+        if subject and subject not in state.digests:
+            self.enrol(state, subject)
+        channel = self._channel(metric, subject, secret)
+        try:
+            bloom = channel.encoder.bloom(value)
+        except InvalidValueError:
+            self.unsaved_ignored["invalid"] += 1
+            return
+        period = self._current(metric.period)
+        if metric.expires is not None and period.start >= metric.expires:
+            self.unsaved_ignored["expired"] += 1
+            return
+        account = self._account(state, subject, metric, period)
+        if account is None:
+            self.unsaved_ignored["policy"] += 1
+            return
+        if account.next < str(period):
+            self.form(state)
+            account = state.accounts[account.key]
+        day = max(account.next, str(period))  # a clock that was set back does not open a period anew
+        draft = state.drafts.get(account.key)
+        n = draft.n + 1 if draft is not None and draft.period == day else 1
+        event: Event = {"e": "again", "s": subject, "m": metric.digest, "p": day, "n": n}
+        if n == 1 or below(n, self._coins) == 0:
+            choice = self._choose(state, account, metric, channel, bloom, day)
+            if choice is None:
+                self.unsaved_ignored["policy"] += 1
+                return
+            event |= {
+                "e": "draft",
+                "c": channel.encoder.cohort,
+                "row": choice.row,
+                "tag": choice.tag,
+                "sealed": choice.sealed,
+                "epoch": choice.epoch,
+                "fresh": choice.fresh,
+            }
+        self._journal.write(event)
+
+    def enrol(self, state: State, subject: str = "") -> None:
+        """Open an account for every metric: from now on there is one report a period, recorded or not."""
+        for metric in self._definitions.values():
+            period = self._current(metric.period)
+            if metric.expires is None or period.start < metric.expires:
+                self._account(state, subject, metric, period)
+
+    def form(self, state: State, *, ahead: bool = False) -> None:
+        """Turn what is over into batches, drop what is too old or too much; `ahead`: as if the current periods were over."""
+        now = self._clock()
+        ready: dict[tuple[str, str], list[tuple[Account, int, str]]] = {}
+        silent: list[Event] = []
+        for each in list(state.accounts.values()):
+            end = max(now.date(), self._current(each.period).next().start) if ahead else now.date()
+            account = replace(each, tags=list(each.tags))
+            told = account.next
+            for ended, cohort, row, after in self._reports(state, account, end):
+                ready.setdefault((account.digest, ended), []).append((after, cohort, row))
+                told = after.next
+            if account.next != told:  # the last periods passed in silence
+                silent.append({"e": "account", "account": asdict(account)})
+        events: list[Event] = []
+        formed = state.formed
+        for (_, ended), reports in sorted(ready.items(), key=lambda item: item[0][1]):
+            formed += len(reports)
+            events.append(self._formed(ended, reports, formed, now))
+        if events or silent:
+            self._journal.write(*events, *silent)
+        self._unwritten.clear()
+        self._drop(state, now)
+
+    def next_end(self, state: State) -> datetime | None:
+        """Return when the next period is over that somebody has an account for."""
+        ends = [
+            account.next_period().next().start
+            for account in state.accounts.values()
+            if self._is_current(account) or account.key in state.drafts
+        ]
+        return datetime.combine(min(ends), datetime.min.time(), tzinfo=UTC) if ends else None
+
+    def save_ignored(self, state: State) -> None:
+        """Write down how many recordings were not taken."""
+        if self.unsaved_ignored and state.consent is not Consent.OFF:
+            self._journal.write({"e": "ignored", "add": dict(self.unsaved_ignored)})
+            self.unsaved_ignored.clear()
+
+    def secret(self, state: State) -> Secret:
+        """Return the client's secret; one that the ledger has not seen is a new enrolment."""
+        if self._secret is None or self._secret_tag != state.secret_tag:
+            secret = self._load_secret()
+            tag = secret.stream("hubbub/enrolment/v1").digest(16).hex()
+            if tag != state.secret_tag:
+                self._journal.write({"e": "enrolment", "number": state.enrolments + 1, "tag": tag})
+            self._secret, self._secret_tag = secret, tag
+            self._channels.clear()
+        return self._secret
+
+    def forget_secret(self) -> None:
+        """Drop it from memory: consent was withdrawn, or another process must not share it."""
+        self._secret, self._secret_tag = None, ""
+        self._channels.clear()
+
+    def _channel(self, metric: Metric, subject: str, secret: Secret) -> _Channel:
+        key = (subject, metric.digest)
+        channel = self._channels.get(key)
+        if channel is None:
+            if len(self._channels) >= _MAX_CHANNELS:
+                self._channels.clear()
+            own = (
+                Secret(secret.stream("hubbub/subject/v1", bytes.fromhex(subject)).digest(SECRET_BYTES))
+                if subject
+                else secret
+            )
+            channel = _Channel(Encoder(metric, own, self._coins), Sealer(metric, own, self._coins))
+            self._channels[key] = channel
+        return channel
+
+    def _current(self, kind: PeriodKind) -> Period:
+        today = self._clock().date()
+        if self._periods[0] != today:
+            self._periods = (today, {kind: Period.containing(kind, today) for kind in PeriodKind})
+        return self._periods[1][kind]
+
+    def _is_current(self, account: Account) -> bool:
+        metric = self._definitions.get(account.metric)
+        return metric is not None and metric.digest == account.digest and not _expired(metric, account.next_period())
+
+    def _account(self, state: State, subject: str, metric: Metric, period: Period) -> Account | None:
+        account = state.accounts.get((subject, metric.digest))
+        if account is not None:
+            return account
+        if metric.digest not in self._objections:
+            objection = self._policy.objection(metric)
+            self._objections[metric.digest] = objection
+            if objection is not None:
+                logger.warning("%s: it is not collected", objection)
+        if self._objections[metric.digest] is not None:
+            return None
+        price = price_of(metric)
+        if not self._policy.allows(0.0, state.spent(subject), price.epsilon):
+            return None
+        account = Account(subject, metric.digest, metric.name, metric.period, str(period), price.unit, price.epsilon)
+        self._journal.write({"e": "account", "account": asdict(account)})
+        return state.accounts[account.key]
+
+    def _choose(
+        self, state: State, account: Account, metric: Metric, channel: _Channel, bloom: int, day: str
+    ) -> _Choice | None:
+        """Decide which bits a value is reported as, and encode them; None where the policy leaves nothing to report."""
+        remembered = account.sealed if account.enrolment == state.enrolments else ""
+        epoch = None if metric.hold is None else ordinal(metric.period, day) // metric.hold
+        if epoch is not None and remembered and account.epoch == epoch:
+            return self._encoded(channel, channel.sealer.open(remembered), epoch, account.tag, remembered, fresh=False)
+        tag = channel.sealer.tag(bloom)
+        fresh = account.unit != "value" or tag not in account.tags
+        if fresh and not self._room(state, account):
+            if account.unit != "value" or not remembered:
+                return None
+            return self._encoded(channel, channel.sealer.open(remembered), None, account.tag, remembered, fresh=False)
+        return self._encoded(channel, bloom, epoch, tag, channel.sealer.seal(bloom), fresh=fresh)
+
+    def _encoded(
+        self, channel: _Channel, bloom: int, epoch: int | None, tag: str, sealed: str, *, fresh: bool
+    ) -> _Choice:
+        width = channel.encoder.metric.params.row_bytes
+        row = channel.encoder.respond(bloom, epoch).to_bytes(width, "little").hex()
+        return _Choice(row, tag, sealed, epoch, fresh)
+
+    def _room(self, state: State, account: Account) -> bool:
+        """Say whether one more unit may be spent; a draft that would be replaced reserves nothing."""
+        spent = state.spent(account.subject, but=account.key) + self._unwritten[account.subject]
+        return self._policy.allows(account.spent, spent, account.price)
+
+    def _reports(self, state: State, account: Account, until: date) -> Iterator[tuple[str, int, str, Account]]:
+        """Move an account past each period that is over; yield (period, cohort, row, account then) for each that has a report."""
+        now = self._clock()
+        metric = self._definitions.get(account.metric)
+        current = metric is not None and metric.digest == account.digest
+        while (period := account.next_period()).next().start <= until:
+            draft = state.drafts.get(account.key)
+            if draft is not None and draft.period != account.next:
+                draft = None
+            if draft is None and (not current or metric is None or _expired(metric, period)):
+                return
+            too_old = now >= _end(period) + KEPT_FOR
+            choice = cohort = None
+            if draft is not None and draft.row:
+                choice = _Choice(draft.row, draft.tag, draft.sealed, draft.epoch, draft.fresh)
+                cohort = draft.cohort
+            elif not too_old and metric is not None and current:
+                channel = self._channel_of(state, metric, account.subject)
+                choice = self._choose(state, account, metric, channel, 0, account.next)
+                cohort = channel.encoder.cohort
+                if choice is not None and choice.fresh:
+                    self._unwritten[account.subject] += account.price
+            ended, account.next = account.next, str(period.next())
+            if choice is None or cohort is None:
+                continue
+            account.units += choice.fresh
+            account.reports += 1
+            account.enrolment = state.enrolments
+            account.tag, account.sealed, account.epoch = choice.tag, choice.sealed, choice.epoch
+            if account.unit == "value" and choice.fresh:
+                account.tags.append(choice.tag)
+            yield ended, cohort, choice.row, replace(account, tags=list(account.tags))
+
+    def _channel_of(self, state: State, metric: Metric, subject: str) -> _Channel:
+        return self._channel(metric, subject, self.secret(state))
+
+    def _formed(self, ended: str, reports: list[tuple[Account, int, str]], formed: int, now: datetime) -> Event:
+        account = reports[0][0]
+        batch = Batch(
+            uuid.UUID(bytes=self._coins(16), version=4),
+            account.metric,
+            account.digest,
+            ended,
+            bytes(cohort for _, cohort, _ in reports),
+            bytes.fromhex("".join(row for _, _, row in reports)),
+        )
+        period = Period(date.fromisoformat(ended), account.period)
+        start = max(now, _end(period))
+        latest = min(start + (_end(period.next()) - _end(period)), _end(period) + KEPT_FOR)
+        return {
+            "e": "formed",
+            "formed": formed,
+            "batch": batch_event(batch),
+            "kind": account.period,
+            "at": start.timestamp() + uniform(self._coins) * max(0.0, (latest - start).total_seconds()),
+            "accounts": [asdict(after) for after, _, _ in reports],
+        }
+
+    def _drop(self, state: State, now: datetime) -> None:
+        gone: dict[str, str] = {}
+        for batch_id, waiting in state.waiting.items():
+            metric = self._definitions.version(waiting.batch.metric, waiting.batch.digest)
+            if now >= _end(Period(date.fromisoformat(waiting.batch.period), waiting.period)) + KEPT_FOR:
+                gone[batch_id] = "age"
+            elif metric is not None and metric.expires is not None and now.date() >= metric.expires:
+                gone[batch_id] = "expired"
+        left = [waiting for batch_id, waiting in state.waiting.items() if batch_id not in gone]
+        reports = sum(len(waiting.batch) for waiting in left)
+        size = sum(_size(waiting.batch) for waiting in left)
+        for waiting in sorted(left, key=lambda waiting: waiting.batch.period):
+            if reports <= self._limits.max_reports and size <= self._limits.max_bytes:
+                break
+            gone[str(waiting.batch.batch_id)] = "quota"
+            reports -= len(waiting.batch)
+            size -= _size(waiting.batch)
+        if gone:
+            self._journal.write(*({"e": "gone", "id": batch_id, "why": why} for batch_id, why in gone.items()))
+
+
+def subject_tag(secret: Secret, subject_id: str) -> str:
+    """Return what stands for a subject in the directory: a keyed hash of its id, hex."""
+    return secret.stream("hubbub/subject-id/v1", subject_id.encode("utf-8", "surrogatepass")).digest(16).hex()
+
+
+def ordinal(kind: PeriodKind, start: str) -> int:
+    """Number a period, so that epochs begin at the same time for everybody.
+
+    >>> ordinal(PeriodKind.DAY, "1970-01-02"), ordinal(PeriodKind.WEEK, "1970-01-05"), ordinal(PeriodKind.MONTH, "1970-02-01")
+    (1, 1, 1)
+    """
+    day = date.fromisoformat(start)
+    if kind is PeriodKind.MONTH:
+        return (day.year - 1970) * 12 + day.month - 1
+    days = day.toordinal() - date(1970, 1, 1).toordinal()
+    return days if kind is PeriodKind.DAY else (days + 3) // 7
+
+
+def _end(period: Period) -> datetime:
+    return datetime.combine(period.next().start, datetime.min.time(), tzinfo=UTC)
+
+
+def _expired(metric: Metric, period: Period) -> bool:
+    return metric.expires is not None and period.start >= metric.expires
+
+
+def _size(batch: Batch) -> int:
+    return 512 + 2 * len(batch.rows) + 2 * len(batch.cohorts)

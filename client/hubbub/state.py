@@ -1,0 +1,362 @@
+"""What a client knows, as a fold over the events of its journal.
+
+    Draft    what the current period's report will be           Account  what a metric has spent: the ledger
+    Waiting  a formed batch that is not acknowledged yet        State    all of them, the counters, the consent
+
+An event says what now *is* (how many recordings a draft stands for, what an account has spent), so a lost one is mended by the next of
+its kind. Reports are numbered as they are formed: numbers that the fold never sees are counted as `corrupt`.
+
+    formed = acknowledged + spooled + quarantined + dropped{quota, age, expired, consent, corrupt, refused}
+    recorded = chosen + superseded + ignored{consent, invalid, unknown-metric, policy, expired}
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from datetime import date
+from typing import Any
+
+from hubbub.batch import Batch
+from hubbub.consent import Consent
+from hubbub.periods import Period, PeriodKind
+
+Event = dict[str, Any]
+Key = tuple[str, str]
+"""(subject, digest): whose draft or account it is, and of which definition."""
+
+DROPPED = ("quota", "age", "expired", "consent", "corrupt", "refused")
+IGNORED = ("consent", "invalid", "unknown-metric", "policy", "expired")
+
+
+@dataclass(slots=True)
+class Draft:
+    """What would be sent if the period ended now: final bits, after both randomizations.
+
+    n     : recordings it was chosen from        row : the bits, hex        tag, sealed : see `sealing.py`
+    epoch : of a metric with hold                fresh : whether it costs one more unit
+    """
+
+    period: str
+    n: int
+    cohort: int
+    row: str
+    tag: str
+    sealed: str
+    epoch: int | None
+    fresh: bool
+
+
+@dataclass(slots=True)
+class Account:
+    """The ledger's entry for one metric definition of one subject; it only ever grows.
+
+    next  : the first period whose report is not formed yet         unit, price : see `policy.price_of`
+    tags  : one keyed tag for each distinct value that was reported, in their order
+    epoch : of a metric with hold, the last one that was charged     sealed : the last reported Bloom bits
+    """
+
+    subject: str
+    digest: str
+    metric: str
+    period: PeriodKind
+    next: str
+    unit: str
+    price: float
+    units: int = 0
+    reports: int = 0
+    enrolment: int = 1
+    tags: list[str] = field(default_factory=list)
+    epoch: int | None = None
+    tag: str = ""
+    sealed: str = ""
+
+    @property
+    def key(self) -> Key:
+        return self.subject, self.digest
+
+    @property
+    def spent(self) -> float:
+        """Epsilon: units times price."""
+        return self.units * self.price if self.units else 0.0  # a price may be infinite
+
+    def next_period(self) -> Period:
+        return Period(date.fromisoformat(self.next), self.period)
+
+
+@dataclass(slots=True)
+class Waiting:
+    """A batch as it was formed, once; `at` is when it is sent (POSIX seconds), `doubt` whether it may be stored already."""
+
+    batch: Batch
+    period: PeriodKind
+    at: float
+    doubt: bool = False
+
+    def closes(self) -> float:
+        return Period(date.fromisoformat(self.batch.period), self.period).closes().timestamp()
+
+
+def batch_event(batch: Batch) -> Event:
+    """Return a batch as an event holds it."""
+    return {
+        "id": str(batch.batch_id),
+        "metric": batch.metric,
+        "digest": batch.digest,
+        "period": batch.period,
+        "cohorts": batch.cohorts.hex(),
+        "rows": batch.rows.hex(),
+    }
+
+
+def _batch(fields: Event) -> Batch:
+    import uuid
+
+    return Batch(
+        uuid.UUID(fields["id"]),
+        fields["metric"],
+        fields["digest"],
+        fields["period"],
+        bytes.fromhex(fields["cohorts"]),
+        bytes.fromhex(fields["rows"]),
+    )
+
+
+class State:
+    """Everything in the journal. `apply` is the only way to change it."""
+
+    def __init__(self) -> None:
+        self.consent = Consent.OFF
+        self.consent_text = ""
+        self.enrolments = 0
+        self.secret_tag = ""
+        self.drafts: dict[Key, Draft] = {}
+        self.accounts: dict[Key, Account] = {}
+        self.digests: dict[str, set[str]] = {}
+        self.waiting: dict[str, Waiting] = {}
+        self.quarantine: dict[str, tuple[Batch, str]] = {}
+        self.last_sent: Batch | None = None
+        self.held: dict[str, float | None] = {}
+        self.failures = 0
+        self.not_before = 0.0
+        self.formed = 0
+        self.acknowledged = 0
+        self.damaged = 0
+        self.erased = False
+        self.dropped: Counter[str] = Counter()
+        self.chosen = 0
+        self.superseded = 0
+        self.ignored: Counter[str] = Counter()
+
+    def apply(self, event: Event) -> None:
+        """Fold one event in; one of a kind that is not known (a newer version wrote it) changes nothing."""
+        fold = getattr(self, f"_on_{event['e']}", None)
+        if fold is not None:
+            fold(event)
+
+    def _on_head(self, event: Event) -> None:
+        self.formed = max(self.formed, event["formed"])
+        self.acknowledged, self.damaged = event["acknowledged"], event["damaged"]
+        self.chosen, self.superseded = event["chosen"], event["superseded"]
+        self.dropped, self.ignored = Counter(event["dropped"]), Counter(event["ignored"])
+
+    def _on_consent(self, event: Event) -> None:
+        self.consent, self.consent_text = Consent(event["to"]), event["text"]
+
+    def _on_enrolment(self, event: Event) -> None:
+        self.enrolments, self.secret_tag = event["number"], event["tag"]
+
+    def _on_account(self, event: Event) -> None:
+        account = Account(**event["account"] | {"period": PeriodKind(event["account"]["period"])})
+        self.accounts[account.key] = account
+        self.digests.setdefault(account.subject, set()).add(account.digest)
+
+    def _on_draft(self, event: Event) -> None:
+        n = self._counted(event)
+        self.drafts[event["s"], event["m"]] = Draft(
+            event["p"], n, event["c"], event["row"], event["tag"], event["sealed"], event["epoch"], event["fresh"]
+        )
+
+    def _on_kept(self, event: Event) -> None:
+        self.drafts[event["s"], event["m"]] = Draft(**event["draft"])
+
+    def _on_again(self, event: Event) -> None:
+        n = self._counted(event)
+        draft = self.drafts.get((event["s"], event["m"]))
+        if draft is None or draft.period != event["p"]:
+            draft = self.drafts[event["s"], event["m"]] = Draft(event["p"], n, 0, "", "", "", None, False)
+        draft.n = n
+
+    def _counted(self, event: Event) -> int:
+        """Count the recordings up to this one, whether or not the events between were lost."""
+        draft = self.drafts.get((event["s"], event["m"]))
+        before = draft.n if draft is not None and draft.period == event["p"] else 0
+        n = max(before, int(event["n"]))
+        if before == 0 and n > 0:
+            self.chosen += 1
+        self.superseded += max(0, n - max(before, 1))
+        return n
+
+    def _on_formed(self, event: Event) -> None:
+        waiting = Waiting(_batch(event["batch"]), PeriodKind(event["kind"]), event["at"])
+        self.formed = max(self.formed, event["formed"])
+        self.waiting[event["batch"]["id"]] = waiting
+        for account in event["accounts"]:
+            self._on_account({"account": account})
+            self.drafts.pop((account["subject"], account["digest"]), None)
+
+    def _on_waiting(self, event: Event) -> None:
+        self.waiting[event["batch"]["id"]] = Waiting(
+            _batch(event["batch"]), PeriodKind(event["kind"]), event["at"], event["doubt"]
+        )
+
+    def _on_split(self, event: Event) -> None:
+        self.waiting.pop(event["id"], None)
+        for half in event["halves"]:
+            self.waiting[half["id"]] = Waiting(_batch(half), PeriodKind(event["kind"]), event["at"])
+
+    def _on_trying(self, event: Event) -> None:
+        waiting = self.waiting.get(event["id"])
+        if waiting is not None:
+            waiting.doubt = True
+            self.last_sent = waiting.batch
+        else:
+            self._mend(event["m"], event["p"])
+
+    def _mend(self, digest: str, period: str) -> None:
+        """The record that formed a batch is lost, and it was sent: never form another for its period."""
+        for key, account in self.accounts.items():
+            if account.digest == digest and account.next <= period:
+                account.next = str(Period(date.fromisoformat(period), account.period).next())
+                self.drafts.pop(key, None)
+
+    def _on_answered(self, event: Event) -> None:
+        """An answer that stored nothing: a batch that was never in doubt before this attempt is not in doubt now."""
+        waiting = self.waiting.get(event["id"])
+        if waiting is not None:
+            waiting.doubt = event["doubt"]
+
+    def _on_later(self, event: Event) -> None:
+        for batch_id, at in event["at"].items():
+            if batch_id in self.waiting:
+                self.waiting[batch_id].at = at
+
+    def _on_gone(self, event: Event) -> None:
+        waiting = self.waiting.pop(event["id"], None)
+        if waiting is None:
+            return
+        match event["why"]:
+            case "acknowledged":
+                self.acknowledged += len(waiting.batch)
+            case "quarantined":
+                self.quarantine[event["id"]] = (waiting.batch, event["problem"])
+            case reason:
+                self.dropped[reason] += len(waiting.batch)
+
+    def _on_quarantined(self, event: Event) -> None:
+        self.quarantine[event["batch"]["id"]] = (_batch(event["batch"]), event["problem"])
+
+    def _on_sent(self, event: Event) -> None:
+        self.last_sent = _batch(event["batch"])
+
+    def _on_backoff(self, event: Event) -> None:
+        self.failures, self.not_before = event["failures"], event["until"]
+
+    def _on_held(self, event: Event) -> None:
+        self.held[event["m"]] = event["until"]
+
+    def _on_ignored(self, event: Event) -> None:
+        self.ignored.update(event["add"])
+
+    def _on_erased(self, _event: Event) -> None:
+        """Consent was withdrawn: everything but the ledger goes."""
+        self.dropped["consent"] += self.spooled
+        self.dropped["consent"] += sum(len(batch) for batch, _ in self.quarantine.values())
+        self.drafts.clear()
+        self.waiting.clear()
+        self.quarantine.clear()
+        self.held.clear()
+        self.last_sent = None
+        self.secret_tag = ""
+        self.erased = True
+        for account in self.accounts.values():
+            account.sealed = account.tag = ""
+            account.epoch = None
+
+    @property
+    def spooled(self) -> int:
+        """Reports that wait to be acknowledged."""
+        return sum(len(waiting.batch) for waiting in self.waiting.values())
+
+    def settle(self, damaged: int) -> None:
+        """After a fold from the start: what was formed and is nowhere any more was lost to damage."""
+        self.damaged += damaged
+        quarantined = sum(len(batch) for batch, _ in self.quarantine.values())
+        known = self.acknowledged + self.spooled + quarantined + self.dropped.total()
+        self.formed = max(self.formed, known)
+        self.dropped["corrupt"] += self.formed - known
+
+    def spent(self, subject: str, but: Key | None = None) -> float:
+        """Epsilon of one subject over all definitions it ever saw, and what drafts will spend, `but` one."""
+        spent = 0.0
+        for digest in self.digests.get(subject, ()):
+            account = self.accounts[subject, digest]
+            spent += account.spent
+            draft = self.drafts.get(account.key)
+            if draft is not None and draft.fresh and account.key != but:
+                spent += account.price
+        return spent
+
+    def accounting(self) -> dict[str, Any]:
+        """Return the counters; both identities in the module's docstring hold between them."""
+        return {
+            "recorded": self.chosen + self.superseded + self.ignored.total(),
+            "chosen": self.chosen,
+            "superseded": self.superseded,
+            "ignored": {reason: self.ignored[reason] for reason in IGNORED},
+            "formed": self.formed,
+            "acknowledged": self.acknowledged,
+            "spooled": self.spooled,
+            "quarantined": sum(len(batch) for batch, _ in self.quarantine.values()),
+            "dropped": {reason: self.dropped[reason] for reason in DROPPED},
+            "damaged_records": self.damaged,
+        }
+
+    def snapshot(self) -> Iterator[Event]:
+        """Yield events that fold to this state. What protects people (consent, ledger) is said twice, so that one damage is none."""
+        yield {
+            "e": "head",
+            "formed": self.formed,
+            "acknowledged": self.acknowledged,
+            "damaged": self.damaged,
+            "chosen": self.chosen,
+            "superseded": self.superseded,
+            "dropped": self.dropped,
+            "ignored": self.ignored,
+        }
+        yield from self._protected()
+        if self.last_sent is not None:
+            yield {"e": "sent", "batch": batch_event(self.last_sent)}
+        for waiting in self.waiting.values():
+            yield {
+                "e": "waiting",
+                "batch": batch_event(waiting.batch),
+                "kind": waiting.period,
+                "at": waiting.at,
+                "doubt": waiting.doubt,
+            }
+        for (subject, digest), draft in self.drafts.items():
+            yield {"e": "kept", "s": subject, "m": digest, "draft": asdict(draft)}
+        for batch, problem in self.quarantine.values():
+            yield {"e": "quarantined", "batch": batch_event(batch), "problem": problem}
+        for digest, until in self.held.items():
+            yield {"e": "held", "m": digest, "until": until}
+        yield {"e": "backoff", "failures": self.failures, "until": self.not_before}
+        yield from self._protected()
+
+    def _protected(self) -> Iterator[Event]:
+        yield {"e": "consent", "to": self.consent, "text": self.consent_text}
+        yield {"e": "enrolment", "number": self.enrolments, "tag": self.secret_tag}
+        for account in self.accounts.values():
+            yield {"e": "account", "account": asdict(account)}

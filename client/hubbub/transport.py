@@ -1,0 +1,141 @@
+"""One request out, one answer back; nothing else knows about HTTP."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import time
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from hubbub.delivery import NO_ANSWER, NOT_SENT, Answer, slug
+from hubbub.errors import DefinitionError
+
+USER_AGENT = "hubbub/1"
+SECONDS = 10.0
+MAX_ANSWER = 1 << 16
+
+
+class Transport(Protocol):
+    """Sends the bytes of a batch; never raises."""
+
+    def send(self, body: bytes) -> Answer: ...
+
+
+class HttpTransport:
+    """POST to an aggregator with urllib3: a new connection each time, no cookies, no redirects, one constant User-Agent.
+
+    url      : of the aggregator; https, or http to this machine itself
+    ca_certs : file of certificates to trust instead of the system's
+
+    Proxies are taken from the environment, as urllib.request does.
+    """
+
+    def __init__(self, url: str, ca_certs: str | None = None) -> None:
+        self._url = checked_url(url) + "/v1/reports"
+        self._ca_certs = ca_certs
+
+    def send(self, body: bytes) -> Answer:
+        import urllib3
+        from urllib3.exceptions import HTTPError, NewConnectionError, ProxyError
+
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": USER_AGENT,
+            "Accept": "application/json, application/problem+json",
+            "Connection": "close",
+        }
+        deadline = time.monotonic() + SECONDS
+        try:
+            with self._pool() as pool:
+                response = pool.request(
+                    "POST",
+                    self._url,
+                    body=body,
+                    headers=headers,
+                    retries=False,
+                    redirect=False,
+                    preload_content=False,
+                    timeout=urllib3.Timeout(connect=SECONDS, read=SECONDS),
+                )
+                try:
+                    text = _read(response, deadline)
+                    return _answer(response.status, response.headers, text)
+                finally:
+                    response.close()
+        except (NewConnectionError, urllib3.exceptions.ConnectTimeoutError, urllib3.exceptions.NameResolutionError):
+            return NOT_SENT
+        except ProxyError:
+            return NO_ANSWER
+        except (HTTPError, OSError, ValueError):
+            return NO_ANSWER
+
+    def _pool(self) -> Any:
+        import urllib3
+
+        options: dict[str, Any] = {"maxsize": 1, "ca_certs": self._ca_certs or os.environ.get("SSL_CERT_FILE")}
+        proxy = _proxy(self._url)
+        return urllib3.ProxyManager(proxy, **options) if proxy else urllib3.PoolManager(**options)
+
+
+def checked_url(url: str) -> str:
+    """Return an aggregator's address without a slash at its end; https, except to this machine.
+
+    >>> checked_url("https://telemetry.example.org/"), checked_url("http://127.0.0.1:8000")
+    ('https://telemetry.example.org', 'http://127.0.0.1:8000')
+    >>> checked_url("http://telemetry.example.org")
+    Traceback (most recent call last):
+    hubbub.errors.DefinitionError: url must be https, got 'http://telemetry.example.org': plain http is for this machine alone
+    """
+    parts = urlsplit(url)
+    if not parts.hostname or parts.scheme not in ("http", "https") or parts.query or parts.fragment:
+        raise DefinitionError(f"url must be an address such as https://telemetry.example.org, got {url!r}")
+    if parts.scheme == "http" and not _is_loopback(parts.hostname):
+        raise DefinitionError(f"url must be https, got {url!r}: plain http is for this machine alone")
+    return url.rstrip("/")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _proxy(url: str) -> str | None:
+    from urllib.request import getproxies, proxy_bypass
+
+    parts = urlsplit(url)
+    if _is_loopback(parts.hostname or "") or proxy_bypass(parts.hostname or ""):
+        return None
+    return getproxies().get(parts.scheme)
+
+
+def _read(response: Any, deadline: float) -> bytes:
+    """Read an answer's body: small, and before the deadline; what is more is no answer of ours."""
+    text = b""
+    while len(text) <= MAX_ANSWER:
+        part = response.read1(MAX_ANSWER)
+        if not part:
+            return text
+        text += part
+        if time.monotonic() > deadline:
+            raise TimeoutError
+    raise ValueError
+
+
+def _answer(status: int, headers: Any, text: bytes) -> Answer:
+    try:
+        document = json.loads(text) if text else {}
+    except (ValueError, RecursionError):
+        document = {}
+    fields = document if isinstance(document, dict) else {}
+    batch_id = fields.get("batch_id")
+    return Answer(
+        status,
+        problem=slug(fields),
+        batch_id=batch_id if isinstance(batch_id, str) else None,
+        retry_after=headers.get("Retry-After"),
+        date=headers.get("Date"),
+    )

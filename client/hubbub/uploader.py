@@ -1,0 +1,313 @@
+"""The background thread: makes recordings durable, forms what is over, sends what is due.
+
+One attempt is `Uploader.attempt`; everything it decides is in `delivery.action`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from datetime import datetime
+
+from hubbub.batch import Batch
+from hubbub.coins import Coins, uniform
+from hubbub.consent import Consent, lesser
+from hubbub.delivery import PAUSE, Action, Answer, action, backoff, clock_is_wrong, retry_after, understood
+from hubbub.disk import Disk, Lock
+from hubbub.failures import report_failure
+from hubbub.journal import Journal, logger
+from hubbub.recorder import Recorder
+from hubbub.state import Event, State, Waiting, batch_event
+from hubbub.transport import Transport
+
+SYNC_WITHIN = 0.5
+LONGEST_SLEEP = 3600.0
+OTHER_SENDS = 5.0
+SPREAD = 86400.0
+
+
+class Uploader:
+    """Delivers one directory's batches; of all its processes one at a time."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        recorder: Recorder,
+        transport: Transport,
+        *,
+        disk: Disk,
+        clock: Callable[[], datetime],
+        coins: Coins,
+        allowed: Consent,
+    ) -> None:
+        self._journal = journal
+        self._recorder = recorder
+        self._transport = transport
+        self._disk = disk
+        self._clock = clock
+        self._coins = coins
+        self._allowed = allowed
+        self._lease: Lock | None = None
+        self._sending = threading.Lock()
+        self._warned_of_clock = False
+        self._changed = threading.Condition()
+        self._asked = self._dirty = self._stopped = False
+        self._rounds = 0
+        self._pause = 0.0
+        self._busy = True
+        self._overdue = False
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start the thread, if it does not run."""
+        if self._thread is None or not self._thread.is_alive():
+            self._stopped = False
+            self._thread = threading.Thread(target=self._run, name="hubbub", daemon=True)
+            try:
+                self._thread.start()
+            except RuntimeError:  # the interpreter is shutting down; what is on disk waits for the next start
+                self._thread = None
+
+    def wake(self) -> None:
+        """Say that something was written; within half a second it is made durable."""
+        if not self._dirty:
+            with self._changed:
+                self._dirty = True
+                self._changed.notify_all()
+
+    def flush(self, timeout: float) -> bool:
+        """Wait until nothing that is due waits any more, at most so many seconds; return whether that is so."""
+        deadline = time.monotonic() + timeout
+        self.start()
+        with self._changed:
+            wanted = self._rounds + (2 if self._busy else 1)
+            while self._rounds < wanted or self._pause == 0:
+                self._asked = True
+                self._changed.notify_all()
+                left = deadline - time.monotonic()
+                if left <= 0 or self._thread is None:
+                    return False
+                self._changed.wait(left)
+            return not self._overdue
+
+    def stop(self, timeout: float) -> None:
+        """Ask the thread to end and wait so many seconds; what is on disk is safe without it."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout)
+
+    def after_fork_in_child(self) -> None:
+        """The thread did not come along; the next recording starts one."""
+        self._changed = threading.Condition()
+        self._sending = threading.Lock()
+        self._asked = self._dirty = False
+        self._busy = True
+        self._thread = None
+        self._rounds = 0
+        if self._lease is not None:
+            self._lease.close()
+            self._lease = None
+
+    def _run(self) -> None:
+        while not self._stopped:
+            pause = self._round()
+            with self._changed:
+                self._rounds += 1
+                self._pause, self._busy = pause, False
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self._dirty or self._urgent(), min(pause, LONGEST_SLEEP))
+                if self._dirty:
+                    self._changed.wait_for(self._urgent, SYNC_WITHIN)
+                self._asked = self._dirty = False
+                self._busy = True
+
+    def _urgent(self) -> bool:
+        return self._asked or self._stopped
+
+    def _round(self) -> float:
+        try:
+            if self._journal.unsynced:
+                self._journal.sync()
+            pause = self.attempt()
+            self._journal.compact()
+        except Exception as failure:  # noqa: BLE001  (nothing may end in the host's lap)
+            report_failure(failure)
+            return OTHER_SENDS
+        return pause
+
+    def attempt(self) -> float:
+        """Form what is over and send at most one batch; return how many seconds until there may be more to do."""
+        chosen = self._choose()
+        if isinstance(chosen, float):
+            return chosen
+        if not self._take_lease():
+            return OTHER_SENDS
+        try:
+            return self._send(chosen)
+        finally:
+            self._give_lease()
+
+    def _choose(self) -> str | float:
+        with self._journal as state:
+            self._recorder.save_ignored(state)
+            consent = lesser(state.consent, self._allowed)
+            self._overdue = False
+            if consent is Consent.OFF:
+                return LONGEST_SLEEP
+            self._recorder.form(state)
+            now = self._clock().timestamp()
+            end = self._recorder.next_end(state)
+            until_end = LONGEST_SLEEP if end is None else max(end.timestamp() - now, 0.001)
+            if consent is not Consent.ON:
+                return until_end
+            sendable = _sendable(state, now)
+            if not sendable:
+                return until_end
+            self._overdue = any(waiting.at <= now for waiting in sendable)
+            first = min(sendable, key=lambda waiting: waiting.at)
+            at = max(first.at, state.not_before)
+            return str(first.batch.batch_id) if at <= now else min(at - now, until_end)
+
+    def send_now(self, batch_id: str) -> bool:
+        """Try one batch whatever its time; for tests. Return whether it was tried."""
+        while not self._take_lease():
+            time.sleep(0.01)
+        try:
+            with self._journal as state:
+                now = self._clock().timestamp()
+                waits = any(str(waiting.batch.batch_id) == batch_id for waiting in _sendable(state, now))
+            if waits:
+                self._send(batch_id)
+            return waits
+        finally:
+            self._give_lease()
+
+    def _take_lease(self) -> bool:
+        """Become the one thread of all processes that sends."""
+        if not self._sending.acquire(blocking=False):
+            return False
+        try:
+            if self._lease is None:
+                self._lease = self._disk.lock(self._journal.directory / "uploader")
+            if self._lease.acquire(wait=False):
+                return True
+        except OSError:
+            pass  # the journal cannot be written either: nothing would be sent
+        self._sending.release()
+        return False
+
+    def _give_lease(self) -> None:
+        if self._lease is not None:
+            self._lease.release()
+        self._sending.release()
+
+    def _send(self, batch_id: str) -> float:
+        with self._journal as state:
+            waiting = state.waiting.get(batch_id)
+            if waiting is None or lesser(state.consent, self._allowed) is not Consent.ON:
+                return 0.0
+            doubted, batch = waiting.doubt, waiting.batch
+            self._journal.write({"e": "trying", "id": batch_id, "m": batch.digest, "p": batch.period})
+        if not self._journal.sync():
+            return OTHER_SENDS  # what a power loss could undo is not sent
+        answer = self._transport.send(batch.to_json())
+        with self._journal as state:
+            waiting = state.waiting.get(batch_id)
+            if waiting is None:
+                return 0.0  # consent was withdrawn meanwhile
+            self._journal.write(*self._outcome(state, waiting, answer, doubted=doubted))
+        return 0.0
+
+    def _outcome(self, state: State, waiting: Waiting, answer: Answer, *, doubted: bool) -> list[Event]:
+        now = self._clock().timestamp()
+        batch, batch_id = waiting.batch, str(waiting.batch.batch_id)
+        status = understood(answer, batch_id)
+        in_doubt = doubted or (status is None and answer.sent)
+        decided = action(status, answer.problem, in_doubt=doubted)
+        if decided is not Action.ACCEPT and clock_is_wrong(answer.date, now):
+            self._warn_of_clock()
+            decided = Action.PAUSE
+        events: list[Event] = [{"e": "answered", "id": batch_id, "doubt": in_doubt}]
+        if decided not in (Action.RETRY, Action.PAUSE) and state.failures:
+            events += [{"e": "backoff", "failures": 0, "until": 0.0}, self._spread(state, now, but=batch_id)]
+        match decided:
+            case Action.ACCEPT:
+                events.append({"e": "gone", "id": batch_id, "why": "acknowledged"})
+                if clock_is_wrong(answer.date, now):
+                    self._warn_of_clock()
+                    events.append({"e": "backoff", "failures": 0, "until": now + PAUSE})
+            case Action.RETRY:
+                failures = state.failures + 1
+                wait = backoff(failures, retry_after(answer.retry_after, now), self._coins)
+                events.append({"e": "backoff", "failures": failures, "until": now + wait})
+            case Action.PAUSE:
+                events.append({"e": "backoff", "failures": state.failures + 1, "until": now + PAUSE})
+            case Action.PAUSE_METRIC:
+                events.append({"e": "held", "m": batch.digest, "until": now + PAUSE})
+            case Action.HOLD_METRIC:
+                logger.warning(
+                    "%s: the aggregator collects it under another definition: it waits until the app's changes",
+                    batch.metric,
+                )
+                events.append({"e": "held", "m": batch.digest, "until": None})
+            case Action.SPLIT if len(batch) > 1:
+                halves = [batch_event(half) for half in halved(batch, self._coins)]
+                events.append(
+                    {"e": "split", "id": batch_id, "halves": halves, "kind": waiting.period, "at": waiting.at}
+                )
+            case Action.SPLIT | Action.QUARANTINE:
+                told = answer.problem or str(status)
+                logger.warning("%s: a batch was refused (%s): `hubbub inspect` shows it", batch.metric, told)
+                events.append({"e": "gone", "id": batch_id, "why": "quarantined", "problem": told})
+            case Action.DROP_BATCH:
+                events.append({"e": "gone", "id": batch_id, "why": "refused"})
+            case Action.DROP_METRIC:
+                events += [
+                    {"e": "gone", "id": other, "why": "expired"}
+                    for other, each in state.waiting.items()
+                    if each.batch.digest == batch.digest
+                ]
+        return events
+
+    def _spread(self, state: State, now: float, *, but: str) -> Event:
+        """An outage is over: what is overdue goes out at separate random times of the next day, not in one burst."""
+        overdue = [batch_id for batch_id, waiting in state.waiting.items() if waiting.at <= now and batch_id != but]
+        return {"e": "later", "at": {batch_id: now + uniform(self._coins) * SPREAD for batch_id in overdue}}
+
+    def _warn_of_clock(self) -> None:
+        if not self._warned_of_clock:
+            self._warned_of_clock = True
+            logger.warning("the clock is more than a day from the aggregator's: reports wait until they agree")
+
+
+def halved(batch: Batch, coins: Coins) -> tuple[Batch, Batch]:
+    """Cut a batch in two under new ids; only ever one that is not in doubt."""
+    n = len(batch)
+    width, cut = len(batch.rows) // n, n // 2
+
+    def part(start: int, end: int) -> Batch:
+        return Batch(
+            uuid.UUID(bytes=coins(16), version=4),
+            batch.metric,
+            batch.digest,
+            batch.period,
+            batch.cohorts[start:end],
+            batch.rows[start * width : end * width],
+        )
+
+    return part(0, cut), part(cut, n)
+
+
+def _sendable(state: State, now: float) -> list[Waiting]:
+    sendable = []
+    for waiting in state.waiting.values():
+        digest = waiting.batch.digest
+        until = state.held.get(digest, 0.0)
+        if until is not None and until <= now:
+            sendable.append(waiting)
+    return sendable

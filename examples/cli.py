@@ -1,0 +1,35 @@
+"""A command that exits at once: what it records is safe when `record` returns, and a later run sends it.
+
+python cli.py STATE greet ada
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from hubbub import Client
+
+METRICS = Path(__file__).with_name("app_metrics.toml")
+
+
+@click.group()
+@click.argument("state")
+@click.pass_context
+def main(context: click.Context, state: str) -> None:
+    """Greet people, and say which command was used."""
+    client = context.obj = Client(METRICS, state, "http://127.0.0.1:8000")
+    client.set_consent("on")  # a real program asks once
+    client.record("command", context.invoked_subcommand)
+
+
+@main.command()
+@click.argument("name")
+def greet(name: str) -> None:
+    """Say hello."""
+    click.echo(f"hello {name}")
+
+
+if __name__ == "__main__":
+    main()

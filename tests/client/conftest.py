@@ -1,0 +1,70 @@
+"""A client without a network, a clock that is set, and no failure swallowed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hubbub import Client, Definitions, Metric, Params
+from hubbub.testing import UNLIMITED, ManualClock, RecordingTransport, nothing_swallowed
+
+TODAY = date(2026, 11, 21)
+
+HOMEPAGE = Metric.string(
+    "homepage", Params(num_bits=64, num_hashes=2, num_cohorts=16, prob_p=0.25, prob_q=0.75, prob_f=0.5)
+)
+SURVEY = Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5)
+
+
+@pytest.fixture(autouse=True)
+def _our_failures_fail_tests() -> Iterator[None]:
+    with nothing_swallowed():
+        yield
+
+
+@dataclass
+class Rig:
+    """Clients on one directory, one clock and one transport."""
+
+    state: Path
+    clock: ManualClock
+    transport: RecordingTransport
+    started: list[Client]
+
+    def client(self, *metrics: Metric, **options: Any) -> Client:
+        defaults: dict[str, Any] = {
+            "clock": self.clock,
+            "transport": self.transport,
+            "policy": UNLIMITED,
+            "environment": {},
+            "state": self.state,
+        }
+        client = Client(Definitions(list(metrics or (HOMEPAGE,))), url="http://127.0.0.1:1", **defaults | options)
+        self.started.append(client)
+        return client
+
+    def agreed(self, *metrics: Metric, **options: Any) -> Client:
+        client = self.client(*metrics, **options)
+        client.set_consent("on")
+        return client
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    rig = Rig(tmp_path / "state", ManualClock(TODAY), RecordingTransport(), [])
+    yield rig
+    for client in rig.started:
+        client.close()
+
+
+def require_balanced(counts: dict[str, Any]) -> None:
+    """Both identities of the accounting."""
+    assert counts["recorded"] == counts["chosen"] + counts["superseded"] + sum(counts["ignored"].values())
+    assert counts["formed"] == sum(
+        (counts["acknowledged"], counts["spooled"], counts["quarantined"], *counts["dropped"].values())
+    )

@@ -1,0 +1,84 @@
+"""The public API: what `hubbub` and `hubbub.testing` promise, pinned; a change is a visible diff of api.txt.
+
+HUBBUB_PIN=1 pytest tests/client/test_api.py          writes it anew
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+from enum import Enum
+from pathlib import Path
+
+import pytest
+
+import hubbub
+import hubbub.testing
+from tests.client.conftest import Rig
+
+PINNED = Path(__file__).with_name("api.txt")
+
+
+def described() -> str:
+    lines = []
+    for module in (hubbub, hubbub.testing):
+        names = hubbub.__all__ if module is hubbub else sorted(n for n in vars(module) if _is_own(module, n))
+        for name in names:
+            thing = getattr(module, name)
+            lines.append(f"{module.__name__}.{name}{_signature(thing)}")
+            if inspect.isclass(thing) and thing is not hubbub.Refusal:  # its members are the table of test_delivery.py
+                for member in sorted(vars(thing)):
+                    if not member.startswith("_"):
+                        each = inspect.getattr_static(thing, member)
+                        called = each.__func__ if isinstance(each, classmethod | staticmethod) else each
+                        lines.append(f"  .{member}{_signature(called) if callable(called) else ''}")
+    return "\n".join(lines) + "\n"
+
+
+def _is_own(module: object, name: str) -> bool:
+    thing = getattr(module, name)
+    return not name.startswith("_") and (name == "UNLIMITED" or getattr(thing, "__module__", "") == "hubbub.testing")
+
+
+def _signature(thing: object) -> str:
+    if not callable(thing) or (inspect.isclass(thing) and issubclass(thing, Exception | Enum)):
+        return ""
+    try:
+        parameters = inspect.signature(thing).parameters.values()
+    except ValueError:
+        return ""
+    return (
+        "(" + ", ".join(f"{each.name}" + ("=" if each.default is not each.empty else "") for each in parameters) + ")"
+    )
+
+
+def test_the_public_api_is_as_it_is_pinned() -> None:
+    if os.environ.get("HUBBUB_PIN"):
+        PINNED.write_text(described())
+    assert described() == PINNED.read_text()
+
+
+def test_all_is_sorted_and_complete() -> None:
+    assert hubbub.__all__ == sorted(hubbub.__all__)
+    assert all(hasattr(hubbub, name) for name in hubbub.__all__)
+
+
+def test_arecord_records_without_blocking_the_event_loop(rig: Rig) -> None:
+    client = rig.agreed()
+
+    async def app() -> None:
+        await asyncio.gather(*(client.arecord("homepage", str(n)) for n in range(20)))
+        await client.subject("ada").arecord("homepage", "x")
+
+    asyncio.run(app())
+    assert client.accounting()["recorded"] == 21
+
+
+@pytest.mark.parametrize("name", ["requests", "urllib3", "asyncio", "email", "socket", "sqlite3"])
+def test_recording_imports_no_network(name: str) -> None:
+    import subprocess
+    import sys
+
+    code = f"import sys, hubbub; sys.exit({name!r} in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,126 @@
+"""What each answer means: every row of the table."""
+
+from __future__ import annotations
+
+import pytest
+
+from hubbub.delivery import (
+    Action,
+    Answer,
+    action,
+    backoff,
+    clock_is_wrong,
+    retry_after,
+    understood,
+)
+from hubbub.refusals import Refusal
+from hubbub.testing import SeededCoins
+
+A = Action
+#        status, problem type          not in doubt     in doubt
+TABLE = [
+    (200, None, A.ACCEPT, A.ACCEPT),
+    (202, None, A.ACCEPT, A.ACCEPT),
+    (None, None, A.RETRY, A.RETRY),
+    (408, None, A.RETRY, A.RETRY),
+    (408, "too-slow", A.RETRY, A.RETRY),
+    (425, None, A.RETRY, A.RETRY),
+    (429, None, A.RETRY, A.RETRY),
+    (429, "too-many", A.RETRY, A.RETRY),
+    (500, "internal-error", A.RETRY, A.RETRY),
+    (502, None, A.RETRY, A.RETRY),
+    (503, "unavailable", A.RETRY, A.RETRY),
+    (504, None, A.RETRY, A.RETRY),
+    (507, None, A.RETRY, A.RETRY),
+    (507, "disk-full", A.RETRY, A.RETRY),
+    (413, "too-large", A.SPLIT, A.RETRY),
+    (413, None, A.SPLIT, A.RETRY),
+    (422, "too-many-reports", A.SPLIT, A.RETRY),
+    (400, "malformed", A.QUARANTINE, A.RETRY),
+    (400, None, A.QUARANTINE, A.RETRY),
+    (422, "cohort-out-of-range", A.QUARANTINE, A.RETRY),
+    (422, "wrong-size", A.QUARANTINE, A.RETRY),
+    (422, "padding-set", A.QUARANTINE, A.RETRY),
+    (422, "no-reports", A.QUARANTINE, A.RETRY),
+    (422, "period-misaligned", A.QUARANTINE, A.RETRY),
+    (422, "invalid-query", A.QUARANTINE, A.RETRY),
+    (422, "period-not-started", A.RETRY, A.RETRY),
+    (401, "unauthorized", A.PAUSE, A.PAUSE),
+    (403, "forbidden", A.PAUSE, A.PAUSE),
+    (404, "not-found", A.PAUSE, A.PAUSE),
+    (404, None, A.PAUSE, A.PAUSE),
+    (404, "unknown-metric", A.PAUSE_METRIC, A.PAUSE_METRIC),
+    (405, "method-not-allowed", A.PAUSE, A.PAUSE),
+    (407, None, A.PAUSE, A.PAUSE),
+    (409, None, A.PAUSE, A.PAUSE),
+    (409, "digest-mismatch", A.HOLD_METRIC, A.HOLD_METRIC),
+    (410, None, A.PAUSE, A.PAUSE),
+    (410, "period-closed", A.DROP_BATCH, A.DROP_BATCH),
+    (410, "metric-expired", A.DROP_METRIC, A.DROP_METRIC),
+    (415, "unsupported-media-type", A.PAUSE, A.PAUSE),
+]
+
+
+@pytest.mark.parametrize(("status", "problem", "certain", "doubtful"), TABLE)
+def test_every_row_of_the_table(status: int | None, problem: str | None, certain: Action, doubtful: Action) -> None:
+    assert action(status, problem, in_doubt=False) is certain
+    assert action(status, problem, in_doubt=True) is doubtful
+
+
+def test_the_table_has_every_refusal_and_every_action() -> None:
+    assert {(refusal.status, refusal.slug) for refusal in Refusal} <= {(row[0], row[1]) for row in TABLE}
+    assert {row[2] for row in TABLE} == set(Action)
+
+
+@pytest.mark.parametrize("status", range(100, 600))
+def test_a_batch_in_doubt_is_never_split_or_set_aside(status: int) -> None:
+    for problem in (None, *(refusal.slug for refusal in Refusal)):
+        assert action(status, problem, in_doubt=True) not in (Action.SPLIT, Action.QUARANTINE)
+
+
+@pytest.mark.parametrize("status", [100, 200, 201, 202, 204, 206, 301, 302, 307, 308])
+def test_what_does_not_repeat_the_id_is_no_answer(status: int) -> None:
+    """Captive portals exist."""
+    assert understood(Answer(status, batch_id="another"), "mine") is None
+    assert understood(Answer(status), "mine") is None
+    assert understood(Answer(status, batch_id="mine"), "mine") == (status if status in (200, 202) else None)
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        (None, 0.0),
+        ("", 0.0),
+        ("7", 7.0),
+        (" 7 ", 7.0),
+        ("-7", 0.0),
+        ("86400", 3600.0),
+        ("9" * 5000, 3600.0),
+        ("\u0663", 0.0),
+        ("soon", 0.0),
+        ("Sat, 21 Nov 2026 12:10:00 GMT", 600.0),
+        ("Sat, 21 Nov 2026 11:00:00 GMT", 0.0),
+        ("Sat, 21 Nov 9999 12:10:00 GMT", 3600.0),
+        ("Sat, 99 Nov 2026 12:10:00 GMT", 0.0),
+    ],
+)
+def test_retry_after_is_read_in_both_forms_and_clamped_to_an_hour(header: str | None, seconds: float) -> None:
+    assert retry_after(header, now=1795262400.0) == seconds  # 2026-11-21 12:00 UTC
+
+
+def test_backoff_is_uniform_below_a_bound_that_doubles_up_to_an_hour(unseen_seed: int) -> None:
+    coins = SeededCoins(unseen_seed)
+    for failures, longest in ((1, 30), (2, 60), (4, 240), (8, 3600), (1000, 3600)):
+        waits = [backoff(failures, 0.0, coins) for _ in range(2000)]
+        assert 0 <= min(waits) < 0.02 * longest  # alpha = .98**2000 < 1e-17
+        assert 0.98 * longest < max(waits) < longest
+    assert all(7 <= backoff(1, 7.0, coins) < 37 for _ in range(100))
+
+
+def test_a_clock_may_be_a_day_off_and_not_more() -> None:
+    now = 1795262400.0
+    assert not clock_is_wrong(None, now)
+    assert not clock_is_wrong("nonsense", now)
+    assert not clock_is_wrong("Fri, 20 Nov 2026 12:00:00 GMT", now)
+    assert clock_is_wrong("Fri, 20 Nov 2026 11:59:59 GMT", now)
+    assert clock_is_wrong("Sun, 22 Nov 2026 12:00:01 GMT", now)

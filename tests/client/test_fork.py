@@ -1,0 +1,171 @@
+"""Processes: forked, spawned, killed without a goodbye; every report exactly once, counted by a real aggregator."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hubbub import Client
+from hubbub.testing import deliver
+
+METRICS = Path(__file__).parent.parent / "data" / "metrics.toml"
+HUBBUB = Path(sys.executable).with_name("hubbub")
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    place = tmp_path_factory.mktemp("aggregator")
+    log = place / "log"
+    with log.open("wb") as errors:
+        command = [
+            str(HUBBUB),
+            "serve",
+            str(METRICS),
+            "--port",
+            "0",
+            "--open-reads",
+            "--database",
+            f"{place}/reports.db",
+        ]
+        with subprocess.Popen(command, stderr=errors) as serving:
+            while not (found := re.search(r"listening on (\S+)", log.read_text())):
+                assert serving.poll() is None, log.read_text()
+            yield found.group(1)
+            serving.terminate()
+            serving.wait(30)
+
+
+def counted(url: str) -> int:
+    """Return how many reports of `homepage` the aggregator has."""
+    from hubbub_decoder.pull import pull_summary
+
+    return pull_summary(url, "homepage").num_reports
+
+
+CHILDREN = {
+    "fork": """
+for child in range(4):
+    if os.fork() == 0:
+        record(child)
+        os._exit(0)
+for child in range(4):
+    os.wait()
+""",
+    "fork in the middle of recording": """
+import threading
+busy = True
+def keep_recording():
+    while busy:
+        client.record("homepage", "parent")
+thread = threading.Thread(target=keep_recording); thread.start()
+for child in range(4):
+    if os.fork() == 0:
+        record(child)
+        os._exit(0)
+for child in range(4):
+    assert os.wait()[1] == 0
+busy = False
+thread.join()
+""",
+    "forkserver": "run('forkserver')",
+    "spawn": "run('spawn')",
+    "preloaded": """
+client._stop()
+for child in range(4):
+    if os.fork() == 0:
+        record(child)
+        client.flush(5)
+        os._exit(0)
+for child in range(4):
+    os.wait()
+""",
+}
+
+PROGRAM = """
+import multiprocessing, os, sys
+from hubbub import Client
+metrics, state, url = sys.argv[1:4]
+client = None
+
+def record(child):
+    here = client or Client(metrics, state, url)
+    for n in range(50):
+        here.record("homepage", f"https://example.org/{child}")
+
+def run(method):
+    context = multiprocessing.get_context(method)
+    children = [context.Process(target=record, args=(child,)) for child in range(4)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join()
+        assert child.exitcode == 0
+
+if __name__ == "__main__":
+    client = Client(metrics, state, url)
+    client.set_consent("on")
+    client.record("homepage", "parent")
+{body}
+    os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("way", list(CHILDREN))
+def test_whatever_starts_and_ends_a_child_nothing_is_lost_and_nothing_counted_twice(
+    way: str, url: str, tmp_path: Path
+) -> None:
+    program = tmp_path / "program.py"
+    body = "\n".join("    " + line for line in CHILDREN[way].splitlines())
+    program.write_text(PROGRAM.replace("{body}", body))
+    before = counted(url)
+    command = [sys.executable, str(program), str(METRICS), str(tmp_path / "state"), url]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    with Client(METRICS, tmp_path / "state", url) as client:
+        recorded = client.accounting()["recorded"]
+        assert recorded >= 201 if "middle" in way else recorded == 201
+        assert deliver(client) == 3
+        counts = client.accounting()
+        assert (counts["formed"], counts["acknowledged"], counts["damaged_records"]) == (3, 3, 0)
+    assert counted(url) == before + 1
+
+
+NOISE = """
+import os, sys
+from datetime import date
+from hubbub import Client
+from hubbub.testing import ManualClock
+clock = ManualClock(date(2026, 11, 21))
+client = Client(sys.argv[1], sys.argv[2], "http://127.0.0.1:1", clock=clock)
+client.set_consent("local")
+client.record("homepage", "x")
+encoder = next(iter(client._recorder._channels.values())).encoder
+pid = os.fork()
+drawn = [encoder.respond(encoder.bloom("x")) for _ in range(800)]
+open(sys.argv[2] + ("/parent" if pid else "/child"), "w").write(" ".join(map(str, drawn)))
+if pid == 0:
+    os._exit(0)
+os.waitpid(pid, 0)
+os._exit(0)
+"""
+
+
+def test_parent_and_child_never_share_a_noise_stream(tmp_path: Path) -> None:
+    """Given the permanent bits, which they share, their instantaneous noise agrees as often as independent coins: 4 sigma over 10^5 bits."""
+    subprocess.run([sys.executable, "-c", NOISE, METRICS, tmp_path / "state"], check=True, timeout=60)
+    rows = [list(map(int, (tmp_path / "state" / who).read_text().split())) for who in ("parent", "child")]
+    k = 128
+    parent, child = ([[row >> bit & 1 for bit in range(k)] for row in drawn] for drawn in rows)
+    assert parent != child
+    covariance, variance = 0.0, 0.0
+    for bit in range(k):
+        ours, theirs = [row[bit] for row in parent], [row[bit] for row in child]
+        mean, their_mean = sum(ours) / 800, sum(theirs) / 800
+        covariance += sum((a - mean) * (b - their_mean) for a, b in zip(ours, theirs, strict=True))
+        variance += 800 * mean * (1 - mean) * their_mean * (1 - their_mean)
+    assert abs(covariance) < 4.9 * variance**0.5  # alpha = 1e-6

@@ -1,0 +1,50 @@
+"""Records: whatever happens to some bytes, exactly the records they belong to are lost."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hubbub.framing import MARK, record, scan
+
+PAYLOADS = [f"report {number}".encode() * (number % 5 + 1) for number in range(1000)]
+FILE = b"".join(map(record, PAYLOADS))
+STARTS = [0]
+for _payload in PAYLOADS:
+    STARTS.append(STARTS[-1] + len(record(_payload)))
+
+
+def hit_by(at: int) -> int:
+    return max(number for number, start in enumerate(STARTS[:-1]) if start <= at)
+
+
+@settings(max_examples=300, deadline=None)
+@given(at=st.integers(0, len(FILE) - 1), flip=st.integers(1, 255))
+def test_a_flipped_byte_anywhere_loses_the_one_record_it_is_in(at: int, flip: int) -> None:
+    damaged = bytearray(FILE)
+    damaged[at] ^= flip
+    found = scan(bytes(damaged))
+    hit = hit_by(at)
+    assert found.payloads == PAYLOADS[:hit] + PAYLOADS[hit + 1 :]
+    assert found.damaged == 1
+
+
+@settings(max_examples=300, deadline=None)
+@given(at=st.integers(0, len(FILE)), more=st.binary(max_size=40))
+def test_what_was_appended_after_a_torn_end_is_read(at: int, more: bytes) -> None:
+    """A process was killed while it wrote, and the next one wrote behind it."""
+    whole = sum(start <= at for start in STARTS) - 1
+    found = scan(FILE[:at] + record(more))
+    assert found.payloads == [*PAYLOADS[:whole], more]
+    assert found.damaged == (0 if at in STARTS else 1)
+
+
+@given(st.lists(st.binary(max_size=200)))
+def test_any_payload_comes_back(payloads: list[bytes]) -> None:
+    payloads = [*payloads, MARK, record(b"one within another")]
+    assert scan(b"".join(map(record, payloads))).payloads == payloads
+
+
+@given(st.binary(max_size=500))
+def test_no_bytes_whatever_make_it_fail(data: bytes) -> None:
+    assert len(scan(data).payloads) <= 1

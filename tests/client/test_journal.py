@@ -1,0 +1,283 @@
+"""The state directory: killed, corrupted, full, without power; what was promised still holds."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hubbub.batch import Batch
+from hubbub.delivery import NO_ANSWER, Answer
+from hubbub.disk import SystemDisk
+from hubbub.framing import record, scan
+from hubbub.testing import SeededCoins, SimulatedDisk, deliver
+from tests.client.conftest import HOMEPAGE, SURVEY, Rig, require_balanced
+
+
+def filled(rig: Rig, days: int = 6) -> None:
+    client = rig.agreed(HOMEPAGE, SURVEY)
+    for day in range(days):
+        client.record("homepage", f"https://example.org/{day}")
+        client.record("homepage", None)
+        if day == 3:
+            deliver(client)
+        rig.clock.move(days=1)
+    client.close()
+
+
+def state_of(rig: Rig, **options: Any) -> dict[str, Any]:
+    client = rig.client(HOMEPAGE, SURVEY, environment={"DO_NOT_TRACK": "1"}, **options)
+    client.close()
+    return client.accounting()
+
+
+def test_a_flipped_byte_anywhere_never_stops_a_start_and_the_accounting_stays_exact(rig: Rig, unseen_seed: int) -> None:
+    filled(rig)
+    journal = rig.state / "journal"
+    whole, before = journal.read_bytes(), state_of(rig)
+    require_balanced(before)
+    chance = random.Random(unseen_seed)  # noqa: S311
+    for _ in range(150):
+        damaged = bytearray(whole)
+        damaged[chance.randrange(len(whole))] ^= chance.randrange(1, 256)
+        journal.write_bytes(damaged)
+        counts = state_of(rig)
+        require_balanced(counts)
+        assert counts["damaged_records"] == before["damaged_records"] + 1
+        assert before["formed"] - 2 <= counts["formed"] <= before["formed"]
+        assert counts["dropped"]["corrupt"] <= 2
+
+
+def test_a_journal_cut_anywhere_starts_and_goes_on(rig: Rig, unseen_seed: int) -> None:
+    filled(rig)
+    journal = rig.state / "journal"
+    whole = journal.read_bytes()
+    chance = random.Random(unseen_seed)  # noqa: S311
+    for _ in range(60):
+        journal.write_bytes(whole[: chance.randrange(len(whole))])
+        client = rig.agreed(HOMEPAGE, SURVEY)
+        client.record("homepage", "x")
+        require_balanced(client.accounting())
+        client.close()
+        counts = state_of(rig)
+        require_balanced(counts)
+        assert counts["chosen"] >= 1
+
+
+def test_a_lost_formed_report_is_counted_as_corrupt(rig: Rig) -> None:
+    filled(rig)
+    before = state_of(rig)
+    journal = rig.state / "journal"
+    payloads = scan(journal.read_bytes()).payloads
+    last = max(number for number, payload in enumerate(payloads) if b'"gone"' in payload)
+    first = next(n for n, payload in enumerate(payloads) if n > last and b'"formed"' in payload)
+    journal.write_bytes(b"".join(map(record, payloads[:first] + payloads[first + 1 :])))
+    counts = state_of(rig)
+    assert (counts["formed"], counts["spooled"]) == (before["formed"], before["spooled"] - 1)
+    assert counts["dropped"]["corrupt"] == 1
+
+
+def test_the_ledger_and_the_consent_survive_any_single_damage_of_a_compacted_journal(rig: Rig) -> None:
+    filled(rig)
+    client = rig.client(HOMEPAGE, SURVEY, environment={"DO_NOT_TRACK": "1"})
+    client._journal.compact(always=True)
+    with client._journal as state:
+        spent = {key: account.spent for key, account in state.accounts.items()}
+    client.close()
+    journal = rig.state / "journal"
+    payloads = scan(journal.read_bytes()).payloads
+    for hit in range(len(payloads)):
+        journal.write_bytes(b"".join(record(p) for n, p in enumerate(payloads) if n != hit))
+        again = rig.client(HOMEPAGE, SURVEY, environment={"DO_NOT_TRACK": "1"})
+        with again._journal as state:
+            assert {key: account.spent for key, account in state.accounts.items()} == spent
+            assert state.consent == "on"
+        require_balanced(again.accounting())
+        again.close()
+
+
+def test_compacting_keeps_everything(rig: Rig) -> None:
+    filled(rig)
+    before = state_of(rig)
+    client = rig.client(HOMEPAGE, SURVEY, environment={"DO_NOT_TRACK": "1"})
+    other = rig.client(HOMEPAGE, SURVEY, environment={"DO_NOT_TRACK": "1"})
+    with client._journal as state:
+        drafts, waiting, accounts = dict(state.drafts), dict(state.waiting), dict(state.accounts)
+    size = (rig.state / "journal").stat().st_size
+    assert client._journal.compact(always=True)
+    assert (rig.state / "journal").stat().st_size < size
+    for each in (client, other):
+        with each._journal as state:
+            assert (state.drafts, state.waiting, state.accounts) == (drafts, waiting, accounts)
+    assert state_of(rig) == before
+
+
+def test_a_journal_does_not_grow_for_ever(rig: Rig) -> None:
+    client = rig.agreed()
+    for _ in range(8000):
+        client.record("homepage", "x")
+    client._journal.compact()
+    client.close()
+    assert (rig.state / "journal").stat().st_size < 10_000
+    assert state_of(rig)["recorded"] == 8000
+
+
+@pytest.mark.parametrize("durability", ["process", "power"])
+def test_power_loss_neither_sends_a_period_twice_nor_forgets_what_was_spent(
+    durability: str, rig: Rig, unseen_seed: int
+) -> None:
+    """200 lives of a client, each ended by a power loss that drops, tears and reorders whatever was not synchronized.
+
+    Whatever was sent for a metric and period was sent under one id with the same bytes, and the ledger knows of it.
+    """
+    chance, disk = random.Random(unseen_seed), SimulatedDisk()  # noqa: S311
+    coins = SeededCoins(unseen_seed)
+    sent: dict[tuple[str, str], bytes] = {}
+    send = rig.transport.send
+
+    def watched(body: bytes) -> Answer:
+        batch = Batch.from_json(body)
+        assert sent.setdefault((batch.metric, batch.period), body) == body
+        answer = send(body)
+        return answer if chance.random() < 0.5 else NO_ANSWER
+
+    rig.transport.send = watched  # type: ignore[method-assign]
+    for _ in range(200):
+        client = rig.agreed(HOMEPAGE, SURVEY, disk=disk, coins=coins, durability=durability)
+        uploader = client._started()
+        uploader.stop(5)
+        for _ in range(chance.randrange(8)):
+            match chance.randrange(7):
+                case 0 | 1:
+                    client.record("homepage", str(chance.randrange(5)))
+                    assert durability == "process" or not client._journal.unsynced
+                case 2:
+                    rig.clock.move(hours=chance.randrange(40))
+                case 3 | 4:
+                    uploader.attempt()
+                case 5:
+                    deliver(client)
+                case 6:
+                    client._journal.compact(always=True)
+        client._stop()
+        require_balanced(client.accounting())
+        disk = disk.after_power_loss(chance)
+        found = rig.client(HOMEPAGE, SURVEY, disk=disk, environment={"DO_NOT_TRACK": "1"})
+        require_balanced(found.accounting())
+        with found._journal as state:
+            for metric, period in sent:
+                (account,) = (a for a in state.accounts.values() if a.metric == metric)
+                assert account.next > period
+                assert account.units >= 1
+        found._stop()
+    assert len(sent) > 20
+
+
+def test_a_full_disk_degrades_to_memory_with_one_warning_and_sends_nothing(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = SimulatedDisk()
+    client = rig.agreed(disk=disk)
+    client.record("homepage", "x")
+    disk.full = True
+    with caplog.at_level(logging.WARNING, "hubbub"):
+        for _ in range(20):
+            client.record("homepage", "x")
+        rig.clock.move(days=3)
+        client.record("homepage", "x")
+        deliver(client)
+    assert caplog.text.count("goes on in memory") == 1
+    assert rig.transport.bodies == []
+    assert client.accounting()["recorded"] == 22
+    require_balanced(client.accounting())
+    disk.full = False
+    deliver(client)
+    assert len(rig.transport.batches) == 4
+    client.close()
+    again = rig.client(disk=disk)
+    assert again.accounting()["recorded"] == 22
+    require_balanced(again.accounting())
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and not Path("/proc").exists(), reason="needs a directory nobody can write")
+def test_a_directory_that_cannot_be_written_never_raises(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    rig.state = Path("/proc/no-such-place")
+    with caplog.at_level(logging.WARNING, "hubbub"):
+        client = rig.agreed()
+        client.record("homepage", "x")
+        rig.clock.move(days=2)
+        client.flush(1)
+    assert caplog.text.count("goes on in memory") == 1
+    assert rig.transport.bodies == []
+    assert client.accounting()["chosen"] == 1
+
+
+class FailingDisk(SystemDisk):
+    """A disk that fails once, at its n-th operation of a kind."""
+
+    def __init__(self, operation: str) -> None:
+        self._operation = operation
+        self.armed = False
+
+    def replace(self, source: Path, target: Path) -> None:
+        self._fail("replace")
+        super().replace(source, target)
+
+    def sync_directory(self, path: Path) -> None:
+        self._fail("sync_directory")
+        super().sync_directory(path)
+
+    def _fail(self, operation: str) -> None:
+        if self.armed and operation == self._operation:
+            self.armed = False
+            raise OSError(5, "Input/output error")
+
+
+@pytest.mark.parametrize("operation", ["replace", "sync_directory"])
+def test_a_compaction_that_fails_halfway_loses_nothing(operation: str, rig: Rig) -> None:
+    disk = FailingDisk(operation)
+    client = rig.agreed(disk=disk)
+    client.record("homepage", "x")
+    disk.armed = True
+    assert not client._journal.compact(always=True)
+    client.record("homepage", "x")
+    client.close()
+    assert rig.client().accounting()["recorded"] == 2
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from hubbub import Client, load_definitions
+client = Client(sys.argv[1], sys.argv[2], "http://127.0.0.1:1")
+print("ready", flush=True)
+sys.stdin.read(1)
+for n in range(1000):
+    client.record("homepage", f"https://example.org/{n % 7}")
+"""
+
+
+def test_eight_processes_on_one_directory_count_every_recording(tmp_path: Path) -> None:
+    metrics = Path(__file__).parent.parent / "data" / "metrics.toml"
+    from hubbub import Client
+
+    with Client(metrics, tmp_path / "state", "http://127.0.0.1:1") as client:
+        client.set_consent("local")
+        command = [sys.executable, "-c", WRITER, str(metrics), str(tmp_path / "state")]
+        writers = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(8)]
+        for writer in writers:
+            assert writer.stdout is not None
+            assert writer.stdout.readline() == b"ready\n"
+        for writer in writers:
+            writer.communicate(b"x")
+            assert writer.returncode == 0
+        counts = client.accounting()
+    assert counts["recorded"] == 8000
+    assert counts["damaged_records"] == 0
+    require_balanced(counts)

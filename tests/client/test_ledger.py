@@ -1,0 +1,145 @@
+"""The ledger: what was spent is never forgotten, and nothing exceeds the app's policy."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from hubbub import Metric, ParameterError, Params, Policy
+from hubbub.privacy import epsilon, epsilon_forever
+from hubbub.testing import deliver
+from tests.client.conftest import HOMEPAGE, SURVEY, Rig, require_balanced
+
+QUIET = Metric.string(  # no IRR noise: two reports are equal exactly when their permanent bits are
+    "quiet", Params(num_bits=64, num_hashes=2, num_cohorts=16, prob_p=0, prob_q=1, prob_f=0.5)
+)
+LOOSE = Policy(epsilon_report=100, epsilon_metric=100, epsilon_total=1000)
+
+
+def days_of(client: object, rig: Rig, metric: str, values: list[str | None]) -> list[bytes]:
+    """Record one value a day and return the reports."""
+    before = len(rig.transport.batches)
+    for value in values:
+        if value is not None:
+            client.record(metric, value)  # type: ignore[attr-defined]
+        deliver(client)  # type: ignore[arg-type]
+        rig.clock.move(days=1)
+    return [batch.rows for batch in rig.transport.batches[before:]]
+
+
+def test_distinct_values_are_counted_and_past_the_limit_the_last_one_stands_in(rig: Rig) -> None:
+    """Room for three values: the fourth is reported as the third was, a known one as itself."""
+    price = epsilon_forever(QUIET.params)
+    client = rig.agreed(QUIET, policy=Policy(epsilon_report=100, epsilon_metric=3.5 * price, epsilon_total=1000))
+    a, b, c, d, a_again = days_of(client, rig, "quiet", ["a", "b", "c", "d", "a"])
+    assert len({a, b, c}) == 3
+    assert (d, a_again) == (c, a)
+    with client._journal as state:
+        (account,) = state.accounts.values()
+        assert (account.units, account.reports, len(account.tags)) == (3, 5, 3)
+        assert account.spent == pytest.approx(3 * price)
+
+
+def test_no_value_is_a_value_and_is_charged_once(rig: Rig) -> None:
+    client = rig.agreed(QUIET, policy=LOOSE)
+    empty, a, empty_again = days_of(client, rig, "quiet", [None, "a", None])
+    assert empty == empty_again != a
+    with client._journal as state:
+        assert [account.units for account in state.accounts.values()] == [2]
+
+
+def test_one_report_above_the_policy_refuses_the_metric(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "hubbub"):
+        client = rig.agreed(HOMEPAGE, policy=Policy(epsilon_report=1))
+        client.record("homepage", "x")
+    assert "homepage: a report costs eps = 2.0" in caplog.text
+    assert caplog.text.count("homepage") == 1
+    rig.clock.move(days=2)
+    assert deliver(client) == 0
+    assert client.accounting()["ignored"]["policy"] == 1
+
+
+def test_what_is_not_memoized_is_refused_by_the_day_it_costs_too_much(rig: Rig) -> None:
+    """f = 0: every period costs eps(1); after the budget there is silence, whatever is recorded."""
+    plain = Metric.boolean("plain", prob_p=0.25, prob_q=0.75, prob_f=0)
+    once = epsilon(plain.params)
+    client = rig.agreed(plain, policy=Policy(epsilon_report=100, epsilon_metric=3.5 * once, epsilon_total=100))
+    for _ in range(6):
+        client.record("plain", True)
+        rig.clock.move(days=1)
+    counts = client.accounting()
+    assert (counts["formed"], counts["ignored"]["policy"]) == (3, 3)
+    require_balanced(counts)
+
+
+def test_missed_periods_in_one_pass_do_not_exceed_the_budget_together(rig: Rig) -> None:
+    plain = Metric.boolean("plain", prob_p=0.25, prob_q=0.75, prob_f=0)
+    other = Metric.boolean("other", prob_p=0.25, prob_q=0.75, prob_f=0)
+    once = epsilon(plain.params)
+    policy = Policy(epsilon_report=100, epsilon_metric=100, epsilon_total=7.5 * once)
+    client = rig.agreed(plain, other, policy=policy)
+    rig.clock.move(days=10)
+    client.flush(5)
+    with client._journal as state:
+        assert state.spent("") == pytest.approx(7 * once)
+
+
+def test_a_changed_definition_is_a_new_metric_to_the_ledger_and_adds_to_the_total(rig: Rig) -> None:
+    price = epsilon_forever(SURVEY.params)
+    policy = Policy(epsilon_report=100, epsilon_metric=100, epsilon_total=2.5 * price)
+    seen = []
+    for q in (1.0, 0.99, 0.98):
+        version = Metric.boolean("survey", prob_p=0, prob_q=q, prob_f=0.5)
+        client = rig.agreed(version, policy=policy)
+        client.record("survey", False)
+        deliver(client)
+        seen.append(client.accounting()["formed"])
+        with client._journal as state:
+            assert state.spent("") <= policy.epsilon_total
+        client.close()
+        rig.clock.move(days=1)
+    assert seen == [1, 2, 2]
+
+
+def test_drafts_reserve_what_they_will_spend(rig: Rig) -> None:
+    """Two metrics in one day, and a total for one new value more than both first ones."""
+    one, two = (Metric.string(name, QUIET.params) for name in ("one", "two"))
+    price = epsilon_forever(QUIET.params)
+    client = rig.agreed(one, two, policy=Policy(epsilon_report=99, epsilon_metric=99, epsilon_total=3.5 * price))
+    for name in ("one", "two"):
+        client.record(name, "a")
+    deliver(client)
+    rig.clock.move(days=1)
+    for name in ("one", "two"):
+        client.record(name, "b")
+    deliver(client)
+    with client._journal as state:
+        assert state.spent("") == pytest.approx(3 * price)
+
+
+def test_losing_the_secret_is_a_new_enrolment_that_the_ledger_knows(rig: Rig) -> None:
+    for damage in (None, b"short"):
+        client = rig.agreed(QUIET, policy=LOOSE)
+        client.record("quiet", "a")
+        deliver(client)
+        client.close()
+        if damage is None:
+            (rig.state / "secret").unlink()
+        else:
+            (rig.state / "secret").write_bytes(damage)
+        rig.clock.move(days=1)
+    client = rig.agreed(QUIET, policy=LOOSE)
+    client.record("quiet", "a")
+    deliver(client)
+    with client._journal as state:
+        assert state.enrolments == 3
+        assert [account.units for account in state.accounts.values()] == [3]
+
+
+def test_the_policys_defaults_are_finite_and_nonsense_is_refused() -> None:
+    assert max(Policy().epsilon_report, Policy().epsilon_metric, Policy().epsilon_total) < 1000
+    with pytest.raises(ParameterError, match="epsilon_total must be above 0, got 0"):
+        Policy(epsilon_total=0)
+    with pytest.raises(ParameterError, match="epsilon_total must be above 0, got nan"):
+        Policy(epsilon_total=float("nan"))

@@ -1,0 +1,178 @@
+"""Recordings become drafts and drafts reports: one for each metric and period, whatever was recorded."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import date
+
+import pytest
+from scipy import stats
+
+from hubbub import Kind, Metric, Params, PeriodKind
+from hubbub.delivery import Answer
+from hubbub.recorder import Limits
+from hubbub.testing import ManualClock, SeededCoins, deliver
+from tests.client.conftest import HOMEPAGE, SURVEY, TODAY, Rig, require_balanced
+
+ALPHA = 1e-6
+PLAIN = Metric(  # no noise at all (p = 0, q = 1, f = 0): what is reported is what was chosen
+    "plain",
+    Kind.CATEGORICAL,
+    Params.one_hot(5, prob_p=0, prob_q=1, prob_f=0),
+    categories=("a", "b", "c", "d", "e"),
+)
+HELD = Metric.categorical("held", ("a", "b", "c"), prob_p=0, prob_q=1, prob_f=0, hold=7)
+
+
+def test_each_recording_of_a_period_is_as_likely_to_be_the_one_reported(rig: Rig, unseen_seed: int) -> None:
+    """4,000 periods of 5 recordings; chi-squared over the 5 at alpha = 1e-6 (a share off by a fifth is seen)."""
+    client = rig.agreed(PLAIN, coins=SeededCoins(unseen_seed), durability="memory")
+    chosen: Counter[str] = Counter()
+    for _ in range(4000):
+        for value in PLAIN.categories:
+            client.record("plain", value)
+        with client._journal as state:
+            (draft,) = state.drafts.values()
+            chosen[draft.row] += 1
+        rig.clock.move(days=1)
+    assert len(chosen) == 5
+    counts = client.accounting()
+    assert (counts["recorded"], counts["chosen"], counts["superseded"]) == (20_000, 4000, 16_000)
+    require_balanced(counts)
+    assert stats.chisquare(list(chosen.values())).pvalue > ALPHA
+
+
+def test_every_period_has_one_report_recorded_or_not(rig: Rig) -> None:
+    client = rig.agreed(HOMEPAGE, PLAIN)
+    client.record("plain", "c")
+    rig.clock.move(days=4)
+    client.record("plain", "d")
+    deliver(client)
+    told = Counter((batch.metric, batch.period) for batch in rig.transport.batches)
+    days = [f"2026-11-{day}" for day in (21, 22, 23, 24, 25)]
+    assert told == {(name, day): 1 for name in ("homepage", "plain") for day in days}
+    plain = {batch.period: batch.rows[0] for batch in rig.transport.batches if batch.metric == "plain"}
+    assert plain == {days[0]: 0b100, days[1]: 0, days[2]: 0, days[3]: 0, days[4]: 0b1000}
+
+
+def test_missed_periods_are_formed_at_the_next_start_as_far_back_as_they_are_open(rig: Rig) -> None:
+    rig.agreed(PLAIN).close()
+    rig.clock.move(days=100)
+    client = rig.client(PLAIN)
+    assert client.accounting()["formed"] == 28
+    with client._journal as state:
+        oldest = min(waiting.batch.period for waiting in state.waiting.values())
+    assert oldest == str(date(2027, 3, 1).replace(day=1) - (date(2027, 3, 1) - date(2027, 2, 1)))
+
+
+def test_a_report_leaves_at_a_random_time_of_the_next_period(rig: Rig, unseen_seed: int) -> None:
+    """Kolmogorov-Smirnov against the uniform, 500 periods, alpha = 1e-6."""
+    client = rig.agreed(PLAIN, coins=SeededCoins(unseen_seed), durability="memory")
+    moments = []
+    for _ in range(500):
+        rig.clock.now = rig.clock.now.replace(hour=0)
+        rig.clock.move(days=1)
+        with client._journal as state:
+            client._recorder.form(state)
+            newest = max(state.waiting.values(), key=lambda waiting: waiting.batch.period)
+            moments.append((newest.at - rig.clock.now.timestamp()) / 86400)
+    assert stats.kstest(moments, "uniform").pvalue > ALPHA
+
+
+@pytest.mark.parametrize(
+    ("kind", "start", "days"), [(PeriodKind.WEEK, "2026-11-16", 8), (PeriodKind.MONTH, "2026-11-01", 33)]
+)
+def test_weeks_and_months_are_periods_too(kind: PeriodKind, start: str, days: int, rig: Rig) -> None:
+    metric = Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5, period=kind)
+    client = rig.agreed(metric)
+    client.record("survey", True)
+    rig.clock.move(days=days)
+    client.record("survey", True)
+    deliver(client)
+    assert min(batch.period for batch in rig.transport.batches) == start
+
+
+def test_what_is_not_taken_is_counted_by_reason_and_never_raises(rig: Rig) -> None:
+    expired = Metric.boolean("old", prob_p=0, prob_q=1, prob_f=0.5, expires=TODAY)
+    client = rig.agreed(HOMEPAGE, expired)
+    client.record("homepage", 7)  # type: ignore[arg-type]
+    client.record("homepage", "\ud800")
+    client.record("nothing", "x")
+    client.record("old", True)
+    client.record("homepage", "x")
+    counts = client.accounting()
+    assert counts["ignored"] == {"consent": 0, "invalid": 2, "unknown-metric": 1, "policy": 0, "expired": 1}
+    assert counts["recorded"] == 5
+    require_balanced(counts)
+    client.close()
+    assert rig.client(HOMEPAGE, expired).accounting()["chosen"] == 1
+
+
+def test_a_held_value_is_reported_for_its_whole_epoch(rig: Rig) -> None:
+    """2026-11-26 begins an epoch of seven days: the value of its first day stands for all, whatever is recorded later."""
+    rig.clock.now = ManualClock(date(2026, 11, 26))()
+    client = rig.agreed(HELD)
+    for value in ("b", "c", "a", None, "c", "c", "c", "a"):
+        if value:
+            client.record("held", value)
+        rig.clock.move(days=1)
+    deliver(client)
+    by_day = sorted((batch.period, batch.rows[0]) for batch in rig.transport.batches)
+    assert [row for _, row in by_day] == [0b010] * 7 + [0b001, 0b001]
+    with client._journal as state:
+        (account,) = state.accounts.values()
+        assert (account.unit, account.units, account.reports) == ("epoch", 2, 9)
+
+
+def test_a_draft_of_a_definition_that_is_gone_is_still_reported_and_nothing_after_it(rig: Rig) -> None:
+    client = rig.agreed(SURVEY)
+    client.record("survey", True)
+    client.close()
+    rig.clock.move(days=3)
+    client = rig.client(PLAIN)
+    with client._journal as state:
+        assert [w.batch.metric for w in state.waiting.values()] == ["survey"]
+
+
+def test_too_much_waiting_drops_the_oldest_and_too_old_is_dropped(rig: Rig) -> None:
+    client = rig.agreed(PLAIN, limits=Limits(max_reports=3))
+    for _ in range(5):
+        rig.clock.move(days=1)
+        client.record("plain", "a")
+    counts = client.accounting()
+    assert (counts["formed"], counts["spooled"], counts["dropped"]["quota"]) == (5, 3, 2)
+    rig.transport.answers = [Answer(503)] * 100
+    rig.clock.move(days=27)
+    client.flush(5)
+    rig.clock.move(days=40)
+    with client._journal as state:
+        client._recorder.form(state)
+    counts = client.accounting()
+    assert counts["dropped"]["age"] + counts["dropped"]["quota"] > 2
+    require_balanced(counts)
+
+
+def test_a_clock_that_is_set_back_does_not_open_a_period_anew(rig: Rig) -> None:
+    client = rig.agreed(PLAIN)
+    client.record("plain", "a")
+    rig.clock.move(days=1)
+    client.record("plain", "b")
+    rig.clock.move(days=-1)
+    client.record("plain", "c")
+    deliver(client)
+    rig.clock.move(days=3)
+    deliver(client)
+    told = Counter(batch.period for batch in rig.transport.batches)
+    assert max(told.values()) == 1
+
+
+def test_one_client_says_one_thing_a_period_however_many_processes_it_has(rig: Rig) -> None:
+    clients = [rig.agreed(PLAIN) for _ in range(4)]
+    for client in clients * 3:
+        client.record("plain", "a")
+    rig.clock.move(days=1)
+    for client in clients:
+        client.record("plain", "b")
+    counts = clients[0].accounting()
+    assert (counts["recorded"], counts["chosen"], counts["formed"]) == (16, 2, 1)
+    require_balanced(counts)

@@ -1,0 +1,206 @@
+"""The wire: what goes out, what counts as an answer, and a host that never waits."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from hubbub import Client, DefinitionError
+from hubbub.delivery import NO_ANSWER, NOT_SENT, Answer
+from hubbub.testing import deliver
+from hubbub.transport import HttpTransport, checked_url
+from tests.client.conftest import SURVEY, Rig
+
+BODY = b'{"batch_id":"4d3c0e46-4b1c-4b7e-9f55-3a8f3c2d1e0f"}'
+
+
+@contextmanager
+def server(serve: Callable[[socket.socket], None]) -> Iterator[str]:
+    """Serve raw sockets on this machine, one connection after the other."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        stopped = threading.Event()
+
+        def run() -> None:
+            while not stopped.is_set():
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                with connection, suppress(OSError):
+                    serve(connection)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        stopped.set()
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+def answering(text: bytes, heard: list[bytes]) -> Callable[[socket.socket], None]:
+    def serve(connection: socket.socket) -> None:
+        data = b""
+        while BODY[-20:] not in data and b"bits" not in data:
+            part = connection.recv(65536)
+            if not part:
+                break
+            data += part
+        heard.append(data)
+        connection.sendall(text)
+
+    return serve
+
+
+def http(status: str, body: bytes, *headers: str) -> bytes:
+    head = "\r\n".join([f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", "Connection: close", *headers])
+    return head.encode() + b"\r\n\r\n" + body
+
+
+def test_a_request_has_no_cookies_one_user_agent_and_nothing_that_names_the_client() -> None:
+    heard: list[bytes] = []
+    answer = http("202 Accepted", b'{"batch_id": "x"}', "Set-Cookie: id=1", "Date: Sat, 21 Nov 2026 12:00:00 GMT")
+    with server(answering(answer, heard)) as url:
+        transport = HttpTransport(url)
+        told = [transport.send(BODY) for _ in range(2)]
+    assert told == [Answer(202, batch_id="x", date="Sat, 21 Nov 2026 12:00:00 GMT")] * 2
+    assert heard[0] == heard[1]
+    head, _, body = heard[0].partition(b"\r\n\r\n")
+    lines = head.decode().split("\r\n")
+    assert lines[0] == "POST /v1/reports HTTP/1.1"
+    assert body == BODY
+    assert {line.partition(":")[0].lower() for line in lines[1:]} == {
+        *("host", "accept-encoding", "content-length", "content-type", "user-agent", "accept", "connection")
+    }
+    assert "User-Agent: hubbub/1" in lines
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (http("200 OK", b"<html>welcome</html>"), Answer(200)),
+        (http("302 Found", b"", "Location: http://127.0.0.1:1/"), Answer(302)),
+        (
+            http("503 Busy", b'{"type": "/problems/unavailable"}', "Retry-After: 7"),
+            Answer(503, "unavailable", retry_after="7"),
+        ),
+        (http("409 Conflict", b'{"type": "https://x.org/problems/digest-mismatch"}'), Answer(409, "digest-mismatch")),
+        (http("200 OK", b"[" * 30_000), Answer(200)),
+        (http("200 OK", b"x" * 200_000), NO_ANSWER),
+        (b"not http at all\r\n\r\n", NO_ANSWER),
+        (b"", NO_ANSWER),
+    ],
+)
+def test_answers_are_read_and_nonsense_is_none(text: bytes, expected: Answer) -> None:
+    with server(answering(text, [])) as url:
+        assert HttpTransport(url).send(BODY) == expected
+
+
+def test_a_refused_connection_sent_nothing() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    assert HttpTransport(f"http://127.0.0.1:{port}").send(BODY) == NOT_SENT
+
+
+@pytest.mark.parametrize(
+    "url", ["http://example.org", "http://10.0.0.1:8000", "ftp://example.org", "example.org", "", "https://x.org/?a=b"]
+)
+def test_only_https_or_this_machine(url: str) -> None:
+    with pytest.raises(DefinitionError, match="url must be"):
+        checked_url(url)
+
+
+@pytest.mark.parametrize("url", ["https://example.org", "http://localhost:1", "http://127.0.0.1", "http://[::1]:8000"])
+def test_these_addresses_are_fine(url: str) -> None:
+    assert checked_url(url + "/") == url
+
+
+def silent(connection: socket.socket) -> None:
+    connection.settimeout(5)
+    while connection.recv(65536):
+        pass
+
+
+def dripping(connection: socket.socket) -> None:
+    connection.recv(65536)
+    for byte in http("202 Accepted", b"{}"):
+        connection.sendall(bytes([byte]))
+        time.sleep(0.2)
+
+
+def resetting(connection: socket.socket) -> None:
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+
+
+@pytest.mark.parametrize("serve", [silent, dripping, resetting])
+def test_flush_keeps_its_time_whatever_the_server_does(serve: Callable[[socket.socket], None], rig: Rig) -> None:
+    """A second allowed, two hundred seconds of server: the bound is loose because machines are noisy."""
+    with server(serve) as url:
+        client = rig.agreed(SURVEY, transport=HttpTransport(url))
+        rig.clock.move(days=1)
+        with client._journal as state:
+            client._recorder.form(state)
+            client._journal.write({"e": "later", "at": dict.fromkeys(state.waiting, 0.0)})
+        began = time.monotonic()
+        assert not client.flush(1)
+        client.record("survey", True)
+        client._stop()
+        assert time.monotonic() - began < 4
+        assert client.accounting()["spooled"] == 1
+
+
+EXITING = """
+import sys
+from hubbub import Client
+from hubbub.testing import ManualClock
+from datetime import date
+clock = ManualClock(date(2026, 11, 21))
+client = Client(sys.argv[1], sys.argv[2], sys.argv[3], clock=clock)
+client.set_consent("on")
+client.record("homepage", "x")
+clock.move(days=1)
+with client._journal as state:
+    client._recorder.form(state)
+    client._journal.write({"e": "later", "at": dict.fromkeys(state.waiting, 0.0)})
+print(client.flush(0.3))
+import time, atexit
+began = time.monotonic()
+atexit._run_exitfuncs()
+print(time.monotonic() - began)
+"""
+
+
+def test_a_program_ends_at_once_although_the_server_is_silent(tmp_path: Path) -> None:
+    metrics = Path(__file__).parent.parent / "data" / "metrics.toml"
+    with server(silent) as url:
+        command = [sys.executable, "-c", EXITING, str(metrics), str(tmp_path / "state"), url]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+    flushed, took = done.stdout.split()
+    assert flushed == "False"
+    assert float(took) < 1  # 50 ms and the noise of a busy machine; the server would take 5 s
+
+
+def test_what_inspect_shows_is_what_was_sent(tmp_path: Path) -> None:
+    heard: list[bytes] = []
+    metrics = Path(__file__).parent.parent / "data" / "metrics.toml"
+    with server(answering(http("503 Busy", b""), heard)) as url, Client(metrics, tmp_path / "s", url) as client:
+        client.set_consent("on")
+        client.record("homepage", "https://example.org/")
+        deliver(client)
+    program = Path(sys.executable).with_name("hubbub")
+    shown = subprocess.run([program, "inspect", tmp_path / "s", "--json"], capture_output=True, text=True, check=True)
+    said = json.loads(shown.stdout)
+    assert heard[-1].endswith(said["last_sent"].encode())
+    assert said["last_sent"] in [each["body"] for each in said["waiting"]]
+    plain = subprocess.run([program, "inspect", tmp_path / "s"], capture_output=True, text=True, check=True)
+    assert "waits: homepage" in plain.stdout
+    missing = subprocess.run([program, "ledger", tmp_path / "no"], capture_output=True, text=True, check=False)
+    assert missing.returncode == 1
+    assert "holds no client's state" in missing.stderr
