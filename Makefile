@@ -4,7 +4,7 @@ BIN := .venv/bin
 SOURCES := client aggregator decoder tests benchmarks examples
 
 .DEFAULT_GOAL := check
-.PHONY: demo test check ci format lint types slow bench bench-encode clean
+.PHONY: demo test check ci format lint types slow bench bench-accuracy bench-client bench-encode bench-ingest bench-large matrix soak clean bench-report-likelihood
 
 .venv/.venv-made:
 	@command -v $(PYTHON) >/dev/null || { echo "hubbub needs Python 3.11 or newer; there is no $(PYTHON): make PYTHON=/path/to/python3.11" >&2; exit 1; }
@@ -35,6 +35,14 @@ ci: check slow                     ## check, and what is slow
 slow: .venv/.dev-installed
 	$(BIN)/hubbub demo --reports 20000 --out build/demo
 
+matrix: .venv/.dev-installed       ## kill the service and clients at 200 points each, named moments and random ones
+	$(BIN)/python tests/aggregator/crash_matrix.py 200
+	$(BIN)/python tests/client/kill_matrix.py 200 $$(date +%s)
+
+soak: .venv/.dev-installed         ## 1,000 times
+	$(BIN)/python tests/aggregator/crash_matrix.py 1000
+	$(BIN)/python tests/client/kill_matrix.py 1000 $$(date +%s)
+
 format: .venv/.dev-installed
 	$(BIN)/ruff format $(if $(CI),--check) $(SOURCES)
 
@@ -44,10 +52,25 @@ lint: .venv/.dev-installed
 types: .venv/.dev-installed
 	$(BIN)/mypy
 
-bench: bench-encode                ## print figures; nothing is asserted
+bench: bench-client bench-encode bench-ingest                ## print figures; nothing is asserted
+
+bench-client: .venv/.dev-installed
+	$(BIN)/python benchmarks/client.py
 
 bench-encode: .venv/.dev-installed
 	$(BIN)/python benchmarks/encode.py
+
+bench-ingest: .venv/.dev-installed
+	$(BIN)/python benchmarks/ingest.py
+
+bench-accuracy: .venv/.dev-installed            ## google/rappor's own grid, its decoder's figures beside ours; writes docs/accuracy.md
+	$(BIN)/python benchmarks/accuracy.py --out docs/accuracy.md
+
+bench-large: .venv/.dev-installed               ## 110,000 candidates
+	$(BIN)/python benchmarks/large_dictionary.py
+
+bench-report-likelihood: .venv/.dev-installed   ## full likelihood of 1e6 retained reports
+	$(BIN)/python benchmarks/report_likelihood.py
 
 clean:
 	rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 
 _POINTS, _STEPS = 60, 150
 _SMALLEST = 0.3  # of the smallest standard error: what is smaller looks like nothing
-_DOUBT = 0.05
+_DOUBT = 0.01
 _SETTLED = 1e-7
 
 
@@ -27,7 +27,7 @@ def best_guess(shares: Floats, std_errors: Floats) -> Floats:
 
     The prior G is a free distribution on 0 and a geometric grid; its mean is bounded because shares add up to at most one. The median
     is what minimizes the expected total variation. If the estimates would be no surprise were every share 0 (likelihood ratio test,
-    5 %), the guess is 0.
+    1 %), the guess is 0.
 
     shares, std_errors : (M,); where not finite the guess is 0      returns (M,) >= 0, at most 1 in sum
     Source: Kiefer & Wolfowitz 1956; Efron 2010, ch. 1.
