@@ -7,20 +7,20 @@ import math
 import traceback
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, FastAPI, Query, Request
+from fastapi import APIRouter, FastAPI, Query, Request, Security
 from fastapi.exceptions import RequestValidationError
+from fastapi.security import HTTPBearer
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
-from starlette.responses import HTMLResponse, JSONResponse, Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Send
+from starlette.types import Scope as ASGIScope
 
 from hubbub import privacy
-from hubbub.batch import Batch
 from hubbub.definitions import Definitions
 from hubbub.errors import RefusedError
 from hubbub.metric import Metric
@@ -29,17 +29,34 @@ from hubbub.refusals import Refusal
 from hubbub.summary import summary_to_bytes
 from hubbub.summary.parquet import CONTENT_TYPE as SUMMARY_TYPE
 from hubbub.summary.pattern_counts import MAX_PATTERN_BITS, PatternCounts
-from hubbub_aggregator import openapi
-from hubbub_aggregator.folding import FoldingJob, read_summary
-from hubbub_aggregator.intake import UnsupportedMediaError, inflated, is_gzip, require_admissible, require_size
-from hubbub_aggregator.problems import page, problem
+from hubbub_aggregator import exposition, openapi
+from hubbub_aggregator.disk import DiskWatch
+from hubbub_aggregator.folding import read_summary
+from hubbub_aggregator.lifecycle import upkeep
+from hubbub_aggregator.periodic import Periodic, survived
+from hubbub_aggregator.problems import page, problem, refused_with
+from hubbub_aggregator.rate_limit import RateLimit
 from hubbub_aggregator.settings import Settings
+from hubbub_aggregator.statistics import statistics
 from hubbub_aggregator.store import Store, StoreError
+from hubbub_aggregator.taking import PATH, Clock, Service, Shortcut, take
+from hubbub_aggregator.tally import Tally
+from hubbub_aggregator.tokens import Doorkeeper, Scope
 from hubbub_aggregator.writer import GroupWriter
 
 logger = logging.getLogger(__name__)
 
-Clock = Callable[[], datetime]
+_FLUSH_EVERY = 1.0  # seconds: what SIGKILL may take from the counters of refusals
+_LOOK_EVERY = 1.0
+
+_SECURITY_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"),
+    (b"referrer-policy", b"no-referrer"),
+)
+
+_BEARER = HTTPBearer(auto_error=False, description="A token of `hubbub token create`.")
 
 routes = APIRouter()
 
@@ -49,35 +66,42 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class Service:
-    """What the routes work with."""
-
-    definitions: Definitions
-    store: Store
-    settings: Settings
-    clock: Clock
-
-
 class SummaryResponse(Response):
     media_type = SUMMARY_TYPE
 
 
 def create_app(
-    definitions: Definitions, store: Store, settings: Settings | None = None, clock: Clock = utc_now
-) -> FastAPI:
-    """Put the service together; its writer and its folding live as long as the application does."""
-    service = Service(definitions, store, settings or Settings(), clock)
+    definitions: Definitions,
+    store: Store,
+    settings: Settings | None = None,
+    clock: Clock = utc_now,
+    free: Callable[[], int] | None = None,
+) -> ASGIApp:
+    """Put the service together; its writer and its upkeep live as long as the application does.
+
+    free : how many bytes are free on the disk that the store is on; None: it is on no disk of ours
+    """
+    settings = settings or Settings()
+    tally, disk = Tally(), DiskWatch(free, settings.min_free)
+    rate = RateLimit(settings.client_rate, settings.client_burst)
+    service = Service(definitions, store, settings, clock, tally, rate, disk, Doorkeeper(store))
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[dict[str, Any]]:
-        writer = GroupWriter(store, service.settings)
-        folding = FoldingJob(store, definitions, service.settings)
+        writer = GroupWriter(store, settings)
+        jobs = (
+            Periodic("upkeep", lambda: upkeep(store, definitions, settings, clock()), settings.fold_every),
+            Periodic("counting refusals", lambda: tally.flush(store), _FLUSH_EVERY),
+            Periodic("watching the disk", disk.look, _LOOK_EVERY),
+        )
         try:
             yield {"service": service, "writer": writer}
         finally:
             await writer.close()
-            await run_in_threadpool(folding.close)
+            for job in jobs:
+                await run_in_threadpool(job.close)
+            with survived("counting refusals"):
+                await run_in_threadpool(tally.flush, store)
 
     app = FastAPI(
         title="hubbub aggregator",
@@ -86,29 +110,22 @@ def create_app(
         lifespan=lifespan,
         docs_url=None,  # the page would load its scripts from a third party
         redoc_url=None,
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # it would send clients' addresses
         redirect_slashes=False,  # a redirect is no answer to a client
     )
     app.include_router(routes)
-    app.add_middleware(LastResort)
     app.exception_handler(RefusedError)(_refused)
     app.exception_handler(HTTPException)(_framework_refused)
     app.exception_handler(RequestValidationError)(_invalid_query)
     app.exception_handler(StoreError)(_store_failed)
-    return app
+    app.add_middleware(LastResort)  # here too: what reaches the framework's own last resort it answers as plain text
+    return SecurityHeaders(LastResort(Shortcut(app)))
 
 
-@routes.post("/v1/reports", status_code=202, **openapi.POST_REPORTS)
+@routes.post(PATH, status_code=202, **openapi.POST_REPORTS)
 async def post_reports(request: Request) -> Response:
     """Store a batch, whole or not at all: 202 once it is durable, 200 if its id is already stored."""
-    service: Service = request.state.service
-    batch = Batch.from_json(await _body(request, service.settings))
-    try:
-        require_admissible(batch, service.definitions, service.clock(), service.settings)
-    except RefusedError:
-        if await run_in_threadpool(service.store.holds, batch):  # why: see intake.py
-            return _stored(batch, new=False)
-        raise
-    return _stored(batch, new=await request.state.writer.write(batch))
+    return await take(request.scope, request.receive)
 
 
 @routes.get("/v1/metrics", **openapi.GET_METRICS)
@@ -118,7 +135,26 @@ def get_metrics(request: Request) -> Response:
     return JSONResponse({"metrics": [_public(metric) for metric in service.definitions.versions()]})
 
 
-@routes.get("/v1/metrics/{name}/summary", response_class=SummaryResponse, **openapi.GET_SUMMARY)
+def _reader(request: Request, _: Annotated[object, Security(_BEARER)]) -> None:
+    _require(request, Scope.READ)
+
+
+def _monitor(request: Request, _: Annotated[object, Security(_BEARER)]) -> None:
+    _require(request, Scope.METRICS)
+
+
+def _require(request: Request, scope: Scope) -> None:
+    service: Service = request.state.service
+    if not service.settings.open_reads:
+        service.door.require(scope, request.headers.get("authorization"))
+
+
+@routes.get(
+    "/v1/metrics/{name}/summary",
+    response_class=SummaryResponse,
+    dependencies=[Security(_reader)],
+    **openapi.GET_SUMMARY,
+)
 def get_summary(
     request: Request,
     name: str,
@@ -140,6 +176,14 @@ def get_summary(
     return SummaryResponse(summary_to_bytes(summary))
 
 
+@routes.get("/metrics", response_class=PlainTextResponse, dependencies=[Security(_monitor)], **openapi.GET_STATISTICS)
+def get_statistics(request: Request) -> Response:
+    """The service's own numbers, for Prometheus."""
+    service: Service = request.state.service
+    lines = statistics(service, request.state.writer)
+    return Response("\n".join(lines) + "\n", media_type=exposition.CONTENT_TYPE)
+
+
 @routes.get("/livez", **openapi.GET_LIVEZ)
 async def get_livez() -> Response:
     """Whether the process answers at all."""
@@ -150,6 +194,8 @@ async def get_livez() -> Response:
 def get_readyz(request: Request) -> Response:
     """Whether a batch would be stored now: tries a durable write."""
     request.state.service.store.probe()
+    if request.state.service.disk.full:
+        raise RefusedError(Refusal.DISK_FULL, "less is free on the disk than must be: make room")
     if not request.state.writer.alive:
         raise StoreError("the writer has stopped: restart the service")
     return JSONResponse({"status": "ready"})
@@ -162,22 +208,6 @@ async def get_problem(slug: str) -> Response:
         if refusal.slug == slug:
             return HTMLResponse(page(refusal))
     raise RefusedError(Refusal.NOT_FOUND, "no refusal has this name")
-
-
-async def _body(request: Request, settings: Settings) -> bytes:
-    headers = request.headers
-    gzip = is_gzip(headers.get("content-type"), headers.get("content-encoding"))
-    require_size(int(headers.get("content-length", 0)), settings)
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        require_size(len(body), settings)
-    return inflated(bytes(body), settings) if gzip else bytes(body)
-
-
-def _stored(batch: Batch, *, new: bool) -> Response:
-    told = {"batch_id": str(batch.batch_id), "status": "stored" if new else "duplicate"}
-    return JSONResponse(told, status_code=202 if new else 200)
 
 
 def _public(metric: Metric) -> dict[str, Any]:
@@ -214,8 +244,7 @@ def _asked_periods(metric: Metric, texts: list[str]) -> list[str]:
 
 
 def _refused(_request: Request, refused: RefusedError) -> Response:
-    headers = dict([refused.header]) if isinstance(refused, UnsupportedMediaError) else None
-    return problem(refused.refusal, refused.detail, headers)
+    return refused_with(refused)
 
 
 def _framework_refused(request: Request, refused: HTTPException) -> Response:
@@ -247,7 +276,7 @@ class LastResort:
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -267,3 +296,18 @@ class LastResort:
             logger.error("%s in %s, line %s of %s", type(failure).__name__, where.name, where.lineno, where.filename)
             if not started:
                 await problem(Refusal.INTERNAL_ERROR, "the aggregator failed; its log says where")(scope, receive, send)
+
+
+class SecurityHeaders:
+    """Every answer tells browsers to guess nothing, keep nothing, run nothing and show nothing inside other pages."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *_SECURITY_HEADERS]
+            await send(message)
+
+        await self._app(scope, receive, with_headers)

@@ -2,42 +2,131 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import click
 
-from hubbub_aggregator.settings import Settings
+from hubbub_aggregator.settings import Settings, limits, switches
+
+
+def _envvar(name: str) -> str:
+    return f"HUBBUB_{name.upper()}"
+
+
+def option(name: str, **attributes: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make an option that is also an environment variable: `--max-body` and HUBBUB_MAX_BODY."""
+    return click.option(f"--{name.replace('_', '-')}", name, envvar=_envvar(name), show_envvar=True, **attributes)
 
 
 def _settings_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    for setting in reversed(fields(Settings)):
-        option = click.option(
-            f"--{setting.name.replace('_', '-')}",
-            default=setting.default,
-            show_default=True,
-            help=setting.metadata["about"],
-        )
-        function = option(function)
+    for setting in reversed(switches()):
+        function = option(setting.name, is_flag=True, help=setting.metadata["about"])(function)
+    for setting in reversed(limits()):
+        about = setting.metadata["about"]
+        function = option(setting.name, default=setting.default, show_default=True, help=about)(function)
     return function
+
+
+def _kept(_context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> dict[str, int]:
+    kept = {}
+    for text in given:
+        name, separator, periods = text.partition("=")
+        if not separator or not periods.isdecimal():
+            raise click.BadParameter(f"got {text!r}: write NAME=N, such as homepage=30")
+        kept[name] = int(periods)
+    return kept
+
+
+def _from_file(context: click.Context, _option: click.Parameter, path: Path | None) -> None:
+    """Let a TOML file give the defaults: flag > environment > file > default."""
+    import tomllib
+
+    if path is None:
+        return
+    try:
+        told = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as problem:
+        raise click.BadParameter(f"{path}: {problem}") from None
+    known = {parameter.name for parameter in context.command.params if isinstance(parameter, click.Option)}
+    for name in told:
+        if name.replace("-", "_") not in known:
+            raise click.BadParameter(f"{path}: there is no option {name!r}; --help lists all")
+    context.default_map = {name.replace("-", "_"): value for name, value in told.items()}
+
+
+def _print_config(context: click.Context) -> None:
+    """Print every option as the file that `--config` reads, with where its value is from."""
+    import json
+
+    from hubbub_aggregator.engine import without_password
+
+    for parameter in context.command.params:
+        name = parameter.name
+        if name is None or name in ("config", "print_config", "definitions"):
+            continue
+        value, source = context.params[name], context.get_parameter_source(name)
+        shown: object = value if isinstance(value, (bool, int, float)) else str(value)
+        if name == "database":
+            shown = without_password(value)
+        if name == "keep":
+            shown = [f"{metric}={periods}" for metric, periods in value.items()]
+        where = "" if source is None else source.name.lower().replace("_", " ").replace("default map", "file")
+        click.echo(f"{name} = {json.dumps(shown)}  # {where}")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 @click.command()
 @click.argument("definitions", type=click.Path(path_type=Path))
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 takes a free one.")
 @click.option(
-    "--database",
+    "--config",
     type=click.Path(path_type=Path),
-    default=Path("hubbub.db"),
+    is_eager=True,
+    expose_value=False,
+    callback=_from_file,
+    envvar="HUBBUB_CONFIG",
+    show_envvar=True,
+    help="TOML file with these options by name; flags and environment variables win over it.",
+)
+@option("host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@option("port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 takes a free one.")
+@option(
+    "database",
+    default="hubbub.db",
     show_default=True,
-    help="SQLite file; made if it is not there.",
+    help="SQLite file, made if it is not there; or postgresql://user@host/database.",
+)
+@option(
+    "keep",
+    multiple=True,
+    metavar="NAME=N",
+    callback=_kept,
+    help="Drop this metric's counts N periods after their period's end; may be repeated. Default: keep all.",
 )
 @_settings_options
-def command(definitions: Path, host: str, port: int, database: Path, **limits: Any) -> None:
+@click.option("--print-config", is_flag=True, help="Print what every option is, and why, and do not serve.")
+@click.pass_context
+def command(
+    context: click.Context,
+    /,
+    definitions: Path,
+    host: str,
+    port: int,
+    database: str,
+    print_config: bool,
+    **settings: Any,
+) -> None:
     """Collect reports of the metrics in DEFINITIONS, a TOML file, and answer with their counts.
+
+    Reading the counts takes a token: `hubbub token create`.
 
     \b
     Example:
@@ -47,17 +136,26 @@ def command(definitions: Path, host: str, port: int, database: Path, **limits: A
 
     from hubbub.definitions import load_definitions
     from hubbub_aggregator.app import create_app
+    from hubbub_aggregator.disk import free_at
+    from hubbub_aggregator.engine import is_postgres
     from hubbub_aggregator.server import listen, run
     from hubbub_aggregator.sql_store import SqlStore
 
+    if print_config:
+        _print_config(context)
+        return
+    if settings["open_reads"] and not _is_loopback(host):
+        raise click.UsageError(
+            f"--open-reads is for this machine alone, and --host is {host}: listen on 127.0.0.1, or create a token"
+        )
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
-    settings = Settings(**limits)
+    checked = Settings(**settings)
     metrics = load_definitions(definitions)
     store = SqlStore.open(database)
     try:
         with listen(host, port) as listener:
             run(
-                create_app(metrics, store, settings),
+                create_app(metrics, store, checked, free=None if is_postgres(database) else free_at(Path(database))),
                 listener,
                 announce=lambda url: click.echo(f"hubbub is listening on {url}", err=True),
             )

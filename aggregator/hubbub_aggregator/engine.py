@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, Table, create_engine, event
-from sqlalchemy.dialects import sqlite
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, make_url, text
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from hubbub_aggregator.store import StoreError
 
@@ -18,6 +19,16 @@ _PRAGMAS = (
     "PRAGMA journal_mode = WAL",  # readers see a snapshot and never wait for the writer
     "PRAGMA synchronous = FULL",  # a commit is on the disk before it returns
     "PRAGMA foreign_keys = ON",
+)
+_GIVEN = """
+    WITH RECURSIVE at(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM at WHERE i + 1 < :n),
+    given(batch_id) AS (SELECT substr(:ids, 16 * i + 1, 16) FROM at)
+"""
+_STORED = text(_GIVEN + "SELECT batch_id FROM batch WHERE collection_id = :collection_id AND batch_id IN given")  # noqa: S608  (constants)
+_INSERT = text("INSERT INTO batch (collection_id, batch_id)" + _GIVEN + "SELECT :collection_id, batch_id FROM given")  # noqa: S608
+_INSERT_NEW = text(
+    "INSERT INTO batch (collection_id, batch_id) SELECT :collection_id, unnest(CAST(:ids AS bytea[])) "
+    "ON CONFLICT DO NOTHING RETURNING batch_id"
 )
 
 
@@ -45,14 +56,62 @@ def transaction(engine: Engine, *, writes: bool) -> Iterator[Connection]:
         raise StoreError(f"the database cannot do it: {said}") from problem
 
 
-def insert_new(table: Table) -> Any:
+def open_postgres(url: str) -> Engine:
+    """Connect to a PostgreSQL database, `postgresql://user@host/database`."""
+    try:
+        engine = create_engine(make_url(url).set(drivername="postgresql+psycopg"), hide_parameters=True)
+    except ImportError:
+        raise StoreError("PostgreSQL needs psycopg: pip install 'hubbub[postgres]'") from None
+    except ArgumentError:
+        raise StoreError("is not a database's URL: write postgresql://user@host/database") from None
+    event.listen(engine, "begin", _begin_postgres)
+    return engine
+
+
+def is_postgres(database: str | Path) -> bool:
+    """Say whether this names a PostgreSQL database; else it is a SQLite file."""
+    return str(database).startswith(("postgresql:", "postgres:"))
+
+
+def without_password(database: str) -> str:
+    """Return what may be shown of a database's name."""
+    return re.sub(r"(?<=:)[^:@/]*(?=@)|(?<=password=)[^&]*", "***", database) if is_postgres(database) else database
+
+
+def alone(connection: Connection) -> None:
+    """Wait until no other process is setting the database up (on SQLite a writing transaction is alone anyway)."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(7235940)"))
+
+
+def insert_new(connection: Connection, table: Table) -> Any:
     """INSERT that passes over rows whose key is there already."""
-    return sqlite.insert(table).on_conflict_do_nothing()
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    return dialect.insert(table).on_conflict_do_nothing()
+
+
+def insert_ids(connection: Connection, collection_id: int, ids: Collection[bytes]) -> set[bytes]:
+    """Insert the batch ids that are new to a collection; return those.
+
+    Two statements, however many ids: each call of the database lets go of the interpreter, and has to get it back.
+    """
+    if connection.dialect.name == "postgresql":  # in order, so that two who insert the same ids cannot block each other
+        return set(connection.scalars(_INSERT_NEW, {"collection_id": collection_id, "ids": sorted(ids)}))
+    given = {"collection_id": collection_id, "ids": b"".join(ids), "n": len(ids)}
+    new = set(ids) - set(connection.scalars(_STORED, given))
+    if new:
+        connection.execute(_INSERT, given | {"ids": b"".join(new), "n": len(new)})
+    return new
 
 
 def _prepare(connection: Any, _record: object) -> None:
     for pragma in _PRAGMAS:
         connection.execute(pragma)
+
+
+def _begin_postgres(connection: Connection) -> None:
+    if not connection.get_execution_options().get("hubbub_writes"):
+        connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
 
 
 def _begin(connection: Connection) -> None:

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection
 from functools import reduce
 from operator import add
-from threading import Event, Thread
 
-from hubbub.definitions import Definitions
 from hubbub.metric import Metric
 from hubbub.summary import BitCounts, Summary, summary_from_bytes, summary_to_bytes
 from hubbub.summary.pattern_counts import MAX_PATTERN_BITS, PatternCounts
-from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store import Holding, Store
-
-logger = logging.getLogger(__name__)
 
 _REPORTS_AT_ONCE = 1 << 20
 """Most reports in memory during one fold: 17 MB at k = 128."""
@@ -56,28 +50,3 @@ def _fold_some(store: Store, metric: Metric, period: str, max_reports: int) -> b
         if holding.segments and store.fold(holding, summary_to_bytes(summarize(metric, holding))):
             return len(holding.cohorts) >= max_reports
     return False
-
-
-class FoldingJob:
-    """A thread that folds every `fold_every` seconds, until it is closed."""
-
-    def __init__(self, store: Store, definitions: Definitions, settings: Settings) -> None:
-        self._store = store
-        self._definitions = definitions
-        self._every = settings.fold_every
-        self._closing = Event()
-        self._thread = Thread(target=self._run, name="hubbub-folding")
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop after the fold that is under way."""
-        self._closing.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._closing.wait(self._every):
-            for metric in self._definitions.versions():
-                try:
-                    fold(self._store, metric)
-                except Exception as problem:  # noqa: BLE001  (its segments stay, and stay counted: try again later)
-                    logger.error("folding %s failed: %s", metric.name, type(problem).__name__)

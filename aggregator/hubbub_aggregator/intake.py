@@ -13,13 +13,15 @@ limits on sizes alone, and cannot be otherwise: without a readable body there is
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 from datetime import datetime
+from functools import lru_cache
 
 from hubbub.batch import CONTENT_TYPE, Batch
 from hubbub.definitions import Definitions
 from hubbub.errors import RefusedError
 from hubbub.metric import Metric
-from hubbub.periods import Period
+from hubbub.periods import Period, PeriodKind
 from hubbub.refusals import Refusal
 from hubbub_aggregator.settings import Settings
 
@@ -27,11 +29,11 @@ _ALWAYS_INFLATED = 1 << 16
 _GZIP = 16 + zlib.MAX_WBITS
 
 
-class UnsupportedMediaError(RefusedError):
-    """A media type or coding that is not taken; `header` is the one that says what is (RFC 9110, 15.5.16)."""
+class RefusedWithHeaderError(RefusedError):
+    """A refusal with the header that says what would be taken, or when (RFC 9110, 15.5.16 and 10.2.3)."""
 
-    def __init__(self, detail: str, header: tuple[str, str]) -> None:
-        super().__init__(Refusal.UNSUPPORTED_MEDIA_TYPE, detail)
+    def __init__(self, refusal: Refusal, detail: str, header: tuple[str, str]) -> None:
+        super().__init__(refusal, detail)
         self.header = header
 
 
@@ -39,8 +41,10 @@ def is_gzip(content_type: str | None, content_encoding: str | None) -> bool:
     """Check what the headers say the body is; return whether it is to be inflated."""
     media_type = (content_type or "").partition(";")[0].strip().lower()
     if media_type != CONTENT_TYPE:
-        raise UnsupportedMediaError(
-            f"Content-Type must be {CONTENT_TYPE}, got {media_type[:80]!r}", ("Accept", CONTENT_TYPE)
+        raise RefusedWithHeaderError(
+            Refusal.UNSUPPORTED_MEDIA_TYPE,
+            f"Content-Type must be {CONTENT_TYPE}, got {media_type[:80]!r}",
+            ("Accept", CONTENT_TYPE),
         )
     match (content_encoding or "identity").strip().lower():
         case "identity":
@@ -48,8 +52,10 @@ def is_gzip(content_type: str | None, content_encoding: str | None) -> bool:
         case "gzip" | "x-gzip":
             return True
         case coding:
-            raise UnsupportedMediaError(
-                f"Content-Encoding must be gzip or none, got {coding[:80]!r}", ("Accept-Encoding", "gzip")
+            raise RefusedWithHeaderError(
+                Refusal.UNSUPPORTED_MEDIA_TYPE,
+                f"Content-Encoding must be gzip or none, got {coding[:80]!r}",
+                ("Accept-Encoding", "gzip"),
             )
 
 
@@ -86,7 +92,7 @@ def require_admissible(batch: Batch, definitions: Definitions, now: datetime, se
     metric = _version(batch, definitions)
     if metric.expires is not None and now.date() >= metric.expires:
         raise RefusedError(Refusal.METRIC_EXPIRED, f"{metric.name} has expired on {metric.expires}")
-    _require_open(Period.parse(metric.period, batch.period), now)
+    _require_open(metric.period, batch.period, now)
     batch.require_fit(metric, settings.max_reports)
 
 
@@ -106,15 +112,23 @@ def _version(batch: Batch, definitions: Definitions) -> Metric:
     return version
 
 
-def _require_open(period: Period, now: datetime) -> None:
-    # Only the end that is near is computed: the other may lie outside the calendar (years 1 to 9999).
-    if period.start > now.date():
-        if now < period.opens():
-            raise RefusedError(
-                Refusal.PERIOD_NOT_STARTED,
-                f"the {period.kind} {period} takes reports from {period.opens():%Y-%m-%d} on",
-            )
-    elif now >= period.closes():
-        raise RefusedError(
-            Refusal.PERIOD_CLOSED, f"the {period.kind} {period} took reports until {period.closes():%Y-%m-%d}"
-        )
+def _require_open(kind: PeriodKind, text: str, now: datetime) -> None:
+    period, opens, closes = _window(kind, text)
+    if opens is not None and now < opens:
+        raise RefusedError(Refusal.PERIOD_NOT_STARTED, f"the {kind} {period} takes reports from {opens:%Y-%m-%d} on")
+    if closes is not None and now >= closes:
+        raise RefusedError(Refusal.PERIOD_CLOSED, f"the {kind} {period} took reports until {closes:%Y-%m-%d}")
+
+
+@lru_cache(maxsize=1_024)
+def _window(kind: PeriodKind, text: str) -> tuple[Period, datetime | None, datetime | None]:
+    """Return a period and when it opens and closes; None: before or after all that the calendar has."""
+    period = Period.parse(kind, text)
+    return period, _or_none(period.opens), _or_none(period.closes)
+
+
+def _or_none(end: Callable[[], datetime]) -> datetime | None:
+    try:
+        return end()
+    except OverflowError:
+        return None

@@ -90,6 +90,9 @@ POST_REPORTS: _Route = {
         200: _json("Already stored: nothing is counted twice.", STORED),
         **described(
             Refusal.MALFORMED,
+            Refusal.UNAUTHORIZED,
+            Refusal.FORBIDDEN,
+            Refusal.TOO_SLOW,
             Refusal.UNKNOWN_METRIC,
             Refusal.DIGEST_MISMATCH,
             Refusal.METRIC_EXPIRED,
@@ -103,8 +106,10 @@ POST_REPORTS: _Route = {
             Refusal.PADDING_SET,
             Refusal.PERIOD_MISALIGNED,
             Refusal.PERIOD_NOT_STARTED,
+            Refusal.TOO_MANY,
             Refusal.INTERNAL_ERROR,
             Refusal.UNAVAILABLE,
+            Refusal.DISK_FULL,
         ),
     },
 }
@@ -119,13 +124,29 @@ GET_SUMMARY: _Route = {
             "description": "The summary file: Parquet with the metric's definition in its metadata.",
             "content": {SUMMARY_TYPE: {"schema": {"type": "string", "format": "binary"}}},
         },
-        **described(Refusal.UNKNOWN_METRIC, Refusal.INVALID_QUERY, Refusal.INTERNAL_ERROR, Refusal.UNAVAILABLE),
+        **described(
+            Refusal.UNAUTHORIZED,
+            Refusal.FORBIDDEN,
+            Refusal.UNKNOWN_METRIC,
+            Refusal.INVALID_QUERY,
+            Refusal.INTERNAL_ERROR,
+            Refusal.UNAVAILABLE,
+        ),
+    },
+}
+
+GET_STATISTICS: _Route = {
+    "responses": {
+        200: {"description": "The Prometheus text format.", "content": {"text/plain": {"schema": {"type": "string"}}}},
+        **described(Refusal.UNAUTHORIZED, Refusal.FORBIDDEN, Refusal.INTERNAL_ERROR, Refusal.UNAVAILABLE),
     },
 }
 
 GET_LIVEZ: _Route = {"responses": {200: _status("alive")}}
 
-GET_READYZ: _Route = {"responses": {200: _status("ready"), **described(Refusal.UNAVAILABLE, Refusal.INTERNAL_ERROR)}}
+GET_READYZ: _Route = {
+    "responses": {200: _status("ready"), **described(Refusal.UNAVAILABLE, Refusal.DISK_FULL, Refusal.INTERNAL_ERROR)}
+}
 
 GET_PROBLEM: _Route = {
     "responses": {200: {"description": "The page."}, **described(Refusal.NOT_FOUND, Refusal.INVALID_QUERY)}

@@ -9,10 +9,13 @@ from typing import Any
 
 from starlette.responses import Response
 
+from hubbub.errors import RefusedError
 from hubbub.refusals import Refusal
+from hubbub_aggregator.intake import RefusedWithHeaderError
 
 CONTENT_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = 5
+RETRY = {408, 429, 503, 507}
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -34,10 +37,16 @@ def problem(refusal: Refusal, detail: str, headers: Mapping[str, str] | None = N
         "status": refusal.status,
         "detail": detail,
     }
-    always = {"Retry-After": str(RETRY_AFTER_SECONDS)} if refusal.status == 503 else {}
+    always = {"Retry-After": str(RETRY_AFTER_SECONDS)} if refusal.status in RETRY else {}
     return Response(
         json.dumps(body), status_code=refusal.status, headers={**always, **(headers or {})}, media_type=CONTENT_TYPE
     )
+
+
+def refused_with(refused: RefusedError) -> Response:
+    """Answer with a refusal, and with the header that says what would be taken, if it has one."""
+    headers = dict([refused.header]) if isinstance(refused, RefusedWithHeaderError) else None
+    return problem(refused.refusal, refused.detail, headers)
 
 
 def described(*refusals: Refusal) -> dict[int | str, dict[str, Any]]:
@@ -88,7 +97,7 @@ def _next_step(refusal: Refusal) -> str:
             return "Set the clock, then send the same batch again."
         case Refusal.INVALID_QUERY:
             return "Correct the parameter that the detail names."
-        case Refusal.INTERNAL_ERROR | Refusal.UNAVAILABLE:
+        case Refusal.INTERNAL_ERROR | Refusal.UNAVAILABLE | Refusal.TOO_SLOW | Refusal.TOO_MANY | Refusal.DISK_FULL:
             return "Wait as long as Retry-After says, then send the same batch again under the same id: it is counted once."
         case _:
             return "Do not send this batch again: correct the program that formed it. /openapi.json has the format."

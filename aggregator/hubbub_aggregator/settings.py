@@ -5,7 +5,8 @@ The command line's options and their help are made from these fields.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
 from hubbub.errors import ParameterError
@@ -27,12 +28,47 @@ class Settings:
     max_ratio: int = _setting(
         100, "How many times larger than sent an inflated body may be (bodies below 64 KiB: as they like)."
     )
+    max_body_seconds: float = _setting(30.0, "Longest time that a body may take to arrive.")
     max_reports: int = _setting(10_000, "Most reports in one batch.")
     max_waiting: int = _setting(32 << 20, "Most bytes of batches waiting for their commit; beyond it: 503.")
     max_group: int = _setting(1_000, "Most batches in one commit.")
-    fold_every: float = _setting(10.0, "Seconds between two rounds of folding segments into summaries.")
+    fold_every: float = _setting(10.0, "Seconds between two rounds of folding segments and closing periods.")
+    client_rate: float = _setting(
+        50.0, "Batches a second, in the long run, from one network (IPv4 /24, IPv6 /48); beyond it: 429."
+    )
+    client_burst: float = _setting(2_000.0, "Batches at once from one network.")
+    min_free: int = _setting(256 << 20, "Bytes that stay free on the disk; below it: 507.")
+    keep: Mapping[str, int] = field(
+        default_factory=dict,
+        metadata={"about": "NAME=N: drop a metric's counts N periods after their period's end; may be repeated."},
+    )
+    open_reads: bool = field(
+        default=False, metadata={"about": "Let anyone who reaches the service read summaries and /metrics."}
+    )
+    closed_reports: bool = field(
+        default=False, metadata={"about": "Ask for a token with scope `report` to send batches, too."}
+    )
 
     def __post_init__(self) -> None:
-        for setting in fields(self):
+        for setting in limits():
             if not getattr(self, setting.name) > 0:
                 raise ParameterError(f"{setting.name} must be above 0, got {getattr(self, setting.name)}")
+        for name, periods in self.keep.items():
+            if periods < 0:
+                raise ParameterError(f"keep must be at least 0 periods, got {periods} for {name}")
+
+
+def limits() -> tuple[Field[Any], ...]:
+    """Return the settings that are one number above 0."""
+    return tuple(
+        setting for setting in fields(Settings) if isinstance(setting.default, (int, float)) and not _is_switch(setting)
+    )
+
+
+def switches() -> tuple[Field[Any], ...]:
+    """Return the settings that are on or off."""
+    return tuple(setting for setting in fields(Settings) if _is_switch(setting))
+
+
+def _is_switch(setting: Field[Any]) -> bool:
+    return isinstance(setting.default, bool)

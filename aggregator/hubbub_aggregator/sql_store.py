@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
-from sqlalchemy import Connection, Engine, delete, exists, insert, select, update
+from sqlalchemy import Connection, Engine, delete, exists, func, insert, select, update
 
 from hubbub.batch import Batch
 from hubbub.coins import Coins
-from hubbub_aggregator.engine import insert_new, open_sqlite, transaction
-from hubbub_aggregator.schema import SCHEMA_VERSION, batch, collection, schema, segment, tables
+from hubbub_aggregator.engine import (
+    alone,
+    insert_ids,
+    insert_new,
+    is_postgres,
+    open_postgres,
+    open_sqlite,
+    transaction,
+    without_password,
+)
+from hubbub_aggregator.failpoints import reach
+from hubbub_aggregator.schema import SCHEMA_VERSION, batch, collection, refusal, schema, segment, tables
+from hubbub_aggregator.schema import token as token_table
 from hubbub_aggregator.shuffle import shuffled
-from hubbub_aggregator.store import Holding, StoreError
+from hubbub_aggregator.store import Appended, Holding, StoreError
+from hubbub_aggregator.tokens import Scope, Token
 
 _IDS_A_STATEMENT = 1_000
 _SEGMENTS_A_FETCH = 64
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class SqlStore:
@@ -27,30 +41,39 @@ class SqlStore:
         self._engine = engine
         self._coins = coins
         with transaction(engine, writes=True) as connection:
+            alone(connection)
             tables.create_all(connection)
-            connection.execute(insert_new(schema), {"version": SCHEMA_VERSION, "probes": 0})
+            reach("start: between tables and version")
+            connection.execute(insert_new(connection, schema), {"version": SCHEMA_VERSION, "probes": 0})
             _require_version(connection)
 
     @classmethod
     def open(cls, path: str | Path) -> Self:
-        """Open a SQLite file, made if it is not there; what is in the way is a StoreError that names the file."""
+        """Open `postgresql://...`, or a SQLite file, made if it is not there; what is in the way is a StoreError."""
+        shown = without_password(str(path))
         try:
-            return cls(open_sqlite(Path(path)))
+            return cls(open_postgres(str(path)) if is_postgres(path) else open_sqlite(Path(path)))
         except StoreError as problem:
-            raise StoreError(f"{path}: {problem}: give another --database") from None
+            raise StoreError(f"{shown}: {problem}: give another --database") from None
 
-    def append(self, batches: Sequence[Batch]) -> list[bool]:
+    def append(self, batches: Sequence[Batch]) -> list[Appended]:
         groups: dict[tuple[str, str], dict[bytes, Batch]] = {}
         for each in batches:
             groups.setdefault((each.digest, each.period), {}).setdefault(each.batch_id.bytes, each)
+        reach("append: before its transaction")
         with transaction(self._engine, writes=True) as connection:
-            fresh = {key: self._append_group(connection, group) for key, group in groups.items()}
+            fresh = {key: self._append_group(connection, group) for key, group in sorted(groups.items())}
+            reach("append: before its commit")
+        reach("append: after its commit")
         return [_take(fresh[each.digest, each.period], each.batch_id.bytes) for each in batches]
 
-    def _append_group(self, connection: Connection, group: dict[bytes, Batch]) -> set[bytes]:
-        to = _collection_id(connection, next(iter(group.values())))
-        ids = [{"collection_id": to, "batch_id": batch_id} for batch_id in group]
-        fresh = set(connection.scalars(insert_new(batch).returning(batch.c.batch_id), ids))
+    def _append_group(self, connection: Connection, group: dict[bytes, Batch]) -> set[bytes] | None:
+        """Return the ids that are new; None: the period is closed."""
+        to, closed = _collection(connection, next(iter(group.values())))
+        if closed:
+            return None
+        fresh = insert_ids(connection, to, group)
+        reach("append: between ids and reports")
         if fresh:
             cohorts, rows = shuffled(
                 b"".join(group[batch_id].cohorts for batch_id in fresh),
@@ -61,11 +84,13 @@ class SqlStore:
         return fresh
 
     def holds(self, batch_: Batch) -> bool:
+        if not _DIGEST.fullmatch(batch_.digest):
+            return False  # and a database may have no such text: NUL, a lone surrogate
         stored = (
             select(batch.c.batch_id)
             .join(collection)
             .where(collection.c.digest == batch_.digest, collection.c.period == batch_.period)
-            .where(batch.c.batch_id == batch_.batch_id.bytes)
+            .where(batch.c.batch_id == batch_.batch_id.bytes, collection.c.closed.is_(False))
         )
         with transaction(self._engine, writes=False) as connection:
             return connection.scalar(stored) is not None
@@ -79,6 +104,8 @@ class SqlStore:
         with transaction(self._engine, writes=False) as connection:
             for row in connection.execute(asked).all():
                 segments = _segments(connection, row.id, max_reports)
+                if not segments and row.summary is None:
+                    continue  # purged
                 yield Holding(
                     digest=digest,
                     period=row.period,
@@ -97,16 +124,89 @@ class SqlStore:
 
     def fold(self, holding: Holding, summary: bytes) -> bool:
         this = (collection.c.digest == holding.digest) & (collection.c.period == holding.period)
+        reach("fold: before its transaction")
         with transaction(self._engine, writes=True) as connection:
             put = update(collection).where(this, collection.c.revision == holding.revision)
             done = connection.execute(put.values(revision=holding.revision + 1, summary=summary)).rowcount
+            reach("fold: between summary and segments")
             for start in range(0, len(holding.segments), _IDS_A_STATEMENT):
                 some = holding.segments[start : start + _IDS_A_STATEMENT]
                 done += connection.execute(delete(segment).where(segment.c.id.in_(some))).rowcount
             if done != 1 + len(holding.segments):
                 connection.rollback()
                 return False
+            reach("fold: before its commit")
+        reach("fold: after its commit")
         return True
+
+    def open_periods(self) -> list[tuple[str, str]]:
+        asked = select(collection.c.digest, collection.c.period).where(collection.c.closed.is_(False))
+        with transaction(self._engine, writes=False) as connection:
+            return [(digest, period) for digest, period in connection.execute(asked.order_by(collection.c.period))]
+
+    def close_period(self, digest: str, period: str) -> None:
+        this = (collection.c.digest == digest) & (collection.c.period == period)
+        with transaction(self._engine, writes=True) as connection:
+            closed = connection.scalar(select(collection.c.id).where(this).with_for_update())  # no append is under way
+            connection.execute(update(collection).where(this).values(closed=True))
+        reach("close: between mark and ids")
+        some = select(batch.c.batch_id).where(batch.c.collection_id == closed).limit(_IDS_A_STATEMENT).scalar_subquery()
+        more = True
+        while more:  # in small transactions: whoever appends does not wait for all of them
+            with transaction(self._engine, writes=True) as connection:
+                drop = delete(batch).where(batch.c.collection_id == closed, batch.c.batch_id.in_(some))
+                more = connection.execute(drop).rowcount == _IDS_A_STATEMENT
+            reach("close: between ids")
+
+    def purge(self, digest: str, period: str) -> None:
+        this = (collection.c.digest == digest) & (collection.c.period == period) & collection.c.closed
+        of = select(collection.c.id).where(this).scalar_subquery()
+        with transaction(self._engine, writes=True) as connection:
+            connection.execute(delete(segment).where(segment.c.collection_id == of))
+            reach("purge: between segments and summary")
+            nothing = update(collection).where(this).values(summary=None, revision=collection.c.revision + 1)
+            connection.execute(nothing)
+
+    def closed_periods(self, digest: str) -> list[str]:
+        waiting = exists().where(segment.c.collection_id == collection.c.id)
+        asked = select(collection.c.period).where(collection.c.digest == digest, collection.c.closed)
+        with transaction(self._engine, writes=False) as connection:
+            return list(connection.scalars(asked.where(collection.c.summary.is_not(None) | waiting)))
+
+    def add_refusals(self, counts: Mapping[tuple[str, str], int]) -> None:
+        with transaction(self._engine, writes=True) as connection:
+            for (metric, reason), count in sorted(counts.items()):
+                this = (refusal.c.metric == metric) & (refusal.c.reason == reason)
+                connection.execute(insert_new(connection, refusal), {"metric": metric, "reason": reason, "count": 0})
+                connection.execute(update(refusal).where(this).values(count=refusal.c.count + count))
+
+    def refusals(self) -> dict[tuple[str, str], int]:
+        with transaction(self._engine, writes=False) as connection:
+            return {(row.metric, row.reason): row[2] for row in connection.execute(select(refusal))}
+
+    def segments_waiting(self) -> int:
+        with transaction(self._engine, writes=False) as connection:
+            return connection.scalar(select(func.count()).select_from(segment)) or 0
+
+    def add_token(self, token: Token, hashed: bytes) -> bool:
+        new = {"name": token.name, "hash": hashed, "scopes": " ".join(sorted(token.scopes))}
+        with transaction(self._engine, writes=True) as connection:
+            added = insert_new(connection, token_table).returning(token_table.c.name)
+            return connection.execute(added, new).first() is not None
+
+    def token(self, hashed: bytes) -> Token | None:
+        with transaction(self._engine, writes=False) as connection:
+            row = connection.execute(select(token_table).where(token_table.c.hash == hashed)).one_or_none()
+        return None if row is None else _token(row.name, row.scopes)
+
+    def tokens(self) -> list[Token]:
+        with transaction(self._engine, writes=False) as connection:
+            rows = connection.execute(select(token_table).order_by(token_table.c.name)).all()
+        return [_token(row.name, row.scopes) for row in rows]
+
+    def revoke_token(self, name: str) -> bool:
+        with transaction(self._engine, writes=True) as connection:
+            return connection.execute(delete(token_table).where(token_table.c.name == name)).rowcount == 1
 
     def probe(self) -> None:
         with transaction(self._engine, writes=True) as connection:
@@ -125,15 +225,17 @@ def _require_version(connection: Connection) -> None:
         )
 
 
-def _collection_id(connection: Connection, of: Batch) -> int:
-    find = select(collection.c.id).where(collection.c.digest == of.digest, collection.c.period == of.period)
-    found: int | None = connection.scalar(find)
-    if found is not None:
-        return found
-    new = {"metric": of.metric, "digest": of.digest, "period": of.period, "revision": 0}
-    connection.execute(insert_new(collection), new)
-    made: int = connection.scalars(find).one()
-    return made
+def _collection(connection: Connection, of: Batch) -> tuple[int, bool]:
+    """Return the id of a batch's collection, made if it is not there, and whether it is closed."""
+    find = select(collection.c.id, collection.c.closed)
+    find = find.where(collection.c.digest == of.digest, collection.c.period == of.period)
+    find = find.with_for_update(read=True, key_share=True)  # nobody closes it until this append is done
+    found = connection.execute(find).one_or_none()
+    if found is None:
+        new = {"metric": of.metric, "digest": of.digest, "period": of.period, "revision": 0, "closed": False}
+        connection.execute(insert_new(connection, collection), new)
+        found = connection.execute(find).one()
+    return found.id, found.closed
 
 
 def _segments(connection: Connection, collection_id: int, max_reports: int | None) -> list[tuple[int, bytes, bytes]]:
@@ -152,8 +254,15 @@ def _segments(connection: Connection, collection_id: int, max_reports: int | Non
     return taken
 
 
-def _take(fresh: set[bytes], batch_id: bytes) -> bool:
-    """Say whether the id is new, the first time it is asked for."""
-    new = batch_id in fresh
+def _take(fresh: set[bytes] | None, batch_id: bytes) -> Appended:
+    """Say what became of an id; it is new only the first time it is asked for."""
+    if fresh is None:
+        return Appended.CLOSED
+    if batch_id not in fresh:
+        return Appended.DUPLICATE
     fresh.discard(batch_id)
-    return new
+    return Appended.STORED
+
+
+def _token(name: str, scopes: str) -> Token:
+    return Token(name, frozenset(map(Scope, scopes.split())))

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
 
 from hubbub.batch import Batch
 from hubbub.errors import HubbubError
 
+if TYPE_CHECKING:
+    from hubbub_aggregator.tokens import Token
+
 
 class StoreError(HubbubError):
     """The store cannot do what was asked, and has done nothing of it."""
+
+
+class Appended(Enum):
+    """What became of a batch."""
+
+    STORED = "stored"
+    DUPLICATE = "duplicate"
+    CLOSED = "closed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +50,11 @@ class Store(Protocol):
     same bytes, so the same three.
     """
 
-    def append(self, batches: Sequence[Batch]) -> list[bool]:
+    def append(self, batches: Sequence[Batch]) -> list[Appended]:
         """Store whole batches in one durable transaction, one segment a metric version and period.
 
-        Returns for each batch whether it is new; one whose id is stored already, or came earlier among these, is
-        not, and is not stored again. Batches must fit their metric.
+        A batch whose id is stored already, or came earlier among these, is a duplicate; one whose period has been
+        closed here is not stored either. Batches must fit their metric.
         """
 
     def holds(self, batch: Batch) -> bool:
@@ -64,6 +76,39 @@ class Store(Protocol):
 
         Returns False, and changes nothing, if another fold was first.
         """
+
+    def open_periods(self) -> list[tuple[str, str]]:
+        """Return the digest and period of whatever has reports and is not closed."""
+
+    def close_period(self, digest: str, period: str) -> None:
+        """Take no more reports of a period, ever, and drop its batch ids."""
+
+    def purge(self, digest: str, period: str) -> None:
+        """Drop all that is stored of a closed period but that it is closed."""
+
+    def closed_periods(self, digest: str) -> list[str]:
+        """Return the closed periods of a metric version that are not purged."""
+
+    def add_refusals(self, counts: Mapping[tuple[str, str], int]) -> None:
+        """Add to the counters of (metric, reason)."""
+
+    def refusals(self) -> dict[tuple[str, str], int]:
+        """Return the counters of (metric, reason)."""
+
+    def segments_waiting(self) -> int:
+        """Return how many segments are not folded yet."""
+
+    def add_token(self, token: Token, hashed: bytes) -> bool:
+        """Store a token; False, and nothing, if there is one of this name."""
+
+    def token(self, hashed: bytes) -> Token | None:
+        """Return the token with this hash."""
+
+    def tokens(self) -> list[Token]:
+        """Return all tokens, by name."""
+
+    def revoke_token(self, name: str) -> bool:
+        """Drop a token; False if there is none of this name."""
 
     def probe(self) -> None:
         """Write something that means nothing, durably: raises StoreError if that cannot be done."""

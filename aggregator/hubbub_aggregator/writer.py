@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -11,8 +12,9 @@ from threading import Thread
 from hubbub.batch import Batch
 from hubbub.errors import RefusedError
 from hubbub.refusals import Refusal
+from hubbub_aggregator.exposition import Durations
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store import Store
+from hubbub_aggregator.store import Appended, Store
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +25,7 @@ _PER_BATCH = 1_024
 @dataclass(frozen=True, slots=True)
 class _Waiting:
     batch: Batch
-    answer: asyncio.Future[bool]
+    answer: asyncio.Future[Appended]
     weight: int
 
 
@@ -39,18 +41,24 @@ class GroupWriter:
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
         self._weight = 0
+        self.commits = Durations()
         self._thread = Thread(target=self._run, name="hubbub-writer")
         self._thread.start()
 
-    async def write(self, batch: Batch) -> bool:
-        """Return, once it is durable, whether the batch is new; raises RefusedError if it could not be stored."""
+    async def write(self, batch: Batch) -> Appended:
+        """Return, once it is durable, what became of the batch; raises RefusedError if it could not be stored."""
         weight = len(batch.cohorts) + len(batch.rows) + _PER_BATCH
         if self._weight and self._weight + weight > self._settings.max_waiting:
             raise RefusedError(Refusal.UNAVAILABLE, "too many batches are waiting to be stored")
-        answer: asyncio.Future[bool] = self._loop.create_future()
+        answer: asyncio.Future[Appended] = self._loop.create_future()
         self._weight += weight
         self._queue.put(_Waiting(batch, answer, weight))
         return await answer
+
+    @property
+    def waiting(self) -> int:
+        """How many bytes of batches wait for their commit."""
+        return self._weight
 
     @property
     def alive(self) -> bool:
@@ -65,12 +73,14 @@ class GroupWriter:
     def _run(self) -> None:
         while (first := self._queue.get()) is not None:
             group = [first, *self._arrived()]
-            new: list[bool] | None = None
+            appended: list[Appended] | None = None
+            began = time.perf_counter()
             try:
-                new = self._store.append([waiting.batch for waiting in group])
+                appended = self._store.append([waiting.batch for waiting in group])
             except Exception as problem:  # noqa: BLE001  (whatever it was, the next group gets its chance)
                 logger.error("a commit of %d batches failed: %s", len(group), type(problem).__name__)
-            self._loop.call_soon_threadsafe(self._settle, group, new)
+            self.commits.observe(time.perf_counter() - began)
+            self._loop.call_soon_threadsafe(self._settle, group, appended)
 
     def _arrived(self) -> list[_Waiting]:
         arrived: list[_Waiting] = []
@@ -85,12 +95,12 @@ class GroupWriter:
             pass
         return arrived
 
-    def _settle(self, group: list[_Waiting], new: list[bool] | None) -> None:
+    def _settle(self, group: list[_Waiting], appended: list[Appended] | None) -> None:
         for number, waiting in enumerate(group):
             self._weight -= waiting.weight
             if waiting.answer.done():  # cancelled: nobody waits for it any more
                 continue
-            if new is None:
+            if appended is None:
                 waiting.answer.set_exception(RefusedError(Refusal.UNAVAILABLE, "the store could not take the batch"))
             else:
-                waiting.answer.set_result(new[number])
+                waiting.answer.set_result(appended[number])

@@ -7,15 +7,17 @@ import random
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 import urllib3
 import uvicorn
+from tests.aggregator.postgres import postgres
 
 from hubbub import Batch, Definitions, Metric, parse_definitions
 from hubbub.summary import Summary, summary_from_bytes
@@ -127,8 +129,8 @@ class Aggregator:
         data = body.to_json() if isinstance(body, Batch) else body
         return self.request("POST", "/v1/reports", data, **({"content_type": "application/json"} | headers))
 
-    def get(self, path: str) -> Answer:
-        return self.request("GET", path)
+    def get(self, path: str, **headers: str) -> Answer:
+        return self.request("GET", path, None, **headers)
 
     def summary(self, name: str, query: str = "") -> Summary:
         answer = self.get(f"/v1/metrics/{name}/summary{query}")
@@ -141,13 +143,17 @@ class Aggregator:
 
 
 @contextmanager
-def _running(
-    definitions: Definitions, store: SqlStore, settings: Settings, clock: FakeClock | None = None
+def running(
+    definitions: Definitions,
+    store: SqlStore,
+    settings: Settings,
+    clock: FakeClock | None = None,
+    free: Callable[[], int] | None = None,
 ) -> Iterator[Aggregator]:
     clock = clock or FakeClock()
     listener = listen("127.0.0.1", 0)
     url = url_of(listener)
-    config = uvicorn.Config(create_app(definitions, store, settings, clock), log_config=None, access_log=False)
+    config = uvicorn.Config(create_app(definitions, store, settings, clock, free), log_config=None, access_log=False)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
@@ -170,20 +176,59 @@ def definitions() -> Definitions:
     return parse_definitions(DEFINITIONS)
 
 
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """A server for the whole run."""
+    with postgres() as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A database of the test's own, on each engine in turn."""
+    if request.param == "sqlite":
+        return str(tmp_path / "reports.db")
+    server: str = request.getfixturevalue("postgres_url")
+    name = f"test_{uuid.uuid4().hex}"
+    with closing(psycopg.connect(server, autocommit=True)) as connection:
+        connection.execute(f"CREATE DATABASE {name}".encode())
+    return server.replace("/postgres?", f"/{name}?")
+
+
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqlStore]:
+def closed_last() -> Iterator[ExitStack]:
+    """What is closed when nothing uses it any more: a store after the aggregators on it, in whatever order they came."""
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def store(database: str, closed_last: ExitStack) -> SqlStore:
+    """A store on each engine: the same is promised of both."""
+    opened = SqlStore.open(database)
+    closed_last.callback(opened.close)
+    return opened
+
+
+@pytest.fixture
+def sqlite_store(tmp_path: Path, closed_last: ExitStack) -> SqlStore:
+    """A store whose file a test looks into."""
     opened = SqlStore.open(tmp_path / "reports.db")
-    yield opened
-    opened.close()
+    closed_last.callback(opened.close)
+    return opened
 
 
 @pytest.fixture
-def start(definitions: Definitions) -> Iterator[StartAggregator]:
+def start(definitions: Definitions, closed_last: ExitStack) -> Iterator[StartAggregator]:
     """Start an aggregator on a store, to be stopped with the test."""
-    with ExitStack() as running:
+    with ExitStack() as stack:
 
-        def start_one(store: SqlStore, **limits: Any) -> Aggregator:
-            return running.enter_context(_running(definitions, store, Settings(**limits)))
+        def start_one(
+            store: SqlStore, free: Callable[[], int] | None = None, open_reads: bool = True, **limits: Any
+        ) -> Aggregator:
+            return stack.enter_context(
+                running(definitions, store, Settings(open_reads=open_reads, **limits), free=free)
+            )
 
         yield start_one
 
@@ -192,8 +237,10 @@ def start(definitions: Definitions) -> Iterator[StartAggregator]:
 def aggregator(definitions: Definitions, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aggregator]:
     """An aggregator that the tests of a module share; they set its clock and leave it at noon."""
     store = SqlStore.open(tmp_path_factory.mktemp("aggregator") / "reports.db")
-    with _running(definitions, store, Settings(max_body=30_000, max_inflated=100_000, max_reports=500)) as running:
-        yield running
+    with running(
+        definitions, store, Settings(max_body=30_000, max_inflated=100_000, max_reports=500, open_reads=True)
+    ) as shared:
+        yield shared
     store.close()
 
 

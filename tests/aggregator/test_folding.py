@@ -6,6 +6,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,9 +17,12 @@ from hypothesis import strategies as st
 from hubbub import Batch, Definitions, Metric, Params
 from hubbub.summary import BitCounts, Summary
 from hubbub.summary.pattern_counts import PatternCounts
-from hubbub_aggregator.folding import FoldingJob, counted_as, fold, read_summary
+from hubbub_aggregator.folding import counted_as, fold, read_summary
+from hubbub_aggregator.lifecycle import upkeep
+from hubbub_aggregator.periodic import Periodic
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.sql_store import SqlStore
+from hubbub_aggregator.store import Appended
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch
@@ -90,7 +94,7 @@ def test_a_fold_leaves_the_ids_so_that_nothing_comes_back(
     batch = make_batch(metric)
     store.append([batch])
     fold(store, metric)
-    assert store.append([batch]) == [False]
+    assert store.append([batch]) == [Appended.DUPLICATE]
     assert read_summary(store, metric).num_reports == 3
 
 
@@ -112,7 +116,7 @@ def test_the_job_folds_by_itself_and_survives_a_failure(
 
     monkeypatch.setattr(store, "unfolded", fails_once)
     store.append([make_batch(metric)])
-    job = FoldingJob(store, definitions, Settings(fold_every=0.01))
+    job = Periodic("upkeep", lambda: upkeep(store, definitions, Settings(), datetime(2024, 6, 15, tzinfo=UTC)), 0.01)
     while unfolded(metric.digest):
         time.sleep(0.01)
     job.close()

@@ -204,17 +204,23 @@ def test_one_who_hangs_up_in_the_middle_of_a_body_has_sent_nothing(
 def test_the_openapi_document_says_what_the_routes_answer(aggregator: Aggregator, make_batch: MakeBatch) -> None:
     document = aggregator.get("/openapi.json").json
     assert set(document["paths"]) == {
-        *("/v1/reports", "/v1/metrics", "/v1/metrics/{name}/summary", "/livez", "/readyz", "/problems/{slug}")
+        *("/v1/reports", "/v1/metrics", "/v1/metrics/{name}/summary"),
+        *("/metrics", "/livez", "/readyz", "/problems/{slug}"),
     }
     post = document["paths"]["/v1/reports"]["post"]
     body = post["requestBody"]["content"]["application/json"]["schema"]
     sent = json.loads(make_batch(aggregator.definitions["homepage"]).to_json())
     assert set(body["required"]) == set(sent) == set(body["properties"])
-    assert set(post["responses"]) == {"202", "200", *["400", "404", "409", "410", "413", "415", "422", "500", "503"]}
+    assert set(post["responses"]) == {
+        "202",
+        "200",
+        *["400", "401", "403", "404", "408", "409", "410", "413", "415", "422", "429", "500", "503", "507"],
+    }
     said = " ".join(answer["description"] for answer in post["responses"].values())
     of_reading = {Refusal.NOT_FOUND, Refusal.METHOD_NOT_ALLOWED, Refusal.INVALID_QUERY}
-    of_later = {Refusal.UNAUTHORIZED, Refusal.FORBIDDEN}
-    assert {refusal for refusal in Refusal if f"`{refusal.slug}`" in said} == set(Refusal) - of_reading - of_later
+    assert {refusal for refusal in Refusal if f"`{refusal.slug}`" in said} == set(Refusal) - of_reading
+    for path in ("/v1/metrics/{name}/summary", "/metrics"):
+        assert document["paths"][path]["get"]["security"] == [{"HTTPBearer": []}]
     for path in document["paths"].values():
         for operation in path.values():
             for status, answer in operation["responses"].items():

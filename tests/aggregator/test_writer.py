@@ -17,6 +17,7 @@ from hubbub_aggregator.engine import open_sqlite
 from hubbub_aggregator.folding import read_summary
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.sql_store import SqlStore
+from hubbub_aggregator.store import Appended
 from hubbub_aggregator.writer import GroupWriter
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class GatedStore(SqlStore):
             raise OSError("no randomness, in the middle of a transaction")
         return os.urandom(num_bytes)
 
-    def append(self, batches: Sequence[Batch]) -> list[bool]:
+    def append(self, batches: Sequence[Batch]) -> list[Appended]:
         self.groups.append(len(batches))
         self.gate.wait()
         return super().append(batches)
@@ -53,7 +54,7 @@ def metric(definitions: Definitions) -> Metric:
     return definitions["homepage"]
 
 
-async def sent(writer: GroupWriter, batches: Sequence[Batch], gated: GatedStore) -> list[bool | BaseException]:
+async def sent(writer: GroupWriter, batches: Sequence[Batch], gated: GatedStore) -> list[Appended | BaseException]:
     """Let the writer take the first batch, all others arrive meanwhile, then open the gate."""
     first = asyncio.create_task(writer.write(batches[0]))
     while not gated.groups:
@@ -71,7 +72,10 @@ def test_all_that_arrived_during_a_commit_go_into_the_next_as_one_segment(
     async def scenario() -> None:
         writer = GroupWriter(gated, Settings())
         batches = [make_batch(metric, 2) for _ in range(20)]
-        assert await sent(writer, [*batches, batches[0], batches[7]], gated) == [True] * 20 + [False] * 2
+        assert (
+            await sent(writer, [*batches, batches[0], batches[7]], gated)
+            == [Appended.STORED] * 20 + [Appended.DUPLICATE] * 2
+        )
         await writer.close()
 
     asyncio.run(scenario())
@@ -84,7 +88,7 @@ def test_all_that_arrived_during_a_commit_go_into_the_next_as_one_segment(
 def test_a_group_is_bounded(gated: GatedStore, metric: Metric, make_batch: MakeBatch) -> None:
     async def scenario() -> None:
         writer = GroupWriter(gated, Settings(max_group=4))
-        assert await sent(writer, [make_batch(metric) for _ in range(10)], gated) == [True] * 10
+        assert await sent(writer, [make_batch(metric) for _ in range(10)], gated) == [Appended.STORED] * 10
         await writer.close()
 
     asyncio.run(scenario())
@@ -98,7 +102,7 @@ def test_beyond_what_may_wait_batches_are_refused_until_there_is_room(
     async def scenario() -> None:
         writer = GroupWriter(gated, Settings(max_waiting=3 * 1100))  # a batch of 3 reports weighs 1024 + 3 + 9
         said = await sent(writer, [make_batch(metric) for _ in range(5)], gated)
-        assert said[:3] == [True] * 3
+        assert said[:3] == [Appended.STORED] * 3
         for refused in said[3:]:
             assert isinstance(refused, RefusedError)
             assert refused.refusal is Refusal.UNAVAILABLE
@@ -123,7 +127,7 @@ def test_a_failed_transaction_refuses_its_whole_group_and_stores_nothing(
             assert refused.refusal is Refusal.UNAVAILABLE
         assert not any(gated.holds(batch) for batch in batches)
         gated.flawed = False
-        assert [await writer.write(batch) for batch in batches] == [True] * 5, "the same batches, sent again"
+        assert [await writer.write(batch) for batch in batches] == [Appended.STORED] * 5, "the same batches, sent again"
         await writer.close()
 
     asyncio.run(scenario())
@@ -140,7 +144,7 @@ def test_closing_writes_what_was_accepted(gated: GatedStore, metric: Metric, mak
         await asyncio.sleep(0)
         asyncio.get_running_loop().call_later(0.01, gated.gate.set)
         await writer.close()
-        assert await asyncio.gather(*tasks) == [True] * 7
+        assert await asyncio.gather(*tasks) == [Appended.STORED] * 7
         assert not writer.alive
 
     asyncio.run(scenario())

@@ -1,0 +1,143 @@
+"""POST /v1/reports, straight from the socket to the writer: the one route where a framework's ceremony costs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from hubbub.batch import Batch
+from hubbub.definitions import Definitions
+from hubbub.errors import RefusedError
+from hubbub.refusals import Refusal
+from hubbub_aggregator.disk import DiskWatch
+from hubbub_aggregator.intake import RefusedWithHeaderError, inflated, is_gzip, require_admissible, require_size
+from hubbub_aggregator.problems import problem, refused_with
+from hubbub_aggregator.rate_limit import RateLimit, peer
+from hubbub_aggregator.settings import Settings
+from hubbub_aggregator.store import Appended, Store, StoreError
+from hubbub_aggregator.tally import Tally
+from hubbub_aggregator.tokens import Doorkeeper
+from hubbub_aggregator.tokens import Scope as TokenScope
+from hubbub_aggregator.writer import GroupWriter
+
+logger = logging.getLogger(__name__)
+
+PATH = "/v1/reports"
+
+Clock = Callable[[], datetime]
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What the routes work with."""
+
+    definitions: Definitions
+    store: Store
+    settings: Settings
+    clock: Clock
+    tally: Tally
+    rate: RateLimit
+    disk: DiskWatch
+    door: Doorkeeper
+
+
+async def take(scope: Scope, receive: Receive) -> Response:
+    """Store a batch, whole or not at all: 202 once it is durable, 200 if its id is already stored."""
+    service: Service = scope["state"]["service"]
+    writer: GroupWriter = scope["state"]["writer"]
+    batch: Batch | None = None
+    try:
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        _require_room(service, scope["client"], headers)
+        if service.settings.closed_reports:
+            await run_in_threadpool(service.door.require, TokenScope.REPORT, _text(headers, b"authorization"))
+        batch = Batch.from_json(await _body(headers, receive, service.settings))
+        try:
+            require_admissible(batch, service.definitions, service.clock(), service.settings)
+        except RefusedError:
+            if not await run_in_threadpool(service.store.holds, batch):  # why: see intake.py
+                raise
+            appended = Appended.DUPLICATE
+        else:
+            appended = await writer.write(batch)
+        if appended is Appended.CLOSED:
+            raise RefusedError(Refusal.PERIOD_CLOSED, f"the period {batch.period} has been closed here")
+    except StoreError as failed:
+        logger.error("the store failed: %s", failed)
+        service.tally.refused("", Refusal.UNAVAILABLE)
+        return problem(Refusal.UNAVAILABLE, "the store cannot do this just now; the aggregator's log says why")
+    except RefusedError as refused:
+        named = batch is not None and batch.metric in service.definitions
+        service.tally.refused(batch.metric if batch is not None and named else "", refused.refusal)
+        return refused_with(refused)
+    service.tally.took(appended.value)
+    return _answer(batch, appended)
+
+
+def _require_room(service: Service, client: tuple[str, int] | None, headers: dict[bytes, bytes]) -> None:
+    """Refuse before anything is read: the network sent too much, or the disk is nearly full."""
+    host = None if client is None else peer(client[0], _text(headers, b"x-forwarded-for"))
+    wait = 0.0 if host is None else service.rate.wait(host)
+    if wait:
+        raise RefusedWithHeaderError(
+            Refusal.TOO_MANY,
+            f"one network may send {service.settings.client_rate:g} batches a second: send the same batch again later",
+            ("Retry-After", str(math.ceil(wait))),
+        )
+    if service.disk.full:
+        raise RefusedError(Refusal.DISK_FULL, "the aggregator's disk is nearly full: send the same batch again later")
+
+
+class Shortcut:
+    """Middleware: a POST of a batch goes to `take` and meets nothing else on its way."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] == PATH and scope["method"] == "POST":
+            await (await take(scope, receive))(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+
+async def _body(headers: dict[bytes, bytes], receive: Receive, settings: Settings) -> bytes:
+    gzip = is_gzip(_text(headers, b"content-type"), _text(headers, b"content-encoding"))
+    require_size(int(headers.get(b"content-length", 0)), settings)
+    body = b""
+    try:
+        async with asyncio.timeout(settings.max_body_seconds):
+            while True:
+                message: Any = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientDisconnect
+                body += message.get("body", b"")
+                require_size(len(body), settings)
+                if not message.get("more_body", False):
+                    break
+    except TimeoutError:
+        raise RefusedError(
+            Refusal.TOO_SLOW,
+            f"a body comes within {settings.max_body_seconds:g} seconds, got {len(body)} bytes by then",
+        ) from None
+    return inflated(body, settings) if gzip else body
+
+
+def _text(headers: dict[bytes, bytes], name: bytes) -> str | None:
+    value = headers.get(name)
+    return None if value is None else value.decode("latin-1")
+
+
+def _answer(batch: Batch, appended: Appended) -> Response:
+    told = b'{"batch_id":"%b","status":"%b"}' % (str(batch.batch_id).encode(), appended.value.encode())
+    return Response(told, 202 if appended is Appended.STORED else 200, media_type="application/json")

@@ -1,0 +1,49 @@
+"""What was answered to batches: by verdict since the start, and what was refused, by metric and reason, for ever."""
+
+from __future__ import annotations
+
+from collections import Counter
+from threading import Lock
+
+from hubbub.refusals import Refusal
+from hubbub_aggregator.store import Store
+
+DUPLICATE, STORED = "duplicate", "stored"
+
+
+class Tally:
+    """Counts in memory, and what of it is still to be added to the store's counters; for any thread."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._verdicts: Counter[str] = Counter()
+        self._waiting: Counter[tuple[str, str]] = Counter()
+
+    def took(self, verdict: str) -> None:
+        """Count a batch that was stored, or was already."""
+        with self._lock:
+            self._verdicts[verdict] += 1
+
+    def refused(self, metric: str, refusal: Refusal) -> None:
+        """Count a refusal; metric: a name that is defined here, or empty (a name that somebody made up is not kept)."""
+        with self._lock:
+            self._verdicts[refusal.slug] += 1
+            self._waiting[metric, refusal.slug] += 1
+
+    def verdicts(self) -> dict[str, int]:
+        """Return the answers since the start, by `stored`, `duplicate` or the refusal's slug."""
+        with self._lock:
+            return dict(self._verdicts)
+
+    def flush(self, store: Store) -> None:
+        """Add what was refused since the last time to the store's counters; if that fails it waits for the next."""
+        with self._lock:
+            added, self._waiting = self._waiting, Counter()
+        if not added:
+            return
+        try:
+            store.add_refusals(added)
+        except Exception:
+            with self._lock:
+                self._waiting.update(added)
+            raise

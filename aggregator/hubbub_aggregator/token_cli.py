@@ -1,0 +1,103 @@
+"""`hubbub token`: who may read."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import click
+
+_DATABASE = click.option(
+    "--database",
+    default="hubbub.db",
+    show_default=True,
+    envvar="HUBBUB_DATABASE",
+    show_envvar=True,
+    help="The aggregator's database; it may be running.",
+)
+_JSON = click.option("--json", "as_json", is_flag=True, help="Say it as JSON.")
+
+
+@click.group()
+def command() -> None:
+    """Create, list and revoke the tokens that let someone read an aggregator's counts.
+
+    \b
+    Example:
+      hubbub token create analysts --scope read
+    """
+
+
+@command.command()
+@click.argument("name")
+@click.option(
+    "--scope",
+    "scopes",
+    type=click.Choice(["read", "metrics", "report"]),
+    multiple=True,
+    required=True,
+    help="What it allows; may be repeated. read: summaries; metrics: /metrics; report: sending, where that takes one.",
+)
+@_DATABASE
+@_JSON
+def create(name: str, scopes: tuple[str, ...], database: str, as_json: bool) -> None:
+    """Make a token and print it: this once, since only its hash is kept.
+
+    \b
+    Example:
+      hubbub token create prometheus --scope metrics
+    """
+    from hubbub_aggregator.sql_store import SqlStore
+    from hubbub_aggregator.tokens import Scope, Token, hash_of, new_token
+
+    if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", name):
+        raise click.UsageError(f"a token's name is letters, digits, '_', '.', '-', at most 64; got {name!r:.80}")
+    store, secret = SqlStore.open(database), new_token()
+    try:
+        if not store.add_token(Token(name, frozenset(map(Scope, scopes))), hash_of(secret)):
+            raise click.ClickException(f"there is a token {name!r} already: revoke it first, or take another name")
+    finally:
+        store.close()
+    click.echo(json.dumps({"name": name, "scopes": sorted(set(scopes)), "token": secret}) if as_json else secret)
+
+
+@command.command("list")
+@_DATABASE
+@_JSON
+def list_(database: str, as_json: bool) -> None:
+    """Say which tokens there are, and what they allow.
+
+    \b
+    Example:
+      hubbub token list --json
+    """
+    from hubbub_aggregator.sql_store import SqlStore
+
+    store = SqlStore.open(database)
+    tokens = [{"name": token.name, "scopes": sorted(token.scopes)} for token in store.tokens()]
+    store.close()
+    if as_json:
+        click.echo(json.dumps(tokens))
+    else:
+        for token in tokens:
+            click.echo(f"{token['name']}  {' '.join(token['scopes'])}")
+
+
+@command.command()
+@click.argument("name")
+@_DATABASE
+def revoke(name: str, database: str) -> None:
+    """Make a token worthless; a running aggregator stops taking it within 5 seconds.
+
+    \b
+    Example:
+      hubbub token revoke analysts
+    """
+    from hubbub_aggregator.sql_store import SqlStore
+
+    store = SqlStore.open(database)
+    try:
+        if not store.revoke_token(name):
+            raise click.ClickException(f"there is no token {name!r}: `hubbub token list` has them all")
+    finally:
+        store.close()

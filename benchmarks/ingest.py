@@ -1,0 +1,194 @@
+"""How many reports a second does an aggregator take, durably, beside a service that does nothing?
+
+python benchmarks/ingest.py          (or: make bench-ingest)
+
+Do-nothing is a FastAPI POST without a body model, on the same server with as many connections, in the same run. The load
+comes from this process, on the same machine, over connections that stay open. Medians over rounds, the two taking turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import platform
+import random
+import re
+import statistics
+import subprocess
+import sys
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import cast
+
+from hubbub import Batch, Metric, parse_definitions
+
+ROUNDS = int(os.environ.get("HUBBUB_BENCH_ROUNDS", "5"))
+CASES = ((1, 128, 2.0, 40_000), (100, 64, 2.0, 16_000), (1_000, 32, 1.0, 5_000))
+"""Reports a batch, connections, seconds, and batches formed: beyond those they come a second time, as duplicates."""
+
+DEFINITIONS = """
+[[metric]]
+name = "homepage"
+kind = "string"
+description = "The page they start from."
+owner = "owner@example.org"
+num_bits = 128
+num_hashes = 2
+num_cohorts = 64
+prob_p = 0.25
+prob_q = 0.75
+prob_f = 0.5
+expires = 9000-01-01
+"""
+
+DO_NOTHING = """
+import sys
+from fastapi import FastAPI, Request
+from hubbub_aggregator.server import listen, run
+
+app = FastAPI()
+
+@app.post("/v1/reports", status_code=202)
+async def post(request: Request) -> dict[str, str]:
+    await request.body()
+    return {"status": "stored"}
+
+run(app, listen("127.0.0.1", 0), announce=lambda url: print("listening on", url, file=sys.stderr, flush=True))
+"""
+
+
+@dataclass
+class Tally:
+    """What a round saw: answers by status, and each answer's latency in seconds."""
+
+    statuses: Counter[int] = field(default_factory=Counter)
+    latencies: list[float] = field(default_factory=list)
+
+    def rate(self, seconds: float) -> float:
+        return (self.statuses[200] + self.statuses[202]) / seconds
+
+    def p99(self) -> float:
+        return sorted(self.latencies)[int(0.99 * len(self.latencies))] * 1e3 if self.latencies else float("nan")
+
+
+class Lane(asyncio.Protocol):
+    """One connection: sends a request, waits for its answer, sends the next."""
+
+    def __init__(self, requests: Iterator[bytes], tally: Tally) -> None:
+        self._requests, self._tally = requests, tally
+        self._answer = b""
+        self._sent = 0.0
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._send()
+
+    def data_received(self, data: bytes) -> None:
+        self._answer += data
+        head, separator, body = self._answer.partition(b"\r\n\r\n")
+        if not separator or len(body) < int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]):
+            return
+        self._tally.latencies.append(time.perf_counter() - self._sent)
+        self._tally.statuses[int(head[9:12])] += 1
+        self._answer = b""
+        self._send()
+
+    def stop(self) -> None:
+        if self._transport:
+            self._transport.abort()
+        self._transport = None
+
+    def _send(self) -> None:
+        if self._transport and (request := next(self._requests, None)):
+            self._sent = time.perf_counter()
+            self._transport.write(request)
+
+
+@contextmanager
+def started(command: list[str]) -> Iterator[tuple[str, int]]:
+    """Run a service until the block ends; give its host and port."""
+    with subprocess.Popen([sys.executable, *command], stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr
+        found = re.search(r"http://([\d.]+):(\d+)", line := process.stderr.readline())
+        assert found, line + process.stderr.read()
+        yield found[1], int(found[2])
+        process.terminate()
+
+
+def requests_of(metric: Metric, reports: int, number: int) -> list[bytes]:
+    """Form batches under ids of their own; their bits are arbitrary."""
+    rng = random.Random(0)  # noqa: S311
+    today = datetime.now(UTC).date().isoformat()
+    cohorts = bytes(rng.randrange(metric.params.num_cohorts) for _ in range(reports))
+    formed = []
+    for _ in range(number):
+        rows = rng.randbytes(reports * metric.params.row_bytes)
+        body = Batch(uuid.uuid4(), metric.name, metric.digest, today, cohorts, rows).to_json()
+        head = "POST /v1/reports HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        formed.append(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+    return formed
+
+
+async def drive(address: tuple[str, int], requests: Iterator[bytes], connections: int, seconds: float) -> Tally:
+    """Send requests over so many connections for so long."""
+    tally, loop = Tally(), asyncio.get_running_loop()
+    made = [loop.create_connection(lambda: Lane(requests, tally), *address) for _ in range(connections)]
+    lanes = [lane for _, lane in await asyncio.gather(*made)]
+    await asyncio.sleep(seconds)
+    for lane in lanes:
+        lane.stop()
+    return tally
+
+
+def measured(reports: int, connections: int, seconds: float, number: int) -> tuple[list[Tally], list[Tally]]:
+    """Return the rounds of doing nothing and ours: each of ours begins with an empty database."""
+    import uvloop
+
+    requests = requests_of(parse_definitions(DEFINITIONS)["homepage"], reports, number)
+    rounds: tuple[list[Tally], list[Tally]] = ([], [])
+    for _ in range(ROUNDS):
+        with TemporaryDirectory(prefix="hubbub-bench-") as directory:
+            definitions = Path(directory) / "metrics.toml"
+            definitions.write_text(DEFINITIONS, encoding="utf-8")
+            ours = ["-m", "hubbub", "serve", str(definitions), "--port", "0"]
+            ours += ["--database", str(Path(directory) / "hubbub.db")]
+            for command, tallies in ((["-c", DO_NOTHING], rounds[0]), (ours, rounds[1])):
+                with started(command) as address:
+                    uvloop.run(drive(address, iter(requests[:connections]), connections, 0.3))
+                    served = itertools.islice(itertools.cycle(requests), connections, None)
+                    tallies.append(uvloop.run(drive(address, served, connections, seconds)))
+    return rounds
+
+
+def main() -> None:
+    print(f"Python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} cores; SQLite, one worker;")
+    print(f"median of {ROUNDS} rounds\n")
+    print(
+        "| reports a batch | connections | do-nothing req/s | ours req/s | ratio | reports/s | p99 ms | other answers |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
+    for reports, connections, seconds, number in CASES:
+        nothing, ours = measured(reports, connections, seconds, number)
+        rates = [tally.rate(seconds) for tally in nothing], [tally.rate(seconds) for tally in ours]
+        base, rate = map(statistics.median, rates)
+        other = sum((tally.statuses for tally in ours), Counter[int]())
+        told = {status: count for status, count in other.items() if status != 202} or "none"
+        p99 = statistics.median(tally.p99() for tally in ours)
+        print(
+            f"| {reports} | {connections} | {base:,.0f} | {rate:,.0f} | {rate / base:.2f} | {rate * reports:,.0f} "
+            f"| {p99:.0f} | {told} |",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""What operators rely on: the documented options, the numbers, and that no sink holds what must not be kept."""
+
+from __future__ import annotations
+
+import logging
+import re
+import resource
+import sys
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+
+from hubbub_aggregator.cli import command as serve
+from hubbub_aggregator.sql_store import SqlStore
+
+if TYPE_CHECKING:
+    from tests.aggregator.conftest import MakeBatch, StartAggregator
+
+PAGE = Path(__file__).parents[2] / "docs" / "operating.md"
+CANARIES = ("203.0.113.77", "canary-agent", "canary-cookie", "canary-query", "canary-metric")
+
+
+def options() -> list[str]:
+    """Write the table of options as the page must have it."""
+    rows = []
+    for option in serve.params:
+        if isinstance(option, click.Option) and option.envvar:
+            value = option.get_default(click.Context(serve))
+            match value:
+                case bool():
+                    default = "on" if value else "off"
+                case int() | float():
+                    default = str(value) if value < 1 << 20 else f"{int(value) >> 20} MiB"
+                case _:
+                    default = str(value) if isinstance(value, (str, Path)) else ""
+            rows.append(
+                f"| `{option.opts[0]}` | `{option.envvar}` | {default} | {(option.help or '').split('  [')[0]} |"
+            )
+    return rows
+
+
+def test_the_page_has_every_option_with_its_variable_and_default() -> None:
+    table = re.findall(r"^\| `--.*\|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert table == options()
+
+
+def test_the_numbers_say_what_was_answered(start: StartAggregator, store: SqlStore, make_batch: MakeBatch) -> None:
+    aggregator = start(store, fold_every=1000, free=lambda: 1 << 40)
+    metric = aggregator.definitions["homepage"]
+    batch = make_batch(metric)
+    for sent in (batch, batch, make_batch(metric), make_batch(metric, n=0)):
+        aggregator.post(sent)
+    answer = aggregator.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    lines = answer.body.decode().splitlines()
+    for expected in (
+        'hubbub_batches_total{verdict="stored"} 2',
+        'hubbub_batches_total{verdict="duplicate"} 1',
+        'hubbub_batches_total{verdict="no-reports"} 1',
+        'hubbub_refused_batches_total{metric="homepage",reason="no-reports"} 1',
+        'hubbub_commit_seconds_bucket{le="+Inf"} 3',
+        "hubbub_commit_seconds_count 3",
+        "hubbub_queue_bytes 0",
+        "hubbub_segments_waiting 2",
+        "hubbub_disk_free_bytes 1099511627776",
+    ):
+        assert expected in lines
+    sample = re.compile(r'[a-z_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? [0-9.e+-]+')
+    assert all(line.startswith("# ") or sample.fullmatch(line) for line in lines)
+
+
+def test_no_sink_holds_an_address_an_agent_or_what_somebody_made_up(
+    start: StartAggregator,
+    sqlite_store: SqlStore,
+    make_batch: MakeBatch,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Sends canaries with requests that are taken, refused and broken; then looks into every file, log and number."""
+    store = sqlite_store
+    aggregator = start(store, fold_every=0.05)
+    headers = {
+        "x_forwarded_for": CANARIES[0],
+        "forwarded": f"for={CANARIES[0]}",
+        "user_agent": CANARIES[1],
+        "cookie": CANARIES[2],
+    }
+    metric = aggregator.definitions["homepage"]
+    with caplog.at_level(logging.DEBUG, logger="hubbub_aggregator"):
+        assert aggregator.post(make_batch(metric), **headers).status == 202
+        assert aggregator.post(make_batch(metric, n=0), **headers).status == 422
+        made_up = make_batch(metric).to_json().replace(b'"homepage"', b'"canary-metric"')
+        assert aggregator.post(made_up, **headers).status == 404
+        assert aggregator.get("/nowhere?canary-query", **headers).status == 404
+        while store.unfolded(metric.digest):
+            pass
+        numbers = aggregator.get("/metrics", **headers).body.decode()
+    ours = "\n".join(record.getMessage() for record in caplog.records if not record.name.startswith("urllib3"))
+    sinks = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert any(sinks.values())
+    for canary in CANARIES:
+        assert canary not in ours + numbers
+        assert not [name for name, data in sinks.items() if canary.encode() in data], canary
+
+
+def test_every_answer_tells_browsers_to_guess_keep_run_and_frame_nothing(
+    start: StartAggregator, store: SqlStore, make_batch: MakeBatch
+) -> None:
+    aggregator = start(store)
+    batch = make_batch(aggregator.definitions["homepage"])
+    answers = [aggregator.post(batch), aggregator.post(b"")]
+    answers += [aggregator.get(path) for path in ("/v1/metrics", "/nowhere", "/problems/malformed", "/metrics")]
+    for answer in answers:
+        assert answer.headers.getlist("x-content-type-options") == ["nosniff"]
+        assert answer.headers.getlist("cache-control") == ["no-store"]
+        assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+        assert "access-control-allow-origin" not in answer.headers
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in other units elsewhere")
+def test_a_hundred_bombs_grow_resident_memory_by_less_than_20_mib(start: StartAggregator, store: SqlStore) -> None:
+    """1 GiB of zeros in 1 MiB each, at once inflated to at most 4 MiB."""
+    aggregator = start(store)
+    packer = zlib.compressobj(wbits=31)
+    bomb = b"".join(packer.compress(bytes(1 << 20)) for _ in range(1000)) + packer.flush()
+    assert len(bomb) < 1 << 20
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(100):
+        assert aggregator.post(bomb, content_encoding="gzip").status == 413
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20 << 10

@@ -1,0 +1,136 @@
+"""A period is open, then closed, then purged; and what is gone cannot come back."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hubbub import Definitions, Metric
+from hubbub_aggregator.folding import read_summary
+from hubbub_aggregator.lifecycle import kept_until, upkeep
+from hubbub_aggregator.settings import Settings
+from hubbub_aggregator.sql_store import SqlStore
+from hubbub_aggregator.store import Appended
+
+if TYPE_CHECKING:
+    from tests.aggregator.conftest import MakeBatch, StartAggregator
+
+CLOSES = datetime(2024, 7, 16, tzinfo=UTC)  # of 2024-06-15
+
+
+@pytest.fixture
+def metric(definitions: Definitions) -> Metric:
+    return definitions["homepage"]
+
+
+def num_ids(store: SqlStore) -> int:
+    with store._engine.connect() as connection:
+        return int(connection.exec_driver_sql("SELECT count(*) FROM batch").scalar_one())
+
+
+def test_ids_live_exactly_as_long_as_their_period_can_be_reported_to(
+    store: SqlStore, definitions: Definitions, metric: Metric, make_batch: MakeBatch
+) -> None:
+    store.append([make_batch(metric) for _ in range(5)] + [make_batch(metric, period="2024-06-16")])
+    upkeep(store, definitions, Settings(), CLOSES - timedelta(microseconds=1))
+    assert num_ids(store) == 6
+    upkeep(store, definitions, Settings(), CLOSES)
+    assert num_ids(store) == 1
+    assert read_summary(store, metric).num_reports == 18
+
+
+def test_a_closed_period_takes_nothing_whoever_asks_so_that_no_id_that_is_gone_counts_again(
+    store: SqlStore, metric: Metric, make_batch: MakeBatch
+) -> None:
+    """A batch that was admitted just before its period closed may reach the store after its id has gone."""
+    batch, other = make_batch(metric), make_batch(metric, period="2024-06-16")
+    store.append([batch])
+    store.close_period(metric.digest, batch.period)
+    assert store.append([batch, other]) == [Appended.CLOSED, Appended.STORED]
+    assert not store.holds(batch)
+    assert read_summary(store, metric).num_reports == 6
+
+
+def test_the_aggregator_answers_410_where_the_store_has_closed_first(
+    start: StartAggregator, store: SqlStore, make_batch: MakeBatch
+) -> None:
+    aggregator = start(store)
+    batch = make_batch(aggregator.definitions["homepage"])
+    assert aggregator.post(batch).status == 202
+    store.close_period(batch.digest, batch.period)
+    answer = aggregator.post(batch)
+    assert (answer.status, answer.json["type"]) == (410, "/problems/period-closed")
+
+
+def test_closing_drops_ids_in_small_transactions_however_many_there_are(
+    store: SqlStore, metric: Metric, make_batch: MakeBatch
+) -> None:
+    store.append([make_batch(metric, 1) for _ in range(2_500)])
+    store.close_period(metric.digest, "2024-06-15")
+    assert num_ids(store) == 0
+    assert read_summary(store, metric).num_reports == 2_500
+
+
+def test_counts_are_dropped_when_their_metric_says_so_and_others_stay(
+    store: SqlStore, definitions: Definitions, metric: Metric, make_batch: MakeBatch
+) -> None:
+    carrier = definitions["carrier"]
+    store.append([make_batch(each, period=day) for each in (metric, carrier) for day in ("2024-06-15", "2024-06-16")])
+    settings = Settings(keep={"homepage": 40})
+    last = datetime(2024, 7, 26, tzinfo=UTC)  # 40 days after the 15th ended
+    upkeep(store, definitions, settings, last - timedelta(microseconds=1))
+    assert read_summary(store, metric).num_reports == 6
+    upkeep(store, definitions, settings, last)
+    assert read_summary(store, metric).periods == ("2024-06-16",)
+    assert read_summary(store, carrier).num_reports == 6
+    assert store.append([make_batch(metric)]) == [Appended.CLOSED], "purged, and still closed"
+
+
+@pytest.mark.parametrize(
+    ("name", "period", "keep", "until"),
+    [
+        ("homepage", "2024-06-15", 0, CLOSES),  # never before it is closed
+        ("homepage", "2024-06-15", 30, CLOSES),
+        ("homepage", "2024-06-15", 31, CLOSES + timedelta(days=1)),
+        ("from_jfk", "2024-06-10", 10, datetime(2024, 8, 26, tzinfo=UTC)),
+    ],
+)
+def test_counts_are_kept_so_many_periods_after_their_end(
+    definitions: Definitions, name: str, period: str, keep: int, until: datetime
+) -> None:
+    assert kept_until(definitions[name], period, keep) == until
+
+
+def test_what_has_lost_its_definition_stays_as_it_is(
+    store: SqlStore, definitions: Definitions, metric: Metric, make_batch: MakeBatch
+) -> None:
+    store.append([make_batch(metric, digest="0" * 64)])
+    upkeep(store, definitions, Settings(), datetime(2030, 1, 1, tzinfo=UTC))
+    assert store.open_periods() == [("0" * 64, "2024-06-15")]
+
+
+def test_whoever_appends_while_a_period_closes_is_either_counted_or_told(
+    database: str, metric: Metric, make_batch: MakeBatch
+) -> None:
+    """Several replicas at once; each batch is sent until it is answered, some of them again after the close."""
+    stores = [SqlStore.open(database) for _ in range(4)]
+    batches = [make_batch(metric, 1) for _ in range(120)]
+    stores[0].append(batches[:5])
+
+    def work(number: int) -> list[Appended]:
+        if number == 0:
+            stores[0].close_period(metric.digest, batches[0].period)
+            return []
+        return [stores[number].append([batch])[0] for batch in batches]
+
+    with ThreadPoolExecutor(len(stores)) as pool:
+        said = list(pool.map(work, [1, 2, 3, 0]))[:3]
+    stored = {n for n in range(120) if n < 5 or any(one[n] is Appended.STORED for one in said)}
+    assert read_summary(stores[0], metric).num_reports == len(stored)
+    assert num_ids(stores[0]) == 0
+    assert stores[1].append(batches) == [Appended.CLOSED] * 120
+    for store in stores:
+        store.close()

@@ -1,0 +1,131 @@
+"""Whatever is ingested, repeated, folded, closed, purged and restarted in whatever order: counts are those of a plain model."""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+
+from hubbub import Batch, Definitions, Metric
+from hubbub.summary import BitCounts, summary_to_bytes
+from hubbub_aggregator.folding import fold, read_summary, summarize
+from hubbub_aggregator.lifecycle import kept_until, upkeep
+from hubbub_aggregator.settings import Settings
+from hubbub_aggregator.sql_store import SqlStore
+from hubbub_aggregator.store import Appended, Holding
+
+NUM_BITS, FIRST = 24, date(2024, 6, 1)
+METRICS = [
+    Metric.categorical(name, tuple(map(str, range(NUM_BITS))), prob_p=0, prob_q=1, prob_f=0)
+    for name in ("all", "brief")
+]
+LIMITS = Settings(keep={"brief": 31})
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """A store on disk beside a dictionary: batch id -> batch, of all that must be counted."""
+
+    batches, holdings = Bundle("batches"), Bundle("holdings")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.directory = tempfile.TemporaryDirectory(prefix="hubbub-machine-")
+        self.path = Path(self.directory.name) / "reports.db"
+        self.store = SqlStore.open(self.path)
+        self.now = datetime(2024, 6, 30, tzinfo=UTC)
+        self.counted: dict[uuid.UUID, Batch] = {}
+        self.closed: set[tuple[str, str]] = set()
+
+    @rule(
+        target=batches,
+        metric=st.sampled_from(METRICS),
+        day=st.integers(0, 4),
+        bits=st.lists(st.integers(0, NUM_BITS - 1), min_size=1, max_size=3),
+        batch_id=st.uuids(version=4),
+    )
+    def form(self, metric: Metric, day: int, bits: list[int], batch_id: uuid.UUID) -> Batch:
+        rows = b"".join((1 << bit).to_bytes(metric.params.row_bytes, "little") for bit in bits)
+        period = str(FIRST + timedelta(days=day))
+        return Batch(batch_id, metric.name, metric.digest, period, bytes(len(bits)), rows)
+
+    @rule(sent=st.lists(batches, min_size=1, max_size=5))
+    def append(self, sent: list[Batch]) -> None:
+        """Some of them for the second or third time, and more than once in one group."""
+        for batch, appended in zip(sent, self.store.append(sent), strict=True):
+            if (batch.digest, batch.period) in self.closed:
+                assert appended is Appended.CLOSED
+            elif batch.batch_id in self.counted:
+                assert appended is Appended.DUPLICATE
+            else:
+                assert appended is Appended.STORED
+                self.counted[batch.batch_id] = batch
+
+    @rule(batch=batches)
+    def ask(self, batch: Batch) -> None:
+        is_open = (batch.digest, batch.period) not in self.closed
+        assert self.store.holds(batch) is (is_open and batch.batch_id in self.counted)
+
+    @rule(metric=st.sampled_from(METRICS), most=st.integers(1, 5))
+    def fold_now(self, metric: Metric, most: int) -> None:
+        fold(self.store, metric, most)
+        assert self.store.unfolded(metric.digest) == []
+
+    @rule(target=holdings, metric=st.sampled_from(METRICS), most=st.integers(1, 5))
+    def begin_a_fold(self, metric: Metric, most: int) -> list[Holding]:
+        return list(self.store.read(metric.digest, max_reports=most))
+
+    @rule(begun=consumes(holdings))
+    def end_a_fold_that_began_earlier(self, begun: list[Holding]) -> None:
+        """Another may have folded, closed or purged meanwhile: then it changes nothing."""
+        for holding in begun:
+            metric = next(metric for metric in METRICS if metric.digest == holding.digest)
+            self.store.fold(holding, summary_to_bytes(summarize(metric, holding)))
+
+    @rule(days=st.integers(1, 2))
+    def wait(self, days: int) -> None:
+        self.now += timedelta(days=days)
+
+    @rule()
+    def keep_up(self) -> None:
+        upkeep(self.store, Definitions(METRICS), LIMITS, self.now)
+        stored = {(batch.digest, batch.period) for batch in self.counted.values()} | set(self.closed)
+        for day in range(5):
+            text = str(FIRST + timedelta(days=day))
+            for metric in METRICS:
+                if (metric.digest, text) in stored and self.now >= datetime(2024, 7, 2, tzinfo=UTC) + timedelta(day):
+                    self.closed.add((metric.digest, text))
+                if metric.name == "brief" and self.now >= kept_until(metric, text, LIMITS.keep["brief"]):
+                    self._forget(metric.name, text)
+
+    @rule()
+    def restart(self) -> None:
+        self.store.close()
+        self.store = SqlStore.open(self.path)
+
+    @invariant()
+    def what_is_read_is_what_was_stored_once(self) -> None:
+        for metric in METRICS:
+            batches = [batch for batch in self.counted.values() if batch.metric == metric.name]
+            expected = BitCounts.of_rows(
+                metric,
+                b"".join(batch.cohorts for batch in batches),
+                b"".join(batch.rows for batch in batches),
+                sorted({batch.period for batch in batches}),
+            )
+            assert read_summary(self.store, metric) == expected
+
+    def teardown(self) -> None:
+        self.store.close()
+        self.directory.cleanup()
+
+    def _forget(self, name: str, period: str) -> None:
+        self.counted = {i: b for i, b in self.counted.items() if (b.metric, b.period) != (name, period)}
+
+
+TestStore = StoreMachine.TestCase
+TestStore.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
