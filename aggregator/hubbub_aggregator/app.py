@@ -84,7 +84,7 @@ def create_app(
     settings = settings or Settings()
     tally, disk = Tally(), DiskWatch(free, settings.min_free)
     rate = RateLimit(settings.client_rate, settings.client_burst)
-    service = Service(definitions, store, settings, clock, tally, rate, disk, Doorkeeper(store))
+    service = Service(definitions, store, settings, clock, tally, rate, disk, Doorkeeper(store.token))
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[dict[str, Any]]:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from hubbub.batch import Batch
 from hubbub.errors import HubbubError
-
-if TYPE_CHECKING:
-    from hubbub_aggregator.tokens import Token
+from hubbub_aggregator.tokens import Token
 
 
 class StoreError(HubbubError):

@@ -13,7 +13,6 @@ from hubbub.coins import Coins, system_coins
 from hubbub.errors import RefusedError
 from hubbub.refusals import Refusal
 from hubbub_aggregator.intake import RefusedWithHeaderError
-from hubbub_aggregator.store import Store
 
 _PREFIX = "hubbub_"
 _KNOWN_FOR = 5.0
@@ -47,10 +46,13 @@ def hash_of(secret: str) -> bytes:
 
 
 class Doorkeeper:
-    """Lets in who has a token for it; a token that was found is remembered for 5 seconds, so long may revoking take."""
+    """Lets in who has a token for it; a token that was found is remembered for 5 seconds, so long may revoking take.
 
-    def __init__(self, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
-        self._store = store
+    find : gives the stored token of a hash, or None
+    """
+
+    def __init__(self, find: Callable[[bytes], Token | None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._find = find
         self._clock = clock
         self._known: dict[bytes, tuple[float, Token]] = {}
 
@@ -72,7 +74,7 @@ class Doorkeeper:
         known = self._known.get(hashed)
         if known and now < known[0]:
             return known[1]
-        token = self._store.token(hashed)
+        token = self._find(hashed)
         if token is None:
             self._known.pop(hashed, None)
         else:

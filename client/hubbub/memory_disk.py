@@ -36,7 +36,7 @@ class MemoryDisk:
         pass
 
     def lock(self, path: Path) -> Lock:  # noqa: ARG002
-        return _Free()
+        return FreeLock()
 
 
 class _MemoryFile:
@@ -60,7 +60,9 @@ class _MemoryFile:
         pass
 
 
-class _Free:
+class FreeLock:
+    """The lock of a disk that nobody else has."""
+
     def acquire(self, *, wait: bool) -> bool:  # noqa: ARG002
         return True
 

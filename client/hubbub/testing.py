@@ -24,6 +24,7 @@ from hubbub import failures
 from hubbub.batch import Batch
 from hubbub.delivery import Answer
 from hubbub.disk import File, Lock
+from hubbub.memory_disk import FreeLock
 from hubbub.policy import Policy
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ class SimulatedDisk:
         self._changes.clear()
 
     def lock(self, path: Path) -> Lock:  # noqa: ARG002
-        return _Free()
+        return FreeLock()
 
     def after_power_loss(self, chance: random.Random) -> SimulatedDisk:
         """Return the disk as it may be found when power is back."""
@@ -219,14 +220,3 @@ class SimulatedFile:
                 data[at : at + len(kept)] = kept
             at += len(write)
         return SimulatedFile(disk, self._number, bytes(data))
-
-
-class _Free:
-    def acquire(self, *, wait: bool) -> bool:  # noqa: ARG002
-        return True
-
-    def release(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass

@@ -65,7 +65,7 @@ def test_sending_takes_a_token_where_the_operator_says_so(
 
 def test_a_revoked_token_is_worthless_within_5_seconds(store: SqlStore) -> None:
     now = 0.0
-    door = Doorkeeper(store, clock=lambda: now)
+    door = Doorkeeper(store.token, clock=lambda: now)
     authorization = given(store, Scope.READ)
     door.require(Scope.READ, authorization)
     assert store.revoke_token("a")
