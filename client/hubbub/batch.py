@@ -76,7 +76,7 @@ class Batch:
     def from_json(cls, body: bytes) -> Batch:
         """Read a body; whatever is not a batch raises RefusedError with its reason, never anything else."""
         try:
-            fields = json.loads(body)
+            fields = json.loads(body.decode())
         except (ValueError, RecursionError):
             raise RefusedError(Refusal.MALFORMED, f"the body is not JSON ({len(body)} bytes)") from None
         if not isinstance(fields, dict):

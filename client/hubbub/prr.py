@@ -10,7 +10,7 @@ from hubbub.secret import Secret, framed
 
 
 class PermanentResponse:
-    """The memoized coin tosses of one client for one metric; nothing to store, nothing to lose.
+    """The memoized coin tosses of one client for one metric, all derived from its secret: no table of them to keep.
 
         M = mask of f,  U = fair coins         PRR = (B & ~M) | (U & M)
 

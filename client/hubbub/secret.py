@@ -1,4 +1,4 @@
-"""What makes one client's permanent noise its own: 32 bytes that never leave the process."""
+"""What makes one client's permanent noise its own: 32 bytes that are never sent, logged or shown."""
 
 from __future__ import annotations
 

@@ -38,4 +38,9 @@ _HOMES = {"decode": "decoder", "Decoding": "decoding", "Estimate": "decoding", "
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'errors')}"), name)
+    try:
+        home = import_module(f"{__name__}.{_HOMES.get(name, 'errors')}")
+    except ModuleNotFoundError as problem:
+        lacking = f"hubbub_decoder.{name} needs {problem.name}: pip install 'hubbub[decoder]'"
+        raise ModuleNotFoundError(lacking, name=problem.name) from None
+    return getattr(home, name)

@@ -41,7 +41,7 @@ def distinct_candidates(candidates: Iterable[str]) -> tuple[list[str], int]:
 def read_candidates(path: str | Path) -> list[str]:
     """Read a file of candidates.
 
-    - `.csv`: the column `candidate` or `value`, else the first; the first line is the header
+    - `.csv`: the column `candidate` or `value`, or the only one; the first line is the header
     - anything else: one candidate a line, taken as it stands but for the end of the line; empty lines are skipped
     """
     text = read_text(path)
@@ -85,7 +85,11 @@ def _csv_column(path: Path, text: str) -> list[str]:
     if not rows:
         return []
     header = [name.strip().lower() for name in rows[0]]
-    column = next((header.index(name) for name in _HEADERS if name in header), 0)
+    column = next((header.index(name) for name in _HEADERS if name in header), 0 if len(header) == 1 else None)
+    if column is None:
+        raise CandidateError(
+            f"{path}: has no column {' or '.join(_HEADERS)} among {', '.join(header[:6])}: name the one with the strings so"
+        )
     for number, row in enumerate(rows[1:], start=2):
         if row and len(row) <= column:
             raise CandidateError(f"{path}: line {number} has {len(row)} columns, the header {len(header)}: fill it up")

@@ -17,6 +17,7 @@ from hubbub_decoder.decoding import Decoding, Estimate, Mass
 from hubbub_decoder.inference import reports_to_detect
 
 _BAR_WIDTH = 24
+_MODEST = 0.01
 _OTHER_WIDTH = 52  # a name of 12, a share, an interval, a q-value and what separates them
 
 
@@ -104,7 +105,10 @@ def conclusions(decoding: Decoding) -> Iterator[str]:
         yield ", ".join([*parts, f"no value {_share(decoding.without_value)}"])
     found, tested = len(decoding.detected), len(decoding.estimates)
     yield f"{found} of {tested:,} found (false discovery rate {decoding.fdr:.0%}); {tested - found:,} not found."
-    if 0 < decoding.detectable < math.inf:
+    if 1 <= decoding.detectable < math.inf:
+        needed = reports_to_detect(_MODEST, decoding.detectable, decoding.num_reports)
+        yield f"These reports are too few to reveal any share; for {_percent(_MODEST)} it would take {_rounded(needed)}."
+    elif 0 < decoding.detectable < 1:
         smaller = _round_below(decoding.detectable / 2)
         needed = reports_to_detect(smaller, decoding.detectable, decoding.num_reports)
         yield (
@@ -114,7 +118,7 @@ def conclusions(decoding: Decoding) -> Iterator[str]:
 
 
 def _share(mass: Mass) -> str:
-    if math.isnan(mass.share):
+    if math.isnan(mass.share) or mass.std_error > 1:
         return "not determined"
     return f"{mass.share:.1%} ({mass.low:.1%} .. {mass.high:.1%})"
 

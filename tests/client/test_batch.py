@@ -66,6 +66,7 @@ MALFORMED: list[bytes] = [
     b'{"period": ' + b"[" * 50_000,
     *(body(**{name: "absent"}) for name in ("batch_id", "metric", "digest", "period", "cohorts", "bits")),
     *(body(**{name: 7}) for name in ("batch_id", "metric", "digest", "period", "cohorts", "bits")),
+    body().decode().encode("utf-16"),
     body(batch_id="7"),
     body(batch_id=str(uuid.uuid1())),
     body(batch_id=str(uuid.uuid4()).upper()),

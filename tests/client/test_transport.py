@@ -16,6 +16,7 @@ import pytest
 
 from hubbub import Client, DefinitionError
 from hubbub.delivery import NO_ANSWER, NOT_SENT, Answer
+from hubbub.journal import NAME
 from hubbub.testing import deliver
 from hubbub.transport import HttpTransport, checked_url
 from tests.client.conftest import SURVEY, Rig
@@ -204,3 +205,17 @@ def test_what_inspect_shows_is_what_was_sent(tmp_path: Path) -> None:
     missing = subprocess.run([program, "ledger", tmp_path / "no"], capture_output=True, text=True, check=False)
     assert missing.returncode == 1
     assert "holds no client's state" in missing.stderr
+
+
+def test_damage_is_told_by_ledger_and_inspect(tmp_path: Path) -> None:
+    """Records that were lost took with them what they had spent."""
+    with Client(Path(__file__).parent.parent / "data" / "metrics.toml", tmp_path / "s", "http://127.0.0.1:9") as client:
+        client.set_consent("on")
+        client.record("homepage", "https://example.org/")
+    data = bytearray((tmp_path / "s" / NAME).read_bytes())
+    data[len(data) // 2] ^= 1
+    (tmp_path / "s" / NAME).write_bytes(data)
+    program = Path(sys.executable).with_name("hubbub")
+    for command in ("ledger", "inspect"):
+        told = subprocess.run([program, command, tmp_path / "s"], capture_output=True, text=True, check=True).stdout
+        assert "damaged: what they said was spent, formed or sent is not known any more" in told

@@ -17,7 +17,7 @@ from rich.console import Console
 from hubbub import Metric, Params, SummaryError
 from hubbub.summary import BitCounts
 from hubbub_decoder import CandidateError, Decoding, Estimate, Mass, OutputError, decode
-from hubbub_decoder.rendering import Picture
+from hubbub_decoder.rendering import Picture, conclusions
 from hubbub_decoder.simulate import simulate_bit_counts, simulate_pattern_counts
 
 HOMEPAGE = Metric.string(
@@ -115,6 +115,13 @@ def test_patterns_say_what_their_bit_counts_say_and_no_less_surely(unseen_seed: 
     for name in ("a", "b", "c"):
         assert abs(whole[name].share - marginal[name].share) < 5 * marginal[name].std_error
         assert whole[name].std_error < 1.02 * marginal[name].std_error
+
+
+def test_a_handful_of_reports_is_said_to_be_too_few(unseen_seed: int) -> None:
+    counts = simulate_bit_counts(HOMEPAGE, {"a": 3}, np.random.default_rng(unseen_seed))
+    told = " ".join(conclusions(decode(counts, ["a", "b"])))
+    assert "too few to reveal any share; for 1% it would take" in told
+    assert "candidates not determined, unlisted strings not determined, no value not determined" in told
 
 
 def test_a_summary_of_params_alone_decodes() -> None:

@@ -19,12 +19,15 @@ def test_text_has_a_candidate_a_line_taken_as_it_stands(tmp_path: Path) -> None:
     assert read_candidates(path) == ["a b", " ä,x ", "#c"]
 
 
-def test_csv_has_them_in_the_named_column_or_the_first(tmp_path: Path) -> None:
+def test_csv_has_them_in_the_named_column_or_the_only_one(tmp_path: Path) -> None:
     path = tmp_path / "names.csv"
     path.write_text('rank,candidate\n1,"a,b"\n2,c\n\n')
     assert read_candidates(path) == ["a,b", "c"]
-    path.write_text("name,rank\na,1\nc,2\n")
+    path.write_text("name\na\nc\n")
     assert read_candidates(path) == ["a", "c"]
+    path.write_text("name,rank\na,1\nc,2\n")
+    with pytest.raises(CandidateError, match="has no column candidate or value among name, rank"):
+        read_candidates(path)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from hubbub.cli.ledger import tell_damage
 from hubbub.cli.output import json_option, print_json
 
 
@@ -52,4 +53,5 @@ def command(directory: Path, *, as_json: bool) -> None:
         click.echo(f"waits: {each['metric']} of {each['period']}, from {each['sent_from']} on{doubt}")
     for batch in refused:
         click.echo(f"refused: {batch['metric']} of {batch['period']}: {batch['problem']}")
+    tell_damage(state)
     click.echo("sent last: nothing" if last is None else f"sent last: {last}")

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from hubbub.cli.output import json_option, print_json
+from hubbub.state import State
 
 
 @click.command()
@@ -39,6 +40,7 @@ def command(directory: Path, *, as_json: bool) -> None:
         )
         return
     click.echo(f"consent {state.consent}, enrolments {state.enrolments}")
+    tell_damage(state)
     for each in state.accounts.values():
         click.echo(
             f"{each.metric:20} {each.digest[:12]}  {each.units} {each.unit}(s) x {each.price:.3f} = eps {each.spent:.3f}, "
@@ -52,6 +54,14 @@ def command(directory: Path, *, as_json: bool) -> None:
                 f"{each.metric} changed{_of(each.subject)}: memoization does not hide that from who can link its reports; "
                 "a `hold` in its definition does"
             )
+
+
+def tell_damage(state: State) -> None:
+    """Say that records were lost, and with them what they had spent."""
+    if state.damaged:
+        click.echo(
+            f"{state.damaged} records are damaged: what they said was spent, formed or sent is not known any more"
+        )
 
 
 def _of(subject: str) -> str:
