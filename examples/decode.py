@@ -2,11 +2,11 @@
 
 import rich
 
+from hubbub.summary import read_summary
 from hubbub_decoder import decode
-from hubbub_decoder.pull import pull_summary
 
-summary = pull_summary("http://127.0.0.1:8000", "homepage")  # or hubbub.summary.read_summary("homepage.parquet")
-candidates = ["https://example.org/", "https://example.com/", "about:blank"]
+summary = read_summary("homepage.parquet")
+candidates = [f"v{i}" for i in range(1, 201)]  # the strings you look for; here v101 to v200 were reported by nobody
 decoding = decode(summary, candidates)
 rich.print(decoding)  # a table with bars
 for estimate in decoding.detected:

@@ -72,13 +72,14 @@ def p_values(shares: Floats, null_std_errors: Floats) -> Floats:
 def q_values(p: Floats) -> Floats:
     """Return the smallest false discovery rate at which each test is called found.
 
-        q_(i) = pi_0 min over j >= i of p_(j) M / j        pi_0 = min(1, (1 + #{p > 1/2}) / (M / 2))
+        q_(i) = pi_0 min over j >= i of p_(j) M / j        pi_0 = min(1, (1 + #{p > 1/2}) / (M / 2))        q = 1 where p > 1/2
 
-    p sorted ascending, M tests; pi_0 estimates the share of candidates that nobody reported.
-    Source: Benjamini & Hochberg 1995; Storey, Taylor & Siegmund 2004, eq. 6 with lambda = 1/2.
+    p sorted ascending, M tests; pi_0 estimates the share of candidates that nobody reported, from those above 1/2. What is above it
+    is never found, however few they are: the rate is only held for rejections up to lambda.
+    Source: Benjamini & Hochberg 1995; Storey, Taylor & Siegmund 2004, eq. 6 and theorem 3 with lambda = 1/2.
 
     >>> q_values(np.array([0.01, 0.9, 0.02])).tolist()
-    [0.03, 0.9, 0.03]
+    [0.03, 1.0, 0.03]
     """
     if not len(p):
         return p
@@ -87,6 +88,7 @@ def q_values(p: Floats) -> Floats:
     scaled = p[order] * len(p) / np.arange(1, len(p) + 1)
     q = np.empty_like(p)
     q[order] = np.minimum(null_share * np.minimum.accumulate(scaled[::-1])[::-1], 1)
+    q[p > 0.5] = 1
     return q
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -154,38 +154,44 @@ def test_a_fold_that_came_second_changes_nothing(store: SqlStore, metric: Metric
     assert held(store, metric) == [folded]
 
 
-@pytest.mark.parametrize("statements", range(6))
 def test_an_append_that_dies_after_any_statement_stores_nothing(
-    dying: tuple[SqlStore, list[int]], metric: Metric, make_batch: MakeBatch, statements: int
+    dying: tuple[SqlStore, list[int]], metric: Metric, make_batch: MakeBatch
 ) -> None:
     store, left = dying
     batch = make_batch(metric)
-    left.append(statements)
-    try:
-        store.append([batch])
-    except DiesError:
-        left.clear()
-    else:
-        pytest.skip("on this engine it has fewer statements")
-    assert held(store, metric) == []
-    assert store.append([batch]) == [Appended.STORED]
+    deaths = 0
+    while dies(left, deaths, lambda: store.append([batch])):
+        assert held(store, metric) == []
+        deaths += 1
+    assert deaths >= 3
+    assert store.append([batch]) == [Appended.DUPLICATE]
 
 
-@pytest.mark.parametrize("statements", range(3))
 def test_a_fold_that_dies_after_any_statement_changes_nothing(
-    dying: tuple[SqlStore, list[int]], metric: Metric, make_batch: MakeBatch, statements: int
+    dying: tuple[SqlStore, list[int]], metric: Metric, make_batch: MakeBatch
 ) -> None:
     store, left = dying
     store.append([make_batch(metric)])
     (holding,) = held(store, metric)
+    summary = summary_to_bytes(summarize(metric, holding))
+    deaths = 0
+    while dies(left, deaths, lambda: store.fold(holding, summary)):
+        assert held(store, metric) == [holding]
+        deaths += 1
+    assert deaths >= 2
+    assert store.unfolded(metric.digest) == []
+
+
+def dies(left: list[int], statements: int, act: Callable[[], object]) -> bool:
+    """Say whether the store died, having lived for so many statements more; after that it lives for ever again."""
     left.append(statements)
     try:
-        store.fold(holding, summary_to_bytes(summarize(metric, holding)))
+        act()
     except DiesError:
+        return True
+    finally:
         left.clear()
-    else:
-        pytest.skip("on this engine it has fewer statements")
-    assert held(store, metric) == [holding]
+    return False
 
 
 def test_a_commit_is_on_the_disk_before_it_returns(tmp_path: Path) -> None:

@@ -23,12 +23,20 @@ from hubbub_decoder.inference import (
 @given(arrays(float, st.integers(1, 60), elements=st.floats(0, 1)))
 def test_q_values_are_those_of_benjamini_and_hochberg_times_the_null_share(p: NDArray[np.float64]) -> None:
     null_share = min(1.0, (1 + np.sum(p > 0.5)) / (len(p) / 2))
-    assert q_values(p) == pytest.approx(null_share * false_discovery_control(p), abs=1e-12)
+    expected = np.where(p > 0.5, 1, null_share * false_discovery_control(p))
+    assert q_values(p) == pytest.approx(expected, abs=1e-12)
 
 
 def test_where_nearly_all_are_there_the_null_share_is_small() -> None:
     """100 tests, none of them above 1/2: at most 2 % are estimated to be null."""
     assert q_values(np.full(100, 0.4)).max() == pytest.approx(0.02 * 0.4)
+
+
+def test_a_candidate_estimated_below_zero_is_never_found() -> None:
+    """Regression: where nearly all are there, the null share is so small that p = .65 had q = .04."""
+    p = np.append(np.full(99, 1e-6), 0.65)
+    assert q_values(p)[-1] == 1
+    assert q_values(p)[:-1].max() < 1e-5
 
 
 def test_the_false_discovery_rate_holds_whatever_the_null_share(unseen_seed: int) -> None:

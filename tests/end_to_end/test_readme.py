@@ -42,7 +42,7 @@ def test_its_code_is_the_examples_which_are_type_checked() -> None:
 
 @pytest.fixture(scope="module")
 def walked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
-    """Serve its metrics, embed three times, decode: the folder and what the two programs printed last."""
+    """Serve its metrics, embed three times, pull; then simulate and decode as it says: the folder, and what was printed last."""
     place = tmp_path_factory.mktemp("readme")
     (place / "metrics.toml").write_text(blocks("toml")[0])
     log = place / "serve.log"
@@ -57,12 +57,14 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
                     (place / person).mkdir()
                     (place / person / "metrics.toml").write_text(blocks("toml")[0])
                     embedded = run(sys.executable, "-c", embed + DELIVER, cwd=place / person)
-                decoded = run(sys.executable, "-c", decode, cwd=place)
-                run(BIN / "hubbub", "pull", found.group(1), "homepage", "--out", "homepage.parquet", cwd=place)
+                run(BIN / "hubbub", "pull", found.group(1), "homepage", "--out", "pulled.parquet", cwd=place)
             finally:
                 serving.terminate()
                 assert serving.wait(30) == 0, log.read_text()
-    return place, embedded, decoded
+    simulate = re.search(r"^hubbub (simulate .+)$", README, flags=re.MULTILINE)
+    assert simulate
+    run(BIN / "hubbub", *simulate[1].split(), cwd=place)
+    return place, embedded, run(sys.executable, "-c", decode, cwd=place)
 
 
 def test_its_ten_lines_embed_a_client(walked: tuple[Path, str, str]) -> None:
@@ -78,9 +80,9 @@ def test_its_ten_lines_embed_a_client(walked: tuple[Path, str, str]) -> None:
 
 def test_its_ten_lines_decode(walked: tuple[Path, str, str]) -> None:
     place, _, decoded = walked
-    assert "homepage: 3 reports" in decoded
+    assert "homepage: 1,000,000 reports" in decoded
+    assert re.search(r"^v1: \d+\.\d%, between \d+\.\d% and \d+\.\d%$", decoded, flags=re.MULTILINE)
     assert (place / "homepage.csv").read_text().startswith("candidate,share")
-    assert read_summary(place / "homepage.parquet").num_reports == 3
 
 
 def test_its_shell_lines_work(walked: tuple[Path, str, str]) -> None:
@@ -88,12 +90,8 @@ def test_its_shell_lines_work(walked: tuple[Path, str, str]) -> None:
     assert "eps = 1.577 a report, 3.892 for ever" in run(BIN / "hubbub", "metrics", "show", "metrics.toml", cwd=place)
     assert "eps = 1.58 once and 3.89 for ever" in README
     (place / "names.txt").write_text("https://example.org/\nhttps://example.com/\n")
-    said = run(BIN / "hubbub", "decode", "homepage.parquet", "--candidates", "names.txt", "--json", cwd=place)
-    assert json.loads(said)["num_reports"] == 3
-    simulate = re.search(r"`hubbub (simulate [^`]+)`", README)
-    assert simulate
-    run(BIN / "hubbub", *simulate[1].split(), cwd=place)
-    assert read_summary(place / "homepage.parquet").num_reports == 1_000_000
+    said = run(BIN / "hubbub", "decode", "pulled.parquet", "--candidates", "names.txt", "--json", cwd=place)
+    assert json.loads(said)["num_reports"] == read_summary(place / "pulled.parquet").num_reports == 3
 
 
 def test_every_command_it_names_is_there_and_every_file() -> None:
