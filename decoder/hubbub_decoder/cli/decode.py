@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from hubbub.cli.output import json_option, print_json
+
 
 @click.command()
 @click.argument("summaries", metavar="SUMMARY...", nargs=-1, required=True, type=click.Path(path_type=Path))
@@ -19,7 +21,7 @@ import click
     "--map", "map_path", type=click.Path(path_type=Path),
     help="Instead: google/rappor's map, candidates with the bits they set.",
 )  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Write the decoding as JSON on stdout instead of a table.")
+@json_option
 @click.option("--out", type=click.Path(path_type=Path), help="Also save it: .csv, .json or .parquet.")
 @click.option("--all", "everything", is_flag=True, help="Show every candidate, not only what was found.")
 @click.option(
@@ -48,7 +50,6 @@ def command(
     Example:
       hubbub decode monday.parquet tuesday.parquet --candidates names.txt --out estimates.csv
     """
-    import json
     from functools import reduce
     from operator import add
 
@@ -80,6 +81,6 @@ def command(
         decoding.save(out)
         talk.print(f"wrote {out}", highlight=False)
     if as_json:
-        click.echo(json.dumps(decoding.to_dict(), ensure_ascii=False))
+        print_json(decoding.to_dict())
     else:
         Console(highlight=False).print(Picture(decoding, everything))

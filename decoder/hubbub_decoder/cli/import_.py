@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from hubbub.cli.output import json_option, print_json
+
 
 @click.group()
 def command() -> None:
@@ -29,7 +31,7 @@ def command() -> None:
 )  # fmt: skip
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="The summary file to write.")
 @click.option("--candidates-out", type=click.Path(path_type=Path), help="Also write the map's candidates, one a line.")
-@click.option("--json", "as_json", is_flag=True, help="Say what was imported as JSON on stdout.")
+@json_option
 def google_rappor(
     params_path: Path,
     counts_path: Path | None,
@@ -50,7 +52,6 @@ def google_rappor(
     Example:
       hubbub import google-rappor --params params.csv --counts counts.csv --map map.csv --out summary.parquet
     """
-    import json
 
     from rich.console import Console
 
@@ -89,4 +90,4 @@ def google_rappor(
         )
     if as_json:
         about = {"out": str(out), "metric": name, "num_reports": summary.num_reports, "map_is_google_md5": by_md5}
-        click.echo(json.dumps(about))
+        print_json(about)

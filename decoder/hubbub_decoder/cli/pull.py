@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from hubbub.cli.output import json_option, print_json
+
 
 @click.command()
 @click.argument("url")
@@ -20,7 +22,7 @@ import click
 )
 @click.option("--digest", help="The definition's digest, where several are collected under one name.")
 @click.option("--counts", type=click.Choice(["bits", "patterns"]), help="Which counts to ask for.")
-@click.option("--json", "as_json", is_flag=True, help="Say what was pulled as JSON on stdout.")
+@json_option
 def command(
     url: str, metric: str, out: Path, periods: tuple[str, ...], digest: str | None, counts: str | None, as_json: bool
 ) -> None:
@@ -30,7 +32,6 @@ def command(
     Example:
       hubbub pull https://telemetry.example.org homepage --period 2026-03-01 --out homepage.parquet
     """
-    import json
 
     from rich.console import Console
     from rich.progress import DownloadColumn, Progress, SpinnerColumn, TextColumn
@@ -55,4 +56,4 @@ def command(
             "num_reports": summary.num_reports,
             "periods": list(summary.periods),
         }
-        click.echo(json.dumps(told))
+        print_json(told)

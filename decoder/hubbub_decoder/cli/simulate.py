@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from hubbub.cli.output import json_option, print_json
+
 
 @click.command()
 @click.argument("definitions", type=click.Path(path_type=Path))
@@ -26,7 +28,7 @@ import click
 )
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="The summary file to write.")
 @click.option("--truth", type=click.Path(path_type=Path), help="Also write who truly had what, as .csv.")
-@click.option("--json", "as_json", is_flag=True, help="Say what was simulated as JSON on stdout.")
+@json_option
 def command(
     definitions: Path,
     metric: str,
@@ -47,7 +49,6 @@ def command(
       hubbub simulate metrics.toml homepage --reports 1000000 --distribution zipf1 --values 100 \\
         --out summary.parquet --truth truth.csv
     """
-    import json
 
     import numpy as np
     from rich.console import Console
@@ -88,4 +89,4 @@ def command(
         told.append(str(truth))
     talk.print(f"wrote {' and '.join(told)}: {summary.num_reports:,} reports of {metric}", highlight=False)
     if as_json:
-        click.echo(json.dumps({"out": str(out), "metric": metric, "num_reports": summary.num_reports}))
+        print_json({"out": str(out), "metric": metric, "num_reports": summary.num_reports})
