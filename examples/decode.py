@@ -10,5 +10,5 @@ candidates = [f"v{i}" for i in range(1, 201)]  # the strings you look for; here 
 decoding = decode(summary, candidates)
 rich.print(decoding)  # a table with bars
 for estimate in decoding.detected:
-    print(f"{estimate.candidate}: {estimate.share:.1%}, between {estimate.low:.1%} and {estimate.high:.1%}")
+    print(f"{estimate.candidate}: {estimate.share:.1%}, between {estimate.clipped[0]:.1%} and {estimate.clipped[1]:.1%}")
 decoding.save("homepage.csv")
