@@ -266,7 +266,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="write the page there")
     options = parser.parse_args()
     regtest = options.regtest if options.regtest.is_dir() and not options.simulate else None
-    command = ["git", "rev-parse", "--short", "HEAD"]
+    command = ["git", "describe", "--always", "--dirty"]
     head = subprocess.run(command, capture_output=True, text=True, check=False, cwd=HERE)
     commit = head.stdout.strip() or "no commit"
     rows, found = r_decoder()

@@ -10,5 +10,6 @@ candidates = [f"v{i}" for i in range(1, 201)]  # the strings you look for; here 
 decoding = decode(summary, candidates)
 rich.print(decoding)  # a table with bars
 for estimate in decoding.detected:
-    print(f"{estimate.candidate}: {estimate.share:.1%}, between {estimate.clipped[0]:.1%} and {estimate.clipped[1]:.1%}")
+    low, high = estimate.clipped
+    print(f"{estimate.candidate}: {estimate.share:.1%}, between {low:.1%} and {high:.1%}")
 decoding.save("homepage.csv")
