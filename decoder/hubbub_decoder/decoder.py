@@ -9,7 +9,7 @@ import numpy as np
 
 from hubbub.errors import SummaryError
 from hubbub.metric import Kind
-from hubbub.summary import BitCounts, PatternCounts
+from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub_decoder import closed_form, doubts
 from hubbub_decoder.answer import Answer, decoding_of
 from hubbub_decoder.candidates import distinct_candidates
@@ -23,7 +23,7 @@ from hubbub_decoder.screening import Selection, select
 
 
 def decode(
-    summary: BitCounts | PatternCounts,
+    summary: BitCounts | PatternCounts | Reports,
     candidates: Iterable[str] | DesignMatrix | None = None,
     *,
     level: float = 0.95,
@@ -32,7 +32,7 @@ def decode(
 ) -> Decoding:
     """Estimate which share of those who reported has each candidate.
 
-    summary    : bit or pattern counts with at least one report; patterns say more, and are used whole
+    summary    : bit or pattern counts with at least one report, or the reports; patterns say more, and are used whole
     candidates : for a string metric, the strings to look for, or a design matrix that says which bits each sets; otherwise all
                  categories, or those of them to show
     level      : of the intervals, in (0, 1)
@@ -52,7 +52,9 @@ def decode(
             raise SummaryError(f"{name} must be in (0, 1), got {value}")
     if target not in ("reporters", "population"):
         raise SummaryError(f'target must be "reporters" or "population", got {target!r}')
-    counts = summary.bit_counts() if isinstance(summary, PatternCounts) else summary
+    if isinstance(summary, Reports) and is_small(summary.metric.params):
+        summary = summary.pattern_counts()
+    counts = summary if isinstance(summary, BitCounts) else summary.bit_counts()
     if counts.num_reports == 0:
         raise SummaryError(f"{counts.metric.name}: the summary holds no report: there is nothing to decode yet")
     if counts.metric.kind is not Kind.STRING:

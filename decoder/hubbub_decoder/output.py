@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
-from hubbub.summary import Summary, write_summary
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.metric import Metric
+from hubbub.summary import ReportWriter, Summary, write_summary
 from hubbub_decoder.errors import OutputError
 
 
@@ -15,6 +20,16 @@ def write_summary_file(summary: Summary, path: Path) -> None:
     """Write a summary file."""
     try:
         write_summary(summary, path)
+    except OSError as problem:
+        raise OutputError(f"{path}: cannot be written: {problem.strerror}") from None
+
+
+def write_report_file(metric: Metric, blocks: Iterable[tuple[NDArray[Any], NDArray[np.uint8]]], path: Path) -> None:
+    """Write a file of reports, from blocks of cohorts and wire rows."""
+    try:
+        with path.open("wb") as sink, ReportWriter(sink, metric) as writer:
+            for cohorts, rows in blocks:
+                writer.write(cohorts, rows)
     except OSError as problem:
         raise OutputError(f"{path}: cannot be written: {problem.strerror}") from None
 

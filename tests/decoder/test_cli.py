@@ -236,3 +236,20 @@ def test_an_empty_summary_says_that_there_is_nothing_to_decode_yet(candidates: P
     params = Params(num_bits=16, num_hashes=1, num_cohorts=16, prob_p=0.25, prob_q=0.75, prob_f=0.25)
     (tmp_path / "s.parquet").write_bytes(summary_to_bytes(BitCounts.empty(Metric.string("homepage", params))))
     assert "holds no report" in error("decode", tmp_path / "s.parquet", "--candidates", candidates)
+
+
+@pytest.mark.parametrize("counts", ["bits", "patterns", "reports"])
+def test_decode_reads_counts_and_reports_alike_and_says_which(
+    counts: str, definitions: Path, candidates: Path, tmp_path: Path
+) -> None:
+    """The sum of reports with counts decodes as counts of all."""
+    paths = [tmp_path / "reports.parquet", tmp_path / f"{counts}.parquet"]
+    for seed, (kind, path) in enumerate(zip(("reports", counts), paths, strict=True)):
+        made = hubbub("simulate", definitions, "homepage", "--reports", 5_000, "--distribution", "zipf1", "--values", 20,
+                      "--seed", seed, "--counts", kind, "--out", path)  # fmt: skip
+        assert made.exit_code == 0, made.output
+    result = hubbub("decode", *paths, "--candidates", candidates, "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["num_reports"] == 10_000
+    told = {"bits": "the bit counts of", "patterns": "the pattern counts of", "reports": "the bits of each of"}[counts]
+    assert f"decoded {told} 10,000 reports" in result.stderr

@@ -1,4 +1,4 @@
-"""Mergeable sufficient statistics of reports, and their file.
+"""Mergeable sufficient statistics of reports, the reports themselves, and their files.
 
 Needs numpy, and pyarrow for the file (`pip install 'hubbub[decoder]'` or `[aggregator]`); the bare client never imports it.
 """
@@ -8,13 +8,31 @@ from __future__ import annotations
 from hubbub.summary.bit_counts import BitCounts
 from hubbub.summary.parquet import Summary, read_summary, summary_from_bytes, summary_to_bytes, write_summary
 from hubbub.summary.pattern_counts import PatternCounts
+from hubbub.summary.report_file import (
+    ReportFile,
+    ReportWriter,
+    read_collected,
+    read_reports,
+    reports_from_bytes,
+    reports_to_bytes,
+    write_reports,
+)
+from hubbub.summary.reports import Reports
 
 __all__ = [
     "BitCounts",
     "PatternCounts",
+    "ReportFile",
+    "ReportWriter",
+    "Reports",
     "Summary",
+    "read_collected",
+    "read_reports",
     "read_summary",
+    "reports_from_bytes",
+    "reports_to_bytes",
     "summary_from_bytes",
     "summary_to_bytes",
+    "write_reports",
     "write_summary",
 ]

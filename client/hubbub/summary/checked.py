@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -49,3 +51,29 @@ def rows_of(
     if len(cohort_of) and cohort_of.max() >= metric.params.num_cohorts:
         raise SummaryError(f"{metric.name}: cohorts must be below {metric.params.num_cohorts}, got {cohort_of.max()}")
     return cohort_of, np.frombuffer(rows, np.uint8).reshape(-1, width)
+
+
+def report_rows_of(metric: Metric, cohorts: ArrayLike, rows: ArrayLike) -> tuple[NDArray[Any], NDArray[np.uint8]]:
+    """Return reports as cohorts (n,), uint8 or uint16 as m asks, and rows (n, ceil(k / 8)), read-only; padding must be 0."""
+    params = metric.params
+    given, bits = np.asarray(cohorts), np.asarray(rows)
+    if bits.shape != (given.size, params.row_bytes) or given.ndim != 1:
+        raise SummaryError(
+            f"{metric.name}: {given.size} reports of {params.num_bits} bits are rows ({given.size}, {params.row_bytes}), got {bits.shape}"
+        )
+    cohort_of = counts_of("cohorts", given, given.shape) if given.size else given
+    if given.size and cohort_of.max() >= params.num_cohorts:
+        raise SummaryError(f"{metric.name}: cohorts must be below {params.num_cohorts}, got {cohort_of.max()}")
+    if bits.dtype != np.uint8:
+        if bits.size and (bits.dtype.kind not in "iu" or bits.min() < 0 or bits.max() > 255):
+            raise SummaryError(f"{metric.name}: rows must be bytes, whole numbers from 0 to 255, got {bits.dtype}")
+        bits = bits.astype(np.uint8)
+    padding = -params.num_bits % 8
+    if padding and (bits[:, -1] >> (8 - padding)).any():
+        raise SummaryError(
+            f"{metric.name}: a report of {params.num_bits} bits leaves the last {padding} of its last byte 0, in one they are set"
+        )
+    checked = cohort_of.astype(np.uint8 if params.num_cohorts <= 256 else np.uint16), bits.view()
+    for array in checked:
+        array.flags.writeable = False
+    return checked

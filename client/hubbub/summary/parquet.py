@@ -76,6 +76,8 @@ def summary_from_bytes(data: bytes) -> Summary:
                 return _read_bits(metric, table, periods)
             case "pattern-counts":
                 return _read_patterns(metric, table, periods)
+            case "reports":
+                raise SummaryError("this file holds the reports themselves, not a summary: read it with read_reports")
             case counts:
                 raise SummaryError(f"this summary holds {counts!r}; this hubbub reads bit-counts and pattern-counts")
     except HubbubError:

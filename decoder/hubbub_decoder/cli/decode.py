@@ -1,4 +1,4 @@
-"""`hubbub decode`: summaries + candidates -> estimates."""
+"""`hubbub decode`: summaries, or reports, + candidates -> estimates."""
 
 from __future__ import annotations
 
@@ -44,19 +44,17 @@ def command(
 ) -> None:
     """Estimate how many of those who reported have each candidate.
 
-    Several summaries of one definition are added up first.
+    A SUMMARY is a file of counts or of the reports themselves; several of one definition are added up first.
 
     \b
     Example:
       hubbub decode monday.parquet tuesday.parquet --candidates names.txt --out estimates.csv
     """
-    from functools import reduce
-    from operator import add
-
     from rich.console import Console
 
-    from hubbub.summary import PatternCounts, read_summary
+    from hubbub.summary import read_collected
     from hubbub_decoder.candidates import read_candidates
+    from hubbub_decoder.collected import in_words, sum_of
     from hubbub_decoder.decoder import decode
     from hubbub_decoder.decoding import require_writable_suffix
     from hubbub_decoder.design_matrix import DesignMatrix
@@ -70,13 +68,11 @@ def command(
     candidates: list[str] | DesignMatrix | None = None if candidates_path is None else read_candidates(candidates_path)
     talk = Console(stderr=True)
     with talk.status("decoding ..."):
-        read = [read_summary(path) for path in summaries]
-        if not all(isinstance(one, PatternCounts) for one in read):
-            read = [one.bit_counts() if isinstance(one, PatternCounts) else one for one in read]
-        summary = reduce(add, read)
+        summary = sum_of([read_collected(path) for path in summaries])
         if map_path is not None:
             candidates = map_design(map_path, summary.metric.params)
         decoding = decode(summary, candidates, level=level, fdr=fdr)
+    talk.print(f"decoded {in_words(summary)}", highlight=False)
     if out is not None:
         decoding.save(out)
         talk.print(f"wrote {out}", highlight=False)

@@ -1,4 +1,4 @@
-"""`hubbub simulate`: a population -> the summary its reports would give."""
+"""`hubbub simulate`: a population -> the summary its reports would give, or the reports."""
 
 from __future__ import annotations
 
@@ -24,9 +24,13 @@ from hubbub.cli.output import json_option, print_json
 )
 @click.option("--seed", type=click.IntRange(min=0), help="Repeat a run; default: a new one each time.")
 @click.option(
-    "--counts", type=click.Choice(["bits", "patterns"]), default="bits", show_default=True, help="What to count."
+    "--counts",
+    type=click.Choice(["bits", "patterns", "reports"]),
+    default="bits",
+    show_default=True,
+    help="What the file holds: counts of bits or of whole patterns, or the reports themselves.",
 )
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="The summary file to write.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="The file to write.")
 @click.option("--truth", type=click.Path(path_type=Path), help="Also write who truly had what, as .csv.")
 @json_option
 def command(
@@ -56,9 +60,9 @@ def command(
     from hubbub.definitions import load_definitions
     from hubbub.errors import DefinitionError
     from hubbub_decoder.errors import PopulationError
-    from hubbub_decoder.output import write_population, write_summary_file
+    from hubbub_decoder.output import write_population, write_report_file, write_summary_file
     from hubbub_decoder.populations import draw_population, named_population, read_population
-    from hubbub_decoder.simulate import simulate_bit_counts, simulate_pattern_counts
+    from hubbub_decoder.simulate import simulate_bit_counts, simulate_pattern_counts, simulate_reports
 
     if (distribution is None) == (population_path is None):
         raise click.UsageError("give either --distribution or --population")
@@ -80,13 +84,18 @@ def command(
             raise PopulationError("how many reports? a distribution does not say: give --reports")
         else:
             population = named_population(asked, distribution or "", values, reports, rng)
-        simulate = simulate_bit_counts if counts == "bits" else simulate_pattern_counts
-        summary = simulate(asked, population, rng)
-    write_summary_file(summary, out)
+        num_reports = sum(population.values())
+        match counts:
+            case "bits":
+                write_summary_file(simulate_bit_counts(asked, population, rng), out)
+            case "patterns":
+                write_summary_file(simulate_pattern_counts(asked, population, rng), out)
+            case _:
+                write_report_file(asked, simulate_reports(asked, population, rng), out)
     told = [str(out)]
     if truth is not None:
-        write_population(population, summary.num_reports, truth)
+        write_population(population, num_reports, truth)
         told.append(str(truth))
-    talk.print(f"wrote {' and '.join(told)}: {summary.num_reports:,} reports of {metric}", highlight=False)
+    talk.print(f"wrote {' and '.join(told)}: {num_reports:,} reports of {metric}", highlight=False)
     if as_json:
-        print_json({"out": str(out), "metric": metric, "num_reports": summary.num_reports})
+        print_json({"out": str(out), "metric": metric, "num_reports": num_reports})

@@ -1,0 +1,111 @@
+"""The reports themselves, where a metric retains them: what the full likelihood of more than 16 bits needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hubbub.errors import SummaryError
+from hubbub.metric import Metric
+from hubbub.params import Params
+from hubbub.report import Report
+from hubbub.summary.bit_counts import BitCounts
+from hubbub.summary.checked import asked_metric, report_rows_of, rows_of
+from hubbub.summary.kernel import count_bits, count_patterns
+from hubbub.summary.pattern_counts import PatternCounts
+
+
+@dataclass(frozen=True, eq=False)
+class Reports:
+    """Reports of one metric; under `+` they are put one after the other. Their order says nothing.
+
+    metric  : the definition they were made under; `Params` stand for an unnamed string metric
+    cohorts : (n,) uint8, or uint16 where there are more than 256 cohorts
+    rows    : (n, ceil(k / 8)) uint8, bit i of a report at bit i % 8 of byte i // 8; padding bits are 0
+    periods : first days of the periods they are of, sorted; may be unknown: ()
+
+    >>> params = Params(num_bits=10, num_hashes=2, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=0)
+    >>> Reports(params, [0, 0], [[1, 2], [1, 0]]).bit_counts().ones[0].tolist()
+    [2, 0, 0, 0, 0, 0, 0, 0, 0, 1]
+    """
+
+    metric: Metric
+    cohorts: NDArray[Any]
+    rows: NDArray[np.uint8]
+    periods: tuple[str, ...] = ()
+
+    def __init__(
+        self, metric: Metric | Params, cohorts: ArrayLike, rows: ArrayLike, periods: Iterable[str] = ()
+    ) -> None:
+        metric = asked_metric(metric)
+        checked_cohorts, checked_rows = report_rows_of(metric, cohorts, rows)
+        hold = object.__setattr__
+        hold(self, "metric", metric)
+        hold(self, "cohorts", checked_cohorts)
+        hold(self, "rows", checked_rows)
+        hold(self, "periods", tuple(sorted(set(periods))))
+
+    @classmethod
+    def empty(cls, metric: Metric | Params) -> Reports:
+        """Return the neutral element: no reports."""
+        return cls.of_rows(metric, b"", b"")
+
+    @classmethod
+    def of_rows(
+        cls, metric: Metric | Params, cohorts: bytes | NDArray[np.uint8], rows: bytes, periods: Iterable[str] = ()
+    ) -> Reports:
+        """Take wire rows: cohorts (n,) one byte each, rows n x ceil(k / 8) bytes."""
+        metric = asked_metric(metric)
+        return cls(metric, *rows_of(metric, cohorts, rows), periods)
+
+    @classmethod
+    def of_reports(cls, metric: Metric | Params, reports: Sequence[Report]) -> Reports:
+        """Pack reports."""
+        return cls.of_rows(metric, bytes(r.cohort for r in reports), b"".join(r.to_bytes() for r in reports))
+
+    @property
+    def num_reports(self) -> int:
+        """N, the number of reports."""
+        return len(self.cohorts)
+
+    def bit_counts(self) -> BitCounts:
+        """Count the ones of each bit."""
+        params = self.metric.params
+        counts = count_bits(self.cohorts, self.rows, params.num_cohorts, params.num_bits)
+        return BitCounts(self.metric, *counts, self.periods)
+
+    def pattern_counts(self) -> PatternCounts:
+        """Count whole patterns; only for k <= 16."""
+        empty = PatternCounts.empty(self.metric)  # refuses k > 16
+        params = self.metric.params
+        counts = count_patterns(self.cohorts, self.rows, params.num_cohorts, params.num_bits)
+        return PatternCounts(empty.metric, counts, self.periods)
+
+    def __add__(self, other: Reports) -> Reports:
+        if other.metric.digest != self.metric.digest:
+            raise SummaryError(
+                f"reports of different definitions do not add up: {self.metric.name} {self.metric.digest[:12]} "
+                f"and {other.metric.name} {other.metric.digest[:12]}; decode each by itself"
+            )
+        return Reports(
+            self.metric,
+            np.concatenate([self.cohorts, other.cohorts]),
+            np.concatenate([self.rows, other.rows]),
+            (*self.periods, *other.periods),
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Reports):
+            return NotImplemented
+        return (
+            self.metric.digest == other.metric.digest
+            and self.periods == other.periods
+            and np.array_equal(self.cohorts, other.cohorts)
+            and np.array_equal(self.rows, other.rows)
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # arrays inside
