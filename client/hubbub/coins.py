@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from itertools import repeat
+from typing import Literal
+
+from hubbub.errors import HubbubError
 
 Coins = Callable[[int], bytes]
 """`coins(n)` gives n fresh uniform bytes."""
@@ -15,18 +19,34 @@ Coins = Callable[[int], bytes]
 system_coins: Coins = os.urandom
 """The operating system's generator: no state in the process, so nothing to share across a fork."""
 
-_WORDS_AT_ONCE = 8
+_LITTLE: Iterator[Literal["little"]] = repeat("little")
 
 
-def fresh_words(coins: Coins, num_bits: int) -> Iterator[int]:
-    """Yield uniform words of `num_bits` bits for as long as they are asked for."""
-    width = (num_bits + 7) // 8
-    kept = (1 << num_bits) - 1
-    from_bytes = int.from_bytes
-    while True:
-        block = coins(width * _WORDS_AT_ONCE)
-        for start in range(0, len(block), width):
-            yield from_bytes(block[start : start + width], "little") & kept
+class Words:
+    """Reads a block of bytes as `count` words of `width` bytes, each when it is asked for.
+
+    Bits above the k that are meant are still there: whoever draws with them drops them.
+
+    >>> list(Words(width=2, count=2)(bytes([1, 2, 3, 4])))
+    [513, 1027]
+    """
+
+    __slots__ = ("_places", "num_bytes")
+
+    def __init__(self, width: int, count: int) -> None:
+        self.num_bytes = width * count
+        self._places = tuple(slice(start, start + width) for start in range(0, self.num_bytes, width))
+
+    def __call__(self, block: bytes) -> Iterator[int]:
+        return map(int.from_bytes, map(block.__getitem__, self._places), _LITTLE)
+
+    def fresh(self, coins: Coins) -> Iterator[int]:
+        """Yield uniform words for as long as they are asked for, a block at a time; raises HubbubError if coins run short."""
+        while True:
+            block = coins(self.num_bytes)
+            if len(block) != self.num_bytes:
+                raise HubbubError(f"coins({self.num_bytes}) gave {len(block)} bytes: noise would be missing")
+            yield from self(block)
 
 
 def uniform(coins: Coins) -> float:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from hubbub.coins import Coins, fresh_words
-from hubbub.dyadic import DIGITS, bernoulli_mask, numerator
+from hubbub.coins import Coins, Words
+from hubbub.dyadic import DIGITS, BernoulliMask, numerator
 from hubbub.params import Params
+
+_MOST_AT_ONCE = 16
+"""Words from one call of the coins: no position of 128 is open after some eight, so two masks seldom take more."""
 
 
 class InstantaneousResponse:
@@ -15,17 +18,17 @@ class InstantaneousResponse:
     Source: Erlingsson et al. 2014, sec. 2 step 3.
     """
 
-    __slots__ = ("_a_p", "_a_q", "_coins", "_num_bits")
+    __slots__ = ("_coins", "_mask_p", "_mask_q", "_words")
 
     def __init__(self, params: Params, coins: Coins) -> None:
-        self._a_p = numerator(params.prob_p, DIGITS)
-        self._a_q = numerator(params.prob_q, DIGITS)
-        self._num_bits = params.num_bits
+        self._mask_p = BernoulliMask(numerator(params.prob_p, DIGITS), DIGITS, params.num_bits)
+        self._mask_q = BernoulliMask(numerator(params.prob_q, DIGITS), DIGITS, params.num_bits)
+        self._words = Words(params.row_bytes, min(self._mask_p.most_words + self._mask_q.most_words, _MOST_AT_ONCE))
         self._coins = coins
 
     def __call__(self, prr: int) -> int:
         """Return the bits of one report; the mask of p is drawn before the mask of q."""
-        words = fresh_words(self._coins, self._num_bits)
-        ones_at_zero = bernoulli_mask(self._a_p, DIGITS, self._num_bits, words)
-        ones_at_one = bernoulli_mask(self._a_q, DIGITS, self._num_bits, words)
+        words = self._words.fresh(self._coins)
+        ones_at_zero = self._mask_p(words)
+        ones_at_one = self._mask_q(words)
         return (ones_at_zero & ~prr) | (ones_at_one & prr)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from hubbub.dyadic import DIGITS, bernoulli_mask, numerator
+from hubbub.coins import Words
+from hubbub.dyadic import DIGITS, BernoulliMask, numerator
 from hubbub.metric import Metric
 from hubbub.secret import Secret, framed
 
@@ -20,27 +19,22 @@ class PermanentResponse:
     Source: Erlingsson et al. 2014, sec. 2 step 2.
     """
 
-    __slots__ = ("_a", "_num_bits", "_prefix", "_width")
+    __slots__ = ("_mask", "_prefix", "_width", "_words")
 
     def __init__(self, metric: Metric, secret: Secret) -> None:
         params = metric.params
-        self._a = numerator(params.prob_f, DIGITS - 1)
-        self._num_bits = params.num_bits
+        self._mask = BernoulliMask(numerator(params.prob_f, DIGITS - 1), DIGITS - 1, params.num_bits)
         self._width = params.row_bytes
+        self._words = Words(self._width, self._mask.most_words + 1)
         self._prefix = secret.stream("hubbub/prr/v1", *metric.bit_shaping_fields())
 
     def __call__(self, bloom: int, epoch: int | None = None) -> int:
         """Return the permanent bits of these Bloom bits in this epoch (None: a metric without `hold`)."""
         shake = self._prefix.copy()
-        shake.update(framed(b"" if epoch is None else epoch.to_bytes(8, "little", signed=True)))
-        shake.update(framed(bloom.to_bytes(self._width, "little")))
-        words = self._words(shake.digest(DIGITS * self._width))
-        mask = bernoulli_mask(self._a, DIGITS - 1, self._num_bits, words)
+        held = b"" if epoch is None else epoch.to_bytes(8, "little", signed=True)
+        shake.update(framed(held) + framed(bloom.to_bytes(self._width, "little")))
+        words = self._words(shake.digest(self._words.num_bytes))
+        mask = self._mask(words)
         if not mask:
             return bloom
         return (bloom & ~mask) | (next(words) & mask)
-
-    def _words(self, block: bytes) -> Iterator[int]:
-        kept = (1 << self._num_bits) - 1
-        for start in range(0, len(block), self._width):
-            yield int.from_bytes(block[start : start + self._width], "little") & kept

@@ -24,7 +24,7 @@ class Report:
         >>> Report.from_int(cohort=3, bits=0b101, num_bits=10).to_bytes()
         b'\\x05\\x00'
         """
-        row = frozenbitarray(bits.to_bytes((num_bits + 7) // 8, "little"), endian="little")
+        row = frozenbitarray(bits.to_bytes((num_bits + 7) // 8, "little"), "little")
         return cls(cohort, row if num_bits % 8 == 0 else row[:num_bits])
 
     def to_bytes(self) -> bytes:

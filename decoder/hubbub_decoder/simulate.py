@@ -2,7 +2,7 @@
 
 For simulation only: numpy's generator is no source of privacy. Every person is a client with a secret of their own, so cohorts are
 uniform and independent, and the noise of every bit is: PRR then IRR make a bit one with chance q* where it is truly one, p*
-where it is not. numpy's uniforms have 53 binary digits and p*, q* at most 48: the chances are exact here too.
+where it is not. These chances are exact here too (`draw_bits`).
 """
 
 from __future__ import annotations
@@ -70,10 +70,28 @@ def simulate_reports(
         for start in range(0, len(value_of), at_once):
             values = value_of[start : start + at_once]
             cohorts = rng.integers(params.num_cohorts, size=len(values), dtype=np.uint16)
-            true_bits = np.zeros((len(values), k + 1), np.bool_)
-            np.put_along_axis(true_bits, positions[values, cohorts].astype(np.intp), values=True, axis=1)
-            chance = np.where(true_bits[:, :k], params.q_star, params.p_star)
-            yield cohorts, np.packbits(rng.random(chance.shape) < chance, axis=1, bitorder="little")
+            bits = draw_bits(params.p_star, (len(values), k + 1), rng)  # the last column takes coincident hashes
+            true_bits = positions[values, cohorts].astype(np.intp)
+            np.put_along_axis(bits, true_bits, draw_bits(params.q_star, true_bits.shape, rng), axis=1)
+            yield cohorts, np.packbits(bits[:, :k], axis=1, bitorder="little")
+
+
+def draw_bits(chance: float, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Draw bits that are one with exactly this chance, at a random byte each.
+
+    A uniform binary fraction is compared with the chance: its first 8 digits decide all but one in 256, and those take 53
+    digits more. p* and q* have at most 48.
+
+    >>> draw_bits(1.0, (3,), np.random.default_rng()).tolist()
+    [True, True, True]
+    """
+    scaled = chance * 256
+    whole = int(scaled)
+    drawn = rng.integers(256, size=shape, dtype=np.uint8)
+    bits = drawn < whole
+    undecided = drawn == whole
+    bits[undecided] = rng.random(np.count_nonzero(undecided)) < scaled - whole
+    return bits
 
 
 def _chunks(metric: Metric, population: Population) -> Iterator[tuple[NDArray[np.int16], NDArray[np.int64]]]:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hubbub.dyadic import DIGITS, bernoulli_mask, nearest_dyadic, numerator
+from hubbub.dyadic import DIGITS, BernoulliMask, nearest_dyadic, numerator
 from hubbub.errors import ParameterError
 
 
@@ -19,9 +19,7 @@ from hubbub.errors import ParameterError
 def test_the_mask_has_exactly_its_distribution_when_all_words_are_enumerated(digits: int) -> None:
     """For every a and all 4**r sequences of 2-bit words: independent bits, each one with probability a / 2**r."""
     for a in range((1 << digits) + 1):
-        seen = Counter(
-            bernoulli_mask(a, digits, 2, iter(words)) for words in itertools.product(range(4), repeat=digits)
-        )
+        seen = Counter(BernoulliMask(a, digits, 2)(iter(words)) for words in itertools.product(range(4), repeat=digits))
         one = Fraction(a, 1 << digits)
         for mask in range(4):
             expected = (one if mask & 1 else 1 - one) * (one if mask & 2 else 1 - one)
@@ -44,7 +42,7 @@ def _probability_of_one(a: int) -> Fraction:
         prefix = prefixes.pop()
         words = iter(prefix)
         try:
-            mask = bernoulli_mask(a, DIGITS, 1, words)
+            mask = BernoulliMask(a, DIGITS, 1)(words)
         except StopIteration:
             prefixes += [(*prefix, 0), (*prefix, 1)]
             continue
@@ -58,8 +56,8 @@ def test_every_position_of_a_wide_mask_is_drawn() -> None:
     k = 1024
     everything = (1 << k) - 1
     a = (1 << DIGITS) - 1
-    assert bernoulli_mask(a, DIGITS, k, iter([everything] * DIGITS)) == 0
-    assert bernoulli_mask(a, DIGITS, k, iter([everything] * (DIGITS - 1) + [0])) == everything
+    assert BernoulliMask(a, DIGITS, k)(iter([everything] * DIGITS)) == 0
+    assert BernoulliMask(a, DIGITS, k)(iter([everything] * (DIGITS - 1) + [0])) == everything
 
 
 @pytest.mark.parametrize("a", [0, 1 << DIGITS])
@@ -68,7 +66,7 @@ def test_certainty_draws_nothing(a: int) -> None:
         raise AssertionError("a word was drawn")
         yield 0
 
-    assert bernoulli_mask(a, DIGITS, 5, no_words()) == (0 if a == 0 else 31)
+    assert BernoulliMask(a, DIGITS, 5)(no_words()) == (0 if a == 0 else 31)
 
 
 @given(st.floats(0, 1), st.sampled_from([DIGITS - 1, DIGITS]))

@@ -16,7 +16,7 @@ from scipy import stats
 from hubbub import Encoder, InvalidValueError, Metric, Params, Secret
 from hubbub.coins import system_coins
 from hubbub.encoder import Value, bloom_bits
-from hubbub.errors import DefinitionError
+from hubbub.errors import DefinitionError, HubbubError
 from hubbub.irr import InstantaneousResponse
 from hubbub.prr import PermanentResponse
 from hubbub.testing import SeededCoins
@@ -271,3 +271,10 @@ def test_encoding_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
         Encoder(STRING, Secret.generate(), system_coins).encode("canary")
     assert caplog.text == ""
+
+
+@pytest.mark.parametrize("given", [0, 3, 1_000])
+def test_coins_that_give_another_number_of_bytes_than_asked_make_no_report(given: int) -> None:
+    """A word that is missing would read as zeros: bits without noise."""
+    with pytest.raises(HubbubError, match=f"gave {given} bytes"):
+        InstantaneousResponse(STRING.params, lambda _: bytes(given))(0)

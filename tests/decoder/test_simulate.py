@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from typing import cast
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.stats import chi2_contingency, chisquare, norm
 
 from hubbub import Encoder, Metric, Params, Secret
@@ -15,7 +17,7 @@ from hubbub.testing import SeededCoins
 from hubbub_decoder import PopulationError
 from hubbub_decoder.covariance import RandomString, report_covariance
 from hubbub_decoder.design_matrix import design_matrix
-from hubbub_decoder.simulate import simulate_bit_counts, simulate_pattern_counts, simulate_reports
+from hubbub_decoder.simulate import draw_bits, simulate_bit_counts, simulate_pattern_counts, simulate_reports
 
 ALPHA = 1e-6
 
@@ -64,6 +66,22 @@ def test_each_bit_and_each_pair_of_bits_of_each_cohort_agrees_with_the_clients(u
         both = (patterns >> i & 1) * 2 + (patterns >> j & 1)
         tables = [np.bincount(both, weights=counts[cohort], minlength=4) for counts in (client, ours)]
         assert chi2_contingency(np.stack(tables)).pvalue > ALPHA / (4 * 28), (cohort, i, j)
+
+
+class EveryFraction:
+    """Stands for numpy's generator: all fractions of 16 binary digits, each once."""
+
+    def integers(self, _high: int, *, size: tuple[int, ...], dtype: type) -> NDArray[np.uint8]:
+        return np.repeat(np.arange(256, dtype=dtype), 256).reshape(size)
+
+    def random(self, num: int) -> NDArray[np.float64]:
+        return np.arange(num) / 256
+
+
+@pytest.mark.parametrize("numerator", [0, 1, 255, 256, 257, 0x5A5A, 0xFF00, 0xFFFF, 0x10000])
+def test_a_drawn_bit_has_exactly_its_chance_when_all_fractions_are_enumerated(numerator: int) -> None:
+    bits = draw_bits(numerator / 2**16, (2**16,), cast(np.random.Generator, EveryFraction()))
+    assert np.count_nonzero(bits) == numerator
 
 
 @pytest.mark.parametrize("scheme", ["murmur3-v1", "google-md5"])

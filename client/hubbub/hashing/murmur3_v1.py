@@ -1,7 +1,7 @@
 """hubbub's own hashing: always h distinct bits, every subset equally likely, any k > h.
 
     g1, g2 = the two unsigned 64-bit words of MurmurHash3 x64 128-bit of the UTF-8 value, seed 0
-    u_i    = mix(mix(g1 ^ mix(cohort)) + g2 + i)                     i = 0 .. h-1, all modulo 2**64
+    u_i    = mix(mix(g1 ^ _mixed_cohort(cohort)) + g2 + i)                     i = 0 .. h-1, all modulo 2**64
     r_i    = ((u_i >> 32) * (k - i)) >> 32                           uniform on 0 .. k-i-1 up to 2**-32 relative
     bit i  = the r_i-th position, counted from 0 upwards, that no earlier hash has taken
 
@@ -10,6 +10,9 @@
 
 from __future__ import annotations
 
+from bisect import insort
+from functools import lru_cache
+
 import mmh3
 
 _MASK = (1 << 64) - 1
@@ -17,8 +20,8 @@ _MASK = (1 << 64) - 1
 
 def words_of(value: bytes) -> tuple[int, int]:
     """Return g1 and g2, all of a value that the bits depend on."""
-    digest = mmh3.mmh3_x64_128_digest(value, 0)
-    return int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")
+    g1, g2 = mmh3.hash64(value, 0, signed=False)
+    return g1, g2
 
 
 def mix(word: int) -> int:
@@ -32,6 +35,9 @@ def mix(word: int) -> int:
     return word ^ (word >> 31)
 
 
+_mixed_cohort = lru_cache(maxsize=256)(mix)  # a client asks for one cohort again and again
+
+
 def bit_positions(value: bytes, cohort: int, num_bits: int, num_hashes: int) -> list[int]:
     """Return the position each hash sets, in the order of the hashes; all distinct.
 
@@ -41,7 +47,7 @@ def bit_positions(value: bytes, cohort: int, num_bits: int, num_hashes: int) -> 
     [2, 13]
     """
     g1, g2 = words_of(value)
-    base = mix(g1 ^ mix(cohort)) + g2
+    base = mix(g1 ^ _mixed_cohort(cohort)) + g2
     taken: list[int] = []
     positions: list[int] = []
     for i in range(num_hashes):
@@ -51,6 +57,5 @@ def bit_positions(value: bytes, cohort: int, num_bits: int, num_hashes: int) -> 
                 break
             position += 1
         positions.append(position)
-        taken.append(position)
-        taken.sort()
+        insort(taken, position)
     return positions
