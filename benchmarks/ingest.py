@@ -52,7 +52,7 @@ expires = 9000-01-01
 DO_NOTHING = """
 import sys
 from fastapi import FastAPI, Request
-from hubbub_aggregator.server import listen, run
+from hubbub_aggregator.server import listen, run, url_of
 
 app = FastAPI()
 
@@ -61,7 +61,8 @@ async def post(request: Request) -> dict[str, str]:
     await request.body()
     return {"status": "stored"}
 
-run(app, listen("127.0.0.1", 0), announce=lambda url: print("listening on", url, file=sys.stderr, flush=True))
+listener = listen("127.0.0.1", 0)
+run(app, listener, ready=lambda: print("listening on", url_of(listener), file=sys.stderr, flush=True))
 """
 
 

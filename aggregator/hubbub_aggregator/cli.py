@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -111,6 +112,13 @@ def _is_loopback(host: str) -> bool:
     callback=_kept,
     help="Drop this metric's counts N periods after their period's end; may be repeated. Default: keep all.",
 )
+@option(
+    "workers",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="Processes that answer; on SQLite one is the fastest.",
+)
 @_settings_options
 @click.option("--print-config", is_flag=True, help="Print what every option is, and why, and do not serve.")
 @click.pass_context
@@ -121,6 +129,7 @@ def command(
     host: str,
     port: int,
     database: str,
+    workers: int,
     print_config: bool,
     **settings: Any,
 ) -> None:
@@ -133,13 +142,16 @@ def command(
       hubbub serve metrics.toml --database reports.db
     """
     import logging
+    from contextlib import closing
+    from functools import partial
 
     from hubbub.definitions import load_definitions
     from hubbub_aggregator.app import create_app
     from hubbub_aggregator.disk import free_at
     from hubbub_aggregator.engine import is_postgres
-    from hubbub_aggregator.server import listen, run
+    from hubbub_aggregator.server import address_for_several, listen, listen_beside, run, url_of
     from hubbub_aggregator.sql_store import SqlStore
+    from hubbub_aggregator.workers import supervise
 
     if print_config:
         _print_config(context)
@@ -151,13 +163,18 @@ def command(
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     checked = Settings(**settings)
     metrics = load_definitions(definitions)
-    store = SqlStore.open(database)
-    try:
-        with listen(host, port) as listener:
-            run(
-                create_app(metrics, store, checked, free=None if is_postgres(database) else free_at(Path(database))),
-                listener,
-                announce=lambda url: click.echo(f"hubbub is listening on {url}", err=True),
-            )
-    finally:
-        store.close()
+    free = None if is_postgres(database) else free_at(Path(database))
+
+    def serve(listener: socket.socket, ready: Callable[[], None]) -> None:
+        with listener, closing(SqlStore.open(database)) as store:
+            run(create_app(metrics, store, checked, free=free), listener, ready)
+
+    def announce(listener: socket.socket) -> Callable[[], None]:
+        return partial(click.echo, f"hubbub is listening on {url_of(listener)}", err=True)
+
+    if workers == 1:
+        listener = listen(host, port)
+        serve(listener, announce(listener))
+    else:
+        with address_for_several(host, port) as held:
+            supervise(lambda _number, ready: serve(listen_beside(held), ready), workers, announce(held))

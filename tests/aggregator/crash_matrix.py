@@ -190,7 +190,7 @@ def _serve(database: Path, now: datetime, listener: object, target: str | None, 
     logging.disable()
     failpoints.listen(hook)
     app = create_app(DEFINITIONS, SqlStore.open(database), SETTINGS, clock=lambda: now)
-    run(app, listener, announce=lambda _: None)  # type: ignore[arg-type]  # a socket; this line never returns
+    run(app, listener, ready=lambda: None)  # type: ignore[arg-type]  # a socket; this line never returns
     os._exit(3)
 
 

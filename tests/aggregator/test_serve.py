@@ -11,7 +11,9 @@ import sys
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -50,6 +52,12 @@ class Process:
     def post(self, body: bytes) -> int:
         headers = {"Content-Type": "application/json"}
         return self.http.request("POST", f"{self.url}/v1/reports", body=body, headers=headers, timeout=30).status
+
+    def post_alone(self, body: bytes) -> int:
+        """Send a batch over a connection of its own."""
+        with urllib3.PoolManager(retries=False, num_pools=1) as http:
+            headers = {"Content-Type": "application/json"}
+            return http.request("POST", f"{self.url}/v1/reports", body=body, headers=headers, timeout=30).status
 
     def counted(self) -> list[int]:
         """Return how often each number was counted."""
@@ -117,12 +125,13 @@ def batch_of(metric: Metric, numbers: range) -> Batch:
     return Batch(uuid.uuid4(), metric.name, metric.digest, today, bytes(len(numbers)), b"".join(rows))
 
 
+@pytest.mark.parametrize("workers", ["1", "2"])
 def test_sigterm_finishes_what_was_accepted_and_exits_with_0(
-    serve: Callable[..., Process], definitions_file: Path
+    serve: Callable[..., Process], definitions_file: Path, workers: str
 ) -> None:
     """A request whose body is still coming when the signal comes is answered, and durably."""
     metric = load_definitions(definitions_file)["number"]
-    process, body = serve(), batch_of(metric, range(3)).to_json()
+    process, body = serve("--workers", workers), batch_of(metric, range(3)).to_json()
     host, port = process.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=30) as client:
         client.sendall(b"POST /v1/reports HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n")
@@ -158,11 +167,34 @@ def test_what_stands_in_the_way_is_one_sentence_and_exit_code_1(definitions_file
     wrong.write_text(DEFINITIONS.replace("prob_f = 0", "prob_f = 1"))
     assert "number: prob_f must be in [0, 1), got 1" in failure(wrong)
     assert "file is not a database" in failure(definitions_file, "--database", str(wrong))
+    assert "file is not a database" in failure(definitions_file, "--database", str(wrong), "--workers", "3")
     assert "max_reports must be above 0" in failure(definitions_file, "--max-reports", "0")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         database = str(tmp_path / "some.db")
         assert f"cannot listen on 127.0.0.1:{port}" in failure(definitions_file, "--port", port, "--database", database)
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_service_does_not_share_its_address_with_another(
+    serve: Callable[..., Process], definitions_file: Path, workers: str
+) -> None:
+    port = serve("--workers", "2").url.rpartition(":")[2]
+    assert f"cannot listen on 127.0.0.1:{port}" in failure(definitions_file, "--port", port, "--workers", workers)
+
+
+def test_workers_contend_for_a_database_and_neither_refuse_nor_count_twice(
+    serve: Callable[..., Process], definitions_file: Path, database: str
+) -> None:
+    """Every batch is sent three times at once, over connections that the workers share, while both workers fold."""
+    metric = load_definitions(definitions_file)["number"]
+    process = serve("--workers", "2", "--fold-every", "0.01", "--database", database)
+    bodies = [batch_of(metric, range(n, n + 4)).to_json() for n in range(0, NUM_REPORTS, 4)]
+    with ThreadPoolExecutor(24) as pool:
+        statuses = list(pool.map(process.post_alone, [body for body in bodies for _ in range(3)]))
+    assert Counter(statuses) == {202: len(bodies), 200: 2 * len(bodies)}
+    assert process.counted() == [1] * NUM_REPORTS
+    assert process.end(signal.SIGTERM) == ""
 
 
 @dataclass
