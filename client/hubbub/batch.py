@@ -9,7 +9,6 @@ are zero; cohorts and rows are in the same order. Unknown fields are ignored, so
 
 from __future__ import annotations
 
-import base64
 import binascii
 import json
 import uuid
@@ -67,7 +66,7 @@ class Batch:
                 "digest": self.digest,
                 "period": self.period,
                 "cohorts": list(self.cohorts),
-                "bits": base64.b64encode(self.rows).decode(),
+                "bits": binascii.b2a_base64(self.rows, newline=False).decode(),
             },
             separators=(",", ":"),
         ).encode()
@@ -150,6 +149,6 @@ def _cohorts(value: object) -> bytes:
 
 def _rows(text: str) -> bytes:
     try:
-        return base64.b64decode(text, validate=True)
+        return binascii.a2b_base64(text, strict_mode=True)
     except (binascii.Error, ValueError):
         raise RefusedError(Refusal.MALFORMED, "bits must be base64 with padding (RFC 4648 section 4)") from None

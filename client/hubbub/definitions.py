@@ -12,7 +12,6 @@ Several versions of a metric may stand in one file: the last is the current one,
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping
 from datetime import date, datetime
 from pathlib import Path
@@ -86,6 +85,8 @@ def parse_definitions(text: str) -> Definitions:
     Traceback (most recent call last):
     hubbub.errors.DefinitionError: there is no [[metric]] table: write one for each question
     """
+    import tomllib  # an app may define its metrics in Python
+
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as problem:

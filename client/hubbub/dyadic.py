@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from fractions import Fraction
+from numbers import Rational
 
 from hubbub.errors import ParameterError
 
@@ -27,11 +27,11 @@ def nearest_dyadic(name: str, asked: float, digits: int) -> float:
     Traceback (most recent call last):
     hubbub.errors.ParameterError: prob_p must be 0, 1 or at least 2**-24 from both, got 1e-09: it would round to 0
     """
-    if isinstance(asked, bool) or not isinstance(asked, int | float | Fraction):
+    if isinstance(asked, bool) or not isinstance(asked, float | Rational):
         raise ParameterError(f"{name} must be a number in [0, 1], got {asked!r}: write it as 0.25")
     if not math.isfinite(asked) or not 0 <= asked <= 1:
         raise ParameterError(f"{name} must be in [0, 1], got {asked}: it is a probability")
-    numerator = round(Fraction(asked) * (1 << digits))
+    numerator = round(asked * (1 << digits))  # exact: times a power of two
     if 0 < asked < 1 and numerator in (0, 1 << digits):
         raise ParameterError(
             f"{name} must be 0, 1 or at least 2**-{digits} from both, got {asked}: "

@@ -64,7 +64,19 @@ def test_a_bare_install_lists_all_commands_and_says_what_each_lacks(bare: Path) 
 
 
 @pytest.mark.parametrize(
-    "heavy", ["numpy", "pyarrow", "click", "urllib3", "http", "sqlite3", "importlib.metadata", "hubbub.summary", "ssl"]
+    "heavy",
+    [
+        "decimal",
+        "numpy",
+        "pyarrow",
+        "click",
+        "urllib3",
+        "http",
+        "sqlite3",
+        "importlib.metadata",
+        "hubbub.summary",
+        "ssl",
+    ],
 )
 def test_importing_hubbub_imports_nothing_heavy(heavy: str) -> None:
     code = f"import sys, hubbub, hubbub.privacy; sys.exit({heavy!r} in sys.modules)"
