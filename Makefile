@@ -39,9 +39,10 @@ matrix: .venv/.dev-installed       ## kill the service and clients at 200 points
 	$(BIN)/python tests/aggregator/crash_matrix.py 200
 	$(BIN)/python tests/client/kill_matrix.py 200 $$(date +%s)
 
-soak: .venv/.dev-installed         ## 1,000 times
+soak: .venv/.dev-installed         ## 1,000 times, and 100,000 requests made up
 	$(BIN)/python tests/aggregator/crash_matrix.py 1000
 	$(BIN)/python tests/client/kill_matrix.py 1000 $$(date +%s)
+	HUBBUB_REQUESTS=100000 HUBBUB_CASES=500 $(BIN)/pytest -q tests/aggregator/test_requests_made_up.py tests/aggregator/test_schema.py
 
 format: .venv/.dev-installed
 	$(BIN)/ruff format $(if $(CI),--check) $(SOURCES)

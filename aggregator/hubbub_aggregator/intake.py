@@ -26,6 +26,7 @@ from hubbub.refusals import Refusal
 from hubbub_aggregator.settings import Settings
 
 _ALWAYS_INFLATED = 1 << 16
+_DIGITS_OF_A_SIZE = 20
 _GZIP = 16 + zlib.MAX_WBITS
 
 
@@ -57,6 +58,14 @@ def is_gzip(content_type: str | None, content_encoding: str | None) -> bool:
                 f"Content-Encoding must be gzip or none, got {coding[:80]!r}",
                 ("Accept-Encoding", "gzip"),
             )
+
+
+def announced(content_length: str | None) -> int:
+    """Return the size that the body is said to have; 0: nothing is said."""
+    text = content_length or "0"
+    if not (text.isascii() and text.isdecimal() and len(text) < _DIGITS_OF_A_SIZE):
+        raise RefusedError(Refusal.MALFORMED, f"Content-Length must be a number of bytes, got {text[:80]!r}")
+    return int(text)
 
 
 def require_size(size: int, settings: Settings) -> None:

@@ -17,8 +17,8 @@ BATCH: _Route = {
     "properties": {
         "batch_id": {
             "type": "string",
-            "format": "uuid",
-            "description": "Random (version 4); kept through every retry.",
+            "pattern": "^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$",
+            "description": "A random UUID (version 4); kept through every retry.",
         },
         "metric": {"type": "string"},
         "digest": {"type": "string", "description": "Of the definition that the reports were made under."},

@@ -17,17 +17,6 @@ CONTENT_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = 5
 RETRY = {408, 429, 503, 507}
 
-SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "required": ["type", "title", "status", "detail"],
-    "properties": {
-        "type": {"type": "string", "format": "uri-reference", "description": "A page that explains the reason."},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "detail": {"type": "string", "description": "The value, the rule and the next step."},
-    },
-}
-
 
 def problem(refusal: Refusal, detail: str, headers: Mapping[str, str] | None = None) -> Response:
     """Make the one answer that every refusal gets."""
@@ -57,9 +46,26 @@ def described(*refusals: Refusal) -> dict[int | str, dict[str, Any]]:
     return {
         status: {
             "description": " ".join(f"`{refusal.slug}`: {refusal.meaning}" for refusal in reasons),
-            "content": {CONTENT_TYPE: {"schema": SCHEMA}},
+            "content": {CONTENT_TYPE: {"schema": _schema(reasons)}},
         }
         for status, reasons in by_status.items()
+    }
+
+
+def _schema(reasons: list[Refusal]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "required": ["type", "title", "status", "detail"],
+        "properties": {
+            "type": {
+                "enum": [f"/problems/{refusal.slug}" for refusal in reasons],
+                "description": "A page that explains the reason.",
+            },
+            "title": {"enum": [refusal.meaning for refusal in reasons]},
+            "status": {"const": reasons[0].status},
+            "detail": {"type": "string", "description": "The value, the rule and the next step."},
+        },
+        "additionalProperties": False,
     }
 
 

@@ -20,7 +20,14 @@ from hubbub.definitions import Definitions
 from hubbub.errors import RefusedError
 from hubbub.refusals import Refusal
 from hubbub_aggregator.disk import DiskWatch
-from hubbub_aggregator.intake import RefusedWithHeaderError, inflated, is_gzip, require_admissible, require_size
+from hubbub_aggregator.intake import (
+    RefusedWithHeaderError,
+    announced,
+    inflated,
+    is_gzip,
+    require_admissible,
+    require_size,
+)
 from hubbub_aggregator.problems import problem, refused_with
 from hubbub_aggregator.rate_limit import RateLimit, peer
 from hubbub_aggregator.settings import Settings
@@ -113,7 +120,7 @@ class Shortcut:
 
 async def _body(headers: dict[bytes, bytes], receive: Receive, settings: Settings) -> bytes:
     gzip = is_gzip(_text(headers, b"content-type"), _text(headers, b"content-encoding"))
-    require_size(int(headers.get(b"content-length", 0)), settings)
+    require_size(announced(_text(headers, b"content-length")), settings)
     body = b""
     try:
         async with asyncio.timeout(settings.max_body_seconds):
