@@ -68,6 +68,22 @@ def open_postgres(url: str) -> Engine:
     return engine
 
 
+@contextmanager
+def opened(database: str) -> Iterator[Engine]:
+    """Open a database that is there, and let go of it in the end; what goes wrong names it."""
+    engine = None
+    try:
+        if not is_postgres(database) and not Path(database).exists():
+            raise StoreError("there is no such file: give the --database of an aggregator")
+        engine = open_postgres(database) if is_postgres(database) else open_sqlite(Path(database))
+        yield engine
+    except StoreError as problem:
+        raise type(problem)(f"{without_password(database)}: {problem}") from None
+    finally:
+        if engine is not None:
+            engine.dispose()
+
+
 def is_postgres(database: str | Path) -> bool:
     """Say whether this names a PostgreSQL database; else it is a SQLite file."""
     return str(database).startswith(("postgresql:", "postgres:"))
@@ -82,6 +98,12 @@ def alone(connection: Connection) -> None:
     """Wait until no other process is setting the database up (on SQLite a writing transaction is alone anyway)."""
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(7235940)"))
+
+
+def give_up_waiting(connection: Connection) -> None:
+    """From now on do not wait long for a table: whoever comes after us waits as long (SQLite gives up by itself)."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SET LOCAL lock_timeout = '5s'"))
 
 
 def insert_new(connection: Connection, table: Table) -> Any:

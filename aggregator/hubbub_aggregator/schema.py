@@ -2,23 +2,49 @@
 
 A batch arrives for one version of a metric and one period: its *collection*, what is counted together and one
 day dropped together. Its id goes into `batch`, its reports, shuffled among all that arrived meanwhile, into one
-`segment`. Folding turns segments into the collection's summary. When the period takes no more reports the collection
-is closed and its ids go; when its time is over its counts go as well. `refusal` counts what was not taken. Nothing else
-is stored: no address, no time.
+`segment`. Folding turns segments into the collection's summary, and, where the metric retains its reports, puts these
+together in `retained`. When the period takes no more reports the collection is closed and its ids go; when its time is
+over its reports go, then its counts. `refusal` counts what was not taken. Nothing else is stored: no address, no time.
+
+Keep in sync with `migrations/`: a change here is a new step there, and raises SCHEMA_VERSION. A step only adds; what an
+older hubbub reads or writes is taken away one step later at the earliest, by a step that raises `oldest` (docs/operating.md).
 """
 
 from __future__ import annotations
 
-from sqlalchemy import Boolean, Column, ForeignKey, Integer, LargeBinary, MetaData, String, Table, UniqueConstraint
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Integer,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+    UniqueConstraint,
+)
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
+OLDEST_SERVING = 2
+"""The oldest schema whose hubbub can work with these tables too."""
 
 tables = MetaData()
+
+_Large = BigInteger().with_variant(Integer, "sqlite")  # where every Integer is large, and only that name counts up
+
+alembic_version = Table(
+    "alembic_version",  # as Alembic makes it
+    tables,
+    Column("version_num", String(32), nullable=False),  # the schema's version, "0003"
+    PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+)
 
 schema = Table(
     "hubbub_schema",
     tables,
-    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("version", Integer, key="oldest", primary_key=True, autoincrement=False),  # as OLDEST_SERVING
     Column("probes", Integer, nullable=False),  # counts the write probes of /readyz; means nothing else
 )
 
@@ -32,6 +58,7 @@ collection = Table(
     Column("revision", Integer, nullable=False),  # how often segments were folded into the summary
     Column("closed", Boolean, nullable=False),  # takes no more reports, and will not again
     Column("summary", LargeBinary),  # the summary file of all that was folded; NULL: nothing yet
+    Column("smallest", Integer),  # fewest reports in a segment that was retained; NULL: none was
     UniqueConstraint("digest", "period"),
 )
 
@@ -46,11 +73,20 @@ batch = Table(
 segment = Table(
     "segment",
     tables,
-    Column("id", Integer, primary_key=True),
+    Column("id", _Large, primary_key=True),
     Column("collection_id", ForeignKey("collection.id", ondelete="CASCADE"), nullable=False, index=True),
     Column("cohorts", LargeBinary, nullable=False),  # n bytes; immutable, like rows
     Column("rows", LargeBinary, nullable=False),  # n x ceil(k / 8) bytes
     sqlite_autoincrement=True,  # an id is never given twice: a fold names its segments by id
+)
+
+retained = Table(
+    "retained",
+    tables,
+    Column("id", Integer, primary_key=True),
+    Column("collection_id", ForeignKey("collection.id", ondelete="CASCADE"), nullable=False, index=True),
+    Column("cohorts", LargeBinary, nullable=False),  # of reports that are in the summary, sorted; immutable, like rows
+    Column("rows", LargeBinary, nullable=False),
 )
 
 refusal = Table(
@@ -58,7 +94,7 @@ refusal = Table(
     tables,
     Column("metric", String(64), primary_key=True),  # one that is defined here, or empty
     Column("reason", String(64), primary_key=True),  # the refusal's slug
-    Column("count", Integer, nullable=False),
+    Column("count", _Large, nullable=False),
 )
 
 token = Table(

@@ -23,10 +23,11 @@ from hubbub_aggregator.engine import (
     without_password,
 )
 from hubbub_aggregator.failpoints import reach
-from hubbub_aggregator.schema import SCHEMA_VERSION, batch, collection, refusal, schema, segment, tables
+from hubbub_aggregator.schema import batch, collection, refusal, schema, segment
 from hubbub_aggregator.schema import token as token_table
+from hubbub_aggregator.schema_version import prepare, require_served
 from hubbub_aggregator.shuffle import shuffled
-from hubbub_aggregator.store import Appended, Holding, StoreError
+from hubbub_aggregator.store import Appended, Holding, SchemaError, StoreError
 from hubbub_aggregator.tokens import Scope, Token
 
 _IDS_A_STATEMENT = 1_000
@@ -42,19 +43,20 @@ class SqlStore:
         self._coins = coins
         with transaction(engine, writes=True) as connection:
             alone(connection)
-            tables.create_all(connection)
-            reach("start: between tables and version")
-            connection.execute(insert_new(connection, schema), {"version": SCHEMA_VERSION, "probes": 0})
-            _require_version(connection)
+            prepare(connection)
 
     @classmethod
     def open(cls, path: str | Path) -> Self:
         """Open `postgresql://...`, or a SQLite file, made if it is not there; what is in the way is a StoreError."""
-        shown = without_password(str(path))
+        engine = None
         try:
-            return cls(open_postgres(str(path)) if is_postgres(path) else open_sqlite(Path(path)))
+            engine = open_postgres(str(path)) if is_postgres(path) else open_sqlite(Path(path))
+            return cls(engine)
         except StoreError as problem:
-            raise StoreError(f"{shown}: {problem}: give another --database") from None
+            if engine is not None:
+                engine.dispose()
+            advice = "" if isinstance(problem, SchemaError) else ": give another --database"
+            raise type(problem)(f"{without_password(str(path))}: {problem}{advice}") from None
 
     def append(self, batches: Sequence[Batch]) -> list[Appended]:
         groups: dict[tuple[str, str], dict[bytes, Batch]] = {}
@@ -210,19 +212,11 @@ class SqlStore:
 
     def probe(self) -> None:
         with transaction(self._engine, writes=True) as connection:
-            _require_version(connection)
+            require_served(connection)
             connection.execute(update(schema).values(probes=schema.c.probes + 1))
 
     def close(self) -> None:
         self._engine.dispose()
-
-
-def _require_version(connection: Connection) -> None:
-    versions = list(connection.scalars(select(schema.c.version)))
-    if versions != [SCHEMA_VERSION]:
-        raise StoreError(
-            f"the database has schema {', '.join(map(str, versions))}, this hubbub knows {SCHEMA_VERSION} only"
-        )
 
 
 def _collection(connection: Connection, of: Batch) -> tuple[int, bool]:

@@ -16,6 +16,10 @@ class StoreError(HubbubError):
     """The store cannot do what was asked, and has done nothing of it."""
 
 
+class SchemaError(StoreError):
+    """The database's tables are of a version that this hubbub does not work with."""
+
+
 class Appended(Enum):
     """What became of a batch."""
 

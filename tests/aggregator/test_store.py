@@ -214,23 +214,19 @@ def test_the_database_has_no_column_for_a_time_an_address_or_an_agent(sqlite_sto
         }
     database.close()
     assert columns == {
+        "alembic_version.version_num",
         *("hubbub_schema.version", "hubbub_schema.probes"),
-        *(f"collection.{name}" for name in ("id", "metric", "digest", "period", "revision", "closed", "summary")),
+        *(f"collection.{name}" for name in ("id", "metric", "digest", "period", "revision", "closed")),
+        *("collection.summary", "collection.smallest"),
         *("batch.collection_id", "batch.batch_id"),
         *("refusal.metric", "refusal.reason", "refusal.count"),
         *("token.name", "token.hash", "token.scopes"),
-        *("segment.id", "segment.collection_id", "segment.cohorts", "segment.rows"),
+        *(
+            f"{name}.{column}"
+            for name in ("segment", "retained")
+            for column in ("id", "collection_id", "cohorts", "rows")
+        ),
     }
-
-
-def test_a_database_of_another_schema_is_refused(sqlite_store: SqlStore, tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / "reports.db") as database:
-        database.execute("UPDATE hubbub_schema SET version = 99")
-    database.close()
-    with pytest.raises(StoreError, match="schema"):
-        sqlite_store.probe()
-    with pytest.raises(StoreError, match=r"reports\.db"):
-        SqlStore.open(tmp_path / "reports.db")
 
 
 def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) -> None:
