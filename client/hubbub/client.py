@@ -117,6 +117,7 @@ class Client:
             limits=self._limits,
             clock=self._clock,
             coins=self._coins,
+            own=not self._per_subject,
         )
 
     def record(self, metric: str, value: Value = None) -> None:
@@ -222,8 +223,7 @@ class Client:
     def _enrol(self) -> None:
         with self._journal as state:
             self._recorder.secret(state)
-            if not self._per_subject:
-                self._recorder.enrol(state)
+            self._recorder.enrol(state)
             self._recorder.form(state)
 
     def _set_consent(self, consent: Consent, text: str) -> None:

@@ -43,12 +43,20 @@ class Policy:
             )
         return None
 
-    def allows(self, spent_by_metric: float, spent_in_total: float, price: float) -> bool:
-        """Say whether one more unit of a metric may be spent."""
-        return (
-            spent_by_metric + price <= self.epsilon_metric + _ROUNDING
-            and spent_in_total + price <= self.epsilon_total + _ROUNDING
-        )
+    def units(self, price: float) -> float:
+        """Return how many units of a price one metric may spend for ever."""
+        return fitting(self.epsilon_metric, price)
+
+
+def fitting(epsilon: float, price: float) -> float:
+    """Return how many units of a price fit into an epsilon.
+
+    >>> fitting(20.0, 4.39), fitting(math.inf, math.inf), fitting(-1.0, 2.0)
+    (4, inf, 0)
+    """
+    if epsilon == math.inf:
+        return math.inf
+    return max(0, math.floor((epsilon + _ROUNDING) / price))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ What a draft holds is final: both randomizations are behind it. Nothing here may
 from __future__ import annotations
 
 import uuid
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime, timedelta
@@ -26,6 +26,7 @@ from hubbub.periods import Period, PeriodKind
 from hubbub.policy import Policy, price_of
 from hubbub.sealing import Sealer
 from hubbub.secret import SECRET_BYTES, Secret
+from hubbub.shares import share_out
 from hubbub.state import Account, Event, Key, State, batch_event
 
 KEPT_FOR = timedelta(days=28)
@@ -65,7 +66,7 @@ class _Choice:
 
 
 class Recorder:
-    """Drafts and reports of one client: its own (subject "") and those of its subjects."""
+    """Drafts and reports of one client: its own (subject "", unless `own` is False) and those of its subjects."""
 
     def __init__(
         self,
@@ -77,6 +78,7 @@ class Recorder:
         limits: Limits,
         clock: Callable[[], datetime],
         coins: Coins,
+        own: bool = True,
     ) -> None:
         self._journal = journal
         self._definitions = definitions
@@ -87,10 +89,13 @@ class Recorder:
         self._coins = coins
         self._secret: Secret | None = None
         self._secret_tag = ""
+        self._ledger_secret: Secret | None = None
+        self._ledger_tag = ""
         self._channels: dict[Key, _Channel] = {}
         self._periods: tuple[date | None, dict[PeriodKind, Period]] = (None, {})
-        self._objections: dict[str, str | None] = {}
-        self._unwritten: defaultdict[str, float] = defaultdict(float)
+        self._own = own
+        self._shared_out = 0
+        self._warned: set[str] = set()
         self.unsaved_ignored: Counter[str] = Counter()
 
     def record(self, state: State, subject_id: str | None, name: str, value: Value) -> None:
@@ -103,9 +108,7 @@ class Recorder:
             self.unsaved_ignored["unknown-metric"] += 1
             return
         secret = self.secret(state)
-        subject = "" if subject_id is None else subject_tag(secret, subject_id)
-        if subject and subject not in state.digests:
-            self.enrol(state, subject)
+        subject = "" if subject_id is None else self._subject_tag(state, secret, subject_id)
         channel = self._channel(metric, subject, secret)
         try:
             bloom = channel.encoder.bloom(value)
@@ -116,8 +119,11 @@ class Recorder:
         if metric.expires is not None and period.start >= metric.expires:
             self.unsaved_ignored["expired"] += 1
             return
-        account = self._account(state, subject, metric, period)
-        if account is None:
+        account = state.accounts.get((subject, metric.digest))
+        if account is None or account.enrolment != state.enrolments or self._shared_out != state.enrolments:
+            self.enrol(state, subject)
+            account = state.accounts[subject, metric.digest]
+        if account.refused:
             self.unsaved_ignored["policy"] += 1
             return
         if account.next < str(period):
@@ -128,7 +134,7 @@ class Recorder:
         n = draft.n + 1 if draft is not None and draft.period == day else 1
         event: Event = {"e": "again", "s": subject, "m": metric.digest, "p": day, "n": n}
         if n == 1 or below(n, self._coins) == 0:
-            choice = self._choose(state, account, metric, channel, bloom, day)
+            choice = self._choose(account, metric, channel, bloom, day)
             if choice is None:
                 self.unsaved_ignored["policy"] += 1
                 return
@@ -144,14 +150,57 @@ class Recorder:
         self._journal.write(event)
 
     def enrol(self, state: State, subject: str = "") -> None:
-        """Open an account for every metric: from now on there is one report a period, recorded or not."""
+        """Give a subject and all who take part their share for every metric: from now on there is one report a period, recorded or not."""
+        if self._shared_out != state.enrolments:
+            self._shared_out = state.enrolments
+            taking_part = {
+                account.subject for account in state.accounts.values() if account.enrolment == state.enrolments
+            }
+            for each in sorted(taking_part | ({""} if self._own else set()) - {subject}):
+                self._share_out(state, each)
+        if subject or self._own:
+            self._share_out(state, subject)
+
+    def _share_out(self, state: State, subject: str) -> None:
+        wanted = []
         for metric in self._definitions.values():
             period = self._current(metric.period)
             if metric.expires is None or period.start < metric.expires:
-                self._account(state, subject, metric, period)
+                wanted.append((metric, self._account(state, subject, metric, period)))
+        accounts = state.accounts_of(subject)
+        changed = list(share_out(self._policy, accounts, wanted, state.enrolments))
+        if changed:
+            self._journal.write(*({"e": "account", "account": asdict(account)} for account in changed))
+        for account in changed:
+            if account.refused and account.digest not in self._warned:
+                self._warned.add(account.digest)
+                logger.warning("%s: it is not collected", account.refused)
+
+    def _account(self, state: State, subject: str, metric: Metric, period: Period) -> Account:
+        """Return an account as it would begin, or go on: one that was silent does not make up for it."""
+        account = state.accounts.get((subject, metric.digest))
+        if account is None:
+            price = price_of(metric)
+            return Account(
+                subject,
+                metric.digest,
+                metric.name,
+                metric.period,
+                str(period),
+                price.unit,
+                price.epsilon,
+                enrolment=0,
+                reserved=0,
+            )
+        silent = account.refused or account.enrolment != state.enrolments
+        if silent and account.next < str(period):
+            return replace(account, next=str(period))
+        return account
 
     def form(self, state: State, *, ahead: bool = False) -> None:
         """Turn what is over into batches, drop what is too old or too much; `ahead`: as if the current periods were over."""
+        if self._shared_out != state.enrolments:
+            self.enrol(state)
         now = self._clock()
         ready: dict[tuple[str, str], list[tuple[Account, int, str]]] = {}
         silent: list[Event] = []
@@ -171,7 +220,6 @@ class Recorder:
             events.append(self._formed(ended, reports, formed, now))
         if events or silent:
             self._journal.write(*events, *silent)
-        self._unwritten.clear()
         self._drop(state, now)
 
     def next_end(self, state: State) -> datetime | None:
@@ -179,7 +227,7 @@ class Recorder:
         ends = [
             account.next_period().next().start
             for account in state.accounts.values()
-            if self._is_current(account) or account.key in state.drafts
+            if self._is_current(state, account, account.next_period())
         ]
         return datetime.combine(min(ends), datetime.min.time(), tzinfo=UTC) if ends else None
 
@@ -195,6 +243,8 @@ class Recorder:
             secret = self._load_secret()
             tag = secret.stream("hubbub/enrolment/v1").digest(16).hex()
             if tag != state.secret_tag:
+                if not state.ledger_key:
+                    self._journal.write({"e": "ledger_key", "key": self._coins(SECRET_BYTES).hex()})
                 self._journal.write({"e": "enrolment", "number": state.enrolments + 1, "tag": tag})
             self._secret, self._secret_tag = secret, tag
             self._channels.clear()
@@ -226,39 +276,32 @@ class Recorder:
             self._periods = (today, {kind: Period.containing(kind, today) for kind in PeriodKind})
         return self._periods[1][kind]
 
-    def _is_current(self, account: Account) -> bool:
+    def _is_current(self, state: State, account: Account, period: Period) -> bool:
         metric = self._definitions.get(account.metric)
-        return metric is not None and metric.digest == account.digest and not _expired(metric, account.next_period())
+        return (
+            metric is not None
+            and metric.digest == account.digest
+            and not account.refused
+            and account.enrolment == state.enrolments
+            and not _expired(metric, period)
+        )
 
-    def _account(self, state: State, subject: str, metric: Metric, period: Period) -> Account | None:
-        account = state.accounts.get((subject, metric.digest))
-        if account is not None:
-            return account
-        if metric.digest not in self._objections:
-            objection = self._policy.objection(metric)
-            self._objections[metric.digest] = objection
-            if objection is not None:
-                logger.warning("%s: it is not collected", objection)
-        if self._objections[metric.digest] is not None:
-            return None
-        price = price_of(metric)
-        if not self._policy.allows(0.0, state.spent(subject), price.epsilon):
-            return None
-        account = Account(subject, metric.digest, metric.name, metric.period, str(period), price.unit, price.epsilon)
-        self._journal.write({"e": "account", "account": asdict(account)})
-        return state.accounts[account.key]
+    def _subject_tag(self, state: State, secret: Secret, subject_id: str) -> str:
+        """Name a subject under the ledger's key, which `off` keeps; a directory from before there was one goes on under the secret."""
+        if self._ledger_tag != state.ledger_key:
+            self._ledger_tag = state.ledger_key
+            self._ledger_secret = Secret(bytes.fromhex(state.ledger_key)) if state.ledger_key else None
+        return subject_tag(self._ledger_secret or secret, subject_id)
 
-    def _choose(
-        self, state: State, account: Account, metric: Metric, channel: _Channel, bloom: int, day: str
-    ) -> _Choice | None:
+    def _choose(self, account: Account, metric: Metric, channel: _Channel, bloom: int, day: str) -> _Choice | None:
         """Decide which bits a value is reported as, and encode them; None where the policy leaves nothing to report."""
-        remembered = account.sealed if account.enrolment == state.enrolments else ""
+        remembered = account.sealed
         epoch = None if metric.hold is None else ordinal(metric.period, day) // metric.hold
         if epoch is not None and remembered and account.epoch == epoch:
             return self._encoded(channel, channel.sealer.open(remembered), epoch, account.tag, remembered, fresh=False)
         tag = channel.sealer.tag(bloom)
         fresh = account.unit != "value" or tag not in account.tags
-        if fresh and not self._room(state, account):
+        if fresh and not account.has_room:
             if account.unit != "value" or not remembered:
                 return None
             return self._encoded(channel, channel.sealer.open(remembered), None, account.tag, remembered, fresh=False)
@@ -271,42 +314,33 @@ class Recorder:
         row = channel.encoder.respond(bloom, epoch).to_bytes(width, "little").hex()
         return _Choice(row, tag, sealed, epoch, fresh)
 
-    def _room(self, state: State, account: Account) -> bool:
-        """Say whether one more unit may be spent; a draft that would be replaced reserves nothing."""
-        spent = state.spent(account.subject, but=account.key) + self._unwritten[account.subject]
-        return self._policy.allows(account.spent, spent, account.price)
-
     def _reports(self, state: State, account: Account, until: date) -> Iterator[tuple[str, int, str, Account]]:
         """Move an account past each period that is over; yield (period, cohort, row, account then) for each that has a report."""
         now = self._clock()
         metric = self._definitions.get(account.metric)
-        current = metric is not None and metric.digest == account.digest
         while (period := account.next_period()).next().start <= until:
+            if metric is None or not self._is_current(state, account, period):
+                return  # not even a draft: that there is one says that something was recorded
             draft = state.drafts.get(account.key)
-            if draft is not None and draft.period != account.next:
-                draft = None
-            if draft is None and (not current or metric is None or _expired(metric, period)):
-                return
-            too_old = now >= _end(period) + KEPT_FOR
             choice = cohort = None
-            if draft is not None and draft.row:
+            if now >= _end(period) + KEPT_FOR:
+                pass
+            elif draft is not None and draft.period == account.next and draft.row:
                 choice = _Choice(draft.row, draft.tag, draft.sealed, draft.epoch, draft.fresh)
                 cohort = draft.cohort
-            elif not too_old and metric is not None and current:
+            else:
                 channel = self._channel_of(state, metric, account.subject)
-                choice = self._choose(state, account, metric, channel, 0, account.next)
+                choice = self._choose(account, metric, channel, 0, account.next)
                 cohort = channel.encoder.cohort
-                if choice is not None and choice.fresh:
-                    self._unwritten[account.subject] += account.price
             ended, account.next = account.next, str(period.next())
             if choice is None or cohort is None:
                 continue
             account.units += choice.fresh
             account.reports += 1
-            account.enrolment = state.enrolments
-            account.tag, account.sealed, account.epoch = choice.tag, choice.sealed, choice.epoch
-            if account.unit == "value" and choice.fresh:
-                account.tags.append(choice.tag)
+            if choice.sealed:
+                account.tag, account.sealed, account.epoch = choice.tag, choice.sealed, choice.epoch
+                if account.unit == "value" and choice.fresh:
+                    account.tags.append(choice.tag)
             yield ended, cohort, choice.row, replace(account, tags=list(account.tags))
 
     def _channel_of(self, state: State, metric: Metric, subject: str) -> _Channel:

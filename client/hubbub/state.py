@@ -12,6 +12,7 @@ its kind. Reports are numbered as they are formed: numbers that the fold never s
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -50,11 +51,13 @@ class Draft:
 
 @dataclass(slots=True)
 class Account:
-    """The ledger's entry for one metric definition of one subject; it only ever grows.
+    """The ledger's entry for one metric definition of one subject; what was spent only ever grows.
 
-    next  : the first period whose report is not formed yet         unit, price : see `policy.price_of`
-    tags  : one keyed tag for each distinct value that was reported, in their order
-    epoch : of a metric with hold, the last one that was charged     sealed : the last reported Bloom bits
+    next     : the first period whose report is not formed yet         unit, price : see `policy.price_of`
+    tags     : one keyed tag for each distinct value that was reported under this enrolment's secret, in their order
+    epoch    : of a metric with hold, the last one that was charged     sealed : the last reported Bloom bits
+    reserved : units that are its own of the total, spent or not        base : of them, what earlier enrolments can have spent
+    refused  : why it is not collected, if it is not; see `shares.py`
     """
 
     subject: str
@@ -71,6 +74,9 @@ class Account:
     epoch: int | None = None
     tag: str = ""
     sealed: str = ""
+    reserved: float = math.inf
+    base: float = 0
+    refused: str = ""
 
     @property
     def key(self) -> Key:
@@ -80,6 +86,16 @@ class Account:
     def spent(self) -> float:
         """Epsilon: units times price."""
         return self.units * self.price if self.units else 0.0  # a price may be infinite
+
+    @property
+    def reserved_epsilon(self) -> float:
+        """Epsilon that is its own of the total, spent or not."""
+        return self.reserved * self.price if self.reserved else 0.0
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more unit may be spent."""
+        return (self.base + len(self.tags) if self.unit == "value" else self.units) < self.reserved
 
     def next_period(self) -> Period:
         return Period(date.fromisoformat(self.next), self.period)
@@ -131,6 +147,7 @@ class State:
         self.consent_text = ""
         self.enrolments = 0
         self.secret_tag = ""
+        self.ledger_key = ""
         self.drafts: dict[Key, Draft] = {}
         self.accounts: dict[Key, Account] = {}
         self.digests: dict[str, set[str]] = {}
@@ -165,12 +182,21 @@ class State:
         self.consent, self.consent_text = Consent(event["to"]), event["text"]
 
     def _on_enrolment(self, event: Event) -> None:
+        if event["number"] != self.enrolments:
+            for draft in self.drafts.values():
+                draft.tag = draft.sealed = ""  # what an earlier secret sealed, nobody can open
         self.enrolments, self.secret_tag = event["number"], event["tag"]
+
+    def _on_ledger_key(self, event: Event) -> None:
+        self.ledger_key = event["key"]
 
     def _on_account(self, event: Event) -> None:
         account = Account(**event["account"] | {"period": PeriodKind(event["account"]["period"])})
         self.accounts[account.key] = account
         self.digests.setdefault(account.subject, set()).add(account.digest)
+        draft = self.drafts.get(account.key)
+        if draft is not None and draft.period < account.next:
+            del self.drafts[account.key]
 
     def _on_draft(self, event: Event) -> None:
         n = self._counted(event)
@@ -204,7 +230,6 @@ class State:
         self.waiting[event["batch"]["id"]] = waiting
         for account in event["accounts"]:
             self._on_account({"account": account})
-            self.drafts.pop((account["subject"], account["digest"]), None)
 
     def _on_waiting(self, event: Event) -> None:
         self.waiting[event["batch"]["id"]] = Waiting(
@@ -297,16 +322,21 @@ class State:
         self.formed = max(self.formed, known)
         self.dropped["corrupt"] += self.formed - known
 
-    def spent(self, subject: str, but: Key | None = None) -> float:
-        """Epsilon of one subject over all definitions it ever saw, and what drafts will spend, `but` one."""
+    def accounts_of(self, subject: str) -> list[Account]:
+        """Return what one subject has spent, by every definition it ever saw."""
+        return [self.accounts[subject, digest] for digest in sorted(self.digests.get(subject, ()))]
+
+    def spent(self, subject: str) -> float:
+        """Epsilon of one subject over all definitions it ever saw, and what drafts will spend."""
         spent = 0.0
-        for digest in self.digests.get(subject, ()):
-            account = self.accounts[subject, digest]
-            spent += account.spent
+        for account in self.accounts_of(subject):
             draft = self.drafts.get(account.key)
-            if draft is not None and draft.fresh and account.key != but:
-                spent += account.price
+            spent += account.spent + (account.price if draft is not None and draft.fresh else 0.0)
         return spent
+
+    def reserved(self, subject: str) -> float:
+        """Epsilon that is reserved for one subject's metrics, spent or not."""
+        return sum(account.reserved_epsilon for account in self.accounts_of(subject))
 
     def accounting(self) -> dict[str, Any]:
         """Return the counters; both identities in the module's docstring hold between them."""
@@ -358,5 +388,7 @@ class State:
     def _protected(self) -> Iterator[Event]:
         yield {"e": "consent", "to": self.consent, "text": self.consent_text}
         yield {"e": "enrolment", "number": self.enrolments, "tag": self.secret_tag}
+        if self.ledger_key:
+            yield {"e": "ledger_key", "key": self.ledger_key}
         for account in self.accounts.values():
             yield {"e": "account", "account": asdict(account)}

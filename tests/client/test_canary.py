@@ -116,3 +116,18 @@ def test_subjects_have_their_own_secret_cohort_drafts_and_ledger(rig: Rig, tmp_p
     assert len(rig.transport.batches[1]) == 3
     counts = server.accounting()
     assert (counts["recorded"], counts["chosen"], counts["formed"]) == (6, 3, 6)
+
+
+def test_a_subjects_ledger_survives_off_and_on_and_nothing_else_of_it_does(rig: Rig) -> None:
+    server = rig.agreed(METRIC, per_subject=True)
+    server.subject("ada").record("homepage", CANARY)
+    server.subject("bob").record("homepage", CANARY)
+    deliver(server)
+    server.set_consent("off")
+    server.set_consent("on")
+    rig.clock.move(days=1)
+    server.subject("ada").record("homepage", CANARY)
+    assert deliver(server) == 1
+    with server._journal as state:
+        assert sorted(account.units for account in state.accounts.values()) == [1, 2]
+    assert len(rig.transport.batches[-1]) == 1  # bob was not seen again

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import logging
 
 import pytest
+from click.testing import CliRunner
 
 from hubbub import Metric, ParameterError, Params, Policy
+from hubbub.cli import ledger
+from hubbub.framing import record, scan
 from hubbub.privacy import epsilon, epsilon_forever
 from hubbub.testing import deliver
 from tests.client.conftest import HOMEPAGE, SURVEY, Rig, require_balanced
@@ -87,7 +91,7 @@ def test_missed_periods_in_one_pass_do_not_exceed_the_budget_together(rig: Rig) 
 
 def test_a_changed_definition_is_a_new_metric_to_the_ledger_and_adds_to_the_total(rig: Rig) -> None:
     price = epsilon_forever(SURVEY.params)
-    policy = Policy(epsilon_report=100, epsilon_metric=100, epsilon_total=2.5 * price)
+    policy = Policy(epsilon_report=100, epsilon_metric=100, epsilon_total=4.5 * price)
     seen = []
     for q in (1.0, 0.99, 0.98):
         version = Metric.boolean("survey", prob_p=0, prob_q=q, prob_f=0.5)
@@ -102,20 +106,69 @@ def test_a_changed_definition_is_a_new_metric_to_the_ledger_and_adds_to_the_tota
     assert seen == [1, 2, 2]
 
 
-def test_drafts_reserve_what_they_will_spend(rig: Rig) -> None:
-    """Two metrics in one day, and a total for one new value more than both first ones."""
+def test_a_metric_reserves_its_share_in_advance_and_one_that_finds_no_room_is_refused_at_once(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A total of three and a half values: the first metric may take three, the second is told so before anything is recorded."""
     one, two = (Metric.string(name, QUIET.params) for name in ("one", "two"))
     price = epsilon_forever(QUIET.params)
-    client = rig.agreed(one, two, policy=Policy(epsilon_report=99, epsilon_metric=99, epsilon_total=3.5 * price))
-    for name in ("one", "two"):
-        client.record(name, "a")
-    deliver(client)
+    with caplog.at_level(logging.WARNING, "hubbub"):
+        client = rig.agreed(one, two, policy=Policy(epsilon_report=99, epsilon_metric=99, epsilon_total=3.5 * price))
+    assert caplog.text.count("two: a value costs eps = 4.394, and other metrics have reserved") == 1
+    client.record("one", "a")
+    client.record("two", "a")
+    assert deliver(client) == 1
     rig.clock.move(days=1)
-    for name in ("one", "two"):
-        client.record(name, "b")
-    deliver(client)
+    assert (deliver(client), client.accounting()["ignored"]["policy"]) == (1, 1)
     with client._journal as state:
-        assert state.spent("") == pytest.approx(3 * price)
+        assert state.spent("") == pytest.approx(2 * price)
+        assert state.reserved("") == pytest.approx(3 * price)
+    shown = CliRunner().invoke(ledger.command, [str(rig.state)])
+    assert "of 13.183 reserved" in shown.output
+    assert "not collected: two:" in shown.output
+    client.close()
+    rig.clock.move(days=1)
+    roomy = rig.agreed(one, two, policy=Policy(epsilon_report=99, epsilon_metric=3 * price, epsilon_total=9 * price))
+    assert deliver(roomy) == 2
+
+
+def test_a_metric_with_few_values_reserves_no_more_than_they_cost(rig: Rig) -> None:
+    language = Metric.categorical("language", ("de", "en", "fr"), prob_p=0.25, prob_q=0.75, prob_f=0.5)
+    client = rig.agreed(SURVEY, language, QUIET, policy=Policy(epsilon_report=9, epsilon_metric=20, epsilon_total=99))
+    with client._journal as state:
+        assert [state.accounts["", each.digest].reserved for each in (SURVEY, language, QUIET)] == [2, 4, 4]
+
+
+def test_a_stricter_policy_takes_back_what_was_reserved_and_not_what_was_spent(rig: Rig) -> None:
+    loose = Policy(epsilon_report=9, epsilon_metric=99, epsilon_total=99)
+    client = rig.agreed(QUIET, policy=loose)
+    days_of(client, rig, "quiet", ["a", "b"])
+    client.close()
+    client = rig.client(QUIET, policy=Policy(epsilon_report=9, epsilon_metric=9, epsilon_total=9))
+    b, c = days_of(client, rig, "quiet", ["b", "c"])
+    assert b == c
+    with client._journal as state:
+        assert [account.units for account in state.accounts.values()] == [2]
+
+
+def test_a_ledger_from_before_shares_were_reserved_is_read_and_goes_on(rig: Rig) -> None:
+    client = rig.agreed(QUIET, policy=LOOSE)
+    days_of(client, rig, "quiet", ["a", "b"])
+    client.close()
+    journal = rig.state / "journal"
+    events = [json.loads(payload) for payload in scan(journal.read_bytes()).payloads]
+    for event in events:
+        for account in [event["account"]] if "account" in event else event.get("accounts", []):
+            for new in ("reserved", "base", "refused"):
+                del account[new]
+    journal.write_bytes(b"".join(record(json.dumps(event).encode()) for event in events if event["e"] != "ledger_key"))
+    price = epsilon_forever(QUIET.params)
+    client = rig.client(QUIET, policy=Policy(epsilon_report=9, epsilon_metric=3.5 * price, epsilon_total=99))
+    a, c, d = days_of(client, rig, "quiet", ["a", "c", "d"])
+    assert d == c != a
+    with client._journal as state:
+        (account,) = state.accounts.values()
+        assert (account.units, account.reserved) == (3, 3)
 
 
 def test_losing_the_secret_is_a_new_enrolment_that_the_ledger_knows(rig: Rig) -> None:

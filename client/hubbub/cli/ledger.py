@@ -26,7 +26,10 @@ def command(directory: Path, *, as_json: bool) -> None:
     state = read_state(directory)
     totals = {subject: state.spent(subject) for subject in sorted(state.digests)}
     if as_json:
-        accounts = [{**asdict(account), "epsilon_spent": account.spent} for account in state.accounts.values()]
+        accounts = [
+            {**asdict(account), "epsilon_spent": account.spent, "epsilon_reserved": account.reserved_epsilon}
+            for account in state.accounts.values()
+        ]
         for account in accounts:
             del account["tags"], account["tag"], account["sealed"]
         print_json(
@@ -34,6 +37,7 @@ def command(directory: Path, *, as_json: bool) -> None:
                 "consent": state.consent,
                 "enrolments": state.enrolments,
                 "epsilon_total": totals,
+                "epsilon_reserved": {subject: state.reserved(subject) for subject in totals},
                 "accounts": accounts,
                 "accounting": state.accounting(),
             }
@@ -43,11 +47,15 @@ def command(directory: Path, *, as_json: bool) -> None:
     tell_damage(state)
     for each in state.accounts.values():
         click.echo(
-            f"{each.metric:20} {each.digest[:12]}  {each.units} {each.unit}(s) x {each.price:.3f} = eps {each.spent:.3f}, "
-            f"{each.reports} reports{_of(each.subject)}"
+            f"{each.metric:20} {each.digest[:12]}  {each.units} {each.unit}(s) x {each.price:.3f} = eps {each.spent:.3f} "
+            f"of {each.reserved_epsilon:.3f} reserved, {each.reports} reports{_of(each.subject)}"
         )
+        if each.refused:
+            click.echo(f"not collected{_of(each.subject)}: {each.refused}")
     for subject, total in totals.items():
-        click.echo(f"in total eps {total:.3f}, drafts included{_of(subject)}")
+        click.echo(
+            f"in total eps {total:.3f}, drafts included, of {state.reserved(subject):.3f} reserved{_of(subject)}"
+        )
     for each in state.accounts.values():
         if each.unit == "value" and each.units > 1:
             click.echo(

@@ -1,0 +1,89 @@
+"""Who may spend how much of the total: reserved for each metric in advance, whatever its values turn out to be.
+
+Were one metric charged against what is left of the total, the values of another would decide when it falls silent.
+So everything here is a function of definitions, policy, and how many periods have passed; never of values.
+
+    most     what an account can have spent by now: one unit a period, and never more than it reserved
+    reserve  most + what it may still spend, as far as the total goes, in the order of the definitions
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from hubbub.metric import Kind, Metric
+from hubbub.policy import Policy, fitting
+from hubbub.state import Account
+
+
+def share_out(
+    policy: Policy, accounts: Sequence[Account], wanted: Sequence[tuple[Metric, Account]], enrolment: int
+) -> Iterator[Account]:
+    """Yield one subject's accounts as they are after the total was shared out anew, those that change.
+
+    accounts : all that the subject ever had       wanted : the metrics that are collected now, each with its account
+
+    What a definition that is gone did not need is free again. A new enrolment has a new secret, under which every value is
+    noised anew: what the earlier ones can have spent is spent, and the metric reserves again.
+    """
+    mosts = {account.digest: most(account, policy) for account in accounts}
+    collected = {metric.digest for metric, _ in wanted}
+    left = policy.epsilon_total
+    if left < math.inf:
+        left -= sum(mosts[account.digest] * account.price for account in accounts if mosts[account.digest])
+    for account in accounts:
+        if account.digest not in collected and account.reserved != mosts[account.digest]:
+            yield replace(account, reserved=mosts[account.digest])
+    for metric, account in wanted:
+        spent = mosts.get(account.digest, 0)
+        renewed = account.enrolment != enrolment
+        base = spent if renewed else account.base
+        ceiling = policy.units(account.price)
+        if account.unit == "value":
+            ceiling = min(ceiling, base + distinct_values(metric))
+        refused = policy.objection(metric) or ""
+        granted = 0 if refused else max(0, min(ceiling - spent, fitting(left, account.price)))
+        if not refused and spent + granted <= base:
+            refused = _no_room(metric, policy, account, spent)
+        changed = replace(account, reserved=spent + granted, base=base, refused=refused)
+        if renewed:
+            changed = replace(changed, enrolment=enrolment, tags=[], tag="", sealed="", epoch=None)
+        if granted and left < math.inf:
+            left -= granted * account.price
+        if changed != account:
+            yield changed
+
+
+def most(account: Account, policy: Policy) -> float:
+    """Return how many units an account can have spent once the current period is over, whatever its values."""
+    periods = account.reports if account.unit == "value" else account.units
+    return max(account.units, account.base, min(account.reserved, periods + 1, policy.units(account.price)))
+
+
+def distinct_values(metric: Metric) -> float:
+    """Return how many values, "no value" among them, look different before any noise.
+
+    >>> distinct_values(Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5))
+    2
+    """
+    match metric.kind:
+        case Kind.BOOLEAN:
+            return 2
+        case Kind.CATEGORICAL:
+            return len(metric.categories) + 1
+        case _:
+            return math.inf
+
+
+def _no_room(metric: Metric, policy: Policy, account: Account, spent: float) -> str:
+    if spent >= policy.units(account.price):
+        return (
+            f"{metric.name}: all of epsilon_metric = {policy.epsilon_metric:g} may be spent by earlier enrolments: "
+            "raise it, or leave the metric silent"
+        )
+    return (
+        f"{metric.name}: a {account.unit} costs eps = {account.price:.3f}, and other metrics have reserved "
+        f"epsilon_total = {policy.epsilon_total:g}: raise it, or lower epsilon_metric, which is each metric's share"
+    )

@@ -1,0 +1,116 @@
+"""Silence must say nothing: which periods have a report is the same whatever was recorded, in the metric itself and in every other."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hubbub import Definitions, Metric, Policy, Secret
+from hubbub.journal import Journal
+from hubbub.memory_disk import MemoryDisk
+from hubbub.policy import price_of
+from hubbub.recorder import Limits, Recorder
+from hubbub.testing import ManualClock, SeededCoins
+
+NOISE = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
+METRICS = (
+    Metric.categorical("by_value", ("a", "b", "c", "d"), **NOISE),
+    Metric.categorical("by_epoch", ("a", "b", "c", "d"), **NOISE, hold=2),
+    Metric.categorical("by_period", ("a", "b", "c", "d"), **NOISE | {"prob_f": 0}),
+    Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5),
+)
+STEPS = st.sampled_from(["day", "day", "day", "days", "restart", "off and on", "secret lost", "redefined"])
+VALUES = st.lists(st.sampled_from(["a", "b", "c", "d"]), max_size=3)
+
+
+class Life:
+    """A client without a network: a journal, and recorders that come and go."""
+
+    def __init__(self, metrics: tuple[Metric, ...], policy: Policy) -> None:
+        self.metrics, self.policy = metrics, policy
+        self.clock, self.coins = ManualClock(date(2026, 11, 21)), SeededCoins(1)
+        self.journal = Journal(Path("state"), MemoryDisk())
+        self.told: list[tuple[str, str, str]] = []
+        with self.journal as state:
+            self.journal.write({"e": "consent", "to": "on", "text": ""})
+            assert state.consent == "on"
+        self.secret = Secret.generate(self.coins)
+        self.start()
+
+    def start(self) -> None:
+        self.recorder = Recorder(
+            self.journal,
+            Definitions(list(self.metrics)),
+            secret=lambda: self.secret,
+            policy=self.policy,
+            limits=Limits(),
+            clock=self.clock,
+            coins=self.coins,
+        )
+        with self.journal as state:
+            self.recorder.secret(state)
+            self.recorder.enrol(state)
+            self.recorder.form(state)
+
+    def record(self, name: str, values: list[str]) -> None:
+        with self.journal as state:
+            for value in values:
+                self.recorder.record(state, None, name, value == "a" if name == "survey" else value)
+
+    def step(self, step: str) -> None:
+        match step:
+            case "day" | "days":
+                self.clock.move(days=1 if step == "day" else 4)
+            case "off and on":
+                self.journal.write({"e": "consent", "to": "off", "text": ""}, {"e": "erased"})
+                self.clock.move(days=2)
+                self.journal.write({"e": "consent", "to": "on", "text": ""})
+                self.secret = Secret.generate(self.coins)
+            case "secret lost":
+                self.secret = Secret.generate(self.coins)
+            case "redefined":
+                first = self.metrics[0]
+                noise = NOISE | {"prob_q": 0.75 + 2**-10 * (1 + len(self.told))}
+                self.metrics = (Metric.categorical(first.name, ("a", "b", "c", "d"), **noise), *self.metrics[1:])
+        if step in ("restart", "off and on", "secret lost", "redefined"):
+            self.start()
+        with self.journal as state:
+            self.recorder.form(state)
+            self.told += sorted(
+                (waiting.batch.metric, waiting.batch.digest, waiting.batch.period) for waiting in state.waiting.values()
+            )
+            for batch_id in list(state.waiting):
+                self.journal.write({"e": "gone", "id": batch_id, "why": "acknowledged"})
+            for account in state.accounts.values():
+                assert account.spent <= self.policy.epsilon_metric + 1e-6
+            assert state.spent("") <= state.reserved("") + 1e-6 <= self.policy.epsilon_total + 2e-6
+
+
+@given(
+    first=st.sampled_from(METRICS),
+    second=st.sampled_from(METRICS),
+    share=st.floats(1, 5),
+    total=st.floats(1, 9),
+    steps=st.lists(STEPS, max_size=12),
+    data=st.data(),
+)
+@settings(max_examples=150, deadline=None)
+def test_no_history_of_values_decides_which_periods_have_a_report(
+    first: Metric, second: Metric, share: float, total: float, steps: list[str], data: st.DataObject
+) -> None:
+    """Two lives with the same days, restarts, changes of mind, lost secrets and definitions, but not the same values of `first`."""
+    metrics = (first,) if first == second else (first, second)
+    price = max(price_of(metric).epsilon for metric in metrics)
+    policy = Policy(epsilon_report=99, epsilon_metric=share * price, epsilon_total=total * price)
+    told = []
+    for _ in range(2):
+        life = Life(metrics, policy)
+        for step in steps:
+            life.record(first.name, data.draw(VALUES))
+            life.record(second.name, ["b"])
+            life.step(step)
+        told.append(life.told)
+    assert told[0] == told[1]
