@@ -33,9 +33,12 @@ from hubbub_aggregator import exposition, openapi
 from hubbub_aggregator.disk import DiskWatch
 from hubbub_aggregator.folding import read_summary
 from hubbub_aggregator.lifecycle import upkeep
+from hubbub_aggregator.page.routes import routes as page_routes
+from hubbub_aggregator.page.style import CONTENT_SECURITY_POLICY
 from hubbub_aggregator.periodic import Periodic, survived
 from hubbub_aggregator.problems import page, problem, refused_with
 from hubbub_aggregator.rate_limit import RateLimit
+from hubbub_aggregator.readiness import require_ready
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.statistics import statistics
 from hubbub_aggregator.store import Store, StoreError
@@ -52,7 +55,7 @@ _LOOK_EVERY = 1.0
 _SECURITY_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"cache-control", b"no-store"),
-    (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"),
+    (b"content-security-policy", CONTENT_SECURITY_POLICY.encode()),
     (b"referrer-policy", b"no-referrer"),
 )
 
@@ -114,6 +117,7 @@ def create_app(
         redirect_slashes=False,  # a redirect is no answer to a client
     )
     app.include_router(routes)
+    app.include_router(page_routes)
     app.exception_handler(RefusedError)(_refused)
     app.exception_handler(HTTPException)(_framework_refused)
     app.exception_handler(RequestValidationError)(_invalid_query)
@@ -193,11 +197,7 @@ async def get_livez() -> Response:
 @routes.get("/readyz", **openapi.GET_READYZ)
 def get_readyz(request: Request) -> Response:
     """Whether a batch would be stored now: tries a durable write."""
-    request.state.service.store.probe()
-    if request.state.service.disk.full:
-        raise RefusedError(Refusal.DISK_FULL, "less is free on the disk than must be: make room")
-    if not request.state.writer.alive:
-        raise StoreError("the writer has stopped: restart the service")
+    require_ready(request.state.service, request.state.writer)
     return JSONResponse({"status": "ready"})
 
 

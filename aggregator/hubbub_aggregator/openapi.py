@@ -142,6 +142,71 @@ GET_STATISTICS: _Route = {
     },
 }
 
+_HTML: _Route = {"text/html": {"schema": {"type": "string"}}}
+
+_TO_PAGE: _Route = {"description": "To `/`, or to the form at `/sign-in`."}
+
+
+def _form_refused(*refusals: Refusal) -> dict[int | str, _Route]:
+    """Describe refusals that are the form again, with its reason, for those who accept HTML."""
+    described_ = described(*refusals)
+    return {status: {**told, "content": {**told["content"], **_HTML}} for status, told in described_.items()}
+
+
+GET_PAGE: _Route = {
+    "responses": {
+        200: {"description": "The page.", "content": _HTML},
+        303: _TO_PAGE,
+        **described(Refusal.UNAUTHORIZED, Refusal.FORBIDDEN, Refusal.INTERNAL_ERROR, Refusal.UNAVAILABLE),
+    },
+}
+
+GET_SIGN_IN: _Route = {
+    "responses": {
+        200: {"description": "The form.", "content": _HTML},
+        303: _TO_PAGE,
+        **described(Refusal.INTERNAL_ERROR),
+    },
+}
+
+POST_SIGN_IN: _Route = {
+    "openapi_extra": {
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/x-www-form-urlencoded": {
+                    "schema": {
+                        "type": "object",
+                        "required": ["token"],
+                        "properties": {"token": {"type": "string", "format": "password"}},
+                    }
+                }
+            },
+        }
+    },
+    "responses": {
+        303: {"description": "Signed in, by a cookie: to `/`."},
+        **_form_refused(
+            Refusal.UNAUTHORIZED,
+            Refusal.FORBIDDEN,
+            Refusal.CROSS_SITE,
+            Refusal.TOO_SLOW,
+            Refusal.TOO_LARGE,
+            Refusal.TOO_MANY,
+        ),
+        **described(Refusal.INTERNAL_ERROR, Refusal.UNAVAILABLE),
+    },
+    "status_code": 303,
+}
+
+POST_SIGN_OUT: _Route = {
+    "responses": {
+        303: {"description": "Signed out: to the form at `/sign-in`."},
+        **described(Refusal.CROSS_SITE, Refusal.INTERNAL_ERROR, Refusal.UNAVAILABLE),
+    },
+    "status_code": 303,
+}
+
 GET_LIVEZ: _Route = {"responses": {200: _status("alive")}}
 
 GET_READYZ: _Route = {

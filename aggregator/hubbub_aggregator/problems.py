@@ -12,6 +12,7 @@ from starlette.responses import Response
 from hubbub.errors import RefusedError
 from hubbub.refusals import Refusal
 from hubbub_aggregator.intake import RefusedWithHeaderError
+from hubbub_aggregator.page.style import STYLE
 
 CONTENT_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = 5
@@ -34,8 +35,13 @@ def problem(refusal: Refusal, detail: str, headers: Mapping[str, str] | None = N
 
 def refused_with(refused: RefusedError) -> Response:
     """Answer with a refusal, and with the header that says what would be taken, if it has one."""
-    headers = dict([refused.header]) if isinstance(refused, RefusedWithHeaderError) else None
-    return problem(refused.refusal, refused.detail, headers)
+    return problem(refused.refusal, refused.detail, headers_of(refused))
+
+
+def headers_of(refused: RefusedError) -> dict[str, str]:
+    """Return the headers of a refusal, whatever its body is."""
+    always = {"Retry-After": str(RETRY_AFTER_SECONDS)} if refused.refusal.status in RETRY else {}
+    return always | (dict([refused.header]) if isinstance(refused, RefusedWithHeaderError) else {})
 
 
 def described(*refusals: Refusal) -> dict[int | str, dict[str, Any]]:
@@ -76,11 +82,13 @@ def page(refusal: Refusal) -> str:
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width">
 <title>{refusal.slug} · hubbub</title>
-<style>body {{ font: 1.1rem/1.5 system-ui, sans-serif; max-width: 40rem; margin: 4rem auto; padding: 0 1rem }}</style>
+<style>{STYLE}</style>
+<main class="narrow">
 <h1>{refusal.slug}</h1>
 <p>{escape(refusal.meaning)}</p>
 <p><strong>What to do.</strong> {escape(_next_step(refusal))}</p>
 <p>Answered with HTTP status {refusal.status}. Nothing of a refused batch is stored.</p>
+</main>
 </html>
 """
 
@@ -89,6 +97,8 @@ def _next_step(refusal: Refusal) -> str:
     match refusal:
         case Refusal.UNAUTHORIZED | Refusal.FORBIDDEN:
             return "Ask whoever runs this aggregator for a token with the right scope."
+        case Refusal.CROSS_SITE:
+            return "Open this aggregator's own page, and sign in there."
         case Refusal.NOT_FOUND | Refusal.METHOD_NOT_ALLOWED:
             return "Look the address and its methods up in /openapi.json."
         case Refusal.UNKNOWN_METRIC | Refusal.DIGEST_MISMATCH:

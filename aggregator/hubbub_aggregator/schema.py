@@ -4,7 +4,8 @@ A batch arrives for one version of a metric and one period: its *collection*, wh
 day dropped together. Its id goes into `batch`, its reports, shuffled among all that arrived meanwhile, into one
 `segment`. Folding turns segments into the collection's summary, and, where the metric retains its reports, puts these
 together in `retained`. When the period takes no more reports the collection is closed and its ids go; when its time is
-over its reports go, then its counts. `refusal` counts what was not taken. Nothing else is stored: no address, no time.
+over its reports go, then its counts. `refusal` counts what was not taken. `token` and `session` say who may read. Nothing
+else is stored: no address, and no time but the one when somebody who reads is signed out.
 
 Keep in sync with `migrations/`: a change here is a new step there, and raises SCHEMA_VERSION. A step only adds; what an
 older hubbub reads or writes is taken away one step later at the earliest, by a step that raises `oldest` (docs/operating.md).
@@ -103,4 +104,12 @@ token = Table(
     Column("name", String(64), primary_key=True),
     Column("hash", LargeBinary(32), nullable=False, unique=True),  # SHA-256 of the secret
     Column("scopes", String(64), nullable=False),  # with spaces between
+)
+
+session = Table(
+    "session",
+    tables,
+    Column("hash", LargeBinary(32), primary_key=True),  # SHA-256 of what the cookie says
+    Column("token", ForeignKey("token.name", ondelete="CASCADE"), nullable=False, index=True),
+    Column("expires", BigInteger, nullable=False),  # seconds since 1970
 )

@@ -23,7 +23,7 @@ from hubbub_aggregator.engine import (
     without_password,
 )
 from hubbub_aggregator.failpoints import reach
-from hubbub_aggregator.schema import batch, collection, refusal, schema, segment
+from hubbub_aggregator.schema import batch, collection, refusal, schema, segment, session
 from hubbub_aggregator.schema import token as token_table
 from hubbub_aggregator.schema_version import prepare, require_served
 from hubbub_aggregator.shuffle import shuffled
@@ -209,6 +209,25 @@ class SqlStore:
     def revoke_token(self, name: str) -> bool:
         with transaction(self._engine, writes=True) as connection:
             return connection.execute(delete(token_table).where(token_table.c.name == name)).rowcount == 1
+
+    def add_session(self, hashed: bytes, token: str, expires: int, now: int) -> bool:
+        named = select(token_table.c.name).where(token_table.c.name == token).with_for_update(read=True)
+        with transaction(self._engine, writes=True) as connection:
+            connection.execute(delete(session).where(session.c.expires <= now))
+            if connection.scalar(named) is None:
+                return False
+            connection.execute(insert(session), {"hash": hashed, "token": token, "expires": expires})
+        return True
+
+    def session(self, hashed: bytes, now: int) -> Token | None:
+        asked = select(token_table).join(session).where(session.c.hash == hashed, session.c.expires > now)
+        with transaction(self._engine, writes=False) as connection:
+            row = connection.execute(asked).one_or_none()
+        return None if row is None else _token(row.name, row.scopes)
+
+    def end_session(self, hashed: bytes) -> None:
+        with transaction(self._engine, writes=True) as connection:
+            connection.execute(delete(session).where(session.c.hash == hashed))
 
     def probe(self) -> None:
         with transaction(self._engine, writes=True) as connection:

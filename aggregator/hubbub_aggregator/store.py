@@ -112,6 +112,18 @@ class Store(Protocol):
     def revoke_token(self, name: str) -> bool:
         """Drop a token; False if there is none of this name."""
 
+    def add_session(self, hashed: bytes, token: str, expires: int, now: int) -> bool:
+        """Store a session of a token, and drop those that are over; False, and nothing, if there is no such token.
+
+        It ends at `expires`, in seconds since 1970, or with its token.
+        """
+
+    def session(self, hashed: bytes, now: int) -> Token | None:
+        """Return the token that a session with this hash stands for, if it is not over."""
+
+    def end_session(self, hashed: bytes) -> None:
+        """Drop a session, if there is one with this hash."""
+
     def probe(self) -> None:
         """Write something that means nothing, durably: raises StoreError if that cannot be done."""
 

@@ -93,7 +93,14 @@ async def take(scope: Scope, receive: Receive) -> Response:
 
 def _require_room(service: Service, client: tuple[str, int] | None, headers: dict[bytes, bytes]) -> None:
     """Refuse before anything is read: the network sent too much, or the disk is nearly full."""
-    host = None if client is None else peer(client[0], _text(headers, b"x-forwarded-for"))
+    require_rate(service, client, _text(headers, b"x-forwarded-for"))
+    if service.disk.full:
+        raise RefusedError(Refusal.DISK_FULL, "the aggregator's disk is nearly full: send the same batch again later")
+
+
+def require_rate(service: Service, client: tuple[str, int] | None, forwarded_for: str | None) -> None:
+    """Refuse a request of a network that sent too many."""
+    host = None if client is None else peer(client[0], forwarded_for)
     wait = 0.0 if host is None else service.rate.wait(host)
     if wait:
         raise RefusedWithHeaderError(
@@ -101,8 +108,6 @@ def _require_room(service: Service, client: tuple[str, int] | None, headers: dic
             f"one network may send {service.settings.client_rate:g} batches a second: send the same batch again later",
             ("Retry-After", str(math.ceil(wait))),
         )
-    if service.disk.full:
-        raise RefusedError(Refusal.DISK_FULL, "the aggregator's disk is nearly full: send the same batch again later")
 
 
 class Shortcut:
@@ -121,7 +126,13 @@ class Shortcut:
 async def _body(headers: dict[bytes, bytes], receive: Receive, settings: Settings) -> bytes:
     gzip = is_gzip(_text(headers, b"content-type"), _text(headers, b"content-encoding"))
     require_size(announced(_text(headers, b"content-length")), settings)
-    body = b""
+    body = await read_body(receive, settings)
+    return inflated(body, settings) if gzip else body
+
+
+async def read_body(receive: Receive, settings: Settings) -> bytes:
+    """Return a request's body, or refuse what is too large or too slow."""
+    body: bytes = b""
     try:
         async with asyncio.timeout(settings.max_body_seconds):
             while True:
@@ -137,7 +148,7 @@ async def _body(headers: dict[bytes, bytes], receive: Receive, settings: Setting
             Refusal.TOO_SLOW,
             f"a body comes within {settings.max_body_seconds:g} seconds, got {len(body)} bytes by then",
         ) from None
-    return inflated(body, settings) if gzip else body
+    return body
 
 
 def _text(headers: dict[bytes, bytes], name: bytes) -> str | None:

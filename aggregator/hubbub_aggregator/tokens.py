@@ -16,7 +16,7 @@ from hubbub_aggregator.intake import RefusedWithHeaderError
 
 _PREFIX = "hubbub_"
 _KNOWN_FOR = 5.0
-_ASK = ("WWW-Authenticate", "Bearer")
+ASK = ("WWW-Authenticate", "Bearer")
 
 
 class Scope(StrEnum):
@@ -61,11 +61,11 @@ class Doorkeeper:
         kind, _, secret = (authorization or "").partition(" ")
         if kind.lower() != "bearer" or not secret.strip():
             raise RefusedWithHeaderError(
-                Refusal.UNAUTHORIZED, f"send `Authorization: Bearer <a token with scope {scope}>`", _ASK
+                Refusal.UNAUTHORIZED, f"send `Authorization: Bearer <a token with scope {scope}>`", ASK
             )
         token = self._token(hash_of(secret.strip()))
         if token is None:
-            raise RefusedWithHeaderError(Refusal.UNAUTHORIZED, "this token is not known here, or was revoked", _ASK)
+            raise RefusedWithHeaderError(Refusal.UNAUTHORIZED, "this token is not known here, or was revoked", ASK)
         if scope not in token.scopes:
             raise RefusedError(Refusal.FORBIDDEN, f"the token {token.name!r} has no scope {scope}")
 

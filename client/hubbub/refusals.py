@@ -14,6 +14,7 @@ class Refusal(Enum):
     MALFORMED = ("malformed", 400, "The body is not a batch: not JSON, a field missing, or of the wrong type.")
     UNAUTHORIZED = ("unauthorized", 401, "This needs a token that is missing or not accepted.")
     FORBIDDEN = ("forbidden", 403, "The token does not allow this.")
+    CROSS_SITE = ("cross-site", 403, "A page of another site sent this form.")
     NOT_FOUND = ("not-found", 404, "There is nothing at this address.")
     UNKNOWN_METRIC = ("unknown-metric", 404, "No metric of this name is collected here.")
     METHOD_NOT_ALLOWED = ("method-not-allowed", 405, "This address does not take this method.")

@@ -205,7 +205,7 @@ def test_the_openapi_document_says_what_the_routes_answer(aggregator: Aggregator
     document = aggregator.get("/openapi.json").json
     assert set(document["paths"]) == {
         *("/v1/reports", "/v1/metrics", "/v1/metrics/{name}/summary"),
-        *("/metrics", "/livez", "/readyz", "/problems/{slug}"),
+        *("/metrics", "/livez", "/readyz", "/problems/{slug}", "/", "/sign-in", "/sign-out"),
     }
     post = document["paths"]["/v1/reports"]["post"]
     body = post["requestBody"]["content"]["application/json"]["schema"]

@@ -60,7 +60,7 @@ def contents(database: str) -> dict[str, list[tuple[Any, ...]]]:
     found = MetaData()
     with opened(database) as engine, transaction(engine, writes=False) as connection:
         found.reflect(connection)
-        older = (table for table in found.sorted_tables if table.name not in ("alembic_version", "retained"))
+        older = (table for table in found.sorted_tables if table.name not in ("alembic_version", "retained", "session"))
         return {
             table.name: sorted(map(tuple, connection.execute(select(*(c for c in table.c if c.name != "smallest")))))
             for table in older

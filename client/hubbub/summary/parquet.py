@@ -89,6 +89,11 @@ def summary_from_bytes(data: bytes) -> Summary:
         ) from None
 
 
+def num_reports_of(data: bytes) -> int:
+    """Return how many reports a summary file counts, from its metadata alone."""
+    return int(json.loads(pq.read_schema(io.BytesIO(data)).metadata[b"hubbub"])["num_reports"])
+
+
 def _bit_columns(summary: BitCounts) -> dict[str, Any]:
     return {
         "cohort": pa.array(np.arange(len(summary.reports)), pa.int32()),

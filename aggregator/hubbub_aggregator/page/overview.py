@@ -1,0 +1,243 @@
+"""What the page shows, gathered from the store: numbers and words, no markup."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+
+from hubbub import privacy
+from hubbub.metric import Metric
+from hubbub.params import Params
+from hubbub.periods import Period
+from hubbub.summary.parquet import num_reports_of
+from hubbub_aggregator.readiness import trouble
+from hubbub_aggregator.store import Store
+from hubbub_aggregator.taking import Service
+from hubbub_aggregator.writer import GroupWriter
+
+_BARS = 60
+_SLOTS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodRow:
+    """One period of a metric, all its versions together."""
+
+    period: str
+    reports: int
+    is_open: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """height : in [0, 100], of the highest bar"""
+
+    period: str
+    reports: int
+    is_open: bool
+    height: float
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """The last periods side by side, those without reports among them.
+
+    slots : how many bars there is room for
+    """
+
+    bars: tuple[Bar, ...]
+    slots: int
+    highest: int
+    has_open: bool
+    first: str
+    last: str
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """An eps, and what it means."""
+
+    epsilon: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One definition of a metric, with what it can reveal in words."""
+
+    digest: str
+    is_current: bool
+    sizes: str
+    probabilities: str
+    reports: int
+    once: Loss
+    forever: Loss
+
+
+@dataclass(frozen=True, slots=True)
+class MetricCard:
+    """One metric, its current version's words and all versions' reports."""
+
+    name: str
+    description: str
+    owner: str
+    kind: str
+    period_kind: str
+    expires: str
+    has_expired: bool
+    retention: str
+    reports: int
+    periods: tuple[PeriodRow, ...]
+    chart: Chart | None
+    versions: tuple[Version, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RefusalRow:
+    """metric : empty if it was none that is defined here"""
+
+    metric: str
+    reason: str
+    batches: int
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """All of the page."""
+
+    trouble: str | None
+    reports: int
+    refused: int
+    segments_waiting: int
+    queue: str
+    disk_free: str | None
+    metrics: tuple[MetricCard, ...]
+    refusals: tuple[RefusalRow, ...]
+
+
+def overview(service: Service, writer: GroupWriter) -> Overview:
+    """Gather the page's numbers, fresh as of now."""
+    service.tally.flush(service.store)
+    metrics = tuple(_card(service, name) for name in service.definitions)
+    refusals = sorted(service.store.refusals().items(), key=lambda item: (-item[1], item[0]))
+    free = service.disk.free
+    return Overview(
+        trouble=trouble(service, writer),
+        reports=sum(metric.reports for metric in metrics),
+        refused=sum(count for _, count in refusals),
+        segments_waiting=service.store.segments_waiting(),
+        queue=size(writer.waiting),
+        disk_free=None if free is None else size(free),
+        metrics=metrics,
+        refusals=tuple(RefusalRow(metric, reason, count) for (metric, reason), count in refusals),
+    )
+
+
+def _card(service: Service, name: str) -> MetricCard:
+    now, current = service.clock(), service.definitions[name]
+    versions = [metric for metric in service.definitions.versions() if metric.name == name]
+    held = {metric.digest: dict(reports_by_period(service.store, metric)) for metric in versions}
+    rows = period_rows(versions, held.values(), now)
+    return MetricCard(
+        name=name,
+        description=current.description,
+        owner=current.owner,
+        kind=str(current.kind),
+        period_kind=str(current.period),
+        expires=str(current.expires),
+        has_expired=current.expires is not None and now.date() >= current.expires,
+        retention=_retention(current, service.settings.keep.get(name)),
+        reports=sum(row.reports for row in rows),
+        periods=rows,
+        chart=chart_of(current, rows) if rows else None,
+        versions=tuple(
+            Version(
+                digest=metric.digest,
+                is_current=metric is current,
+                sizes=f"k = {metric.params.num_bits}, h = {metric.params.num_hashes}, m = {metric.params.num_cohorts}",
+                probabilities=_probabilities(metric.params),
+                reports=sum(held[metric.digest].values()),
+                once=_loss(privacy.epsilon(metric.params)),
+                forever=_loss(privacy.epsilon_forever(metric.params)),
+            )
+            for metric in versions
+        ),
+    )
+
+
+def reports_by_period(store: Store, metric: Metric) -> Iterator[tuple[str, int]]:
+    """Yield how many reports each period has, folded or not."""
+    for holding in store.read(metric.digest):
+        folded = 0 if holding.summary is None else num_reports_of(holding.summary)
+        yield holding.period, folded + len(holding.cohorts)
+
+
+def period_rows(versions: Sequence[Metric], held: Iterable[dict[str, int]], now: datetime) -> tuple[PeriodRow, ...]:
+    """Add up the versions of a metric, period by period."""
+    reports: defaultdict[str, int] = defaultdict(int)
+    is_open: defaultdict[str, bool] = defaultdict(bool)
+    for metric, counts in zip(versions, held, strict=True):
+        for text, count in counts.items():
+            reports[text] += count
+            is_open[text] |= now < Period.parse(metric.period, text).closes()
+    return tuple(PeriodRow(text, reports[text], is_open[text]) for text in sorted(reports))
+
+
+def chart_of(metric: Metric, rows: Sequence[PeriodRow]) -> Chart:
+    """Draw the last periods, up to 60, and the empty ones between them."""
+    reports: Counter[Period] = Counter()
+    still_open = set()
+    for row in rows:  # an older version's periods may be of another kind
+        period = Period.containing(metric.period, date.fromisoformat(row.period))
+        reports[period] += row.reports
+        still_open |= {period} if row.is_open else set()
+    period = max(reports)
+    shown: list[PeriodRow] = []
+    while len(shown) < _BARS and period >= min(reports):
+        shown.append(PeriodRow(str(period), reports[period], period in still_open))
+        period = Period.containing(metric.period, period.start - timedelta(days=1))
+    shown.reverse()
+    highest = max(row.reports for row in shown)
+    bars = tuple(
+        Bar(row.period, row.reports, row.is_open, round(100 * row.reports / max(highest, 1), 2)) for row in shown
+    )
+    return Chart(
+        bars=bars,
+        slots=max(len(bars), _SLOTS),
+        highest=highest,
+        has_open=any(bar.is_open for bar in bars),
+        first=bars[0].period,
+        last=bars[-1].period,
+    )
+
+
+def size(number: float) -> str:
+    """Write a number of bytes for people.
+
+    >>> size(0), size(1536), size(3 << 30)
+    ('0 B', '1.5 KiB', '3 GiB')
+    """
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if number < 1024:
+            return f"{number:.3g} {unit}"
+        number /= 1024
+    return f"{number:.4g} TiB"
+
+
+def _probabilities(params: Params) -> str:
+    return f"p = {params.prob_p:.4g}, q = {params.prob_q:.4g}, f = {params.prob_f:.4g}"
+
+
+def _loss(epsilon: float) -> Loss:
+    if math.isinf(epsilon):
+        return Loss("no bound", "enough reports reveal the answer")
+    return Loss(f"eps {epsilon:.2f}", f"odds move at most {math.exp(epsilon):,.3g} times")
+
+
+def _retention(metric: Metric, keep: int | None) -> str:
+    if keep is None:
+        return "counts are kept"
+    return f"counts go {keep} {metric.period}{'' if keep == 1 else 's'} after their {metric.period}, once it is closed"

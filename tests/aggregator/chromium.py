@@ -1,0 +1,59 @@
+"""A real headless Chromium, the system's own; every request it makes and all it says on its console is kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+def require() -> None:
+    """Skip with the reason where there is no Chromium; where $HUBBUB_REQUIRE says `browser`, fail."""
+    missing = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
+    if missing:
+        reason = f"there is no {' and no '.join(missing)}: apt-get install chromium chromium-driver"
+        if "browser" in os.environ.get("HUBBUB_REQUIRE", "").split(","):
+            pytest.fail(reason)
+        pytest.skip(reason)
+
+
+@contextmanager
+def chromium(profile: Path, *flags: str) -> Iterator[Any]:
+    """Start one, with nobody's profile."""
+    from selenium.webdriver import Chrome, ChromeOptions, ChromeService
+
+    options = ChromeOptions()
+    options.binary_location = str(shutil.which("chromium"))
+    for flag in (*FLAGS, *flags, f"--user-data-dir={profile}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    browser = Chrome(options=options, service=ChromeService(str(shutil.which("chromedriver"))))
+    try:
+        browser.get("about:blank")
+        requested(browser)  # its own new tab
+        yield browser
+    finally:
+        browser.quit()
+
+
+def requested(browser: Any) -> list[str]:
+    """Return the address of every request that pages made since this was last asked."""
+    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    return [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
