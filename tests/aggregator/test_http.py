@@ -217,7 +217,7 @@ def test_the_openapi_document_says_what_the_routes_answer(aggregator: Aggregator
         *["400", "401", "403", "404", "408", "409", "410", "413", "415", "422", "429", "500", "503", "507"],
     }
     said = " ".join(answer["description"] for answer in post["responses"].values())
-    of_reading = {Refusal.NOT_FOUND, Refusal.METHOD_NOT_ALLOWED, Refusal.INVALID_QUERY}
+    of_reading = {Refusal.NOT_FOUND, Refusal.METHOD_NOT_ALLOWED, Refusal.INVALID_QUERY, Refusal.CROSS_SITE}
     assert {refusal for refusal in Refusal if f"`{refusal.slug}`" in said} == set(Refusal) - of_reading
     for path in ("/v1/metrics/{name}/summary", "/metrics"):
         assert document["paths"][path]["get"]["security"] == [{"HTTPBearer": []}]
