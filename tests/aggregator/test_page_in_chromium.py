@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator
 
 
+_PATIENCE = 30.0  # seconds; a click returns before the page that it asks for is there
+
+
 @pytest.fixture
 def browser(tmp_path: Path) -> Iterator[Any]:
     require()
@@ -26,6 +29,13 @@ def browser(tmp_path: Path) -> Iterator[Any]:
 
 def complaints(browser: Any) -> list[str]:
     return [entry["message"] for entry in browser.get_log("browser") if entry["level"] in ("WARNING", "SEVERE")]
+
+
+def arrive(browser: Any, url: str) -> None:
+    """Wait until this is the page that is shown."""
+    from selenium.webdriver.support.wait import WebDriverWait
+
+    WebDriverWait(browser, _PATIENCE).until(lambda _: browser.current_url == url)
 
 
 def sideways(browser: Any, width: int) -> int:
@@ -49,11 +59,11 @@ def test_a_reader_signs_in_sees_what_came_in_and_signs_out(
         return browser.find_element("css selector", selector)
 
     browser.get(aggregator.url + "/")
-    assert browser.current_url == aggregator.url + "/sign-in"
+    arrive(browser, aggregator.url + "/sign-in")
     assert all(sideways(browser, width) <= 0 for width in (320, 390, 1280))
     find("#token").send_keys(secret)
     find("form button").click()
-    assert browser.current_url == aggregator.url + "/"
+    arrive(browser, aggregator.url + "/")
     assert find("#reports").text == "366"
     assert [
         title.get_attribute("textContent") for title in browser.find_elements("css selector", "#homepage title")
@@ -73,7 +83,7 @@ def test_a_reader_signs_in_sees_what_came_in_and_signs_out(
     assert colours[0] != colours[1]
     browser.refresh()
     find("form button").click()
-    assert browser.current_url == aggregator.url + "/sign-in"
+    arrive(browser, aggregator.url + "/sign-in")
     browser.get(aggregator.url + "/")
     assert browser.current_url == aggregator.url + "/sign-in"
     assert complaints(browser) == []
@@ -86,6 +96,7 @@ def test_a_wrong_token_is_told_in_the_form(browser: Any, start: StartAggregator,
     browser.get(aggregator.url + "/")
     browser.find_element("css selector", "#token").send_keys("hubbub_nonsense")
     browser.find_element("css selector", "form button").click()
+    browser.implicitly_wait(_PATIENCE)
     assert "not known here" in browser.find_element("css selector", "[role=alert]").text
     assert browser.get_cookies() == []
 

@@ -221,6 +221,7 @@ def test_the_database_has_no_column_for_a_time_an_address_or_an_agent(sqlite_sto
         *("batch.collection_id", "batch.batch_id"),
         *("refusal.metric", "refusal.reason", "refusal.count"),
         *("token.name", "token.hash", "token.scopes"),
+        *("session.hash", "session.token", "session.expires"),  # of those who read, never of those who report
         *(
             f"{name}.{column}"
             for name in ("segment", "retained")
