@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import count
@@ -87,7 +87,7 @@ class RecordingTransport:
         self.bodies: list[bytes] = []
         self.batches: list[Batch] = []
 
-    def send(self, body: bytes) -> Answer:
+    def send(self, body: bytes, wanted: Callable[[], bool] = lambda: True) -> Answer:  # noqa: ARG002
         self.bodies.append(body)
         batch = Batch.from_json(body)
         answer = self.answers.pop(0) if self.answers else Answer(202, batch_id=str(batch.batch_id))

@@ -5,22 +5,30 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
-import time
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from hubbub.delivery import NO_ANSWER, NOT_SENT, Answer, slug
 from hubbub.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from hubbub.cutting import Cutter
 
 USER_AGENT = "hubbub/1"
 SECONDS = 10.0
 MAX_ANSWER = 1 << 16
 
 
-class Transport(Protocol):
-    """Sends the bytes of a batch; never raises."""
+def always() -> bool:
+    """Want a request to its end."""
+    return True
 
-    def send(self, body: bytes) -> Answer: ...
+
+class Transport(Protocol):
+    """Sends the bytes of a batch, as long as they are wanted; never raises."""
+
+    def send(self, body: bytes, wanted: Callable[[], bool] = always) -> Answer: ...
 
 
 class HttpTransport:
@@ -36,9 +44,12 @@ class HttpTransport:
         self._url = checked_url(url) + "/v1/reports"
         self._ca_certs = ca_certs
 
-    def send(self, body: bytes) -> Answer:
+    def send(self, body: bytes, wanted: Callable[[], bool] = always) -> Answer:
+        """Send a body and read the answer within `SECONDS`; what is not wanted any more is cut off in the middle."""
         import urllib3
         from urllib3.exceptions import HTTPError, NewConnectionError, ProxyError
+
+        from hubbub.cutting import Cutter
 
         headers = {
             "Content-Type": "application/json",
@@ -46,9 +57,8 @@ class HttpTransport:
             "Accept": "application/json, application/problem+json",
             "Connection": "close",
         }
-        deadline = time.monotonic() + SECONDS
         try:
-            with self._pool() as pool:
+            with Cutter(wanted, SECONDS) as cutter, self._pool(cutter) as pool:
                 response = pool.request(
                     "POST",
                     self._url,
@@ -60,8 +70,8 @@ class HttpTransport:
                     timeout=urllib3.Timeout(connect=SECONDS, read=SECONDS),
                 )
                 try:
-                    text = _read(response, deadline)
-                    return _answer(response.status, response.headers, text)
+                    text = _read(response)
+                    return _answer(response.status, response.headers, text) if cutter.goes_on() else NO_ANSWER
                 finally:
                     response.close()
         except (NewConnectionError, urllib3.exceptions.ConnectTimeoutError, urllib3.exceptions.NameResolutionError):
@@ -70,13 +80,23 @@ class HttpTransport:
             return NO_ANSWER
         except (HTTPError, OSError, ValueError):
             return NO_ANSWER
+        except RuntimeError:  # no more threads: the interpreter is shutting down
+            return NOT_SENT
 
-    def _pool(self) -> Any:
+    def _pool(self, cutter: Cutter) -> Any:
         import urllib3
+        from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+
+        from hubbub.cutting import cuttable
 
         options: dict[str, Any] = {"maxsize": 1, "ca_certs": self._ca_certs or os.environ.get("SSL_CERT_FILE")}
         proxy = _proxy(self._url)
-        return urllib3.ProxyManager(proxy, **options) if proxy else urllib3.PoolManager(**options)
+        manager = urllib3.ProxyManager(proxy, **options) if proxy else urllib3.PoolManager(**options)
+        manager.pool_classes_by_scheme = {
+            scheme: type("CuttablePool", (pool,), {"ConnectionCls": cuttable(pool.ConnectionCls, cutter)})
+            for scheme, pool in (("http", HTTPConnectionPool), ("https", HTTPSConnectionPool))
+        }
+        return manager
 
 
 def checked_url(url: str) -> str:
@@ -112,16 +132,14 @@ def _proxy(url: str) -> str | None:
     return getproxies().get(parts.scheme)
 
 
-def _read(response: Any, deadline: float) -> bytes:
-    """Read an answer's body: small, and before the deadline; what is more is no answer of ours."""
+def _read(response: Any) -> bytes:
+    """Read an answer's body; what is long is no answer of ours."""
     text = b""
     while len(text) <= MAX_ANSWER:
         part = response.read1(MAX_ANSWER)
         if not part:
             return text
         text += part
-        if time.monotonic() > deadline:
-            raise TimeoutError
     raise ValueError
 
 

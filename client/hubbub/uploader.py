@@ -215,13 +215,18 @@ class Uploader:
             self._journal.write({"e": "trying", "id": batch_id, "m": batch.digest, "p": batch.period})
         if not self._journal.sync():
             return OTHER_SENDS  # what a power loss could undo is not sent
-        answer = self._transport.send(batch.to_json())
+        answer = self._transport.send(batch.to_json(), lambda: self._wanted(batch_id))
         with self._journal as state:
             waiting = state.waiting.get(batch_id)
-            if waiting is None:
+            if waiting is None or lesser(state.consent, self._allowed) is not Consent.ON:
                 return 0.0  # consent was withdrawn meanwhile
             self._journal.write(*self._outcome(state, waiting, answer, doubted=doubted))
         return 0.0
+
+    def _wanted(self, batch_id: str) -> bool:
+        """Say whether a batch may still be sent: any process of the directory may have withdrawn consent."""
+        with self._journal as state:
+            return batch_id in state.waiting and lesser(state.consent, self._allowed) is Consent.ON
 
     def _outcome(self, state: State, waiting: Waiting, answer: Answer, *, doubted: bool) -> list[Event]:
         now = self._clock().timestamp()

@@ -87,8 +87,8 @@ class KilledTransport:
     def __init__(self, url: str, killer: Killer) -> None:
         self._transport, self._killer = HttpTransport(url), killer
 
-    def send(self, body: bytes) -> Answer:
-        answer: Answer = self._killer.around("send", lambda: self._transport.send(body))
+    def send(self, body: bytes, wanted: Callable[[], bool]) -> Answer:
+        answer: Answer = self._killer.around("send", lambda: self._transport.send(body, wanted))
         return answer
 
 

@@ -91,7 +91,7 @@ def test_what_was_in_flight_when_consent_ended_is_neither_counted_twice_nor_kept
     client = rig.agreed()
     take = rig.transport.send
 
-    def withdrawn_meanwhile(body: bytes) -> object:
+    def withdrawn_meanwhile(body: bytes, wanted: object) -> object:
         client.set_consent("off")
         return take(body)
 

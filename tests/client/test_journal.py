@@ -141,13 +141,13 @@ def test_power_loss_neither_sends_a_period_twice_nor_forgets_what_was_spent(
     sent: dict[tuple[str, str], bytes] = {}
     send = rig.transport.send
 
-    def watched(body: bytes) -> Answer:
+    def watched(body: bytes, wanted: object) -> Answer:
         batch = Batch.from_json(body)
         assert sent.setdefault((batch.metric, batch.period), body) == body
         answer = send(body)
         return answer if chance.random() < 0.5 else NO_ANSWER
 
-    rig.transport.send = watched  # type: ignore[method-assign]
+    rig.transport.send = watched  # type: ignore[method-assign,assignment]
     for _ in range(200):
         client = rig.agreed(HOMEPAGE, SURVEY, disk=disk, coins=coins, durability=durability)
         uploader = client._started()

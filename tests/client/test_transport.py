@@ -19,7 +19,7 @@ from hubbub.delivery import NO_ANSWER, NOT_SENT, Answer
 from hubbub.journal import NAME
 from hubbub.testing import deliver
 from hubbub.transport import HttpTransport, checked_url
-from tests.client.conftest import SURVEY, Rig
+from tests.client.conftest import SURVEY, Rig, require_balanced
 
 BODY = b'{"batch_id":"4d3c0e46-4b1c-4b7e-9f55-3a8f3c2d1e0f"}'
 
@@ -110,6 +110,19 @@ def test_a_refused_connection_sent_nothing() -> None:
     assert HttpTransport(f"http://127.0.0.1:{port}").send(BODY) == NOT_SENT
 
 
+def test_a_proxy_is_taken_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[bytes] = []
+
+    def refusing(connection: socket.socket) -> None:
+        heard.append(connection.recv(65536))
+        connection.sendall(http("403 Forbidden", b""))
+
+    with server(refusing) as url:
+        monkeypatch.setenv("https_proxy", url)
+        assert HttpTransport("https://telemetry.example.org").send(BODY) == NO_ANSWER
+    assert heard[0].startswith(b"CONNECT telemetry.example.org:443 ")
+
+
 @pytest.mark.parametrize(
     "url", ["http://example.org", "http://10.0.0.1:8000", "ftp://example.org", "example.org", "", "https://x.org/?a=b"]
 )
@@ -136,11 +149,117 @@ def dripping(connection: socket.socket) -> None:
         time.sleep(0.2)
 
 
+def dripping_headers(connection: socket.socket) -> None:
+    connection.recv(65536)
+    connection.sendall(b"HTTP/1.1 202 Accepted\r\nX-Drip: ")
+    while True:
+        connection.sendall(b"x")
+        time.sleep(0.05)
+
+
+def always_about_to_answer(connection: socket.socket) -> None:
+    connection.recv(65536)
+    while True:
+        connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+        time.sleep(0.05)
+
+
+def huge_header(connection: socket.socket) -> None:
+    connection.recv(65536)
+    connection.sendall(b"HTTP/1.1 202 Accepted\r\n")
+    for _ in range(1 << 10):
+        connection.sendall(b"X-Huge: " + b"x" * 60_000 + b"\r\n")
+
+
+def dripping_handshake(connection: socket.socket) -> None:
+    connection.recv(65536)
+    connection.sendall(b"\x16\x03\x03\x40\x00")
+    while True:
+        connection.sendall(b"\x00")
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    "serve", [silent, dripping, dripping_headers, always_about_to_answer, huge_header, dripping_handshake]
+)
+def test_no_server_holds_a_request_beyond_its_deadline(
+    serve: Callable[[socket.socket], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A deadline of half a second; each of these would go on for at least five, most for ever."""
+    monkeypatch.setattr("hubbub.transport.SECONDS", 0.5)
+    with server(serve) as url:
+        began = time.monotonic()
+        scheme = "https" if serve is dripping_handshake else "http"
+        assert HttpTransport(url.replace("http", scheme)).send(BODY) == NO_ANSWER
+        assert time.monotonic() - began < 4
+
+
+def test_what_is_not_wanted_any_more_is_cut_in_the_middle_and_its_rest_thrown_away() -> None:
+    """The other side stops reading after the first bytes; once it reads on, the end of the body never comes."""
+    body, wanted = BODY + b" " * (64 << 20), threading.Event()
+    heard: list[int] = []
+    read_on = threading.Event()
+    wanted.set()
+
+    def stalling(connection: socket.socket) -> None:
+        heard.append(len(connection.recv(1000)))
+        wanted.clear()
+        read_on.wait(30)
+        with suppress(ConnectionResetError):
+            while part := connection.recv(1 << 20):
+                heard.append(len(part))
+        heard.append(-1)
+
+    with server(stalling) as url:
+        assert HttpTransport(url).send(body, wanted.is_set) == NO_ANSWER
+        read_on.set()
+        while heard[-1] != -1:
+            time.sleep(0.01)
+    assert 0 < sum(heard) < len(body) // 2
+
+
+def test_what_is_not_wanted_is_not_begun() -> None:
+    heard: list[bytes] = []
+    with server(answering(b"", heard)) as url:
+        assert HttpTransport(url).send(BODY, lambda: False) == NOT_SENT
+        while not heard:
+            time.sleep(0.01)
+    assert heard == [b""]
+
+
+@pytest.mark.parametrize("who", ["this client", "another on the directory"])
+@pytest.mark.parametrize("consent", ["off", "local"])
+def test_consent_withdrawn_stops_an_upload_in_flight(who: str, consent: str, rig: Rig) -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    def waiting(connection: socket.socket) -> None:
+        connection.recv(65536)
+        begun.set()
+        with suppress(ConnectionResetError):
+            while connection.recv(65536):
+                pass
+        ended.set()
+
+    with server(waiting) as url:
+        client = rig.agreed(SURVEY, transport=HttpTransport(url))
+        rig.clock.move(days=1)
+        with client._journal as state:
+            client._recorder.form(state)
+            client._journal.write({"e": "later", "at": dict.fromkeys(state.waiting, 0.0)})
+        client.flush(0)
+        assert begun.wait(5)
+        (client if who == "this client" else rig.client(SURVEY)).set_consent(consent)
+        assert ended.wait(5)  # the transport's own patience is ten seconds
+        counts = client.accounting()
+    assert (counts["spooled"], counts["dropped"]["consent"]) == ((0, 1) if consent == "off" else (1, 0))
+    require_balanced(counts)
+
+
 def resetting(connection: socket.socket) -> None:
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
 
 
-@pytest.mark.parametrize("serve", [silent, dripping, resetting])
+@pytest.mark.parametrize("serve", [silent, dripping, dripping_headers, resetting])
 def test_flush_keeps_its_time_whatever_the_server_does(serve: Callable[[socket.socket], None], rig: Rig) -> None:
     """A second allowed, two hundred seconds of server: the bound is loose because machines are noisy."""
     with server(serve) as url:

@@ -101,10 +101,10 @@ def test_a_batch_that_never_left_is_not_in_doubt(rig: Rig) -> None:
 def test_a_kill_while_sending_leaves_the_batch_in_doubt(rig: Rig) -> None:
     client = rig.agreed()
 
-    def killed(body: bytes) -> Answer:
+    def killed(body: bytes, wanted: object) -> Answer:
         raise KeyboardInterrupt
 
-    rig.transport.send = killed  # type: ignore[method-assign]
+    rig.transport.send = killed  # type: ignore[method-assign,assignment]
     with pytest.raises(KeyboardInterrupt):
         deliver(client)
     with rig.client()._journal as state:

@@ -1,0 +1,97 @@
+"""Ends a request that is late or not wanted any more, wherever it is: in a handshake, a body, a header that drips.
+
+A timeout of a socket starts anew with each byte, so another thread holds the socket too, and cuts it.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self
+
+LOOKS_EVERY = 0.02
+_NO_LINGER = struct.pack("hh" if hasattr(socket, "SO_EXCLUSIVEADDRUSE") else "ii", 1, 0)
+
+
+class Cutter:
+    """Watches over the connections of one request, within `with`.
+
+    wanted : asked before the first byte and all the time after it        seconds : how long all of it may take
+    """
+
+    def __init__(self, wanted: Callable[[], bool], seconds: float) -> None:
+        self._wanted = wanted
+        self._deadline = time.monotonic() + seconds
+        self._held: list[socket.socket] = []
+        self._lock = threading.Lock()
+        self._done = threading.Event()
+        self._over = False
+        self._thread = threading.Thread(target=self._watch, name="hubbub-cutter", daemon=True)
+
+    def hold(self, opened: socket.socket) -> None:
+        """Hold a connection that was just opened; its wrappers (TLS) come and go, the descriptor is ours."""
+        with self._lock:
+            self._held.append(opened.dup())
+            if self._over:
+                self._cut()
+
+    def goes_on(self) -> bool:
+        """Say whether the request may go on."""
+        try:
+            return not self._over and time.monotonic() < self._deadline and self._wanted()
+        except Exception:  # noqa: BLE001  (who cannot say that it is wanted does not want it)
+            return False
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._done.set()
+        with self._lock:
+            self._over = True
+            for held in self._held:
+                held.close()
+            self._held.clear()
+
+    def _watch(self) -> None:
+        while not self._done.wait(LOOKS_EVERY):
+            if not self.goes_on():
+                with self._lock:
+                    self._over = True
+                    self._cut()
+                return
+
+    def _cut(self) -> None:
+        """Wake whoever waits for the other side; what the system has not sent yet is thrown away, not sent."""
+        for held in self._held:
+            with suppress(OSError):
+                held.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+            with suppress(OSError):
+                held.shutdown(socket.SHUT_RDWR)
+
+
+def cuttable(connection: type[Any], cutter: Cutter) -> type[Any]:
+    """Return a class of urllib3 connections that the cutter holds from their first packet on."""
+    from urllib3.exceptions import NewConnectionError
+
+    class Cuttable(connection):  # type: ignore[misc]
+        def _new_conn(self) -> socket.socket:
+            opened: socket.socket = super()._new_conn()
+            cutter.hold(opened)
+            return opened
+
+        def connect(self) -> None:
+            super().connect()
+            if not cutter.goes_on():
+                self.close()
+                raise NewConnectionError(self, "the request is not wanted any more")
+
+    return Cuttable
