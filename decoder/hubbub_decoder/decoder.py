@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hubbub.errors import SummaryError
 from hubbub.metric import Kind
@@ -19,6 +20,7 @@ from hubbub_decoder.errors import CandidateError
 from hubbub_decoder.fit import Fit, fit
 from hubbub_decoder.inference import Target, among_reporters, of_poisson, p_values
 from hubbub_decoder.pattern_fit import fit_patterns, is_small
+from hubbub_decoder.report_likelihood import fit_reports, worth_fitting
 from hubbub_decoder.screening import Selection, select
 
 
@@ -66,7 +68,8 @@ def decode(
     design, repeated = _designed(candidates, counts)
     if isinstance(summary, PatternCounts) and is_small(counts.metric.params):
         return _decode_patterns(summary, counts, design, repeated, level, fdr, target)
-    return _decode_bits(counts, design, repeated, level, fdr, target)
+    reports = summary if isinstance(summary, Reports) else None
+    return _decode_bits(counts, reports, design, repeated, level, fdr, target)
 
 
 def _designed(candidates: Iterable[str] | DesignMatrix, counts: BitCounts) -> tuple[DesignMatrix, int]:
@@ -122,10 +125,21 @@ def _decode_patterns(
 
 
 def _decode_bits(
-    counts: BitCounts, design: DesignMatrix, repeated: int, level: float, fdr: float, target: Target
+    counts: BitCounts,
+    reports: Reports | None,
+    design: DesignMatrix,
+    repeated: int,
+    level: float,
+    fdr: float,
+    target: Target,
 ) -> Decoding:
+    """Fit the reports themselves where they are at hand and worth it, else their bit counts."""
     selection = select(counts, design)
-    fitted = fit(selection.counts, design.take(selection.columns))
+    chosen = design.take(selection.columns)
+    if reports is not None and worth_fitting(chosen):
+        fitted = fit_reports(_only(reports, selection.counts.reports > 0), chosen)
+    else:
+        fitted = fit(selection.counts, chosen)
     answer = _answer(fitted, selection, design, None if target == "population" else counts.num_reports)
     decoding = decoding_of(answer, counts, level, fdr)
     warnings = (
@@ -136,6 +150,14 @@ def _decode_bits(
         *doubts.about_masses(decoding, fitted),
     )
     return replace(decoding, warnings=warnings)
+
+
+def _only(reports: Reports, cohorts: NDArray[np.bool_]) -> Reports:
+    """Keep the reports of some cohorts."""
+    if cohorts[reports.cohorts].all():
+        return reports
+    kept = cohorts[reports.cohorts]
+    return Reports(reports.metric, reports.cohorts[kept], reports.rows[kept], reports.periods)
 
 
 def _answer(fitted: Fit, selection: Selection, design: DesignMatrix, num_reports: int | None) -> Answer:

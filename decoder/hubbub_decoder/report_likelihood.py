@@ -1,8 +1,8 @@
-"""Retained reports -> the full likelihood of the shares, in blocks, by Newton's method.
+"""Retained reports -> the full likelihood of the shares, by its efficient score at plausible shares.
 
 Conventions: the M + 2 components of the mixture are the candidates (columns of the design), the average unlisted string, and "no
 value"; z are their shares, which sum to one. r_v(s) = P(report s | v) / P(report s | no value) = prod over the bits i of v of
-w_i, with w_i = q*/p* where bit i of s is set and (1-q*)/(1-p*) where it is not; r = 1 of no value.
+w_i, with w_i = q*/p* where bit i of s is set and (1-q*)/(1-p*) where it is not; r = 1 of no value. f = sum_v z_v r_v.
 """
 
 from __future__ import annotations
@@ -10,178 +10,234 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import linalg
 
 from hubbub.errors import SummaryError
-from hubbub.metric import Metric
 from hubbub.params import Params
-from hubbub.summary import BitCounts
-from hubbub.summary.kernel import count_bits
+from hubbub.summary import BitCounts, Reports
+from hubbub_decoder.best_guess import best_guess
 from hubbub_decoder.covariance import RandomString
 from hubbub_decoder.design_matrix import DesignMatrix
+from hubbub_decoder.fit import Fit
 from hubbub_decoder.marginals import bit_shares
 
+MAX_CANDIDATES = 1500
+
 _CELLS_AT_ONCE = 1 << 20
-_THINNED = (64, 8, 1)  # Newton starts on every 64th report, then on every 8th: most steps cost little
-_ENOUGH = 50  # reports a component, below which a thinned sample is not worth a start
-_CLOSE = 0.02  # standard errors from the maximum; one more step leaves (.02 / .98)**2 of one, self-concordance says
-_SHORT = 0.25
-_MOST_STEPS = 40
-_MOST_HALVINGS = 4
-_STEPS_OF_EM = 3
-_RUNAWAY = -1.0
-_UNLIKELY = 1e-3  # reports
+_THINNED = (64, 8, 1, 1, 1)  # looks at every 64th report, every 8th, then three times at all
+_ENOUGH = 50  # reports a component, below which a look at fewer than all is worth little
+_DRAWN, _DRAWN_EACH = 1 << 15, 64  # reports simulated for the information: so many, and so many a component,
+_ROUGHLY = 4  # and a quarter of that for all looks but the last
+_LITTLE = 1e-3  # the least share of unlisted strings, of no value, and of all candidates together, that weights expect
 _PROBES = 256
 _NO_NOISE = 1e-12  # p* = 0 would make a ratio infinite
-_SINGLE_RANGE = 1e15  # ratios beyond it need double precision
 _NULL = 1e-9
 
 Floats = NDArray[np.float64]
-Ratios = NDArray[Any]  # float32, or float64 where single precision has not the range
+Bits = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, eq=False)
-class ReportFit:
-    """Shares of the reports, and how uncertain they are as shares of a population the reports are drawn from.
+class _Mixture:
+    """Components as they set bits, and what turns reports into ratios.
 
-    shares        : (M,) unconstrained, so possibly negative; nan where the reports do not determine it
-    unlisted      : share of strings without a candidate
-    without_value : share of "no value"
-    covariance    : (M + 2, M + 2) of (shares, unlisted, without_value); its rows sum to 0 up to the random effect
-    num_reports   : N
-    scatter       : tau**2, the sum of squared shares of unlisted strings, from the excess scatter of the bits
-    held          : (M + 2,) shares held at 0: the likelihood rises for ever below it, as it does of a string that no report
-                    can be without noise
-    distance      : how far the shares are from the maximum, in standard errors; below 0.001 in good order
-    """
-
-    shares: Floats
-    unlisted: float
-    without_value: float
-    covariance: Floats
-    num_reports: int
-    scatter: float
-    held: NDArray[np.bool_]
-    distance: float
-
-    @property
-    def std_errors(self) -> Floats:
-        """Of the shares among those who reported: Var - x (1 - x) / N; (M + 2,), the unlisted and no value last."""
-        x = np.clip([*self.shares, self.unlisted, self.without_value], 0, 1)
-        error: Floats = np.sqrt(np.maximum(np.diag(self.covariance) - x * (1 - x) / self.num_reports, 0))
-        return error
-
-
-@dataclass(frozen=True, eq=False)
-class _Reports:
-    """Reports by cohort, and what turns them into ratios.
-
-    starts  : (m + 1,) where each cohort's rows begin
     places  : (m, M, h) bits of each candidate, k where it has fewer
     average : (k + 1,) ratio of the average string to a report of so many ones
+    cohorts : (m,) share of the reports in each
     """
 
-    rows: NDArray[np.uint8]
-    starts: NDArray[np.int64]
     params: Params
     places: NDArray[np.intp]
     average: Floats
-    dtype: type
+    cohorts: Floats
 
-    def number(self, every: int) -> int:
-        """Return how many reports there are, or are left of every so-many-th of each cohort."""
-        return int(np.sum(-(-np.diff(self.starts) // every)))
+    @property
+    def size(self) -> int:
+        """M + 2."""
+        return int(self.places.shape[1]) + 2
 
-    def blocks(self, cohort: int, every: int, places: NDArray[np.intp]) -> Iterator[Ratios]:
-        """Yield ratios (components, reports) of every so-many-th report of a cohort."""
-        rows = self.rows[self.starts[cohort] : self.starts[cohort + 1] : every]
+    def ratios(self, bits: Bits, places: NDArray[np.intp]) -> Floats:
+        """Return r of the strings at `places`, the average string and no value for reports (k, n): (strings + 2, n)."""
         k = self.params.num_bits
-        when_unset, when_set = _ratios(self.params)
-        at_once = max(64, _CELLS_AT_ONCE // (len(places) + 2))
-        for start in range(0, len(rows), at_once):
-            bits = np.unpackbits(rows[start : start + at_once].T, axis=0, count=k, bitorder="little")
-            factors: Ratios = np.ones((k + 1, bits.shape[1]), self.dtype)
-            np.multiply(bits, self.dtype(when_set - when_unset), out=factors[:k])
-            factors[:k] += self.dtype(when_unset)
-            ratios: Ratios = np.ones((len(places) + 2, bits.shape[1]), self.dtype)
-            listed = ratios[:-2]
-            for place in places.T:
-                listed *= factors[place]
-            ratios[-2] = self.average[bits.sum(axis=0, dtype=np.int32)]
-            yield ratios
+        unset, set_ = _ratios(self.params)
+        factors = np.ones((k + 1, bits.shape[1]))
+        factors[:k] = np.where(bits, set_, unset)
+        ratios = np.ones((len(places) + 2, bits.shape[1]))
+        listed = ratios[:-2]
+        for place in places.T:
+            listed *= factors[place]
+        ratios[-2] = self.average[bits.sum(axis=0, dtype=np.int32)]
+        return ratios
 
 
 @dataclass(frozen=True, eq=False)
-class _Slope:
-    """What is climbed, sum_n (log f - sum z), its gradient and minus its second derivative: sum r / f - n, sum r r' / f**2.
+class _Drawn:
+    """Simulated reports of one cohort: bits (k, n), the component each was drawn from, and 1/n of the cohort's share."""
 
-    Taking off n sum z puts the maximum where the sum is one, so that no constraint is needed (Lindsay 1983).
+    cohort: int
+    bits: Bits
+    component: NDArray[np.intp]
+    weight: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Look:
+    """What the reports say, looked at with the weights of shares z.
+
+    step : P g, from z to the estimate        projected : P, the inverse information of shares that sum to one
+    covariance : of the estimate of the shares among the reporters        unexplained : directions without information
     """
 
-    value: float
-    gradient: Floats
-    information: Floats
+    step: Floats
+    projected: Floats
+    covariance: Floats
+    unexplained: Floats
 
 
-def fit_reports(
-    cohorts: NDArray[Any], rows: NDArray[np.uint8], params: Params, design: DesignMatrix, *, seed: int = 0
-) -> ReportFit:
+def fit_reports(reports: Reports, design: DesignMatrix, *, seed: int = 0) -> Fit:
     """Fit the shares of candidates, unlisted strings and "no value" to the reports themselves.
 
-        maximize  sum_n log f(s_n)     f = sum_v z_v r_v,  sum z = 1
-        Cov z = J^-1 - z z' / N + tau**2 J^-1 B J^-1       J = sum_n r r' / f**2
+        x_n = r(s_n) / f(s_n)        g = mean x - 1        A = E x x'        P = A^-1 - A^-1 1 1' A^-1 / (1' A^-1 1)
+        z <- z + P g                 Cov z = P (E_v Cov(x | v) + tau**2 B) P / n, of the shares among those who reported
 
-    f is linear in z, so the problem is concave and Newton's method finds its one maximum. Shares are not kept from being
-    negative, so they are unbiased up to O(1/N). B is the covariance that the hashing of one unlisted string, independent
-    between cohorts, gives the gradient (`_hashing_of_one`).
+    E x = 1 + A (the true shares - z), whatever shares z weight the reports, so one step is unbiased; it is efficient where they are
+    near the truth. z is what a population can have (`best_guess`), so that no weight leans on an estimate below 0; it is found in
+    a few looks, the first at some of the reports. A and the covariance come from reports simulated at z, and so know nothing of
+    the noise of g. B is the covariance that the hashing of one unlisted string, independent between cohorts, gives g.
 
-    cohorts : (n,)      rows : (n, ceil(k / 8)) as on the wire      design : made for the same `params`
-    seed    : of the random strings that stand for unlisted ones in B
+    reports : at least one      design : made for the same parameters      seed : of the simulated reports
 
-    Time O(n M**2), memory O(n k / 8 + M**2). Raises SummaryError for reports that are not of these parameters.
+    Time O(n M h + M**3), memory O(n k / 8 + M**2). Source: the one-step estimator, Le Cam 1956; van der Vaart 1998, sec. 5.7.
     """
-    reports = _by_cohort(cohorts, rows, params, design)
-    n, components = len(rows), len(design.groups) + 2
-    z = np.full(components, 0.5 / components)
-    z[-2:] += 0.25
-    held = np.zeros(components, np.bool_)
-    for every in _THINNED:
-        if every == 1:
-            held[:] = False
-        elif n < _ENOUGH * every * components:
-            continue
-        z, distance, slope = _maximum(reports, z, held, every)
-    inverse, known = _inverse(slope.information, held)
-    covariance = inverse - np.outer(z, z) / n
-    scatter = max(0.0, _scatter(reports, z, covariance, design))
-    if scatter > 0:
-        covariance += scatter * inverse @ _hashing_of_one(reports, z, np.random.default_rng(seed)) @ inverse
-    covariance[held, held] = 1 / n**2
-    shares = np.where(known, z, np.nan)
-    return ReportFit(shares[:-2], float(shares[-2]), float(shares[-1]), covariance, n, scatter, held, distance)
-
-
-def _by_cohort(cohorts: NDArray[Any], rows: NDArray[np.uint8], params: Params, design: DesignMatrix) -> _Reports:
+    params = reports.metric.params
     if design.params != params:
         raise SummaryError(
             "the design matrix was made for other parameters than the reports': hash the candidates anew"
         )
-    if len(rows) == 0 or rows.shape != (len(cohorts), params.row_bytes):
-        raise SummaryError(
-            f"rows must be (n, {params.row_bytes}) for n = {len(cohorts)} >= 1 reports of {params.num_bits} bits, "
-            f"got {rows.shape}"
-        )
-    if int(cohorts.max()) >= params.num_cohorts or int(cohorts.min()) < 0:
-        raise SummaryError(f"cohorts must be in [0, {params.num_cohorts}), got {cohorts.min()} to {cohorts.max()}")
-    order = np.argsort(cohorts, kind="stable")
-    starts = np.concatenate(([0], np.cumsum(np.bincount(cohorts, minlength=params.num_cohorts))))
-    average = _average_ratio(params)
-    low, high = (ratio**params.num_hashes for ratio in sorted(_ratios(params)))
-    dtype = np.float32 if max(high, 1 / low) < _SINGLE_RANGE else np.float64
-    return _Reports(rows[order], starts, params, _places(design), average, dtype)
+    n = reports.num_reports
+    if n == 0:
+        raise SummaryError("there is no report to fit")
+    order = np.argsort(reports.cohorts, kind="stable")
+    rows = reports.rows[order]
+    number = np.bincount(reports.cohorts, minlength=params.num_cohorts)
+    starts = np.concatenate(([0], np.cumsum(number)))
+    mixture = _Mixture(params, _places(design), _average_ratio(params), number / n)
+    rng = np.random.default_rng(seed)
+    z = np.full(mixture.size, 0.5 / mixture.size)
+    z[-2:] += 0.25
+    expected = z
+    enough = [every for every in _THINNED if every == 1 or n >= _ENOUGH * every * mixture.size]
+    drawings = max(_DRAWN, _DRAWN_EACH * mixture.size)
+    for more, every in zip(reversed(range(len(enough))), enough, strict=True):
+        expected = z
+        drawn = list(_draw(mixture, expected, drawings // _ROUGHLY if more else drawings, rng))
+        look = _look(mixture, expected, drawn, _score(mixture, rows, starts, every, expected))
+        estimate = expected + look.step
+        z = _plausible(estimate, np.sqrt(np.maximum(np.diag(look.projected), 0) * every / n))
+    counts = reports.bit_counts()
+    x = np.clip(estimate, 0, 1)
+    people = (np.diag(x) - np.outer(x, x)) / n  # so that Var - x (1 - x) / n is that among the reporters again
+    covariance = look.covariance / n + people
+    scatter, scatter_std = _scatter(counts, estimate, covariance, design)
+    if scatter > 0:
+        covariance += scatter * look.projected @ _hashing_of_one(mixture, expected, drawn, rng) @ look.projected
+    return Fit(
+        shares=estimate[:-2],
+        unlisted=float(estimate[-2]),
+        covariance=covariance[:-1, :-1],
+        unexplained=linalg.orth(look.unexplained[:-1]) if look.unexplained.size else look.unexplained[:-1],
+        scatter=scatter,
+        scatter_std=scatter_std,
+    )
+
+
+def worth_fitting(design: DesignMatrix) -> bool:
+    """Say whether the reports tell enough more than their bit counts to be worth the time."""
+    return len(design.groups) <= MAX_CANDIDATES
+
+
+def _plausible(estimate: Floats, errors: Floats) -> Floats:
+    """Return shares that a population can have and every report a chance under: shrunk where they are mostly noise."""
+    listed = estimate[:-2]
+    guess = np.maximum(best_guess(listed, errors[:-2]), _LITTLE / max(1, len(listed))) if len(listed) else listed
+    z = np.concatenate([guess, np.maximum(estimate[-2:], _LITTLE)])
+    return np.asarray(z / z.sum())
+
+
+def _score(mixture: _Mixture, rows: Bits, starts: NDArray[np.int64], every: int, z: Floats) -> Floats:
+    """Return g = mean r / f - 1 over every so-many-th report, each cohort with its share of the reports."""
+    k = mixture.params.num_bits
+    at_once = max(64, _CELLS_AT_ONCE // (mixture.size + k))
+    score = np.full(mixture.size, -1.0)
+    for cohort, places in enumerate(mixture.places):
+        seen = rows[starts[cohort] : starts[cohort + 1] : every]
+        for start in range(0, len(seen), at_once):
+            bits = np.unpackbits(seen[start : start + at_once].T, axis=0, count=k, bitorder="little")
+            ratios = mixture.ratios(bits, places)
+            score += ratios @ (1 / (z @ ratios)) * (mixture.cohorts[cohort] / len(seen))
+    return score
+
+
+def _draw(mixture: _Mixture, z: Floats, total: int, rng: np.random.Generator) -> Iterator[_Drawn]:
+    """Simulate reports, half of them from z and half from all components alike, in every cohort that has reports."""
+    params, k = mixture.params, mixture.params.num_bits
+    reach = np.cumsum(_proposal(z))
+    for cohort, places in enumerate(mixture.places):
+        if not mixture.cohorts[cohort]:
+            continue
+        size = max(16, round(total * mixture.cohorts[cohort]))
+        evenly = (rng.permutation(size) + rng.random()) / size
+        component = np.minimum(np.searchsorted(reach, evenly), mixture.size - 1)
+        true = np.zeros((size, k + 1), np.bool_)
+        listed = np.flatnonzero(component < len(places))
+        true[listed[:, None], places[component[listed]]] = True
+        unlisted = np.flatnonzero(component == len(places))
+        true[unlisted[:, None], _random_places(params, len(unlisted), rng)] = True
+        bits = rng.random((size, k)) < np.where(true[:, :k], params.q_star, params.p_star)
+        yield _Drawn(cohort, bits.T.astype(np.uint8), component, mixture.cohorts[cohort] / size)
+
+
+def _proposal(z: Floats) -> Floats:
+    return z / 2 + 0.5 / len(z)
+
+
+def _look(mixture: _Mixture, z: Floats, drawn: list[_Drawn], score: Floats) -> _Look:
+    """Weigh the score with the information at z.
+
+    A = E_g x x' f/g        E_v Cov(x | v) = sum_v z_v (E_v x x' - E_v x E_v x')        g the proposal's mixture
+    """
+    size = mixture.size
+    information, second = np.zeros((size, size)), np.zeros((size, size))
+    first, chance = np.zeros((size, size)), np.zeros(size)
+    proposal = _proposal(z)
+    for each in drawn:
+        x = mixture.ratios(each.bits, mixture.places[each.cohort])
+        f, g = z @ x, proposal @ x
+        x /= f
+        information += each.weight * (x * (f / g)) @ x.T
+        second += each.weight * (x * (z / proposal)[each.component]) @ x.T
+        of = np.zeros((x.shape[1], size))
+        of[np.arange(x.shape[1]), each.component] = each.weight
+        first += x @ of
+        chance += of.sum(axis=0)
+    mean = first / np.maximum(chance, np.finfo(float).tiny)
+    within = second - (mean * (z / proposal * chance)) @ mean.T
+    inverse, unexplained = _inverse(information)
+    ones = inverse.sum(axis=1)
+    projected = inverse - np.outer(ones, ones) / ones.sum()
+    return _Look(projected @ score, projected, projected @ within @ projected, unexplained)
+
+
+def _inverse(information: Floats) -> tuple[Floats, Floats]:
+    """Invert, leaving out directions without information: (M + 2, M + 2), and those (M + 2, d)."""
+    scale = np.sqrt(np.diag(information))
+    values, vectors = np.linalg.eigh(information / np.outer(scale, scale))
+    seen = values > _NULL * values[-1]
+    half = vectors[:, seen] / np.sqrt(values[seen]) / scale[:, None]
+    return half @ half.T, linalg.orth(vectors[:, ~seen] / scale[:, None])
 
 
 def _ratios(params: Params) -> tuple[float, float]:
@@ -233,103 +289,8 @@ def _places(design: DesignMatrix) -> NDArray[np.intp]:
     return np.ascontiguousarray(places.reshape(matrix.shape[1], m, width).transpose(1, 0, 2))
 
 
-def _slope(reports: _Reports, z: Floats, every: int) -> _Slope | None:
-    """Sum over every so-many-th report; None where some report would have no positive likelihood."""
-    value, gradient, information = 0.0, np.zeros(len(z)), np.zeros((len(z), len(z)))
-    weights: Ratios = z.astype(reports.dtype)
-    for cohort, places in enumerate(reports.places):
-        for ratios in reports.blocks(cohort, every, places):
-            f = weights @ ratios
-            if f.min() <= 0:
-                return None
-            value += float(np.log(f.astype(np.float64)).sum()) - len(f) * float(z.sum())
-            ratios /= f
-            gradient += ratios.sum(axis=1, dtype=np.float64) - len(f)
-            information += ratios @ ratios.T
-    return _Slope(value, gradient, information)
-
-
-def _maximum(reports: _Reports, z: Floats, held: NDArray[np.bool_], every: int) -> tuple[Floats, float, _Slope]:
-    """Climb from z; returns where, its distance, and the slope there. Shares without a maximum are held at 0, in place.
-
-    Far from the maximum, where Newton's step leads nowhere, steps of EM go on: z_v <- the mean chance that a report is of v. A
-    share without a maximum runs away below -1, or EM finds less than a thousandth of a report likely to be of that string.
-    """
-    slope = _slope(reports, z, every) or _surely(_slope(reports, z := _plausible(z, held), every))
-    distance = math.inf
-    for _ in range(_MOST_STEPS):
-        inverse, _known = _inverse(slope.information, held)
-        uphill = np.where(held, 0, slope.gradient)
-        step = inverse @ uphill
-        distance = math.sqrt(max(0.0, float(step @ uphill)))
-        if distance < _CLOSE:
-            z = z + step
-            distance = (distance / (1 - distance)) ** 2
-            break
-        climbed = _climbed(reports, z, step, slope, distance, every)
-        away = (climbed[0] if climbed else z) < _RUNAWAY
-        if climbed and not away.any():
-            z, slope = climbed
-            continue
-        for _ in range(_STEPS_OF_EM):
-            z = _plausible(z, held)
-            slope = _surely(_slope(reports, z, every))
-            z *= 1 + slope.gradient / reports.number(every)
-        held |= away | (z * reports.number(every) < _UNLIKELY)
-        z = _plausible(z, held)
-        slope = _surely(_slope(reports, z, every))
-    return z / z.sum(), distance, slope
-
-
-def _climbed(
-    reports: _Reports, z: Floats, step: Floats, slope: _Slope, distance: float, every: int
-) -> tuple[Floats, _Slope] | None:
-    """Take the step, or the largest half, quarter ... of it that goes up; None if none does.
-
-    A short step goes up by itself, since sums of -log are self-concordant (Nesterov & Nemirovskii 1994): no rounding of the
-    value can stop it.
-    """
-    for halvings in range(_MOST_HALVINGS):
-        there = z + step / 2**halvings
-        slope_there = _slope(reports, there, every)
-        if slope_there is not None and (distance < _SHORT or slope_there.value >= slope.value):
-            return there, slope_there
-    return None
-
-
-def _surely(slope: _Slope | None) -> _Slope:
-    """Every report has a positive likelihood where all shares are positive, unless none of its strings has one."""
-    if slope is None:
-        raise SummaryError(
-            "some reports cannot come from any candidate, any other string or no value: "
-            "the parameters or the hash scheme are not those of the reports"
-        )
-    return slope
-
-
-def _plausible(z: Floats, held: NDArray[np.bool_]) -> Floats:
-    """Cut to shares that a population can have; each keeps a little."""
-    cut = np.where(held, 0, np.maximum(z, 1e-6 / len(z)))
-    return np.asarray(cut / cut.sum())
-
-
-def _inverse(information: Floats, held: NDArray[np.bool_]) -> tuple[Floats, NDArray[np.bool_]]:
-    """Invert what is not held, leaving out directions without information; also which shares are clear of those."""
-    free = np.flatnonzero(~held)
-    scale = np.sqrt(np.diag(information)[free])
-    scale[scale == 0] = 1
-    values, vectors = np.linalg.eigh(information[np.ix_(free, free)] / np.outer(scale, scale))
-    seen = values > _NULL * values[-1]
-    half = vectors[:, seen] / np.sqrt(values[seen]) / scale[:, None]
-    inverse = np.zeros_like(information)
-    inverse[np.ix_(free, free)] = half @ half.T
-    known = np.ones(len(information), np.bool_)
-    known[free] = np.linalg.norm(vectors[:, ~seen] / scale[:, None], axis=1) <= 1e-6 / scale.max()
-    return inverse, known
-
-
-def _scatter(reports: _Reports, z: Floats, covariance: Floats, design: DesignMatrix) -> float:
-    """Return tau**2 by the method of moments on the bits; below 0 by chance.
+def _scatter(counts: BitCounts, z: Floats, covariance: Floats, design: DesignMatrix) -> tuple[float, float]:
+    """Return tau**2 by the method of moments on the bits, not below 0, and its standard error where tau = 0.
 
         E r r' = S - X Cov X' + tau**2 V (1 - d)      r = y - X z,  d = tr(S^-1 X Cov X') / rows
         S = pi (1 - pi) / (n_j (q* - p*)**2) on the diagonal
@@ -338,17 +299,14 @@ def _scatter(reports: _Reports, z: Floats, covariance: Floats, design: DesignMat
     an efficient one is X Cov X'. That the fit takes up the same share d of the scatter V as of the noise is an approximation: with
     50 candidates to 128 bits tau**2 comes out 13 % too small.
     """
-    params = reports.params
-    m, k = params.num_cohorts, params.num_bits
-    order = np.repeat(np.arange(m), np.diff(reports.starts))
-    counts = BitCounts(Metric.string("reports", params), *count_bits(order, reports.rows, m, k))
-    used = np.repeat(counts.reports > 0, k)
-    average = np.tile(RandomString.of(params).mean, m)
+    params = counts.metric.params
+    used = np.repeat(counts.reports > 0, params.num_bits)
+    average = np.tile(RandomString.of(params).mean, params.num_cohorts)
     contrast = params.q_star - params.p_star
     plausible = np.clip(z[:-1], 0, 1)
     mu = np.clip(design.matrix @ plausible[:-1] + average * plausible[-1], 0, 1)
     pi = np.clip(params.p_star + contrast * mu, _NO_NOISE, 1 - _NO_NOISE)
-    variance = pi * (1 - pi) / (np.maximum(np.repeat(counts.reports, k), 1) * contrast**2)
+    variance = pi * (1 - pi) / (np.maximum(np.repeat(counts.reports, params.num_bits), 1) * contrast**2)
     weight = np.where(used, 1 / variance, 0)
     residual = np.where(used, bit_shares(counts).ravel(), 0) - design.matrix @ z[:-2] - average * z[-2]
     weighted = design.matrix.T.multiply(weight).tocsr()
@@ -359,38 +317,41 @@ def _scatter(reports: _Reports, z: Floats, covariance: Floats, design: DesignMat
     gram[-1, -1] = float(weight @ average**2)
     rows, fitted = int(used.sum()), float(np.sum(gram * covariance[:-1, :-1]))
     excess = float(weight @ residual**2) - rows + fitted
-    return excess / (float(weight @ (average * (1 - average))) * (1 - fitted / rows))
+    per_unit = float(weight @ (average * (1 - average))) * (1 - fitted / rows)
+    if per_unit <= 0:
+        return 0.0, math.inf
+    return max(0.0, excess / per_unit), math.sqrt(2 * rows) / per_unit
 
 
-def _hashing_of_one(reports: _Reports, z: Floats, rng: np.random.Generator) -> Floats:
-    """Return B = sum_j n_j**2 E h h', h = E_s (r_u - r_o) r / f**2 for a random string u, r_o the average ratio.
+def _hashing_of_one(mixture: _Mixture, z: Floats, drawn: list[_Drawn], rng: np.random.Generator) -> Floats:
+    """Return B = sum_j (n_j / n)**2 E h h', h = E_s (r_u - r_o) r / f**2 in cohort j for a random string u, r_o the average ratio.
 
-    The mean over a cohort's reports stands for E_s, whose own noise makes B larger, by about a share tau**2 E (r_u / f)**2 of J: errors
-    come out a little too wide rather than too narrow, much too wide only where reports are nearly free of noise.
+    Two halves of the cohort's simulated reports each estimate h, so that their noise, which does not correlate, does not make B larger.
     """
-    weights: Ratios = z.astype(reports.dtype)
-    k, h = reports.params.num_bits, reports.params.num_hashes
-    total = np.zeros((len(z), len(z)))
-    for cohort, listed in enumerate(reports.places):
+    k, h = mixture.params.num_bits, mixture.params.num_hashes
+    total = np.zeros((mixture.size, mixture.size))
+    proposal = _proposal(z)
+    for each in drawn:
+        listed = mixture.places[each.cohort]
         width = max(listed.shape[1], h)
         places = np.full((len(listed) + _PROBES, width), k, np.intp)
         places[: len(listed), : listed.shape[1]] = listed
-        places[len(listed) :, :h] = _random_places(reports.params, rng)
-        summed = np.zeros((_PROBES, len(z)))
-        for ratios in reports.blocks(cohort, 1, places):
-            mixture = np.concatenate([ratios[: len(listed)], ratios[-2:]])
-            f = weights @ mixture
-            mixture /= f
-            summed += ((ratios[len(listed) : -2] - ratios[-2]) / f) @ mixture.T
-        total += summed.T @ summed / _PROBES
-    return total
+        places[len(listed) :, :h] = _random_places(mixture.params, _PROBES, rng)
+        ratios = mixture.ratios(each.bits, places)
+        x = np.concatenate([ratios[: len(listed)], ratios[-2:]])
+        probed = (ratios[len(listed) : -2] - ratios[-2]) / (proposal @ x)
+        x /= z @ x
+        one, other = (2 * probed[:, half::2] @ x[:, half::2].T for half in (0, 1))
+        total += each.weight**2 / _PROBES * one.T @ other
+    values, vectors = np.linalg.eigh(total + total.T)
+    return np.asarray((vectors * np.maximum(values / 2, 0)) @ vectors.T)
 
 
-def _random_places(params: Params, rng: np.random.Generator) -> NDArray[np.intp]:
-    """Draw the bits of strings that hash anywhere: (probes, h), coincident ones replaced by k."""
+def _random_places(params: Params, size: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Draw the bits of strings that hash anywhere: (size, h), coincident ones replaced by k."""
     k, h = params.num_bits, params.num_hashes
     if params.hash_scheme != "google-md5":
-        return np.argsort(rng.random((_PROBES, k)), axis=1)[:, :h]
-    places = np.sort(rng.integers(256, size=(_PROBES, h)) % k, axis=1).astype(np.intp)
+        return np.argsort(rng.random((size, k)), axis=1)[:, :h]
+    places = np.sort(rng.integers(256, size=(size, h)) % k, axis=1).astype(np.intp)
     places[:, 1:][places[:, 1:] == places[:, :-1]] = k
     return places
