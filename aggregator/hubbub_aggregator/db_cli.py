@@ -1,4 +1,4 @@
-"""`hubbub db`: an aggregator's database, from one version to the next."""
+"""`hubbub db`: an aggregator's database, from one version to the next, and from one place to another."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DATABASE = click.option(
 
 @click.group()
 def command() -> None:
-    """Upgrade an aggregator's database.
+    """Upgrade, back up, restore and copy an aggregator's database.
 
     \b
     Example:
@@ -36,13 +36,13 @@ def check(database: str, as_json: bool) -> None:
     Example:
       hubbub db check --database reports.db --json
     """
-    from hubbub_aggregator.engine import opened, transaction
+    from hubbub_aggregator.engine import naming, opened, transaction
     from hubbub_aggregator.schema import SCHEMA_VERSION
     from hubbub_aggregator.schema_version import require_served, version_of
     from hubbub_aggregator.store import SchemaError
 
     refused = None
-    with opened(database) as engine, transaction(engine, writes=False) as connection:
+    with naming(database), opened(database, read_only=True) as engine, transaction(engine, writes=False) as connection:
         version = version_of(connection)
         try:
             require_served(connection)
@@ -67,12 +67,80 @@ def upgrade(database: str, as_json: bool) -> None:
     Example:
       hubbub db backup before.db && hubbub db upgrade
     """
-    from hubbub_aggregator.engine import opened, transaction
+    from hubbub_aggregator.engine import naming, opened, transaction
     from hubbub_aggregator.upgrading import upgrade as upgrade_tables
 
-    with opened(database) as engine, transaction(engine, writes=True) as connection:
+    with naming(database), opened(database) as engine, transaction(engine, writes=True) as connection:
         before, after = upgrade_tables(connection)
     if as_json:
         print_json({"from": before, "to": after})
     else:
         click.echo(f"schema {before} -> {after}" if before < after else f"schema {after}: nothing to do")
+
+
+@command.command()
+@click.argument("file", type=click.Path())
+@_DATABASE
+@json_option
+def backup(file: str, database: str, as_json: bool) -> None:
+    """Write all that a database holds into a new FILE, as of now, while it is served.
+
+    FILE is a SQLite file, whichever engine the database is on. It holds the reports and the tokens' hashes: keep it as
+    closely as the database.
+
+    \b
+    Example:
+      hubbub db backup /backups/reports-2026-03-01.db --database postgresql://hubbub@db/hubbub
+    """
+    _copy(database, file, as_json)
+
+
+@command.command()
+@click.argument("file", type=click.Path())
+@_DATABASE
+@json_option
+def restore(file: str, database: str, as_json: bool) -> None:
+    """Make a database of what `hubbub db backup` wrote; a database that holds anything is left alone.
+
+    \b
+    Example:
+      hubbub db restore /backups/reports-2026-03-01.db --database reports.db
+    """
+    _copy(file, database, as_json)
+
+
+@command.command()
+@click.argument("source", metavar="FROM")
+@click.argument("target", metavar="TO")
+@json_option
+def copy(source: str, target: str, as_json: bool) -> None:
+    """Copy a database to another engine: FROM and TO are SQLite files or postgresql:// addresses, and TO is empty.
+
+    Stop the aggregator first: what it takes from FROM later is not in TO.
+
+    \b
+    Example:
+      hubbub db copy reports.db postgresql://hubbub@db/hubbub
+    """
+    _copy(source, target, as_json)
+
+
+def _copy(source: str, target: str, as_json: bool) -> None:
+    import sys
+
+    from hubbub_aggregator import copying
+    from hubbub_aggregator.engine import naming, without_password
+
+    with click.progressbar(length=1, label="copying", file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
+
+        def show(done: int, rows: int) -> None:
+            bar.length = rows
+            bar.update(done - bar.pos)
+
+        with naming(source, target):
+            rows = copying.copy(source, target, show)
+    if as_json:
+        print_json({"from": without_password(source), "to": without_password(target), "rows": rows})
+    else:
+        told = ", ".join(f"{count:,} of {name}" for name, count in rows.items())
+        click.echo(f"{without_password(target)} is whole: {told}")

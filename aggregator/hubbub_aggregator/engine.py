@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, make_url, text
 from sqlalchemy.dialects import postgresql, sqlite
@@ -15,11 +16,12 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from hubbub_aggregator.store import StoreError
 
 _WAIT_FOR_LOCK = 10.0  # seconds
-_PRAGMAS = (
+_LASTING = (
     "PRAGMA journal_mode = WAL",  # readers see a snapshot and never wait for the writer
     "PRAGMA synchronous = FULL",  # a commit is on the disk before it returns
-    "PRAGMA foreign_keys = ON",
 )
+_FLEETING = ("PRAGMA synchronous = OFF",)
+_FOREIGN_KEYS = "PRAGMA foreign_keys = ON"
 _GIVEN = """
     WITH RECURSIVE at(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM at WHERE i + 1 < :n),
     given(batch_id) AS (SELECT substr(:ids, 16 * i + 1, 16) FROM at)
@@ -32,12 +34,24 @@ _INSERT_NEW = text(
 )
 
 
-def open_sqlite(path: Path) -> Engine:
-    """Open a SQLite file, made if it is not there. Errors never carry the parameters of a statement."""
+def open_sqlite(path: Path, *, read_only: bool = False, lasting: bool = True) -> Engine:
+    """Open a SQLite file, made if it is not there. Errors never carry the parameters of a statement.
+
+    lasting : a commit survives a power cut; else the file is nothing yet, and whoever makes it will say when it is whole
+    """
+    mode = "ro" if read_only else "rwc"
     engine = create_engine(
-        URL.create("sqlite", database=str(path)), hide_parameters=True, connect_args={"timeout": _WAIT_FOR_LOCK}
+        URL.create("sqlite", database=f"file:{quote(str(path.absolute()))}", query={"mode": mode, "uri": "true"}),
+        hide_parameters=True,
+        connect_args={"timeout": _WAIT_FOR_LOCK},
     )
-    event.listen(engine, "connect", _prepare)
+    pragmas = (_FOREIGN_KEYS,) if read_only else (*(_LASTING if lasting else _FLEETING), _FOREIGN_KEYS)
+
+    def prepare(connection: Any, _record: object) -> None:
+        for pragma in pragmas:
+            connection.execute(pragma)
+
+    event.listen(engine, "connect", prepare)
     event.listen(engine, "begin", _begin)
     return engine
 
@@ -69,19 +83,27 @@ def open_postgres(url: str) -> Engine:
 
 
 @contextmanager
-def opened(database: str) -> Iterator[Engine]:
-    """Open a database that is there, and let go of it in the end; what goes wrong names it."""
-    engine = None
+def opened(database: str, *, read_only: bool = False) -> Iterator[Engine]:
+    """Open a database that is there, and let go of it in the end."""
+    if is_postgres(database):
+        engine = open_postgres(database)
+    elif Path(database).exists():
+        engine = open_sqlite(Path(database), read_only=read_only)
+    else:
+        raise StoreError("there is no such file: give the --database of an aggregator")
     try:
-        if not is_postgres(database) and not Path(database).exists():
-            raise StoreError("there is no such file: give the --database of an aggregator")
-        engine = open_postgres(database) if is_postgres(database) else open_sqlite(Path(database))
         yield engine
-    except StoreError as problem:
-        raise type(problem)(f"{without_password(database)}: {problem}") from None
     finally:
-        if engine is not None:
-            engine.dispose()
+        engine.dispose()
+
+
+@contextmanager
+def naming(*databases: str) -> Iterator[None]:
+    """Let what goes wrong say with which database, or from which to which."""
+    try:
+        yield
+    except StoreError as problem:
+        raise type(problem)(f"{' -> '.join(map(without_password, databases))}: {problem}") from None
 
 
 def is_postgres(database: str | Path) -> bool:
@@ -112,6 +134,13 @@ def insert_new(connection: Connection, table: Table) -> Any:
     return dialect.insert(table).on_conflict_do_nothing()
 
 
+def continue_ids(connection: Connection, table: Table) -> None:
+    """Let ids go on after those that were inserted with the rows (SQLite sees to that itself)."""
+    if connection.dialect.name == "postgresql" and "id" in table.c:
+        last = "SELECT setval(pg_get_serial_sequence(:name, 'id'), max(id)) FROM {} HAVING max(id) IS NOT NULL"
+        connection.execute(text(last.format(table.name)), {"name": table.name})
+
+
 def insert_ids(connection: Connection, collection_id: int, ids: Collection[bytes]) -> set[bytes]:
     """Insert the batch ids that are new to a collection; return those.
 
@@ -124,11 +153,6 @@ def insert_ids(connection: Connection, collection_id: int, ids: Collection[bytes
     if new:
         connection.execute(_INSERT, given | {"ids": b"".join(new), "n": len(new)})
     return new
-
-
-def _prepare(connection: Any, _record: object) -> None:
-    for pragma in _PRAGMAS:
-        connection.execute(pragma)
 
 
 def _begin_postgres(connection: Connection) -> None:

@@ -7,16 +7,16 @@ import random
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 import urllib3
 import uvicorn
+from tests.aggregator.databases import make_version_2, new_postgres
 from tests.aggregator.postgres import postgres
 
 from hubbub import Batch, Definitions, Metric, parse_definitions
@@ -189,10 +189,14 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return str(tmp_path / "reports.db")
     server: str = request.getfixturevalue("postgres_url")
-    name = f"test_{uuid.uuid4().hex}"
-    with closing(psycopg.connect(server, autocommit=True)) as connection:
-        connection.execute(f"CREATE DATABASE {name}".encode())
-    return server.replace("/postgres?", f"/{name}?")
+    return new_postgres(server)
+
+
+@pytest.fixture
+def version_2(database: str) -> str:
+    """A database that a hubbub of schema version 2 has made and worked with."""
+    make_version_2(database)
+    return database
 
 
 @pytest.fixture

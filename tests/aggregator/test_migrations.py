@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
-import sqlite3
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +15,8 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from click.testing import CliRunner
-from sqlalchemy import Connection, MetaData, event, select
+from sqlalchemy import Connection, event, select
+from tests.aggregator.databases import contents, sql
 
 from hubbub import Definitions
 from hubbub.cli import main
@@ -32,47 +31,18 @@ from hubbub_aggregator.upgrading import STEPS, upgrade
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator
 
-DATA = Path(__file__).parent / "data"  # what the last hubbub of schema version 2 left behind: a dump from each engine
 NEXT = SCHEMA_VERSION + 1
+NEW = ("alembic_version", "retained", "session", "smallest")
+"""Tables and columns that version 2 has not."""
 
 
 class DiesError(Exception):
     """The process is gone: nothing after this happens."""
 
 
-def sql(database: str, statements: str) -> None:
-    """Run statements as somebody else would."""
-    if is_postgres(database):
-        with psycopg.connect(database) as connection:
-            connection.execute(statements.encode())
-    else:
-        with closing(sqlite3.connect(database)) as file:
-            file.executescript(statements)
-
-
 def upgraded(database: str, to: int = SCHEMA_VERSION, steps: Path = STEPS) -> tuple[int, int]:
     with opened(database) as engine, transaction(engine, writes=True) as connection:
         return upgrade(connection, to, steps)
-
-
-def contents(database: str) -> dict[str, list[tuple[Any, ...]]]:
-    """Return all that the tables of version 2 hold."""
-    found = MetaData()
-    with opened(database) as engine, transaction(engine, writes=False) as connection:
-        found.reflect(connection)
-        older = (table for table in found.sorted_tables if table.name not in ("alembic_version", "retained", "session"))
-        return {
-            table.name: sorted(map(tuple, connection.execute(select(*(c for c in table.c if c.name != "smallest")))))
-            for table in older
-        }
-
-
-@pytest.fixture
-def version_2(database: str) -> str:
-    """A database that a hubbub of schema version 2 has made and worked with."""
-    engine = "postgres" if is_postgres(database) else "sqlite"
-    sql(database, (DATA / f"version_2.{engine}.sql").read_text())
-    return database
 
 
 @pytest.fixture
@@ -102,12 +72,12 @@ def upgrade():
 def test_a_database_of_version_2_is_upgraded_without_loss(
     version_2: str, definitions: Definitions, make_batch: MakeBatch
 ) -> None:
-    before = contents(version_2)
+    before = contents(version_2, NEW)
     assert sum(map(len, before.values())) == 1 + 5 + 5 + 3 + 2 + 1
     assert upgraded(version_2) == (2, 3)
-    assert contents(version_2) == before
+    assert contents(version_2, NEW) == before
     assert upgraded(version_2) == (3, 3), "nothing to do"
-    assert contents(version_2) == before
+    assert contents(version_2, NEW) == before
 
     homepage, carrier = definitions["homepage"], definitions["carrier"]
     store = SqlStore.open(version_2)
@@ -124,11 +94,11 @@ def test_a_database_of_version_2_is_upgraded_without_loss(
 
 
 def test_an_older_database_is_refused_and_left_alone(version_2: str) -> None:
-    before = contents(version_2)
+    before = contents(version_2, NEW)
     with pytest.raises(SchemaError, match=r"schema 2, this hubbub has schema 3: run `hubbub db upgrade`") as refused:
         SqlStore.open(version_2)
     assert "another --database" not in str(refused.value)
-    assert contents(version_2) == before
+    assert contents(version_2, NEW) == before
 
 
 @pytest.mark.parametrize(
@@ -240,9 +210,9 @@ def test_of_several_upgrades_at_once_one_does_it_and_the_others_wait(version_2: 
 
 
 def test_an_upgrade_that_dies_after_any_statement_changes_nothing(version_2: str) -> None:
-    deaths, before = 0, contents(version_2)
+    deaths, before = 0, contents(version_2, NEW)
     while dies(version_2, deaths):
-        assert contents(version_2) == before
+        assert contents(version_2, NEW) == before
         with pytest.raises(SchemaError, match="schema 2"):
             SqlStore.open(version_2)
         deaths += 1
