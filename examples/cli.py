@@ -1,4 +1,4 @@
-"""A command that exits at once: what it records is safe when `record` returns, and a later run sends it.
+"""A command that exits at once: what it records is safe when `record` returns, and once a day a later run starts a process that sends it.
 
 python cli.py STATE greet ada
 """
@@ -19,7 +19,7 @@ METRICS = Path(__file__).with_name("app_metrics.toml")
 @click.pass_context
 def main(context: click.Context, state: str) -> None:
     """Greet people, and say which command was used."""
-    client = context.obj = Client(METRICS, state, "http://127.0.0.1:8000")
+    client = context.obj = Client(METRICS, state, "http://127.0.0.1:8000", detached=True)
     client.set_consent("on")  # a real program asks once
     client.record("command", context.invoked_subcommand)
 

@@ -30,6 +30,7 @@ from hubbub.secret import Secret
 from hubbub.secret_file import secret_at
 
 if TYPE_CHECKING:
+    from hubbub.state import State
     from hubbub.transport import Transport
     from hubbub.uploader import Uploader
 
@@ -37,6 +38,7 @@ logging.getLogger("hubbub").addHandler(logging.NullHandler())
 
 Durability = Literal["process", "power", "memory"]
 SECONDS_AT_EXIT = 0.05
+SECONDS_BEFORE_SENDING = 60.0
 _alive: weakref.WeakSet[Client] = weakref.WeakSet()
 
 
@@ -61,6 +63,8 @@ class Client:
                   anything is sent; "power": the disk has it when `record` returns; "memory": nothing is written, every start is a new
                   client with a new ledger
     policy      : what may be revealed at most; nothing but your code can change it
+    detached    : for programs that end at once: at most once a day another process sends what is due; this one sends nothing itself
+                  before it has lived for a minute
     per_subject : there is no one person here: only `subject(id)` records
 
     Nothing is recorded before `set_consent("on")` or `("local")`; that is remembered in `state`.
@@ -77,6 +81,7 @@ class Client:
         durability: Durability = "process",
         policy: Policy | None = None,
         limits: Limits | None = None,
+        detached: bool = False,
         per_subject: bool = False,
         ca_certs: str | None = None,
         transport: Transport | None = None,
@@ -87,8 +92,13 @@ class Client:
     ) -> None:
         if durability not in ("process", "power", "memory"):
             raise ParameterError(f"durability must be process, power or memory, got {durability!r}")
+        if detached and (durability == "memory" or transport is not None or disk is not None):
+            raise ParameterError(
+                "detached sends what is in `state` to `url`: it goes with neither memory nor transport nor disk"
+            )
         self._definitions = definitions if isinstance(definitions, Definitions) else load_definitions(definitions)
         self._transport = transport or _http(url, ca_certs)
+        self._url, self._ca_certs, self._detached = url, ca_certs, detached
         self._directory = Path(state)
         self._durability = durability
         self._policy = policy or Policy()
@@ -218,7 +228,24 @@ class Client:
                     self._journal.compact(always=True)
                 return
             self._enrol()
+            detaching = self._detached and self._is_due_to_detach(state)
         self._started()
+        if detaching:
+            from hubbub.detached import detach
+
+            detach(self._directory, self._url, self._ca_certs)
+
+    def _is_due_to_detach(self, state: State) -> bool:
+        """Say whether another process should send now; all processes of the directory together say so once a day."""
+        from hubbub.detached import EVERY
+        from hubbub.uploader import sendable
+
+        now = self._clock().timestamp()
+        due = any(max(waiting.at, state.not_before) <= now for waiting in sendable(state, now))
+        if not due or lesser(state.consent, self._allowed) is not Consent.ON or abs(now - state.detached_at) < EVERY:
+            return False
+        self._journal.write({"e": "detached", "at": now})
+        return not self._journal.degraded
 
     def _enrol(self) -> None:
         with self._journal as state:
@@ -283,6 +310,7 @@ class Client:
                         clock=self._clock,
                         coins=self._coins,
                         allowed=self._allowed,
+                        sends_after=SECONDS_BEFORE_SENDING if self._detached else 0.0,
                     )
                 uploader = self._uploader
                 uploader.start()

@@ -157,6 +157,7 @@ class State:
         self.held: dict[str, float | None] = {}
         self.failures = 0
         self.not_before = 0.0
+        self.detached_at = 0.0
         self.formed = 0
         self.acknowledged = 0
         self.damaged = 0
@@ -288,6 +289,9 @@ class State:
     def _on_backoff(self, event: Event) -> None:
         self.failures, self.not_before = event["failures"], event["until"]
 
+    def _on_detached(self, event: Event) -> None:
+        self.detached_at = event["at"]
+
     def _on_held(self, event: Event) -> None:
         self.held[event["m"]] = event["until"]
 
@@ -383,6 +387,7 @@ class State:
         for digest, until in self.held.items():
             yield {"e": "held", "m": digest, "until": until}
         yield {"e": "backoff", "failures": self.failures, "until": self.not_before}
+        yield {"e": "detached", "at": self.detached_at}
         yield from self._protected()
 
     def _protected(self) -> Iterator[Event]:

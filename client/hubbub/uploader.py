@@ -29,18 +29,23 @@ SPREAD = 86400.0
 
 
 class Uploader:
-    """Delivers one directory's batches; of all its processes one at a time."""
+    """Delivers one directory's batches; of all its processes one at a time.
+
+    recorder    : forms what is over; None to send only what another process formed
+    sends_after : seconds that this process must have lived, or been asked to `flush`, before it sends
+    """
 
     def __init__(
         self,
         journal: Journal,
-        recorder: Recorder,
+        recorder: Recorder | None,
         transport: Transport,
         *,
         disk: Disk,
         clock: Callable[[], datetime],
         coins: Coins,
         allowed: Consent,
+        sends_after: float = 0.0,
     ) -> None:
         self._journal = journal
         self._recorder = recorder
@@ -49,6 +54,7 @@ class Uploader:
         self._clock = clock
         self._coins = coins
         self._allowed = allowed
+        self._sends_from = time.monotonic() + sends_after
         self._lease: Lock | None = None
         self._sending = threading.Lock()
         self._warned_of_clock = False
@@ -80,6 +86,7 @@ class Uploader:
     def flush(self, timeout: float) -> bool:
         """Wait until nothing that is due waits any more, at most so many seconds; return whether that is so."""
         deadline = time.monotonic() + timeout
+        self._sends_from = 0.0
         self.start()
         with self._changed:
             wanted = self._rounds + (2 if self._busy else 1)
@@ -154,23 +161,29 @@ class Uploader:
 
     def _choose(self) -> str | float:
         with self._journal as state:
-            self._recorder.save_ignored(state)
+            if self._recorder is not None:
+                self._recorder.save_ignored(state)
             consent = lesser(state.consent, self._allowed)
             self._overdue = False
             if consent is Consent.OFF:
                 return LONGEST_SLEEP
-            self._recorder.form(state)
             now = self._clock().timestamp()
-            end = self._recorder.next_end(state)
+            end = None
+            if self._recorder is not None:
+                self._recorder.form(state)
+                end = self._recorder.next_end(state)
             until_end = LONGEST_SLEEP if end is None else max(end.timestamp() - now, 0.001)
             if consent is not Consent.ON:
                 return until_end
-            sendable = _sendable(state, now)
-            if not sendable:
+            free = sendable(state, now)
+            if not free:
                 return until_end
-            self._overdue = any(waiting.at <= now for waiting in sendable)
-            first = min(sendable, key=lambda waiting: waiting.at)
+            self._overdue = any(waiting.at <= now for waiting in free)
+            first = min(free, key=lambda waiting: waiting.at)
             at = max(first.at, state.not_before)
+            wait = self._sends_from - time.monotonic()
+            if wait > 0:
+                return min(wait, until_end)
             return str(first.batch.batch_id) if at <= now else min(at - now, until_end)
 
     def send_now(self, batch_id: str) -> bool:
@@ -180,7 +193,7 @@ class Uploader:
         try:
             with self._journal as state:
                 now = self._clock().timestamp()
-                waits = any(str(waiting.batch.batch_id) == batch_id for waiting in _sendable(state, now))
+                waits = any(str(waiting.batch.batch_id) == batch_id for waiting in sendable(state, now))
             if waits:
                 self._send(batch_id)
             return waits
@@ -308,11 +321,12 @@ def halved(batch: Batch, coins: Coins) -> tuple[Batch, Batch]:
     return part(0, cut), part(cut, n)
 
 
-def _sendable(state: State, now: float) -> list[Waiting]:
-    sendable = []
+def sendable(state: State, now: float) -> list[Waiting]:
+    """Return the batches whose metric is not held; each has its own time."""
+    free = []
     for waiting in state.waiting.values():
         digest = waiting.batch.digest
         until = state.held.get(digest, 0.0)
         if until is not None and until <= now:
-            sendable.append(waiting)
-    return sendable
+            free.append(waiting)
+    return free

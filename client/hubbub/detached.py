@@ -1,0 +1,107 @@
+"""A process that delivers what is due and ends, for programs that end at once: `Client(..., detached=True)`.
+
+It has a session of its own, no open files of its parent, and of its parent's environment only what sending needs. It holds a lock
+on the directory, so there is one at a time; it re-reads the consent before each batch, as every uploader does; and it ends within `SECONDS`.
+
+python -m hubbub.detached STATE URL [CERTIFICATES]
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hubbub.coins import system_coins
+from hubbub.consent import allowed_by
+from hubbub.disk import SystemDisk
+from hubbub.journal import Journal, logger
+
+EVERY = 86_400.0
+SECONDS = 30.0
+_KEPT = frozenset(
+    (
+        *("http_proxy", "https_proxy", "all_proxy", "no_proxy", "ssl_cert_file", "ssl_cert_dir"),
+        *("do_not_track", "hubbub_consent"),
+        *("home", "ld_library_path", "dyld_library_path", "pythonhome", "systemroot"),
+    )
+)
+_APART: dict[str, Any]
+if sys.platform == "win32":
+    _APART = {"creationflags": subprocess.DETACHED_PROCESS | subprocess.CREATE_NEW_PROCESS_GROUP}
+else:
+    _APART = {"start_new_session": True}
+
+
+def detach(directory: Path, url: str, ca_certs: str | None) -> None:
+    """Start it and forget it; the parent may end before it does, or reaps it."""
+    if getattr(sys, "frozen", False) or not sys.executable:
+        logger.warning("detached: there is no Python interpreter to start: reports leave while this program runs")
+        return
+    command = [sys.executable, "-P", "-m", "hubbub.detached", str(directory.absolute()), url]
+    command += [str(Path(ca_certs).absolute())] if ca_certs else []
+    nowhere = subprocess.DEVNULL
+    started = subprocess.Popen(  # noqa: S603  (this interpreter and this package)
+        command,
+        stdin=nowhere,
+        stdout=nowhere,
+        stderr=nowhere,
+        close_fds=True,
+        cwd=directory,
+        env=environment_of(os.environ, sys.path),
+        **_APART,
+    )
+    threading.Thread(target=started.wait, name="hubbub-detached", daemon=True).start()
+
+
+def environment_of(parent: Mapping[str, str], path: list[str]) -> dict[str, str]:
+    """Keep proxies, certificates, what takes consent back, and what the interpreter needs to start.
+
+    >>> environment_of({"HTTPS_PROXY": "http://proxy:3128", "API_TOKEN": "secret"}, ["/app"])
+    {'HTTPS_PROXY': 'http://proxy:3128', 'PYTHONPATH': '/app'}
+    """
+    kept = {name: value for name, value in parent.items() if name.lower() in _KEPT}
+    return kept | {"PYTHONPATH": os.pathsep.join(str(Path(each).absolute()) for each in path if each)}
+
+
+def deliver_what_is_due(directory: Path, url: str, ca_certs: str | None, seconds: float) -> bool:
+    """Send until nothing is due, a backoff begins or the time is over; False if another one is at it."""
+    from hubbub.client import utc_now
+    from hubbub.transport import HttpTransport
+    from hubbub.uploader import OTHER_SENDS, Uploader
+
+    deadline, disk = time.monotonic() + seconds, SystemDisk()
+    lock = disk.lock(directory / "detached")
+    try:
+        if not lock.acquire(wait=False):
+            return False
+        uploader = Uploader(
+            Journal(directory, disk),
+            None,
+            HttpTransport(url, ca_certs),
+            disk=disk,
+            clock=utc_now,
+            coins=system_coins,
+            allowed=allowed_by(os.environ),
+        )
+        while (pause := uploader.attempt()) in (0.0, OTHER_SENDS) and time.monotonic() < deadline:
+            time.sleep(min(pause, 0.5))
+        return True
+    finally:
+        lock.close()
+
+
+def main(directory: str, url: str, ca_certs: str | None = None) -> None:
+    end = threading.Timer(SECONDS + 15, os._exit, (1,))  # whatever holds it: a resolver, a disk
+    end.daemon = True
+    end.start()
+    deliver_what_is_due(Path(directory), url, ca_certs, SECONDS)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
