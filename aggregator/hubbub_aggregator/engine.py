@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sqlite3
+import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +18,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from hubbub_aggregator.store import StoreError
 
 _WAIT_FOR_LOCK = 10.0  # seconds
+_BETWEEN_TRIES = 0.01
 _LASTING = (
     "PRAGMA journal_mode = WAL",  # readers see a snapshot and never wait for the writer
     "PRAGMA synchronous = FULL",  # a commit is on the disk before it returns
@@ -49,7 +52,7 @@ def open_sqlite(path: Path, *, read_only: bool = False, lasting: bool = True) ->
 
     def prepare(connection: Any, _record: object) -> None:
         for pragma in pragmas:
-            connection.execute(pragma)
+            _patiently(connection, pragma)
 
     event.listen(engine, "connect", prepare)
     event.listen(engine, "begin", _begin)
@@ -153,6 +156,20 @@ def insert_ids(connection: Connection, collection_id: int, ids: Collection[bytes
     if new:
         connection.execute(_INSERT, given | {"ids": b"".join(new), "n": len(new)})
     return new
+
+
+def _patiently(connection: Any, pragma: str) -> None:
+    """Try until it is done: for a new file's journal mode SQLite does not wait, and several workers may open one at once."""
+    give_up = time.monotonic() + _WAIT_FOR_LOCK
+    while True:
+        try:
+            connection.execute(pragma)
+        except sqlite3.OperationalError as problem:
+            if problem.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
+                raise
+            time.sleep(_BETWEEN_TRIES)
+        else:
+            return
 
 
 def _begin_postgres(connection: Connection) -> None:

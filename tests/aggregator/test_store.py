@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -247,3 +249,15 @@ def test_a_store_outlives_its_process(database: str, metric: Metric, make_batch:
         store = SqlStore.open(database)
         assert store.append([batch]) == [expected]
         store.close()
+
+
+def test_a_new_file_that_another_worker_is_making_is_waited_for(tmp_path: Path) -> None:
+    """SQLite does not wait by itself where the journal's mode is to change: a worker ended with `database is locked`."""
+    other = sqlite3.connect(tmp_path / "new.db", isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    done = threading.Timer(0.2, lambda: other.execute("COMMIT"))
+    done.start()
+    with closing(SqlStore.open(tmp_path / "new.db")) as store:
+        assert store.tokens() == []
+    done.join()
+    other.close()
