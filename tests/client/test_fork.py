@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import urllib3
 
 from hubbub import Client
 from hubbub.testing import deliver
@@ -129,6 +132,50 @@ def test_whatever_starts_and_ends_a_child_nothing_is_lost_and_nothing_counted_tw
     with Client(METRICS, tmp_path / "state", url) as client:
         recorded = client.accounting()["recorded"]
         assert recorded >= 201 if "middle" in way else recorded == 201
+        assert deliver(client) == 3
+        counts = client.accounting()
+        assert (counts["formed"], counts["acknowledged"], counts["damaged_records"]) == (3, 3, 0)
+    assert counted(url) == before + 1
+
+
+PRELOADED = """
+import os
+from hubbub import Client
+client = Client(os.environ["METRICS"], os.environ["STATE"], os.environ["AGGREGATOR"])
+client.set_consent("on")
+client.record("homepage", "parent")
+
+def app(environ, start_response):
+    client.record("homepage", environ["PATH_INFO"])
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [str(os.getpid()).encode()]
+"""
+
+
+def test_gunicorn_preloads_a_client_and_its_two_workers_are_one_with_it(url: str, tmp_path: Path) -> None:
+    """One client made before the fork; both workers record until each has served; every report counted once."""
+    pytest.importorskip("gunicorn", reason="gunicorn does not run here")
+    (tmp_path / "preloaded.py").write_text(PRELOADED)
+    before = counted(url)
+    environment = {**os.environ, "METRICS": str(METRICS), "STATE": str(tmp_path / "state"), "AGGREGATOR": url}
+    environment.pop("DO_NOT_TRACK", None)
+    command = [sys.executable, "-m", "gunicorn", "--preload", "--workers", "2", "--bind", "127.0.0.1:0"]
+    log = tmp_path / "log"
+    with (
+        log.open("wb") as errors,
+        subprocess.Popen([*command, "preloaded:app"], cwd=tmp_path, env=environment, stderr=errors) as serving,
+    ):
+        while not (found := re.search(r"Listening at: (http://\S+)", log.read_text())):
+            assert serving.poll() is None, log.read_text()
+        answers: Counter[bytes] = Counter()
+        with urllib3.PoolManager(retries=urllib3.Retry(total=20, backoff_factor=0.05)) as http:
+            while len(answers) < 2 or answers.total() < 40:
+                answers[http.request("GET", f"{found.group(1)}/{answers.total()}").data] += 1
+                assert answers.total() < 5000, "one worker does everything"
+        serving.terminate()
+        assert serving.wait(30) == 0, log.read_text()
+    with Client(METRICS, tmp_path / "state", url) as client:
+        assert client.accounting()["recorded"] == 1 + answers.total()
         assert deliver(client) == 3
         counts = client.accounting()
         assert (counts["formed"], counts["acknowledged"], counts["damaged_records"]) == (3, 3, 0)
