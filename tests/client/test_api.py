@@ -5,6 +5,7 @@ HUBBUB_PIN=1 pytest tests/client/test_api.py          writes it anew
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import inspect
 import os
@@ -18,6 +19,7 @@ import hubbub.testing
 from tests.client.conftest import Rig
 
 PINNED = Path(__file__).with_name("api.txt")
+EXAMPLE = Path(__file__).parent.parent / "typing" / "api.py"
 
 
 def described() -> str:
@@ -57,6 +59,26 @@ def test_the_public_api_is_as_it_is_pinned() -> None:
     if os.environ.get("HUBBUB_PIN"):
         PINNED.write_text(described())
     assert described() == PINNED.read_text()
+
+
+def test_the_type_checked_example_uses_every_name_and_every_member() -> None:
+    """tests/typing/api.py names each variable for its class; `make types` checks what it says of their types."""
+    tree = ast.parse(EXAMPLE.read_text())
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    members = {
+        (node.value.id.lower(), node.attr)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+    }
+    assert set(hubbub.__all__) <= names
+    promised, of = set(), ""
+    for line in described().partition("hubbub.testing.")[0].splitlines():
+        name = line.strip(" .").partition("(")[0]
+        if not line.startswith(" "):
+            of = name.removeprefix("hubbub.").lower()
+        else:
+            promised.add((of, name))
+    assert promised <= members
 
 
 def test_all_is_sorted_and_complete() -> None:
