@@ -62,7 +62,7 @@ bench-encode: .venv/.dev-installed
 	$(BIN)/python benchmarks/encode.py
 
 bench-ingest: .venv/.dev-installed
-	$(BIN)/python benchmarks/ingest.py
+	$(BIN)/python -m benchmarks.ingest
 
 bench-accuracy: .venv/.dev-installed            ## google/rappor's own grid, its decoder's figures beside ours; writes docs/accuracy.md
 	$(BIN)/python benchmarks/accuracy.py --out docs/accuracy.md

@@ -1,9 +1,10 @@
 """How many reports a second does an aggregator take, durably, beside a service that does nothing?
 
-python benchmarks/ingest.py          (or: make bench-ingest)
+python -m benchmarks.ingest [SQLite | PostgreSQL]         (or: make bench-ingest)
 
-Do-nothing is a FastAPI POST without a body model, on the same server with as many connections, in the same run. The load
-comes from this process, on the same machine, over connections that stay open. Medians over rounds, the two taking turns.
+Do-nothing is a FastAPI POST without a body model, on the same server with as many workers and connections, in the same
+run. The load comes from this process, on the same machine, over connections that stay open. Medians over rounds, the two
+taking turns.
 """
 
 from __future__ import annotations
@@ -28,11 +29,34 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import cast
 
+from tests.aggregator.databases import new_postgres
+from tests.aggregator.postgres import postgres
+
 from hubbub import Batch, Metric, parse_definitions
 
 ROUNDS = int(os.environ.get("HUBBUB_BENCH_ROUNDS", "5"))
-CASES = ((1, 128, 2.0, 40_000), (100, 64, 2.0, 16_000), (1_000, 32, 1.0, 5_000))
-"""Reports a batch, connections, seconds, and batches formed: beyond those they come a second time, as duplicates."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One line of the table; beyond `formed` batches they come again, as duplicates."""
+
+    engine: str
+    workers: int
+    reports: int
+    connections: int
+    seconds: float
+    formed: int
+
+
+CASES = (
+    Case("SQLite", 1, 1, 128, 2.0, 40_000),
+    Case("SQLite", 1, 100, 64, 2.0, 16_000),
+    Case("SQLite", 1, 1_000, 32, 1.0, 5_000),
+    Case("PostgreSQL", 1, 1, 128, 2.0, 40_000),
+    Case("PostgreSQL", 2, 1, 128, 2.0, 40_000),
+    Case("PostgreSQL", 2, 100, 64, 2.0, 16_000),
+)
 
 DEFINITIONS = """
 [[metric]]
@@ -52,7 +76,8 @@ expires = 9000-01-01
 DO_NOTHING = """
 import sys
 from fastapi import FastAPI, Request
-from hubbub_aggregator.server import listen, run, url_of
+from hubbub_aggregator.server import address_for_several, listen_beside, run, url_of
+from hubbub_aggregator.workers import supervise
 
 app = FastAPI()
 
@@ -61,8 +86,12 @@ async def post(request: Request) -> dict[str, str]:
     await request.body()
     return {"status": "stored"}
 
-listener = listen("127.0.0.1", 0)
-run(app, listener, ready=lambda: print("listening on", url_of(listener), file=sys.stderr, flush=True))
+with address_for_several("127.0.0.1", 0) as held:
+    supervise(
+        lambda number, ready: run(app, listen_beside(held), ready),
+        int(sys.argv[1]),
+        lambda: print("listening on", url_of(held), file=sys.stderr, flush=True),
+    )
 """
 
 
@@ -150,46 +179,54 @@ async def drive(address: tuple[str, int], requests: Iterator[bytes], connections
     return tally
 
 
-def measured(reports: int, connections: int, seconds: float, number: int) -> tuple[list[Tally], list[Tally]]:
+def measured(case: Case, server: str) -> tuple[list[Tally], list[Tally]]:
     """Return the rounds of doing nothing and ours: each of ours begins with an empty database."""
     import uvloop
 
-    requests = requests_of(parse_definitions(DEFINITIONS)["homepage"], reports, number)
+    requests = requests_of(parse_definitions(DEFINITIONS)["homepage"], case.reports, case.formed)
     rounds: tuple[list[Tally], list[Tally]] = ([], [])
     for _ in range(ROUNDS):
         with TemporaryDirectory(prefix="hubbub-bench-") as directory:
             definitions = Path(directory) / "metrics.toml"
             definitions.write_text(DEFINITIONS, encoding="utf-8")
+            database = str(Path(directory) / "hubbub.db") if case.engine == "SQLite" else new_postgres(server)
             ours = ["-m", "hubbub", "serve", str(definitions), "--port", "0"]
-            ours += ["--database", str(Path(directory) / "hubbub.db")]
-            for command, tallies in ((["-c", DO_NOTHING], rounds[0]), (ours, rounds[1])):
+            ours += ["--database", database, "--workers", str(case.workers)]
+            for command, tallies in ((["-c", DO_NOTHING, str(case.workers)], rounds[0]), (ours, rounds[1])):
                 with started(command) as address:
-                    uvloop.run(drive(address, iter(requests[:connections]), connections, 0.3))
-                    served = itertools.islice(itertools.cycle(requests), connections, None)
-                    tallies.append(uvloop.run(drive(address, served, connections, seconds)))
+                    uvloop.run(drive(address, iter(requests[: case.connections]), case.connections, 0.3))
+                    served = itertools.islice(itertools.cycle(requests), case.connections, None)
+                    tallies.append(uvloop.run(drive(address, served, case.connections, case.seconds)))
     return rounds
 
 
-def main() -> None:
-    print(f"Python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} cores; SQLite, one worker;")
+def main(engines: list[str]) -> None:
+    print(
+        f"Python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f};"
+    )
     print(f"median of {ROUNDS} rounds\n")
     print(
-        "| reports a batch | connections | do-nothing req/s | ours req/s | ratio | reports/s | p99 ms | other answers |"
+        "| engine | workers | reports a batch | connections | do-nothing req/s | ours req/s | ratio | reports/s "
+        "| p99 ms | other answers |"
     )
-    print("|---|---|---|---|---|---|---|---|")
-    for reports, connections, seconds, number in CASES:
-        nothing, ours = measured(reports, connections, seconds, number)
-        rates = [tally.rate(seconds) for tally in nothing], [tally.rate(seconds) for tally in ours]
-        base, rate = map(statistics.median, rates)
-        other = sum((tally.statuses for tally in ours), Counter[int]())
-        told = {status: count for status, count in other.items() if status != 202} or "none"
-        p99 = statistics.median(tally.p99() for tally in ours)
-        print(
-            f"| {reports} | {connections} | {base:,.0f} | {rate:,.0f} | {rate / base:.2f} | {rate * reports:,.0f} "
-            f"| {p99:.0f} | {told} |",
-            flush=True,
-        )
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    with postgres() as server:
+        for case in CASES:
+            if not engines or case.engine in engines:
+                print(line(case, *measured(case, server)), flush=True)
+
+
+def line(case: Case, nothing: list[Tally], ours: list[Tally]) -> str:
+    """Write a line of the table."""
+    base, rate = (statistics.median(tally.rate(case.seconds) for tally in tallies) for tallies in (nothing, ours))
+    other = sum((tally.statuses for tally in ours), Counter[int]())
+    told = {status: count for status, count in other.items() if status != 202} or "none"
+    p99 = statistics.median(tally.p99() for tally in ours)
+    return (
+        f"| {case.engine} | {case.workers} | {case.reports:,} | {case.connections} | {base:,.0f} | {rate:,.0f} "
+        f"| {rate / base:.2f} | {rate * case.reports:,.0f} | {p99:.0f} | {told} |"
+    )
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
