@@ -35,12 +35,15 @@ ci: check slow                     ## check, and what is slow
 slow: .venv/.dev-installed
 	$(BIN)/hubbub demo --reports 20000 --out build/demo
 
-matrix: .venv/.dev-installed       ## kill the service and clients at 200 points each, named moments and random ones
-	$(BIN)/python tests/aggregator/crash_matrix.py 200
+matrix: .venv/.dev-installed       ## kill the service (on each engine, and with several workers) and clients at 200 points each, named moments and random ones
+	$(BIN)/python -m tests.aggregator.crash_matrix sqlite 1 200
+	$(BIN)/python -m tests.aggregator.crash_matrix sqlite 2 200
+	$(BIN)/python -m tests.aggregator.crash_matrix postgres 2 200
 	$(BIN)/python tests/client/kill_matrix.py 200 $$(date +%s)
 
 soak: .venv/.dev-installed         ## 1,000 times, and 100,000 requests made up
-	$(BIN)/python tests/aggregator/crash_matrix.py 1000
+	$(BIN)/python -m tests.aggregator.crash_matrix sqlite 1 1000
+	$(BIN)/python -m tests.aggregator.crash_matrix postgres 2 1000
 	$(BIN)/python tests/client/kill_matrix.py 1000 $$(date +%s)
 	HUBBUB_REQUESTS=100000 HUBBUB_CASES=500 $(BIN)/pytest -q tests/aggregator/test_requests_made_up.py tests/aggregator/test_schema.py
 

@@ -1,12 +1,16 @@
 """Kill the service at named and at random moments, and see that no report is lost and none is counted twice.
 
-python tests/aggregator/crash_matrix.py CRASHES [SEED]      (or: make matrix, make soak)
+python -m tests.aggregator.crash_matrix ENGINE WORKERS CRASHES [SEED]      (or: make matrix, make soak)
 
 A campaign is a database and 25 crashes. Each report has a bit of its own, and no noise, so that its count is seen: 0, 1,
 or the 2 that must not be. The service is forked from this process, which has imported all it needs and opened nothing.
 After every crash acknowledged <= counted <= formed, report by report; at a campaign's end, when every batch of an open
 period has been answered, the two are equal. The clock moves on, so that periods close, and those of one metric are
 purged: what had been acknowledged stays counted as it was, what is purged stays away.
+
+At a named moment whoever reaches it is killed. At a random one it is whoever `victims` has: with several workers one of
+them, their supervisor, or all at once; on PostgreSQL also the process that serves a worker, or the whole server. Every
+fifth batch is sent twice at the same time, over two connections, which with several workers may be two workers'.
 """
 
 from __future__ import annotations
@@ -18,16 +22,22 @@ import os
 import random
 import re
 import signal
+import socket
 import sys
 import threading
 import time
 import uuid
 from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack, closing, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from select import select
 from tempfile import TemporaryDirectory
+
+from tests.aggregator.databases import new_postgres
+from tests.aggregator.postgres import Postgres, postgres_server
 
 import hubbub_aggregator
 from hubbub import Batch, Metric, parse_definitions
@@ -36,11 +46,14 @@ from hubbub_aggregator import failpoints
 from hubbub_aggregator.app import create_app
 from hubbub_aggregator.folding import read_summary
 from hubbub_aggregator.lifecycle import upkeep
-from hubbub_aggregator.server import listen, run
+from hubbub_aggregator.server import address_for_several, listen_beside, run
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.sql_store import SqlStore
+from hubbub_aggregator.workers import WorkerError, supervise
 
 CRASHES_A_CAMPAIGN, BITS, SENDERS, GIVE_UP = 25, 1_024, 4, 15.0
+ALL, WORKER, SUPERVISOR = "all at a random moment", "a worker at a random moment", "the supervisor at a random moment"
+BACKEND, SERVER = "a process of PostgreSQL at a random moment", "PostgreSQL at a random moment"
 FIRST_DAY, DAYS = date(2024, 6, 1), 8
 
 _METRIC = """
@@ -70,14 +83,28 @@ def failpoint_names() -> list[str]:
 class Campaign:
     """One database, the reports formed for it, and what is known of them."""
 
-    database: Path
+    database: str
     rng: random.Random
+    workers: int = 1
+    server: Postgres | None = None
     day: int = 0  # how many periods have closed
     sent: dict[uuid.UUID, tuple[Batch, range, int]] = field(default_factory=dict)
     acknowledged: set[uuid.UUID] = field(default_factory=set)
     formed: int = 0
     reached: Counter[str] = field(default_factory=Counter)
     lock: threading.Lock = field(default_factory=threading.Lock)
+    over: threading.Event = field(default_factory=threading.Event)
+    database_died: bool = False
+    odd: list[str] = field(default_factory=list)  # answers that should not have been
+
+    @property
+    def victims(self) -> list[str]:
+        """Whoever a random moment may hit."""
+        return [
+            ALL,
+            *([WORKER, SUPERVISOR] if self.workers > 1 else []),
+            *([BACKEND, SERVER] if self.server else []),
+        ]
 
     @property
     def now(self) -> datetime:
@@ -98,49 +125,73 @@ class Campaign:
 
     def crash(self, target: str | None) -> None:
         """Run the service until the named moment, or a random one, and send it batches meanwhile."""
-        listener = listen("127.0.0.1", 0)
-        port = listener.getsockname()[1]
-        countdown = self.rng.randint(1, 3) if target and target.startswith("append") else 1
-        read_end, write_end = os.pipe()
-        child = os.fork()
-        if child == 0:
-            os.close(read_end)
-            _serve(self.database, self.now, listener, target, countdown, write_end)
-        os.close(write_end)
-        listener.close()
-        threads = [threading.Thread(target=self._send, args=(port,)) for _ in range(SENDERS)]
+        victim = target or self.rng.choice(self.victims)
+        self.database_died = victim in (BACKEND, SERVER)
+        self.over.clear()
+        service = Service(self, target, self.rng.randint(1, 3) if target and target.startswith("append") else 1)
+        threads = [threading.Thread(target=self._send, args=(service.port,)) for _ in range(SENDERS)]
         for thread in threads:
             thread.start()
-        deadline = time.monotonic() + (GIVE_UP if target else self.rng.uniform(0.05, 0.3))
-        while not os.waitpid(child, os.WNOHANG)[0]:
-            if time.monotonic() > deadline:
-                os.kill(child, signal.SIGKILL)
-                os.waitpid(child, 0)
-                break
-            time.sleep(0.002)
+        if target:
+            service.hear(f"met {target}", GIVE_UP)
+            met = f"met {target}" in service.said
+        else:
+            if self.rng.random() < 0.8:
+                service.hear("ready", GIVE_UP)
+            service.hear("nothing", self.rng.uniform(0, 0.3))
+            self._kill(victim, service)
+            met = True
+        if self.workers > 1:
+            service.hear(
+                "nothing", self.rng.choice([0, 0.1, 0.1, 0.8])
+            )  # who is left goes on; in .5 s all are there again
+        if victim == SUPERVISOR:
+            service.hear("nothing", GIVE_UP)  # the workers end by themselves
+            assert service.is_over, "workers outlive their supervisor"
+        service.kill()
+        self.over.set()
         for thread in threads:
             thread.join()
-        with os.fdopen(read_end, "rb") as pipe:
-            self.reached[target or "a random moment"] += bool(pipe.read()) if target else 1
+        if self.server:
+            self.server.wait()
+        self.reached[victim] += met
+
+    def _kill(self, victim: str, service: Service) -> None:
+        if victim == ALL:
+            service.kill()
+        elif victim == WORKER:
+            service.kill_one(self.rng)
+        elif victim == SUPERVISOR:
+            os.kill(service.pid, signal.SIGKILL)
+        elif self.server and victim == BACKEND:
+            self.server.kill_backend(self.rng)
+        elif self.server:
+            self.server.kill()
+            self.server.start()
 
     def _send(self, port: int) -> None:
         rng = random.Random(self.rng.random())  # noqa: S311  (what to send)
-        while True:
+        while not self.over.is_set():
             with self.lock:
                 waiting = [batch_id for batch_id in self.sent if batch_id not in self.acknowledged]
                 again = rng.random() < 0.2 or not waiting
                 chosen = rng.choice(list(self.sent) if again else waiting)
             batch, _, day = self.sent[chosen]
-            status = _post(port, batch)
-            if status is None:
-                return  # no answer: in doubt
-            assert status in (200, 202) or (status == 410 and day < self.day), status
-            if status != 410:
-                with self.lock:
+            statuses = _post(port, batch, 2 if rng.random() < 0.2 else 1)
+            in_doubt = [status for status in statuses if status == 503 and self.database_died]
+            closed = [status for status in statuses if status == 410 and day < self.day]
+            taken = [status for status in statuses if status in (200, 202)]
+            with self.lock:
+                if taken:
                     self.acknowledged.add(chosen)
+                if taken.count(202) > 1 or len(in_doubt) + len(closed) + len(taken) < len(statuses):
+                    self.odd.append(f"answers to one batch at the same time: {statuses}")
+            if len(taken) + len(closed) == 0:
+                time.sleep(0.005)
 
     def check(self, counted: dict[str, list[int]]) -> None:
         """Compare what is counted with what is known."""
+        assert not self.odd, self.odd
         assert set(counted["number"]) <= {0, 1}, "a report was counted twice"
         assert not any(counted["number"][self.formed :]), "a report was counted that nobody formed"
         assert set(counted["brief"]) <= {0, 1}
@@ -152,6 +203,7 @@ class Campaign:
 
     def finish(self) -> None:
         """Answer whatever can still be answered; then all that is formed is counted, where it can be."""
+        assert len(self.acknowledged) > len(self.sent) / 20, "hardly anything was answered: the crashes prove nothing"
         counted = _in_child(lambda: _settled(self))
         self.acknowledged |= {i for i, (_, _, day) in self.sent.items() if day >= self.day}
         self.check(counted)
@@ -165,33 +217,98 @@ def _batch(metric: Metric, numbers: range, day: int) -> Batch:
     return Batch(uuid.uuid4(), metric.name, metric.digest, period, bytes(len(numbers)), rows)
 
 
-def _post(port: int, batch: Batch) -> int | None:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-    try:
-        connection.request("POST", "/v1/reports", batch.to_json(), {"Content-Type": "application/json"})
-        return connection.getresponse().status
-    except (OSError, http.client.HTTPException):
-        return None
-    finally:
-        connection.close()
+def _post(port: int, batch: Batch, times: int) -> list[int]:
+    """Send a batch so often at the same time; return the answers that came."""
+    body, asked, statuses = batch.to_json(), [], []
+    with ExitStack() as stack:
+        for _ in range(times):
+            connection = stack.enter_context(closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)))
+            with suppress(OSError):
+                connection.request("POST", "/v1/reports", body, {"Content-Type": "application/json"})
+                asked.append(connection)
+        for connection in asked:
+            with suppress(OSError, http.client.HTTPException):
+                statuses.append(connection.getresponse().status)
+    return statuses
 
 
-def _serve(database: Path, now: datetime, listener: object, target: str | None, countdown: int, write_end: int) -> None:
+class Service:
+    """The service in a process group of its own, and what it says in a pipe: who is there, that it is ready, `met`."""
+
+    def __init__(self, campaign: Campaign, target: str | None, countdown: int) -> None:
+        self.said: list[str] = []
+        self.is_over = False
+        with address_for_several("127.0.0.1", 0) as held:
+            self.port: int = held.getsockname()[1]
+            self._read_end, write_end = os.pipe()
+            self.pid = os.fork()
+            if self.pid == 0:
+                os.setpgid(0, 0)
+                os.close(self._read_end)
+                _serve(campaign, held, target, countdown, write_end)
+        with suppress(OSError):  # it may have done so itself
+            os.setpgid(self.pid, self.pid)
+        os.close(write_end)
+
+    def hear(self, words: str, seconds: float) -> None:
+        """Wait until it says so, so long at most, or until it is over."""
+        until = time.monotonic() + seconds
+        while words not in self.said and not self.is_over:
+            if not select([self._read_end], [], [], max(0, until - time.monotonic()))[0]:
+                return
+            told = os.read(self._read_end, 1 << 16)
+            self.said += told.decode().splitlines()
+            self.is_over = not told
+
+    def kill_one(self, rng: random.Random) -> None:
+        """Kill a worker."""
+        workers = [int(line.removeprefix("worker ")) for line in self.said if line.startswith("worker ")]
+        if workers:
+            with suppress(ProcessLookupError):
+                os.kill(rng.choice(workers[-2:]), signal.SIGKILL)
+
+    def kill(self) -> None:
+        """Kill all its processes at once, and wait until they are gone."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        if not self.is_over:
+            self.hear("nothing", GIVE_UP)
+            assert self.is_over, "somebody is still there"
+            os.waitpid(self.pid, 0)
+            os.close(self._read_end)
+
+
+def _serve(campaign: Campaign, held: socket.socket, target: str | None, countdown: int, write_end: int) -> None:
     """Be the service, in the child, until killed."""
     left = countdown
+
+    def say(words: str) -> None:
+        os.write(write_end, f"{words}\n".encode())
 
     def hook(name: str) -> None:
         nonlocal left
         left -= name == target
         if left == 0:
-            os.write(write_end, b"x")
+            say(f"met {name}")
             os.kill(os.getpid(), signal.SIGKILL)
 
+    def work(_number: int, ready: Callable[[], None]) -> None:
+        say(f"worker {os.getpid()}")
+        store = SqlStore.open(campaign.database)
+        run(create_app(DEFINITIONS, store, SETTINGS, clock=lambda: now), listen_beside(held), ready)
+
+    now = campaign.now
     logging.disable()
     failpoints.listen(hook)
-    app = create_app(DEFINITIONS, SqlStore.open(database), SETTINGS, clock=lambda: now)
-    run(app, listener, ready=lambda: None)  # type: ignore[arg-type]  # a socket; this line never returns
-    os._exit(3)
+    try:
+        if campaign.workers == 1:
+            work(0, lambda: say("ready"))
+        else:
+            supervise(work, campaign.workers, lambda: say("ready"))
+    except WorkerError:
+        pass  # killed while it started
+    finally:
+        os._exit(3)
 
 
 def _in_child(work: Callable[[], dict[str, list[int]]]) -> dict[str, list[int]]:
@@ -235,7 +352,7 @@ def _ends_a_period(target: str | None) -> bool:
     return target is not None and target.startswith(("close", "purge"))
 
 
-def campaign(crashes: int, seed: int) -> Counter[str]:
+def campaign(crashes: int, seed: int, workers: int, server: Postgres | None) -> Counter[str]:
     """Run one campaign; return how often each moment was met."""
     rng = random.Random(seed)  # noqa: S311  (when to kill)
     targets: list[str | None] = [name for name in failpoint_names() if crashes >= CRASHES_A_CAMPAIGN]
@@ -244,7 +361,8 @@ def campaign(crashes: int, seed: int) -> Counter[str]:
         key=lambda target: rng.uniform(0.3 if _ends_a_period(target) else 0, 1)
     )  # it must have reports by then
     with TemporaryDirectory(prefix="hubbub-crash-") as directory:
-        one = Campaign(Path(directory) / "reports.db", rng)
+        database = new_postgres(server.url) if server else str(Path(directory) / "reports.db")
+        one = Campaign(database, rng, workers, server)
         for number, target in enumerate(targets):
             one.form(2 + BITS // 3 // crashes)
             if _ends_a_period(target):
@@ -256,16 +374,19 @@ def campaign(crashes: int, seed: int) -> Counter[str]:
         return one.reached
 
 
-def main(crashes: int, seed: int) -> None:
+def main(engine: str, workers: int, crashes: int, seed: int) -> None:
     began, reached = time.monotonic(), Counter[str]()
-    for number, start in enumerate(range(0, crashes, CRASHES_A_CAMPAIGN)):
-        reached += campaign(min(CRASHES_A_CAMPAIGN, crashes - start), seed + number)
-    for name in [*failpoint_names(), "a random moment"]:
+    with postgres_server() if engine == "postgres" else nullcontext() as server:
+        for number, start in enumerate(range(0, crashes, CRASHES_A_CAMPAIGN)):
+            reached += campaign(min(CRASHES_A_CAMPAIGN, crashes - start), seed + number, workers, server)
+    for name in sorted({*failpoint_names(), *reached}):
         print(f"{reached[name]:5}  {name}")  # noqa: T201
     print(  # noqa: T201
-        f"{crashes} crashes in {time.monotonic() - began:.0f} s, seed {seed}: nothing lost, nothing counted twice"
+        f"{crashes} crashes of {workers} workers on {engine} in {time.monotonic() - began:.0f} s, seed {seed}: "
+        "nothing lost, nothing counted twice"
     )
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else random.SystemRandom().getrandbits(48))
+    engine, workers, crashes, *seed = sys.argv[1:]
+    main(engine, int(workers), int(crashes), int(seed[0]) if seed else random.SystemRandom().getrandbits(48))

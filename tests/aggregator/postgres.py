@@ -14,10 +14,13 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
+
+import psycopg
 
 
 def _binaries(place: Path) -> Path:
@@ -35,38 +38,91 @@ def _binaries(place: Path) -> Path:
     return package / "pginstall" / "bin"
 
 
+class Postgres:
+    """A server that can be killed and started again; `url` is its maintenance database."""
+
+    def __init__(self, place: Path) -> None:
+        self._place, self._binaries = place, _binaries(place)
+        self._common: dict[str, Any] = {
+            "cwd": "/",
+            "env": {"LC_ALL": "C", "PATH": os.environ["PATH"], "TZ": "UTC"},
+        }
+        (sockets := place / "s").mkdir()
+        (data := place / "data").mkdir(mode=0o700)
+        if os.geteuid() == 0:
+            nobody = pwd.getpwnam("nobody")
+            self._common |= {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+            place.chmod(0o755)
+            for path in (data, sockets):
+                os.chown(path, nobody.pw_uid, nobody.pw_gid)
+        arguments = ["-D", str(data), "-U", "hubbub", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
+        subprocess.run([str(self._binaries / "initdb"), *arguments], check=True, capture_output=True, **self._common)
+        self._options = ["-D", str(data), "-k", str(sockets), "-c", "listen_addresses=", "-c", "shared_buffers=32MB"]
+        self.url = f"postgresql://hubbub@/postgres?host={sockets}"
+        self.start()
+
+    def start(self) -> None:
+        """Start, or start again, and wait until it can be asked."""
+        while not self._started():
+            time.sleep(0.05)
+
+    def _started(self) -> bool:
+        """Start; False: what the last one left behind is still ending."""
+        log = self._place / "log"
+        with log.open("wb") as file:
+            self._server = subprocess.Popen(
+                [str(self._binaries / "postgres"), *self._options], stdout=file, stderr=file, **self._common
+            )
+        while "ready to accept connections" not in (said := log.read_text()):
+            if self._server.poll() is not None:
+                assert "is still in use" in said or "already exists" in said, said
+                return False
+            time.sleep(0.02)
+        return True
+
+    def kill(self) -> None:
+        """End the server as a crash does: its children see that it is gone and end."""
+        self._server.kill()
+        self._server.wait(30)
+
+    def kill_backend(self, rng: Random) -> None:
+        """Kill a process that serves a client: PostgreSQL then ends all of them, and recovers."""
+        with closing(psycopg.connect(self.url, autocommit=True)) as connection:
+            asked = (
+                b"SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+            )
+            backends = [pid for (pid,) in connection.execute(asked)]
+        if backends:
+            with suppress(ProcessLookupError):
+                os.kill(rng.choice(backends), signal.SIGKILL)
+
+    def wait(self) -> None:
+        """Wait until it can be asked again."""
+        while True:
+            with suppress(psycopg.OperationalError):
+                psycopg.connect(self.url).close()
+                return
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        """End at once: nobody needs what it holds."""
+        self._server.send_signal(signal.SIGQUIT)
+        self._server.wait(30)
+
+
+@contextmanager
+def postgres_server() -> Iterator[Postgres]:
+    """Run a server."""
+    with TemporaryDirectory(prefix="hubbub-pg-") as directory:
+        server = Postgres(Path(directory))
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
 @contextmanager
 def postgres() -> Iterator[str]:
     """Run a server; give the URL of its maintenance database."""
-    with TemporaryDirectory(prefix="hubbub-pg-") as directory:
-        place = Path(directory)
-        binaries, data = _binaries(place), place / "data"
-        who: dict[str, Any] = {}
-        if os.geteuid() == 0:
-            nobody = pwd.getpwnam("nobody")
-            who = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
-            place.chmod(0o755)
-            data.mkdir()
-            for path in (data, sockets := place / "s"):
-                path.mkdir(exist_ok=True)
-                os.chown(path, nobody.pw_uid, nobody.pw_gid)
-        else:
-            (sockets := place / "s").mkdir()
-        environment = {"LC_ALL": "C", "PATH": os.environ["PATH"], "TZ": "UTC"}
-        common: dict[str, Any] = {"cwd": "/", "env": environment, **who}
-        arguments = ["-D", str(data), "-U", "hubbub", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
-        subprocess.run([str(binaries / "initdb"), *arguments], check=True, capture_output=True, **common)
-        log = (place / "log").open("wb")
-        options = ["-k", str(sockets), "-c", "listen_addresses=", "-c", "shared_buffers=32MB"]
-        server = subprocess.Popen(
-            [str(binaries / "postgres"), "-D", str(data), *options], stdout=log, stderr=log, **common
-        )
-        try:
-            while "ready to accept connections" not in (place / "log").read_text():
-                assert server.poll() is None, (place / "log").read_text()
-                time.sleep(0.02)
-            yield f"postgresql://hubbub@/postgres?host={sockets}"
-        finally:
-            server.send_signal(signal.SIGQUIT)  # at once: nobody needs what it holds
-            server.wait(30)
-            log.close()
+    with postgres_server() as server:
+        yield server.url
