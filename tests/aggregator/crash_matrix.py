@@ -352,14 +352,19 @@ def _ends_a_period(target: str | None) -> bool:
     return target is not None and target.startswith(("close", "purge"))
 
 
+def _not_before(target: str | None) -> float:
+    """Say what share of a campaign comes before a moment: tables are made at the first start, a purge needs reports."""
+    if target is not None and target.startswith("start"):
+        return -1
+    return 0.3 if _ends_a_period(target) else 0
+
+
 def campaign(crashes: int, seed: int, workers: int, server: Postgres | None) -> Counter[str]:
     """Run one campaign; return how often each moment was met."""
     rng = random.Random(seed)  # noqa: S311  (when to kill)
     targets: list[str | None] = [name for name in failpoint_names() if crashes >= CRASHES_A_CAMPAIGN]
     targets += [None] * (crashes - len(targets))
-    targets.sort(
-        key=lambda target: rng.uniform(0.3 if _ends_a_period(target) else 0, 1)
-    )  # it must have reports by then
+    targets.sort(key=lambda target: _not_before(target) + (1 - abs(_not_before(target))) * rng.random())
     with TemporaryDirectory(prefix="hubbub-crash-") as directory:
         database = new_postgres(server.url) if server else str(Path(directory) / "reports.db")
         one = Campaign(database, rng, workers, server)
