@@ -69,6 +69,7 @@ bench-ingest: .venv/.dev-installed
 
 bench-accuracy: .venv/.dev-installed            ## google/rappor's own grid, its decoder's figures beside ours; writes docs/accuracy.md
 	$(BIN)/python benchmarks/accuracy.py --out docs/accuracy.md
+	$(BIN)/python benchmarks/literature.py --out docs/accuracy.md
 
 bench-large: .venv/.dev-installed               ## 110,000 candidates
 	$(BIN)/python benchmarks/large_dictionary.py

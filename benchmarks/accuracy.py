@@ -289,7 +289,9 @@ def main() -> None:
     ]
     print("\n".join(page))
     if options.out:
-        options.out.write_text("\n".join(page))
+        before = options.out.read_text() if options.out.exists() else ""
+        kept = before[before.index("\n## ") :] if "\n## " in before else ""  # what other benchmarks write below
+        options.out.write_text("\n".join(page) + kept)
 
 
 if __name__ == "__main__":

@@ -14,10 +14,11 @@ from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub_decoder import closed_form, doubts
 from hubbub_decoder.answer import Answer, decoding_of
 from hubbub_decoder.candidates import distinct_candidates
-from hubbub_decoder.decoding import Decoding
+from hubbub_decoder.decoding import Decoding, FitTest
 from hubbub_decoder.design_matrix import DesignMatrix, design_matrix
 from hubbub_decoder.errors import CandidateError
 from hubbub_decoder.fit import Fit, fit
+from hubbub_decoder.goodness_of_fit import goodness_of_fit
 from hubbub_decoder.inference import Target, among_reporters, of_poisson, p_values
 from hubbub_decoder.pattern_fit import fit_patterns, is_small
 from hubbub_decoder.report_likelihood import fit_reports, worth_fitting
@@ -59,17 +60,22 @@ def decode(
     counts = summary if isinstance(summary, BitCounts) else summary.bit_counts()
     if counts.num_reports == 0:
         raise SummaryError(f"{counts.metric.name}: the summary holds no report: there is nothing to decode yet")
+    tests = goodness_of_fit(summary)
     if counts.metric.kind is not Kind.STRING:
-        return _decode_categories(counts, candidates, level, fdr, target)
+        return _tested(_decode_categories(counts, candidates, level, fdr, target), tests)
     if candidates is None:
         raise CandidateError(
             f"{counts.metric.name}: a string metric is decoded for the strings you name: give candidates"
         )
     design, repeated = _designed(candidates, counts)
     if isinstance(summary, PatternCounts) and is_small(counts.metric.params):
-        return _decode_patterns(summary, counts, design, repeated, level, fdr, target)
+        return _tested(_decode_patterns(summary, counts, design, repeated, level, fdr, target), tests)
     reports = summary if isinstance(summary, Reports) else None
-    return _decode_bits(counts, reports, design, repeated, level, fdr, target)
+    return _tested(_decode_bits(counts, reports, design, repeated, level, fdr, target), tests)
+
+
+def _tested(decoding: Decoding, tests: tuple[FitTest, ...]) -> Decoding:
+    return replace(decoding, fit=tests, warnings=(*decoding.warnings, *doubts.about_fit(tests)))
 
 
 def _designed(candidates: Iterable[str] | DesignMatrix, counts: BitCounts) -> tuple[DesignMatrix, int]:

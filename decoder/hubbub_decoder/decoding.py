@@ -60,6 +60,22 @@ class Estimate(Mass):
 
 
 @dataclass(frozen=True, slots=True)
+class FitTest:
+    """Whether any strings, in any shares, could have given these reports under the metric's parameters.
+
+    name      : patterns, patterns of one cohort, number of ones, coincident hashes, equal cohorts, ones by cohort, share with a value,
+                or even bits
+    statistic : chi-squared with so many degrees of freedom where nothing is wrong (even bits: a Student's t squared)
+    p_value   : corrected for the number of cohorts or bits the test looked at
+    """
+
+    name: str
+    statistic: float
+    degrees_of_freedom: int
+    p_value: float
+
+
+@dataclass(frozen=True, slots=True)
 class Decoding:
     """Estimates of one metric, largest first.
 
@@ -70,6 +86,7 @@ class Decoding:
     without_value : reports of "nothing recorded"; of a boolean: false
     detectable    : a candidate of this share would be detected 9 times in 10, even were it the only one
     warnings      : what to know before believing any of it, in words
+    fit           : tests of the parameters, of the hash scheme and for reports that are made up; those below 1e-6 are warned of
 
     Draws itself: `rich.print(decoding)`; `save` writes CSV, JSON or Parquet.
     """
@@ -85,6 +102,7 @@ class Decoding:
     detectable: float
     warnings: tuple[str, ...] = ()
     periods: tuple[str, ...] = ()
+    fit: tuple[FitTest, ...] = ()
 
     @property
     def detected(self) -> tuple[Estimate, ...]:
@@ -111,6 +129,7 @@ class Decoding:
             "without_value": _plain(self.without_value),
             "detectable": _number(self.detectable),
             "warnings": list(self.warnings),
+            "fit": [asdict(test) for test in self.fit],
             "estimates": [_plain(estimate) for estimate in self.estimates],
         }
 

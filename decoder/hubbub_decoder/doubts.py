@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from scipy.stats import chisquare
-
 from hubbub.summary import BitCounts
-from hubbub_decoder.decoding import Decoding
+from hubbub_decoder.decoding import Decoding, FitTest
 from hubbub_decoder.design_matrix import DesignMatrix
 from hubbub_decoder.fit import Fit
 from hubbub_decoder.screening import Selection
@@ -18,16 +16,20 @@ _STANDARD_ERRORS = 4
 
 
 def about_counts(counts: BitCounts) -> Iterator[str]:
-    """Few reports, and cohorts that chance does not make so unequal."""
+    """Few reports."""
     n, m = counts.num_reports, len(counts.reports)
     if n < _FEW * m:
         across = "" if m == 1 else f" in {m} cohorts"
         yield f"only {n:,} reports{across}: intervals and tests lean on sums that are nearly normal"
-    elif m > 1 and chisquare(counts.reports).pvalue < _SURE:
-        yield (
-            f"the cohorts are unequal beyond chance, from {counts.reports.min():,} to {counts.reports.max():,} reports: "
-            "clients may be stuck in a cohort, or reports may be missing or made up"
-        )
+
+
+def about_fit(tests: tuple[FitTest, ...]) -> Iterator[str]:
+    """Reports that no strings give under these parameters."""
+    for test in tests:
+        if test.p_value < _SURE:
+            wrong, step = _MISFITS[test.name]
+            chance = f"p = {test.p_value:.0e}" if test.p_value > 0 else "p < 1e-300"
+            yield f"{wrong} ({chance}): {step}"
 
 
 def about_merged(design: DesignMatrix, repeated: int) -> Iterator[str]:
@@ -85,3 +87,29 @@ _WHOLE = (
     "intervals too narrow; fewer candidates avoid it"
 )
 _WRONG = "the parameters or the hash scheme may not be those of the reports, or reports may be made up"
+_COMPARE = "compare num_bits, num_hashes, prob_p, prob_q, prob_f and hash_scheme with those of the clients; if they are the same, reports are made up"
+_MISFITS = {
+    "patterns": ("no strings in any shares give these patterns of bits", _COMPARE),
+    "patterns of one cohort": (
+        "no strings in any shares give the patterns of bits of some cohort",
+        "its reports may be made up or of another definition",
+    ),
+    "number of ones": ("no strings in any shares give reports with so many and so few ones", _COMPARE),
+    "equal cohorts": (
+        "the cohorts are unequal beyond chance",
+        "clients may be stuck in a cohort, or reports may be missing or made up",
+    ),
+    "ones by cohort": (
+        "some cohorts' reports have more ones than others' beyond chance",
+        "those reports may be made up or of another definition",
+    ),
+    "share with a value": ("reports have more ones, or fewer, than with and without a value", _COMPARE),
+    "coincident hashes": (
+        "hashes do not coincide as google-md5's do",
+        "the clients may hash otherwise: compare hash_scheme and num_bits",
+    ),
+    "even bits": (
+        "some bits are set more often than any hashing sets them",
+        "compare num_bits and hash_scheme with those of the clients, and how bits are packed; or reports are made up",
+    ),
+}

@@ -115,14 +115,27 @@ def map_design(path: str | Path, params: Params) -> DesignMatrix:
     return design_of_positions(*read_map(path, params), params)
 
 
-def summary_of(metric: Metric, counts: str | Path | None, reports: str | Path | None) -> Summary:
-    """Read counts, or sum reports, or both if they agree; from reports of k <= 16 bits, pattern counts."""
-    summed = None if reports is None else _sum(metric, read_reports(reports, metric.params))
+def summary_of(
+    metric: Metric, counts: str | Path | None, reports: str | Path | None, written: Params | None = None
+) -> Summary:
+    """Read counts, or sum reports, or both if they agree; from reports of k <= 16 bits, pattern counts.
+
+    written : the parameters of the files, whose cohorts are all one to a metric without cohorts; None: the metric's own
+    """
+    params = written or metric.params
+    together = metric.params.num_cohorts == 1
+    summed = None
+    if reports is not None:
+        chunks = read_reports(reports, params)
+        summed = _sum(metric, ((np.zeros_like(of), rows) for of, rows in chunks) if together else chunks)
     if counts is None:
         if summed is None:
             raise ForeignFileError("there is nothing to sum: give counts, reports or both")
         return summed
-    read = BitCounts(metric, *read_counts(counts, metric.params))
+    number, ones = read_counts(counts, params)
+    if together:
+        number, ones = number.sum(keepdims=True), ones.sum(axis=0, keepdims=True)
+    read = BitCounts(metric, number, ones)
     if summed is None:
         return read
     if (summed if isinstance(summed, BitCounts) else summed.bit_counts()) != read:
@@ -136,6 +149,20 @@ def summary_of(metric: Metric, counts: str | Path | None, reports: str | Path | 
 def agrees_with_md5(names: list[str], positions: Positions, params: Params) -> bool:
     """Tell whether a map is what google/rappor's clients compute, so that the names alone say the bits."""
     return bool(np.array_equal(positions, bit_positions(names, replace(params, hash_scheme="google-md5"))))
+
+
+def categories_of(names: list[str], positions: Positions, params: Params) -> tuple[str, ...] | None:
+    """Return the category of each bit if every candidate has one bit to itself, the same in every cohort: basic RAPPOR.
+
+    Bits without a candidate are called by their number, from 1. None for any other map: also for one with a single cohort and bits to spare,
+    which may as well be hashed.
+    """
+    k, bits = params.num_bits, positions[:, 0, 0]
+    alone = len(np.unique(bits)) == len(bits) and (positions[..., 1:] == k).all()
+    if not alone or (positions[..., 0] != bits[:, None]).any() or (params.num_cohorts == 1 and len(bits) < k):
+        return None
+    name_of = dict(zip(bits.tolist(), names, strict=True))
+    return tuple(name_of.get(bit, f"bit {bit + 1}") for bit in range(k))
 
 
 def read_reports(path: str | Path, params: Params) -> Iterator[tuple[NDArray[np.uint16], NDArray[np.uint8]]]:

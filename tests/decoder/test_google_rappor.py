@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from hubbub_decoder.design_matrix import design_matrix
 from hubbub_decoder.errors import ForeignFileError
 from hubbub_decoder.google_rappor import (
     agrees_with_md5,
+    categories_of,
     map_design,
     read_counts,
     read_map,
@@ -235,7 +237,7 @@ def test_the_command_says_what_it_wrote_and_how_to_decode_it(tmp_path: Path) -> 
                       "--out", out, "--json")  # fmt: skip
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout) == {
-        "out": str(out), "metric": "google-rappor", "num_reports": 10_000_000, "map_is_google_md5": False
+        "out": str(out), "metric": "google-rappor", "kind": "string", "num_reports": 10_000_000, "map_is_google_md5": False
     }  # fmt: skip
     assert "has a hashing of its own: decode with --map" in result.stderr
     assert read_summary(out).metric.params == read_params(APP / "params.csv")
@@ -301,3 +303,47 @@ def test_a_map_of_other_parameters_is_refused_at_decoding(tmp_path: Path) -> Non
     result = hubbub("decode", tmp_path / "s.parquet", "--map", written(tmp_path, "a,1,2,3\n"))
     assert result.exit_code == 1
     assert "is this the map of these parameters?" in result.stderr
+
+
+def test_a_map_with_a_bit_for_every_candidate_makes_a_categorical_metric(tmp_path: Path) -> None:
+    """Basic RAPPOR: 3 of 4 bits named, 4 cohorts of 1,000 reports: share (c/N - p*) / (q* - p*), p* = .375, q* = .625."""
+    (tmp_path / "params.csv").write_text("k,h,m,p,q,f\n4,1,4,0.25,0.75,0.5\n")
+    (tmp_path / "counts.csv").write_text("1000,500,425,375,400\n" * 4)
+    names = {"red": 0, "green": 1, "blue": 3}
+    rows = [",".join([name, *(str(c * 4 + bit + 1) for c in range(4))]) for name, bit in names.items()]
+    (tmp_path / "map.csv").write_text("\n".join(rows) + "\n")
+    given = ("--params", tmp_path / "params.csv", "--counts", tmp_path / "counts.csv", "--map", tmp_path / "map.csv")
+    result = imported(*given, "--out", tmp_path / "s.parquet", "--candidates-out", tmp_path / "names.txt", "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["kind"] == "categorical"
+    summary = read_summary(tmp_path / "s.parquet")
+    assert summary.metric.categories == ("red", "green", "bit 3", "blue")
+    assert summary.num_reports == 4000
+    decoded = hubbub("decode", tmp_path / "s.parquet", "--candidates", tmp_path / "names.txt", "--json")
+    shares = {e["candidate"]: round(e["share"], 9) for e in json.loads(decoded.stdout)["estimates"]}
+    assert shares == {"red": 0.5, "green": 0.2, "blue": 0.1}
+    refused = hubbub("decode", tmp_path / "s.parquet", "--map", tmp_path / "map.csv")
+    assert refused.exit_code == 2
+    assert "leave --map out" in refused.output
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ["a,1,9,17,25", "b,1,9,17,25"],  # one bit for both
+        ["a,1,9,17,26", "b,2,10,18,25"],  # another bit in the last cohort
+        ["a,1,2,9,17,25", "b,3,11,19,27"],  # two bits in the first
+    ],
+)
+def test_any_other_map_stays_a_string_metrics(rows: list[str], tmp_path: Path) -> None:
+    names, positions = read_map(written(tmp_path, "\n".join(rows)), SMALL)
+    assert categories_of(names, positions, SMALL) is None
+
+
+def test_a_map_of_one_cohort_is_categorical_only_if_it_names_every_bit(tmp_path: Path) -> None:
+    params = replace(SMALL, num_cohorts=1)
+    full = [f"c{bit},{bit + 1}" for bit in range(8)]
+    assert categories_of(*read_map(written(tmp_path, "\n".join(full)), params), params) == tuple(
+        f"c{i}" for i in range(8)
+    )
+    assert categories_of(*read_map(written(tmp_path, "\n".join(full[1:])), params), params) is None

@@ -52,6 +52,7 @@ def command(
     """
     from rich.console import Console
 
+    from hubbub.metric import Kind
     from hubbub.summary import read_collected
     from hubbub_decoder.candidates import read_candidates
     from hubbub_decoder.collected import in_words, sum_of
@@ -70,6 +71,10 @@ def command(
     with talk.status("decoding ..."):
         summary = sum_of([read_collected(path) for path in summaries])
         if map_path is not None:
+            if summary.metric.kind is not Kind.STRING:
+                raise click.UsageError(
+                    f"{summary.metric.name} is {summary.metric.kind} and names its categories: leave --map out"
+                )
             candidates = map_design(map_path, summary.metric.params)
         decoding = decode(summary, candidates, level=level, fdr=fdr)
     talk.print(f"decoded {in_words(summary)}", highlight=False)

@@ -46,7 +46,8 @@ def google_rappor(
     """Import google/rappor's params, counts, map and report CSVs.
 
     Decode with `hubbub decode summary.parquet --map map.csv`, or with `--candidates` where the map is what google/rappor's clients
-    hash, which is said here.
+    hash, which is said here. A map that gives every candidate a bit of its own (basic RAPPOR) makes a categorical metric, which
+    needs neither.
 
     \b
     Example:
@@ -58,7 +59,13 @@ def google_rappor(
     from hubbub.metric import Metric
     from hubbub_decoder.candidates import write_candidates
     from hubbub_decoder.errors import ForeignFileError
-    from hubbub_decoder.google_rappor import agrees_with_md5, read_map, read_params, summary_of
+    from hubbub_decoder.google_rappor import (
+        agrees_with_md5,
+        categories_of,
+        read_map,
+        read_params,
+        summary_of,
+    )
     from hubbub_decoder.output import write_summary_file
 
     if counts_path is None and reports_path is None:
@@ -67,15 +74,22 @@ def google_rappor(
         raise click.UsageError("--candidates-out goes with --map")
     talk = Console(stderr=True)
     told: list[str] = [str(out)]
-    by_md5 = None
+    by_md5 = categories = None
     with talk.status("importing ..."):
         params = read_params(params_path, client)
         if map_path is not None:
             names, positions = read_map(map_path, params)
             by_md5 = agrees_with_md5(names, positions, params)
-        summary = summary_of(Metric.string(name, params), counts_path, reports_path)
+            categories = None if by_md5 else categories_of(names, positions, params)
+        p, q, f = params.prob_p, params.prob_q, params.prob_f
+        metric = (
+            Metric.string(name, params)
+            if categories is None
+            else Metric.categorical(name, categories, prob_p=p, prob_q=q, prob_f=f)
+        )
+        summary = summary_of(metric, counts_path, reports_path, params)
         if candidates_out is not None:
-            if not by_md5:
+            if not by_md5 and categories is None:
                 raise ForeignFileError(
                     f"{map_path}: is not what google/rappor's clients hash, so names alone do not say their bits: "
                     "leave --candidates-out, and decode with --map"
@@ -84,10 +98,22 @@ def google_rappor(
             told.append(str(candidates_out))
         write_summary_file(summary, out)
     talk.print(f"wrote {' and '.join(told)}: {summary.num_reports:,} reports", highlight=False, soft_wrap=True)
-    if by_md5 is False:
+    if categories is not None:
+        talk.print(
+            f"{map_path} gives every candidate a bit of its own: a categorical metric, decoded without candidates",
+            highlight=False,
+            soft_wrap=True,
+        )
+    elif by_md5 is False:
         talk.print(
             f"{map_path} has a hashing of its own: decode with --map {map_path}", highlight=False, soft_wrap=True
         )
     if as_json:
-        about = {"out": str(out), "metric": name, "num_reports": summary.num_reports, "map_is_google_md5": by_md5}
+        about = {
+            "out": str(out),
+            "metric": name,
+            "kind": str(summary.metric.kind),
+            "num_reports": summary.num_reports,
+            "map_is_google_md5": by_md5,
+        }
         print_json(about)
