@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-import math
+import signal
 import traceback
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -21,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as ASGIScope
 
 from hubbub import privacy
+from hubbub.cli.output import finite
 from hubbub.definitions import Definitions
 from hubbub.errors import RefusedError
 from hubbub.metric import Metric
@@ -30,6 +32,8 @@ from hubbub.summary import summary_to_bytes
 from hubbub.summary.parquet import CONTENT_TYPE as SUMMARY_TYPE
 from hubbub.summary.pattern_counts import MAX_PATTERN_BITS, PatternCounts
 from hubbub_aggregator import exposition, openapi
+from hubbub_aggregator.collecting import Collecting
+from hubbub_aggregator.cross_origin import CrossOrigin
 from hubbub_aggregator.disk import DiskWatch
 from hubbub_aggregator.folding import read_summary
 from hubbub_aggregator.lifecycle import upkeep
@@ -79,24 +83,31 @@ def create_app(
     settings: Settings | None = None,
     clock: Clock = utc_now,
     free: Callable[[], int] | None = None,
+    reload: Callable[[], Definitions] | None = None,
 ) -> ASGIApp:
     """Put the service together; its writer and its upkeep live as long as the application does.
 
     free : how many bytes are free on the disk that the store is on; None: it is on no disk of ours
+    reload : reads the definitions anew when SIGHUP comes; None: SIGHUP is not handled
     """
     settings = settings or Settings()
     tally, disk = Tally(), DiskWatch(free, settings.min_free)
     rate = RateLimit(settings.client_rate, settings.client_burst)
-    service = Service(definitions, store, settings, clock, tally, rate, disk, Doorkeeper(store.token))
+    collecting = Collecting(definitions, reload or (lambda: definitions), store.open_periods)
+    service = Service(collecting, store, settings, clock, tally, rate, disk, Doorkeeper(store.token))
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[dict[str, Any]]:
         writer = GroupWriter(store, settings)
         jobs = (
-            Periodic("upkeep", lambda: upkeep(store, definitions, settings, clock()), settings.fold_every),
+            Periodic("upkeep", lambda: upkeep(store, collecting.now, settings, clock()), settings.fold_every),
             Periodic("counting refusals", lambda: tally.flush(store), _FLUSH_EVERY),
             Periodic("watching the disk", disk.look, _LOOK_EVERY),
         )
+        if reload is not None:
+            loop = asyncio.get_running_loop()
+            loop.add_signal_handler(signal.SIGHUP, lambda: loop.run_in_executor(None, collecting.reload))
+            await run_in_threadpool(collecting.reload)  # a worker that is started again may come long after the command
         try:
             yield {"service": service, "writer": writer}
         finally:
@@ -123,7 +134,10 @@ def create_app(
     app.exception_handler(RequestValidationError)(_invalid_query)
     app.exception_handler(StoreError)(_store_failed)
     app.add_middleware(LastResort)  # here too: what reaches the framework's own last resort it answers as plain text
-    return SecurityHeaders(LastResort(Shortcut(app)))
+    service_app: ASGIApp = LastResort(Shortcut(app))
+    if settings.cors_origin:
+        service_app = CrossOrigin(service_app, settings.cors_origin)
+    return SecurityHeaders(service_app)
 
 
 @routes.post(PATH, status_code=202, **openapi.POST_REPORTS)
@@ -211,17 +225,9 @@ async def get_problem(slug: str) -> Response:
 
 
 def _public(metric: Metric) -> dict[str, Any]:
-    return metric.to_dict() | {
-        "privacy": {
-            "epsilon": _finite(privacy.epsilon(metric.params)),
-            "epsilon_forever": _finite(privacy.epsilon_forever(metric.params)),
-        }
-    }
-
-
-def _finite(epsilon: float) -> float | None:
-    """JSON has no infinity: null stands for `no bound`."""
-    return epsilon if math.isfinite(epsilon) else None
+    params = metric.params
+    bounds = {"epsilon": privacy.epsilon(params), "epsilon_forever": privacy.epsilon_forever(params)}
+    return metric.to_dict() | {"privacy": finite(bounds)}
 
 
 def _asked_metric(definitions: Definitions, name: str, digest: str | None) -> Metric:

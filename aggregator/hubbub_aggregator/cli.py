@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,11 @@ from typing import Any
 
 import click
 
+from hubbub.errors import ParameterError
+from hubbub_aggregator.logs import FORMATS, LEVELS, announce, configure
 from hubbub_aggregator.settings import Settings, limits, switches
+
+logger = logging.getLogger(__name__)
 
 
 def _envvar(name: str) -> str:
@@ -69,7 +74,7 @@ def _print_config(context: click.Context) -> None:
         if name is None or name in ("config", "print_config", "definitions"):
             continue
         value, source = context.params[name], context.get_parameter_source(name)
-        shown: object = value if isinstance(value, (bool, int, float)) else str(value)
+        shown: object = value if isinstance(value, (bool, int, float, tuple)) else str(value)
         if name == "database":
             shown = without_password(value)
         if name == "keep":
@@ -119,6 +124,14 @@ def _is_loopback(host: str) -> bool:
     show_default=True,
     help="Processes that answer; on SQLite one is the fastest.",
 )
+@option(
+    "cors_origin",
+    multiple=True,
+    metavar="URL",
+    help="Let pages of this origin, https://host, send batches and read /v1/metrics; may be repeated.",
+)
+@option("log_format", type=click.Choice(FORMATS), default="text", show_default=True, help="Of the lines on stderr.")
+@option("log_level", type=click.Choice(LEVELS), default="warning", show_default=True, help="The least that is said.")
 @_settings_options
 @click.option("--print-config", is_flag=True, help="Print what every option is, and why, and do not serve.")
 @click.pass_context
@@ -130,6 +143,8 @@ def command(
     port: int,
     database: str,
     workers: int,
+    log_format: str,
+    log_level: str,
     print_config: bool,
     **settings: Any,
 ) -> None:
@@ -141,7 +156,6 @@ def command(
     Example:
       hubbub serve metrics.toml --database reports.db
     """
-    import logging
     from contextlib import closing
     from functools import partial
 
@@ -160,21 +174,28 @@ def command(
         raise click.UsageError(
             f"--open-reads is for this machine alone, and --host is {host}: listen on 127.0.0.1, or create a token"
         )
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
-    checked = Settings(**settings)
-    metrics = load_definitions(definitions)
+    try:
+        checked = Settings(**settings)
+    except ParameterError as problem:
+        raise click.UsageError(str(problem)) from None
+    configure(log_format, log_level)
+    load = partial(load_definitions, definitions)
+    metrics = load()
+    for name in checked.keep:
+        if name not in metrics:
+            logger.warning("--keep %s: there is no such metric; %s has %s", name, definitions, ", ".join(metrics))
     free = None if is_postgres(database) else free_at(Path(database))
 
-    def serve(listener: socket.socket, ready: Callable[[], None]) -> None:
+    def serve(listener: socket.socket, tell: Callable[[], None]) -> None:
         with listener, closing(SqlStore.open(database)) as store:
-            run(create_app(metrics, store, checked, free=free), listener, ready)
+            run(create_app(metrics, store, checked, free=free, reload=load), listener, tell)
 
-    def announce(listener: socket.socket) -> Callable[[], None]:
-        return partial(click.echo, f"hubbub is listening on {url_of(listener)}", err=True)
+    def ready(listener: socket.socket) -> Callable[[], None]:
+        return partial(announce, log_format, url_of(listener))
 
     if workers == 1:
         listener = listen(host, port)
-        serve(listener, announce(listener))
+        serve(listener, ready(listener))
     else:
         with address_for_several(host, port) as held:
-            supervise(lambda _number, ready: serve(listen_beside(held), ready), workers, announce(held))
+            supervise(lambda _number, tell: serve(listen_beside(held), tell), workers, ready(held))

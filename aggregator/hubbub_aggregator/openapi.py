@@ -47,7 +47,7 @@ STORED: _Route = {
     },
 }
 
-_EPSILON: _Route = {"type": ["number", "null"], "description": "null: no bound."}
+_EPSILON: _Route = {"anyOf": [{"type": "number"}, {"const": "inf"}], "description": "inf: no bound."}
 
 METRICS: _Route = {
     "type": "object",

@@ -5,11 +5,15 @@ The command line's options and their help are made from these fields.
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
 from hubbub.errors import ParameterError
+
+_ORIGIN = re.compile(r"https?://([a-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
 
 
 def _setting(default: float, about: str) -> Any:
@@ -42,6 +46,7 @@ class Settings:
         default_factory=dict,
         metadata={"about": "NAME=N: drop a metric's counts N periods after their period's end; may be repeated."},
     )
+    cors_origin: tuple[str, ...] = ()
     open_reads: bool = field(
         default=False, metadata={"about": "Let anyone who reaches the service read summaries and /metrics."}
     )
@@ -51,11 +56,16 @@ class Settings:
 
     def __post_init__(self) -> None:
         for setting in limits():
-            if not getattr(self, setting.name) > 0:
-                raise ParameterError(f"{setting.name} must be above 0, got {getattr(self, setting.name)}")
+            if not 0 < getattr(self, setting.name) < math.inf:
+                raise ParameterError(f"{setting.name} must be above 0 and finite, got {getattr(self, setting.name)}")
         for name, periods in self.keep.items():
             if periods < 0:
                 raise ParameterError(f"keep must be at least 0 periods, got {periods} for {name}")
+        for origin in self.cors_origin:
+            if not _ORIGIN.fullmatch(origin):
+                raise ParameterError(
+                    f"cors_origin is https://host or https://host:port, lower-case and without a path; got {origin!r}"
+                )
 
 
 def limits() -> tuple[Field[Any], ...]:

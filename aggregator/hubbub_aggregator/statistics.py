@@ -27,5 +27,7 @@ def statistics(service: Service, writer: GroupWriter) -> Iterator[str]:
     yield from writer.commits.lines("hubbub_commit_seconds", "How long commits took.")
     waiting = service.store.segments_waiting()
     yield from metric("hubbub_segments_waiting", "gauge", "Segments not folded yet.", [({}, waiting)])
+    taken = int(service.collecting.last_reload_ok)
+    yield from metric("hubbub_definitions_reload_ok", "gauge", "0: the last SIGHUP changed nothing.", [({}, taken)])
     if service.disk.free is not None:
         yield from metric("hubbub_disk_free_bytes", "gauge", "Room where the database is.", [({}, service.disk.free)])

@@ -19,6 +19,7 @@ from hubbub.batch import Batch
 from hubbub.definitions import Definitions
 from hubbub.errors import RefusedError
 from hubbub.refusals import Refusal
+from hubbub_aggregator.collecting import Collecting
 from hubbub_aggregator.disk import DiskWatch
 from hubbub_aggregator.intake import (
     RefusedWithHeaderError,
@@ -48,7 +49,7 @@ Clock = Callable[[], datetime]
 class Service:
     """What the routes work with."""
 
-    definitions: Definitions
+    collecting: Collecting
     store: Store
     settings: Settings
     clock: Clock
@@ -57,10 +58,16 @@ class Service:
     disk: DiskWatch
     door: Doorkeeper
 
+    @property
+    def definitions(self) -> Definitions:
+        """The definitions that hold now: take them once, and finish under what you took."""
+        return self.collecting.now
+
 
 async def take(scope: Scope, receive: Receive) -> Response:
     """Store a batch, whole or not at all: 202 once it is durable, 200 if its id is already stored."""
     service: Service = scope["state"]["service"]
+    definitions = service.definitions
     writer: GroupWriter = scope["state"]["writer"]
     batch: Batch | None = None
     try:
@@ -70,7 +77,7 @@ async def take(scope: Scope, receive: Receive) -> Response:
             await run_in_threadpool(service.door.require, TokenScope.REPORT, _text(headers, b"authorization"))
         batch = Batch.from_json(await _body(headers, receive, service.settings))
         try:
-            require_admissible(batch, service.definitions, service.clock(), service.settings)
+            require_admissible(batch, definitions, service.clock(), service.settings)
         except RefusedError:
             if not await run_in_threadpool(service.store.holds, batch):  # why: see intake.py
                 raise
@@ -84,7 +91,7 @@ async def take(scope: Scope, receive: Receive) -> Response:
         service.tally.refused("", Refusal.UNAVAILABLE)
         return problem(Refusal.UNAVAILABLE, "the store cannot do this just now; the aggregator's log says why")
     except RefusedError as refused:
-        named = batch is not None and batch.metric in service.definitions
+        named = batch is not None and batch.metric in definitions
         service.tally.refused(batch.metric if batch is not None and named else "", refused.refusal)
         return refused_with(refused)
     service.tally.took(appended.value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -33,20 +33,29 @@ class Caller:
     def __init__(self, app: ASGIApp, loop: asyncio.AbstractEventLoop, state: dict[str, Any]) -> None:
         self._app = app
         self._loop = loop
-        self._state = state
+        self.state = state
 
-    def post(self, headers: Headers, chunks: Sequence[bytes], *, hangs_up: bool = False) -> Said:
-        return self.call("POST", "/v1/reports", headers, chunks, hangs_up=hangs_up)
+    def post(self, headers: Headers, chunks: Sequence[bytes], **how: Any) -> Said:
+        return self.call("POST", "/v1/reports", headers, chunks, **how)
 
     def call(
-        self, method: str, path: str, headers: Headers = (), chunks: Sequence[bytes] = (), *, hangs_up: bool = False
+        self,
+        method: str,
+        path: str,
+        headers: Headers = (),
+        chunks: Sequence[bytes] = (),
+        *,
+        hangs_up: bool = False,
+        meanwhile: Callable[[], None] = lambda: None,
     ) -> Said:
-        """Send a request whose body comes in these pieces, perhaps never to its end."""
+        """Send a request whose body comes in these pieces, perhaps never to its end; `meanwhile` what comes before that."""
         incoming: list[Message] = [{"type": "http.request", "body": chunk, "more_body": True} for chunk in chunks]
         incoming.append({"type": "http.disconnect"} if hangs_up else {"type": "http.request", "more_body": False})
         outgoing: list[Message] = []
 
         async def receive() -> Message:
+            if len(incoming) == 1:
+                meanwhile()
             return incoming.pop(0) if incoming else {"type": "http.disconnect"}
 
         async def send(message: Message) -> None:
@@ -66,7 +75,7 @@ class Caller:
             "headers": [*headers],
             "client": ("127.0.0.1", 50_000),
             "server": ("127.0.0.1", 8_000),
-            "state": self._state.copy(),
+            "state": self.state.copy(),
         }
         self._loop.run_until_complete(self._app(scope, receive, send))
         if not outgoing:

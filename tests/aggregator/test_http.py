@@ -173,7 +173,7 @@ def test_anyone_can_see_what_is_asked_and_what_it_can_reveal(aggregator: Aggrega
     for metric in aggregator.definitions.versions():
         once, forever = privacy.epsilon(metric.params), privacy.epsilon_forever(metric.params)
         bounded = metric.params.prob_f > 0
-        assert shown[metric.digest] == {"epsilon": once, "epsilon_forever": forever if bounded else None}
+        assert shown[metric.digest] == {"epsilon": once, "epsilon_forever": forever if bounded else "inf"}
 
 
 def test_livez_and_readyz_answer(aggregator: Aggregator) -> None:

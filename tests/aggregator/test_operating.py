@@ -14,6 +14,7 @@ import click
 import pytest
 
 from hubbub_aggregator.cli import command as serve
+from hubbub_aggregator.logs import JsonLines
 from hubbub_aggregator.sql_store import SqlStore
 
 if TYPE_CHECKING:
@@ -78,8 +79,13 @@ def test_no_sink_holds_an_address_an_agent_or_what_somebody_made_up(
     make_batch: MakeBatch,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Sends canaries with requests that are taken, refused and broken; then looks into every file, log and number."""
+
+    def fail(*_: object) -> None:
+        raise RuntimeError(" ".join(CANARIES))
+
     store = sqlite_store
     aggregator = start(store, fold_every=0.05)
     headers = {
@@ -89,7 +95,7 @@ def test_no_sink_holds_an_address_an_agent_or_what_somebody_made_up(
         "cookie": CANARIES[2],
     }
     metric = aggregator.definitions["homepage"]
-    with caplog.at_level(logging.DEBUG, logger="hubbub_aggregator"):
+    with caplog.at_level(logging.DEBUG):
         assert aggregator.post(make_batch(metric), **headers).status == 202
         assert aggregator.post(make_batch(metric, n=0), **headers).status == 422
         made_up = make_batch(metric).to_json().replace(b'"homepage"', b'"canary-metric"')
@@ -98,7 +104,13 @@ def test_no_sink_holds_an_address_an_agent_or_what_somebody_made_up(
         while store.unfolded(metric.digest):
             pass
         numbers = aggregator.get("/metrics", **headers).body.decode()
-    ours = "\n".join(record.getMessage() for record in caplog.records if not record.name.startswith("urllib3"))
+        with monkeypatch.context() as broken:
+            broken.setattr(store, "append", fail)
+            broken.setattr(store, "probe", fail)
+            assert aggregator.post(make_batch(metric), **headers).status == 503
+            assert aggregator.get("/readyz", **headers).status == 500
+    lines, others = JsonLines(), ("urllib3", "asyncio")
+    ours = "\n".join(lines.format(record) for record in caplog.records if not record.name.startswith(others))
     sinks = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert any(sinks.values())
     for canary in CANARIES:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import signal
@@ -17,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 import urllib3
@@ -47,6 +49,7 @@ class Process:
 
     popen: subprocess.Popen[str]
     url: str
+    before: str = ""  # what it warned of
     http: urllib3.PoolManager = field(default_factory=lambda: urllib3.PoolManager(retries=False, maxsize=8))
 
     def post(self, body: bytes) -> int:
@@ -98,10 +101,12 @@ def serve(definitions_file: Path) -> Iterator[Callable[..., Process]]:
         arguments = [*program, "--database", str(definitions_file.with_suffix(".db")), *options]
         popen = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert popen.stderr is not None
-        line = popen.stderr.readline()
+        before, line = "", popen.stderr.readline()
+        while line.startswith("WARNING"):
+            before, line = before + line, popen.stderr.readline()
         found = re.fullmatch(r"hubbub is listening on (http://127\.0\.0\.1:\d+)\n", line)
         assert found, line + popen.communicate()[1]
-        started.append(Process(popen, found[1]))
+        started.append(Process(popen, found[1], before))
         return started[-1]
 
     yield start
@@ -168,7 +173,6 @@ def test_what_stands_in_the_way_is_one_sentence_and_exit_code_1(definitions_file
     assert "number: prob_f must be in [0, 1), got 1" in failure(wrong)
     assert "file is not a database" in failure(definitions_file, "--database", str(wrong))
     assert "file is not a database" in failure(definitions_file, "--database", str(wrong), "--workers", "3")
-    assert "max_reports must be above 0" in failure(definitions_file, "--max-reports", "0")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         database = str(tmp_path / "some.db")
@@ -195,6 +199,89 @@ def test_workers_contend_for_a_database_and_neither_refuse_nor_count_twice(
     assert Counter(statuses) == {202: len(bodies), 200: 2 * len(bodies)}
     assert process.counted() == [1] * NUM_REPORTS
     assert process.end(signal.SIGTERM) == ""
+
+
+NEW_METRIC = """
+[[metric]]
+name = "theme"
+kind = "boolean"
+description = "Whether the dark theme is on."
+owner = "owner@example.org"
+prob_p = 0.25
+prob_q = 0.75
+prob_f = 0
+expires = 9000-01-01
+"""
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_sighup_reads_the_definitions_again_in_every_worker_and_says_so_in_lines_of_json(
+    definitions_file: Path, tmp_path: Path, workers: int
+) -> None:
+    program = [str(Path(sys.executable).parent / "hubbub"), "serve", str(definitions_file), "--port", "0"]
+    program += ["--database", str(tmp_path / "reports.db"), "--workers", str(workers)]
+    program += ["--log-format", "json", "--log-level", "info"]
+    popen = subprocess.Popen(program, stderr=subprocess.PIPE, text=True)
+    http = urllib3.PoolManager(retries=False)
+    lines: list[dict[str, Any]] = []
+
+    def heard(beginning: str, times: int) -> dict[str, Any]:
+        """Read on until so many lines began like this; return the last one."""
+        assert popen.stderr is not None
+        while times:
+            lines.append(json.loads(popen.stderr.readline()))
+            times -= lines[-1]["message"].startswith(beginning)
+        return lines[-1]
+
+    def collected() -> set[str]:
+        told = [http.request("GET", f"{url}/v1/metrics", headers={"Connection": "close"}).json() for _ in range(8)]
+        return {" ".join(metric["name"] for metric in each["metrics"]) for each in told}
+
+    try:
+        url = heard("hubbub is listening on http", 1)["url"]
+        assert collected() == {"number"}
+        definitions_file.write_text(DEFINITIONS + NEW_METRIC)
+        popen.send_signal(signal.SIGHUP)
+        assert heard("the definitions are read: 2 metrics, 1 new", workers)["metrics"] == ["number", "theme"]
+        assert collected() == {"number theme"}
+        definitions_file.write_text(DEFINITIONS + "[[")
+        popen.send_signal(signal.SIGHUP)
+        assert heard("the definitions are not reloaded", workers)["level"] == "error"
+        assert collected() == {"number theme"}
+        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=30) as client:
+            client.sendall(b"canary\r\n\r\n")
+            assert client.recv(1 << 16).startswith(b"HTTP/1.1 400 ")
+        popen.send_signal(signal.SIGTERM)
+        rest = popen.communicate(timeout=60)[1]
+    finally:
+        popen.kill()
+        popen.wait()
+        http.clear()
+    assert popen.returncode == 0
+    told = [*lines, *map(json.loads, rest.splitlines())]
+    assert all({"time", "level", "logger", "message"} <= set(line) for line in told)
+    assert sum(line["message"] == "Application shutdown complete." for line in told) == workers
+    assert "canary" not in str(told)
+    assert "Invalid HTTP request" not in str(told), "a request is no event"
+
+
+def test_what_is_asked_for_and_cannot_be_is_a_usage_error(definitions_file: Path) -> None:
+    for option, told in (
+        (["--max-body", "0"], "max_body must be above 0"),
+        (["--fold-every", "inf"], "fold_every must be above 0 and finite"),
+        (["--cors-origin", "example.org"], "cors_origin is https://host"),
+        (["--log-format", "xml"], "'xml' is not one of"),
+    ):
+        program = [str(Path(sys.executable).parent / "hubbub"), "serve", str(definitions_file), *option]
+        done = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert told in done.stderr
+
+
+def test_keeping_what_is_not_collected_is_warned_of(serve: Callable[..., Process]) -> None:
+    process = serve("--keep", "numbers=3", "--keep", "number=3")
+    assert "--keep numbers: there is no such metric" in process.before
+    assert "number" in process.before
 
 
 @dataclass

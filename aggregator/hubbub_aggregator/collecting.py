@@ -1,0 +1,76 @@
+"""What is collected now: the definitions, and how they are exchanged for those that the file has meanwhile.
+
+Whoever works with the definitions takes them once, and finishes under what it took.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from threading import Lock
+
+from hubbub.definitions import Definitions
+from hubbub.errors import DefinitionError, HubbubError
+from hubbub.periods import Period
+
+logger = logging.getLogger(__name__)
+
+_NAMED = 3
+
+
+class Collecting:
+    """The definitions that hold, `now`; `reload` exchanges them whole or, if they cannot be taken, not at all.
+
+    load         : reads the definitions that are to hold from now on
+    open_periods : gives the digest and period of whatever takes reports still
+    """
+
+    def __init__(
+        self,
+        definitions: Definitions,
+        load: Callable[[], Definitions],
+        open_periods: Callable[[], Iterable[tuple[str, str]]],
+    ) -> None:
+        self.now = definitions
+        self.last_reload_ok = True
+        self._load = load
+        self._open_periods = open_periods
+        self._lock = Lock()
+
+    def reload(self) -> None:
+        """Take what the file says now; if that cannot be, say why and go on with what was."""
+        with self._lock:
+            try:
+                new = self._load()
+                require_nothing_open_dropped(self.now, new, self._open_periods())
+            except HubbubError as problem:
+                self.last_reload_ok = False
+                logger.error("the definitions are not reloaded, those of before hold on: %s", problem)
+            else:
+                added = [metric for metric in new.versions() if self.now.version(metric.name, metric.digest) is None]
+                self.now, self.last_reload_ok = new, True
+                logger.info(
+                    "the definitions are read: %d metrics, %d new definitions",
+                    len(new),
+                    len(added),
+                    extra={"metrics": list(new), "added": [f"{metric.name} {metric.digest}" for metric in added]},
+                )
+
+
+def require_nothing_open_dropped(old: Definitions, new: Definitions, open_periods: Iterable[tuple[str, str]]) -> None:
+    """Refuse definitions without a version whose periods still take reports: what clients send would be refused.
+
+    Editing a definition in place drops the version that it was.
+    """
+    periods: dict[str, list[str]] = {}
+    for digest, period in open_periods:
+        periods.setdefault(digest, []).append(period)
+    for metric in old.versions():
+        left = sorted(periods.get(metric.digest, []))
+        if left and new.version(metric.name, metric.digest) is None:
+            closes = Period.parse(metric.period, left[-1]).closes()
+            told = ", ".join(left[:_NAMED]) + (f" and {len(left) - _NAMED} more" if len(left) > _NAMED else "")
+            raise DefinitionError(
+                f"{metric.name} of digest {metric.digest[:12]} is changed or gone, and still takes reports of {told}: "
+                f"leave its table in the file, above the new version, until {closes:%Y-%m-%d}"
+            )

@@ -1,0 +1,141 @@
+"""Definitions that change while the service runs: taken whole, or not at all."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.aggregator.asgi import Caller, started
+from tests.aggregator.conftest import DEFINITIONS, FakeClock
+
+from hubbub import parse_definitions
+from hubbub_aggregator.app import create_app
+from hubbub_aggregator.collecting import Collecting
+from hubbub_aggregator.settings import Settings
+from hubbub_aggregator.sql_store import SqlStore
+from hubbub_aggregator.store import StoreError
+
+if TYPE_CHECKING:
+    from tests.aggregator.conftest import MakeBatch
+
+NEW_METRIC = """
+[[metric]]
+name = "theme"
+kind = "boolean"
+description = "Whether the dark theme is on."
+owner = "owner@example.org"
+prob_p = 0.25
+prob_q = 0.75
+prob_f = 0
+expires = 2030-01-01
+"""
+NEW_VERSION = NEW_METRIC.replace("prob_f = 0", "prob_f = 0.5")
+OLD = parse_definitions(DEFINITIONS + NEW_METRIC)
+THEME = OLD["theme"].digest
+
+
+def nothing_open() -> list[tuple[str, str]]:
+    return []
+
+
+def reloaded(text: str, open_periods: Callable[[], list[tuple[str, str]]] = nothing_open) -> Collecting:
+    collecting = Collecting(OLD, lambda: parse_definitions(text), open_periods)
+    collecting.reload()
+    return collecting
+
+
+def open_days(*days: str) -> Callable[[], list[tuple[str, str]]]:
+    return lambda: [(THEME, day) for day in days]
+
+
+def test_a_new_metric_and_a_new_version_beside_the_old_one_are_taken() -> None:
+    collecting = reloaded(
+        DEFINITIONS + NEW_METRIC + NEW_VERSION + NEW_METRIC.replace("theme", "font"), open_days("2024-06-15")
+    )
+    assert collecting.last_reload_ok
+    assert [metric.name for metric in collecting.now.versions()][-3:] == ["theme", "theme", "font"]
+    assert collecting.now["theme"].digest != THEME
+
+
+def test_what_no_period_is_open_for_may_go_and_what_no_bit_depends_on_may_change() -> None:
+    assert "theme" not in reloaded(DEFINITIONS).now
+    later = reloaded((DEFINITIONS + NEW_METRIC).replace("2030-01-01", "2031-01-01"), open_days("2024-06-15"))
+    assert later.last_reload_ok
+    assert later.now["theme"].digest == THEME
+    assert str(later.now["theme"].expires) == "2031-01-01"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[[metric]", "is not TOML"),
+        ("", "there is no [[metric]] table"),
+        (DEFINITIONS.replace("prob_f = 0.5", "prob_f = 1.5"), "homepage: prob_f must be in [0, 1]"),
+        (
+            DEFINITIONS,
+            f"theme of digest {THEME[:12]} is changed or gone, and still takes reports of 2024-06-14, 2024-06-15",
+        ),
+        (DEFINITIONS + NEW_VERSION, "leave its table in the file, above the new version, until 2024-07-16"),
+    ],
+    ids=["broken", "empty", "no mechanism", "gone", "edited in place"],
+)
+def test_what_cannot_be_taken_leaves_all_as_it_was_and_says_why(
+    text: str, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    collecting = reloaded(text, open_days("2024-06-15", "2024-06-14"))
+    assert collecting.now is OLD
+    assert not collecting.last_reload_ok
+    assert told in caplog.text
+
+
+def test_a_store_that_cannot_be_asked_leaves_all_as_it_was() -> None:
+    def broken() -> list[tuple[str, str]]:
+        raise StoreError("the disk is gone")
+
+    collecting = reloaded(DEFINITIONS + NEW_METRIC + NEW_VERSION, broken)
+    assert (collecting.now is OLD, collecting.last_reload_ok) == (True, False)
+
+
+def test_a_reload_that_is_taken_after_one_that_was_not_is_well_again() -> None:
+    texts = iter(["", DEFINITIONS + NEW_METRIC + NEW_VERSION])
+    collecting = Collecting(OLD, lambda: parse_definitions(next(texts)), nothing_open)
+    collecting.reload()
+    collecting.reload()
+    assert (collecting.last_reload_ok, len(list(collecting.now.versions()))) == (True, len(list(OLD.versions())) + 1)
+
+
+@pytest.fixture
+def caller(sqlite_store: SqlStore) -> Iterator[Caller]:
+    """The application, collecting what was collected before."""
+    with started(create_app(OLD, sqlite_store, Settings(fold_every=0.02, open_reads=True), FakeClock())) as caller:
+        yield caller
+
+
+def test_a_request_finishes_under_the_definitions_that_it_began_with(caller: Caller, make_batch: MakeBatch) -> None:
+    collecting, json = caller.state["service"].collecting, [(b"content-type", b"application/json")]
+    first, second = (make_batch(OLD["theme"]).to_json() for _ in range(2))
+
+    def forget() -> None:
+        collecting.now = parse_definitions(DEFINITIONS)
+
+    assert caller.post(json, [first[:9], first[9:]], meanwhile=forget).status == 202
+    assert caller.post(json, [second]).json["type"] == "/problems/unknown-metric"
+    assert "theme" not in [metric["name"] for metric in caller.call("GET", "/v1/metrics").json["metrics"]]
+
+
+def test_upkeep_sees_what_is_collected_since(caller: Caller, sqlite_store: SqlStore, make_batch: MakeBatch) -> None:
+    both = parse_definitions(DEFINITIONS + NEW_METRIC + NEW_VERSION)
+    new = both["theme"]
+    sqlite_store.append([make_batch(new)])
+    caller.state["service"].collecting.now = both
+    while sqlite_store.unfolded(new.digest):
+        time.sleep(0.01)
+
+
+def test_the_numbers_say_whether_the_last_reload_was_taken(caller: Caller) -> None:
+    collecting = caller.state["service"].collecting
+    for ok in (True, False):
+        collecting.last_reload_ok = ok
+        assert f"hubbub_definitions_reload_ok {int(ok)}" in caller.call("GET", "/metrics").body.decode().splitlines()

@@ -1,0 +1,74 @@
+"""What is logged: events of the service, in lines that programs and people can read."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+
+import pytest
+
+from hubbub_aggregator.logs import JsonLines, OnceAMinute, TextLines, of_the_service
+
+
+def record(
+    message: str = "the store failed: %s", *args: object, level: int = logging.ERROR, **fields: object
+) -> logging.LogRecord:
+    made = logging.LogRecord("hubbub_aggregator.taking", level, __file__, 1, message, args or ("gone",), None)
+    made.__dict__.update(fields)
+    return made
+
+
+def test_a_line_is_one_json_object_with_the_fields_of_its_event() -> None:
+    text = JsonLines().format(record(created=1718452800.987654, metrics=["a\n"], color_message="\033[1m"))
+    assert "\n" not in text
+    assert json.loads(text) == {
+        "time": "2024-06-15T12:00:00+00:00",
+        "level": "error",
+        "logger": "hubbub_aggregator.taking",
+        "message": "the store failed: gone",
+        "metrics": ["a\n"],
+    }
+
+
+@pytest.mark.parametrize("lines", [JsonLines(), TextLines()])
+def test_of_an_exception_only_its_kind_is_told(lines: logging.Formatter) -> None:
+    try:
+        raise ValueError("a private value")
+    except ValueError:
+        text = lines.format(record("it failed %s", "here", exc_info=sys.exc_info()))
+    assert "it failed here (ValueError)" in text
+    assert "private" not in text
+
+
+def test_text_is_level_logger_and_message_without_a_time() -> None:
+    assert TextLines().format(record()) == "ERROR hubbub_aggregator.taking: the store failed: gone"
+
+
+def test_the_same_warning_comes_once_a_minute_with_how_often_it_came() -> None:
+    now = [0.0]
+    once = OnceAMinute(lambda: now[0])
+    said = [once.filter(record()) for _ in range(5)]
+    assert said == [True, False, False, False, False]
+    assert once.filter(record("another: %s"))
+    assert all(once.filter(record(level=logging.INFO)) for _ in range(3))
+    now[0] = 60.0
+    again = record()
+    assert once.filter(again)
+    assert TextLines().format(again).endswith("gone (4 more times in between)")
+
+
+def test_many_different_warnings_take_no_more_memory_than_some() -> None:
+    once = OnceAMinute(lambda: 0.0)
+    for number in range(5_000):
+        assert once.filter(record("%s", number))
+    assert len(once._last) <= 1_000
+
+
+def test_what_the_server_says_of_single_requests_is_dropped_and_of_itself_is_not() -> None:
+    def said(pathname: str, level: int) -> bool:
+        return of_the_service(logging.LogRecord("uvicorn.error", level, pathname, 1, "x", (), None))
+
+    assert not said("/site-packages/uvicorn/protocols/http/httptools_impl.py", logging.WARNING)
+    assert said("/site-packages/uvicorn/protocols/http/httptools_impl.py", logging.ERROR)
+    assert said("/site-packages/uvicorn/server.py", logging.INFO)
