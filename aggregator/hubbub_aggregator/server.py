@@ -12,6 +12,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from hubbub.errors import HubbubError
+from hubbub_aggregator.protocol import Protocol
 
 _BACKLOG = 2048
 _DEALS = sys.platform == "linux"
@@ -82,15 +83,21 @@ def url_of(listener: socket.socket) -> str:
 def run(app: ASGIApp, listener: socket.socket, ready: Callable[[], None]) -> None:
     """Serve until SIGTERM or SIGINT (call `ready` when requests are answered), then finish what was accepted; nothing about a request is logged."""
     sys.setswitchinterval(_SWITCH_INTERVAL)
-    config = uvicorn.Config(
+    _Server(configured(app), ready).run(sockets=[listener])
+
+
+def configured(app: ASGIApp) -> uvicorn.Config:
+    """Say how requests are read and answered, and that none is logged."""
+    return uvicorn.Config(
         app,
+        http=Protocol,
+        ws="none",
         access_log=False,
         log_config=None,
         server_header=False,
         proxy_headers=False,
         timeout_graceful_shutdown=_SECONDS_TO_FINISH,
     )
-    _Server(config, ready).run(sockets=[listener])
 
 
 class _Server(uvicorn.Server):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import click
+
+from hubbub.cli.output import json_option, print_json
 
 _DATABASE = click.option(
     "--database",
@@ -15,7 +16,6 @@ _DATABASE = click.option(
     show_envvar=True,
     help="The aggregator's database; it may be running.",
 )
-_JSON = click.option("--json", "as_json", is_flag=True, help="Say it as JSON.")
 
 
 @click.group()
@@ -39,7 +39,7 @@ def command() -> None:
     help="What it allows; may be repeated. read: summaries; metrics: /metrics; report: sending, where that takes one.",
 )
 @_DATABASE
-@_JSON
+@json_option
 def create(name: str, scopes: tuple[str, ...], database: str, as_json: bool) -> None:
     """Make a token and print it: this once, since only its hash is kept.
 
@@ -58,12 +58,15 @@ def create(name: str, scopes: tuple[str, ...], database: str, as_json: bool) -> 
             raise click.ClickException(f"there is a token {name!r} already: revoke it first, or take another name")
     finally:
         store.close()
-    click.echo(json.dumps({"name": name, "scopes": sorted(set(scopes)), "token": secret}) if as_json else secret)
+    if as_json:
+        print_json({"name": name, "scopes": sorted(set(scopes)), "token": secret})
+    else:
+        click.echo(secret)
 
 
 @command.command("list")
 @_DATABASE
-@_JSON
+@json_option
 def list_(database: str, as_json: bool) -> None:
     """Say which tokens there are, and what they allow.
 
@@ -71,13 +74,13 @@ def list_(database: str, as_json: bool) -> None:
     Example:
       hubbub token list --json
     """
+    from hubbub_aggregator.engine import naming, opened
     from hubbub_aggregator.sql_store import SqlStore
 
-    store = SqlStore.open(database)
-    tokens = [{"name": token.name, "scopes": sorted(token.scopes)} for token in store.tokens()]
-    store.close()
+    with naming(database), opened(database) as engine:
+        tokens = [{"name": token.name, "scopes": sorted(token.scopes)} for token in SqlStore(engine).tokens()]
     if as_json:
-        click.echo(json.dumps(tokens))
+        print_json(tokens)
     else:
         for token in tokens:
             click.echo(f"{token['name']}  {' '.join(token['scopes'])}")
@@ -86,18 +89,19 @@ def list_(database: str, as_json: bool) -> None:
 @command.command()
 @click.argument("name")
 @_DATABASE
-def revoke(name: str, database: str) -> None:
+@json_option
+def revoke(name: str, database: str, as_json: bool) -> None:
     """Make a token worthless; a running aggregator stops taking it within 5 seconds.
 
     \b
     Example:
       hubbub token revoke analysts
     """
+    from hubbub_aggregator.engine import naming, opened
     from hubbub_aggregator.sql_store import SqlStore
 
-    store = SqlStore.open(database)
-    try:
-        if not store.revoke_token(name):
+    with naming(database), opened(database) as engine:
+        if not SqlStore(engine).revoke_token(name):
             raise click.ClickException(f"there is no token {name!r}: `hubbub token list` has them all")
-    finally:
-        store.close()
+    if as_json:
+        print_json({"revoked": name})

@@ -12,6 +12,7 @@ class Refusal(Enum):
     """slug, HTTP status, and what it means in one sentence."""
 
     MALFORMED = ("malformed", 400, "The body is not a batch: not JSON, a field missing, or of the wrong type.")
+    NOT_HTTP = ("not-http", 400, "What was sent is not an HTTP/1.1 request.")
     UNAUTHORIZED = ("unauthorized", 401, "This needs a token that is missing or not accepted.")
     FORBIDDEN = ("forbidden", 403, "The token does not allow this.")
     CROSS_SITE = ("cross-site", 403, "A page of another site sent this form.")
@@ -37,6 +38,7 @@ class Refusal(Enum):
         429,
         "More requests came from this network than it may send; send the same batch again later.",
     )
+    HEADERS_TOO_LARGE = ("headers-too-large", 431, "What comes around the body is larger than this aggregator takes.")
     INTERNAL_ERROR = ("internal-error", 500, "The aggregator failed; nothing of the batch is stored.")
     UNAVAILABLE = ("unavailable", 503, "The aggregator cannot store batches just now; send the same batch again.")
     DISK_FULL = ("disk-full", 507, "The aggregator's disk is nearly full; send the same batch again.")

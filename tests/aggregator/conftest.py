@@ -23,7 +23,7 @@ from hubbub import Batch, Definitions, Metric, parse_definitions
 from hubbub.summary import Summary, summary_from_bytes
 from hubbub_aggregator.app import create_app
 from hubbub_aggregator.folding import read_summary
-from hubbub_aggregator.server import listen, url_of
+from hubbub_aggregator.server import configured, listen, url_of
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.sql_store import SqlStore
 
@@ -153,8 +153,7 @@ def running(
     clock = clock or FakeClock()
     listener = listen("127.0.0.1", 0)
     url = url_of(listener)
-    config = uvicorn.Config(create_app(definitions, store, settings, clock, free), log_config=None, access_log=False)
-    server = uvicorn.Server(config)
+    server = uvicorn.Server(configured(create_app(definitions, store, settings, clock, free)))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     aggregator = Aggregator(url, definitions, store, clock)

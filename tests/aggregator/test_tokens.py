@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 from tests.aggregator.test_refusals import assert_refused
 
+from hubbub.cli import main
 from hubbub.errors import RefusedError
 from hubbub.refusals import Refusal
 from hubbub_aggregator.cli import command as serve
@@ -93,10 +94,19 @@ def test_the_command_creates_lists_and_revokes(store: SqlStore, database: str) -
     listed = run(token, ["list", "--json", *where])
     assert json.loads(listed.stdout) == [{"name": "analysts", "scopes": ["metrics", "read"]}]
     assert secret not in run(token, ["list", *where]).output
-    assert run(token, ["revoke", "analysts", *where]).exit_code == 0
+    revoked = run(token, ["revoke", "analysts", "--json", *where])
+    assert (revoked.exit_code, json.loads(revoked.stdout)) == (0, {"revoked": "analysts"})
     assert store.token(hash_of(secret)) is None
     assert run(token, ["revoke", "analysts", *where]).exit_code == 1
     assert run(token, ["create", "not a name", "--scope", "read", *where]).exit_code == 2
+
+
+@pytest.mark.parametrize("asked", [["list"], ["revoke", "analysts"]])
+def test_a_database_that_is_not_there_is_not_made_to_look_for_tokens_in_it(tmp_path: Path, asked: list[str]) -> None:
+    said = CliRunner().invoke(main, ["token", *asked, "--database", str(tmp_path / "report.db")])
+    assert (said.exit_code, said.stdout) == (1, "")
+    assert "report.db: there is no such file: give the --database of an aggregator" in said.stderr
+    assert not list(tmp_path.iterdir())
 
 
 def test_reads_are_open_on_this_machine_only(tmp_path: Path) -> None:

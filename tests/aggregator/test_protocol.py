@@ -1,0 +1,109 @@
+"""What comes down a connection and is no request: answered in the one form, and not kept."""
+
+from __future__ import annotations
+
+import json
+import socket
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hubbub import Refusal
+
+if TYPE_CHECKING:
+    from tests.aggregator.conftest import Aggregator, MakeBatch
+
+GET = b"GET /livez HTTP/1.1\r\nHost: x\r\n"
+POST = b"POST /v1/reports HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+def connected(aggregator: Aggregator) -> socket.socket:
+    host, port = aggregator.url.removeprefix("http://").split(":")
+    return socket.create_connection((host, int(port)), timeout=30)
+
+
+def answered(aggregator: Aggregator, sent: bytes) -> tuple[bytes, dict[str, str], Any]:
+    """Send bytes, all of which are read before the connection is closed; return status line, headers and JSON."""
+    got = b""
+    with connected(aggregator) as client:
+        client.sendall(sent)
+        while data := client.recv(1 << 16):
+            got += data
+    head, _, body = got.partition(b"\r\n\r\n")
+    status, *lines = head.split(b"\r\n")
+    headers = dict(line.decode().lower().split(": ", 1) for line in lines)
+    assert int(headers["content-length"]) == len(body)
+    return status, headers, json.loads(body)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"hello world\r\n\r\n",
+        b"get /livez HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /livez HTTP/3.7\r\nHost: x\r\n\r\n",
+        GET + b"no colon\r\n\r\n",
+        GET + b"a: \0\r\n\r\n",
+        b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n",
+        CHUNKED + b"zz\r\nab\r\n0\r\n\r\n",
+        CHUNKED + b"2\r\nabcdef\r\n0\r\n\r\n",
+        POST + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        POST + b"Content-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
+        POST + b"Content-Length: -3\r\n\r\n",
+        POST + b"Content-Length: 1180591620717411303424\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        bytes.fromhex("1603010200010001fc0303") + bytes(500),
+        b"SSH-2.0-OpenSSH_9.6\r\n",
+        b"CONNECT x:443 HTTP/1.1\r\nHost: x\r\n\r\n",
+    ],
+    ids=lambda sent: repr(sent[:60]),
+)
+def test_what_is_no_http_is_told_so(aggregator: Aggregator, sent: bytes) -> None:
+    status, headers, told = answered(aggregator, sent)
+    assert status == b"HTTP/1.1 400 Bad Request"
+    assert (headers["content-type"], headers["connection"]) == ("application/problem+json", "close")
+    assert (told["type"], told["status"]) == ("/problems/not-http", Refusal.NOT_HTTP.status)
+    assert "server" not in headers
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [GET + b"a: ", GET, CHUNKED + b"2;"],
+    ids=["one header without end", "headers without end", "a chunk's extension without end"],
+)
+def test_what_comes_around_a_body_without_end_is_refused(aggregator: Aggregator, begun: bytes) -> None:
+    more = b"b: c\r\n" * 20_000 if begun == GET else b"x" * 100_000
+    status, headers, told = answered(aggregator, (begun + more)[: (64 << 10) + 1])
+    assert status.startswith(b"HTTP/1.1 431 ")
+    assert (headers["content-type"], headers["connection"]) == ("application/problem+json", "close")
+    assert (told["type"], told["status"]) == ("/problems/headers-too-large", Refusal.HEADERS_TOO_LARGE.status)
+
+
+def test_trailers_without_end_are_cut_off(aggregator: Aggregator) -> None:
+    with connected(aggregator) as client, suppress(ConnectionError):
+        client.sendall(CHUNKED + b"2\r\n{}\r\n0\r\na: ")
+        client.sendall(b"x" * 10_000_000)
+        while client.recv(1 << 16):
+            pass
+
+
+def test_bodies_and_requests_without_number_on_one_connection_are_no_headers(
+    aggregator: Aggregator, make_batch: MakeBatch
+) -> None:
+    body = make_batch(aggregator.definitions["homepage"]).to_json().ljust(29_000)
+    request = POST + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    with connected(aggregator) as client:
+        for status in (b"202", *[b"200"] * 9):
+            client.sendall(request)
+            assert client.recv(1 << 16).startswith(b"HTTP/1.1 " + status)
+        for _ in range(2_000):
+            client.sendall(GET + b"\r\n")
+            assert client.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize("upgrade", ["websocket", "h2c"])
+def test_another_protocol_that_is_asked_for_is_not_taken_up(aggregator: Aggregator, upgrade: str) -> None:
+    answer = aggregator.get("/livez", connection="Upgrade", upgrade=upgrade, sec_websocket_version="13")
+    assert (answer.status, answer.json) == (200, {"status": "alive"})
