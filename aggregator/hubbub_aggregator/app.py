@@ -18,6 +18,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as ASGIScope
 
@@ -258,12 +259,21 @@ def _framework_refused(request: Request, refused: HTTPException) -> Response:
         case 404:
             return problem(Refusal.NOT_FOUND, "no route has this path; /openapi.json lists all of them")
         case 405:
-            allowed = (refused.headers or {}).get("Allow", "")
+            allowed = ", ".join(_methods(request, (refused.headers or {}).get("Allow", "")))
             return problem(
-                Refusal.METHOD_NOT_ALLOWED, f"this path takes {allowed}, not {request.method}", refused.headers
+                Refusal.METHOD_NOT_ALLOWED, f"this path takes {allowed}, not {request.method}", {"Allow": allowed}
             )
         case _:
             return problem(Refusal.INTERNAL_ERROR, f"the framework refused with {refused.status_code}")
+
+
+def _methods(request: Request, of_first: str) -> list[str]:
+    """Return what a path takes, by all routes that have it; the framework names the first one's only."""
+    methods = set(filter(None, of_first.split(", ")))
+    for route in (*routes.routes, *page_routes.routes):
+        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:
+            methods |= route.methods or set()
+    return sorted(methods)
 
 
 def _invalid_query(_request: Request, invalid: RequestValidationError) -> Response:

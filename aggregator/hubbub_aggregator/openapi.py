@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from starlette.responses import Response
+
 from hubbub.batch import CONTENT_TYPE as BATCH_TYPE
 from hubbub.refusals import Refusal
 from hubbub.summary.parquet import CONTENT_TYPE as SUMMARY_TYPE
@@ -197,6 +199,7 @@ POST_SIGN_IN: _Route = {
         **described(Refusal.INTERNAL_ERROR, Refusal.UNAVAILABLE),
     },
     "status_code": 303,
+    "response_class": Response,  # no body, so of no media type
 }
 
 POST_SIGN_OUT: _Route = {
@@ -205,6 +208,7 @@ POST_SIGN_OUT: _Route = {
         **described(Refusal.CROSS_SITE, Refusal.INTERNAL_ERROR, Refusal.UNAVAILABLE),
     },
     "status_code": 303,
+    "response_class": Response,  # no body, so of no media type
 }
 
 GET_LIVEZ: _Route = {"responses": {200: _status("alive")}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from http import HTTPStatus
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -16,6 +17,10 @@ class Protocol(HttpToolsProtocol):
     """One connection."""
 
     _around = 0  # bytes that came since the last of a body, or of a request
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.access_log = False  # whatever handlers the host's loggers have
 
     def data_received(self, data: bytes) -> None:
         self._around += len(data)
