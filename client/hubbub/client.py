@@ -9,6 +9,7 @@ import atexit
 import logging
 import os
 import threading
+import warnings
 import weakref
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -27,7 +28,7 @@ from hubbub.memory_disk import MemoryDisk
 from hubbub.policy import Policy
 from hubbub.recorder import Limits, Recorder
 from hubbub.secret import Secret
-from hubbub.secret_file import secret_at
+from hubbub.secret_file import destroy_secret, secret_at
 
 if TYPE_CHECKING:
     from hubbub.state import State
@@ -114,6 +115,12 @@ class Client:
         self._open()
         _alive.add(self)
         self._guarded(self._resume)
+        if self._journal.problem:
+            warnings.warn(
+                f"hubbub records in memory only and sends nothing: {self._journal.problem}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
     def _open(self) -> None:
         in_memory = self._durability == "memory"
@@ -270,8 +277,7 @@ class Client:
         """Before anything else: without it what the old journal holds is noise."""
         self._secret = None
         self._recorder.forget_secret()
-        if self._durability != "memory":
-            (self._directory / "secret").unlink(missing_ok=True)
+        destroy_secret(self._directory / "secret", self._disk)
 
     def _deliver(self) -> int:
         """For `hubbub.testing.deliver`: end all periods, send everything."""
@@ -282,15 +288,13 @@ class Client:
         return sum(uploader.send_now(batch_id) for batch_id in everything)
 
     def _load_secret(self) -> Secret:
-        if self._durability == "memory":
-            self._secret = self._secret or Secret.generate(self._coins)
-            return self._secret
         path = self._directory / "secret"
         try:
-            return secret_at(path, self._coins)
-        except HubbubError:
-            path.unlink(missing_ok=True)
-            return secret_at(path, self._coins)
+            try:
+                return secret_at(path, self._coins, self._disk)
+            except HubbubError:
+                destroy_secret(path, self._disk)
+                return secret_at(path, self._coins, self._disk)
         except OSError:  # the journal is degraded as well: nothing made under this secret is ever sent
             self._secret = self._secret or Secret.generate(self._coins)
             return self._secret
@@ -336,8 +340,7 @@ class Client:
         self._starting = threading.Lock()
         self._uploader = None
         if self._durability == "memory":
-            self._secret = None  # what the parent holds in memory is the parent's: the child is a client of its own
-            self._open()
+            self._open()  # what the parent holds in memory is the parent's: the child is a client of its own
         else:
             self._journal.after_fork_in_child()
 

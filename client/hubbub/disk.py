@@ -31,12 +31,18 @@ class Lock(Protocol):
 
 
 class Disk(Protocol):
-    """The few things that the journal asks of a disk; each may raise OSError."""
+    """The few things that journal and secret ask of a disk; each may raise OSError.
+
+    `link` gives a file a second name, FileExistsError if that is taken; `names` of a directory that is not there are none.
+    """
 
     def make_directory(self, path: Path) -> None: ...
     def open(self, path: Path) -> File: ...
     def open_new(self, path: Path) -> File: ...
     def identity(self, path: Path) -> tuple[int, int] | None: ...
+    def names(self, directory: Path) -> list[Path]: ...
+    def link(self, source: Path, target: Path) -> None: ...
+    def remove(self, path: Path) -> None: ...
     def replace(self, source: Path, target: Path) -> None: ...
     def sync_directory(self, path: Path) -> None: ...
     def lock(self, path: Path) -> Lock: ...
@@ -93,6 +99,15 @@ class SystemDisk:
         except FileNotFoundError:
             return None
         return status.st_ino, status.st_size
+
+    def names(self, directory: Path) -> list[Path]:
+        return list(directory.iterdir()) if directory.is_dir() else []
+
+    def link(self, source: Path, target: Path) -> None:
+        target.hardlink_to(source)
+
+    def remove(self, path: Path) -> None:
+        path.unlink()
 
     def replace(self, source: Path, target: Path) -> None:
         source.replace(target)

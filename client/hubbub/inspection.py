@@ -16,8 +16,9 @@ def read_state(directory: Path) -> State:
     try:
         data = (directory / NAME).read_bytes()
     except OSError as problem:
+        told = "it is a file" if directory.is_file() else problem.strerror
         raise HubbubError(
-            f"{directory} holds no client's state ({problem.strerror}): give the directory that the app passes to Client"
+            f"{directory} holds no client's state ({told}): give the directory that the app passes to Client as `state`"
         ) from None
     found, state, damaged = scan(data), State(), 0
     for payload in found.payloads:

@@ -8,6 +8,7 @@ What is written survives the process at once, and a power loss once `sync` retur
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import threading
@@ -48,6 +49,7 @@ class Journal:
         self._unwritten: dict[tuple[object, ...], Event] = {}
         self._unsynced = False
         self._warned = False
+        self.problem = ""
 
     @property
     def degraded(self) -> bool:
@@ -231,14 +233,25 @@ class Journal:
         self._end += len(data)
         self._unsynced = True
         self._warned = False
+        self.problem = ""
         logger.warning("%s takes what hubbub writes again", self.directory)
         return True
 
     def _degrade(self, problem: OSError) -> None:
         if not self._warned:
             self._warned = True
-            logger.warning(
-                "%s: %s: hubbub goes on in memory and sends nothing until it can write there",
-                self.directory,
-                problem.strerror or type(problem).__name__,
-            )
+            self.problem = f"{self.directory} {_what_is_wrong(problem)}"
+            logger.warning("%s; hubbub goes on in memory and sends nothing until it can write there", self.problem)
+
+
+def _what_is_wrong(problem: OSError) -> str:
+    told = problem.strerror or type(problem).__name__
+    match problem.errno:
+        case errno.EEXIST | errno.ENOTDIR:
+            return f"is not a directory ({told}): give Client a directory of its own as `state`"
+        case errno.EACCES | errno.EPERM | errno.EROFS:
+            return f"cannot be written ({told}): give Client a directory that this user may write as `state`"
+        case errno.ENOSPC | errno.EDQUOT:
+            return f"is on a full disk ({told}): make room"
+        case _:
+            return f"cannot be used ({told}): see what this disk says"

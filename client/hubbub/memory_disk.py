@@ -29,6 +29,17 @@ class MemoryDisk:
         file = self._files.get(path)
         return None if file is None else file.identity()
 
+    def names(self, directory: Path) -> list[Path]:
+        return [path for path in self._files if path.parent == directory]
+
+    def link(self, source: Path, target: Path) -> None:
+        if target in self._files:
+            raise FileExistsError(target)
+        self._files[target] = self._files[source]
+
+    def remove(self, path: Path) -> None:
+        del self._files[path]
+
     def replace(self, source: Path, target: Path) -> None:
         self._files[target] = self._files.pop(source)
 

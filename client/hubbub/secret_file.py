@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from hubbub.coins import Coins, system_coins
+from hubbub.disk import Disk, SystemDisk
 from hubbub.errors import HubbubError
 from hubbub.secret import SECRET_BYTES, Secret
 
+_SYSTEM_DISK = SystemDisk()
 
-def secret_at(path: str | Path, coins: Coins = system_coins) -> Secret:
+
+def secret_at(path: str | Path, coins: Coins = system_coins, disk: Disk = _SYSTEM_DISK) -> Secret:
     """Return the secret kept at `path`; the first call draws it.
 
     The file is written beside its place, synchronized, and linked into it: other processes see all of it or
@@ -19,15 +23,13 @@ def secret_at(path: str | Path, coins: Coins = system_coins) -> Secret:
     Do not back it up, synchronize it between machines or bake it into an image: see docs/privacy.md.
     """
     path = Path(path)
+    if disk.identity(path) is None:
+        _create(path, coins(SECRET_BYTES), disk)
+    file = disk.open(path)
     try:
-        return _read(path)
-    except FileNotFoundError:
-        _create(path, coins(SECRET_BYTES))
-        return _read(path)
-
-
-def _read(path: Path) -> Secret:
-    key = path.read_bytes()
+        key = file.read_from(0)
+    finally:
+        file.close()
     if len(key) != SECRET_BYTES:
         raise HubbubError(
             f"{path} must hold {SECRET_BYTES} bytes, it has {len(key)}: it was damaged; "
@@ -36,23 +38,25 @@ def _read(path: Path) -> Secret:
     return Secret(key)
 
 
-def _create(path: Path, key: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+def destroy_secret(path: Path, disk: Disk) -> None:
+    """Remove the secret, and what a kill in the middle of its making left beside it; durable when it returns."""
+    left = [name for name in disk.names(path.parent) if name == path or name.name.startswith(f"{path.name}.")]
+    for name in left:
+        disk.remove(name)
+    if left:
+        disk.sync_directory(path.parent)
+
+
+def _create(path: Path, key: bytes, disk: Disk) -> None:
+    disk.make_directory(path.parent)
     draft = path.with_name(f"{path.name}.{os.getpid()}-{os.urandom(4).hex()}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    file = disk.open_new(draft)
     try:
-        with open(descriptor, "wb") as file:  # noqa: PTH123  (a descriptor, not a path)
-            file.write(key)
-            file.flush()
-            os.fsync(file.fileno())
-        try:
-            path.hardlink_to(draft)
-        except FileExistsError:
-            return  # another process came first: its secret is the one
+        file.append(key)
+        file.sync()
+        with suppress(FileExistsError):  # another process came first: its secret is the one
+            disk.link(draft, path)
     finally:
-        draft.unlink()
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+        file.close()
+        disk.remove(draft)
+    disk.sync_directory(path.parent)

@@ -124,7 +124,7 @@ class SimulatedDisk:
     def __init__(self) -> None:
         self.full = False
         self.files: dict[int, SimulatedFile] = {}
-        self.names: dict[Path, int] = {}
+        self._names: dict[Path, int] = {}
         self._durable_names: dict[Path, int] = {}
         self._changes: list[tuple[Path, int | None]] = []
         self._numbers = count(1)
@@ -133,27 +133,40 @@ class SimulatedDisk:
         self._refuse_if_full()
 
     def open(self, path: Path) -> File:
-        if path not in self.names:
+        if path not in self._names:
             self._refuse_if_full()
             number = next(self._numbers)
             self.files[number] = SimulatedFile(self, number)
             self._name(path, number)
-        return self.files[self.names[path]]
+        return self.files[self._names[path]]
 
     def open_new(self, path: Path) -> File:
-        self.names.pop(path, None)
+        self._names.pop(path, None)
         return self.open(path)
 
     def identity(self, path: Path) -> tuple[int, int] | None:
-        return self.files[self.names[path]].identity() if path in self.names else None
+        return self.files[self._names[path]].identity() if path in self._names else None
+
+    def names(self, directory: Path) -> list[Path]:
+        return [path for path in self._names if path.parent == directory]
+
+    def link(self, source: Path, target: Path) -> None:
+        if target in self._names:
+            raise FileExistsError(target)
+        self._refuse_if_full()
+        self._name(target, self._names[source])
+
+    def remove(self, path: Path) -> None:
+        del self._names[path]
+        self._changes.append((path, None))
 
     def replace(self, source: Path, target: Path) -> None:
-        number = self.names.pop(source)
+        number = self._names.pop(source)
         self._changes.append((source, None))
         self._name(target, number)
 
     def sync_directory(self, path: Path) -> None:  # noqa: ARG002  (there is one)
-        self._durable_names = dict(self.names)
+        self._durable_names = dict(self._names)
         self._changes.clear()
 
     def lock(self, path: Path) -> Lock:  # noqa: ARG002
@@ -170,12 +183,12 @@ class SimulatedDisk:
             else:
                 names[path] = number
         for path, number in names.items():
-            found.names[path] = found._durable_names[path] = number
+            found._names[path] = found._durable_names[path] = number
             found.files[number] = self.files[number].after_power_loss(found, chance)
         return found
 
     def _name(self, path: Path, number: int) -> None:
-        self.names[path] = number
+        self._names[path] = number
         self._changes.append((path, number))
 
     def _refuse_if_full(self) -> None:

@@ -3,7 +3,8 @@
 python tests/client/kill_matrix.py POINTS SEED          (make matrix: 200, make soak: 1000)
 
 A life of a client is a child forked from this preloaded process. It dies by SIGKILL before or after its n-th operation on the disk or
-the network: append, sync, replace, sync_directory, send. Every tenth point kills the aggregator as well, and starts it again.
+the network: append, sync, replace, link, remove, sync_directory, send; or in the middle of an append, its record half written. At every third point two
+lives share the directory, each killed at its own time. Every tenth point kills the aggregator as well, and starts it again.
 """
 
 from __future__ import annotations
@@ -41,9 +42,10 @@ class Killer:
         self._left = at
         self._told = told
 
-    def step(self, name: str) -> None:
+    def step(self, name: str, last: Callable[[], Any] = bool) -> None:
         self._left -= 1
         if self._left == 0:
+            last()
             self._told.write_text(name)
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -60,6 +62,7 @@ class KilledFile:
         self.identity, self.read_from, self.close = file.identity, file.read_from, file.close
 
     def append(self, data: bytes) -> None:
+        self._killer.step("amid append", lambda: self._file.append(data[: len(data) // 2]))
         self._killer.around("append", lambda: self._file.append(data))
 
     def sync(self) -> None:
@@ -78,6 +81,12 @@ class KilledDisk(SystemDisk):
 
     def replace(self, source: Path, target: Path) -> None:
         self._killer.around("replace", lambda: SystemDisk.replace(self, source, target))
+
+    def link(self, source: Path, target: Path) -> None:
+        self._killer.around("link", lambda: SystemDisk.link(self, source, target))
+
+    def remove(self, path: Path) -> None:
+        self._killer.around("remove", lambda: SystemDisk.remove(self, path))
 
     def sync_directory(self, path: Path) -> None:
         self._killer.around("sync_directory", lambda: SystemDisk.sync_directory(self, path))
@@ -136,20 +145,25 @@ def life(state: Path, url: str, day: datetime, seed: int, killer: Killer) -> Non
 
 def point(aggregator: Aggregator, place: Path, number: int, chance: random.Random) -> tuple[Counter[str], str]:
     """Kill one client once in each of its lives; return its accounting once everything is delivered, and where it died."""
-    state, told = place / str(number), place / "told"
+    state = place / str(number)
     first = datetime.now(UTC) - timedelta(days=DAYS)
     where = []
     for each in range(LIVES):
-        told.write_text("nowhere")
-        killer, seed = Killer(chance.randrange(1, 45), told), chance.randrange(1 << 32)
-        child = os.fork()
-        if child == 0:
-            life(state, aggregator.url, first + timedelta(days=2 * each), seed, killer)
+        children = []
+        for sibling in range(2 if number % 3 == 0 else 1):
+            told = place / f"told {sibling}"
+            told.write_text("nowhere")
+            killer, seed = Killer(chance.randrange(1, 60), told), chance.randrange(1 << 32)
+            child = os.fork()
+            if child == 0:
+                life(state, aggregator.url, first + timedelta(days=2 * each), seed, killer)
+            children.append((child, told))
         if number % 10 == 5 and each == 1:
             aggregator.kill()
             aggregator.start()
-        os.waitpid(child, 0)
-        where.append(told.read_text())
+        for child, told in children:
+            os.waitpid(child, 0)
+            where.append(told.read_text())
     with Client(METRICS, state, aggregator.url, policy=UNLIMITED, environment={}) as client:
         client.set_consent("on")
         for _ in range(3):

@@ -7,15 +7,20 @@ import os
 import random
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from hubbub.batch import Batch
+from hubbub.cli.inspect import command as inspect_command
+from hubbub.cli.ledger import command as ledger_command
 from hubbub.delivery import NO_ANSWER, Answer
 from hubbub.disk import SystemDisk
 from hubbub.framing import record, scan
+from hubbub.secret_file import secret_at
 from hubbub.testing import SeededCoins, SimulatedDisk, deliver
 from tests.client.conftest import HOMEPAGE, SURVEY, Rig, require_balanced
 
@@ -124,7 +129,7 @@ def test_a_journal_does_not_grow_for_ever(rig: Rig) -> None:
         client.record("homepage", "x")
     client._journal.compact()
     client.close()
-    assert (rig.state / "journal").stat().st_size < 10_000
+    assert (rig.state / "journal").stat().st_size < 1 << 18  # 8,000 records are four times that
     assert state_of(rig)["recorded"] == 8000
 
 
@@ -171,12 +176,56 @@ def test_power_loss_neither_sends_a_period_twice_nor_forgets_what_was_spent(
         found = rig.client(HOMEPAGE, SURVEY, disk=disk, environment={"DO_NOT_TRACK": "1"})
         require_balanced(found.accounting())
         with found._journal as state:
+            assert not sent or state.enrolments == 1  # the secret was durable before anything was sent under it
             for metric, period in sent:
                 (account,) = (a for a in state.accounts.values() if a.metric == metric)
                 assert account.next > period
                 assert account.units >= 1
         found._stop()
     assert len(sent) > 20
+
+
+def test_consent_withdrawn_stays_withdrawn_through_power_loss_and_no_secret_is_left(rig: Rig, unseen_seed: int) -> None:
+    """100 power losses right after `set_consent("off")`; half of them after a kill that left the secret's draft beside it."""
+    chance = random.Random(unseen_seed)  # noqa: S311
+    for number in range(100):
+        disk = SimulatedDisk()
+        client = rig.agreed(HOMEPAGE, disk=disk)
+        client.record("homepage", "x")
+        secret = disk.open(rig.state / "secret").read_from(0)
+        if number % 2:
+            disk.open(rig.state / "secret.1-dead").append(secret)
+            disk.sync_directory(rig.state)
+        client.set_consent("off")
+        client._stop()
+        disk = disk.after_power_loss(chance)
+        assert secret not in [file.read_from(0) for file in disk.files.values()]
+        assert rig.client(HOMEPAGE, disk=disk).consent == "off"
+
+
+def test_a_secret_is_whole_or_not_there_whenever_power_goes(rig: Rig, unseen_seed: int) -> None:
+    chance, path = random.Random(unseen_seed), rig.state / "secret"  # noqa: S311
+
+    class Failing(SimulatedDisk):
+        left = 0
+
+        def _refuse_if_full(self) -> None:
+            self.left -= 1
+            if self.left == 0:
+                raise OSError(5, "Input/output error")
+
+    found = set()
+    for steps in range(1, 40):
+        disk: SimulatedDisk = Failing()
+        disk.left = 1 + steps % 8  # type: ignore[attr-defined]
+        with suppress(OSError):
+            secret_at(path, disk=disk)
+        disk = disk.after_power_loss(chance)
+        made = disk.identity(path)
+        assert made is None or made[1] == 32
+        found.add(made is None)
+        secret_at(path, disk=disk)
+    assert found == {True, False}
 
 
 def test_a_full_disk_degrades_to_memory_with_one_warning_and_sends_nothing(
@@ -209,13 +258,32 @@ def test_a_full_disk_degrades_to_memory_with_one_warning_and_sends_nothing(
 def test_a_directory_that_cannot_be_written_never_raises(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     rig.state = Path("/proc/no-such-place")
     with caplog.at_level(logging.WARNING, "hubbub"):
-        client = rig.agreed()
+        with pytest.warns(
+            RuntimeWarning, match="records in memory only and sends nothing: /proc/no-such-place"
+        ) as told:
+            client = rig.agreed()
+        assert told[0].filename.endswith("conftest.py")  # where Client was called
         client.record("homepage", "x")
         rig.clock.move(days=2)
         client.flush(1)
     assert caplog.text.count("goes on in memory") == 1
     assert rig.transport.bodies == []
     assert client.accounting()["chosen"] == 1
+
+
+def test_a_state_path_that_is_a_file_is_told_with_the_next_step(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    rig.state.write_text("not ours")
+    with (
+        caplog.at_level(logging.WARNING, "hubbub"),
+        pytest.warns(RuntimeWarning, match="is not a directory .*: give Client a directory of its own as `state`"),
+    ):
+        client = rig.agreed()
+    client.record("homepage", "x")
+    assert caplog.text.count("is not a directory") == 1
+    assert rig.state.read_text() == "not ours"
+    for command in (inspect_command, ledger_command):
+        done = CliRunner().invoke(command, [str(rig.state)])
+        assert (done.exit_code, "it is a file" in str(done.exception)) == (1, True)
 
 
 class FailingDisk(SystemDisk):
@@ -253,6 +321,7 @@ def test_a_compaction_that_fails_halfway_loses_nothing(operation: str, rig: Rig)
 
 WRITER = """
 import sys
+from contextlib import suppress
 from pathlib import Path
 from hubbub import Client, load_definitions
 client = Client(sys.argv[1], sys.argv[2], "http://127.0.0.1:1")

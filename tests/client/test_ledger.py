@@ -15,8 +15,8 @@ from hubbub.privacy import epsilon, epsilon_forever
 from hubbub.testing import deliver
 from tests.client.conftest import HOMEPAGE, SURVEY, Rig, require_balanced
 
-QUIET = Metric.string(  # no IRR noise: two reports are equal exactly when their permanent bits are
-    "quiet", Params(num_bits=64, num_hashes=2, num_cohorts=16, prob_p=0, prob_q=1, prob_f=0.5)
+QUIET = Metric.string(  # no IRR noise: two reports are equal exactly when their permanent bits are; one cohort, where a to d differ
+    "quiet", Params(num_bits=64, num_hashes=2, num_cohorts=1, prob_p=0, prob_q=1, prob_f=0.5)
 )
 LOOSE = Policy(epsilon_report=100, epsilon_metric=100, epsilon_total=1000)
 
