@@ -1,6 +1,6 @@
 """The eleven populations on which google/rappor's decoder was measured before, beside ours: a million reports, means of five runs.
 
-    python benchmarks/literature.py [--runs 5] [--out docs/accuracy.md]          (or: make bench-accuracy)
+    python -m benchmarks.literature [--runs 5] [--out docs/accuracy.md]          (or: make bench-accuracy)
 
 R's figures are means of 5 runs of its `Decode()` on reports of the same populations with random maps. Ours come from the reports as the decoder takes
 them: pattern counts for k = 8, the reports themselves for k = 32 and 128.
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from benchmarks.pages import put_section
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
@@ -124,13 +125,6 @@ def _error(values: list[float]) -> float:
     return float(np.std(values, ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.nan
 
 
-def with_section(page: str, heading: str, section: str) -> str:
-    """Put a section in its place of a page, or at its end."""
-    before, found, rest = page.partition(heading)
-    after = rest[rest.index("\n## ") :] if "\n## " in rest else ""
-    return f"{before.rstrip()}\n\n{section.rstrip()}\n{after if found else ''}"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5)
@@ -159,8 +153,7 @@ def main() -> None:
         *lines,
     ])  # fmt: skip
     if options.out:
-        page = options.out.read_text() if options.out.exists() else ""
-        options.out.write_text(with_section(page, HEADING, section))
+        put_section(options.out, section)
 
 
 if __name__ == "__main__":
