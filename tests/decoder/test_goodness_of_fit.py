@@ -78,6 +78,14 @@ def test_honest_reports_of_unlisted_strings_alarm_nobody(scheme: str, k: int, f:
     assert ("coincident hashes" in p_values) == (scheme == "google-md5")
 
 
+def test_who_has_a_value_is_chance_too(unseen_seed: int) -> None:
+    """Half of the reports have none, 4 hashes, little noise: the ones of a report vary nine times as much as their noise."""
+    params = string_params(k=24, h=4, p=0.05, q=0.95)
+    for run in range(5):
+        reports = reported(params, (unseen_seed + run) % (1 << 62), num_reports=20_000, without_value=10_000)
+        assert alarms(goodness_of_fit(reports)) == set()
+
+
 @pytest.mark.parametrize(
     ("true", "claimed", "alarm"),
     [
