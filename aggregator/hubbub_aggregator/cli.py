@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import socket
 from collections.abc import Callable
@@ -13,6 +12,7 @@ import click
 
 from hubbub.errors import ParameterError
 from hubbub_aggregator.logs import FORMATS, LEVELS, announce, configure
+from hubbub_aggregator.loopback import is_loopback
 from hubbub_aggregator.settings import Settings, limits, switches
 
 logger = logging.getLogger(__name__)
@@ -81,13 +81,6 @@ def _print_config(context: click.Context) -> None:
             shown = [f"{metric}={periods}" for metric, periods in value.items()]
         where = "" if source is None else source.name.lower().replace("_", " ").replace("default map", "file")
         click.echo(f"{name} = {json.dumps(shown)}  # {where}")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 @click.command()
@@ -170,7 +163,7 @@ def command(
     if print_config:
         _print_config(context)
         return
-    if settings["open_reads"] and not _is_loopback(host):
+    if settings["open_reads"] and not is_loopback(host):
         raise click.UsageError(
             f"--open-reads is for this machine alone, and --host is {host}: listen on 127.0.0.1, or create a token"
         )

@@ -1,0 +1,308 @@
+"""What an operator should know about an aggregator before, and while, it runs; nothing is changed but a write probe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from sqlalchemy import Connection, text
+
+from hubbub.checkup import Finding, changed_at, clock_before, fine, warning, wrong
+from hubbub.definitions import Definitions, load_definitions
+from hubbub.errors import DefinitionError
+from hubbub.periods import Period
+from hubbub.refusals import Refusal
+from hubbub_aggregator.disk import free_at
+from hubbub_aggregator.engine import is_postgres, naming, opened, transaction
+from hubbub_aggregator.lifecycle import kept_until
+from hubbub_aggregator.loopback import is_loopback
+from hubbub_aggregator.schema_version import require_served, version_of
+from hubbub_aggregator.settings import Settings
+from hubbub_aggregator.sql_store import SqlStore
+from hubbub_aggregator.store import SchemaError, Store, StoreError
+from hubbub_aggregator.tokens import Scope
+
+_SOON = timedelta(days=30)
+_OVERDUE = timedelta(days=1)
+_SKEW = 60.0  # seconds
+_MANY_SEGMENTS = 100_000
+_TELLING = {
+    Refusal.DIGEST_MISMATCH: "clients have another definition than this file: add theirs, or wait until they are updated",
+    Refusal.UNKNOWN_METRIC: "clients collect what this file has not: add the metric, or let them stop",
+    Refusal.METRIC_EXPIRED: "give the metric a later `expires`, if it is still to be collected",
+    Refusal.PERIOD_NOT_STARTED: "this clock is behind, or the clients' are ahead",
+    Refusal.TOO_MANY: "raise --client-rate, or see that the proxy sets X-Forwarded-For: else all are one network",
+    Refusal.INTERNAL_ERROR: "the log says where it failed: report it",
+    Refusal.UNAVAILABLE: "the log says why the store fails; a queue that is often full needs a faster disk",
+    Refusal.DISK_FULL: "make room",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How an aggregator is started: what `hubbub serve` is given."""
+
+    definitions: Path
+    database: str
+    host: str
+    workers: int
+    settings: Settings
+
+
+def of_aggregator(asked: Asked, now: datetime, pause: Callable[[], None]) -> Iterator[Finding]:
+    """Look at everything; `pause` is what lies between the two looks at the counters."""
+    definitions = None
+    try:
+        definitions = load_definitions(asked.definitions)
+    except DefinitionError as problem:
+        yield wrong(
+            "definitions",
+            str(problem),
+            "`hubbub serve` does not start with this file, and SIGHUP changes nothing",
+            "correct it; `hubbub metrics check` says the same",
+        )
+    else:
+        yield from expiries(definitions, now)
+        yield from _unknown_kept(definitions, asked.settings)
+    yield from exposure(asked.host, asked.settings)
+    if asked.workers > 1 and not is_postgres(asked.database):
+        yield warning(
+            "workers",
+            f"{asked.workers} workers share a SQLite file",
+            "SQLite has one writer at a time, which the others wait for: one worker is faster",
+            "--workers 1, or a PostgreSQL --database",
+        )
+    files = [asked.definitions]
+    if not is_postgres(asked.database):
+        files.append(Path(asked.database))
+        yield _disk(Path(asked.database), asked.settings)
+    yield clock_before(changed_at(*files), now)
+    yield from _of_database(asked, definitions, now, pause)
+
+
+def expiries(definitions: Definitions, now: datetime) -> Iterator[Finding]:
+    """Say which metrics have ended or will soon."""
+    ends = {name: metric.expires for name, metric in definitions.items() if metric.expires is not None}
+    past = [f"{name} ({day})" for name, day in ends.items() if day <= now.date()]
+    soon = [f"{name} ({day})" for name, day in ends.items() if now.date() < day <= (now + _SOON).date()]
+    if past:
+        yield warning(
+            "definitions",
+            f"expired: {', '.join(past)}",
+            "clients record nothing of it any more, and what still comes is refused (410)",
+            "give it a later `expires`, or remove it once its last period is closed",
+        )
+    if soon:
+        yield warning(
+            "definitions",
+            f"expires within {_SOON.days} days: {', '.join(soon)}",
+            "clients learn a new date with their next update only",
+            "decide now whether it is still to be asked",
+        )
+    if not past and not soon:
+        yield fine("definitions", f"{len(definitions)} metrics, {sum(1 for _ in definitions.versions())} definitions")
+
+
+def _unknown_kept(definitions: Definitions, settings: Settings) -> Iterator[Finding]:
+    for name in settings.keep:
+        if name not in definitions:
+            yield warning(
+                "retention",
+                f"--keep {name}: there is no such metric",
+                "nothing is dropped by it, and the metric that was meant is kept for ever",
+                f"the file has {', '.join(definitions)}",
+            )
+
+
+def exposure(host: str, settings: Settings) -> Iterator[Finding]:
+    """Say who can reach the service, and read."""
+    if not is_loopback(host):
+        yield warning(
+            "address",
+            f"--host {host} can be reached from other machines, in plain HTTP",
+            "batch ids, tokens and who sends can be read on the way",
+            "listen on 127.0.0.1, with a reverse proxy that has TLS and no access log in front (docs/operating.md)",
+        )
+    else:
+        yield fine(
+            "address",
+            f"{host}: this machine alone; a proxy on it must set X-Forwarded-For, or no network is limited",
+        )
+    if settings.open_reads:
+        say = warning if is_loopback(host) else wrong
+        yield say(
+            "address",
+            "--open-reads lets everyone who reaches the service read its counts",
+            "behind a proxy that is the whole world: what comes through it comes from this machine",
+            "drop it, and `hubbub token create analysts --scope read`",
+        )
+
+
+def _disk(file: Path, settings: Settings) -> Finding:
+    try:
+        return disk_room(free_at(file)(), settings.min_free)
+    except OSError as problem:
+        return wrong(
+            "disk",
+            f"{file.parent}: {problem.strerror}",
+            "the database cannot be there",
+            "make the directory, or give another --database",
+        )
+
+
+def disk_room(free: int, min_free: float) -> Finding:
+    """Compare what is free with what must stay free."""
+    told = f"{free >> 20} MiB are free, {int(min_free) >> 20} MiB must stay so"
+    if free < min_free:
+        return wrong("disk", told, "every batch is refused (507)", "make room, or lower --min-free")
+    if free < 4 * min_free:
+        return warning("disk", told, "below that every batch is refused (507)", "make room")
+    return fine("disk", told)
+
+
+def _of_database(
+    asked: Asked, definitions: Definitions | None, now: datetime, pause: Callable[[], None]
+) -> Iterator[Finding]:
+    database = asked.database
+    if not is_postgres(database) and not Path(database).exists():
+        yield warning(
+            "database",
+            f"{database} is not there",
+            "`hubbub serve` makes it when it starts: right before the first start, and wrong after it",
+            "see that --database names the file that the aggregator has",
+        )
+        return
+    try:
+        with naming(database), opened(database, read_only=True) as engine, transaction(engine, writes=False) as looking:
+            if version_of(looking) is None:
+                yield warning("database", f"{database} has no tables", "`hubbub serve` makes them", "start it")
+                return
+            require_served(looking)
+            if is_postgres(database):
+                yield from _other_clock(looking, now)
+        with naming(database), opened(database) as engine:
+            store = SqlStore(engine)
+            store.probe()
+            yield fine("database", "there, of this hubbub's schema, and it can be written to")
+            yield from tokens(store, asked.settings)
+            if definitions is not None:
+                yield from periods(store, definitions, asked.settings, now)
+            yield from refusals(store, pause)
+    except SchemaError as problem:
+        yield wrong("database", str(problem), "`hubbub serve` does not start on it", "`hubbub db upgrade`")
+    except StoreError as problem:
+        yield wrong("database", str(problem), "no batch can be stored", "see that it runs and may be written to")
+
+
+def _other_clock(connection: Connection, now: datetime) -> Iterator[Finding]:
+    """Compare this machine's clock with the database's."""
+    there = connection.execute(text("SELECT now()")).scalar_one()
+    apart = abs((there - now).total_seconds())
+    if apart > _SKEW:
+        yield warning(
+            "clock",
+            f"this clock and the database's are {apart:.0f} seconds apart",
+            "one of them is wrong, and periods open and close by this one",
+            "let something keep both (ntp, chrony)",
+        )
+
+
+def tokens(store: Store, settings: Settings) -> Iterator[Finding]:
+    """Say what nobody may do, for want of a token."""
+    have = frozenset[Scope]().union(*(token.scopes for token in store.tokens()))
+    if settings.closed_reports and Scope.REPORT not in have:
+        yield wrong(
+            "tokens",
+            "--closed-reports, and no token has scope report",
+            "every batch is refused (401)",
+            "`hubbub token create apps --scope report`",
+        )
+    lacking = [scope for scope in (Scope.READ, Scope.METRICS) if scope not in have]
+    if lacking and not settings.open_reads:
+        yield warning(
+            "tokens",
+            f"no token has scope {' or '.join(lacking)}",
+            "nobody can read " + " or ".join({"read": "the counts", "metrics": "/metrics"}[scope] for scope in lacking),
+            f"`hubbub token create NAME --scope {lacking[0]}`",
+        )
+    elif have:
+        yield fine("tokens", f"for {', '.join(sorted(have))}")
+
+
+def periods(store: Store, definitions: Definitions, settings: Settings, now: datetime) -> Iterator[Finding]:
+    """Say which periods the service does not look after."""
+    known = {metric.digest: metric for metric in definitions.versions()}
+    open_, orphans, late, early = store.open_periods(), 0, [], []
+    for digest, day in open_:
+        metric = known.get(digest)
+        if metric is None:
+            orphans += 1
+            continue
+        period = Period.parse(metric.period, day)
+        if now > period.closes() + _OVERDUE:
+            late.append(f"{metric.name} {day}")
+        if now < period.opens():
+            early.append(f"{metric.name} {day}")
+    for metric in known.values():
+        keep = settings.keep.get(metric.name)
+        if keep is not None:
+            closed = store.closed_periods(metric.digest)
+            late += [f"{metric.name} {day}" for day in closed if now > kept_until(metric, day, keep) + _OVERDUE]
+    if orphans:
+        yield warning(
+            "periods",
+            f"{orphans} open periods are of definitions that the file has not",
+            "they are never closed or purged: how long they are is no longer known",
+            "put the definitions back, below which the newer ones stand, until their periods are closed",
+        )
+    if late:
+        yield wrong(
+            "periods",
+            f"due for more than a day: {_some(late)}",
+            "the service closes and purges every few seconds: it does not run, or its upkeep fails",
+            "start it, or read its log",
+        )
+    if early:
+        yield wrong(
+            "clock",
+            f"there are reports of periods that have not begun: {_some(early)}",
+            "this clock is behind, or was ahead when they came",
+            "set the clock",
+        )
+    waiting = store.segments_waiting()
+    if waiting > _MANY_SEGMENTS:
+        yield warning(
+            "upkeep",
+            f"{waiting} segments are not folded",
+            "summaries take longer to read the more there are",
+            "see that the service runs, and its log; lower --fold-every",
+        )
+    if not (orphans or late or early):
+        yield fine("periods", f"{len(open_)} are open, {waiting} segments wait to be folded")
+
+
+def refusals(store: Store, pause: Callable[[], None]) -> Iterator[Finding]:
+    """Say what is being refused now that an operator can change."""
+    before = store.refusals()
+    pause()
+    after = store.refusals()
+    grown = {key: count - before.get(key, 0) for key, count in after.items() if count > before.get(key, 0)}
+    for (metric, slug), more in sorted(grown.items()):
+        advice = next((told for refusal, told in _TELLING.items() if refusal.slug == slug), "")
+        if advice:
+            yield warning(
+                "refusals",
+                f"{more} more batches{f' of {metric}' if metric else ''} were refused as {slug} while this was looked at",
+                f"{after[metric, slug]} were, ever; their clients keep them, or lose them",
+                advice,
+            )
+    if not any(slug == refusal.slug for _, slug in grown for refusal in _TELLING):
+        most: Mapping[tuple[str, str], int] = dict(sorted(after.items(), key=lambda item: -item[1])[:3])
+        told = ", ".join(f"{count} {slug}{f' of {metric}' if metric else ''}" for (metric, slug), count in most.items())
+        yield fine("refusals", f"none now that you could change; ever, most of all: {told or 'none'}")
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

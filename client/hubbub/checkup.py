@@ -1,0 +1,173 @@
+"""What is well and what is not: findings, and those of a client's state directory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+
+from hubbub.consent import Consent, allowed_by
+from hubbub.errors import HubbubError
+from hubbub.inspection import read_state
+from hubbub.secret import SECRET_BYTES
+from hubbub.state import State
+
+_LATE = timedelta(days=3)
+_SKEW = timedelta(minutes=1)
+
+
+class Health(StrEnum):
+    """How bad it is: `wrong` does not work, or does harm; a `warning` may be meant."""
+
+    FINE = "fine"
+    WARNING = "warning"
+    WRONG = "wrong"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was looked at, what was seen, why it matters, and the next step."""
+
+    health: Health
+    about: str
+    what: str
+    why: str = ""
+    next_step: str = ""
+
+
+def fine(about: str, what: str) -> Finding:
+    """Say that all is well."""
+    return Finding(Health.FINE, about, what)
+
+
+def warning(about: str, what: str, why: str, next_step: str) -> Finding:
+    """Say what may be meant, and may not."""
+    return Finding(Health.WARNING, about, what, why, next_step)
+
+
+def wrong(about: str, what: str, why: str, next_step: str) -> Finding:
+    """Say what must be changed."""
+    return Finding(Health.WRONG, about, what, why, next_step)
+
+
+def clock_before(files: Mapping[Path, datetime], now: datetime) -> Finding:
+    """Compare the clock with the times at which files were changed, all of which are past."""
+    ahead = {path: changed for path, changed in files.items() if changed > now + _SKEW}
+    if not ahead:
+        return fine("clock", f"{now:%Y-%m-%d %H:%M} UTC")
+    path, changed = max(ahead.items(), key=lambda item: item[1])
+    return wrong(
+        "clock",
+        f"it is {now:%Y-%m-%d %H:%M} UTC, and {path} was changed at {changed:%Y-%m-%d %H:%M}",
+        "a report made under a wrong date is refused, or counted in the wrong period",
+        "set the clock, and let something keep it (ntp, chrony)",
+    )
+
+
+def changed_at(*paths: Path) -> dict[Path, datetime]:
+    """Return when files were changed last, of those that are there."""
+    return {path: datetime.fromtimestamp(path.stat().st_mtime, UTC) for path in paths if path.exists()}
+
+
+def of_state(directory: Path, now: datetime, environment: Mapping[str, str]) -> Iterator[Finding]:
+    """Look at the state that a client keeps; nothing is changed."""
+    try:
+        state = read_state(directory)
+    except HubbubError as problem:
+        yield wrong("state", str(problem), "nothing of a client can be looked at", "give the right directory")
+        return
+    yield clock_before(changed_at(*(path for path in directory.iterdir() if path.is_file())), now)
+    yield _secret(directory / "secret", state)
+    yield _journal(directory, state)
+    yield _consent(state, environment)
+    yield _waiting(state, now)
+    yield _ledger(state)
+
+
+def _secret(path: Path, state: State) -> Finding:
+    if not path.exists():
+        if state.secret_tag:
+            return wrong(
+                "secret",
+                f"{path} is gone",
+                "the next recording enrols anew, and spends privacy anew for values that were reported already",
+                "find out what removes it; the directory must last as long as the installation",
+            )
+        return fine("secret", "none yet: nothing was recorded under this consent")
+    status = path.stat()
+    if status.st_size != SECRET_BYTES:
+        return wrong(
+            "secret",
+            f"{path} has {status.st_size} bytes, not {SECRET_BYTES}",
+            "nothing is recorded with it",
+            "delete it to enrol anew, which spends privacy anew",
+        )
+    if status.st_mode & 0o077:
+        return wrong(
+            "secret",
+            f"{path} has mode {status.st_mode & 0o777:04o}",
+            "whoever reads it removes the permanent noise from every report of this client",
+            f"chmod 600 {path}, and find out who could read it",
+        )
+    return fine("secret", "there, whole, for its owner alone")
+
+
+def _journal(directory: Path, state: State) -> Finding:
+    if state.damaged:
+        return warning(
+            "journal",
+            f"{state.damaged} records are damaged",
+            "what they said was spent, formed or sent is not known any more",
+            f"check the disk; `hubbub ledger {directory}` has what is left",
+        )
+    return fine("journal", "no record is damaged")
+
+
+def _consent(state: State, environment: Mapping[str, str]) -> Finding:
+    allowed = allowed_by(environment)
+    if state.consent is not Consent.ON or allowed is not Consent.ON:
+        return warning(
+            "consent",
+            f"the user said {state.consent}, the environment here allows {allowed}",
+            "only with `on` in both is anything sent",
+            "nothing, if that is what the user wants; the app sets it with Client.set_consent",
+        )
+    return fine("consent", "on")
+
+
+def _waiting(state: State, now: datetime) -> Finding:
+    late = [each for each in state.waiting.values() if now - datetime.fromtimestamp(each.at, UTC) > _LATE]
+    if state.quarantine:
+        problem = next(reversed(state.quarantine.values()))[1]
+        return wrong(
+            "spool",
+            f"{len(state.quarantine)} batches were refused for good, the last as {problem}",
+            "the aggregator and this program do not agree on what a batch is",
+            "compare the definitions with the aggregator's /v1/metrics; `hubbub inspect` shows the batches",
+        )
+    if late:
+        return warning(
+            "spool",
+            f"{len(late)} of {len(state.waiting)} batches were to be sent more than {_LATE.days} days ago",
+            "a period takes no reports any more 30 days after its end: then they are dropped",
+            "see that the aggregator can be reached from here, and that the app runs long enough to send",
+        )
+    return fine("spool", f"{len(state.waiting)} batches wait, {state.acknowledged} reports were acknowledged")
+
+
+def _ledger(state: State) -> Finding:
+    refused = sorted({f"{account.metric}: {account.refused}" for account in state.accounts.values() if account.refused})
+    if refused:
+        return warning(
+            "ledger",
+            f"not collected: {'; '.join(refused)}",
+            "the policy that the app set allows no more",
+            "nothing, if it is meant; else ask for less, or change the Policy in the app's own code",
+        )
+    total = max((state.spent(subject) for subject in state.digests), default=0.0)
+    return fine(
+        "ledger",
+        f"{len(state.accounts)} accounts, at most eps = {total:.3f} of one person, {state.enrolments} enrolments",
+    )

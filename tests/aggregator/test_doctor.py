@@ -1,0 +1,198 @@
+"""`hubbub doctor`: each thing that can be wrong is found, with why it matters and the next step."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+from tests.aggregator.conftest import DEFINITIONS, NOON
+
+from hubbub import Definitions, Refusal
+from hubbub.checkup import Finding, Health
+from hubbub.cli import main
+from hubbub_aggregator.checkup import Asked, disk_room, expiries, exposure, of_aggregator, periods, refusals, tokens
+from hubbub_aggregator.settings import Settings
+from hubbub_aggregator.sql_store import SqlStore
+from hubbub_aggregator.tokens import Scope, Token, hash_of
+
+if TYPE_CHECKING:
+    from tests.aggregator.conftest import MakeBatch
+
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "metrics.toml"
+    path.write_text(DEFINITIONS.replace("2024-06-15", "2029-06-15"))
+    return path
+
+
+def looked_at(
+    file: Path, database: str | Path, now: datetime = NOW, workers: int = 1, **settings: Any
+) -> list[Finding]:
+    """Look, with a clock and files that agree."""
+    for path in (file, Path(database)):
+        if path.exists():
+            os.utime(path, (NOW.timestamp(), NOW.timestamp()))
+    asked = Asked(file, str(database), "127.0.0.1", workers, Settings(**settings))
+    return list(of_aggregator(asked, now, lambda: None))
+
+
+def ill(findings: Sequence[Finding]) -> list[tuple[Health, str]]:
+    """Return what is not fine; every such finding says why and what to do."""
+    not_fine = [finding for finding in findings if finding.health is not Health.FINE]
+    assert all(finding.what and finding.why and finding.next_step for finding in not_fine)
+    return [(finding.health, finding.about) for finding in not_fine]
+
+
+def test_an_aggregator_that_is_well_has_nothing_but_fine_findings(file: Path, database: str) -> None:
+    store = SqlStore.open(database)
+    store.add_token(Token("all", frozenset({Scope.READ, Scope.METRICS})), hash_of("x"))
+    store.close()
+    findings = looked_at(file, database, now=datetime.now(UTC) if database.startswith("postgres") else NOW)
+    assert ill(findings) == []
+    assert {"definitions", "address", "clock", "database", "tokens", "periods", "refusals"} <= {
+        f.about for f in findings
+    }
+
+
+def test_a_definitions_file_that_is_broken_is_found_and_the_rest_is_looked_at_all_the_same(
+    file: Path, tmp_path: Path
+) -> None:
+    file.write_text("[[metric]")
+    findings = looked_at(file, tmp_path / "none.db")
+    assert ill(findings) == [(Health.WRONG, "definitions"), (Health.WARNING, "database")]
+    assert "is not TOML" in findings[0].what
+
+
+def test_expired_metrics_and_those_that_soon_will_be_are_named(definitions: Definitions) -> None:
+    assert ill(list(expiries(definitions, NOON))) == [(Health.WARNING, "definitions")]
+    assert "gone (2024-06-15)" in next(expiries(definitions, NOON)).what
+    before = datetime(2024, 6, 1, tzinfo=UTC)
+    assert "within 30 days: gone (2024-06-15)" in next(expiries(definitions, before)).what
+
+
+def test_keeping_what_is_not_there_and_workers_that_share_a_file_are_warned_of(file: Path, tmp_path: Path) -> None:
+    found = ill(looked_at(file, tmp_path / "none.db", workers=2, keep={"homepages": 3}))
+    assert found == [(Health.WARNING, "retention"), (Health.WARNING, "workers"), (Health.WARNING, "database")]
+
+
+@pytest.mark.parametrize(
+    ("host", "open_reads", "found"),
+    [
+        ("127.0.0.1", False, []),
+        ("::1", True, [Health.WARNING]),
+        ("0.0.0.0", False, [Health.WARNING]),  # noqa: S104  (what is warned of)
+        ("example.org", True, [Health.WARNING, Health.WRONG]),
+    ],
+)
+def test_who_reaches_the_service_is_said(host: str, open_reads: bool, found: list[Health]) -> None:
+    assert [health for health, _ in ill(list(exposure(host, Settings(open_reads=open_reads))))] == found
+
+
+@pytest.mark.parametrize(
+    ("free", "health"), [(99, Health.WRONG), (100, Health.WARNING), (399, Health.WARNING), (400, Health.FINE)]
+)
+def test_a_disk_is_full_before_it_is(free: int, health: Health) -> None:
+    assert disk_room(free, 100).health is health
+
+
+def test_a_clock_that_is_behind_a_file_is_wrong(file: Path, tmp_path: Path) -> None:
+    earlier = datetime(2026, 11, 20, tzinfo=UTC)
+    assert (Health.WRONG, "clock") in ill(looked_at(file, tmp_path / "none.db", now=earlier))
+
+
+def test_a_database_that_cannot_be_used_is_wrong(file: Path, tmp_path: Path) -> None:
+    text = tmp_path / "text.db"
+    text.write_text("this is a text, long enough that it cannot be taken for an empty database")
+    assert (Health.WRONG, "database") in ill(looked_at(file, text))
+    assert (Health.WRONG, "disk") in ill(looked_at(file, tmp_path / "nowhere" / "reports.db"))
+    empty = tmp_path / "empty.db"
+    empty.touch()
+    assert (Health.WARNING, "database") in ill(looked_at(file, empty))
+    assert empty.stat().st_size == 0, "nothing is made"
+
+
+def test_a_database_that_only_can_be_read_is_wrong(file: Path, sqlite_store: SqlStore, tmp_path: Path) -> None:
+    with sqlite_store._engine.execution_options(hubbub_writes=True).connect() as locked:
+        locked.exec_driver_sql("SELECT 1")  # begins: nobody else writes
+        found = [finding for finding in looked_at(file, tmp_path / "reports.db") if finding.health is Health.WRONG]
+    assert [finding.about for finding in found] == ["database"]
+    assert "locked" in found[0].what
+
+
+def test_what_nobody_has_a_token_for_is_said(store: SqlStore) -> None:
+    assert ill(list(tokens(store, Settings()))) == [(Health.WARNING, "tokens")]
+    assert ill(list(tokens(store, Settings(closed_reports=True))))[0] == (Health.WRONG, "tokens")
+    assert ill(list(tokens(store, Settings(open_reads=True)))) == []
+    store.add_token(Token("reader", frozenset({Scope.READ})), hash_of("x"))
+    assert "no token has scope metrics" in next(tokens(store, Settings())).what
+
+
+def test_periods_that_the_service_does_not_look_after_are_found(
+    store: SqlStore, definitions: Definitions, make_batch: MakeBatch
+) -> None:
+    homepage, carrier = definitions["homepage"], definitions["carrier"]
+    without = Definitions([metric for metric in definitions.versions() if metric is not carrier])
+
+    def found(definitions: Definitions, now: datetime, **settings: Any) -> list[tuple[Health, str]]:
+        return ill(list(periods(store, definitions, Settings(**settings), now)))
+
+    store.append([make_batch(homepage), make_batch(carrier)])
+    assert found(definitions, NOON) == []
+    assert found(without, NOON) == [(Health.WARNING, "periods")]
+    assert found(definitions, datetime(2024, 6, 1, tzinfo=UTC)) == [(Health.WRONG, "clock")]
+    assert found(definitions, datetime(2024, 7, 17, tzinfo=UTC)) == []
+    assert found(definitions, datetime(2024, 7, 18, tzinfo=UTC)) == [(Health.WRONG, "periods")]
+    for metric in (homepage, carrier):
+        store.close_period(metric.digest, "2024-06-15")
+    later = datetime(2024, 9, 1, tzinfo=UTC)
+    assert found(definitions, later, keep={"homepage": 90}) == []
+    assert found(definitions, later, keep={"homepage": 10}) == [(Health.WRONG, "periods")]
+
+
+def test_refusals_that_grow_and_that_an_operator_can_change_are_found(store: SqlStore) -> None:
+    def during(*refused: tuple[str, Refusal]) -> Callable[[], None]:
+        return lambda: store.add_refusals({(metric, refusal.slug): 5 for metric, refusal in refused})
+
+    during(("homepage", Refusal.DIGEST_MISMATCH), ("", Refusal.MALFORMED))()
+    quiet = list(refusals(store, lambda: None))
+    assert ill(quiet) == []
+    assert "5 digest-mismatch of homepage" in quiet[0].what
+    grown = list(refusals(store, during(("homepage", Refusal.DIGEST_MISMATCH), ("", Refusal.MALFORMED))))
+    assert ill(grown) == [(Health.WARNING, "refusals")]
+    assert "5 more batches of homepage were refused as digest-mismatch" in grown[0].what
+    assert "clients have another definition" in grown[0].next_step
+
+
+def test_the_command_says_it_in_a_table_and_in_json_and_exits_with_1_when_something_is_wrong(
+    file: Path, tmp_path: Path
+) -> None:
+    database = tmp_path / "reports.db"
+    SqlStore.open(database).close()
+    arguments = ["doctor", str(file), "--database", str(database), "--watch", "0"]
+    well = CliRunner().invoke(main, arguments)
+    assert well.exit_code == 0
+    assert [line.split()[0] for line in well.stdout.splitlines() if line[0] != " "].count("warning") == 1
+    assert "-> `hubbub token create NAME --scope read`" in well.stdout
+    bad = CliRunner().invoke(main, [*arguments, "--json", "--closed-reports"])
+    told = json.loads(bad.stdout)
+    assert (bad.exit_code, told["wrong"]) == (1, True)
+    assert {"health", "about", "what", "why", "next_step"} == set(told["findings"][0])
+    for wrong in (["doctor"], ["doctor", str(file), "--state", str(tmp_path)], [*arguments, "--max-body", "0"]):
+        assert CliRunner().invoke(main, wrong).exit_code == 2
+
+
+def test_doctor_takes_what_serve_takes_from_the_same_places(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "serve.toml").write_text('workers = 3\nport = 1\nlog-format = "json"\n')
+    arguments = ["doctor", str(file), "--config", str(tmp_path / "serve.toml"), "--json", "--watch", "0"]
+    said = CliRunner().invoke(main, arguments, env={"HUBBUB_DATABASE": str(tmp_path / "x.db")})
+    assert "3 workers share a SQLite file" in said.stdout
+    assert "x.db is not there" in said.stdout

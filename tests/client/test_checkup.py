@@ -1,0 +1,70 @@
+"""`hubbub doctor --state`: what can be wrong with a client's state is found, and nothing is changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from hubbub import Client
+from hubbub.checkup import Finding, Health, of_state
+from hubbub.cli import main
+
+METRICS = Path(__file__).parent.parent / "data" / "metrics.toml"
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """A directory as an app leaves it, whose user agreed."""
+    directory = tmp_path / "state"
+    client = Client(METRICS, directory, "http://127.0.0.1:9", environment={})
+    client.set_consent("on", "v1")
+    client.record("dark_mode", True)
+    client.close()
+    return directory
+
+
+def ill(directory: Path, now: datetime | None = None, environment: Mapping[str, str] | None = None) -> list[Finding]:
+    found = of_state(directory, now or datetime.now(UTC), environment or {})
+    return [finding for finding in found if finding.health is not Health.FINE]
+
+
+def test_a_state_that_is_well_has_nothing_but_fine_findings_and_is_not_touched(state: Path) -> None:
+    before = {path: path.read_bytes() for path in state.iterdir()}
+    assert ill(state) == []
+    assert {path: path.read_bytes() for path in state.iterdir()} == before
+
+
+def test_a_secret_that_others_can_read_or_that_is_cut_or_gone_is_wrong(state: Path) -> None:
+    secret = state / "secret"
+    for mode in (0o640, 0o604):
+        secret.chmod(mode)
+        (found,) = ill(state)
+        assert (found.health, found.about, "chmod 600" in found.next_step) == (Health.WRONG, "secret", True)
+    secret.chmod(0o600)
+    secret.write_bytes(b"short")
+    assert [(each.health, each.about) for each in ill(state)] == [(Health.WRONG, "secret")]
+    secret.unlink()
+    assert ["is gone" in each.what for each in ill(state)] == [True]
+
+
+def test_damage_a_wrong_clock_and_what_is_not_consented_to_are_said(state: Path) -> None:
+    assert [each.about for each in ill(state, environment={"DO_NOT_TRACK": "1"})] == ["consent"]
+    early = datetime.now(UTC) - timedelta(days=1)
+    assert [(each.health, each.about) for each in ill(state, early)] == [(Health.WRONG, "clock")]
+    journal = state / "journal"
+    data = bytearray(journal.read_bytes())
+    data[len(data) // 2] ^= 1
+    journal.write_bytes(data)
+    assert "journal" in [each.about for each in ill(state)]
+
+
+def test_a_directory_without_state_is_one_finding_and_exit_code_1(tmp_path: Path, state: Path) -> None:
+    said = CliRunner().invoke(main, ["doctor", "--state", str(tmp_path), "--json"])
+    told = json.loads(said.stdout)
+    assert (said.exit_code, told["wrong"], len(told["findings"])) == (1, True, 1)
+    assert CliRunner().invoke(main, ["doctor", "--state", str(state)]).exit_code == 0
