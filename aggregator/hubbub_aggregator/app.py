@@ -37,13 +37,14 @@ from hubbub_aggregator.collecting import Collecting
 from hubbub_aggregator.cross_origin import CrossOrigin
 from hubbub_aggregator.disk import DiskWatch
 from hubbub_aggregator.folding import read_summary
-from hubbub_aggregator.lifecycle import upkeep
+from hubbub_aggregator.lifecycle import retains, upkeep
 from hubbub_aggregator.page.routes import routes as page_routes
 from hubbub_aggregator.page.style import CONTENT_SECURITY_POLICY
 from hubbub_aggregator.periodic import Periodic, survived
 from hubbub_aggregator.problems import page, problem, refused_with
 from hubbub_aggregator.rate_limit import RateLimit
 from hubbub_aggregator.readiness import require_ready
+from hubbub_aggregator.reports import FileResponse, reports_file
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.statistics import statistics
 from hubbub_aggregator.store import Store, StoreError
@@ -193,6 +194,31 @@ def get_summary(
     if counts == "bits" and isinstance(summary, PatternCounts):
         summary = summary.bit_counts()
     return SummaryResponse(summary_to_bytes(summary))
+
+
+@routes.get(
+    "/v1/metrics/{name}/reports",
+    response_class=SummaryResponse,
+    dependencies=[Security(_reader)],
+    **openapi.GET_REPORTS,
+)
+def get_reports(
+    request: Request,
+    name: str,
+    period: Annotated[list[str] | None, Query(description="First day of a period; repeatable; default: all.")] = None,
+    digest: Annotated[str | None, Query(description="Version of the metric; default: the current one.")] = None,
+) -> Response:
+    """The retained reports of a metric version, in an order that says nothing: the report file."""
+    service: Service = request.state.service
+    metric = _asked_metric(service.definitions, name, digest)
+    if name not in service.settings.retain:
+        raise RefusedError(
+            Refusal.NOT_FOUND, f"the reports of {name} are not retained here: `hubbub serve --retain {name}=N` does"
+        )
+    asked = service.store.periods_with_reports(metric.digest) if period is None else _asked_periods(metric, period)
+    now = service.clock()
+    held = [text for text in asked if retains(metric, service.settings, text, now)]
+    return FileResponse(reports_file(service.store, metric, held))
 
 
 @routes.get("/metrics", response_class=PlainTextResponse, dependencies=[Security(_monitor)], **openapi.GET_STATISTICS)

@@ -36,14 +36,14 @@ def _settings_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def _kept(_context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> dict[str, int]:
-    kept = {}
+def _periods(_context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> dict[str, int]:
+    told = {}
     for text in given:
         name, separator, periods = text.partition("=")
         if not separator or not periods.isdecimal():
             raise click.BadParameter(f"got {text!r}: write NAME=N, such as homepage=30")
-        kept[name] = int(periods)
-    return kept
+        told[name] = int(periods)
+    return told
 
 
 def _from_file(context: click.Context, _option: click.Parameter, path: Path | None) -> None:
@@ -77,7 +77,7 @@ def _print_config(context: click.Context) -> None:
         shown: object = value if isinstance(value, (bool, int, float, tuple)) else str(value)
         if name == "database":
             shown = without_password(value)
-        if name == "keep":
+        if name in ("keep", "retain"):
             shown = [f"{metric}={periods}" for metric, periods in value.items()]
         where = "" if source is None else source.name.lower().replace("_", " ").replace("default map", "file")
         click.echo(f"{name} = {json.dumps(shown)}  # {where}")
@@ -107,8 +107,15 @@ def _print_config(context: click.Context) -> None:
     "keep",
     multiple=True,
     metavar="NAME=N",
-    callback=_kept,
+    callback=_periods,
     help="Drop this metric's counts N periods after their period's end; may be repeated. Default: keep all.",
+)
+@option(
+    "retain",
+    multiple=True,
+    metavar="NAME=N",
+    callback=_periods,
+    help="Keep this metric's reports, too, until N periods after their period's end; may be repeated. Default: none.",
 )
 @option(
     "workers",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import reduce
 from operator import add
 
@@ -33,20 +33,25 @@ def read_summary(store: Store, metric: Metric, periods: Collection[str] | None =
     return reduce(add, each, counted_as(metric).empty(metric))
 
 
-def fold(store: Store, metric: Metric, max_reports: int = _REPORTS_AT_ONCE) -> None:
-    """Fold every segment that a metric version has now.
+def fold(
+    store: Store,
+    metric: Metric,
+    max_reports: int = _REPORTS_AT_ONCE,
+    retains: Callable[[str], bool] = lambda _period: False,
+) -> None:
+    """Fold every segment that a metric version has now; keep the reports of the periods that it retains.
 
     The counting is outside the transaction: if another process folds the same meanwhile, the store refuses the
     second, which leaves it to the next round.
     """
     for period in store.unfolded(metric.digest):
-        while _fold_some(store, metric, period, max_reports):
+        while _fold_some(store, metric, period, max_reports, retains(period)):
             pass
 
 
-def _fold_some(store: Store, metric: Metric, period: str, max_reports: int) -> bool:
+def _fold_some(store: Store, metric: Metric, period: str, max_reports: int, retain: bool) -> bool:
     """Fold a period's oldest segments; return whether there were more than that."""
     for holding in list(store.read(metric.digest, [period], max_reports)):
-        if holding.segments and store.fold(holding, summary_to_bytes(summarize(metric, holding))):
+        if holding.segments and store.fold(holding, summary_to_bytes(summarize(metric, holding)), retain):
             return len(holding.cohorts) >= max_reports
     return False

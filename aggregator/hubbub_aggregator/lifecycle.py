@@ -1,6 +1,7 @@
 """A period's end: closed when it takes no more reports, purged when its counts have been kept long enough.
 
 open      one day before it starts until 30 days after it ends: reports are taken, ids are kept
+dropped   `retain` periods after its end, if its metric retains reports at all: what is kept beside the counts goes
 closed    reports are refused, for ever, in the store itself; the ids go
 purged    `keep` periods after its end: its counts and reports go, that it was closed stays
 """
@@ -8,10 +9,11 @@ purged    `keep` periods after its end: its counts and reports go, that it was c
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from functools import lru_cache, partial
 
 from hubbub.definitions import Definitions
 from hubbub.metric import Metric
-from hubbub.periods import Period
+from hubbub.periods import Period, PeriodKind
 from hubbub_aggregator.folding import fold
 from hubbub_aggregator.periodic import survived
 from hubbub_aggregator.settings import Settings
@@ -29,7 +31,11 @@ def upkeep(store: Store, definitions: Definitions, settings: Settings, now: date
             for digest, text in open_periods:
                 if digest == metric.digest and now >= Period.parse(metric.period, text).closes():
                     store.close_period(digest, text)
-            fold(store, metric)
+            retained = partial(retains, metric, settings, now=now)
+            fold(store, metric, retains=retained)
+            for text in store.periods_with_reports(metric.digest):
+                if not retained(text):
+                    store.drop_reports(metric.digest, text)
             _purge(store, metric, settings.keep.get(metric.name), now)
 
 
@@ -42,8 +48,19 @@ def _purge(store: Store, metric: Metric, keep: int | None, now: datetime) -> Non
 
 def kept_until(metric: Metric, text: str, keep: int) -> datetime:
     """Return when a period's counts go: `keep` periods after its end, not before it is closed."""
-    period = Period.parse(metric.period, text)
-    after = period
-    for _ in range(keep):
-        after = after.next()
-    return max(period.closes(), after.closes(timedelta(0)))
+    return max(Period.parse(metric.period, text).closes(), _after(metric.period, text, keep))
+
+
+def retains(metric: Metric, settings: Settings, text: str, now: datetime) -> bool:
+    """Say whether a period's reports are kept beside their counts: until `retain` periods after its end."""
+    retain = settings.retain.get(metric.name)
+    return retain is not None and now < _after(metric.period, text, retain)
+
+
+@lru_cache(maxsize=1_024)
+def _after(kind: PeriodKind, text: str, periods: int) -> datetime:
+    """Return when so many periods have passed after the end of one."""
+    period = Period.parse(kind, text)
+    for _ in range(periods):
+        period = period.next()
+    return period.closes(timedelta(0))

@@ -137,6 +137,25 @@ GET_SUMMARY: _Route = {
     },
 }
 
+GET_REPORTS: _Route = {
+    "responses": {
+        200: {
+            "description": "The report file: Parquet with the metric's definition in its metadata.",
+            "content": {SUMMARY_TYPE: {"schema": {"type": "string", "format": "binary"}}},
+        },
+        **described(
+            Refusal.UNAUTHORIZED,
+            Refusal.FORBIDDEN,
+            Refusal.NOT_FOUND,
+            Refusal.UNKNOWN_METRIC,
+            Refusal.INVALID_QUERY,
+            Refusal.INTERNAL_ERROR,
+            Refusal.UNAVAILABLE,
+            Refusal.DISK_FULL,
+        ),
+    },
+}
+
 GET_STATISTICS: _Route = {
     "responses": {
         200: {"description": "The Prometheus text format.", "content": {"text/plain": {"schema": {"type": "string"}}}},

@@ -14,6 +14,7 @@ from typing import Any
 from hubbub.errors import ParameterError
 
 _ORIGIN = re.compile(r"https?://([a-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
+_MOST_PERIODS = 10_000  # of days: 27 years
 
 
 def _setting(default: float, about: str) -> Any:
@@ -46,6 +47,10 @@ class Settings:
         default_factory=dict,
         metadata={"about": "NAME=N: drop a metric's counts N periods after their period's end; may be repeated."},
     )
+    retain: Mapping[str, int] = field(
+        default_factory=dict,
+        metadata={"about": "NAME=N: keep a metric's reports, too, until N periods after their period's end."},
+    )
     cors_origin: tuple[str, ...] = ()
     open_reads: bool = field(
         default=False, metadata={"about": "Let anyone who reaches the service read summaries and /metrics."}
@@ -58,9 +63,16 @@ class Settings:
         for setting in limits():
             if not 0 < getattr(self, setting.name) < math.inf:
                 raise ParameterError(f"{setting.name} must be above 0 and finite, got {getattr(self, setting.name)}")
-        for name, periods in self.keep.items():
-            if periods < 0:
-                raise ParameterError(f"keep must be at least 0 periods, got {periods} for {name}")
+        for option, asked in (("keep", self.keep), ("retain", self.retain)):
+            for name, periods in asked.items():
+                if not 0 <= periods <= _MOST_PERIODS:
+                    raise ParameterError(f"{option} must be 0 to {_MOST_PERIODS} periods, got {periods} for {name}")
+        for name in self.keep.keys() & self.retain.keys():
+            if self.retain[name] > self.keep[name]:
+                raise ParameterError(
+                    f"retain must not exceed keep, got {self.retain[name]} and {self.keep[name]} periods for {name}: "
+                    "reports do not outlive their counts"
+                )
         for origin in self.cors_origin:
             if not _ORIGIN.fullmatch(origin):
                 raise ParameterError(

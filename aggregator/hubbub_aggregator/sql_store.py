@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
-from sqlalchemy import Connection, Engine, delete, exists, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, case, delete, exists, func, insert, select, union_all, update
 
 from hubbub.batch import Batch
 from hubbub.coins import Coins
@@ -23,15 +24,19 @@ from hubbub_aggregator.engine import (
     without_password,
 )
 from hubbub_aggregator.failpoints import reach
-from hubbub_aggregator.schema import batch, collection, refusal, schema, segment, session
+from hubbub_aggregator.schema import batch, collection, refusal, retained, schema, segment, session
 from hubbub_aggregator.schema import token as token_table
 from hubbub_aggregator.schema_version import prepare, require_served
-from hubbub_aggregator.shuffle import shuffled
-from hubbub_aggregator.store import Appended, Holding, SchemaError, StoreError
+from hubbub_aggregator.shuffle import in_order, shuffled
+from hubbub_aggregator.store import Appended, HeldReports, Holding, SchemaError, StoreError
 from hubbub_aggregator.tokens import Scope, Token
 
 _IDS_A_STATEMENT = 1_000
 _SEGMENTS_A_FETCH = 64
+_REPORTS_A_BLOCK = 1 << 16
+_BLOCKS_A_FETCH = 8
+_HELD = (retained, segment)
+"""The tables that hold reports."""
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -116,6 +121,7 @@ class SqlStore:
                     segments=tuple(number for number, _, _ in segments),
                     cohorts=b"".join(cohorts for _, cohorts, _ in segments),
                     rows=b"".join(rows for _, _, rows in segments),
+                    smallest=min((len(cohorts) for _, cohorts, _ in segments), default=0),
                 )
 
     def unfolded(self, digest: str) -> list[str]:
@@ -124,13 +130,15 @@ class SqlStore:
         with transaction(self._engine, writes=False) as connection:
             return list(connection.scalars(asked))
 
-    def fold(self, holding: Holding, summary: bytes) -> bool:
+    def fold(self, holding: Holding, summary: bytes, retain: bool = False) -> bool:
         this = (collection.c.digest == holding.digest) & (collection.c.period == holding.period)
         reach("fold: before its transaction")
         with transaction(self._engine, writes=True) as connection:
             put = update(collection).where(this, collection.c.revision == holding.revision)
             done = connection.execute(put.values(revision=holding.revision + 1, summary=summary)).rowcount
             reach("fold: between summary and segments")
+            if retain and done and holding.segments:
+                _retain(connection, this, holding)
             for start in range(0, len(holding.segments), _IDS_A_STATEMENT):
                 some = holding.segments[start : start + _IDS_A_STATEMENT]
                 done += connection.execute(delete(segment).where(segment.c.id.in_(some))).rowcount
@@ -140,6 +148,48 @@ class SqlStore:
             reach("fold: before its commit")
         reach("fold: after its commit")
         return True
+
+    @contextmanager
+    def reports(self, digest: str, periods: Collection[str]) -> Iterator[HeldReports]:
+        of = (collection.c.digest == digest) & collection.c.period.in_(periods)
+        sizes = union_all(
+            *(select(collection.c.period, func.length(t.c.cohorts).label("n")).join(t).where(of) for t in _HELD)
+        ).subquery()
+        asked = select(sizes.c.period, func.sum(sizes.c.n)).group_by(sizes.c.period).order_by(sizes.c.period)
+        with transaction(self._engine, writes=False) as connection:
+            held = {period: int(reports) for period, reports in connection.execute(asked)}
+
+            def blocks() -> Iterator[tuple[bytes, bytes]]:
+                few = connection.execution_options(yield_per=_BLOCKS_A_FETCH)
+                for table in _HELD:
+                    each = select(table.c.cohorts, table.c.rows).join(collection).where(of).order_by(table.c.id)
+                    yield from ((cohorts, rows) for cohorts, rows in few.execute(each))
+
+            yield HeldReports(tuple(held), sum(held.values()), blocks)
+
+    def periods_with_reports(self, digest: str) -> list[str]:
+        held = [exists().where(table.c.collection_id == collection.c.id) for table in _HELD]
+        asked = select(collection.c.period).where(collection.c.digest == digest, held[0] | held[1])
+        with transaction(self._engine, writes=False) as connection:
+            return list(connection.scalars(asked.order_by(collection.c.period)))
+
+    def drop_reports(self, digest: str, period: str) -> None:
+        this = (collection.c.digest == digest) & (collection.c.period == period)
+        of = select(collection.c.id).where(this).scalar_subquery()
+        some = select(retained.c.id).where(retained.c.collection_id == of).limit(1).scalar_subquery()
+        more = True
+        while more:  # in small transactions: whoever appends does not wait for all of them
+            with transaction(self._engine, writes=True) as connection:
+                more = connection.execute(delete(retained).where(retained.c.id == some)).rowcount == 1
+        with transaction(self._engine, writes=True) as connection:
+            connection.execute(update(collection).where(this).values(smallest=None))
+
+    def smallest_segment(self, digest: str, period: str) -> int | None:
+        this = (collection.c.digest == digest) & (collection.c.period == period)
+        waiting = select(func.min(func.length(segment.c.cohorts))).join(collection).where(this).scalar_subquery()
+        with transaction(self._engine, writes=False) as connection:
+            found = connection.execute(select(collection.c.smallest, waiting).where(this)).one_or_none()
+        return min((size for size in found or () if size is not None), default=None)
 
     def open_periods(self) -> list[tuple[str, str]]:
         asked = select(collection.c.digest, collection.c.period).where(collection.c.closed.is_(False))
@@ -161,7 +211,10 @@ class SqlStore:
             reach("close: between ids")
 
     def purge(self, digest: str, period: str) -> None:
-        this = (collection.c.digest == digest) & (collection.c.period == period) & collection.c.closed
+        this = (collection.c.digest == digest) & (collection.c.period == period)
+        if period not in self.closed_periods(digest):
+            return
+        self.drop_reports(digest, period)
         of = select(collection.c.id).where(this).scalar_subquery()
         with transaction(self._engine, writes=True) as connection:
             connection.execute(delete(segment).where(segment.c.collection_id == of))
@@ -170,10 +223,10 @@ class SqlStore:
             connection.execute(nothing)
 
     def closed_periods(self, digest: str) -> list[str]:
-        waiting = exists().where(segment.c.collection_id == collection.c.id)
+        held = [exists().where(table.c.collection_id == collection.c.id) for table in _HELD]
         asked = select(collection.c.period).where(collection.c.digest == digest, collection.c.closed)
         with transaction(self._engine, writes=False) as connection:
-            return list(connection.scalars(asked.where(collection.c.summary.is_not(None) | waiting)))
+            return list(connection.scalars(asked.where(collection.c.summary.is_not(None) | held[0] | held[1])))
 
     def add_refusals(self, counts: Mapping[tuple[str, str], int]) -> None:
         with transaction(self._engine, writes=True) as connection:
@@ -265,6 +318,24 @@ def _segments(connection: Connection, collection_id: int, max_reports: int | Non
             if max_reports is not None and reports >= max_reports:
                 break
     return taken
+
+
+def _retain(connection: Connection, this: ColumnElement[bool], holding: Holding) -> None:
+    """Keep a holding's reports, which are now in the summary; however they came, they are sorted together."""
+    cohorts, rows = in_order(holding.cohorts, holding.rows)
+    of = connection.scalar(select(collection.c.id).where(this))
+    blocks = [
+        {
+            "collection_id": of,
+            "cohorts": cohorts[start : start + _REPORTS_A_BLOCK].tobytes(),
+            "rows": rows[start : start + _REPORTS_A_BLOCK].tobytes(),
+        }
+        for start in range(0, len(cohorts), _REPORTS_A_BLOCK)
+    ]
+    connection.execute(insert(retained), blocks)
+    known = collection.c.smallest <= holding.smallest
+    smallest = case((known, collection.c.smallest), else_=holding.smallest)
+    connection.execute(update(collection).where(this).values(smallest=smallest))
 
 
 def _take(fresh: set[bytes] | None, batch_id: bytes) -> Appended:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -34,6 +35,7 @@ class Holding:
 
     revision : how often segments were folded into the summary     summary : the bytes of its file; None: none yet
     segments : ids of the segments not yet folded, and their reports one after the other as (cohorts, rows)
+    smallest : fewest reports in one of the segments; 0: there is none
     """
 
     digest: str
@@ -43,6 +45,20 @@ class Holding:
     segments: tuple[int, ...]
     cohorts: bytes
     rows: bytes
+    smallest: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeldReports:
+    """The reports that are stored of a metric version, retained or not folded yet, at one moment.
+
+    periods : those that they are of
+    blocks  : yields them as (cohorts, rows), a part of one period at a time; each call yields the same
+    """
+
+    periods: tuple[str, ...]
+    num_reports: int
+    blocks: Callable[[], Iterator[tuple[bytes, bytes]]]
 
 
 class Store(Protocol):
@@ -73,10 +89,27 @@ class Store(Protocol):
     def unfolded(self, digest: str) -> list[str]:
         """Return the periods that have segments."""
 
-    def fold(self, holding: Holding, summary: bytes) -> bool:
+    def fold(self, holding: Holding, summary: bytes, retain: bool = False) -> bool:
         """Put a summary of the holding's summary and segments in the place of both, in one transaction.
 
+        retain : keep the reports of the segments beside the summary they are in, sorted
+
         Returns False, and changes nothing, if another fold was first.
+        """
+
+    def reports(self, digest: str, periods: Collection[str]) -> AbstractContextManager[HeldReports]:
+        """Give the reports of these periods, all of them as of one moment, as long as the context lasts."""
+
+    def periods_with_reports(self, digest: str) -> list[str]:
+        """Return the periods whose reports are retained, or not folded yet."""
+
+    def drop_reports(self, digest: str, period: str) -> None:
+        """Drop a period's retained reports, and nothing of what they were counted into."""
+
+    def smallest_segment(self, digest: str, period: str) -> int | None:
+        """Return how many reports were in the smallest commit whose reports are held; None: none are.
+
+        Whoever sees the store knows of each report that it was one of at least so many.
         """
 
     def open_periods(self) -> list[tuple[str, str]]:

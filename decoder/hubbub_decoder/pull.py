@@ -1,19 +1,23 @@
-"""An aggregator's summary of one metric, over HTTP."""
+"""An aggregator's summary of one metric, or its retained reports, over HTTP."""
 
 from __future__ import annotations
 
 import ipaddress
 import json
+import math
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from urllib.parse import quote, urlencode, urlsplit
 
 import urllib3
 
 from hubbub.errors import SummaryError
-from hubbub.summary import Summary, summary_from_bytes
-from hubbub_decoder.errors import PullError
+from hubbub.metric import Metric
+from hubbub.summary import ReportFile, Summary, summary_from_bytes
+from hubbub_decoder.errors import OutputError, PullError
 
 COUNTS = ("bits", "patterns")
 
@@ -47,30 +51,60 @@ def pull_summary(
 
     Raises PullError that says what the aggregator answered, or that what came is not this summary.
     """
-    address = _address(url, metric, periods, digest, counts)
-    http = http or urllib3.PoolManager(retries=_RETRIES, timeout=_TIMEOUT)
-    try:
-        answer = http.request("GET", address, headers=_authorization(token), redirect=False, preload_content=False)
-        body = _read(answer, address, progress)
-    except urllib3.exceptions.HTTPError as problem:
-        raise PullError(f"{url}: no answer ({_cause(problem)}): is the aggregator running there?") from None
-    if answer.status != 200:
-        raise PullError(f"{url} answered {answer.status}: {_detail(answer, body)}")
+    address = _address(url, metric, "summary", periods, {"digest": digest, "counts": counts})
+    body = b"".join(_pieces(url, address, token, http, progress, _LARGEST))
     try:
         summary = summary_from_bytes(body)
     except SummaryError as problem:
         raise PullError(f"{url} answered something else than a summary: {problem}") from None
-    told = summary.metric
-    if told.name != metric:
-        raise PullError(
-            f"{url} answered a summary of {told.name!r}, asked was {metric!r}: is this an aggregator of hubbub?"
-        )
-    if digest is not None and told.digest != digest:
-        raise PullError(f"{url} answered {metric} under digest {told.digest}, asked was {digest}: ask for one it has")
+    _require_asked(url, summary.metric, metric, digest)
     return summary
 
 
-def _address(url: str, metric: str, periods: Sequence[str], digest: str | None, counts: str | None) -> str:
+def pull_reports(
+    url: str,
+    metric: str,
+    path: str | Path,
+    *,
+    periods: Sequence[str] = (),
+    digest: str | None = None,
+    token: str | None = None,
+    http: urllib3.PoolManager | None = None,
+    progress: Callable[[int], None] = lambda _: None,
+) -> ReportFile:
+    """Fetch the retained reports of a metric into a file: GET {url}/v1/metrics/{metric}/reports.
+
+    The file is there when all of it has come, and is what was asked for; until then another has its name. Everything else is as
+    for `pull_summary`.
+    """
+    address = _address(url, metric, "reports", periods, {"digest": digest})
+    coming = Path(f"{path}.part")
+    try:
+        with coming.open("wb") as file:
+            for piece in _pieces(url, address, token, http, progress, math.inf):
+                file.write(piece)
+        try:
+            told = ReportFile(coming).metric
+        except SummaryError as problem:
+            raise PullError(f"{url} answered something else than reports: {problem}") from None
+        _require_asked(url, told, metric, digest)
+        coming.replace(path)
+    except OSError as problem:
+        raise OutputError(f"{path}: cannot be written: {problem.strerror}") from None
+    finally:
+        with suppress(OSError):
+            coming.unlink(missing_ok=True)
+    return ReportFile(path)
+
+
+def _require_asked(url: str, told: Metric, metric: str, digest: str | None) -> None:
+    if told.name != metric:
+        raise PullError(f"{url} answered with {told.name!r}, asked was {metric!r}: is this an aggregator of hubbub?")
+    if digest is not None and told.digest != digest:
+        raise PullError(f"{url} answered {metric} under digest {told.digest}, asked was {digest}: ask for one it has")
+
+
+def _address(url: str, metric: str, what: str, periods: Sequence[str], fields: Mapping[str, str | None]) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise PullError(f"{url}: is not the address of an aggregator: write https://host")
@@ -83,8 +117,8 @@ def _address(url: str, metric: str, periods: Sequence[str], digest: str | None, 
     if not re.fullmatch(r"[a-z][a-z0-9_.-]{0,63}", metric):
         raise PullError(f"{metric!r} is not a metric's name: lower-case letters, digits, '_', '.', '-', a letter first")
     query = [("period", period) for period in periods]
-    query += [(name, value) for name, value in (("digest", digest), ("counts", counts)) if value is not None]
-    address = f"{url.rstrip('/')}/v1/metrics/{quote(metric)}/summary"
+    query += [(name, value) for name, value in fields.items() if value is not None]
+    address = f"{url.rstrip('/')}/v1/metrics/{quote(metric)}/{what}"
     return f"{address}?{urlencode(query)}" if query else address
 
 
@@ -102,17 +136,37 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _read(answer: urllib3.BaseHTTPResponse, address: str, progress: Callable[[int], None]) -> bytes:
-    pieces: list[bytes] = []
+def _pieces(
+    url: str,
+    address: str,
+    token: str | None,
+    http: urllib3.PoolManager | None,
+    progress: Callable[[int], None],
+    largest: float,
+) -> Iterator[bytes]:
+    """Yield the answer's body; raise PullError for any answer but 200."""
+    http = http or urllib3.PoolManager(retries=_RETRIES, timeout=_TIMEOUT)
+    try:
+        answer = http.request("GET", address, headers=_authorization(token), redirect=False, preload_content=False)
+        if answer.status != 200:
+            raise PullError(
+                f"{url} answered {answer.status}: {_detail(answer, b''.join(_stream(answer, address, _LARGEST)))}"
+            )
+        for piece in _stream(answer, address, largest):
+            progress(len(piece))
+            yield piece
+    except urllib3.exceptions.HTTPError as problem:
+        raise PullError(f"{url}: no answer ({_cause(problem)}): is the aggregator running there?") from None
+
+
+def _stream(answer: urllib3.BaseHTTPResponse, address: str, largest: float) -> Iterator[bytes]:
     size = 0
     for piece in answer.stream(_CHUNK):
         size += len(piece)
-        if size > _LARGEST:
+        if size > largest:
             answer.close()
             raise PullError(f"{address}: more than {_LARGEST >> 20} MiB came: no summary is that large")
-        pieces.append(piece)
-        progress(len(piece))
-    return b"".join(pieces)
+        yield piece
 
 
 def _detail(answer: urllib3.BaseHTTPResponse, body: bytes) -> str:

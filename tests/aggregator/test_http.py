@@ -204,7 +204,7 @@ def test_one_who_hangs_up_in_the_middle_of_a_body_has_sent_nothing(
 def test_the_openapi_document_says_what_the_routes_answer(aggregator: Aggregator, make_batch: MakeBatch) -> None:
     document = aggregator.get("/openapi.json").json
     assert set(document["paths"]) == {
-        *("/v1/reports", "/v1/metrics", "/v1/metrics/{name}/summary"),
+        *("/v1/reports", "/v1/metrics", "/v1/metrics/{name}/summary", "/v1/metrics/{name}/reports"),
         *("/metrics", "/livez", "/readyz", "/problems/{slug}", "/", "/sign-in", "/sign-out"),
     }
     post = document["paths"]["/v1/reports"]["post"]
@@ -220,7 +220,7 @@ def test_the_openapi_document_says_what_the_routes_answer(aggregator: Aggregator
     of_reading = {Refusal.NOT_FOUND, Refusal.METHOD_NOT_ALLOWED, Refusal.INVALID_QUERY, Refusal.CROSS_SITE}
     of_no_route = {Refusal.NOT_HTTP, Refusal.HEADERS_TOO_LARGE}
     assert {refusal for refusal in Refusal if f"`{refusal.slug}`" in said} == set(Refusal) - of_reading - of_no_route
-    for path in ("/v1/metrics/{name}/summary", "/metrics"):
+    for path in ("/v1/metrics/{name}/summary", "/v1/metrics/{name}/reports", "/metrics"):
         assert document["paths"][path]["get"]["security"] == [{"HTTPBearer": []}]
     for name, path in document["paths"].items():
         for operation in path.values():

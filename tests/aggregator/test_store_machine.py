@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import tempfile
 import uuid
 from datetime import UTC, date, datetime, timedelta
@@ -12,9 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from hubbub import Batch, Definitions, Metric
-from hubbub.summary import BitCounts, summary_to_bytes
+from hubbub.summary import BitCounts, reports_from_bytes, summary_to_bytes
 from hubbub_aggregator.folding import fold, read_summary, summarize
 from hubbub_aggregator.lifecycle import kept_until, upkeep
+from hubbub_aggregator.reports import write_reports
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.sql_store import SqlStore
 from hubbub_aggregator.store import Appended, Holding
@@ -24,7 +26,7 @@ METRICS = [
     Metric.categorical(name, tuple(map(str, range(NUM_BITS))), prob_p=0, prob_q=1, prob_f=0)
     for name in ("all", "brief")
 ]
-LIMITS = Settings(keep={"brief": 31})
+LIMITS = Settings(keep={"brief": 31}, retain={"all": 1_000})
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -72,7 +74,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(metric=st.sampled_from(METRICS), most=st.integers(1, 5))
     def fold_now(self, metric: Metric, most: int) -> None:
-        fold(self.store, metric, most)
+        fold(self.store, metric, most, retains=lambda _period: metric.name in LIMITS.retain)
         assert self.store.unfolded(metric.digest) == []
 
     @rule(target=holdings, metric=st.sampled_from(METRICS), most=st.integers(1, 5))
@@ -84,7 +86,7 @@ class StoreMachine(RuleBasedStateMachine):
         """Another may have folded, closed or purged meanwhile: then it changes nothing."""
         for holding in begun:
             metric = next(metric for metric in METRICS if metric.digest == holding.digest)
-            self.store.fold(holding, summary_to_bytes(summarize(metric, holding)))
+            self.store.fold(holding, summary_to_bytes(summarize(metric, holding)), metric.name in LIMITS.retain)
 
     @rule(days=st.integers(1, 2))
     def wait(self, days: int) -> None:
@@ -118,6 +120,10 @@ class StoreMachine(RuleBasedStateMachine):
                 sorted({batch.period for batch in batches}),
             )
             assert read_summary(self.store, metric) == expected
+            if metric.name in LIMITS.retain:
+                sink = io.BytesIO()
+                write_reports(self.store, metric, expected.periods, sink)
+                assert reports_from_bytes(sink.getvalue()).bit_counts() == expected
 
     def teardown(self) -> None:
         self.store.close()

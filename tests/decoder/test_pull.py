@@ -92,7 +92,7 @@ def test_a_summary_cut_off_on_the_way_is_refused(aggregator: Answers, counts: Bi
 
 
 def test_a_summary_of_another_metric_or_definition_is_refused(aggregator: Answers, counts: BitCounts) -> None:
-    with pytest.raises(PullError, match="a summary of 'homepage', asked was 'other'"):
+    with pytest.raises(PullError, match="answered with 'homepage', asked was 'other'"):
         pull_summary(aggregator.url, "other")
     with pytest.raises(PullError, match="asked was 00"):
         pull_summary(aggregator.url, "homepage", digest="00")

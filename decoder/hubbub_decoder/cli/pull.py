@@ -1,4 +1,4 @@
-"""`hubbub pull`: an aggregator's summary -> a file."""
+"""`hubbub pull`: an aggregator's summary, or retained reports -> a file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hubbub.cli.output import json_option, print_json
 @click.command()
 @click.argument("url")
 @click.argument("metric")
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="The summary file to write.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="The file to write.")
 @click.option(
     "--period",
     "periods",
@@ -22,11 +22,19 @@ from hubbub.cli.output import json_option, print_json
 )
 @click.option("--digest", help="The definition's digest, where several are collected under one name.")
 @click.option("--counts", type=click.Choice(["bits", "patterns"]), help="Which counts to ask for.")
+@click.option("--reports", is_flag=True, help="Fetch the reports themselves, where the aggregator retains them.")
 @json_option
 def command(
-    url: str, metric: str, out: Path, periods: tuple[str, ...], digest: str | None, counts: str | None, as_json: bool
+    url: str,
+    metric: str,
+    out: Path,
+    periods: tuple[str, ...],
+    digest: str | None,
+    counts: str | None,
+    reports: bool,
+    as_json: bool,
 ) -> None:
-    """Fetch the summary of a METRIC from the aggregator at URL.
+    """Fetch the summary of a METRIC from the aggregator at URL, or its retained reports.
 
     \b
     Example:
@@ -36,24 +44,33 @@ def command(
     from rich.console import Console
     from rich.progress import DownloadColumn, Progress, SpinnerColumn, TextColumn
 
+    from hubbub.summary import ReportFile, Summary
     from hubbub_decoder.output import write_summary_file
-    from hubbub_decoder.pull import pull_summary
+    from hubbub_decoder.pull import pull_reports, pull_summary
 
+    if reports and counts:
+        raise click.UsageError("--counts is for summaries: leave it out, or --reports")
     talk = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), DownloadColumn())
     with Progress(*columns, console=talk, transient=True, disable=not talk.is_terminal) as progress:
         task = progress.add_task(f"pulling {metric}", total=None)
-        summary = pull_summary(
-            url, metric, periods=periods, digest=digest, counts=counts, progress=lambda n: progress.advance(task, n)
-        )
-    write_summary_file(summary, out)
-    talk.print(f"wrote {out}: {summary.num_reports:,} reports of {metric}", highlight=False)
+
+        def advance(size: int) -> None:
+            progress.advance(task, size)
+
+        pulled: ReportFile | Summary
+        if reports:
+            pulled = pull_reports(url, metric, out, periods=periods, digest=digest, progress=advance)
+        else:
+            pulled = pull_summary(url, metric, periods=periods, digest=digest, counts=counts, progress=advance)
+            write_summary_file(pulled, out)
+    talk.print(f"wrote {out}: {pulled.num_reports:,} reports of {metric}", highlight=False)
     if as_json:
         told = {
             "out": str(out),
             "metric": metric,
-            "digest": summary.metric.digest,
-            "num_reports": summary.num_reports,
-            "periods": list(summary.periods),
+            "digest": pulled.metric.digest,
+            "num_reports": pulled.num_reports,
+            "periods": list(pulled.periods),
         }
         print_json(told)
