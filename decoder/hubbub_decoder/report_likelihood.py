@@ -29,7 +29,7 @@ MAX_CANDIDATES = 1500
 _CELLS_AT_ONCE = 1 << 20
 _THINNED = (64, 8, 1, 1, 1)  # looks at every 64th report, every 8th, then three times at all
 _ENOUGH = 50  # reports a component, below which a look at fewer than all is worth little
-_DRAWN, _DRAWN_EACH = 1 << 15, 64  # reports simulated for the information: so many, and so many a component,
+_DRAWN, _DRAWN_EACH = 1 << 15, 24  # reports simulated for the information: so many, and so many a component,
 _ROUGHLY = 4  # and a quarter of that for all looks but the last
 _LITTLE = 1e-3  # the least share of unlisted strings, of no value, and of all candidates together, that weights expect
 _PROBES = 256
@@ -219,10 +219,10 @@ def _look(mixture: _Mixture, z: Floats, drawn: list[_Drawn], score: Floats) -> _
         x /= f
         information += each.weight * (x * (f / g)) @ x.T
         second += each.weight * (x * (z / proposal)[each.component]) @ x.T
-        of = np.zeros((x.shape[1], size))
-        of[np.arange(x.shape[1]), each.component] = each.weight
-        first += x @ of
-        chance += of.sum(axis=0)
+        order = np.argsort(each.component, kind="stable")
+        drawn_from, starts = np.unique(each.component[order], return_index=True)
+        first[:, drawn_from] += each.weight * np.add.reduceat(x[:, order], starts, axis=1)
+        chance += each.weight * np.bincount(each.component, minlength=size)
     mean = first / np.maximum(chance, np.finfo(float).tiny)
     within = second - (mean * (z / proposal * chance)) @ mean.T
     inverse, unexplained = _inverse(information)
