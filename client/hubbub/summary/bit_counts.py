@@ -13,7 +13,8 @@ from hubbub.metric import Metric
 from hubbub.params import Params
 from hubbub.report import Report
 from hubbub.summary.checked import asked_metric, counts_of, rows_of
-from hubbub.summary.kernel import count_bits
+from hubbub.summary.kernel import count_bits, count_ones
+from hubbub.summary.outline import Outline
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +25,7 @@ class BitCounts:
     reports : (m,) reports a cohort
     ones    : (m, k) reports with the bit set; 0 <= ones <= reports
     periods : first days of the periods the reports are of, sorted; may be unknown: ()
+    with_ones : (k + 1,) reports that have none, one, ... all k of their bits set; None: not known, as of imported counts
 
     >>> params = Params(num_bits=8, num_hashes=2, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=0)
     >>> int((BitCounts(params, [2], [[2, 1, 0, 0, 0, 0, 0, 0]]) + BitCounts.empty(params)).reports[0])
@@ -34,9 +36,15 @@ class BitCounts:
     reports: NDArray[np.int64]
     ones: NDArray[np.int64]
     periods: tuple[str, ...] = ()
+    with_ones: NDArray[np.int64] | None = None
 
     def __init__(
-        self, metric: Metric | Params, reports: ArrayLike, ones: ArrayLike, periods: Iterable[str] = ()
+        self,
+        metric: Metric | Params,
+        reports: ArrayLike,
+        ones: ArrayLike,
+        periods: Iterable[str] = (),
+        with_ones: ArrayLike | None = None,
     ) -> None:
         metric = asked_metric(metric)
         m, k = metric.params.num_cohorts, metric.params.num_bits
@@ -45,19 +53,27 @@ class BitCounts:
         hold(self, "reports", counts_of("reports", reports, (m,)))
         hold(self, "ones", counts_of("ones", ones, (m, k)))
         hold(self, "periods", tuple(sorted(set(periods))))
+        hold(self, "with_ones", None if with_ones is None else counts_of("with_ones", with_ones, (k + 1,)))
         worst = np.argmax((self.ones - self.reports[:, None]).max(axis=1))
         if self.ones[worst].max() > self.reports[worst]:
             raise SummaryError(
                 f"{metric.name}: cohort {worst} has {self.ones[worst].max()} ones in a bit but {self.reports[worst]} "
                 "reports: counts of ones cannot exceed the reports"
             )
+        if self.with_ones is not None:
+            counted = int(self.with_ones.sum()), int(self.with_ones @ np.arange(k + 1))
+            if counted != (self.num_reports, self.ones.sum()):
+                raise SummaryError(
+                    f"{metric.name}: with_ones counts {counted[0]} reports with {counted[1]} ones, the cohorts have "
+                    f"{self.num_reports} with {self.ones.sum()}: both must be of the same reports"
+                )
 
     @classmethod
     def empty(cls, metric: Metric | Params) -> BitCounts:
         """Return the neutral element: no reports."""
         metric = asked_metric(metric)
         m, k = metric.params.num_cohorts, metric.params.num_bits
-        return cls(metric, np.zeros(m, np.int64), np.zeros((m, k), np.int64))
+        return cls(metric, np.zeros(m, np.int64), np.zeros((m, k), np.int64), with_ones=np.zeros(k + 1, np.int64))
 
     @classmethod
     def of_rows(
@@ -67,7 +83,8 @@ class BitCounts:
         metric = asked_metric(metric)
         params = metric.params
         cohort_of, bits = rows_of(metric, cohorts, rows)
-        return cls(metric, *count_bits(cohort_of, bits, params.num_cohorts, params.num_bits), periods)
+        counts = count_bits(cohort_of, bits, params.num_cohorts, params.num_bits)
+        return cls(metric, *counts, periods, count_ones(bits, params.num_bits))
 
     @classmethod
     def of_reports(cls, metric: Metric | Params, reports: Sequence[Report]) -> BitCounts:
@@ -79,6 +96,10 @@ class BitCounts:
         """N, the number of reports."""
         return int(self.reports.sum())
 
+    def outline(self) -> Outline:
+        """Return what can be checked without knowing a single value."""
+        return Outline(self.reports, self.with_ones, len(self.periods))
+
     def __add__(self, other: BitCounts) -> BitCounts:
         if other.metric.digest != self.metric.digest:
             raise SummaryError(
@@ -86,7 +107,11 @@ class BitCounts:
                 f"and {other.metric.name} {other.metric.digest[:12]}; decode each by itself"
             )
         return BitCounts(
-            self.metric, self.reports + other.reports, self.ones + other.ones, (*self.periods, *other.periods)
+            self.metric,
+            self.reports + other.reports,
+            self.ones + other.ones,
+            (*self.periods, *other.periods),
+            None if self.with_ones is None or other.with_ones is None else self.with_ones + other.with_ones,
         )
 
     def __eq__(self, other: object) -> bool:
@@ -97,6 +122,7 @@ class BitCounts:
             and self.periods == other.periods
             and np.array_equal(self.reports, other.reports)
             and np.array_equal(self.ones, other.ones)
+            and np.array_equal(self.with_ones, other.with_ones)  # type: ignore[arg-type]  # None equals None
         )
 
     __hash__ = None  # type: ignore[assignment]  # arrays inside

@@ -34,6 +34,21 @@ def count_bits(
     return reports, ones[:, :num_bits]
 
 
+def count_ones(rows: NDArray[np.uint8], num_bits: int) -> Counts:
+    """Count how many reports have so many ones: (k + 1,), from none to all k.
+
+    >>> count_ones(np.array([[0b011], [0b001], [0b010]], np.uint8), num_bits=3).tolist()
+    [0, 2, 1, 0]
+    """
+    width = rows.shape[1]
+    word = next(size for size in (8, 4, 2, 1) if width % size == 0)
+    words = np.bitwise_count(np.ascontiguousarray(rows).view(f"u{word}"))
+    ones = words[:, 0].astype(np.uint16)
+    for column in range(1, words.shape[1]):
+        ones += words[:, column]
+    return np.bincount(ones, minlength=num_bits + 1)
+
+
 def count_patterns(cohorts: NDArray[Any], rows: NDArray[np.uint8], num_cohorts: int, num_bits: int) -> Counts:
     """Count how often each whole pattern was reported in each cohort: (m, 2**k), for k <= 16.
 

@@ -1,7 +1,8 @@
 """The summary file: Parquet that says what it is.
 
 Bit counts: one row a cohort (`cohort`, `reports`, `ones`: k numbers). Pattern counts: one row a pattern that occurred (`cohort`,
-`pattern`, `count`). The schema's metadata holds, under `hubbub`, JSON with the format, the metric definition and the periods.
+`pattern`, `count`). The schema's metadata holds, under `hubbub`, JSON with the format, the metric definition and the periods;
+of bit counts also `with_ones`, the number of reports that have none, one, ... all k bits set, where that is known.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import pyarrow.parquet as pq
 from hubbub.errors import HubbubError, SummaryError
 from hubbub.metric import Metric
 from hubbub.summary.bit_counts import BitCounts
+from hubbub.summary.outline import Outline
 from hubbub.summary.pattern_counts import PatternCounts
 
 Summary = BitCounts | PatternCounts
@@ -56,6 +58,8 @@ def summary_to_bytes(summary: Summary) -> bytes:
         "periods": list(summary.periods),
         "metric": summary.metric.to_dict(),
     }
+    if isinstance(summary, BitCounts) and summary.with_ones is not None:
+        about["with_ones"] = summary.with_ones.tolist()
     table = pa.table(columns).replace_schema_metadata({"hubbub": json.dumps(about)})
     sink = io.BytesIO()
     pq.write_table(table, sink, compression="zstd")
@@ -73,7 +77,7 @@ def summary_from_bytes(data: bytes) -> Summary:
         periods = tuple(about["periods"])
         match about["counts"]:
             case "bit-counts":
-                return _read_bits(metric, table, periods)
+                return _read_bits(metric, table, periods, about.get("with_ones"))
             case "pattern-counts":
                 return _read_patterns(metric, table, periods)
             case "reports":
@@ -94,6 +98,22 @@ def num_reports_of(data: bytes) -> int:
     return int(json.loads(pq.read_schema(io.BytesIO(data)).metadata[b"hubbub"])["num_reports"])
 
 
+def outline_of(data: bytes) -> Outline:
+    """Return the outline of a summary file, without unfolding its counts."""
+    file = pq.ParquetFile(io.BytesIO(data))
+    about = json.loads(file.schema_arrow.metadata[b"hubbub"])
+    params = Metric.from_dict(about["metric"]).params
+    if about["counts"] == "bit-counts":
+        known = about.get("with_ones")
+        reports = file.read(["reports"])["reports"].to_numpy()
+        return Outline(reports, None if known is None else np.array(known, np.int64), len(about["periods"]))
+    cohort, pattern, count = (column.to_numpy() for column in file.read(["cohort", "pattern", "count"]).columns)
+    reports, with_ones = np.zeros(params.num_cohorts, np.int64), np.zeros(params.num_bits + 1, np.int64)
+    np.add.at(reports, cohort, count)
+    np.add.at(with_ones, np.bitwise_count(pattern), count)
+    return Outline(reports, with_ones, len(about["periods"]))
+
+
 def _bit_columns(summary: BitCounts) -> dict[str, Any]:
     return {
         "cohort": pa.array(np.arange(len(summary.reports)), pa.int32()),
@@ -104,11 +124,11 @@ def _bit_columns(summary: BitCounts) -> dict[str, Any]:
     }
 
 
-def _read_bits(metric: Metric, table: pa.Table, periods: tuple[str, ...]) -> BitCounts:
+def _read_bits(metric: Metric, table: pa.Table, periods: tuple[str, ...], with_ones: list[int] | None) -> BitCounts:
     if table["cohort"].to_pylist() != list(range(metric.params.num_cohorts)):
         raise SummaryError(f"{metric.name}: the file must have one row for each of {metric.params.num_cohorts} cohorts")
     ones = np.array(table["ones"].to_pylist(), np.int64)
-    return BitCounts(metric, table["reports"].to_numpy(), ones, periods)
+    return BitCounts(metric, table["reports"].to_numpy(), ones, periods, with_ones)
 
 
 def _pattern_columns(summary: PatternCounts) -> dict[str, Any]:

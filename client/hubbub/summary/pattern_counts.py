@@ -15,6 +15,7 @@ from hubbub.report import Report
 from hubbub.summary.bit_counts import BitCounts
 from hubbub.summary.checked import asked_metric, counts_of, rows_of
 from hubbub.summary.kernel import count_patterns
+from hubbub.summary.outline import Outline
 
 MAX_PATTERN_BITS = 16
 
@@ -70,7 +71,15 @@ class PatternCounts:
         """Forget how the bits of a report occur together."""
         k = self.metric.params.num_bits
         bits = (np.arange(1 << k)[:, None] >> np.arange(k)) & 1
-        return BitCounts(self.metric, self.counts.sum(axis=1), self.counts @ bits, self.periods)
+        outline = self.outline()
+        return BitCounts(self.metric, outline.reports, self.counts @ bits, self.periods, outline.with_ones)
+
+    def outline(self) -> Outline:
+        """Return what can be checked without knowing a single value."""
+        k = self.metric.params.num_bits
+        with_ones = np.zeros(k + 1, np.int64)
+        np.add.at(with_ones, np.bitwise_count(np.arange(1 << k)), self.counts.sum(axis=0))
+        return Outline(self.counts.sum(axis=1), with_ones, len(self.periods))
 
     def __add__(self, other: PatternCounts) -> PatternCounts:
         if other.metric.digest != self.metric.digest:

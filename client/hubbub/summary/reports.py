@@ -15,7 +15,7 @@ from hubbub.params import Params
 from hubbub.report import Report
 from hubbub.summary.bit_counts import BitCounts
 from hubbub.summary.checked import asked_metric, report_rows_of, rows_of
-from hubbub.summary.kernel import count_bits, count_patterns
+from hubbub.summary.kernel import count_bits, count_ones, count_patterns
 from hubbub.summary.pattern_counts import PatternCounts
 
 
@@ -76,7 +76,7 @@ class Reports:
         """Count the ones of each bit."""
         params = self.metric.params
         counts = count_bits(self.cohorts, self.rows, params.num_cohorts, params.num_bits)
-        return BitCounts(self.metric, *counts, self.periods)
+        return BitCounts(self.metric, *counts, self.periods, count_ones(self.rows, params.num_bits))
 
     def pattern_counts(self) -> PatternCounts:
         """Count whole patterns; only for k <= 16."""
