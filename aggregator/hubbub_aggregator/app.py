@@ -51,6 +51,7 @@ from hubbub_aggregator.store import Store, StoreError
 from hubbub_aggregator.taking import PATH, Clock, Service, Shortcut, take
 from hubbub_aggregator.tally import Tally
 from hubbub_aggregator.tokens import Doorkeeper, Scope
+from hubbub_aggregator.watch import Watch
 from hubbub_aggregator.writer import GroupWriter
 
 logger = logging.getLogger(__name__)
@@ -96,7 +97,7 @@ def create_app(
     tally, disk = Tally(), DiskWatch(free, settings.min_free)
     rate = RateLimit(settings.client_rate, settings.client_burst)
     collecting = Collecting(definitions, reload or (lambda: definitions), store.open_periods)
-    service = Service(collecting, store, settings, clock, tally, rate, disk, Doorkeeper(store.token))
+    service = Service(collecting, store, settings, clock, tally, rate, disk, Doorkeeper(store.token), Watch(store))
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[dict[str, Any]]:

@@ -191,6 +191,12 @@ class SqlStore:
             found = connection.execute(select(collection.c.smallest, waiting).where(this)).one_or_none()
         return min((size for size in found or () if size is not None), default=None)
 
+    def revisions(self) -> dict[tuple[str, str], int]:
+        asked = select(collection.c.digest, collection.c.period, collection.c.revision)
+        with transaction(self._engine, writes=False) as connection:
+            rows = connection.execute(asked.where(collection.c.summary.is_not(None)))
+            return {(digest, period): revision for digest, period, revision in rows}
+
     def open_periods(self) -> list[tuple[str, str]]:
         asked = select(collection.c.digest, collection.c.period).where(collection.c.closed.is_(False))
         with transaction(self._engine, writes=False) as connection:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from hubbub_aggregator.exposition import metric
@@ -27,6 +28,15 @@ def statistics(service: Service, writer: GroupWriter) -> Iterator[str]:
     yield from writer.commits.lines("hubbub_commit_seconds", "How long commits took.")
     waiting = service.store.segments_waiting()
     yield from metric("hubbub_segments_waiting", "gauge", "Segments not folded yet.", [({}, waiting)])
+    odd = Counter(
+        (version.name, oddity.kind)
+        for (digest, _), found in service.watch.look(service.definitions).items()
+        for version in service.definitions.versions()
+        if version.digest == digest
+        for oddity in found
+    )
+    samples = [({"metric": name, "oddity": kind}, count) for (name, kind), count in sorted(odd.items())]
+    yield from metric("hubbub_odd_periods", "gauge", "Periods whose reports no honest crowd would send.", samples)
     taken = int(service.collecting.last_reload_ok)
     yield from metric("hubbub_definitions_reload_ok", "gauge", "0: the last SIGHUP changed nothing.", [({}, taken)])
     if service.disk.free is not None:

@@ -112,6 +112,9 @@ class Store(Protocol):
         Whoever sees the store knows of each report that it was one of at least so many.
         """
 
+    def revisions(self) -> dict[tuple[str, str], int]:
+        """Return how often segments were folded into the summary of each digest and period that has one."""
+
     def open_periods(self) -> list[tuple[str, str]]:
         """Return the digest and period of whatever has reports and is not closed."""
 

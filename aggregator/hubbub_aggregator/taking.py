@@ -36,6 +36,7 @@ from hubbub_aggregator.store import Appended, Store, StoreError
 from hubbub_aggregator.tally import Tally
 from hubbub_aggregator.tokens import Doorkeeper
 from hubbub_aggregator.tokens import Scope as TokenScope
+from hubbub_aggregator.watch import Watch
 from hubbub_aggregator.writer import GroupWriter
 
 logger = logging.getLogger(__name__)
@@ -57,6 +58,7 @@ class Service:
     rate: RateLimit
     disk: DiskWatch
     door: Doorkeeper
+    watch: Watch
 
     @property
     def definitions(self) -> Definitions:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hubbub.summary import BitCounts
+from hubbub.summary.oddities import oddities
 from hubbub_decoder.decoding import Decoding, FitTest
 from hubbub_decoder.design_matrix import DesignMatrix
 from hubbub_decoder.fit import Fit
@@ -16,11 +17,14 @@ _STANDARD_ERRORS = 4
 
 
 def about_counts(counts: BitCounts) -> Iterator[str]:
-    """Few reports."""
+    """Few reports, and reports whose numbers of ones no honest crowd has."""
     n, m = counts.num_reports, len(counts.reports)
     if n < _FEW * m:
         across = "" if m == 1 else f" in {m} cohorts"
         yield f"only {n:,} reports{across}: intervals and tests lean on sums that are nearly normal"
+    for oddity in oddities(counts.metric.params, counts.outline()):
+        if oddity.kind != "cohorts":  # which has a test of its own below
+            yield oddity.about
 
 
 def about_fit(tests: tuple[FitTest, ...]) -> Iterator[str]:

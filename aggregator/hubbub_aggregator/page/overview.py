@@ -16,6 +16,7 @@ from hubbub.summary.parquet import num_reports_of
 from hubbub_aggregator.readiness import trouble
 from hubbub_aggregator.store import Store
 from hubbub_aggregator.taking import Service
+from hubbub_aggregator.watch import Odd
 from hubbub_aggregator.writer import GroupWriter
 
 _BARS = 60
@@ -92,6 +93,7 @@ class MetricCard:
     reports: int
     periods: tuple[PeriodRow, ...]
     chart: Chart | None
+    odd: tuple[str, ...]
     versions: tuple[Version, ...]
 
 
@@ -121,7 +123,8 @@ class Overview:
 def overview(service: Service, writer: GroupWriter) -> Overview:
     """Gather the page's numbers, fresh as of now."""
     service.tally.flush(service.store)
-    metrics = tuple(_card(service, name) for name in service.definitions)
+    odd = service.watch.look(service.definitions)
+    metrics = tuple(_card(service, name, odd) for name in service.definitions)
     refusals = sorted(service.store.refusals().items(), key=lambda item: (-item[1], item[0]))
     free = service.disk.free
     return Overview(
@@ -136,7 +139,7 @@ def overview(service: Service, writer: GroupWriter) -> Overview:
     )
 
 
-def _card(service: Service, name: str) -> MetricCard:
+def _card(service: Service, name: str, odd: Odd) -> MetricCard:
     now, current = service.clock(), service.definitions[name]
     versions = [metric for metric in service.definitions.versions() if metric.name == name]
     held = {metric.digest: dict(reports_by_period(service.store, metric)) for metric in versions}
@@ -153,6 +156,12 @@ def _card(service: Service, name: str) -> MetricCard:
         reports=sum(row.reports for row in rows),
         periods=rows,
         chart=chart_of(current, rows) if rows else None,
+        odd=tuple(
+            f"{period}: {oddity.about}"
+            for (digest, period), found in sorted(odd.items(), key=lambda item: item[0][1], reverse=True)
+            if digest in held
+            for oddity in found
+        ),
         versions=tuple(
             Version(
                 digest=metric.digest,

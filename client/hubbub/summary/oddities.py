@@ -202,8 +202,11 @@ def log_chance_of_extremes(seen: int, expected: float) -> float:
 def _binomial(n: int, chance: float) -> Shapes:
     """Return P(Binomial(n, chance) = j) for j = 0..n."""
     if chance in (0, 1):
-        return np.eye(n + 1)[n if chance else 0]
+        certain = np.zeros(n + 1)
+        certain[n if chance else 0] = 1
+        return certain
     logs = np.cumsum(np.log(np.arange(1, n + 1)))
     choose = (logs[-1] if n else 0.0) - np.append(0.0, logs) - np.append(0.0, logs)[::-1]
     j = np.arange(n + 1)
-    return np.asarray(np.exp(choose + j * math.log(chance) + (n - j) * math.log1p(-chance)))
+    chances = np.exp(choose + j * math.log(chance) + (n - j) * math.log1p(-chance))
+    return np.asarray(chances, np.float64)

@@ -1,0 +1,124 @@
+"""The watch on made-up reports, where operators and analysts see it: the page, the numbers, the decoding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from tests.aggregator.test_page import get
+
+from hubbub import Batch, Metric
+from hubbub.summary import BitCounts
+from hubbub_aggregator.lifecycle import upkeep
+from hubbub_aggregator.settings import Settings
+from hubbub_aggregator.sql_store import SqlStore
+from hubbub_aggregator.store import Holding
+from hubbub_aggregator.watch import Watch
+
+if TYPE_CHECKING:
+    from tests.aggregator.conftest import Aggregator, MakeBatch, StartAggregator
+
+YESTERDAY, TODAY = "2024-06-14", "2024-06-15"
+
+
+def honest(make_batch: MakeBatch, metric: Metric, n: int, period: str, rng: np.random.Generator) -> Batch:
+    """Reports of clients with nothing recorded."""
+    bits = rng.random((n, metric.params.num_bits)) < metric.params.p_star
+    rows = np.packbits(bits, axis=1, bitorder="little").tobytes()
+    cohorts = rng.integers(metric.params.num_cohorts, size=n, dtype=np.uint8).tobytes()
+    return replace(make_batch(metric, n=n, period=period), cohorts=cohorts, rows=rows)
+
+
+def all_ones(make_batch: MakeBatch, metric: Metric, n: int, period: str) -> Batch:
+    k = metric.params.num_bits
+    return replace(make_batch(metric, n=n, period=period), rows=n * ((1 << k) - 1).to_bytes((k + 7) // 8, "little"))
+
+
+def folded(aggregator: Aggregator) -> None:
+    upkeep(aggregator.store, aggregator.definitions, Settings(), aggregator.clock())
+
+
+def test_made_up_reports_are_seen_where_they_came_and_nowhere_else(
+    start: StartAggregator, store: SqlStore, make_batch: MakeBatch, unseen_seed: int
+) -> None:
+    aggregator, rng = start(store, fold_every=1000.0), np.random.default_rng(unseen_seed)
+    homepage, carrier = aggregator.definitions["homepage"], aggregator.definitions["carrier"]
+    for metric in (homepage, carrier):
+        for period in (YESTERDAY, TODAY):
+            assert aggregator.post(honest(make_batch, metric, 4_000, period, rng)).status == 202
+    folded(aggregator)
+    assert b'oddity="' not in aggregator.get("/metrics").body
+    assert b'class="bad"' not in get(aggregator).body
+    assert aggregator.post(all_ones(make_batch, homepage, 40, TODAY)).status == 202
+    folded(aggregator)
+    numbers = aggregator.get("/metrics").body.decode()
+    assert 'hubbub_odd_periods{metric="homepage",oddity="shape"} 1' in numbers
+    assert 'oddity="' not in numbers.replace('metric="homepage",oddity="', "")
+    page = get(aggregator).body.decode()
+    assert f'<p class="bad">{TODAY}: ' in page
+    assert f'<p class="bad">{YESTERDAY}: ' not in page
+
+
+def test_a_decoder_warns_of_what_was_made_up(
+    start: StartAggregator, sqlite_store: SqlStore, make_batch: MakeBatch, unseen_seed: int
+) -> None:
+    decoder = pytest.importorskip("hubbub_decoder")
+    aggregator, rng = start(sqlite_store), np.random.default_rng(unseen_seed)
+    homepage = aggregator.definitions["homepage"]
+    assert aggregator.post(honest(make_batch, homepage, 4_000, TODAY, rng)).status == 202
+    assert not [w for w in decoder.decode(aggregator.summary("homepage"), ["a"]).warnings if "made up" in w]
+    assert aggregator.post(all_ones(make_batch, homepage, 40, TODAY)).status == 202
+    assert [w for w in decoder.decode(aggregator.summary("homepage"), ["a"]).warnings if "ones the reports have" in w]
+
+
+def test_a_period_is_looked_at_again_only_when_more_of_it_was_folded(
+    store: SqlStore, make_batch: MakeBatch, start: StartAggregator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aggregator = start(store, fold_every=1000.0)
+    watch, homepage = Watch(store), aggregator.definitions["homepage"]
+    read: list[list[str]] = []
+    really = store.read
+
+    def noted(digest: str, periods: list[str], max_reports: int | None = None) -> Iterator[Holding]:
+        read.append(periods)
+        return really(digest, periods, max_reports)
+
+    monkeypatch.setattr(store, "read", noted)
+    for period in (YESTERDAY, TODAY):
+        aggregator.post(make_batch(homepage, period=period))
+    folded(aggregator)
+    read.clear()
+    for _ in range(3):
+        watch.look(aggregator.definitions)
+    assert sorted(read) == [[YESTERDAY], [TODAY]]
+    aggregator.post(make_batch(homepage))
+    folded(aggregator)
+    read.clear()
+    watch.look(aggregator.definitions)
+    assert read == [[TODAY]]
+
+
+def test_a_summary_that_an_older_hubbub_folded_is_read_and_added_to(store: SqlStore, make_batch: MakeBatch) -> None:
+    """Its numbers of ones are not known, so those of the whole are not either, and nothing is said about them."""
+    from tests.aggregator.conftest import DEFINITIONS
+
+    from hubbub import parse_definitions
+    from hubbub.summary import summary_to_bytes
+    from hubbub_aggregator.folding import fold, read_summary, summarize
+
+    homepage = parse_definitions(DEFINITIONS)["homepage"]
+    store.append([make_batch(homepage, n=5)])
+    [holding] = store.read(homepage.digest)
+    counted = summarize(homepage, holding)
+    assert isinstance(counted, BitCounts)
+    older = BitCounts(homepage, counted.reports, counted.ones, counted.periods)
+    assert store.fold(holding, summary_to_bytes(older))
+    store.append([make_batch(homepage, n=7)])
+    fold(store, homepage)
+    total = read_summary(store, homepage)
+    assert isinstance(total, BitCounts)
+    assert (total.num_reports, total.with_ones) == (12, None)
+    assert Watch(store).look(parse_definitions(DEFINITIONS)) == {}

@@ -1,0 +1,211 @@
+"""What no honest crowd would do: never said of an honest crowd, whatever its values, and soon said of made-up reports."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy import stats
+
+from hubbub import Metric, Params
+from hubbub.encoder import Encoder
+from hubbub.secret import Secret
+from hubbub.summary import BitCounts, PatternCounts, summary_to_bytes
+from hubbub.summary.oddities import (
+    TAIL,
+    binned_shapes,
+    divergence,
+    log_chance_of_divergence,
+    log_chance_of_extremes,
+    oddities,
+    shapes_of,
+    usual,
+)
+from hubbub.summary.outline import Outline
+from hubbub.summary.parquet import outline_of
+
+Counts = NDArray[np.int64]
+
+
+def bloom(k: int, h: int, m: int = 64, p: float = 0.25, q: float = 0.75, f: float = 0.5) -> Params:
+    return Params(num_bits=k, num_hashes=h, num_cohorts=m, prob_p=p, prob_q=q, prob_f=f)
+
+
+CROWDS = [
+    bloom(128, 2, p=0.5),
+    bloom(64, 1, f=0.25),
+    bloom(16, 2, m=16),
+    bloom(256, 16),
+    bloom(32, 2, p=0, q=1),
+    bloom(24, 2, p=0, q=1, f=0),
+    Params.one_hot(5, prob_p=0.25, prob_q=0.75, prob_f=0.5),
+    Params.one_hot(1, prob_p=0, prob_q=1, prob_f=0.5),
+    bloom(32, 2, p=0.75, q=0.25),  # as imported reports may be
+]
+
+
+def honest(params: Params, n: int, rng: np.random.Generator, num_periods: int = 1) -> Outline:
+    """Draw the outline of n people whose values set any mixture of numbers of bits."""
+    values = rng.dirichlet(np.full(params.num_hashes + 1, 0.5))
+    people = rng.multinomial(n, values)
+    with_ones = sum(rng.multinomial(n, shape) for n, shape in zip(people, shapes_of(params), strict=True))
+    cohorts = rng.multinomial(n, np.full(params.num_cohorts, 1 / params.num_cohorts))
+    return Outline(cohorts, np.asarray(with_ones), num_periods)
+
+
+def kinds(params: Params, outline: Outline) -> set[str]:
+    return {oddity.kind for oddity in oddities(params, outline)}
+
+
+def poisoned(outline: Outline, ones: int, reports: int) -> Outline:
+    assert outline.with_ones is not None
+    with_ones = outline.with_ones.copy()
+    with_ones[ones] += reports
+    m = len(outline.reports)
+    return Outline(outline.reports + reports // m, with_ones, outline.num_periods)
+
+
+@pytest.mark.parametrize("params", CROWDS)
+def test_nothing_is_odd_about_an_honest_crowd_of_any_size_and_any_values(params: Params, unseen_seed: int) -> None:
+    """9 x 100 crowds at a level of 1e-6 each: one alarm in 1,100 runs of this test, were the bounds tight."""
+    rng = np.random.default_rng(unseen_seed)
+    sizes = [1, 2, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 1_000_000_000]
+    assert [kinds(params, honest(params, n, rng)) for n in sizes * 10] == [set()] * 100
+
+
+@pytest.mark.parametrize(
+    ("params", "ones", "reports"),
+    [
+        (bloom(128, 2, p=0.5), 128, 5),
+        (bloom(128, 2, p=0.5), 0, 5),
+        (bloom(64, 1, f=0.25), 64, 5),
+        (bloom(16, 2, m=16), 16, 80),
+        (Params.one_hot(5, prob_p=0.25, prob_q=0.75, prob_f=0.5), 5, 1_800),
+        (bloom(128, 2, p=0.5), 82, 3_000),  # two standard deviations above the mean
+    ],
+)
+def test_so_many_made_up_reports_among_a_million_are_seen(
+    params: Params, ones: int, reports: int, unseen_seed: int
+) -> None:
+    """About twice the number from which most crowds are seen (docs/operating.md): missed with a chance below 1e-6."""
+    crowd = honest(params, 1_000_000, np.random.default_rng(unseen_seed))
+    assert kinds(params, poisoned(crowd, ones, reports)) & {"extreme", "shape"}
+
+
+def test_reports_made_up_to_look_like_any_other_are_not_seen(unseen_seed: int) -> None:
+    """The limit of the watch: whoever draws the noise as a client does and only chooses the value is a client."""
+    params = bloom(128, 2)
+    rng = np.random.default_rng(unseen_seed)
+    crowd, forged = honest(params, 100_000, rng), rng.multinomial(50_000, shapes_of(params)[-1])
+    assert crowd.with_ones is not None
+    assert kinds(params, Outline(crowd.reports, crowd.with_ones + forged, 1)) == set()
+
+
+def test_cohorts_that_are_not_drawn_by_chance_are_seen(unseen_seed: int) -> None:
+    params = bloom(64, 1)
+    crowd = honest(params, 100_000, np.random.default_rng(unseen_seed))
+    stuck = crowd.reports.copy()
+    stuck[7] *= 2
+    assert kinds(params, Outline(stuck, None, 1)) == {"cohorts"}
+
+
+def test_the_same_people_in_many_periods_are_not_odd(unseen_seed: int) -> None:
+    """30 days of the same installations have the cohorts of one day 30 times, which is odd only of 30 times as many people."""
+    params = bloom(64, 1)
+    one_day = honest(params, 20_000, np.random.default_rng(unseen_seed))
+    assert one_day.with_ones is not None
+    month = Outline(30 * one_day.reports, 30 * one_day.with_ones, 30)
+    assert kinds(params, month) == set()
+    assert kinds(params, Outline(month.reports, month.with_ones, 1)) == {"shape", "cohorts"}
+
+
+@pytest.mark.parametrize("params", CROWDS)
+def test_the_shapes_are_sums_of_two_binomials_and_their_tails_are_rarer_than_said(params: Params) -> None:
+    k, ones = params.num_bits, np.arange(params.num_bits + 1)
+    for a, shape in enumerate(shapes_of(params)):
+        assert shape.sum() == pytest.approx(1, abs=1e-12)
+        assert shape @ ones == pytest.approx((k - a) * params.p_star + a * params.q_star)
+        low, high = usual(params)
+        assert shape[:low].sum() + shape[high + 1 :].sum() < TAIL
+    assert shapes_of(params)[0] == pytest.approx(stats.binom.pmf(ones, k, params.p_star), abs=1e-13)
+    assert binned_shapes(params)[0].sum(axis=1) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("params", CROWDS)
+def test_the_smallest_divergence_is_found_and_never_overstated(params: Params, unseen_seed: int) -> None:
+    """At most that of the true mixture, and of many others."""
+    rng = np.random.default_rng(unseen_seed)
+    shapes, starts = binned_shapes(params)
+    for n in (1_000, 1_000_000):
+        truth = rng.dirichlet(np.full(len(shapes), 0.5))
+        seen = rng.multinomial(n, truth @ shapes / (truth @ shapes).sum())
+        found = divergence(seen, shapes)
+        there = seen > 0
+
+        def apart(weights: NDArray[np.float64]) -> float:
+            share = seen[there] / n  # noqa: B023  (called in this round only)
+            return float(n * share @ np.log(share / (weights @ shapes)[there]))  # noqa: B023
+
+        assert found <= min(apart(truth), *(apart(w) for w in rng.dirichlet(np.ones(len(shapes)), 50))) + 1e-6
+        assert found >= 0
+    assert len(starts) == shapes.shape[1]
+
+
+def test_the_bound_on_the_divergence_is_above_its_exact_chance() -> None:
+    """Enumerates all outcomes of n = 30 reports in 3 bins."""
+    n, shape = 30, np.array([0.5, 0.3, 0.2])
+    outcomes = [np.array([a, b, n - a - b]) for a in range(n + 1) for b in range(n + 1 - a)]
+    chances = stats.multinomial.pmf(outcomes, n, shape)
+    apart = np.array([divergence(seen, shape[None]) for seen in outcomes])
+    for distance in (2.5, 4, 8, 16, 25):
+        exact = chances[apart >= distance - 1e-9].sum()
+        assert math.log(exact) <= log_chance_of_divergence(distance, 3) + 1e-9
+
+
+def test_the_bound_on_extremes_is_above_its_exact_chance() -> None:
+    for n, chance in ((10, 0.01), (1_000_000, 1e-9), (10**9, 1e-9)):
+        for seen in (1, 2, 3, 10):
+            assert stats.binom.logsf(seen - 1, n, chance) <= log_chance_of_extremes(seen, n * chance) + 1e-9
+
+
+@given(st.lists(st.integers(0, 2**13 - 1), max_size=30), st.integers(0, 30))
+def test_ones_are_counted_report_by_report_and_add_up(patterns: list[int], cut: int) -> None:
+    metric = Metric.string("m", bloom(13, 2, m=1))
+    rows = [pattern.to_bytes(2, "little") for pattern in patterns]
+    counted = [BitCounts.of_rows(metric, bytes(len(part)), b"".join(part)) for part in (rows[:cut], rows[cut:])]
+    whole = counted[0] + counted[1]
+    assert whole.with_ones is not None
+    assert whole.with_ones.tolist() == [sum(p.bit_count() == j for p in patterns) for j in range(14)]
+    both = (whole, PatternCounts.of_rows(metric, bytes(len(rows)), b"".join(rows)))
+    for outline in (*(each.outline() for each in both), *(outline_of(summary_to_bytes(each)) for each in both)):
+        assert outline.with_ones is not None
+        assert outline.with_ones.tolist() == whole.with_ones.tolist()
+        assert outline.reports.tolist() == [len(patterns)]
+
+
+@pytest.mark.parametrize("k", [8, 24, 32, 40, 128, 1024])
+def test_ones_are_counted_in_words_of_any_width(k: int) -> None:
+    rows = np.random.default_rng(k).integers(0, 256, (50, k // 8), np.uint8)
+    counts = BitCounts.of_rows(bloom(k, 2, m=1), bytes(50), rows.tobytes())
+    assert counts.with_ones is not None
+    assert counts.with_ones.tolist() == np.bincount(np.unpackbits(rows, axis=1).sum(axis=1), minlength=k + 1).tolist()
+
+
+def test_what_an_import_does_not_know_stays_unknown() -> None:
+    params = bloom(16, 2, m=1)
+    imported = BitCounts(params, [3], [[1] * 16])
+    assert (imported + BitCounts.empty(params)).with_ones is None
+    assert kinds(params, imported.outline()) == set()
+
+
+def test_the_reports_of_real_clients_are_not_odd() -> None:
+    """Through the encoder: 4,000 installations, half of them with nothing recorded."""
+    metric = Metric.string("homepage", bloom(32, 2, m=8))
+    encoders = [Encoder(metric, Secret.generate()) for _ in range(4_000)]
+    reports = [encoder.encode(None if i % 2 else "a") for i, encoder in enumerate(encoders)]
+    counts = BitCounts.of_reports(metric, reports)
+    assert oddities(metric.params, counts.outline()) == ()
