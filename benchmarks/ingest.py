@@ -21,13 +21,13 @@ import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import cast
+from typing import Any, cast
 
 from tests.aggregator.databases import new_postgres
 from tests.aggregator.postgres import postgres
@@ -137,20 +137,24 @@ class Lane(asyncio.Protocol):
             self._transport.abort()
         self._transport = None
 
+    def sent_now(self) -> None:
+        """Count the time until the next answer from now on."""
+        self._sent = time.perf_counter()
+
     def _send(self) -> None:
         if self._transport and (request := next(self._requests, None)):
-            self._sent = time.perf_counter()
+            self.sent_now()
             self._transport.write(request)
 
 
 @contextmanager
-def started(command: list[str]) -> Iterator[tuple[str, int]]:
-    """Run a service until the block ends; give its host and port."""
+def started(command: list[str]) -> Iterator[tuple[str, int, int]]:
+    """Run a service until the block ends; give its host, port and pid."""
     with subprocess.Popen([sys.executable, *command], stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr
         found = re.search(r"http://([\d.]+):(\d+)", line := process.stderr.readline())
         assert found, line + process.stderr.read()
-        yield found[1], int(found[2])
+        yield found[1], int(found[2]), process.pid
         process.terminate()
 
 
@@ -168,7 +172,7 @@ def requests_of(metric: Metric, reports: int, number: int) -> list[bytes]:
     return formed
 
 
-async def drive(address: tuple[str, int], requests: Iterator[bytes], connections: int, seconds: float) -> Tally:
+async def drive(address: Sequence[Any], requests: Iterator[bytes], connections: int, seconds: float) -> Tally:
     """Send requests over so many connections for so long."""
     tally, loop = Tally(), asyncio.get_running_loop()
     made = [loop.create_connection(lambda: Lane(requests, tally), *address) for _ in range(connections)]
@@ -193,7 +197,7 @@ def measured(case: Case, server: str) -> tuple[list[Tally], list[Tally]]:
             ours = ["-m", "hubbub", "serve", str(definitions), "--port", "0"]
             ours += ["--database", database, "--workers", str(case.workers)]
             for command, tallies in ((["-c", DO_NOTHING, str(case.workers)], rounds[0]), (ours, rounds[1])):
-                with started(command) as address:
+                with started(command) as (*address, _):
                     uvloop.run(drive(address, iter(requests[: case.connections]), case.connections, 0.3))
                     served = itertools.islice(itertools.cycle(requests), case.connections, None)
                     tallies.append(uvloop.run(drive(address, served, case.connections, case.seconds)))

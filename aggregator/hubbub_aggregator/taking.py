@@ -74,7 +74,7 @@ async def take(scope: Scope, receive: Receive) -> Response:
     batch: Batch | None = None
     try:
         headers: dict[bytes, bytes] = dict(scope["headers"])
-        _require_room(service, scope["client"], headers)
+        _require_room(service, writer, scope["client"], headers)
         if service.settings.closed_reports:
             await run_in_threadpool(service.door.require, TokenScope.REPORT, _text(headers, b"authorization"))
         batch = Batch.from_json(await _body(headers, receive, service.settings))
@@ -100,9 +100,12 @@ async def take(scope: Scope, receive: Receive) -> Response:
     return _answer(batch, appended)
 
 
-def _require_room(service: Service, client: tuple[str, int] | None, headers: dict[bytes, bytes]) -> None:
-    """Refuse before anything is read: the network sent too much, or the disk is nearly full."""
+def _require_room(
+    service: Service, writer: GroupWriter, client: tuple[str, int] | None, headers: dict[bytes, bytes]
+) -> None:
+    """Refuse before anything is read, and so cheaply: too much of one network, too much waiting, hardly any disk left."""
     require_rate(service, client, _text(headers, b"x-forwarded-for"))
+    writer.require_room()
     if service.disk.full:
         raise RefusedError(Refusal.DISK_FULL, "the aggregator's disk is nearly full: send the same batch again later")
 

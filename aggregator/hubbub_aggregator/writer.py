@@ -48,12 +48,16 @@ class GroupWriter:
     async def write(self, batch: Batch) -> Appended:
         """Return, once it is durable, what became of the batch; raises RefusedError if it could not be stored."""
         weight = len(batch.cohorts) + len(batch.rows) + _PER_BATCH
-        if self._weight and self._weight + weight > self._settings.max_waiting:
-            raise RefusedError(Refusal.UNAVAILABLE, "too many batches are waiting to be stored")
+        self.require_room(weight)
         answer: asyncio.Future[Appended] = self._loop.create_future()
         self._weight += weight
         self._queue.put(_Waiting(batch, answer, weight))
         return await answer
+
+    def require_room(self, weight: int = _PER_BATCH) -> None:
+        """Refuse what has no room in the queue; by default anything, where there is no room even for an empty batch."""
+        if self._weight and self._weight + weight > self._settings.max_waiting:
+            raise RefusedError(Refusal.UNAVAILABLE, "too many batches are waiting to be stored")
 
     @property
     def waiting(self) -> int:
