@@ -66,6 +66,8 @@ bench-encode: .venv/.dev-installed
 
 bench-ingest: .venv/.dev-installed
 	$(BIN)/python -m benchmarks.ingest
+	$(BIN)/python -m benchmarks.overload
+	$(BIN)/python -m benchmarks.fold
 
 bench-accuracy: .venv/.dev-installed            ## google/rappor's own grid, its decoder's figures beside ours; writes docs/accuracy.md
 	$(BIN)/python benchmarks/accuracy.py --out docs/accuracy.md

@@ -1,0 +1,100 @@
+"""How fast are reports folded on one core, and how fast are the counts of 100 million of them read?
+
+python -m benchmarks.fold          (or: make bench-ingest)
+
+The whole fold reads segments of 1,000 reports from SQLite, counts, and writes the summary back. What is read was folded
+in as counts that somebody made up: 64 cohorts, 128 bits.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import urllib3
+from benchmarks.ingest import DEFINITIONS, started
+
+from hubbub import Batch, Metric, parse_definitions
+from hubbub.summary import BitCounts, summary_from_bytes, summary_to_bytes
+from hubbub.summary.kernel import count_bits, count_patterns
+from hubbub_aggregator.folding import fold, read_summary
+from hubbub_aggregator.sql_store import SqlStore
+
+ROUNDS, READS, MANY, PERIOD = 5, 50, 100_000_000, "2024-06-15"
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Return how long something takes."""
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def kernel(num_bits: int, reports: int, counting: Callable[..., object]) -> float:
+    """Return how many reports a second are counted, the median of the rounds."""
+    rng = np.random.default_rng(0)
+    cohorts = rng.integers(0, 64, reports, np.uint8)
+    rows = rng.integers(0, 256, (reports, num_bits // 8), np.uint8)
+    return reports / statistics.median(seconds(lambda: counting(cohorts, rows, 64, num_bits)) for _ in range(ROUNDS))
+
+
+def whole_fold(metric: Metric, reports: int) -> float:
+    """Return how many reports a second are folded from a store into a store."""
+    rng = np.random.default_rng(0)
+    with TemporaryDirectory() as directory, closing(SqlStore.open(Path(directory) / "reports.db")) as store:
+        for _ in range(reports // 1_000):
+            cohorts, rows = rng.bytes(1_000), rng.bytes(1_000 * metric.params.row_bytes)
+            cohorts = bytes(byte % metric.params.num_cohorts for byte in cohorts)
+            store.append([Batch(uuid.uuid4(), metric.name, metric.digest, PERIOD, cohorts, rows)])
+        return reports / seconds(lambda: fold(store, metric))
+
+
+def read(metric: Metric, definitions: str) -> tuple[float, float]:
+    """Return how many seconds a read of 100 million folded reports takes: in process, and over HTTP."""
+    m, k = metric.params.num_cohorts, metric.params.num_bits
+    rng = np.random.default_rng(0)
+    reports = rng.multinomial(MANY, np.full(m, 1 / m))
+    counts = BitCounts(metric, reports, rng.binomial(reports[:, None], 0.3, (m, k)), [PERIOD])
+    with TemporaryDirectory() as directory:
+        database, file = Path(directory) / "reports.db", Path(directory) / "metrics.toml"
+        file.write_text(definitions, encoding="utf-8")
+        with closing(SqlStore.open(database)) as store:
+            store.append(
+                [Batch(uuid.uuid4(), metric.name, metric.digest, PERIOD, b"\0", bytes(metric.params.row_bytes))]
+            )
+            (holding,) = store.read(metric.digest)
+            assert store.fold(holding, summary_to_bytes(counts))
+            assert read_summary(store, metric).num_reports == MANY
+            inside = statistics.median(seconds(lambda: read_summary(store, metric)) for _ in range(READS))
+        options = ["--port", "0", "--database", str(database), "--open-reads"]
+        with started(["-m", "hubbub", "serve", str(file), *options]) as (host, port, _):
+            http = urllib3.HTTPConnectionPool(host, port)
+            url = f"/v1/metrics/{metric.name}/summary"
+            assert summary_from_bytes(http.request("GET", url).data).num_reports == MANY
+            outside = statistics.median(seconds(lambda: http.request("GET", url)) for _ in range(READS))
+            http.close()
+    return inside, outside
+
+
+def main() -> None:
+    print(f"Python {platform.python_version()}, numpy {np.__version__}, load {os.getloadavg()[0]:.1f}\n")
+    metric = parse_definitions(DEFINITIONS)["homepage"]
+    print("| | M reports/s |\n|---|---|")
+    print(f"| kernel, bits, k = 16 | {kernel(16, 4_000_000, count_bits) / 1e6:.1f} |", flush=True)
+    print(f"| kernel, patterns, k = 16 | {kernel(16, 4_000_000, count_patterns) / 1e6:.1f} |", flush=True)
+    print(f"| kernel, bits, k = 128 | {kernel(128, 1_000_000, count_bits) / 1e6:.1f} |", flush=True)
+    print(f"| whole fold, k = 128, bits | {whole_fold(metric, 1_000_000) / 1e6:.1f} |", flush=True)
+    inside, outside = read(metric, DEFINITIONS)
+    print(f"\nreading 100 M folded reports: {inside * 1e3:.1f} ms in process, {outside * 1e3:.1f} ms over HTTP")
+
+
+if __name__ == "__main__":
+    main()
