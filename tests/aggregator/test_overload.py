@@ -1,0 +1,83 @@
+"""More than the store can take: what is refused says when to come again, what is acknowledged is stored."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING
+
+from hubbub import Batch
+from hubbub_aggregator.engine import open_sqlite
+from hubbub_aggregator.sql_store import SqlStore
+from hubbub_aggregator.store import Appended
+
+if TYPE_CHECKING:
+    from tests.aggregator.conftest import Aggregator, MakeBatch, StartAggregator
+
+ROOM, WEIGHT, SENT = 10, 1_024 + 3 + 9, 50
+"""How many batches may wait, what one of three reports weighs, and how many are sent."""
+
+
+class SlowStore(SqlStore):
+    """A store that commits nothing until its gate opens."""
+
+    def __init__(self, path: Path) -> None:
+        self.gate = Event()
+        super().__init__(open_sqlite(path))
+
+    def append(self, batches: Sequence[Batch]) -> list[Appended]:
+        self.gate.wait()
+        return super().append(batches)
+
+
+def waiting(aggregator: Aggregator) -> int:
+    lines = aggregator.get("/metrics").body.decode().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("hubbub_queue_bytes "))
+
+
+def test_what_does_not_fit_in_the_queue_is_refused_at_once_and_what_was_acknowledged_is_stored(
+    start: StartAggregator, make_batch: MakeBatch, tmp_path: Path, closed_last: ExitStack
+) -> None:
+    store = SlowStore(tmp_path / "reports.db")
+    closed_last.callback(store.close)
+    aggregator = start(store, max_waiting=ROOM * WEIGHT)
+    metric = aggregator.definitions["homepage"]
+    batches = [make_batch(metric) for _ in range(SENT)]
+    with ThreadPoolExecutor(SENT) as pool:
+        answers = [pool.submit(aggregator.post, batch) for batch in batches]
+        while sum(answer.done() for answer in answers) < SENT - ROOM:
+            time.sleep(0.005)
+        assert waiting(aggregator) == ROOM * WEIGHT
+        refused = [answer.result() for answer in answers if answer.done()]
+        assert all(answer.status == 503 and int(answer.headers["retry-after"]) > 0 for answer in refused)
+        assert all(answer.json["type"] == "/problems/unavailable" for answer in refused)
+        assert aggregator.stored() == 0
+        store.gate.set()
+        statuses = Counter(answer.result().status for answer in answers)
+    assert statuses == {202: ROOM, 503: SENT - ROOM}
+    assert aggregator.stored() == 3 * ROOM
+    assert waiting(aggregator) == 0
+    again = Counter(aggregator.post(batch).status for batch in batches)
+    assert again == {200: ROOM, 202: SENT - ROOM}
+    assert aggregator.stored() == 3 * SENT
+
+
+def test_what_the_queue_has_no_room_for_is_refused_before_its_body_is_read(
+    start: StartAggregator, make_batch: MakeBatch, tmp_path: Path, closed_last: ExitStack
+) -> None:
+    store = SlowStore(tmp_path / "reports.db")
+    closed_last.callback(store.close)
+    aggregator = start(store, max_waiting=WEIGHT)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(aggregator.post, make_batch(aggregator.definitions["homepage"]))
+        while not waiting(aggregator):
+            time.sleep(0.005)
+        assert aggregator.post(b"not even JSON").status == 503
+        store.gate.set()
+        assert first.result().status == 202
+    assert aggregator.post(b"not even JSON").status == 400
