@@ -7,12 +7,14 @@ import re
 import resource
 import sys
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 import pytest
 
+from hubbub.cli import main
 from hubbub_aggregator.cli import command as serve
 from hubbub_aggregator.logs import JsonLines
 from hubbub_aggregator.sql_store import SqlStore
@@ -46,6 +48,22 @@ def options() -> list[str]:
 def test_the_page_has_every_option_with_its_variable_and_default() -> None:
     table = re.findall(r"^\| `--.*\|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert table == options()
+
+
+def environment_of(command: click.Command) -> Iterator[str]:
+    """Yield the variables that a command and those below it take."""
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below
+            yield from environment_of(below)
+    yield from (str(parameter.envvar) for parameter in command.params if parameter.envvar)
+
+
+def test_the_page_has_every_variable_of_every_command() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert [name for name in environment_of(main) if f"`{name}`" not in page] == []
 
 
 def test_the_numbers_say_what_was_answered(start: StartAggregator, store: SqlStore, make_batch: MakeBatch) -> None:
