@@ -26,6 +26,7 @@ _LEAST_EXPECTED = 5.0  # in a cell, Cochran's rule; cells that expect less are t
 _REFITS = 3
 _MOST_BITS_A_COHORT = 10
 _FEW_COHORTS = 32
+_NULL = 1e-13
 _FEW_REPORTS = 30
 
 
@@ -177,15 +178,20 @@ def _lack_of_fit(counts: NDArray[np.int64], chance: Floats) -> tuple[float, int]
     for _ in range(_REFITS):
         expected = np.maximum(_projected(counts, chance, np.maximum(expected, least))[0], least)
     counts, chance, expected = _together(counts, chance, expected)
+    if expected.min() < _LEAST_EXPECTED:
+        return None
     fitted, rank = _projected(counts, chance, expected)
     freedom = len(counts) - rank
     return (float(np.sum((counts - fitted) ** 2 / expected)), freedom) if freedom > 0 else None
 
 
 def _projected(counts: NDArray[np.int64], chance: Floats, expected: Floats) -> tuple[Floats, int]:
-    root = np.sqrt(np.maximum(expected, np.finfo(float).tiny))
-    weights, _, rank, _ = np.linalg.lstsq(chance / root[:, None], counts / root, rcond=1e-9)
-    return chance @ weights, int(rank)
+    """Return the mixture that fits best, weighted by what is expected, and how many numbers it took to say it."""
+    weighted = chance / np.maximum(expected, np.finfo(float).tiny)[:, None]
+    values, vectors = np.linalg.eigh(chance.T @ weighted)
+    known = values > _NULL * values[-1]
+    directions = vectors[:, known]
+    return chance @ (directions @ ((directions.T @ (weighted.T @ counts)) / values[known])), int(known.sum())
 
 
 def _together(counts: NDArray[np.int64], chance: Floats, expected: Floats) -> tuple[NDArray[np.int64], Floats, Floats]:

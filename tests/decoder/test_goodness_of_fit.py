@@ -151,6 +151,8 @@ def test_a_decoding_says_what_does_not_fit_and_what_to_do(unseen_seed: int) -> N
 def test_few_reports_and_one_bit_a_category_are_tested_only_as_far_as_they_go() -> None:
     few = BitCounts(string_params(), np.ones(64, int), np.zeros((64, 8), int))
     assert goodness_of_fit(few) == ()
+    for patterns in (np.zeros((64, 256), int), np.eye(64, 256, dtype=int)):  # no report at all; one a cohort
+        assert alarms(goodness_of_fit(PatternCounts(string_params(), patterns))) == set()
     survey = Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5)
     assert alarms(goodness_of_fit(BitCounts(survey, [1000], [[400]]))) == set()
     categories = Metric.categorical("os", ("linux", "macos", "windows"), prob_p=0.25, prob_q=0.75, prob_f=0)
