@@ -36,10 +36,11 @@ def goodness_of_fit(collected: BitCounts | PatternCounts | Reports) -> tuple[Fit
     tests: list[FitTest | None] = []
     if isinstance(collected, PatternCounts) and is_small(params):
         tests += _of_patterns(collected)
-    if not isinstance(collected, BitCounts):
-        ones = _numbers_of_ones(collected)
-        tests += [_of_ones(ones, params), _coincident_hashes(ones, params)]
     counts = collected if isinstance(collected, BitCounts) else collected.bit_counts()
+    if counts.with_ones is not None:
+        tests.append(_named("number of ones", _lack_of_fit(counts.with_ones, _chance_of_ones(params))))
+    if not isinstance(collected, BitCounts):
+        tests.append(_coincident_hashes(_numbers_of_ones(collected), params))
     if counts.num_reports >= _FEW_REPORTS * len(counts.reports):
         tests += [_equal_cohorts(counts), *_of_totals(counts), _even_bits(counts)]
     return tuple(test for test in tests if test is not None)
@@ -58,13 +59,10 @@ def _of_patterns(counts: PatternCounts) -> Iterator[FitTest | None]:
         yield _named("patterns of one cohort", worst, among=len(found))
 
 
-def _of_ones(seen: NDArray[np.int64], params: Params) -> FitTest | None:
-    """How many reports have t = 0 .. k ones depends on how many bits their strings set, and on nothing else."""
-    return _named("number of ones", _lack_of_fit(seen.sum(axis=0), _chance_of_ones(params)))
-
-
 def _chance_of_ones(params: Params) -> Floats:
     """Return P(t ones reported | d true bits), (k + 1, sizes); d = 0, h; google-md5: 0 .. h.
+
+    How many ones a report has depends on how many bits its string sets, and on nothing else.
 
     P(t | d) = sum_j Binomial(j; d, q*) Binomial(t - j; k - d, p*)
     """

@@ -24,7 +24,7 @@ from hubbub.errors import ParameterError
 from hubbub.metric import Metric
 from hubbub.params import Params
 from hubbub.summary import BitCounts, PatternCounts, Summary
-from hubbub.summary.kernel import count_bits, count_patterns
+from hubbub.summary.kernel import count_bits, count_ones, count_patterns
 from hubbub.summary.pattern_counts import MAX_PATTERN_BITS
 from hubbub_decoder.design_matrix import DesignMatrix, Positions, bit_positions, design_of_positions
 from hubbub_decoder.errors import ForeignFileError
@@ -138,7 +138,8 @@ def summary_of(
     read = BitCounts(metric, number, ones)
     if summed is None:
         return read
-    if (summed if isinstance(summed, BitCounts) else summed.bit_counts()) != read:
+    told = summed if isinstance(summed, BitCounts) else summed.bit_counts()
+    if not (np.array_equal(told.reports, read.reports) and np.array_equal(told.ones, read.ones)):
         raise ForeignFileError(
             f"{counts} counts {read.num_reports:,} reports and is not the sum of the {summed.num_reports:,} in {reports}: "
             "give the one to believe"
@@ -188,12 +189,10 @@ def _sum(metric: Metric, chunks: Iterable[tuple[NDArray[np.uint16], NDArray[np.u
         for cohorts, rows in chunks:
             patterns += count_patterns(cohorts, rows, m, k)
         return PatternCounts(metric, patterns)
-    reports, ones = np.zeros(m, np.int64), np.zeros((m, k), np.int64)
+    counts = BitCounts.empty(metric)
     for cohorts, rows in chunks:
-        more_reports, more_ones = count_bits(cohorts, rows, m, k)
-        reports += more_reports
-        ones += more_ones
-    return BitCounts(metric, reports, ones)
+        counts += BitCounts(metric, *count_bits(cohorts, rows, m, k), with_ones=count_ones(rows, k))
+    return counts
 
 
 def _reports(

@@ -120,6 +120,7 @@ def test_reports_that_are_made_up_are_seen(k: int, one_cohort: bool, unseen_seed
     found = alarms(goodness_of_fit(collected(Reports(honest.metric, cohorts, rows))))
     assert "number of ones" in found
     assert ("ones by cohort" in found) == one_cohort
+    assert "number of ones" in alarms(goodness_of_fit(Reports(honest.metric, cohorts, rows).bit_counts()))
 
 
 def test_half_of_the_bits_never_set_is_seen_in_bit_counts_alone(unseen_seed: int) -> None:

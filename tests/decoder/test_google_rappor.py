@@ -133,7 +133,7 @@ def test_reports_that_were_simulated_come_back_as_their_counts(
     table = np.column_stack([expected.reports, expected.ones])
     counts = tmp_path / "counts.csv"
     counts.write_text("".join(",".join(f"{n:.0e}" if n == 10 else str(n) for n in row) + "\r\n" for row in table))
-    assert summary_of(metric, counts, None) == expected
+    assert summary_of(metric, counts, None) == BitCounts(metric, expected.reports, expected.ones)
     assert summary_of(metric, counts, reports) == summary
     table[0, 0] += 1
     counts.write_text("".join(",".join(map(str, row)) + "\n" for row in table))
