@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 from hubbub import Metric, Params
 from hubbub.cli import main
 from hubbub.hashing.google_md5 import bit_positions
-from hubbub.summary import BitCounts, PatternCounts, read_summary
+from hubbub.summary import BitCounts, PatternCounts, Reports, read_collected, read_summary
 from hubbub_decoder.design_matrix import design_matrix
 from hubbub_decoder.errors import ForeignFileError
 from hubbub_decoder.google_rappor import (
@@ -347,3 +347,20 @@ def test_a_map_of_one_cohort_is_categorical_only_if_it_names_every_bit(tmp_path:
         f"c{i}" for i in range(8)
     )
     assert categories_of(*read_map(written(tmp_path, "\n".join(full[1:])), params), params) is None
+
+
+def test_reports_of_many_bits_are_imported_as_reports(tmp_path: Path, unseen_seed: int) -> None:
+    """k = 24: their likelihood says more than their counts, which both files have."""
+    params = replace(SMALL, num_bits=24)
+    (tmp_path / "params.csv").write_text("k,h,m,p,q,f\n24,2,4,0.25,0.75,0.5\n")
+    rows = np.random.default_rng(unseen_seed).integers(0, 1 << 24, 50)
+    (tmp_path / "reports.csv").write_text("cohort,irr\n" + "".join(f"{n % 4},{n:024b}\n" for n in rows.tolist()))
+    result = imported(
+        "--params", tmp_path / "params.csv", "--reports", tmp_path / "reports.csv", "--out", tmp_path / "r"
+    )
+    assert result.exit_code == 0, result.output
+    read = read_collected(tmp_path / "r")
+    assert isinstance(read, Reports)
+    assert read.metric.params == params
+    packed = np.column_stack([read.cohorts, read.rows.astype(np.int64) @ [1, 1 << 8, 1 << 16]])
+    assert packed.tolist() == [[n % 4, n] for n in rows.tolist()]

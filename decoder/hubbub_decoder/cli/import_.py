@@ -21,7 +21,7 @@ def command() -> None:
 )
 @click.option(
     "--reports", "reports_path", type=click.Path(path_type=Path),
-    help="client,cohort,bloom,prr,irr; with k <= 16 they say more than counts.",
+    help="client,cohort,bloom,prr,irr: they say more than counts.",
 )  # fmt: skip
 @click.option("--map", "map_path", type=click.Path(path_type=Path), help="Candidates and the places they set.")
 @click.option("--name", default="google-rappor", show_default=True, help="What to call the metric.")
@@ -29,7 +29,9 @@ def command() -> None:
     "--client", type=click.Choice(["python", "cpp"]),
     help="Whose reports: Python rounds f up to 1/128, C++ down. Default: f as written.",
 )  # fmt: skip
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="The summary file to write.")
+@click.option(
+    "--out", required=True, type=click.Path(path_type=Path), help="The file to write: a summary, or reports of k > 16."
+)
 @click.option("--candidates-out", type=click.Path(path_type=Path), help="Also write the map's candidates, one a line.")
 @json_option
 def google_rappor(
@@ -57,6 +59,7 @@ def google_rappor(
     from rich.console import Console
 
     from hubbub.metric import Metric
+    from hubbub.summary import BitCounts
     from hubbub_decoder.candidates import write_candidates
     from hubbub_decoder.errors import ForeignFileError
     from hubbub_decoder.google_rappor import (
@@ -64,9 +67,10 @@ def google_rappor(
         categories_of,
         read_map,
         read_params,
+        read_reports,
         summary_of,
     )
-    from hubbub_decoder.output import write_summary_file
+    from hubbub_decoder.output import write_report_file, write_summary_file
 
     if counts_path is None and reports_path is None:
         raise click.UsageError("give --counts or --reports")
@@ -96,7 +100,10 @@ def google_rappor(
                 )
             write_candidates(names, candidates_out)
             told.append(str(candidates_out))
-        write_summary_file(summary, out)
+        if reports_path is not None and categories is None and isinstance(summary, BitCounts):
+            write_report_file(metric, read_reports(reports_path, params), out)
+        else:
+            write_summary_file(summary, out)
     talk.print(f"wrote {' and '.join(told)}: {summary.num_reports:,} reports", highlight=False, soft_wrap=True)
     if categories is not None:
         talk.print(
