@@ -46,10 +46,11 @@ from hubbub_aggregator.rate_limit import RateLimit
 from hubbub_aggregator.readiness import require_ready
 from hubbub_aggregator.reports import FileResponse, reports_file
 from hubbub_aggregator.settings import Settings
+from hubbub_aggregator.shared_numbers import SharedNumbers
 from hubbub_aggregator.statistics import statistics
 from hubbub_aggregator.store import Store, StoreError
 from hubbub_aggregator.taking import PATH, Clock, Service, Shortcut, take
-from hubbub_aggregator.tally import Tally
+from hubbub_aggregator.tally import VERDICTS, Tally
 from hubbub_aggregator.tokens import Doorkeeper, Scope
 from hubbub_aggregator.watch import Watch
 from hubbub_aggregator.writer import GroupWriter
@@ -80,6 +81,11 @@ class SummaryResponse(Response):
     media_type = SUMMARY_TYPE
 
 
+def new_numbers(workers: int = 1) -> SharedNumbers:
+    """Return the numbers that so many workers count together; they are forked after this."""
+    return SharedNumbers((*VERDICTS, *GroupWriter.NAMES), workers)
+
+
 def create_app(
     definitions: Definitions,
     store: Store,
@@ -87,21 +93,24 @@ def create_app(
     clock: Clock = utc_now,
     free: Callable[[], int] | None = None,
     reload: Callable[[], Definitions] | None = None,
+    numbers: SharedNumbers | None = None,
 ) -> ASGIApp:
     """Put the service together; its writer and its upkeep live as long as the application does.
 
     free : how many bytes are free on the disk that the store is on; None: it is on no disk of ours
     reload : reads the definitions anew when SIGHUP comes; None: SIGHUP is not handled
+    numbers : those of `new_numbers`, as this worker; None: there is one
     """
     settings = settings or Settings()
-    tally, disk = Tally(), DiskWatch(free, settings.min_free)
+    numbers = numbers or new_numbers()
+    tally, disk = Tally(numbers), DiskWatch(free, settings.min_free)
     rate = RateLimit(settings.client_rate, settings.client_burst)
     collecting = Collecting(definitions, reload or (lambda: definitions), store.open_periods)
     service = Service(collecting, store, settings, clock, tally, rate, disk, Doorkeeper(store.token), Watch(store))
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[dict[str, Any]]:
-        writer = GroupWriter(store, settings)
+        writer = GroupWriter(store, settings, numbers)
         jobs = (
             Periodic("upkeep", lambda: upkeep(store, collecting.now, settings, clock()), settings.fold_every),
             Periodic("counting refusals", lambda: tally.flush(store), _FLUSH_EVERY),

@@ -160,7 +160,7 @@ def command(
     from functools import partial
 
     from hubbub.definitions import load_definitions
-    from hubbub_aggregator.app import create_app
+    from hubbub_aggregator.app import create_app, new_numbers
     from hubbub_aggregator.disk import free_at
     from hubbub_aggregator.engine import is_postgres
     from hubbub_aggregator.server import address_for_several, listen, listen_beside, run, url_of
@@ -186,16 +186,19 @@ def command(
             logger.warning("--keep %s: there is no such metric; %s has %s", name, definitions, ", ".join(metrics))
     free = None if is_postgres(database) else free_at(Path(database))
 
-    def serve(listener: socket.socket, tell: Callable[[], None]) -> None:
+    numbers = new_numbers(workers)
+
+    def serve(worker: int, listener: socket.socket, tell: Callable[[], None]) -> None:
         with listener, closing(SqlStore.open(database)) as store:
-            run(create_app(metrics, store, checked, free=free, reload=load), listener, tell)
+            app = create_app(metrics, store, checked, free=free, reload=load, numbers=numbers.of(worker))
+            run(app, listener, tell)
 
     def ready(listener: socket.socket) -> Callable[[], None]:
         return partial(announce, log_format, url_of(listener))
 
     if workers == 1:
         listener = listen(host, port)
-        serve(listener, ready(listener))
+        serve(0, listener, ready(listener))
     else:
         with address_for_several(host, port) as held:
-            supervise(lambda _number, tell: serve(listen_beside(held), tell), workers, ready(held))
+            supervise(lambda worker, tell: serve(worker, listen_beside(held), tell), workers, ready(held))

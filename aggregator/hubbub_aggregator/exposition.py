@@ -5,34 +5,40 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 
+from hubbub_aggregator.shared_numbers import SharedNumbers
+
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 Samples = Iterable[tuple[Mapping[str, str], float]]
 
 
 class Durations:
-    """A histogram of seconds, counted by one thread."""
+    """A histogram of seconds, counted by one thread of each worker.
+
+    numbers : has the NAMES
+    """
 
     BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+    _BUCKETS = (*map(str, BOUNDS), "+Inf")
+    NAMES = (*_BUCKETS, "seconds")
 
-    def __init__(self) -> None:
-        self._counts = [0] * (len(self.BOUNDS) + 1)
-        self._sum = 0.0
+    def __init__(self, numbers: SharedNumbers) -> None:
+        self._numbers = numbers
 
     def observe(self, seconds: float) -> None:
         """Count one duration."""
-        self._counts[bisect_left(self.BOUNDS, seconds)] += 1
-        self._sum += seconds
+        self._numbers.add(self._BUCKETS[bisect_left(self.BOUNDS, seconds)])
+        self._numbers.add("seconds", seconds)
 
     def lines(self, name: str, about: str) -> Iterator[str]:
         """Yield the histogram's lines: cumulative counts, sum and count."""
         yield f"# HELP {name} {about}"
         yield f"# TYPE {name} histogram"
         total = 0
-        for bound, count in zip((*map(str, self.BOUNDS), "+Inf"), tuple(self._counts), strict=True):
-            total += count
+        for bound in self._BUCKETS:
+            total += int(self._numbers[bound])
             yield f'{name}_bucket{{le="{bound}"}} {total}'
-        yield f"{name}_sum {self._sum:.6f}"
+        yield f"{name}_sum {self._numbers['seconds']:.6f}"
         yield f"{name}_count {total}"
 
 

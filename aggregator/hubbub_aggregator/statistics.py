@@ -23,8 +23,7 @@ def statistics(service: Service, writer: GroupWriter) -> Iterator[str]:
         "hubbub_refused_batches_total", "counter", "Batches refused, ever; metric empty: unknown.", refused
     )
     yield from metric("hubbub_queue_bytes", "gauge", "Batches waiting for their commit.", [({}, writer.waiting)])
-    limit = service.settings.max_waiting
-    yield from metric("hubbub_queue_limit_bytes", "gauge", "Beyond it batches are refused: 503.", [({}, limit)])
+    yield from metric("hubbub_queue_limit_bytes", "gauge", "Beyond it batches are refused: 503.", [({}, writer.room)])
     yield from writer.commits.lines("hubbub_commit_seconds", "How long commits took.")
     waiting = service.store.segments_waiting()
     yield from metric("hubbub_segments_waiting", "gauge", "Segments not folded yet.", [({}, waiting)])

@@ -6,34 +6,37 @@ from collections import Counter
 from threading import Lock
 
 from hubbub.refusals import Refusal
+from hubbub_aggregator.shared_numbers import SharedNumbers
 from hubbub_aggregator.store import Store
 
-DUPLICATE, STORED = "duplicate", "stored"
+VERDICTS = ("stored", "duplicate", *(refusal.slug for refusal in Refusal))
 
 
 class Tally:
-    """Counts in memory, and what of it is still to be added to the store's counters; for any thread."""
+    """Counts in memory, and what of it is still to be added to the store's counters; for any thread.
 
-    def __init__(self) -> None:
+    numbers : has the VERDICTS
+    """
+
+    def __init__(self, numbers: SharedNumbers) -> None:
         self._lock = Lock()
-        self._verdicts: Counter[str] = Counter()
+        self._numbers = numbers
         self._waiting: Counter[tuple[str, str]] = Counter()
 
     def took(self, verdict: str) -> None:
         """Count a batch that was stored, or was already."""
         with self._lock:
-            self._verdicts[verdict] += 1
+            self._numbers.add(verdict)
 
     def refused(self, metric: str, refusal: Refusal) -> None:
         """Count a refusal; metric: a name that is defined here, or empty (a name that somebody made up is not kept)."""
         with self._lock:
-            self._verdicts[refusal.slug] += 1
+            self._numbers.add(refusal.slug)
             self._waiting[metric, refusal.slug] += 1
 
     def verdicts(self) -> dict[str, int]:
-        """Return the answers since the start, by `stored`, `duplicate` or the refusal's slug."""
-        with self._lock:
-            return dict(self._verdicts)
+        """Return the answers of all workers since the start, by `stored`, `duplicate` or the refusal's slug."""
+        return {verdict: int(count) for verdict in VERDICTS if (count := self._numbers[verdict])}
 
     def flush(self, store: Store) -> None:
         """Add what was refused since the last time to the store's counters; if that fails it waits for the next."""

@@ -14,6 +14,7 @@ from hubbub.errors import RefusedError
 from hubbub.refusals import Refusal
 from hubbub_aggregator.exposition import Durations
 from hubbub_aggregator.settings import Settings
+from hubbub_aggregator.shared_numbers import SharedNumbers
 from hubbub_aggregator.store import Appended, Store
 
 logger = logging.getLogger(__name__)
@@ -30,18 +31,22 @@ class _Waiting:
 
 
 class GroupWriter:
-    """One thread that writes, and a bounded queue in front of it.
+    """One thread that writes, and a bounded queue in front of it; it counts in the NAMES of `numbers`.
 
     Made, asked and closed in one event loop; only `_run` runs in the thread.
     """
 
-    def __init__(self, store: Store, settings: Settings) -> None:
+    NAMES = (*Durations.NAMES, "queue")
+
+    def __init__(self, store: Store, settings: Settings, numbers: SharedNumbers | None = None) -> None:
         self._store = store
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
+        self._numbers = numbers or SharedNumbers(self.NAMES)
         self._weight = 0
-        self.commits = Durations()
+        self._weigh(0)  # what waited in a worker that died waits no more
+        self.commits = Durations(self._numbers)
         self._thread = Thread(target=self._run, name="hubbub-writer")
         self._thread.start()
 
@@ -50,9 +55,13 @@ class GroupWriter:
         weight = len(batch.cohorts) + len(batch.rows) + _PER_BATCH
         self.require_room(weight)
         answer: asyncio.Future[Appended] = self._loop.create_future()
-        self._weight += weight
+        self._weigh(weight)
         self._queue.put(_Waiting(batch, answer, weight))
         return await answer
+
+    def _weigh(self, more: int) -> None:
+        self._weight += more
+        self._numbers.put("queue", self._weight)
 
     def require_room(self, weight: int = _PER_BATCH) -> None:
         """Refuse what has no room in the queue; by default anything, where there is no room even for an empty batch."""
@@ -61,8 +70,13 @@ class GroupWriter:
 
     @property
     def waiting(self) -> int:
-        """How many bytes of batches wait for their commit."""
-        return self._weight
+        """How many bytes of batches wait for their commit, in all workers."""
+        return int(self._numbers["queue"])
+
+    @property
+    def room(self) -> int:
+        """How many bytes of batches may wait, in all workers."""
+        return int(self._settings.max_waiting) * self._numbers.workers
 
     @property
     def alive(self) -> bool:
@@ -101,7 +115,7 @@ class GroupWriter:
 
     def _settle(self, group: list[_Waiting], appended: list[Appended] | None) -> None:
         for number, waiting in enumerate(group):
-            self._weight -= waiting.weight
+            self._weigh(-waiting.weight)
             if waiting.answer.done():  # cancelled: nobody waits for it any more
                 continue
             if appended is None:

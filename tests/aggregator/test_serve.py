@@ -198,6 +198,12 @@ def test_workers_contend_for_a_database_and_neither_refuse_nor_count_twice(
         statuses = list(pool.map(process.post_alone, [body for body in bodies for _ in range(3)]))
     assert Counter(statuses) == {202: len(bodies), 200: 2 * len(bodies)}
     assert process.counted() == [1] * NUM_REPORTS
+    for _ in range(8):  # whichever worker is asked
+        with urllib3.PoolManager(retries=False) as http:
+            numbers = http.request("GET", f"{process.url}/metrics").data.decode().splitlines()
+        assert f'hubbub_batches_total{{verdict="stored"}} {len(bodies)}' in numbers
+        assert f'hubbub_batches_total{{verdict="duplicate"}} {2 * len(bodies)}' in numbers
+        assert f"hubbub_queue_limit_bytes {2 * (32 << 20)}" in numbers
     assert process.end(signal.SIGTERM) == ""
 
 
