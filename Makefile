@@ -70,7 +70,8 @@ bench-ingest: .venv/.dev-installed
 	$(BIN)/python -m benchmarks.fold
 
 bench-accuracy: .venv/.dev-installed            ## google/rappor's own grid, its decoder's figures beside ours; writes docs/accuracy.md
-	$(BIN)/python benchmarks/accuracy.py --out docs/accuracy.md
+	$(BIN)/python -m benchmarks.accuracy --out docs/accuracy.md
+	$(BIN)/python -m benchmarks.accuracy --simulate --out docs/accuracy.md
 	$(BIN)/python -m benchmarks.literature --out docs/accuracy.md
 
 bench-fit: .venv/.dev-installed                 ## are the tests of fit silent on honest reports, and what do they see?

@@ -1,6 +1,6 @@
 """Are the estimates better than google/rappor's decoder makes from the same reports, and are they honest?
 
-    python benchmarks/accuracy.py [--regtest DIR] [--seeds 3] [--out docs/accuracy.md]          (or: make bench-accuracy)
+    python -m benchmarks.accuracy [--regtest DIR] [--simulate] [--seeds 3] [--out docs/accuracy.md]          (or: make bench-accuracy)
 
 Decodes google/rappor's own regression grid (tests/regtest_spec.py: 5 distributions x 3 sizes x 5 configurations x seeds) and puts our
 figures beside those of its R decoder (benchmarks/data, made from the very reports in DIR). Where DIR is not there the same cases are
@@ -44,6 +44,9 @@ CONFIGS = {
     "over_x2": 2.0,
     "over_x10": 10.0,
 }  # candidates nobody reported, per value
+SIMULATED = "## On reports simulated anew"
+_LEGEND = """A cell is all distributions and seeds of a size and configuration. TV: total variation of the best guess. Scores are in thousandths. Found and
+false are at q <= .05 for us, as it decides for R."""
 Floats = NDArray[np.float64]
 
 
@@ -258,6 +261,10 @@ def r_decoder() -> tuple[dict[str, dict[str, str]], dict[str, dict[str, tuple[fl
     return rows, found
 
 
+def _setting(source: str, commit: str) -> str:
+    return f"`make bench-accuracy` on {source}; commit {commit}, Python {platform.python_version()}, numpy {np.__version__}, one core."
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--regtest", type=Path, default=HERE.parent.parent / "shared" / "reference" / "regtest")
@@ -276,22 +283,17 @@ def main() -> None:
         results.append(result)
         print(f"{case.name} {case.config}: TV {result.total_variation:.3f}, {result.seconds:.2f} s", flush=True)
     source = "the very reports R decoded" if regtest else f"reports simulated anew, seeds from {commit}"
-    page = [
-        "# Accuracy, beside google/rappor's decoder",
-        "",
-        f"`make bench-accuracy` on {source}; commit {commit}, Python {platform.python_version()}, numpy {np.__version__}, one core.",
-        "",
-        "A cell is all distributions and seeds of a size and configuration. TV: total variation of the best guess. Scores are in thousandths. Found and",
-        "false are at q <= .05 for us, as it decides for R.",
-        "",
-        *summarize(results),
-        "",
-    ]
-    print("\n".join(page))
-    if options.out:
+    table = summarize(results)
+    print("\n".join(table))
+    if options.out and options.simulate:
+        from benchmarks.pages import put_section
+
+        put_section(options.out, "\n".join([f"{SIMULATED}\n", f"{_setting(source, commit)}\n", *table]))
+    elif options.out:
         before = options.out.read_text() if options.out.exists() else ""
         kept = before[before.index("\n## ") :] if "\n## " in before else ""  # what other benchmarks write below
-        options.out.write_text("\n".join(page) + kept)
+        top = ["# Accuracy, beside google/rappor's decoder", _setting(source, commit), _LEGEND]
+        options.out.write_text("\n\n".join(top) + "\n\n" + "\n".join(table) + "\n" + kept)
 
 
 if __name__ == "__main__":
