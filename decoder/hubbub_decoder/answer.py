@@ -62,26 +62,18 @@ def _estimates(answer: Answer, level: float, fdr: float) -> tuple[Estimate, ...]
     picked = np.where(detected, answer.shares, np.nan)
     wider = level_after_selection(1 - level, int(detected.sum()), max(1, int(tested.sum())))
     selected_low, selected_high = interval(picked, answer.std_errors, wider)
-    guess = best_guess(answer.shares, answer.std_errors)
-    columns = (answer.shares, answer.std_errors, low, high, p, q, selected_low, selected_high, guess)
+    guess = best_guess(answer.shares, answer.std_errors, level)
+    columns = (
+        *(answer.shares, answer.std_errors, low, high, p, q, selected_low, selected_high),
+        *(guess.shares, guess.low, guess.high),
+    )
+    names = (
+        *("share", "std_error", "low", "high", "p_value", "q_value", "selected_low", "selected_high"),
+        *("best_guess", "guess_low", "guess_high"),
+    )
     estimates = [
-        Estimate(
-            share=share,
-            std_error=std_error,
-            low=lower,
-            high=upper,
-            candidate=group[0],
-            p_value=p_value,
-            q_value=q_value,
-            detected=q_value <= fdr,
-            selected_low=selected_lower,
-            selected_high=selected_upper,
-            best_guess=guessed,
-            same_bits=group[1:],
-        )
-        for group, (share, std_error, lower, upper, p_value, q_value, selected_lower, selected_upper, guessed) in zip(
-            answer.groups, np.column_stack(columns).tolist(), strict=True
-        )
+        Estimate(candidate=group[0], detected=bool(found), same_bits=group[1:], **dict(zip(names, row, strict=True)))
+        for group, found, row in zip(answer.groups, detected, np.column_stack(columns).tolist(), strict=True)
     ]
     return tuple(sorted(estimates, key=lambda e: -math.inf if math.isnan(e.share) else e.share, reverse=True))
 

@@ -100,13 +100,14 @@ def _decode_patterns(
     fdr: float,
     target: Target,
 ) -> Decoding:
-    solution = fit_patterns(summary, design).solution
+    fitted = fit_patterns(summary, design)
+    solution = fitted.solution
     n = None if target == "population" else counts.num_reports
     known = np.isfinite(solution.variances)
     variances = np.where(known, solution.variances, np.nan)
     totals, errors = (
-        solution.totals,
-        np.sqrt(of_poisson(np.diag(solution.totals_covariance), solution.totals, n, counts.num_reports)),
+        fitted.totals.shares,
+        np.sqrt(of_poisson(np.diag(fitted.totals.covariance), fitted.totals.shares, n, counts.num_reports)),
     )
     answer = Answer(
         groups=design.groups,

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from rich.console import Console, ConsoleOptions, RenderResult
 
-_FLOATS = ("share", "std_error", "low", "high", "selected_low", "selected_high", "p_value", "q_value", "best_guess")
+_FLOATS = (
+    *("share", "std_error", "low", "high", "selected_low", "selected_high", "p_value", "q_value"),
+    *("best_guess", "guess_low", "guess_high"),
+)
 _COLUMNS = ("candidate", *_FLOATS, "detected", "same_bits")
 
 
@@ -40,7 +43,8 @@ class Estimate(Mass):
     q_value          : the false discovery rate at which it is called found
     detected         : q_value <= the decoding's fdr
     selected_low, selected_high : the wider interval that holds although the candidate was picked for being detected; else nan
-    best_guess       : of the distribution as a whole: shrunk, biased, without interval, all of them at most 1 together
+    best_guess       : of the distribution as a whole: shrunk, biased, all of them at most 1 together
+    guess_low, guess_high : hold `level` of the candidates on average over all of them, not of those that are there
     same_bits        : candidates no report can tell from this one; the share is of all of them together
     """
 
@@ -51,6 +55,8 @@ class Estimate(Mass):
     selected_low: float
     selected_high: float
     best_guess: float
+    guess_low: float
+    guess_high: float
     same_bits: tuple[str, ...] = ()
 
     @property

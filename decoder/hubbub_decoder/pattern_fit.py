@@ -1,6 +1,6 @@
 """Pattern counts + design matrix -> shares, by the full likelihood with random effects.
 
-filters -> observations -> variances, on the leading directions -> observations at the shares found -> solution on all
+filters -> observations -> beliefs, on the leading directions -> observations at the shares found -> beliefs -> solution on all
 """
 
 from __future__ import annotations
@@ -14,32 +14,37 @@ from hubbub.params import Params
 from hubbub.summary import PatternCounts
 from hubbub.summary.pattern_counts import MAX_PATTERN_BITS
 from hubbub_decoder.design_matrix import DesignMatrix
-from hubbub_decoder.mixed_model import Glance, MixedModel, Solution, Variances
+from hubbub_decoder.mixed_model import Beliefs, MixedModel, Solution, Totals
 from hubbub_decoder.patterns import MAX_CELLS, FilterTable, filters_of, number_of_filters, observe
+from hubbub_decoder.prior import fit_prior
 
 Floats = NDArray[np.float64]
 
-_STRONG = 3.5  # standard errors beyond which a candidate is no noise of a known shape to the others any more
-_LOOKS, _TURNS, _STEPS = 2, 3, 8
-_SETTLED = 0.05
-_HASTE = 1.5  # the fixed point of restricted maximum likelihood approaches from one side, slowly
+_ROUNDS = 5, 6  # at most, on the observations at an average population and on those at the shares found
+_SETTLED = 0.02
+_STRIDE = 4.0  # tau**2 grows or shrinks by this factor a round at most
+_PACE = 0.7  # how far beliefs move in a round; at 1 they swing
+_OWN = 0.02  # no belief is wider than 1 / this many of the estimate's own variances, nor narrower than _SURE of one
+_SURE = 1e-4
+_STRONG = 3.5  # standard errors beyond which a candidate is not exchangeable with the others in a sum
 _LITTLE = 1e-3  # the least share of unlisted strings, and of no value, that weights expect
-_KEPT, _BEYOND_BITS = 0.97, 4  # the variances are found on the bits' own directions and a few more
-_FEW, _WHOLE = 300, 4_000
-"""Most candidates to find variances for, and to fit, on all directions; more have it done on the leading ones."""
+_KEPT, _BEYOND_BITS = 0.97, 4  # beliefs are found on the bits' own directions and a few more
+_FEW = 300
+"""Most candidates to find beliefs about on all directions."""
+_DENSE, _WIDE = 5_000, 25_000_000
+"""Most observations, and most observations x candidates, to solve on all directions; more have it done on the leading ones."""
 
 
 @dataclass(frozen=True, eq=False)
 class PatternFit:
     """Shares of the reports, as drawn from a population.
 
-    solution  : of the mixed model      weak : (M,) which candidates were random effects to the others
-    variances : sigma**2 and tau**2
+    unlisted : tau**2, the sum of squared shares of strings without a candidate
     """
 
     solution: Solution
-    weak: NDArray[np.bool_]
-    variances: Variances
+    totals: Totals
+    unlisted: float
 
 
 def is_small(params: Params) -> bool:
@@ -53,45 +58,63 @@ def fit_patterns(counts: PatternCounts, design: DesignMatrix) -> PatternFit:
     table = FilterTable.of(design.params)
     filter_of = filters_of(design, table)
     size = filter_of.shape[1]
-    weak, variances = np.ones(size, np.bool_), Variances(weak=1e-4 / np.sqrt(max(size, 1)), unlisted=1e-3)
+    beliefs, unlisted = Beliefs(np.zeros(size), np.full(size, 1e-4 / np.sqrt(max(size, 1)))), 1e-3
     expected = np.tile(table.random + _LITTLE * (table.filters == 0), (len(filter_of), 1))
-    for _ in range(_LOOKS):
+    most = design.params.num_bits + _BEYOND_BITS
+    for rounds in _ROUNDS:
         observations = observe(counts, table, expected)
-        most = design.params.num_bits + _BEYOND_BITS
-        leading = MixedModel(
-            observations if size <= _FEW else observations.leading(table, _KEPT, most), table, filter_of
-        )
-        weak, variances, seen = _settle(leading, weak, variances)
+        few = observations if size <= _FEW else observations.leading(table, _KEPT, most)
+        leading = MixedModel(few, table, filter_of)
+        beliefs, unlisted, seen = _settle(leading, beliefs, unlisted, rounds)
         expected = _expected(seen, table, filter_of)
-    model = MixedModel(observations, table, filter_of) if _FEW < size <= _WHOLE else leading
-    return PatternFit(model.solve(weak, variances), weak, variances)
+    d = observations.size
+    whole = size > _FEW and (d <= _DENSE or d * size <= _WIDE)
+    model = MixedModel(observations, table, filter_of) if whole else leading
+    strong = seen.shares > _STRONG * np.sqrt(seen.variances)
+    totals = leading.solved(_alike(seen, beliefs, strong), unlisted).totals(~strong)
+    return PatternFit(model.solved(beliefs, unlisted).solution(), totals, unlisted)
 
 
-def _settle(
-    model: MixedModel, weak: NDArray[np.bool_], variances: Variances
-) -> tuple[NDArray[np.bool_], Variances, Glance]:
-    """Find the variances by restricted maximum likelihood, and who is weak under them, in turns."""
-    for _ in range(_TURNS):
-        for _ in range(_STEPS):
-            growth = model.growth(weak, variances)
-            variances = Variances(
-                _grown(variances.weak, growth.weak, 1 / len(weak)) if weak.any() else variances.weak,
-                _grown(variances.unlisted, growth.unlisted, 1.0),
-            )
-            if max(abs(np.log(growth.weak)), abs(np.log(growth.unlisted))) < _SETTLED:
-                break
-        seen = model.glance(weak, variances)
-        was, weak = weak, ~(seen.z > _STRONG)
-        if np.array_equal(was, weak):
+def _settle(model: MixedModel, beliefs: Beliefs, unlisted: float, rounds: int) -> tuple[Beliefs, float, Solution]:
+    """Estimate, learn from all estimates how large shares are, and believe so of each, in turns; tau**2 beside it."""
+    for _ in range(rounds):
+        solved = model.solved(beliefs, unlisted)
+        seen, misfit = solved.solution(), solved.misfit()
+        moved = unlisted
+        beliefs = _learn(seen, misfit.ratio, beliefs)
+        unlisted = float(np.clip(unlisted + misfit.step, unlisted / _STRIDE, unlisted * _STRIDE))
+        if abs(misfit.ratio - 1) < _SETTLED and abs(np.log(unlisted / moved)) < 10 * _SETTLED:
             break
-    return weak, variances, seen
+    return beliefs, unlisted, seen
 
 
-def _grown(variance: float, growth: float, most: float) -> float:
-    return float(np.clip(variance * np.clip(growth, 0.05, 20) ** _HASTE, 1e-12, most))
+def _learn(seen: Solution, misfit: float, was: Beliefs) -> Beliefs:
+    """Return the normal beliefs that, joined with the estimates, have mean and variance of the posterior under a common prior.
+
+        1/variance = 1/Var(x | estimate) - 1/v        mean/variance = E(x | estimate)/Var(x | estimate) - estimate/v
+
+    (expectation propagation). Where the posterior is wider than the estimate's own error, a belief that says almost nothing stands in for
+    one of negative variance.
+    """
+    if not len(seen.shares):
+        return was
+    x, v = np.nan_to_num(seen.shares), np.minimum(misfit * seen.variances, 1.0)
+    mean, variance = fit_prior(x, v).given(x, v)
+    variance = np.clip(variance, _SURE * v, v / (1 + _OWN))
+    precision = _PACE * (1 / variance - 1 / v) + (1 - _PACE) / was.variances
+    pull = _PACE * (mean / variance - x / v) + (1 - _PACE) * was.means / was.variances
+    return Beliefs(pull / precision, 1 / precision)
 
 
-def _expected(seen: Glance, table: FilterTable, filter_of: NDArray[np.int16]) -> Floats:
+def _alike(seen: Solution, beliefs: Beliefs, strong: NDArray[np.bool_]) -> Beliefs:
+    """Believe the same of all but the strong: mean 0, and the mean square that they have."""
+    v = np.minimum(seen.variances, 1.0)
+    squares = seen.posterior**2 + 1 / (1 / v + 1 / beliefs.variances)
+    typical = float(squares[~strong].mean()) if not strong.all() else 1.0
+    return Beliefs(np.where(strong, seen.posterior, 0), np.where(strong, v / _OWN, typical))
+
+
+def _expected(seen: Solution, table: FilterTable, filter_of: NDArray[np.int16]) -> Floats:
     """Return the share of each filter in each cohort, cut to what a population can have: (m, F)."""
     shares = np.maximum(seen.posterior, 0)
     rest, none = (max(float(other), _LITTLE) for other in seen.others)

@@ -43,10 +43,26 @@ def decoding() -> Decoding:
 def by_hand() -> Decoding:
     """Numbers chosen, so that the picture can be checked by eye."""
     rows = (
-        Estimate(0.5, 0.02, 0.4608, 0.5392, "a.example", 1e-200, 1e-200, True, 0.452, 0.548, 0.49),
-        Estimate(0.25, 0.02, 0.2108, 0.2892, "b.example", 1e-8, 1.5e-8, True, 0.202, 0.298, 0.24, ("b.test",)),
-        Estimate(-0.01, 0.02, -0.0492, 0.0292, "c.example", 0.7, 0.7, False, math.nan, math.nan, 0.0),
-        Estimate(math.nan, math.nan, math.nan, math.nan, "d.example", 1.0, 1.0, False, math.nan, math.nan, 0.0),
+        Estimate(0.5, 0.02, 0.4608, 0.5392, "a.example", 1e-200, 1e-200, True, 0.452, 0.548, 0.49, 0.45, 0.53),
+        Estimate(
+            0.25, 0.02, 0.2108, 0.2892, "b.example", 1e-8, 1.5e-8, True, 0.202, 0.298, 0.24, 0.2, 0.28, ("b.test",)
+        ),
+        Estimate(-0.01, 0.02, -0.0492, 0.0292, "c.example", 0.7, 0.7, False, math.nan, math.nan, 0.0, 0.0, 0.01),
+        Estimate(
+            math.nan,
+            math.nan,
+            math.nan,
+            math.nan,
+            "d.example",
+            1.0,
+            1.0,
+            False,
+            math.nan,
+            math.nan,
+            0.0,
+            math.nan,
+            math.nan,
+        ),
     )
     return Decoding(
         metric=HOMEPAGE,
@@ -149,7 +165,7 @@ def test_what_was_not_fitted_is_null_in_json_and_empty_in_csv(tmp_path: Path) ->
     by_hand().save(tmp_path / "out.json")
     by_hand().save(tmp_path / "out.csv")
     assert json.loads((tmp_path / "out.json").read_text())["estimates"][3]["share"] is None
-    assert (tmp_path / "out.csv").read_text().splitlines()[4] == "d.example,,,,,,,1.0,1.0,0.0,False,"
+    assert (tmp_path / "out.csv").read_text().splitlines()[4] == "d.example,,,,,,,1.0,1.0,0.0,,,False,"
 
 
 @pytest.mark.parametrize("name", ["out.txt", "out", "out.xlsx"])

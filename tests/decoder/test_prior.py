@@ -1,0 +1,53 @@
+"""The prior of all shares: a maximum of the likelihood under its bound, and what it says of one estimate."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from hubbub_decoder.prior import Prior, fit_prior, mixture_weights
+
+
+def test_its_weights_are_a_maximum_of_the_likelihood_under_their_bound(unseen_seed: int) -> None:
+    """Kiefer and Wolfowitz' condition: where the bound does not bind, no point of the grid would raise the likelihood."""
+    rng = np.random.default_rng(unseen_seed)
+    grid = np.linspace(0, 0.05, 26)
+    x = rng.choice([0.0, 0.02], size=400, p=[0.8, 0.2]) + rng.normal(0, 0.005, 400)
+    likelihood = np.exp(-(((x[:, None] - grid) / 0.005) ** 2) / 2)
+    free = mixture_weights(likelihood, grid, bound=1.0)
+    assert free.sum() == pytest.approx(1)
+    gradient = (likelihood / (likelihood @ free)[:, None]).mean(axis=0)
+    assert gradient.max() < 1.01
+    bound = float(free @ grid) / 2
+    bounded = mixture_weights(likelihood, grid, bound=bound)
+    assert bounded @ grid <= bound * (1 + 1e-6)
+
+
+def test_mean_and_variance_given_an_estimate_are_those_of_the_posterior() -> None:
+    """By adding up prior times likelihood over a fine grid; the component at 0 has no width."""
+    prior = Prior(np.array([0, 0.1, 0.3]), np.array([0, 0.04, 0.12]), np.array([0.5, 0.3, 0.2]))
+    t = np.linspace(-1, 2, 300_001)
+    smooth = sum(
+        w * norm.pdf(t, c, s) for w, c, s in zip(prior.weights[1:], prior.centres[1:], prior.widths[1:], strict=True)
+    )
+    x, v = np.array([-0.1, 0.05, 0.2, 0.9]), np.array([0.01, 0.01, 0.04, 0.01])
+    mean, variance = prior.given(x, v)
+    for j in range(4):
+        density = smooth * norm.pdf(x[j], t, np.sqrt(v[j])) * (t[1] - t[0])
+        nothing = 0.5 * norm.pdf(x[j], 0, np.sqrt(v[j]))
+        total = density.sum() + nothing
+        first = (t * density).sum() / total
+        assert mean[j] == pytest.approx(first, rel=1e-4)
+        assert variance[j] == pytest.approx((t**2 * density).sum() / total - first**2, rel=1e-4)
+
+
+def test_the_fitted_prior_leaves_the_large_alone_and_calls_noise_nothing(unseen_seed: int) -> None:
+    rng = np.random.default_rng(unseen_seed)
+    truth = np.concatenate([[0.3, 0.2], np.zeros(500)])
+    x = truth + rng.normal(0, 0.004, 502)
+    mean, variance = fit_prior(x, np.full(502, 0.004**2)).given(x, np.full(502, 0.004**2))
+    assert mean[:2] == pytest.approx(x[:2], abs=0.002)
+    assert variance[:2] == pytest.approx(0.004**2, rel=0.05)
+    assert np.abs(mean[2:]).sum() < np.abs(x[2:]).sum() / 10
+    assert np.mean(variance[2:]) < 0.004**2 / 10
