@@ -91,11 +91,22 @@ class Result:
         """Half the L1 distance over all strings, those without a candidate counted as guessed 0."""
         return float(np.abs(self.decoding["best_guess"] - self.truth).sum() + self.missing) / 2
 
-    def interval_score(self) -> tuple[float, float]:
-        """Mean of width + 40 x distance missed, ours and R's ([0, 0] where R detected nothing)."""
+    def interval_scores(self) -> tuple[float, float, float, float]:
+        """Mean of width + 40 x distance missed: R's ([0, 0] where R detected nothing), ours unclipped, clipped at 0, of the best guess."""
         reach = 1.959964 * self.r_error
-        ours = _score(self.decoding["low"], self.decoding["high"], self.truth)
-        return ours, _score(self.r_estimate - reach, self.r_estimate + reach, self.truth)
+        low, high = self.decoding["low"], self.decoding["high"]
+        return (
+            _score(self.r_estimate - reach, self.r_estimate + reach, self.truth),
+            _score(low, high, self.truth),
+            _score(np.maximum(low, 0), np.maximum(high, 0), self.truth),
+            _score(self.decoding["guess_low"], self.decoding["guess_high"], self.truth),
+        )
+
+    def found_beside_as_many_false(self) -> int:
+        """How many of ours are there before one more that is not than R detected."""
+        there = self.truth[np.argsort(self.decoding["p_value"], kind="stable")] > 0
+        allowed = int(((self.r_estimate > 0) & (self.truth == 0)).sum())
+        return int(there[np.cumsum(~there) <= allowed].sum())
 
 
 def _score(low: Floats, high: Floats, truth: Floats) -> float:
@@ -169,6 +180,8 @@ def _columns(decoding: Decoding, names: list[str]) -> dict[str, Floats]:
         "q_value",
         "detected",
         "best_guess",
+        "guess_low",
+        "guess_high",
         "p_value",
     )
     columns = {field: np.full(len(names), np.nan) for field in fields}
@@ -184,8 +197,8 @@ def summarize(results: list[Result]) -> list[str]:
     for result in results:
         cells[result.case.size, result.case.config].append(result)
     lines = [
-        "| cell | TV R | TV ours | covers, truth > 0 | covers, truth = 0 | clipped at 0 | selected cover | score R | score ours | found R | found ours | at z > 2 | false R % | false ours % (s.e.) | seconds |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
+        "| cell | TV R | TV ours | covers, truth > 0 | covers, truth = 0 | clipped at 0 | selected cover | guess covers | score R | unclipped | clipped | guess | found R | found ours | at z > 2 | beside R's false | false R % | false ours % (s.e.) | seconds |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for (size, config), group in cells.items():
         lines.append(f"| {size} {config} | " + " | ".join(_cell(group)) + " |")
@@ -227,7 +240,8 @@ def _cell(group: list[Result]) -> list[str]:
         ((r.decoding["selected_low"] <= r.truth) & (r.truth <= r.decoding["selected_high"]))[d]
         for r, d in zip(group, detected, strict=True)
     ]
-    scores = np.mean([r.interval_score() for r in group], axis=0)
+    scores = 1000 * np.mean([r.interval_scores() for r in group], axis=0)
+    guessed = [(r.decoding["guess_low"] <= r.truth) & (r.truth <= r.decoding["guess_high"]) for r in group]
     false = np.array([(d & ~t).sum() / max(1, d.sum()) for d, t in zip(detected, there, strict=True)])
     r_false = [(d & ~t).sum() / max(1, d.sum()) for d, t in zip(r_detected, there, strict=True)]
     z2 = [((r.decoding["p_value"] < 0.02275) & t).sum() for r, t in zip(group, there, strict=True)]
@@ -238,11 +252,12 @@ def _cell(group: list[Result]) -> list[str]:
         pooled([_covered(r)[~t] for r, t in zip(group, there, strict=True)]),
         pooled(at_zero),
         pooled(selected),
-        f"{scores[1] * 1000:.2f}",
-        f"{scores[0] * 1000:.2f}",
+        pooled(guessed),
+        *(f"{score:.2f}" for score in scores),
         f"{np.mean([(d & t).sum() for d, t in zip(r_detected, there, strict=True)]):.1f}",
         f"{np.mean([(d & t).sum() for d, t in zip(detected, there, strict=True)]):.1f}",
         f"{np.mean(z2):.1f}",
+        f"{np.mean([r.found_beside_as_many_false() for r in group]):.1f}",
         f"{100 * np.mean(r_false):.1f}",
         f"{100 * false.mean():.1f} ({100 * false.std(ddof=1) / math.sqrt(len(false)) if len(false) > 1 else 0:.1f})",
         f"{sum(r.seconds for r in group):.1f}",

@@ -162,7 +162,7 @@ def worth_fitting(design: DesignMatrix) -> bool:
 def _plausible(estimate: Floats, errors: Floats) -> Floats:
     """Return shares that a population can have and every report a chance under: shrunk where they are mostly noise."""
     listed = estimate[:-2]
-    guess = np.maximum(best_guess(listed, errors[:-2]), _LITTLE / max(1, len(listed))) if len(listed) else listed
+    guess = np.maximum(best_guess(listed, errors[:-2]).shares, _LITTLE / max(1, len(listed))) if len(listed) else listed
     z = np.concatenate([guess, np.maximum(estimate[-2:], _LITTLE)])
     return np.asarray(z / z.sum())
 
