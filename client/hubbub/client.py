@@ -258,7 +258,7 @@ class Client:
         with self._journal as state:
             self._recorder.secret(state)
             self._recorder.enrol(state)
-            self._recorder.form(state)
+            self._recorder.form_everything(state)
 
     def _set_consent(self, consent: Consent, text: str) -> None:
         with self._journal as state:
@@ -283,7 +283,7 @@ class Client:
         """For `hubbub.testing.deliver`: end all periods, send everything."""
         uploader = self._started()
         with self._journal as state:
-            self._recorder.form(state, ahead=True)
+            self._recorder.form_everything(state, ahead=True)
             everything = list(state.waiting)
         return sum(uploader.send_now(batch_id) for batch_id in everything)
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 
 from hubbub.batch import Batch
@@ -31,6 +31,9 @@ from hubbub.state import Account, Event, Key, State, batch_event
 
 KEPT_FOR = timedelta(days=28)
 """How long after its period ends a report is worth sending: two days less than a period stays open."""
+
+AT_ONCE = 500
+"""Accounts whose periods end together are formed so many at a time."""
 
 _MAX_CHANNELS = 4096
 
@@ -95,6 +98,7 @@ class Recorder:
         self._periods: tuple[date | None, dict[PeriodKind, Period]] = (None, {})
         self._own = own
         self._shared_out = 0
+        self._due: list[Key] = []
         self._warned: set[str] = set()
         self.unsaved_ignored: Counter[str] = Counter()
 
@@ -127,7 +131,8 @@ class Recorder:
             self.unsaved_ignored["policy"] += 1
             return
         if account.next < str(period):
-            self.form(state)
+            self._form(state, [account.key], self._clock().date())
+            self._drop(state, self._clock())
             account = state.accounts[account.key]
         day = max(account.next, str(period))  # a clock that was set back does not open a period anew
         draft = state.drafts.get(account.key)
@@ -170,7 +175,7 @@ class Recorder:
         accounts = state.accounts_of(subject)
         changed = list(share_out(self._policy, accounts, wanted, state.enrolments))
         if changed:
-            self._journal.write(*({"e": "account", "account": asdict(account)} for account in changed))
+            self._journal.write(*(account.event() for account in changed))
         for account in changed:
             if account.refused and account.digest not in self._warned:
                 self._warned.add(account.digest)
@@ -197,39 +202,59 @@ class Recorder:
             return replace(account, next=str(period))
         return account
 
-    def form(self, state: State, *, ahead: bool = False) -> None:
-        """Turn what is over into batches, drop what is too old or too much; `ahead`: as if the current periods were over."""
+    def form(self, state: State) -> bool:
+        """Turn what is over into batches, drop what is too old or too much; return whether there is more of it.
+
+        A part at a time, so that nobody who records waits long.
+        """
         if self._shared_out != state.enrolments:
             self.enrol(state)
-        now = self._clock()
+        today = self._clock().date()
+        if not self._due and state.soonest <= today:
+            self._due = [account.key for account in self._taking_part(state) if account.over() <= today]
+        part = self._due[-AT_ONCE:]
+        del self._due[-AT_ONCE:]
+        self._form(state, part, today)
+        if not self._due and state.soonest <= today:
+            state.soonest = min((account.over() for account in self._taking_part(state)), default=date.max)
+        self._drop(state, self._clock())
+        return bool(self._due)
+
+    def form_everything(self, state: State, *, ahead: bool = False) -> None:
+        """Form all that is over; `ahead`: as if the current periods were."""
+        if ahead:
+            self._form(state, [account.key for account in self._taking_part(state)], date.max)
+        while self.form(state):
+            pass
+
+    def _form(self, state: State, keys: Sequence[Key], until: date) -> None:
         ready: dict[tuple[str, str], list[tuple[Account, int, str]]] = {}
         silent: list[Event] = []
-        for each in list(state.accounts.values()):
-            end = max(now.date(), self._current(each.period).next().start) if ahead else now.date()
-            account = replace(each, tags=list(each.tags))
+        for key in keys:
+            account = replace(state.accounts[key], tags=list(state.accounts[key].tags))
             told = account.next
+            end = min(until, self._current(account.period).next().start)
             for ended, cohort, row, after in self._reports(state, account, end):
                 ready.setdefault((account.digest, ended), []).append((after, cohort, row))
                 told = after.next
             if account.next != told:  # the last periods passed in silence
-                silent.append({"e": "account", "account": asdict(account)})
+                silent.append(account.event())
         events: list[Event] = []
         formed = state.formed
         for (_, ended), reports in sorted(ready.items(), key=lambda item: item[0][1]):
             formed += len(reports)
-            events.append(self._formed(ended, reports, formed, now))
+            events.append(self._formed(ended, reports, formed, self._clock()))
         if events or silent:
             self._journal.write(*events, *silent)
-        self._drop(state, now)
+
+    def _taking_part(self, state: State) -> Iterator[Account]:
+        return (each for each in state.accounts.values() if self._is_current(state, each, each.next_period()))
 
     def next_end(self, state: State) -> datetime | None:
         """Return when the next period is over that somebody has an account for."""
-        ends = [
-            account.next_period().next().start
-            for account in state.accounts.values()
-            if self._is_current(state, account, account.next_period())
-        ]
-        return datetime.combine(min(ends), datetime.min.time(), tzinfo=UTC) if ends else None
+        if state.soonest == date.max:
+            return None
+        return datetime.combine(state.soonest, datetime.min.time(), tzinfo=UTC)
 
     def save_ignored(self, state: State) -> None:
         """Write down how many recordings were not taken."""
@@ -337,10 +362,9 @@ class Recorder:
                 continue
             account.units += choice.fresh
             account.reports += 1
-            if choice.sealed:
-                account.tag, account.sealed, account.epoch = choice.tag, choice.sealed, choice.epoch
-                if account.unit == "value" and choice.fresh:
-                    account.tags.append(choice.tag)
+            account.tag, account.sealed, account.epoch = choice.tag, choice.sealed, choice.epoch
+            if account.unit == "value" and choice.fresh:
+                account.tags.append(choice.tag)
             yield ended, cohort, choice.row, replace(account, tags=list(account.tags))
 
     def _channel_of(self, state: State, metric: Metric, subject: str) -> _Channel:
@@ -365,7 +389,7 @@ class Recorder:
             "batch": batch_event(batch),
             "kind": account.period,
             "at": start.timestamp() + uniform(self._coins) * max(0.0, (latest - start).total_seconds()),
-            "accounts": [asdict(after) for after, _, _ in reports],
+            "accounts": [after.event()["account"] for after, _, _ in reports],
         }
 
     def _drop(self, state: State, now: datetime) -> None:

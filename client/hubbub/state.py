@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import date
+from functools import lru_cache
 from typing import Any
 
 from hubbub.batch import Batch
@@ -100,6 +101,20 @@ class Account:
     def next_period(self) -> Period:
         return Period(date.fromisoformat(self.next), self.period)
 
+    def over(self) -> date:
+        """Return the day from which on its next report can be formed."""
+        return _over(self.period, self.next)
+
+    def event(self) -> Event:
+        """Return what the journal says of it."""
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        return {"e": "account", "account": fields | {"tags": list(self.tags)}}
+
+
+@lru_cache(maxsize=256)
+def _over(kind: PeriodKind, start: str) -> date:
+    return Period(date.fromisoformat(start), kind).next().start
+
 
 @dataclass(slots=True)
 class Waiting:
@@ -151,6 +166,8 @@ class State:
         self.drafts: dict[Key, Draft] = {}
         self.accounts: dict[Key, Account] = {}
         self.digests: dict[str, set[str]] = {}
+        self.soonest = date.max
+        """No account has a period that is over before this day: `Recorder.form` need not look before it."""
         self.waiting: dict[str, Waiting] = {}
         self.quarantine: dict[str, tuple[Batch, str]] = {}
         self.last_sent: Batch | None = None
@@ -184,8 +201,8 @@ class State:
 
     def _on_enrolment(self, event: Event) -> None:
         if event["number"] != self.enrolments:
-            for draft in self.drafts.values():
-                draft.tag = draft.sealed = ""  # what an earlier secret sealed, nobody can open
+            for draft in self.drafts.values():  # made under an earlier secret: the empty report stands for it
+                draft.row, draft.fresh = "", False
         self.enrolments, self.secret_tag = event["number"], event["tag"]
 
     def _on_ledger_key(self, event: Event) -> None:
@@ -195,6 +212,7 @@ class State:
         account = Account(**event["account"] | {"period": PeriodKind(event["account"]["period"])})
         self.accounts[account.key] = account
         self.digests.setdefault(account.subject, set()).add(account.digest)
+        self.soonest = min(self.soonest, account.over())
         draft = self.drafts.get(account.key)
         if draft is not None and draft.period < account.next:
             del self.drafts[account.key]
@@ -396,4 +414,4 @@ class State:
         if self.ledger_key:
             yield {"e": "ledger_key", "key": self.ledger_key}
         for account in self.accounts.values():
-            yield {"e": "account", "account": asdict(account)}
+            yield account.event()

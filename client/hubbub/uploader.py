@@ -170,7 +170,8 @@ class Uploader:
             now = self._clock().timestamp()
             end = None
             if self._recorder is not None:
-                self._recorder.form(state)
+                if self._recorder.form(state):
+                    return 0.0
                 end = self._recorder.next_end(state)
             until_end = LONGEST_SLEEP if end is None else max(end.timestamp() - now, 0.001)
             if consent is not Consent.ON:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import date
+from datetime import UTC, date, datetime
+from typing import NoReturn
 
 import pytest
 from scipy import stats
@@ -11,6 +12,7 @@ from scipy import stats
 from hubbub import Kind, Metric, Params, PeriodKind
 from hubbub.delivery import Answer
 from hubbub.recorder import Limits
+from hubbub.state import Account, Key
 from hubbub.testing import ManualClock, SeededCoins, deliver
 from tests.client.conftest import HOMEPAGE, SURVEY, TODAY, Rig, require_balanced
 
@@ -178,3 +180,27 @@ def test_one_client_says_one_thing_a_period_however_many_processes_it_has(rig: R
     counts = clients[0].accounting()
     assert (counts["recorded"], counts["chosen"], counts["formed"]) == (16, 2, 1)
     require_balanced(counts)
+
+
+def test_many_people_are_formed_a_part_at_a_time_and_a_wake_with_nothing_due_looks_at_nobody(rig: Rig) -> None:
+    """1,200 subjects: the first recording of a day forms only its own report, the rest come in parts of 500."""
+    server = rig.agreed(SURVEY, per_subject=True, durability="memory")
+    server._stop()
+    with server._journal as state:
+        for number in range(1200):
+            server._recorder.record(state, str(number), "survey", True)
+        rig.clock.move(days=1)
+        server._recorder.record(state, "7", "survey", True)
+        assert state.formed == 1
+        told = []
+        while server._recorder.form(state):
+            told.append(state.formed)
+        assert (told, state.formed) == ([501, 1001], 1200)
+        state.accounts = NobodyMayLook(state.accounts)
+        assert not server._recorder.form(state)
+        assert server._recorder.next_end(state) == datetime(2026, 11, 23, tzinfo=UTC)
+
+
+class NobodyMayLook(dict[Key, Account]):
+    def values(self) -> NoReturn:
+        raise AssertionError("a walk over all accounts")
