@@ -77,7 +77,7 @@ class _Worker:
 
     def hear(self, says: Connection) -> None:
         """Note what it says, or that it ended without a word."""
-        with says, suppress(EOFError):
+        with says, suppress(EOFError, OSError):
             self.reason = says.recv()
             self.is_ready = not self.reason
         self.says = None
@@ -130,9 +130,15 @@ class _Supervisor:
         signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)  # none may meet the supervisor's handlers in the child
         try:
             worker.process.start()
+        except OSError as problem:  # no memory, or no more processes
+            worker.reason = f"it cannot be forked: {problem}"
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
-        says.close()
+            says.close()
+        if worker.reason:
+            worker.says.close()
+            worker.process = worker.says = None
+            self._died(worker, worker.reason)
 
     def _be(self, number: int, says: Connection) -> None:
         """Be a worker, in the child."""
@@ -173,6 +179,9 @@ class _Supervisor:
             if failed and worker.is_ready:
                 logger.error("%s did not stop as told: %s", worker.name, how)
             return
+        self._died(worker, how)
+
+    def _died(self, worker: _Worker, how: str) -> None:
         if not self._announced:
             raise WorkerError(worker.reason or f"{worker.name} could not start: {how}")
         now = time.monotonic()

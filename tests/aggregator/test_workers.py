@@ -34,6 +34,7 @@ def work(number, ready):
     time.sleep(0.2)
     say("worker", number, "has finished")
 
+BEFORE
 logging.basicConfig(format="%(message)s")
 say("supervisor", "is", os.getpid())
 try:
@@ -47,9 +48,9 @@ say("stopped")
 class Supervised:
     """Two workers that do nothing, and what they and their supervisor say."""
 
-    def __init__(self, work: str) -> None:
+    def __init__(self, work: str, before: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM.replace("WORK", work)],
+            [sys.executable, "-c", PROGRAM.replace("WORK", work).replace("BEFORE", before)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -80,8 +81,8 @@ class Supervised:
 def supervised() -> Iterator[Callable[..., Supervised]]:
     started = []
 
-    def start(work: str = "pass") -> Supervised:
-        started.append(Supervised(work))
+    def start(work: str = "pass", before: str = "") -> Supervised:
+        started.append(Supervised(work, before))
         return started[-1]
 
     yield start
@@ -170,6 +171,25 @@ def test_the_log_says_why_one_cannot_be_started_again(supervised: Callable[..., 
     assert service.end(signal.SIGTERM)[2].splitlines()[1] == (
         "worker 2 has died: the disk is gone; starting it again in 1 s"
     )
+
+
+def test_one_that_cannot_be_forked_just_now_is_tried_again(supervised: Callable[..., Supervised]) -> None:
+    service = supervised(
+        before="""
+from multiprocessing.context import ForkProcess
+start, times = ForkProcess.start, []
+def fork(process):
+    times.append(1)
+    if len(times) == 3:
+        raise BlockingIOError("no more processes")
+    start(process)
+ForkProcess.start = fork
+"""
+    )
+    service.hear("ready")
+    os.kill(service.pids()[0], signal.SIGKILL)
+    assert len(set(service.pids(3))) == 3
+    assert "it cannot be forked: no more processes; starting it again in 1 s" in service.end(signal.SIGTERM)[2]
 
 
 def test_workers_finish_and_end_when_their_supervisor_is_killed(supervised: Callable[..., Supervised]) -> None:
