@@ -106,14 +106,18 @@ def expiries(definitions: Definitions, now: datetime) -> Iterator[Finding]:
 
 
 def _unknown_kept(definitions: Definitions, settings: Settings) -> Iterator[Finding]:
-    for name in settings.keep:
-        if name not in definitions:
-            yield warning(
-                "retention",
-                f"--keep {name}: there is no such metric",
-                "nothing is dropped by it, and the metric that was meant is kept for ever",
-                f"the file has {', '.join(definitions)}",
-            )
+    for option, named, instead in (
+        ("keep", settings.keep, "nothing is dropped by it, and the metric that was meant is kept for ever"),
+        ("retain", settings.retain, "nothing is retained by it, and the reports of the metric that was meant go"),
+    ):
+        for name in named:
+            if name not in definitions:
+                yield warning(
+                    "retention",
+                    f"--{option} {name}: there is no such metric",
+                    instead,
+                    f"the file has {', '.join(definitions)}",
+                )
 
 
 def exposure(host: str, settings: Settings) -> Iterator[Finding]:

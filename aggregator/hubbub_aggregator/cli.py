@@ -181,9 +181,11 @@ def command(
     configure(log_format, log_level)
     load = partial(load_definitions, definitions)
     metrics = load()
-    for name in checked.keep:
-        if name not in metrics:
-            logger.warning("--keep %s: there is no such metric; %s has %s", name, definitions, ", ".join(metrics))
+    for option_, named in (("keep", checked.keep), ("retain", checked.retain)):
+        for name in named.keys() - set(metrics):
+            logger.warning(
+                "--%s %s: there is no such metric; %s has %s", option_, name, definitions, ", ".join(metrics)
+            )
     free = None if is_postgres(database) else free_at(Path(database))
 
     numbers = new_numbers(workers)

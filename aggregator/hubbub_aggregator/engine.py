@@ -22,6 +22,7 @@ _BETWEEN_TRIES = 0.01
 _LASTING = (
     "PRAGMA journal_mode = WAL",  # readers see a snapshot and never wait for the writer
     "PRAGMA synchronous = FULL",  # a commit is on the disk before it returns
+    "PRAGMA secure_delete = ON",  # what is dropped is overwritten, too
 )
 _FLEETING = ("PRAGMA synchronous = OFF",)
 _FOREIGN_KEYS = "PRAGMA foreign_keys = ON"

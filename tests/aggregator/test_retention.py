@@ -270,6 +270,18 @@ def test_reports_are_dropped_in_small_transactions_which_may_die_at_any_of_them(
     assert read_summary(store, metric).num_reports == 1_005
 
 
+def test_what_was_dropped_is_no_longer_in_the_file(
+    sqlite_store: SqlStore, tmp_path: Path, metric: Metric, make_batch: MakeBatch
+) -> None:
+    canary = bytes([0xCA, 0xFE, 0x0B]) * 2_000
+    sqlite_store.append([make_batch(metric, 0, cohorts=bytes(2_000), rows=canary)])
+    fold_retaining(sqlite_store, metric)
+    sqlite_store.drop_reports(metric.digest, TODAY)
+    sqlite_store.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["reports.db"]
+    assert canary[:9] not in (tmp_path / "reports.db").read_bytes()
+
+
 def test_a_purge_of_a_closed_period_takes_the_reports_too(
     store: SqlStore, metric: Metric, make_batch: MakeBatch
 ) -> None:

@@ -202,6 +202,7 @@ def test_a_commit_is_on_the_disk_before_it_returns(tmp_path: Path) -> None:
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
         assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
+        assert connection.exec_driver_sql("PRAGMA secure_delete").scalar() == 1
         connection.engine.dispose()
 
 
