@@ -9,8 +9,10 @@ import pytest
 from scipy.stats import binom, norm
 
 from hubbub import Metric, Params
-from hubbub_decoder import Decoding, decode
+from hubbub_decoder import Decoding, decode, pattern_fit
+from hubbub_decoder.mixed_model import Beliefs, Solution
 from hubbub_decoder.pattern_fit import is_small
+from hubbub_decoder.prior import fit_prior
 from hubbub_decoder.simulate import simulate_pattern_counts
 
 ALPHA = 1e-6
@@ -71,6 +73,39 @@ def test_intervals_cover_and_false_discoveries_are_few(
     for kind, shares in covered.items():
         assert abs(np.mean(shares) - 0.95) < 0.015 + norm.isf(ALPHA / 2) * np.std(shares, ddof=1) / np.sqrt(40), kind
     assert np.mean(false) < 0.05 + norm.isf(ALPHA) * np.std(false, ddof=1) / np.sqrt(40)
+
+
+def test_beliefs_joined_with_estimates_are_the_posterior_under_a_common_prior(
+    unseen_seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mean and variance of each, in one whole step; where the posterior is wider than the estimate the mean alone."""
+    monkeypatch.setattr(pattern_fit, "_PACE", 1.0)
+    rng = np.random.default_rng(unseen_seed)
+    v = np.full(300, 1e-6)
+    x = rng.normal(np.where(np.arange(300) < 30, 0.004, 0.0), 1e-3)
+    seen = Solution(x, v, x, np.zeros(2))
+    beliefs = pattern_fit._learn(seen, 1.0, Beliefs(np.zeros(300), np.ones(300)))
+    joined = 1 / (1 / v + 1 / beliefs.variances)
+    mean, variance = fit_prior(x, v).given(x, v)
+    assert joined * (x / v + beliefs.means / beliefs.variances) == pytest.approx(mean, rel=1e-6, abs=1e-12)
+    wide = variance > v / 1.02
+    assert 0 < wide.sum() < 100
+    assert joined[~wide] == pytest.approx(variance[~wide], rel=1e-6)
+    assert np.all(beliefs.variances[wide] > 40 * v[wide])
+
+
+def test_what_is_known_of_all_sharpens_each(unseen_seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """300 strings of the same share, far below its noise: errors a tenth smaller than with mean 0 and the true mean square, and honest."""
+    population = {f"v{i}": 8_000 for i in range(300)}
+    crowd = metric(m=64, pqf=(0.39, 0.61, 0.45))
+    counts = simulate_pattern_counts(crowd, population, np.random.default_rng(unseen_seed))
+    learnt = decode(counts, population)
+    around_nothing = Beliefs(np.zeros(300), np.full(300, 1 / 300**2))
+    monkeypatch.setattr(pattern_fit, "_learn", lambda *_: around_nothing)
+    alike = decode(counts, population)
+    assert learnt["v0"].std_error < 0.9 * alike["v0"].std_error
+    hits = sum(e.low <= 1 / 300 <= e.high for e in learnt.estimates)
+    assert hits >= binom.ppf(ALPHA, 300, 0.93)
 
 
 def test_totals_cover(unseen_seed: int) -> None:
