@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from hubbub.privacy.composition import Composition, compose, group, parallel, sequential
 from hubbub.privacy.loss import epsilon, epsilon_forever, epsilon_of_values
+from hubbub.privacy.shuffling import amplified, central_epsilon
 
 __all__ = [
     "Composition",
+    "amplified",
+    "central_epsilon",
     "compose",
     "epsilon",
     "epsilon_forever",

@@ -1,0 +1,181 @@
+"""What the shuffled crowd reveals: never more than is said, found by enumerating every crowd that is small enough."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import combinations_with_replacement, pairwise, product
+
+import pytest
+
+from hubbub import ParameterError, Params
+from hubbub.privacy import amplified, central_epsilon, epsilon
+from hubbub.privacy.shuffling import amplified_delta, closed_form
+
+Distribution = Sequence[float]
+
+
+def coin(local: float) -> list[Distribution]:
+    """Binary randomized response, of each of its two values."""
+    true = 1 / (1 + math.exp(-local))
+    return [(true, 1 - true), (1 - true, true)]
+
+
+def one_of(number: int, local: float) -> list[Distribution]:
+    """k-ary randomized response."""
+    true = math.exp(local) / (math.exp(local) + number - 1)
+    other = (1 - true) / (number - 1)
+    return [[true if i == j else other for j in range(number)] for i in range(number)]
+
+
+def bits(params: Params) -> list[Distribution]:
+    """One-hot bits: of no value and of each category, the chance of each pattern."""
+    k, p, q = params.num_bits, params.p_star, params.q_star
+
+    def chance(value: int, pattern: int) -> float:
+        ones = [q if i == value else p for i in range(k)]
+        return math.prod(one if pattern >> i & 1 else 1 - one for i, one in enumerate(ones))
+
+    return [[chance(value, pattern) for pattern in range(1 << k)] for value in range(-1, k)]
+
+
+def shuffled(people: Sequence[Distribution]) -> dict[tuple[int, ...], float]:
+    """Return the chance of every shuffled crowd: how many sent each output."""
+    crowds: dict[tuple[int, ...], float] = {(0,) * len(people[0]): 1.0}
+    for person in people:
+        grown: dict[tuple[int, ...], float] = defaultdict(float)
+        for crowd, chance in crowds.items():
+            for output, more in enumerate(person):
+                grown[(*crowd[:output], crowd[output] + 1, *crowd[output + 1 :])] += chance * more
+        crowds = grown
+    return crowds
+
+
+def hockey_stick(one: dict[tuple[int, ...], float], other: dict[tuple[int, ...], float], eps: float) -> float:
+    return math.fsum(max(0.0, one[crowd] - math.exp(eps) * other[crowd]) for crowd in one)
+
+
+def worst_deltas(randomizer: list[Distribution], n: int, eps: float) -> Iterator[float]:
+    """Yield the exact delta for every two values of one person and every n - 1 values of the others."""
+    for others in combinations_with_replacement(randomizer, n - 1):
+        for mine, instead in product(randomizer, repeat=2):
+            if mine is not instead:
+                yield hockey_stick(shuffled([mine, *others]), shuffled([instead, *others]), eps)
+
+
+@pytest.mark.parametrize("local", [0.3, 1.0, 2.5])
+@pytest.mark.parametrize("n", [1, 2, 5, 9])
+def test_no_crowd_of_coins_reveals_more_than_is_said(local: float, n: int) -> None:
+    for share in (0.0, 0.2, 0.5, 0.9):
+        eps = share * local
+        assert max(worst_deltas(coin(local), n, eps)) <= amplified_delta(eps, local, n) + 1e-12
+
+
+@pytest.mark.parametrize("number", [3, 4])
+def test_no_crowd_of_several_values_reveals_more_than_is_said(number: int) -> None:
+    for local, n, share in product((0.5, 1.5), (2, 4), (0.1, 0.6)):
+        eps = share * local
+        assert max(worst_deltas(one_of(number, local), n, eps)) <= amplified_delta(eps, local, n) + 1e-12
+
+
+@pytest.mark.parametrize("n", [2, 4])
+def test_no_crowd_of_our_own_reports_reveals_more_than_is_said(n: int) -> None:
+    params = Params.one_hot(2, prob_p=0.25, prob_q=0.75, prob_f=0.25)
+    local = epsilon(params)
+    for share in (0.1, 0.6):
+        assert max(worst_deltas(bits(params), n, share * local)) <= amplified_delta(share * local, local, n) + 1e-12
+
+
+def test_a_crowd_of_one_reveals_exactly_what_its_report_does() -> None:
+    for local, eps in ((1.0, 0.0), (2.0, 0.5), (3.0, 2.9)):
+        assert amplified_delta(eps, local, 1) == pytest.approx(max(worst_deltas(coin(local), 1, eps)), rel=1e-12)
+    assert amplified(1.0, 1, 1e-6) == pytest.approx(1.0, abs=1e-3)
+
+
+@pytest.mark.parametrize("local", [0.5, 2.0])
+def test_the_steps_cost_little_and_never_understate(local: float) -> None:
+    """Against the sum over every number of clones, term by term."""
+    n, eps = 400, local / 4
+    mine, grown, clone = 1 / (1 + math.exp(-local)), math.exp(eps), math.exp(-local)
+
+    def fair(c: int, j: int) -> float:
+        return math.comb(c, j) / 2**c if 0 <= j <= c else 0.0
+
+    def sup(c: int) -> float:
+        ways = [(fair(c, j - 1), fair(c, j)) for j in range(c + 2)]
+        return math.fsum(max(0.0, mine * a + (1 - mine) * b - grown * ((1 - mine) * a + mine * b)) for a, b in ways)
+
+    exact = math.fsum(math.comb(n - 1, c) * clone**c * (1 - clone) ** (n - 1 - c) * sup(c) for c in range(n))
+    assert exact <= amplified_delta(eps, local, n) * (1 + 1e-9) <= 2 * exact
+
+
+def test_the_epsilon_keeps_the_delta_and_is_no_larger_than_the_closed_form() -> None:
+    for local, n, delta in product((0.5, 1.07, 4.0), (100, 10_000), (1e-6, 1e-9)):
+        eps = amplified(local, n, delta)
+        assert amplified_delta(eps, local, n) <= delta
+        assert eps <= closed_form(local, n, delta) <= local
+
+
+def test_a_larger_crowd_reveals_less_and_none_more_than_its_reports() -> None:
+    sizes = [1, 10, 100, 1_000, 10_000, 10**6, 10**9, 10**12]
+    found = [amplified(1.07, n, 1e-9) for n in sizes]
+    assert all(more >= less for more, less in pairwise(found))
+    assert found[0] == pytest.approx(1.07, abs=1e-3)
+    assert found[-1] < 1e-4
+
+
+def test_no_two_periods_reveal_more_than_is_said() -> None:
+    """Booleans with permanent noise, each period shuffled by itself: the ones of both, for every pair of values and all others."""
+    params = Params.one_hot(1, prob_p=0.25, prob_q=0.75, prob_f=0.5)
+    local, g = epsilon(params, 2), params.prob_f / 2
+
+    def twice(value: int) -> list[float]:
+        """Return the chance of each pair of reports, bit 0 the first."""
+        chances = [0.0] * 4
+        for permanent in (0, 1):
+            one = params.prob_q if permanent else params.prob_p
+            for pair in range(4):
+                shown = math.prod(one if pair >> period & 1 else 1 - one for period in (0, 1))
+                chances[pair] += (1 - g if permanent == value else g) * shown
+        return chances
+
+    def sums(people: Sequence[Distribution]) -> dict[tuple[int, ...], float]:
+        ones: dict[tuple[int, ...], float] = defaultdict(float)
+        for (_, first, second, both), chance in shuffled(people).items():
+            ones[first + both, second + both] += chance
+        return ones
+
+    for n, share in product((1, 2, 4), (0.05, 0.4)):
+        for trues in range(n):
+            others = [twice(1)] * trues + [twice(0)] * (n - 1 - trues)
+            for mine in (0, 1):
+                found = hockey_stick(sums([twice(mine), *others]), sums([twice(1 - mine), *others]), share * local)
+                assert found <= amplified_delta(share * local, local, n) + 1e-12
+
+
+def test_periods_amplify_what_all_of_them_reveal() -> None:
+    params = Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.5, prob_q=0.75, prob_f=0.5)
+    for periods in (1, 7, math.inf):
+        assert central_epsilon(params, 10_000, 1e-9, periods) == amplified(epsilon(params, periods), 10_000, 1e-9)
+
+
+def test_a_loss_without_bound_stays_without() -> None:
+    certain = Params.one_hot(1, prob_p=0, prob_q=1, prob_f=0)
+    assert central_epsilon(certain, 10**6, 1e-9) == math.inf
+
+
+@pytest.mark.parametrize(
+    ("reports", "delta", "periods", "told"),
+    [
+        (0, 1e-9, 1, "reports must be a whole number, at least 1, got 0"),
+        (True, 1e-9, 1, "reports must be a whole number"),
+        (10, 0.0, 1, "delta must be in"),
+        (10, 1.0, 1, "delta must be in"),
+        (10, 1e-9, 0, "must be a whole number from 1"),
+    ],
+)
+def test_what_no_crowd_can_be_is_refused(reports: int, delta: float, periods: int, told: str) -> None:
+    params = Params.one_hot(2, prob_p=0.25, prob_q=0.75, prob_f=0.25)
+    with pytest.raises(ParameterError, match=told):
+        central_epsilon(params, reports, delta, periods)
