@@ -25,6 +25,14 @@ def test_show_says_what_a_metric_can_reveal() -> None:
     assert about[0]["epsilon_once"] == pytest.approx(1.0986, abs=1e-4)
 
 
+def test_show_says_what_a_crowd_hides() -> None:
+    shown = hubbub("metrics", "show", METRICS, "homepage", "--reports", "1000000").stdout
+    about = json.loads(hubbub("metrics", "show", METRICS, "homepage", "--reports", "1000000", "--json").stdout)[0]
+    assert about["reports_of_a_cohort"] == 1_000_000 // about["num_cohorts"]
+    assert about["epsilon_in_the_crowd"] < about["epsilon_once"]
+    assert f"eps = {about['epsilon_in_the_crowd']:.3g}, delta = 1e-09 for one report" in shown
+
+
 def test_show_says_infinity_in_valid_json(tmp_path: Path) -> None:
     unmemoized = tmp_path / "m.toml"
     unmemoized.write_text(METRICS.read_text().replace("prob_f = 0.5", "prob_f = 0"))

@@ -13,7 +13,9 @@ from hubbub.metric import Metric
 from hubbub.params import Params
 from hubbub.periods import Period
 from hubbub.summary.parquet import num_reports_of
+from hubbub_aggregator.crowd import Crowd, last_crowd
 from hubbub_aggregator.readiness import trouble
+from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store import Store
 from hubbub_aggregator.taking import Service
 from hubbub_aggregator.watch import Odd
@@ -76,6 +78,7 @@ class Version:
     reports: int
     once: Loss
     forever: Loss
+    crowd: Crowd | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +155,7 @@ def _card(service: Service, name: str, odd: Odd) -> MetricCard:
         period_kind=str(current.period),
         expires=str(current.expires),
         has_expired=current.expires is not None and now.date() >= current.expires,
-        retention=_retention(current, service.settings.keep.get(name)),
+        retention=_retention(current, service.settings),
         reports=sum(row.reports for row in rows),
         periods=rows,
         chart=chart_of(current, rows) if rows else None,
@@ -171,6 +174,7 @@ def _card(service: Service, name: str, odd: Odd) -> MetricCard:
                 reports=sum(held[metric.digest].values()),
                 once=_loss(privacy.epsilon(metric.params)),
                 forever=_loss(privacy.epsilon_forever(metric.params)),
+                crowd=last_crowd(service.store, service.settings, metric, held[metric.digest], now),
             )
             for metric in versions
         ),
@@ -246,7 +250,11 @@ def _loss(epsilon: float) -> Loss:
     return Loss(f"eps {epsilon:.2f}", f"odds move at most {math.exp(epsilon):,.3g} times")
 
 
-def _retention(metric: Metric, keep: int | None) -> str:
-    if keep is None:
-        return "counts are kept"
-    return f"counts go {keep} {metric.period}{'' if keep == 1 else 's'} after their {metric.period}, once it is closed"
+def _retention(metric: Metric, settings: Settings) -> str:
+    keep, retain = settings.keep.get(metric.name), settings.retain.get(metric.name)
+    counts = "counts are kept" if keep is None else f"counts go {_after(metric, keep)}, once it is closed"
+    return counts if retain is None else f"{counts}; the reports themselves go {_after(metric, retain)}"
+
+
+def _after(metric: Metric, periods: int) -> str:
+    return f"{periods} {metric.period}{'' if periods == 1 else 's'} after their {metric.period}"

@@ -9,6 +9,8 @@ import click
 
 from hubbub.cli.output import json_option, print_json
 
+_DELTA = 1e-9
+
 
 @click.group()
 def command() -> None:
@@ -37,13 +39,19 @@ def check(definitions: str, *, as_json: bool) -> None:
 @command.command()
 @click.argument("definitions", type=click.Path())
 @click.argument("names", nargs=-1)
+@click.option(
+    "--reports",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Also show what a report reveals among so many of a period, to who sees their sums alone.",
+)
 @json_option
-def show(definitions: str, names: tuple[str, ...], *, as_json: bool) -> None:
+def show(definitions: str, names: tuple[str, ...], reports: int | None, *, as_json: bool) -> None:
     """Show each metric of DEFINITIONS with its parameters and what it can reveal.
 
     \b
     Example:
-      hubbub metrics show metrics.toml homepage
+      hubbub metrics show metrics.toml homepage --reports 1000000
     """
     from hubbub.definitions import load_definitions
     from hubbub.errors import DefinitionError
@@ -52,7 +60,7 @@ def show(definitions: str, names: tuple[str, ...], *, as_json: bool) -> None:
     for name in names:
         if name not in loaded:
             raise DefinitionError(f"{definitions} has no metric {name!r}: it has {', '.join(loaded)}")
-    shown = [_about(metric) for metric in loaded.versions() if not names or metric.name in names]
+    shown = [_about(metric, reports) for metric in loaded.versions() if not names or metric.name in names]
     if as_json:
         print_json(shown)
         return
@@ -60,15 +68,21 @@ def show(definitions: str, names: tuple[str, ...], *, as_json: bool) -> None:
         click.echo(_page(about))
 
 
-def _about(metric: Any) -> dict[str, Any]:
-    from hubbub.privacy import epsilon, epsilon_forever
+def _about(metric: Any, reports: int | None) -> dict[str, Any]:
+    from hubbub.privacy import central_epsilon, epsilon, epsilon_forever
 
+    crowd = {}
+    if reports is not None:
+        of_cohort = max(1, reports // metric.params.num_cohorts)
+        crowd = {"epsilon_in_the_crowd": central_epsilon(metric.params, of_cohort, _DELTA), "delta": _DELTA}
+        crowd["reports_of_a_cohort"] = of_cohort
     return {
         **metric.to_dict(),
         "p_star": metric.params.p_star,
         "q_star": metric.params.q_star,
         "epsilon_once": epsilon(metric.params),
         "epsilon_forever": epsilon_forever(metric.params),
+        **crowd,
     }
 
 
@@ -83,6 +97,12 @@ def _page(about: dict[str, Any]) -> str:
         + ("without bound over many" if math.isinf(forever) else f"{forever:.3f} for ever while the value stays"),
         f"  digest {about['digest']}",
     ]
+    if "epsilon_in_the_crowd" in about:
+        lines.insert(
+            -1,
+            f"  eps = {about['epsilon_in_the_crowd']:.3g}, delta = {about['delta']:g} for one report among the "
+            f"{about['reports_of_a_cohort']:,} of its cohort, all honest, to who sees their sums alone; never to the operator",
+        )
     if about["categories"]:
         lines.insert(3, f"  categories: {', '.join(about['categories'])}")
     return "\n".join(lines)

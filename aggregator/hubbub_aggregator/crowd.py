@@ -1,0 +1,63 @@
+"""Among how many reports a person's report is hidden, from who sees what is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from hubbub.metric import Metric
+from hubbub.periods import Period
+from hubbub.privacy import central_epsilon
+from hubbub.summary.parquet import outline_of
+from hubbub_aggregator.lifecycle import retains
+from hubbub_aggregator.settings import Settings
+from hubbub_aggregator.store import Store
+
+DELTA = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """The crowd of one period.
+
+    reports : the fewest that a report is one of. Where only counts are stored: the reports of the smallest cohort. Where the reports are
+              retained: those of the smallest commit if there is one cohort, else 1, since a report may be its cohort's only one in a commit
+    epsilon : of (epsilon, 1e-9)-DP towards who sees what is stored of this period, once it is folded
+    """
+
+    period: str
+    reports: int
+    epsilon: float
+
+
+def last_crowd(store: Store, settings: Settings, metric: Metric, periods: Iterable[str], now: datetime) -> Crowd | None:
+    """Return the crowd of the last period whose reports should be in: the one after it has ended too."""
+    for text in sorted(periods, reverse=True):
+        if now < Period.parse(metric.period, text).next().closes(timedelta(0)):
+            continue
+        reports = _fewest(store, settings, metric, text, now)
+        if reports:
+            return Crowd(text, reports, central_epsilon(metric.params, _rounded_down(reports), DELTA))
+    return None
+
+
+def _fewest(store: Store, settings: Settings, metric: Metric, text: str, now: datetime) -> int:
+    if retains(metric, settings, text, now):
+        smallest = store.smallest_segment(metric.digest, text) or 0
+        return smallest if metric.params.num_cohorts == 1 else min(smallest, 1)
+    for holding in store.read(metric.digest, [text], max_reports=1):
+        if holding.summary is not None:
+            cohorts: list[int] = outline_of(holding.summary).reports.tolist()
+            return min(filter(None, cohorts), default=0)
+    return 0
+
+
+def _rounded_down(reports: int) -> int:
+    """Keep two digits, so that the bound is not computed anew for every report; fewer reports hide less.
+
+    >>> _rounded_down(1_234_567), _rounded_down(42)
+    (1200000, 42)
+    """
+    unit = 10 ** max(0, len(str(reports)) - 2)
+    return reports // unit * unit
