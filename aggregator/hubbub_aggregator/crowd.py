@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+import numpy as np
+
 from hubbub.metric import Metric
 from hubbub.periods import Period
 from hubbub.privacy import central_epsilon
@@ -48,8 +50,8 @@ def _fewest(store: Store, settings: Settings, metric: Metric, text: str, now: da
         return smallest if metric.params.num_cohorts == 1 else min(smallest, 1)
     for holding in store.read(metric.digest, [text], max_reports=1):
         if holding.summary is not None:
-            cohorts: list[int] = outline_of(holding.summary).reports.tolist()
-            return min(filter(None, cohorts), default=0)
+            cohorts = outline_of(holding.summary).reports
+            return int(np.min(cohorts[cohorts > 0], initial=cohorts.max()))
     return 0
 
 
@@ -59,5 +61,5 @@ def _rounded_down(reports: int) -> int:
     >>> _rounded_down(1_234_567), _rounded_down(42)
     (1200000, 42)
     """
-    unit = 10 ** max(0, len(str(reports)) - 2)
+    unit = int(10 ** max(0, len(str(reports)) - 2))
     return reports // unit * unit
