@@ -22,6 +22,7 @@ class Cutter:
     """Watches over the connections of one request, within `with`.
 
     wanted : asked before the first byte and all the time after it        seconds : how long all of it may take
+    begun  : whether a byte of the request may have left: connections, tunnels and handshakes carry none
     """
 
     def __init__(self, wanted: Callable[[], bool], seconds: float) -> None:
@@ -31,6 +32,7 @@ class Cutter:
         self._lock = threading.Lock()
         self._done = threading.Event()
         self._over = False
+        self.begun = False
         self._thread = threading.Thread(target=self._watch, name="hubbub-cutter", daemon=True)
 
     def hold(self, opened: socket.socket) -> None:
@@ -93,5 +95,6 @@ def cuttable(connection: type[Any], cutter: Cutter) -> type[Any]:
             if not cutter.goes_on():
                 self.close()
                 raise NewConnectionError(self, "the request is not wanted any more")
+            cutter.begun = True
 
     return Cuttable

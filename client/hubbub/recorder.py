@@ -105,6 +105,7 @@ class Recorder:
     def record(self, state: State, subject_id: str | None, name: str, value: Value) -> None:
         """Take one recording; a value that is not taken is counted, by reason."""
         if state.consent is Consent.OFF:
+            self.forget_secret()  # another process may have destroyed its file
             self.unsaved_ignored["consent"] += 1
             return
         metric = self._definitions.get(name)

@@ -47,7 +47,7 @@ class HttpTransport:
     def send(self, body: bytes, wanted: Callable[[], bool] = always) -> Answer:
         """Send a body and read the answer within `SECONDS`; what is not wanted any more is cut off in the middle."""
         import urllib3
-        from urllib3.exceptions import HTTPError, NewConnectionError, ProxyError
+        from urllib3.exceptions import HTTPError
 
         from hubbub.cutting import Cutter
 
@@ -57,8 +57,9 @@ class HttpTransport:
             "Accept": "application/json, application/problem+json",
             "Connection": "close",
         }
+        cutter = Cutter(wanted, SECONDS)
         try:
-            with Cutter(wanted, SECONDS) as cutter, self._pool(cutter) as pool:
+            with cutter, self._pool(cutter) as pool:
                 response = pool.request(
                     "POST",
                     self._url,
@@ -74,14 +75,13 @@ class HttpTransport:
                     return _answer(response.status, response.headers, text) if cutter.goes_on() else NO_ANSWER
                 finally:
                     response.close()
-        except (NewConnectionError, urllib3.exceptions.ConnectTimeoutError, urllib3.exceptions.NameResolutionError):
-            return NOT_SENT
-        except ProxyError:
-            return NO_ANSWER
-        except (HTTPError, OSError, ValueError):
-            return NO_ANSWER
-        except RuntimeError:  # no more threads: the interpreter is shutting down
-            return NOT_SENT
+        except (
+            HTTPError,
+            OSError,
+            ValueError,
+            RuntimeError,
+        ):  # RuntimeError: no more threads, the interpreter shuts down
+            return NO_ANSWER if cutter.begun else NOT_SENT
 
     def _pool(self, cutter: Cutter) -> Any:
         import urllib3

@@ -165,6 +165,8 @@ class Uploader:
                 self._recorder.save_ignored(state)
             consent = lesser(state.consent, self._allowed)
             self._overdue = False
+            if state.consent is Consent.OFF and self._recorder is not None:
+                self._recorder.forget_secret()
             if consent is Consent.OFF:
                 return LONGEST_SLEEP
             now = self._clock().timestamp()

@@ -30,10 +30,15 @@ def test_nothing_is_recorded_before_somebody_agreed(rig: Rig) -> None:
 
 def test_consent_is_remembered_and_other_clients_on_the_directory_see_it_at_once(rig: Rig) -> None:
     first, second = rig.agreed(), rig.client()
+    first.record("homepage", "https://example.org/")
     assert second.consent is Consent.ON
     second.set_consent("off")
     first.record("homepage", "https://example.org/")
     assert first.accounting()["ignored"]["consent"] == 1
+    assert (first._recorder._secret, first._recorder._channels) == (
+        None,
+        {},
+    )  # nor is the secret in its memory any more
     assert rig.client().consent is Consent.OFF
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import UTC, date, datetime
+from threading import Thread
 from typing import NoReturn
 
 import pytest
@@ -179,6 +180,24 @@ def test_one_client_says_one_thing_a_period_however_many_processes_it_has(rig: R
         client.record("plain", "b")
     counts = clients[0].accounting()
     assert (counts["recorded"], counts["chosen"], counts["formed"]) == (16, 2, 1)
+    require_balanced(counts)
+
+
+def test_sixty_four_threads_record_at_once_and_every_recording_is_counted(rig: Rig) -> None:
+    client = rig.agreed(HOMEPAGE, SURVEY)
+
+    def some() -> None:
+        for number in range(25):
+            client.record("homepage", str(number))
+            client.record("survey", number % 2 == 0)
+
+    threads = [Thread(target=some) for _ in range(64)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    counts = client.accounting()
+    assert (counts["recorded"], counts["chosen"], counts["damaged_records"]) == (64 * 50, 2, 0)
     require_balanced(counts)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -21,6 +22,7 @@ from hubbub.testing import deliver
 from hubbub.transport import HttpTransport, checked_url
 from tests.client.conftest import SURVEY, Rig, require_balanced
 
+CERTIFICATE = Path(__file__).parent.parent / "data" / "localhost.pem"
 BODY = b'{"batch_id":"4d3c0e46-4b1c-4b7e-9f55-3a8f3c2d1e0f"}'
 
 
@@ -110,6 +112,24 @@ def test_a_refused_connection_sent_nothing() -> None:
     assert HttpTransport(f"http://127.0.0.1:{port}").send(BODY) == NOT_SENT
 
 
+def test_a_certificate_must_be_trusted_by_the_system_or_by_the_app() -> None:
+    """The same server: with its certificate given it is answered; without, nothing is sent."""
+    heard: list[bytes] = []
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(CERTIFICATE)
+
+    def secure(connection: socket.socket) -> None:
+        with context.wrap_socket(connection, server_side=True) as wrapped:
+            answering(http("202 Accepted", b'{"batch_id": "x"}'), heard)(wrapped)
+
+    with server(secure) as url:
+        url = url.replace("http", "https")
+        assert HttpTransport(url).send(BODY) == NOT_SENT
+        assert heard == []
+        assert HttpTransport(url, str(CERTIFICATE)).send(BODY) == Answer(202, batch_id="x")
+    assert heard[0].endswith(BODY)
+
+
 def test_a_proxy_is_taken_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[bytes] = []
 
@@ -119,7 +139,7 @@ def test_a_proxy_is_taken_from_the_environment(monkeypatch: pytest.MonkeyPatch) 
 
     with server(refusing) as url:
         monkeypatch.setenv("https_proxy", url)
-        assert HttpTransport("https://telemetry.example.org").send(BODY) == NO_ANSWER
+        assert HttpTransport("https://telemetry.example.org").send(BODY) == NOT_SENT
     assert heard[0].startswith(b"CONNECT telemetry.example.org:443 ")
 
 
@@ -190,7 +210,8 @@ def test_no_server_holds_a_request_beyond_its_deadline(
     with server(serve) as url:
         began = time.monotonic()
         scheme = "https" if serve is dripping_handshake else "http"
-        assert HttpTransport(url.replace("http", scheme)).send(BODY) == NO_ANSWER
+        expected = NOT_SENT if scheme == "https" else NO_ANSWER  # a handshake carries nothing of the request
+        assert HttpTransport(url.replace("http", scheme)).send(BODY) == expected
         assert time.monotonic() - began < 4
 
 
