@@ -174,19 +174,25 @@ def _answer(fitted: Fit, selection: Selection, design: DesignMatrix, num_reports
     totals = np.vstack([1 - single[-1], single[-1], np.ones(listed + 1)])  # candidates, unlisted, both
     solution = np.append(fitted.shares, fitted.unlisted)
 
+    def errors(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        population = np.einsum("ij,jk,ik->i", sums, fitted.covariance, sums)
+        if fitted.noise is None or num_reports is None:
+            return np.asarray(np.sqrt(among_reporters(population, sums @ solution, num_reports)))
+        people = population - np.einsum("ij,jk,ik->i", sums, fitted.noise, sums)  # their number in the cohorts fitted
+        return np.asarray(np.sqrt(population - people * (selection.counts.num_reports / num_reports)))
+
     known = fitted.identified(single)[:listed]
     variance = np.where(known, np.diag(fitted.covariance)[:listed], np.nan)
     rows = np.full((3, len(design.groups)), np.nan)
     rows[2] = np.nan if selection.independent else 1
     rows[:, selection.columns] = (
         np.where(known, fitted.shares, np.nan),
-        np.sqrt(among_reporters(variance, fitted.shares, num_reports)),
+        np.where(known, errors(single[:-1]), np.nan),
         p_values(fitted.shares, np.sqrt(variance)),
     )
 
-    total_variance = np.einsum("ij,jk,ik->i", totals, fitted.covariance, totals)
-    errors = np.sqrt(among_reporters(total_variance, totals @ solution, num_reports))
-    known_totals = np.where(fitted.identified(totals)[:, None], np.column_stack([totals @ solution, errors]), np.nan)
+    sums = np.column_stack([totals @ solution, errors(totals)])
+    known_totals = np.where(fitted.identified(totals)[:, None], sums, np.nan)
     return Answer(
         groups=design.groups,
         shares=rows[0],

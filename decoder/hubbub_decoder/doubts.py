@@ -69,6 +69,8 @@ def about_undetermined(number: int) -> Iterator[str]:
 
 def about_masses(decoding: Decoding, fitted: Fit | None = None) -> Iterator[str]:
     """Totals that no population can have, and bits that scatter more than any unlisted strings would."""
+    if decoding.num_reports < _FEW * decoding.metric.params.num_cohorts:
+        return
     explained, unlisted, without_value = decoding.explained, decoding.unlisted, decoding.without_value
     if explained.share + _STANDARD_ERRORS * explained.std_error < 0:
         yield f"the candidates together have a share of {explained.share:.1%}: {_WRONG}"

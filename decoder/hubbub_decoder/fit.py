@@ -37,6 +37,7 @@ class Fit:
     unexplained : (M + 1, d) orthonormal: directions the reports say nothing about; d = 0 in good order
     scatter     : tau**2, the sum of squared shares of strings without a candidate, from the excess lack of fit
     scatter_std : its standard error where tau = 0
+    noise       : (M + 1, M + 1) of the shares among those who reported, where the fit knows it by itself
     """
 
     shares: Floats
@@ -45,6 +46,7 @@ class Fit:
     unexplained: Floats
     scatter: float
     scatter_std: float
+    noise: Floats | None = None
 
     def identified(self, contrasts: Floats) -> NDArray[np.bool_]:
         """Tell for each row of weights (n, M + 1) whether the reports determine that weighted sum."""

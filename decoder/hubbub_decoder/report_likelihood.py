@@ -33,6 +33,7 @@ _DRAWN, _DRAWN_EACH = 1 << 15, 24  # reports simulated for the information: so m
 _ROUGHLY = 4  # and a quarter of that for all looks but the last
 _LITTLE = 1e-3  # the least share of unlisted strings, of no value, and of all candidates together, that weights expect
 _PROBES = 256
+_LEAST_ERROR = 0.1  # reports: what is simulated is not known better, and nearly noiseless reports leave nothing else
 _NO_NOISE = 1e-12  # p* = 0 would make a ratio infinite
 _NULL = 1e-9
 
@@ -138,19 +139,19 @@ def fit_reports(reports: Reports, design: DesignMatrix, *, seed: int = 0) -> Fit
         estimate = expected + look.step
         z = _plausible(estimate, np.sqrt(np.maximum(np.diag(look.projected), 0) * every / n))
     counts = reports.bit_counts()
-    x = np.clip(estimate, 0, 1)
-    people = (np.diag(x) - np.outer(x, x)) / n  # so that Var - x (1 - x) / n is that among the reporters again
-    covariance = look.covariance / n + people
-    scatter, scatter_std = _scatter(counts, estimate, covariance, design)
+    noise = look.covariance / n + (_LEAST_ERROR / n) ** 2 * np.eye(mixture.size)
+    people = (np.diag(expected) - np.outer(expected, expected)) / n
+    scatter, scatter_std = _scatter(counts, estimate, noise + people, design)
     if scatter > 0:
-        covariance += scatter * look.projected @ _hashing_of_one(mixture, expected, drawn, rng) @ look.projected
+        noise += scatter * look.projected @ _hashing_of_one(mixture, expected, drawn, rng) @ look.projected
     return Fit(
         shares=estimate[:-2],
         unlisted=float(estimate[-2]),
-        covariance=covariance[:-1, :-1],
+        covariance=(noise + people)[:-1, :-1],
         unexplained=linalg.orth(look.unexplained[:-1]) if look.unexplained.size else look.unexplained[:-1],
         scatter=scatter,
         scatter_std=scatter_std,
+        noise=noise[:-1, :-1],
     )
 
 
