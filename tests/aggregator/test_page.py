@@ -15,9 +15,10 @@ from tests.aggregator.test_refusals import assert_refused
 from tests.aggregator.test_tokens import given
 
 from hubbub import Definitions, Metric, Refusal
+from hubbub.summary.oddities import Oddity
 from hubbub_aggregator import sessions
 from hubbub_aggregator.lifecycle import upkeep
-from hubbub_aggregator.page.overview import PeriodRow, chart_of
+from hubbub_aggregator.page.overview import PeriodRow, chart_of, odd_in_words
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.sql_store import SqlStore
 from hubbub_aggregator.tokens import Scope, hash_of
@@ -288,6 +289,12 @@ def test_the_chart_has_the_last_sixty_periods_and_the_empty_ones_between() -> No
         ("2024-04-07", 98.0, False),
         ("2024-04-09", 100.0, True),
     ]
+
+
+def test_each_kind_of_oddity_is_said_once() -> None:
+    found = [("2024-06-03", "shape"), ("2024-06-04", "shape"), ("2024-06-04", "cohorts"), ("2024-06-01", "shape")]
+    words = odd_in_words((period, Oddity(kind, f"{kind} of {period}")) for period, kind in found)  # type: ignore[arg-type]
+    assert words == ("2024-06-04 and 2 earlier: shape of 2024-06-04", "2024-06-04: cohorts of 2024-06-04")
 
 
 def test_periods_of_another_kind_are_shown_where_they_belong() -> None:

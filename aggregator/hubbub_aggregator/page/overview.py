@@ -12,6 +12,7 @@ from hubbub import privacy
 from hubbub.metric import Metric
 from hubbub.params import Params
 from hubbub.periods import Period
+from hubbub.summary.oddities import Oddity
 from hubbub.summary.parquet import num_reports_of
 from hubbub_aggregator.crowd import Crowd, last_crowd
 from hubbub_aggregator.readiness import trouble
@@ -159,17 +160,14 @@ def _card(service: Service, name: str, odd: Odd) -> MetricCard:
         reports=sum(row.reports for row in rows),
         periods=rows,
         chart=chart_of(current, rows) if rows else None,
-        odd=tuple(
-            f"{period}: {oddity.about}"
-            for (digest, period), found in sorted(odd.items(), key=lambda item: item[0][1], reverse=True)
-            if digest in held
-            for oddity in found
+        odd=odd_in_words(
+            (period, oddity) for (digest, period), found in odd.items() if digest in held for oddity in found
         ),
         versions=tuple(
             Version(
                 digest=metric.digest,
                 is_current=metric is current,
-                sizes=f"k = {metric.params.num_bits}, h = {metric.params.num_hashes}, m = {metric.params.num_cohorts}",
+                sizes=_together(k=metric.params.num_bits, h=metric.params.num_hashes, m=metric.params.num_cohorts),
                 probabilities=_probabilities(metric.params),
                 reports=sum(held[metric.digest].values()),
                 once=_loss(privacy.epsilon(metric.params)),
@@ -227,6 +225,19 @@ def chart_of(metric: Metric, rows: Sequence[PeriodRow]) -> Chart:
     )
 
 
+def odd_in_words(found: Iterable[tuple[str, Oddity]]) -> tuple[str, ...]:
+    """Say each kind of oddity once, in the words of its last period."""
+    by_kind: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
+    for period, oddity in found:
+        by_kind[oddity.kind].append((period, oddity.about))
+    words = []
+    for periods in by_kind.values():
+        last, about = max(periods)
+        more = f" and {len(periods) - 1} earlier" if len(periods) > 1 else ""
+        words.append(f"{last}{more}: {about}")
+    return tuple(words)
+
+
 def size(number: float) -> str:
     """Write a number of bytes for people.
 
@@ -241,7 +252,12 @@ def size(number: float) -> str:
 
 
 def _probabilities(params: Params) -> str:
-    return f"p = {params.prob_p:.4g}, q = {params.prob_q:.4g}, f = {params.prob_f:.4g}"
+    return _together(p=params.prob_p, q=params.prob_q, f=params.prob_f)
+
+
+def _together(**numbers: float) -> str:
+    """Write names and numbers that no line break may part."""
+    return ", ".join(f"{name}\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}{number:.4g}" for name, number in numbers.items())
 
 
 def _loss(epsilon: float) -> Loss:
