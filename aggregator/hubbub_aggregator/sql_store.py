@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
-from sqlalchemy import ColumnElement, Connection, Engine, case, delete, exists, func, insert, select, union_all, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    case,
+    delete,
+    exists,
+    func,
+    insert,
+    select,
+    union_all,
+    update,
+)
 
 from hubbub.batch import Batch
 from hubbub.coins import Coins
@@ -43,9 +56,10 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 class SqlStore:
     """Batch ids, segments and summaries in the tables of `schema.py`; what it promises is said at `Store`."""
 
-    def __init__(self, engine: Engine, coins: Coins = os.urandom) -> None:
+    def __init__(self, engine: Engine, coins: Coins = os.urandom, pause: Callable[[float], None] = time.sleep) -> None:
         self._engine = engine
         self._coins = coins
+        self._pause = pause
         with transaction(engine, writes=True) as connection:
             alone(connection)
             prepare(connection)
@@ -178,9 +192,9 @@ class SqlStore:
         of = select(collection.c.id).where(this).scalar_subquery()
         some = select(retained.c.id).where(retained.c.collection_id == of).limit(1).scalar_subquery()
         more = True
-        while more:  # in small transactions: whoever appends does not wait for all of them
-            with transaction(self._engine, writes=True) as connection:
-                more = connection.execute(delete(retained).where(retained.c.id == some)).rowcount == 1
+        while more:
+            with self._short_transaction() as connection:
+                more = connection.execute(delete(retained).where(retained.c.id == some)).rowcount > 0
         with transaction(self._engine, writes=True) as connection:
             connection.execute(update(collection).where(this).values(smallest=None))
 
@@ -208,12 +222,14 @@ class SqlStore:
             closed = connection.scalar(select(collection.c.id).where(this).with_for_update())  # no append is under way
             connection.execute(update(collection).where(this).values(closed=True))
         reach("close: between mark and ids")
-        some = select(batch.c.batch_id).where(batch.c.collection_id == closed).limit(_IDS_A_STATEMENT).scalar_subquery()
-        more = True
-        while more:  # in small transactions: whoever appends does not wait for all of them
-            with transaction(self._engine, writes=True) as connection:
-                drop = delete(batch).where(batch.c.collection_id == closed, batch.c.batch_id.in_(some))
-                more = connection.execute(drop).rowcount == _IDS_A_STATEMENT
+        of = batch.c.collection_id == closed
+        after: bytes | None = b""
+        while after is not None:
+            more = of & (batch.c.batch_id > after)
+            upto = select(batch.c.batch_id).where(more).order_by(batch.c.batch_id).offset(_IDS_A_STATEMENT - 1).limit(1)
+            with self._short_transaction() as connection:
+                after = connection.scalar(upto)
+                connection.execute(delete(batch).where(more if after is None else more & (batch.c.batch_id <= after)))
             reach("close: between ids")
 
     def purge(self, digest: str, period: str) -> None:
@@ -227,6 +243,17 @@ class SqlStore:
             reach("purge: between segments and summary")
             nothing = update(collection).where(this).values(summary=None, revision=collection.c.revision + 1)
             connection.execute(nothing)
+
+    @contextmanager
+    def _short_transaction(self) -> Iterator[Connection]:
+        """Write, one of many times, and leave the database to others for as long as it took.
+
+        SQLite's lock has no queue: who waits for it looks now and then, and would hardly ever find it free.
+        """
+        began = time.perf_counter()
+        with transaction(self._engine, writes=True) as connection:
+            yield connection
+        self._pause(time.perf_counter() - began)
 
     def closed_periods(self, digest: str) -> list[str]:
         held = [exists().where(table.c.collection_id == collection.c.id) for table in _HELD]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from hubbub import Definitions, Metric
-from hubbub_aggregator.folding import read_summary
+from hubbub_aggregator.engine import is_postgres, open_postgres, open_sqlite
+from hubbub_aggregator.folding import fold, read_summary
 from hubbub_aggregator.lifecycle import kept_until, upkeep
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.sql_store import SqlStore
@@ -72,6 +75,29 @@ def test_closing_drops_ids_in_small_transactions_however_many_there_are(
     store.close_period(metric.digest, "2024-06-15")
     assert num_ids(store) == 0
     assert read_summary(store, metric).num_reports == 2_500
+
+
+def test_whoever_drops_much_leaves_the_database_to_others_half_of_the_time(
+    database: str, metric: Metric, make_batch: MakeBatch
+) -> None:
+    """SQLite's lock has no queue: without a pause whoever appends waits for all of it, then is told that the database is locked."""
+    resumed, pauses = 0.0, list[tuple[float, float]]()
+
+    def pause(seconds: float) -> None:
+        nonlocal resumed
+        pauses.append((seconds, time.perf_counter() - resumed))
+        resumed = time.perf_counter()
+
+    engine = open_postgres(database) if is_postgres(database) else open_sqlite(Path(database))
+    store = SqlStore(engine, pause=pause)
+    store.append([make_batch(metric, 1) for _ in range(2_500)])
+    fold(store, metric, retains=lambda _period: True)
+    store.close_period(metric.digest, "2024-06-15")
+    assert len(pauses) == 3
+    store.drop_reports(metric.digest, "2024-06-15")
+    assert len(pauses) == 3 + 2, "the one piece, and that there is none"
+    assert all(0 < paused <= since_the_last for paused, since_the_last in pauses)
+    store.close()
 
 
 def test_counts_are_dropped_when_their_metric_says_so_and_others_stay(

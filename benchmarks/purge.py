@@ -1,0 +1,106 @@
+"""How long does whoever appends wait while a period's reports and batch ids are dropped?
+
+python -m benchmarks.purge [REPORTS, default 10,000,000]
+
+A period has so many retained reports of 128 bits and as many batch ids. One thread appends to another period all the time; the times
+of its commits, in ms, are those of a quiet database, while the reports are dropped, and while the ids are.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from sqlalchemy import insert, text
+from tests.aggregator.postgres import postgres
+
+from hubbub import Batch, Metric, Params
+from hubbub_aggregator.engine import is_postgres, opened, transaction
+from hubbub_aggregator.schema import retained
+from hubbub_aggregator.sql_store import SqlStore
+
+METRIC = Metric.string("m", Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.5))
+OLD, NEW, BLOCK, QUIET = "2024-06-14", "2024-06-15", 1 << 16, 3.0
+IDS = {
+    False: "WITH RECURSIVE i(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM i WHERE i < :n) INSERT INTO batch (collection_id, batch_id) "
+    "SELECT 1, randomblob(16) AS id FROM i ORDER BY id",
+    True: "INSERT INTO batch (collection_id, batch_id) SELECT 1, id FROM (SELECT uuid_send(gen_random_uuid()) AS id "
+    "FROM generate_series(1, :n)) AS i ORDER BY id",
+}
+
+
+def batch(period: str) -> Batch:
+    return Batch(uuid.uuid4(), METRIC.name, METRIC.digest, period, bytes(10), os.urandom(160))
+
+
+def fill(database: str, reports: int) -> None:
+    with opened(database) as engine:
+        for start in range(0, reports, BLOCK):
+            n = min(BLOCK, reports - start)
+            with transaction(engine, writes=True) as connection:
+                block = {"collection_id": 1, "cohorts": bytes(n), "rows": os.urandom(16 * n)}
+                connection.execute(insert(retained), block)
+        with transaction(engine, writes=True) as connection:
+            connection.execute(text(IDS[is_postgres(database)]), {"n": reports})
+
+
+@contextmanager
+def appending(store: SqlStore) -> Iterator[list[float]]:
+    """Append until the block ends; give the times, in ms, to be read then."""
+    times: list[float] = []
+    done = threading.Event()
+
+    def run() -> None:
+        while not done.wait(0.001):
+            began = time.perf_counter()
+            store.append([batch(NEW)])
+            times.append(1_000 * (time.perf_counter() - began))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    yield times
+    done.set()
+    thread.join()
+
+
+def measure(database: str, reports: int) -> None:
+    store, other = SqlStore.open(database), SqlStore.open(database)
+    store.append([batch(OLD)])
+    fill(database, reports)
+    acts: dict[str, Callable[[], None]] = {
+        "quiet": lambda: time.sleep(QUIET),
+        "reports": lambda: other.drop_reports(METRIC.digest, OLD),
+        "ids": lambda: other.close_period(METRIC.digest, OLD),
+    }
+    for name, act in acts.items():
+        began = time.perf_counter()
+        with appending(store) as times:
+            act()
+        took = time.perf_counter() - began
+        engine = "PostgreSQL" if is_postgres(database) else "SQLite"
+        told = " | ".join(f"{quantile:.1f}" for quantile in np.quantile(times, (0.5, 0.99, 1)))
+        print(f"| {engine} | {name} | {took:.1f} | {len(times)} | {told} |", flush=True)
+    store.close()
+    other.close()
+
+
+def main(reports: int) -> None:
+    print(f"{reports:,} reports and ids, Python {platform.python_version()}, {os.cpu_count()} cores\n")
+    print("| engine | dropped | s | commits meanwhile | median ms | p99 | longest |\n|---|---|---|---|---|---|---|")
+    with TemporaryDirectory() as place:
+        measure(str(Path(place) / "reports.db"), reports)
+    with postgres() as url:
+        measure(url, reports)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 10_000_000)
