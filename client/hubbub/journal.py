@@ -12,6 +12,7 @@ import errno
 import json
 import logging
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 
@@ -98,7 +99,7 @@ class Journal:
         if self.degraded or self._file is None:
             self._keep(events)
             return
-        data = b"".join(record(_encode(event).encode()) for event in events)
+        data = _records(events)
         try:
             self._file.append(data)
         except OSError as problem:
@@ -135,7 +136,8 @@ class Journal:
             if not self._write_the_unwritten():
                 return False
             draft = self._path.with_suffix(".new")
-            data = b"".join(record(_encode(event).encode()) for event in self._state.snapshot())
+            protected = _records(self._state.protected())
+            data = protected + _records(self._state.unprotected()) + protected  # said twice: one damage is none
             try:
                 file = self._disk.open_new(draft)
                 try:
@@ -224,7 +226,7 @@ class Journal:
             return self._file is not None
         if self._file is None:
             return False
-        data = b"".join(record(_encode(event).encode()) for event in self._unwritten.values())
+        data = _records(self._unwritten.values())
         try:
             self._file.append(data)
         except OSError:
@@ -242,6 +244,10 @@ class Journal:
             self._warned = True
             self.problem = f"{self.directory} {_what_is_wrong(problem)}"
             logger.warning("%s; hubbub goes on in memory and sends nothing until it can write there", self.problem)
+
+
+def _records(events: Iterable[Event]) -> bytes:
+    return b"".join(record(_encode(event).encode()) for event in events)
 
 
 def _what_is_wrong(problem: OSError) -> str:

@@ -231,8 +231,8 @@ class Recorder:
     def _form(self, state: State, keys: Sequence[Key], until: date) -> None:
         ready: dict[tuple[str, str], list[tuple[Account, int, str]]] = {}
         silent: list[Event] = []
-        for key in keys:
-            account = replace(state.accounts[key], tags=list(state.accounts[key].tags))
+        for known in filter(None, map(state.accounts.get, keys)):
+            account = replace(known, tags=list(known.tags))
             told = account.next
             end = min(until, self._current(account.period).next().start)
             for ended, cohort, row, after in self._reports(state, account, end):

@@ -200,7 +200,7 @@ class State:
         self.consent, self.consent_text = Consent(event["to"]), event["text"]
 
     def _on_enrolment(self, event: Event) -> None:
-        if event["number"] != self.enrolments:
+        if self.enrolments not in (0, event["number"]):
             for draft in self.drafts.values():  # made under an earlier secret: the empty report stands for it
                 draft.row, draft.fresh = "", False
         self.enrolments, self.secret_tag = event["number"], event["tag"]
@@ -375,8 +375,17 @@ class State:
             "damaged_records": self.damaged,
         }
 
-    def snapshot(self) -> Iterator[Event]:
-        """Yield events that fold to this state. What protects people (consent, ledger) is said twice, so that one damage is none."""
+    def protected(self) -> Iterator[Event]:
+        """Yield what protects people: consent and ledger."""
+        yield {"e": "consent", "to": self.consent, "text": self.consent_text}
+        yield {"e": "enrolment", "number": self.enrolments, "tag": self.secret_tag}
+        if self.ledger_key:
+            yield {"e": "ledger_key", "key": self.ledger_key}
+        for account in self.accounts.values():
+            yield account.event()
+
+    def unprotected(self) -> Iterator[Event]:
+        """Yield the rest; together with `protected`, before or after it, events that fold to this state."""
         yield {
             "e": "head",
             "formed": self.formed,
@@ -387,7 +396,6 @@ class State:
             "dropped": self.dropped,
             "ignored": self.ignored,
         }
-        yield from self._protected()
         if self.last_sent is not None:
             yield {"e": "sent", "batch": batch_event(self.last_sent)}
         for waiting in self.waiting.values():
@@ -406,12 +414,3 @@ class State:
             yield {"e": "held", "m": digest, "until": until}
         yield {"e": "backoff", "failures": self.failures, "until": self.not_before}
         yield {"e": "detached", "at": self.detached_at}
-        yield from self._protected()
-
-    def _protected(self) -> Iterator[Event]:
-        yield {"e": "consent", "to": self.consent, "text": self.consent_text}
-        yield {"e": "enrolment", "number": self.enrolments, "tag": self.secret_tag}
-        if self.ledger_key:
-            yield {"e": "ledger_key", "key": self.ledger_key}
-        for account in self.accounts.values():
-            yield account.event()
