@@ -77,6 +77,8 @@ def action(status: int | None, problem: str | None, *, in_doubt: bool) -> Action
             return Action.RETRY
         case (413, _) | (422, "too-many-reports"):
             return Action.RETRY if in_doubt else Action.SPLIT
+        case 400, "not-http":
+            return Action.PAUSE  # something on the way damages requests: no fault of the batch
         case ((400 | 422), _):
             return Action.RETRY if in_doubt else Action.QUARANTINE
         case int(), _ if 400 <= status < 500:

@@ -38,6 +38,7 @@ TABLE = [
     (422, "too-many-reports", A.SPLIT, A.RETRY),
     (400, "malformed", A.QUARANTINE, A.RETRY),
     (400, None, A.QUARANTINE, A.RETRY),
+    (400, "not-http", A.PAUSE, A.PAUSE),
     (422, "cohort-out-of-range", A.QUARANTINE, A.RETRY),
     (422, "wrong-size", A.QUARANTINE, A.RETRY),
     (422, "padding-set", A.QUARANTINE, A.RETRY),
@@ -47,6 +48,7 @@ TABLE = [
     (422, "period-not-started", A.RETRY, A.RETRY),
     (401, "unauthorized", A.PAUSE, A.PAUSE),
     (403, "forbidden", A.PAUSE, A.PAUSE),
+    (403, "cross-site", A.PAUSE, A.PAUSE),
     (404, "not-found", A.PAUSE, A.PAUSE),
     (404, None, A.PAUSE, A.PAUSE),
     (404, "unknown-metric", A.PAUSE_METRIC, A.PAUSE_METRIC),
@@ -58,6 +60,7 @@ TABLE = [
     (410, "period-closed", A.DROP_BATCH, A.DROP_BATCH),
     (410, "metric-expired", A.DROP_METRIC, A.DROP_METRIC),
     (415, "unsupported-media-type", A.PAUSE, A.PAUSE),
+    (431, "headers-too-large", A.PAUSE, A.PAUSE),
 ]
 
 
