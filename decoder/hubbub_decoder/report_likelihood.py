@@ -102,7 +102,7 @@ def fit_reports(reports: Reports, design: DesignMatrix, *, seed: int = 0) -> Fit
     """Fit the shares of candidates, unlisted strings and "no value" to the reports themselves.
 
         x_n = r(s_n) / f(s_n)        g = mean x - 1        A = E x x'        P = A^-1 - A^-1 1 1' A^-1 / (1' A^-1 1)
-        z <- z + P g                 Cov z = P (E_v Cov(x | v) + tau**2 B) P / n, of the shares among those who reported
+        z <- z + P g                 Cov z = P E_v Cov(x | v) P / n + tau**2 P B P, of the shares among those who reported
 
     E x = 1 + A (the true shares - z), whatever shares z weight the reports, so one step is unbiased; it is efficient where they are
     near the truth. z is what a population can have (`best_guess`), so that no weight leans on an estimate below 0; it is found in
