@@ -45,8 +45,9 @@ class MadeUp:
     definitions: Definitions
 
     def requests(self) -> st.SearchStrategy[Request]:
-        families = (self.right, self.nearly_right, self.damaged, self.hostile, self.gzipped, self.lengths, self.headed)
-        return st.one_of(*(family() for family in families))
+        others = (self.right, self.damaged, self.hostile, self.gzipped, self.lengths, self.headed)
+        families = [*(family() for family in others), *(self.nearly_right() for _ in range(6))]
+        return st.sampled_from(range(len(families))).flatmap(families.__getitem__)
 
     def right(self) -> st.SearchStrategy[Request]:
         """Batches that must be taken."""
@@ -58,7 +59,7 @@ class MadeUp:
         @st.composite
         def altered(draw: st.DrawFn) -> Request:
             fields = draw(self._batches())
-            for name in draw(st.lists(st.sampled_from(sorted(fields)), min_size=1, max_size=2, unique=True)):
+            for name in dict.fromkeys([draw(_MOSTLY), draw(_MOSTLY)]):
                 fields[name] = draw(_INSTEAD[name])(fields[name])
             return Request("nearly right", (_written({k: v for k, v in fields.items() if v is not _ABSENT}),))
 
@@ -263,17 +264,28 @@ def _instead() -> dict[str, st.SearchStrategy[Callable[[Any], Any]]]:
         ],
         "digest": [str.upper, lambda right: right + "\0", lambda right: right[:-1], lambda _: "\ud800"],
     }
-    cohorts = st.sampled_from([-1, 3, 4, 255, 256, 1 << 64, 1.0, True, None, "0"])
+    days = st.dates(date(2024, 4, 1), date(2024, 7, 31)) | st.dates()
+    cohorts = st.sampled_from([-1, 1, 4, 255, 256, 1 << 64, 1.0, True, None, "0"])
     also: dict[str, st.SearchStrategy[Callable[[Any], Any]]] = {
-        "period": st.dates().map(lambda day: lambda _: str(day)),
+        "period": days.map(lambda day: lambda _: str(day)),
         "cohorts": cohorts.map(lambda one: lambda right: [*right[1:], one]),
-        "bits": st.binary(max_size=12).map(lambda data: lambda _: base64.b64encode(data).decode()),
+        "bits": st.integers(0, 1 << 12).map(lambda bit: lambda right: _flipped(right, bit)),
     }
     other = st.just(lambda _: _ABSENT) | _JSON.map(lambda value: lambda _: value)
-    kinds = {
-        name: [other, st.sampled_from(some), also.get(name, st.sampled_from(some))] for name, some in nearly.items()
+    return {
+        name: st.sampled_from([other, st.sampled_from(some), also.get(name, st.sampled_from(some))]).flatmap(
+            lambda kind: kind
+        )
+        for name, some in nearly.items()
     }
-    return {name: st.sampled_from(three).flatmap(lambda kind: kind) for name, three in kinds.items()}
+
+
+def _flipped(text: str, bit: int) -> str:
+    """Change one bit of what is written in base64."""
+    data = bytearray(base64.b64decode(text))
+    if data:
+        data[bit // 8 % len(data)] ^= 1 << bit % 8
+    return base64.b64encode(data).decode()
 
 
 def _hurtful() -> st.SearchStrategy[str]:
@@ -297,6 +309,7 @@ def _hurtful() -> st.SearchStrategy[str]:
     )
 
 
+_MOSTLY = st.sampled_from(["cohorts", "bits", "period"] * 4 + ["batch_id", "metric", "digest"])
 _INSTEAD, _HURTFUL = _instead(), _hurtful()
 
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import pytest
 
 from hubbub import Refusal
+from hubbub_aggregator.sql_store import SqlStore
 
 if TYPE_CHECKING:
-    from tests.aggregator.conftest import Aggregator, MakeBatch
+    from tests.aggregator.conftest import Aggregator, MakeBatch, StartAggregator
 
 GET = b"GET /livez HTTP/1.1\r\nHost: x\r\n"
 POST = b"POST /v1/reports HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
@@ -112,6 +113,13 @@ def test_bodies_and_requests_without_number_on_one_connection_are_no_headers(
         for _ in range(2_000):
             client.sendall(GET + b"\r\n")
             assert status_of_next(answers) == b"200"
+
+
+def test_a_body_may_be_larger_than_what_comes_around_it(
+    start: StartAggregator, sqlite_store: SqlStore, make_batch: MakeBatch
+) -> None:
+    aggregator = start(sqlite_store)
+    assert aggregator.post(make_batch(aggregator.definitions["homepage"]).to_json().ljust(1_000_000)).status == 202
 
 
 @pytest.mark.parametrize("upgrade", ["websocket", "h2c"])

@@ -26,8 +26,16 @@ from hubbub_aggregator.folding import read_summary
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.sql_store import SqlStore
 
-NUM_REQUESTS = int(os.environ.get("HUBBUB_REQUESTS", "2000"))
+NUM_REQUESTS = int(os.environ.get("HUBBUB_REQUESTS", "1500"))
 AT_ONCE = 2_500  # hypothesis remembers every example of a run
+OFTEN = {
+    "malformed",
+    "digest-mismatch",
+    "cohort-out-of-range",
+    "padding-set",
+    "period-closed",
+    "unsupported-media-type",
+}
 LIMITS = Settings(max_body=MAX_BODY, max_inflated=MAX_INFLATED, max_reports=MAX_REPORTS, open_reads=True)
 
 
@@ -105,9 +113,8 @@ def test_whatever_is_sent_is_refused_as_documented_or_counted_once(
     assert not ours, "requests, whatever they are, are no events of the service"
     stored = sum(read_summary(sqlite_store, metric).num_reports for metric in definitions.versions())
     assert stored == sum(acknowledged.values())
-    assert all(
-        verdicts[family] for family in ("right", "nearly right", "damaged", "hostile", "gzipped", "lengths", "headed")
-    )
+    assert set(verdicts) == {"right", "nearly right", "damaged", "hostile", "gzipped", "lengths", "headed"}
+    assert {*OFTEN, "stored", "duplicate"} <= set(sum(verdicts.values(), Counter()))
     with capsys.disabled():
         if "HUBBUB_REQUESTS" in os.environ:
             for family, of in sorted(verdicts.items()):
