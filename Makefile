@@ -69,7 +69,7 @@ bench-ingest: .venv/.dev-installed
 	$(BIN)/python -m benchmarks.overload
 	$(BIN)/python -m benchmarks.fold
 
-bench-purge: .venv/.dev-installed               ## how long appends wait while 10 million reports and ids are dropped
+bench-purge: .venv/.dev-installed               ## how long appends wait while 10 million reports and a million ids are dropped
 	$(BIN)/python -m benchmarks.purge
 
 bench-accuracy: .venv/.dev-installed            ## google/rappor's own grid, its decoder's figures beside ours; writes docs/accuracy.md

@@ -1,8 +1,8 @@
 """How long does whoever appends wait while a period's reports and batch ids are dropped?
 
-python -m benchmarks.purge [REPORTS, default 10,000,000]
+python -m benchmarks.purge [REPORTS [IDS]]         (or: make bench-purge)
 
-A period has so many retained reports of 128 bits and as many batch ids. One thread appends to another period all the time; the times
+A period has so many retained reports of 128 bits, 10 million, and so many batch ids, a million. One thread appends to another period all the time; the times
 of its commits, in ms, are those of a quiet database, while the reports are dropped, and while the ids are.
 """
 
@@ -42,7 +42,7 @@ def batch(period: str) -> Batch:
     return Batch(uuid.uuid4(), METRIC.name, METRIC.digest, period, bytes(10), os.urandom(160))
 
 
-def fill(database: str, reports: int) -> None:
+def fill(database: str, reports: int, ids: int) -> None:
     with opened(database) as engine:
         for start in range(0, reports, BLOCK):
             n = min(BLOCK, reports - start)
@@ -50,7 +50,7 @@ def fill(database: str, reports: int) -> None:
                 block = {"collection_id": 1, "cohorts": bytes(n), "rows": os.urandom(16 * n)}
                 connection.execute(insert(retained), block)
         with transaction(engine, writes=True) as connection:
-            connection.execute(text(IDS[is_postgres(database)]), {"n": reports})
+            connection.execute(text(IDS[is_postgres(database)]), {"n": ids})
 
 
 @contextmanager
@@ -72,10 +72,10 @@ def appending(store: SqlStore) -> Iterator[list[float]]:
     thread.join()
 
 
-def measure(database: str, reports: int) -> None:
+def measure(database: str, reports: int, ids: int) -> None:
     store, other = SqlStore.open(database), SqlStore.open(database)
     store.append([batch(OLD)])
-    fill(database, reports)
+    fill(database, reports, ids)
     acts: dict[str, Callable[[], None]] = {
         "quiet": lambda: time.sleep(QUIET),
         "reports": lambda: other.drop_reports(METRIC.digest, OLD),
@@ -93,14 +93,14 @@ def measure(database: str, reports: int) -> None:
     other.close()
 
 
-def main(reports: int) -> None:
-    print(f"{reports:,} reports and ids, Python {platform.python_version()}, {os.cpu_count()} cores\n")
+def main(reports: int = 10_000_000, ids: int = 1_000_000) -> None:
+    print(f"{reports:,} reports and {ids:,} ids, Python {platform.python_version()}, {os.cpu_count()} cores\n")
     print("| engine | dropped | s | commits meanwhile | median ms | p99 | longest |\n|---|---|---|---|---|---|---|")
     with TemporaryDirectory() as place:
-        measure(str(Path(place) / "reports.db"), reports)
+        measure(str(Path(place) / "reports.db"), reports, ids)
     with postgres() as url:
-        measure(url, reports)
+        measure(url, reports, ids)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 10_000_000)
+    main(*map(int, sys.argv[1:]))

@@ -151,7 +151,7 @@ class SqlStore:
             put = update(collection).where(this, collection.c.revision == holding.revision)
             done = connection.execute(put.values(revision=holding.revision + 1, summary=summary)).rowcount
             reach("fold: between summary and segments")
-            if retain and done and holding.segments:
+            if retain and holding.segments:
                 _retain(connection, this, holding)
             for start in range(0, len(holding.segments), _IDS_A_STATEMENT):
                 some = holding.segments[start : start + _IDS_A_STATEMENT]
