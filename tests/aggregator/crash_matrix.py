@@ -6,7 +6,8 @@ A campaign is a database and 25 crashes. Each report has a bit of its own, and n
 or the 2 that must not be. The service is forked from this process, which has imported all it needs and opened nothing.
 After every crash acknowledged <= counted <= formed, report by report; at a campaign's end, when every batch of an open
 period has been answered, the two are equal. The clock moves on, so that periods close, and those of one metric are
-purged: what had been acknowledged stays counted as it was, what is purged stays away.
+purged: what had been acknowledged stays counted as it was, what is purged stays away. Those of the other are retained:
+what is held of it is what is counted.
 
 At a named moment whoever reaches it is killed. At a random one it is whoever `victims` has: with several workers one of
 them, their supervisor, or all at once; on PostgreSQL also the process that serves a worker, or the whole server. Every
@@ -16,6 +17,7 @@ fifth batch is sent twice at the same time, over two connections, which with sev
 from __future__ import annotations
 
 import http.client
+import io
 import json
 import logging
 import os
@@ -41,11 +43,12 @@ from tests.aggregator.postgres import Postgres, postgres_server
 
 import hubbub_aggregator
 from hubbub import Batch, Metric, parse_definitions
-from hubbub.summary import BitCounts
+from hubbub.summary import BitCounts, ReportFile
 from hubbub_aggregator import failpoints
 from hubbub_aggregator.app import create_app
 from hubbub_aggregator.folding import read_summary
 from hubbub_aggregator.lifecycle import upkeep
+from hubbub_aggregator.reports import write_reports
 from hubbub_aggregator.server import address_for_several, listen_beside, run
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.sql_store import SqlStore
@@ -70,7 +73,7 @@ expires = 2100-01-01
 """
 _CATEGORIES = ", ".join(f'"{number}"' for number in range(BITS))
 DEFINITIONS = parse_definitions("".join(_METRIC.format(name=n, categories=_CATEGORIES) for n in ("number", "brief")))
-SETTINGS = Settings(fold_every=0.02, keep={"brief": 0})
+SETTINGS = Settings(fold_every=0.02, keep={"brief": 0}, retain={"number": 10_000})
 
 
 def failpoint_names() -> list[str]:
@@ -332,6 +335,11 @@ def _counted(store: SqlStore) -> dict[str, list[int]]:
         summary = read_summary(store, metric)
         assert isinstance(summary, BitCounts)
         counted[metric.name] = [int(count) for count in summary.ones[0]]
+        if metric.name in SETTINGS.retain:
+            file = io.BytesIO()
+            write_reports(store, metric, summary.periods, file)
+            retained = ReportFile(file).bit_counts().ones[0]
+            assert retained.tolist() == counted[metric.name], "a report is counted and not retained, or the other way"
     return counted
 
 
