@@ -97,7 +97,7 @@ class Life:
     steps=st.lists(STEPS, max_size=12),
     data=st.data(),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_no_history_of_values_decides_which_periods_have_a_report(
     first: Metric, second: Metric, share: float, total: float, steps: list[str], data: st.DataObject
 ) -> None:
