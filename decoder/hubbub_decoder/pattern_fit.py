@@ -79,7 +79,7 @@ def _settle(model: MixedModel, beliefs: Beliefs, unlisted: float, rounds: int) -
     """Estimate, learn from all estimates how large shares are, and believe so of each, in turns; tau**2 beside it."""
     for _ in range(rounds):
         solved = model.solved(beliefs, unlisted)
-        seen, misfit = solved.solution(), solved.misfit()
+        seen, misfit = solved.solution(roughly=True), solved.misfit()
         moved = unlisted
         beliefs = _learn(seen, misfit.ratio, beliefs)
         unlisted = float(np.clip(unlisted + misfit.step, unlisted / _STRIDE, unlisted * _STRIDE))

@@ -101,7 +101,7 @@ def mixture_weights(likelihood: Floats, values: Floats, bound: float) -> Floats:
     was = -np.inf
     for _ in range(_STEPS):
         density = likelihood @ weights
-        members = weights * (likelihood / density[:, None]).mean(axis=0)
+        members = weights * ((1 / density) @ likelihood) / len(likelihood)
         weights = members / members.sum()
         if weights @ deviation > 0:
 

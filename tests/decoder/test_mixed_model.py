@@ -7,6 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from hubbub import Metric, Params
+from hubbub_decoder import mixed_model
 from hubbub_decoder.design_matrix import design_matrix
 from hubbub_decoder.mixed_model import Beliefs, MixedModel, Solved, _InObservations, _InShares
 from hubbub_decoder.patterns import FilterTable, filters_of, observe
@@ -80,6 +81,19 @@ def test_a_candidates_estimate_is_that_of_a_model_in_which_nothing_is_believed_o
             effects, covariance = brute.least_squares(without, np.column_stack([brute.x[:, j], brute.others]))
             assert solution.shares[j] == pytest.approx(effects[0], rel=1e-6)
             assert solution.variances[j] == pytest.approx(covariance[0, 0], rel=1e-6)
+
+
+def test_roughly_one_variance_stands_for_all(model: tuple[MixedModel, Brute], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every second candidate looked at, beliefs of very different width: variances within a half, estimates within their errors."""
+    made, _ = model
+    solved = _InObservations(made, BELIEFS, UNLISTED)
+    exact = solved.solution()
+    assert solved.solution(roughly=True).variances.tolist() == exact.variances.tolist()
+    monkeypatch.setattr(mixed_model, "_SAMPLE", 6)
+    rough = solved.solution(roughly=True)
+    assert rough.variances == pytest.approx(exact.variances, rel=0.5)
+    assert np.all(np.abs(rough.shares - exact.shares) < np.sqrt(exact.variances))
+    assert np.ptp(rough.variances) < 1e-12
 
 
 def test_the_posterior_of_a_candidate_is_its_best_linear_prediction(model: tuple[MixedModel, Brute]) -> None:
