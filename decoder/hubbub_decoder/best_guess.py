@@ -16,7 +16,7 @@ from hubbub_decoder.prior import fit_prior
 
 Floats = NDArray[np.float64]
 
-_DOUBT = 0.01  # of chi squared with one degree of freedom: 99 % of pure noise is below 4.3 to 6.9, for 10 to 1,100 candidates
+_DOUBT = 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +49,6 @@ def best_guess(shares: Floats, std_errors: Floats, level: float = 0.95) -> Guess
         prior = fit_prior(x, variances)
         tail = (1 - level) / 2
         low[known], guess[known], high[known] = (prior.quantiles(x, variances, at) for at in (tail, 0.5, 1 - tail))
-        if prior.evidence(x, variances) < chi2.isf(_DOUBT, 1):
+        if prior.evidence(x, variances) < chi2.isf(_DOUBT, 2):
             low[known], guess[known] = 0, 0
     return Guess(guess / max(1.0, float(guess.sum())), low, high)
