@@ -45,8 +45,8 @@ CONFIGS = {
     "over_x10": 10.0,
 }  # candidates nobody reported, per value
 SIMULATED = "## On reports simulated anew"
-_LEGEND = """A cell is all distributions and seeds of a size and configuration. TV: total variation of the best guess. Scores are in thousandths. Found and
-false are at q <= .05 for us, as it decides for R."""
+_LEGEND = """A cell is all distributions and seeds of a size and configuration. TV: total variation of the best guess. Guess covers: the best guess's interval, all candidates. Scores (R, unclipped, clipped, guess) are in
+thousandths. Found and false are at q <= .05 for us, as it decides for R; beside R's false: what we find when as many false ones are let in as R has."""
 Floats = NDArray[np.float64]
 
 
