@@ -24,6 +24,7 @@ _PATIENCE = 30.0  # seconds; a click returns before the page that it asks for is
 def browser(tmp_path: Path) -> Iterator[Any]:
     require()
     with chromium(tmp_path / "profile") as started:
+        started.implicitly_wait(_PATIENCE)
         yield started
 
 
@@ -32,10 +33,14 @@ def complaints(browser: Any) -> list[str]:
 
 
 def arrive(browser: Any, url: str) -> None:
-    """Wait until this is the page that is shown."""
+    """Wait until this is the page that is shown, and all of it is there."""
+    from selenium.common.exceptions import WebDriverException
     from selenium.webdriver.support.wait import WebDriverWait
 
-    WebDriverWait(browser, _PATIENCE).until(lambda _: browser.current_url == url)
+    def is_there(_: object) -> bool:
+        return bool(browser.current_url == url and browser.execute_script("return document.readyState") == "complete")
+
+    WebDriverWait(browser, _PATIENCE, ignored_exceptions=[WebDriverException]).until(is_there)
 
 
 def sideways(browser: Any, width: int) -> int:
@@ -96,7 +101,6 @@ def test_a_wrong_token_is_told_in_the_form(browser: Any, start: StartAggregator,
     browser.get(aggregator.url + "/")
     browser.find_element("css selector", "#token").send_keys("hubbub_nonsense")
     browser.find_element("css selector", "form button").click()
-    browser.implicitly_wait(_PATIENCE)
     assert "not known here" in browser.find_element("css selector", "[role=alert]").text
     assert browser.get_cookies() == []
 
