@@ -77,13 +77,15 @@ def fit_patterns(counts: PatternCounts, design: DesignMatrix) -> PatternFit:
 
 def _settle(model: MixedModel, beliefs: Beliefs, unlisted: float, rounds: int) -> tuple[Beliefs, float, Solution]:
     """Estimate, learn from all estimates how large shares are, and believe so of each, in turns; tau**2 beside it."""
+    error = np.inf
     for _ in range(rounds):
         solved = model.solved(beliefs, unlisted)
         seen, misfit = solved.solution(roughly=True), solved.misfit()
-        moved = unlisted
         beliefs = _learn(seen, misfit.ratio, beliefs)
-        unlisted = float(np.clip(unlisted + misfit.step, unlisted / _STRIDE, unlisted * _STRIDE))
-        if abs(misfit.ratio - 1) < _SETTLED and abs(np.log(unlisted / moved)) < 10 * _SETTLED:
+        moved, unlisted = unlisted, float(np.clip(unlisted + misfit.step, unlisted / _STRIDE, unlisted * _STRIDE))
+        was, error = error, float(np.median(seen.variances)) if len(seen.variances) else 1.0
+        changes = misfit.ratio, (unlisted / moved) ** 0.1, error / was
+        if max(abs(change - 1) for change in changes) < _SETTLED:
             break
     return beliefs, unlisted, seen
 
