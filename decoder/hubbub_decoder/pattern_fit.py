@@ -29,8 +29,8 @@ _SURE = 1e-4
 _STRONG = 3.5  # standard errors beyond which a candidate is not exchangeable with the others in a sum
 _LITTLE = 1e-3  # the least share of unlisted strings, and of no value, that weights expect
 _KEPT, _BEYOND_BITS = 0.97, 4  # beliefs are found on the bits' own directions and a few more
-_FEW = 300
-"""Most candidates to find beliefs about on all directions."""
+_FEW, _MANY = 300, 16_384
+"""Most candidates to find beliefs about, and to solve, on all directions; with more, beliefs found on a few miss what the others add."""
 _DENSE, _WIDE = 5_000, 25_000_000
 """Most observations, and most observations x candidates, to solve on all directions; more have it done on the leading ones."""
 
@@ -68,7 +68,7 @@ def fit_patterns(counts: PatternCounts, design: DesignMatrix) -> PatternFit:
         beliefs, unlisted, seen = _settle(leading, beliefs, unlisted, rounds)
         expected = _expected(seen, table, filter_of)
     d = observations.size
-    whole = size > _FEW and (d <= _DENSE or d * size <= _WIDE)
+    whole = _FEW < size <= _MANY and (d <= _DENSE or d * size <= _WIDE)
     model = MixedModel(observations, table, filter_of) if whole else leading
     strong = seen.shares > _STRONG * np.sqrt(seen.variances)
     totals = leading.solved(_alike(seen, beliefs, strong), unlisted).totals(~strong)
