@@ -8,6 +8,7 @@ import signal
 import traceback
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
@@ -203,7 +204,7 @@ def get_summary(
     summary = read_summary(service.store, metric, None if period is None else _asked_periods(metric, period))
     if counts == "bits" and isinstance(summary, PatternCounts):
         summary = summary.bit_counts()
-    return SummaryResponse(summary_to_bytes(summary))
+    return SummaryResponse(summary_to_bytes(replace(summary, odd_refused=_odd_refused(service, name))))
 
 
 @routes.get(
@@ -228,7 +229,7 @@ def get_reports(
     asked = service.store.periods_with_reports(metric.digest) if period is None else _asked_periods(metric, period)
     now = service.clock()
     held = [text for text in asked if retains(metric, service.settings, text, now)]
-    return FileResponse(reports_file(service.store, metric, held))
+    return FileResponse(reports_file(service.store, metric, held, odd_refused=_odd_refused(service, name)))
 
 
 @routes.get("/metrics", response_class=PlainTextResponse, dependencies=[Security(_monitor)], **openapi.GET_STATISTICS)
@@ -265,6 +266,11 @@ def _public(metric: Metric) -> dict[str, Any]:
     params = metric.params
     bounds = {"epsilon": privacy.epsilon(params), "epsilon_forever": privacy.epsilon_forever(params)}
     return metric.to_dict() | {"privacy": finite(bounds)}
+
+
+def _odd_refused(service: Service, name: str) -> bool:
+    """Say whether odd reports of a metric are refused, or ever were."""
+    return service.settings.refuse_odd or (name, Refusal.ODD_REPORT.slug) in service.store.refusals()
 
 
 def _asked_metric(definitions: Definitions, name: str, digest: str | None) -> Metric:

@@ -179,6 +179,11 @@ def command(
     except ParameterError as problem:
         raise click.UsageError(str(problem)) from None
     configure(log_format, log_level)
+    if checked.refuse_odd:
+        logger.warning(
+            "--refuse-odd: shares are biased, by at most one report in a billion, and the few honest clients whose permanent "
+            "noise is that unusual are refused for ever; summaries say so"
+        )
     load = partial(load_definitions, definitions)
     metrics = load()
     for option_, named in (("keep", checked.keep), ("retain", checked.retain)):

@@ -17,12 +17,15 @@ from collections.abc import Callable
 from datetime import datetime
 from functools import lru_cache
 
+import numpy as np
+
 from hubbub.batch import CONTENT_TYPE, Batch
 from hubbub.definitions import Definitions
 from hubbub.errors import RefusedError
 from hubbub.metric import Metric
 from hubbub.periods import Period, PeriodKind
 from hubbub.refusals import Refusal
+from hubbub.summary.oddities import usual
 from hubbub_aggregator.settings import Settings
 
 _ALWAYS_INFLATED = 1 << 16
@@ -103,6 +106,21 @@ def require_admissible(batch: Batch, definitions: Definitions, now: datetime, se
         raise RefusedError(Refusal.METRIC_EXPIRED, f"{metric.name} has expired on {metric.expires}")
     _require_open(metric.period, batch.period, now)
     batch.require_fit(metric, settings.max_reports)
+    if settings.refuse_odd:
+        _require_usual(batch, metric)
+
+
+def _require_usual(batch: Batch, metric: Metric) -> None:
+    fewest, most = usual(metric.params)
+    rows = np.frombuffer(batch.rows, np.uint8).reshape(len(batch), -1)
+    ones = np.bitwise_count(rows).sum(axis=1, dtype=np.int64)
+    odd = np.flatnonzero((ones < fewest) | (ones > most))
+    if len(odd):
+        raise RefusedError(
+            Refusal.ODD_REPORT,
+            f"report {odd[0]} has {ones[odd[0]]} ones: an honest one of {metric.name} has {fewest} to {most}, but for one in a "
+            "billion; this aggregator refuses the others (--refuse-odd)",
+        )
 
 
 def _version(batch: Batch, definitions: Definitions) -> Metric:

@@ -29,14 +29,23 @@ _one_at_a_time = BoundedSemaphore()
 
 
 def write_reports(
-    store: Store, metric: Metric, periods: Collection[str], sink: IO[bytes], coins: Coins = system_coins
+    store: Store,
+    metric: Metric,
+    periods: Collection[str],
+    sink: IO[bytes],
+    coins: Coins = system_coins,
+    *,
+    odd_refused: bool = False,
 ) -> None:
     """Write the reports that are held of a metric version and these periods, as of one moment.
 
     Each goes at random into one of as many parts as memory asks for, and each part is sorted: within a part the order is that of the
     reports' own bytes, and which part a report is in says nothing about it.
     """
-    with store.reports(metric.digest, periods) as held, ReportWriter(sink, metric, held.periods) as writer:
+    with (
+        store.reports(metric.digest, periods) as held,
+        ReportWriter(sink, metric, held.periods, odd_refused=odd_refused) as writer,
+    ):
         parts = -(-held.num_reports * (1 + metric.params.row_bytes) // _BYTES_AT_ONCE)
         seed = int.from_bytes(coins(16), "big")
         for part in range(parts):
@@ -56,12 +65,12 @@ def _drawn(held: HeldReports, part: int, parts: int, seed: int) -> Iterator[tupl
         yield cohort_of[mine].tobytes(), bits[mine].tobytes()
 
 
-def reports_file(store: Store, metric: Metric, periods: Collection[str]) -> IO[bytes]:
+def reports_file(store: Store, metric: Metric, periods: Collection[str], *, odd_refused: bool) -> IO[bytes]:
     """Write the reports into a file without a name, which is gone when it is closed; one at a time, for the memory it takes."""
     with _turn():
         file = tempfile.TemporaryFile()  # noqa: SIM115  (whoever asked closes it)
         try:
-            write_reports(store, metric, periods, file)
+            write_reports(store, metric, periods, file, odd_refused=odd_refused)
         except OSError as problem:
             file.close()
             if problem.errno != errno.ENOSPC:

@@ -55,6 +55,13 @@ class Settings:
     open_reads: bool = field(
         default=False, metadata={"about": "Let anyone who reaches the service read summaries and /metrics."}
     )
+    refuse_odd: bool = field(
+        default=False,
+        metadata={
+            "about": "Refuse batches with a report that has more or fewer ones than one honest report in a billion. Biases "
+            "the shares, by at most so much, and some honest clients are refused for ever."
+        },
+    )
     closed_reports: bool = field(
         default=False, metadata={"about": "Ask for a token with scope `report` to send batches, too."}
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hubbub.summary import BitCounts
-from hubbub.summary.oddities import oddities
+from hubbub.summary.oddities import TAIL, oddities, usual
 from hubbub_decoder.decoding import Decoding, FitTest
 from hubbub_decoder.design_matrix import DesignMatrix
 from hubbub_decoder.fit import Fit
@@ -22,6 +22,13 @@ def about_counts(counts: BitCounts) -> Iterator[str]:
     if n < _FEW * m:
         across = "" if m == 1 else f" in {m} cohorts"
         yield f"only {n:,} reports{across}: intervals and tests lean on sums that are nearly normal"
+    if counts.odd_refused:
+        fewest, most = usual(counts.metric.params)
+        yield (
+            f"reports with fewer than {fewest} or more than {most} ones were refused, honest ones among them: at most {TAIL:.0e} of "
+            f"all, so shares are off by at most {TAIL / abs(counts.metric.params.q_star - counts.metric.params.p_star):.0e}; "
+            "a few clients are never heard"
+        )
     for oddity in oddities(counts.metric.params, counts.outline()):
         if oddity.kind != "cohorts":  # which has a test of its own below
             yield oddity.about

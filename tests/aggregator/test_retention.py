@@ -400,7 +400,7 @@ def test_two_files_are_not_put_together_at_once(retaining: Aggregator, monkeypat
 
 
 def test_a_disk_without_room_for_the_file_is_507(retaining: Aggregator, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: Any) -> Iterator[None]:
+    def full(*_: Any, **_named: Any) -> Iterator[None]:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(reports_module, "write_reports", full)

@@ -361,3 +361,9 @@ def test_sigkill_at_any_moment_loses_nothing_acknowledged_and_counts_nothing_twi
     for batch in batches:
         assert process.post(batch.to_json()) in ((200,) if batch.batch_id in acknowledged else (200, 202))
     assert process.counted() == [1] * NUM_REPORTS
+
+
+def test_refusing_odd_reports_says_its_price_at_the_start(definitions_file: Path) -> None:
+    said = failure(definitions_file, "--refuse-odd", "--database", str(definitions_file.parent / "missing" / "x.db"))
+    assert "--refuse-odd: shares are biased" in said
+    assert "refused for ever" in said

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from tests.aggregator.conftest import running
 from tests.aggregator.test_page import get
 
-from hubbub import Batch, Metric
+from hubbub import Batch, Metric, parse_definitions
 from hubbub.summary import BitCounts
+from hubbub.summary.oddities import usual
 from hubbub_aggregator.lifecycle import upkeep
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.sql_store import SqlStore
@@ -122,3 +124,51 @@ def test_a_summary_that_an_older_hubbub_folded_is_read_and_added_to(store: SqlSt
     assert isinstance(total, BitCounts)
     assert (total.num_reports, total.with_ones) == (12, None)
     assert Watch(store).look(parse_definitions(DEFINITIONS)) == {}
+
+
+WIDE = """
+[[metric]]
+name = "wide"
+kind = "string"
+description = "So many bits that the noise never sets all or none."
+owner = "owner@example.org"
+num_bits = 128
+num_hashes = 2
+num_cohorts = 4
+prob_p = 0.25
+prob_q = 0.75
+prob_f = 0.5
+expires = 2030-01-01
+"""
+
+
+def test_odd_reports_are_refused_only_where_that_was_asked_for_and_the_decoder_is_told(
+    store: SqlStore, make_batch: MakeBatch
+) -> None:
+    """One odd report refuses its batch; the edges of what is usual are taken; summaries say it even when it is off again."""
+    decoder = pytest.importorskip("hubbub_decoder")
+    definitions = parse_definitions(WIDE)
+    wide = definitions["wide"]
+    fewest, most = usual(wide.params)
+
+    def batch(*numbers_of_ones: int) -> Batch:
+        rows = [((1 << ones) - 1).to_bytes(wide.params.row_bytes, "little") for ones in numbers_of_ones]
+        return replace(make_batch(wide, n=len(rows)), rows=b"".join(rows))
+
+    with running(definitions, store, Settings(open_reads=True)) as aggregator:
+        assert aggregator.post(batch(0, 128)).status == 202
+        assert not aggregator.summary("wide").odd_refused
+    with running(definitions, store, Settings(open_reads=True, refuse_odd=True)) as aggregator:
+        for ones in (fewest - 1, most + 1):
+            answer = aggregator.post(batch(fewest, ones))
+            assert (answer.status, answer.json["type"]) == (422, "/problems/odd-report")
+            assert f"report 1 has {ones} ones" in answer.json["detail"]
+        assert aggregator.post(batch(fewest, most)).status == 202
+        assert aggregator.summary("wide").odd_refused
+    with running(definitions, store, Settings(open_reads=True)) as aggregator:
+        summary = aggregator.summary("wide")
+    assert (summary.num_reports, summary.odd_refused) == (4, True)
+    assert isinstance(summary, BitCounts)
+    assert (BitCounts.empty(wide) + summary).odd_refused
+    said = f"fewer than {fewest} or more than {most} ones were refused"
+    assert [warning for warning in decoder.decode(summary, ["x"]).warnings if said in warning]

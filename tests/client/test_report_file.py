@@ -26,6 +26,7 @@ from hubbub.summary import (
     read_summary,
     reports_from_bytes,
     reports_to_bytes,
+    summary_from_bytes,
     summary_to_bytes,
     write_reports,
 )
@@ -209,3 +210,24 @@ def test_arrays_that_are_no_reports_of_their_parameters_are_refused(cohorts: Any
 def test_reports_of_different_definitions_do_not_add_up() -> None:
     with pytest.raises(SummaryError, match="different definitions do not add up"):
         Reports.empty(metric(13)) + Reports.empty(metric(14))
+
+
+def test_that_odd_reports_were_refused_is_said_in_every_form_and_every_sum() -> None:
+    of = metric(12)
+    reports = Reports(of, [0, 1], [[1, 0], [2, 0]], odd_refused=True)
+    for collected in (
+        reports,
+        ReportFile(io.BytesIO(reports_to_bytes(reports))),
+        reports_from_bytes(reports_to_bytes(reports)),
+    ):
+        assert collected.odd_refused
+        assert collected.bit_counts().odd_refused
+        assert collected.pattern_counts().odd_refused
+    bits, patterns = reports.bit_counts(), reports.pattern_counts()
+    for summary in (bits, patterns):
+        assert summary_from_bytes(summary_to_bytes(summary)) == summary
+    assert patterns.bit_counts().odd_refused
+    assert (bits + BitCounts.empty(of)).odd_refused
+    assert (PatternCounts.empty(of) + patterns).odd_refused
+    assert (Reports.empty(of) + reports).odd_refused
+    assert not (BitCounts.empty(of) + BitCounts.empty(of)).odd_refused

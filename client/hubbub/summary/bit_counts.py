@@ -26,6 +26,7 @@ class BitCounts:
     ones    : (m, k) reports with the bit set; 0 <= ones <= reports
     periods : first days of the periods the reports are of, sorted; may be unknown: ()
     with_ones : (k + 1,) reports that have none, one, ... all k of their bits set; None: not known, as of imported counts
+    odd_refused : whether reports with too many or too few ones were refused before they could be counted (`oddities.usual`)
 
     >>> params = Params(num_bits=8, num_hashes=2, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=0)
     >>> int((BitCounts(params, [2], [[2, 1, 0, 0, 0, 0, 0, 0]]) + BitCounts.empty(params)).reports[0])
@@ -37,6 +38,7 @@ class BitCounts:
     ones: NDArray[np.int64]
     periods: tuple[str, ...] = ()
     with_ones: NDArray[np.int64] | None = None
+    odd_refused: bool = False
 
     def __init__(
         self,
@@ -45,6 +47,8 @@ class BitCounts:
         ones: ArrayLike,
         periods: Iterable[str] = (),
         with_ones: ArrayLike | None = None,
+        *,
+        odd_refused: bool = False,
     ) -> None:
         metric = asked_metric(metric)
         m, k = metric.params.num_cohorts, metric.params.num_bits
@@ -54,6 +58,7 @@ class BitCounts:
         hold(self, "ones", counts_of("ones", ones, (m, k)))
         hold(self, "periods", tuple(sorted(set(periods))))
         hold(self, "with_ones", None if with_ones is None else counts_of("with_ones", with_ones, (k + 1,)))
+        hold(self, "odd_refused", odd_refused)
         worst = np.argmax((self.ones - self.reports[:, None]).max(axis=1))
         if self.ones[worst].max() > self.reports[worst]:
             raise SummaryError(
@@ -112,6 +117,7 @@ class BitCounts:
             self.ones + other.ones,
             (*self.periods, *other.periods),
             None if self.with_ones is None or other.with_ones is None else self.with_ones + other.with_ones,
+            odd_refused=self.odd_refused or other.odd_refused,
         )
 
     def __eq__(self, other: object) -> bool:
@@ -120,6 +126,7 @@ class BitCounts:
         return (
             self.metric.digest == other.metric.digest
             and self.periods == other.periods
+            and self.odd_refused == other.odd_refused
             and np.array_equal(self.reports, other.reports)
             and np.array_equal(self.ones, other.ones)
             and np.array_equal(self.with_ones, other.with_ones)  # type: ignore[arg-type]  # None equals None

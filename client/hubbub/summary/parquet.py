@@ -1,7 +1,7 @@
 """The summary file: Parquet that says what it is.
 
 Bit counts: one row a cohort (`cohort`, `reports`, `ones`: k numbers). Pattern counts: one row a pattern that occurred (`cohort`,
-`pattern`, `count`). The schema's metadata holds, under `hubbub`, JSON with the format, the metric definition and the periods;
+`pattern`, `count`). The schema's metadata holds, under `hubbub`, JSON with the format, the metric definition, the periods, and whether odd reports were refused;
 of bit counts also `with_ones`, the number of reports that have none, one, ... all k bits set, where that is known.
 """
 
@@ -56,6 +56,7 @@ def summary_to_bytes(summary: Summary) -> bytes:
         "counts": kind,
         "num_reports": summary.num_reports,
         "periods": list(summary.periods),
+        "odd_refused": summary.odd_refused,
         "metric": summary.metric.to_dict(),
     }
     if isinstance(summary, BitCounts) and summary.with_ones is not None:
@@ -75,11 +76,12 @@ def summary_from_bytes(data: bytes) -> Summary:
             raise SummaryError(f"this summary has format {about['format']!r}, this hubbub reads {FORMAT!r}")
         metric = Metric.from_dict(about["metric"])
         periods = tuple(about["periods"])
+        odd_refused = bool(about.get("odd_refused", False))
         match about["counts"]:
             case "bit-counts":
-                return _read_bits(metric, table, periods, about.get("with_ones"))
+                return _read_bits(metric, table, periods, about.get("with_ones"), odd_refused)
             case "pattern-counts":
-                return _read_patterns(metric, table, periods)
+                return _read_patterns(metric, table, periods, odd_refused)
             case "reports":
                 raise SummaryError("this file holds the reports themselves, not a summary: read it with read_reports")
             case counts:
@@ -124,11 +126,13 @@ def _bit_columns(summary: BitCounts) -> dict[str, Any]:
     }
 
 
-def _read_bits(metric: Metric, table: pa.Table, periods: tuple[str, ...], with_ones: list[int] | None) -> BitCounts:
+def _read_bits(
+    metric: Metric, table: pa.Table, periods: tuple[str, ...], with_ones: list[int] | None, odd_refused: bool
+) -> BitCounts:
     if table["cohort"].to_pylist() != list(range(metric.params.num_cohorts)):
         raise SummaryError(f"{metric.name}: the file must have one row for each of {metric.params.num_cohorts} cohorts")
     ones = np.array(table["ones"].to_pylist(), np.int64)
-    return BitCounts(metric, table["reports"].to_numpy(), ones, periods, with_ones)
+    return BitCounts(metric, table["reports"].to_numpy(), ones, periods, with_ones, odd_refused=odd_refused)
 
 
 def _pattern_columns(summary: PatternCounts) -> dict[str, Any]:
@@ -140,10 +144,10 @@ def _pattern_columns(summary: PatternCounts) -> dict[str, Any]:
     }
 
 
-def _read_patterns(metric: Metric, table: pa.Table, periods: tuple[str, ...]) -> PatternCounts:
+def _read_patterns(metric: Metric, table: pa.Table, periods: tuple[str, ...], odd_refused: bool) -> PatternCounts:
     counts = np.zeros_like(PatternCounts.empty(metric).counts)
     cohort, pattern = table["cohort"].to_numpy(), table["pattern"].to_numpy()
     if len(cohort) and (cohort.min() < 0 or pattern.min() < 0):
         raise SummaryError(f"{metric.name}: cohorts and patterns are not negative")
     np.add.at(counts, (cohort, pattern), table["count"].to_numpy())
-    return PatternCounts(metric, counts, periods)
+    return PatternCounts(metric, counts, periods, odd_refused=odd_refused)

@@ -31,14 +31,18 @@ class PatternCounts:
     metric: Metric
     counts: NDArray[np.int64]
     periods: tuple[str, ...] = ()
+    odd_refused: bool = False
 
-    def __init__(self, metric: Metric | Params, counts: ArrayLike, periods: Iterable[str] = ()) -> None:
+    def __init__(
+        self, metric: Metric | Params, counts: ArrayLike, periods: Iterable[str] = (), *, odd_refused: bool = False
+    ) -> None:
         metric = asked_metric(metric)
         params = _with_patterns(metric)
         hold = object.__setattr__
         hold(self, "metric", metric)
         hold(self, "counts", counts_of("counts", counts, (params.num_cohorts, 1 << params.num_bits)))
         hold(self, "periods", tuple(sorted(set(periods))))
+        hold(self, "odd_refused", odd_refused)
 
     @classmethod
     def empty(cls, metric: Metric | Params) -> PatternCounts:
@@ -72,7 +76,14 @@ class PatternCounts:
         k = self.metric.params.num_bits
         bits = (np.arange(1 << k)[:, None] >> np.arange(k)) & 1
         outline = self.outline()
-        return BitCounts(self.metric, outline.reports, self.counts @ bits, self.periods, outline.with_ones)
+        return BitCounts(
+            self.metric,
+            outline.reports,
+            self.counts @ bits,
+            self.periods,
+            outline.with_ones,
+            odd_refused=self.odd_refused,
+        )
 
     def outline(self) -> Outline:
         """Return what can be checked without knowing a single value."""
@@ -87,7 +98,12 @@ class PatternCounts:
                 f"summaries of different definitions do not add up: {self.metric.name} {self.metric.digest[:12]} "
                 f"and {other.metric.name} {other.metric.digest[:12]}; decode each by itself"
             )
-        return PatternCounts(self.metric, self.counts + other.counts, (*self.periods, *other.periods))
+        return PatternCounts(
+            self.metric,
+            self.counts + other.counts,
+            (*self.periods, *other.periods),
+            odd_refused=self.odd_refused or other.odd_refused,
+        )
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, PatternCounts):
@@ -95,6 +111,7 @@ class PatternCounts:
         return (
             self.metric.digest == other.metric.digest
             and self.periods == other.periods
+            and self.odd_refused == other.odd_refused
             and np.array_equal(self.counts, other.counts)
         )
 

@@ -48,12 +48,15 @@ class ReportWriter:
     1
     """
 
-    def __init__(self, sink: IO[bytes], metric: Metric | Params, periods: Iterable[str] = ()) -> None:
+    def __init__(
+        self, sink: IO[bytes], metric: Metric | Params, periods: Iterable[str] = (), *, odd_refused: bool = False
+    ) -> None:
         self._metric = asked_metric(metric)
         about = {
             "format": FORMAT,
             "counts": KIND,
             "periods": sorted(set(periods)),
+            "odd_refused": odd_refused,
             "metric": self._metric.to_dict(),
         }
         self._schema = _schema(self._metric).with_metadata({"hubbub": json.dumps(about)})
@@ -89,13 +92,14 @@ class ReportFile:
 
     source : a path, or an open binary file that can seek
 
-    metric, periods, num_reports : what the file says of itself; the reports are checked as they are read
+    metric, periods, odd_refused, num_reports : what the file says of itself; the reports are checked as they are read
 
     Raises SummaryError, here or while reading, for what is no file of reports.
     """
 
     metric: Metric
     periods: tuple[str, ...]
+    odd_refused: bool
     num_reports: int
 
     def __init__(self, source: str | Path | IO[bytes]) -> None:
@@ -112,6 +116,7 @@ class ReportFile:
                 raise SummaryError(f"this file holds {about['counts']}, not reports")
             self.metric = Metric.from_dict(about["metric"])
             self.periods = tuple(sorted(set(map(str, about["periods"]))))
+            self.odd_refused = bool(about.get("odd_refused", False))
             if not self._file.schema_arrow.equals(_schema(self.metric)):
                 columns = ", ".join(f"{field.name} ({field.type})" for field in self._file.schema_arrow)
                 raise SummaryError(
@@ -137,9 +142,10 @@ class ReportFile:
         """Take all reports into memory."""
         blocks = list(self.blocks())
         if not blocks:
-            return Reports(self.metric, [], np.empty((0, self.metric.params.row_bytes), np.uint8), self.periods)
+            none = np.empty((0, self.metric.params.row_bytes), np.uint8)
+            return Reports(self.metric, [], none, self.periods, odd_refused=self.odd_refused)
         cohorts, rows = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
-        return Reports(self.metric, cohorts, rows, self.periods)
+        return Reports(self.metric, cohorts, rows, self.periods, odd_refused=self.odd_refused)
 
     def bit_counts(self) -> BitCounts:
         """Count the ones of each bit, a block in memory at a time."""
@@ -150,13 +156,13 @@ class ReportFile:
         return reduce(add, (part.pattern_counts() for part in self._parts()), PatternCounts.empty(self.metric))
 
     def _parts(self) -> Iterator[Reports]:
-        return (Reports(self.metric, *block, self.periods) for block in self.blocks())
+        return (Reports(self.metric, *block, self.periods, odd_refused=self.odd_refused) for block in self.blocks())
 
 
 def write_reports(reports: Reports, path: str | Path) -> None:
     """Write a file of reports."""
-    with Path(path).open("wb") as sink, ReportWriter(sink, reports.metric, reports.periods) as writer:
-        writer.write(reports.cohorts, reports.rows)
+    with Path(path).open("wb") as sink:
+        _write(reports, sink)
 
 
 def read_reports(path: str | Path) -> Reports:
@@ -177,14 +183,18 @@ def read_collected(path: str | Path) -> Summary | Reports:
 def reports_to_bytes(reports: Reports) -> bytes:
     """Return the file as bytes."""
     sink = io.BytesIO()
-    with ReportWriter(sink, reports.metric, reports.periods) as writer:
-        writer.write(reports.cohorts, reports.rows)
+    _write(reports, sink)
     return sink.getvalue()
 
 
 def reports_from_bytes(data: bytes) -> Reports:
     """Read reports from the bytes of their file."""
     return ReportFile(io.BytesIO(data)).read()
+
+
+def _write(reports: Reports, sink: IO[bytes]) -> None:
+    with ReportWriter(sink, reports.metric, reports.periods, odd_refused=reports.odd_refused) as writer:
+        writer.write(reports.cohorts, reports.rows)
 
 
 @contextmanager

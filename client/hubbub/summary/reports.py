@@ -37,9 +37,16 @@ class Reports:
     cohorts: NDArray[Any]
     rows: NDArray[np.uint8]
     periods: tuple[str, ...] = ()
+    odd_refused: bool = False
 
     def __init__(
-        self, metric: Metric | Params, cohorts: ArrayLike, rows: ArrayLike, periods: Iterable[str] = ()
+        self,
+        metric: Metric | Params,
+        cohorts: ArrayLike,
+        rows: ArrayLike,
+        periods: Iterable[str] = (),
+        *,
+        odd_refused: bool = False,
     ) -> None:
         metric = asked_metric(metric)
         checked_cohorts, checked_rows = report_rows_of(metric, cohorts, rows)
@@ -48,6 +55,7 @@ class Reports:
         hold(self, "cohorts", checked_cohorts)
         hold(self, "rows", checked_rows)
         hold(self, "periods", tuple(sorted(set(periods))))
+        hold(self, "odd_refused", odd_refused)
 
     @classmethod
     def empty(cls, metric: Metric | Params) -> Reports:
@@ -76,14 +84,16 @@ class Reports:
         """Count the ones of each bit."""
         params = self.metric.params
         counts = count_bits(self.cohorts, self.rows, params.num_cohorts, params.num_bits)
-        return BitCounts(self.metric, *counts, self.periods, count_ones(self.rows, params.num_bits))
+        return BitCounts(
+            self.metric, *counts, self.periods, count_ones(self.rows, params.num_bits), odd_refused=self.odd_refused
+        )
 
     def pattern_counts(self) -> PatternCounts:
         """Count whole patterns; only for k <= 16."""
         empty = PatternCounts.empty(self.metric)  # refuses k > 16
         params = self.metric.params
         counts = count_patterns(self.cohorts, self.rows, params.num_cohorts, params.num_bits)
-        return PatternCounts(empty.metric, counts, self.periods)
+        return PatternCounts(empty.metric, counts, self.periods, odd_refused=self.odd_refused)
 
     def __add__(self, other: Reports) -> Reports:
         if other.metric.digest != self.metric.digest:
@@ -96,6 +106,7 @@ class Reports:
             np.concatenate([self.cohorts, other.cohorts]),
             np.concatenate([self.rows, other.rows]),
             (*self.periods, *other.periods),
+            odd_refused=self.odd_refused or other.odd_refused,
         )
 
     def __eq__(self, other: object) -> bool:
@@ -104,6 +115,7 @@ class Reports:
         return (
             self.metric.digest == other.metric.digest
             and self.periods == other.periods
+            and self.odd_refused == other.odd_refused
             and np.array_equal(self.cohorts, other.cohorts)
             and np.array_equal(self.rows, other.rows)
         )
