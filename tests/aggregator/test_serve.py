@@ -364,6 +364,13 @@ def test_sigkill_at_any_moment_loses_nothing_acknowledged_and_counts_nothing_twi
 
 
 def test_refusing_odd_reports_says_its_price_at_the_start(definitions_file: Path) -> None:
-    said = failure(definitions_file, "--refuse-odd", "--database", str(definitions_file.parent / "missing" / "x.db"))
-    assert "--refuse-odd: shares are biased" in said
-    assert "refused for ever" in said
+    nowhere = str(definitions_file.parent / "missing" / "x.db")
+    program = [str(Path(sys.executable).parent / "hubbub"), "serve", str(definitions_file), "--database", nowhere]
+    ended = [
+        subprocess.run([*program, *options], capture_output=True, text=True, timeout=60, check=False)
+        for options in ([], ["--refuse-odd"])
+    ]
+    assert [done.returncode for done in ended] == [1, 1]
+    assert "refused for ever" not in ended[0].stderr
+    assert "--refuse-odd: shares are biased" in ended[1].stderr
+    assert "refused for ever" in ended[1].stderr
