@@ -102,6 +102,7 @@ POST_REPORTS: _Route = {
             Refusal.TOO_LARGE,
             Refusal.UNSUPPORTED_MEDIA_TYPE,
             Refusal.NO_REPORTS,
+            Refusal.ODD_REPORT,
             Refusal.TOO_MANY_REPORTS,
             Refusal.WRONG_SIZE,
             Refusal.COHORT_OUT_OF_RANGE,

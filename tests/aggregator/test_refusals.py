@@ -348,7 +348,7 @@ def test_the_type_of_every_refusal_is_a_page(aggregator: Aggregator, refusal: Re
 def test_every_refusal_is_tested() -> None:
     """Looks for the names in these files: a new reason without a test goes red."""
     here = Path(__file__)
-    files = [here, *(here.with_name(f"test_{name}.py") for name in ("tokens", "page", "protocol"))]
+    files = [here, *(here.with_name(f"test_{name}.py") for name in ("tokens", "page", "protocol", "watch"))]
     texts = [file.read_text(encoding="utf-8") for file in files]
     named = set(re.findall(r"Refusal\.([A-Z_]+)", "".join(texts)))
     assert {refusal.name for refusal in Refusal} <= named

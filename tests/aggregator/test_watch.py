@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from tests.aggregator.conftest import running
 from tests.aggregator.test_page import get
+from tests.aggregator.test_refusals import assert_refused
 
-from hubbub import Batch, Metric, parse_definitions
+from hubbub import Batch, Metric, Refusal, parse_definitions
 from hubbub.summary import BitCounts
 from hubbub.summary.oddities import usual
 from hubbub_aggregator.lifecycle import upkeep
@@ -161,7 +162,7 @@ def test_odd_reports_are_refused_only_where_that_was_asked_for_and_the_decoder_i
     with running(definitions, store, Settings(open_reads=True, refuse_odd=True)) as aggregator:
         for ones in (fewest - 1, most + 1):
             answer = aggregator.post(batch(fewest, ones))
-            assert (answer.status, answer.json["type"]) == (422, "/problems/odd-report")
+            assert_refused(answer, Refusal.ODD_REPORT)
             assert f"report 1 has {ones} ones" in answer.json["detail"]
         assert aggregator.post(batch(fewest, most)).status == 202
         assert aggregator.summary("wide").odd_refused
