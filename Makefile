@@ -26,7 +26,7 @@ demo: .venv/.demo-installed        ## the whole road on real data: truth beside 
 	$(BIN)/hubbub demo
 
 test: .venv/.dev-installed         ## all tests
-	$(BIN)/pytest -q
+	$(BIN)/pytest -q -n 2 --dist loadfile
 
 check: format lint types test      ## what a change must pass
 
