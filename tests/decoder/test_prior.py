@@ -47,11 +47,16 @@ def test_mean_and_variance_given_an_estimate_are_those_of_the_posterior() -> Non
 
 
 def test_the_fitted_prior_leaves_the_large_alone_and_calls_noise_nothing(unseen_seed: int) -> None:
+    """What is believed of 500 shares of 0 adds up to what their noise does, where that is above 0, and at most two standard errors of it.
+
+    Of 4,000 draws with other seeds 1 in 100 was above .89, 1 in 1000 above 1.15, none above 1.29: two is rarer than 1e-6. Without
+    the prior it is 18.
+    """
     rng = np.random.default_rng(unseen_seed)
-    truth = np.concatenate([[0.3, 0.2], np.zeros(500)])
-    x = truth + rng.normal(0, 0.004, 502)
+    noise = rng.normal(0, 0.004, 502)
+    x = np.concatenate([[0.3, 0.2], np.zeros(500)]) + noise
     mean, variance = fit_prior(x, np.full(502, 0.004**2)).given(x, np.full(502, 0.004**2))
     assert mean[:2] == pytest.approx(x[:2], abs=0.002)
     assert variance[:2] == pytest.approx(0.004**2, rel=0.05)
-    assert np.abs(mean[2:]).sum() < np.abs(x[2:]).sum() / 10
-    assert np.mean(variance[2:]) < 0.004**2 / 10
+    assert np.abs(mean[2:]).sum() < max(0, noise[2:].sum()) + 2 * 0.004 * np.sqrt(500)
+    assert np.mean(variance[2:]) < 0.004**2 / 4
