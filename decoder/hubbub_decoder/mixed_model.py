@@ -27,6 +27,7 @@ Flags = NDArray[np.bool_]
 _RIDGE = 1e-10
 _NO_INFORMATION = 1e-9
 _SAMPLE = 16_384
+_BLOCK = 256
 _LOOKUP = 500  # what looking up a candidate's pair of filters costs, in multiplications
 
 
@@ -142,10 +143,10 @@ class MixedModel:
         parts = zip(self._features, self._filter_of, strict=True)
         return np.concatenate([a @ np.bincount(chosen, shares, self._size) for a, chosen in parts])
 
-    def scores(self, vector: Floats) -> Floats:
-        """Return X'v, (M,)."""
-        parts = zip(self.rows(), self._features, self._filter_of, strict=True)
-        return np.asarray(sum((a.T @ vector[rows])[chosen] for rows, a, chosen in parts))
+    def scores(self, vectors: Floats, every: int = 1) -> Floats:
+        """Return X'v, a row a candidate, or every n-th of them; v : (d,) or (d, n)."""
+        parts = zip(self.rows(), self._features, self._filter_of[:, ::every], strict=True)
+        return np.asarray(sum((a.T @ vectors[rows])[chosen] for rows, a, chosen in parts))
 
     def gram(self, weights: Floats) -> Floats:
         """Return X diag(weights) X', (d, d)."""
@@ -157,10 +158,10 @@ class MixedModel:
         return total
 
     def squares(self, matrix: Floats, every: int = 1) -> Floats:
-        """Return x'Px for the column x of each candidate, or of every n-th, (M / n,); matrix : P, symmetric."""
+        """Return x'Ax for the column x of each candidate, or of every n-th, (M / n,); matrix : A, symmetric."""
         total = np.zeros(-(-self.candidates // every))
         for rows, a, columns, b, pair in self._pairs(every):
-            total += ((1 if rows == columns else 2) * (a.T @ matrix[rows, columns] @ b)).ravel()[pair]
+            total += ((1 if rows == columns else 2) * (a.T @ matrix[rows, columns] @ b)).take(pair)
         return total
 
     def _pairs(self, every: int = 1) -> Iterator[tuple[slice, Floats, slice, Floats, NDArray[np.intp]]]:
@@ -172,7 +173,7 @@ class MixedModel:
 
 
 class _InShares(Solved):
-    """(Z'Z + prior) x = Z'y + prior mean, all shares, x_o and x_0 at once; rows whitened."""
+    """(Z'Z + prior) x = Z'y + prior mean, all shares, x_o and x_0 at once; rows whitened. Z'Z + prior = L L', and L^-1 is kept."""
 
     def __init__(self, model: MixedModel, beliefs: Beliefs, unlisted: float) -> None:
         self._z, self._y = np.empty((len(model._y), model.candidates + 2)), np.empty(len(model._y))
@@ -186,11 +187,14 @@ class _InShares(Solved):
         normal = self._z.T @ self._z
         precision = np.append(1 / beliefs.variances, [0, 0])
         normal[np.diag_indices_from(normal)] += precision + _RIDGE * max(normal.trace() / len(normal), _RIDGE)
-        self._covariance = _inverse(normal)
-        self._x = self._covariance @ (self._z.T @ self._y + np.append(beliefs.means / beliefs.variances, [0, 0]))
+        self._root = _inverse_root(normal)
+        self._x = self._times_covariance(self._z.T @ self._y + np.append(beliefs.means / beliefs.variances, [0, 0]))
+
+    def _times_covariance(self, vector: Floats) -> Floats:
+        return np.asarray(self._root.T @ (self._root @ vector))
 
     def solution(self, *, roughly: bool = False) -> Solution:  # noqa: ARG002, exact is as fast here
-        spread, posterior = np.diag(self._covariance)[:-2], self._x[:-2]
+        spread, posterior = np.einsum("ij,ij->j", self._root, self._root)[:-2], self._x[:-2]
         left = 1 / spread - 1 / self._beliefs.variances
         known = left > _NO_INFORMATION / spread
         own = 1 / np.where(known, left, 1)
@@ -199,28 +203,27 @@ class _InShares(Solved):
 
     def misfit(self) -> Misfit:
         residual = self._y - self._z @ self._x
-        taken = self._z @ self._covariance
-        blocks = [k - taken[rows] @ (self._z[rows].T @ k) for rows, k in self._scatters]
+        taken = linalg.blas.dtrmm(1.0, self._root, self._z.T, lower=1)
+        blocks = [k - taken[:, rows].T @ (taken[:, rows] @ k) for rows, k in self._scatters]
         return Misfit.of([float(residual[rows] @ k @ residual[rows]) for rows, k in self._scatters], blocks)
 
     def totals(self, exchangeable: Flags) -> Totals:
         sums = np.zeros((3, len(self._x) + 1))
         sums[0, :-3], sums[1, -3], sums[2, -2], sums[0, -1] = 1, 1, 1, exchangeable.sum()
         column = self._z[:, :-2] @ exchangeable.astype(float)
-        solved = self._covariance @ (self._z.T @ column)
+        solved = self._times_covariance(self._z.T @ column)
         left = float(column @ column - column @ (self._z @ solved))
         if left <= _NO_INFORMATION * float(column @ column):  # nobody, or nothing to tell them from the unlisted
-            sums = sums[:, :-1]
-            return Totals(sums @ self._x, sums @ self._covariance @ sums.T)
+            reach = self._root @ sums[:, :-1].T
+            return Totals(sums[:, :-1] @ self._x, reach.T @ reach)
         mean = float(column @ self._y - column @ (self._z @ self._x)) / left
         direction = np.append(-solved, 1)
-        covariance = np.outer(direction, direction) / left
-        covariance[:-1, :-1] += self._covariance
-        return Totals(sums @ (np.append(self._x, 0) + mean * direction), sums @ covariance @ sums.T)
+        reach, moved = self._root @ sums[:, :-1].T, sums @ direction
+        return Totals(sums[:, :-1] @ self._x + mean * moved, reach.T @ reach + np.outer(moved, moved) / left)
 
 
 class _InObservations(Solved):
-    """S = X diag(variance) X' + (I + tau**2 K) and its projection P."""
+    """S = X diag(variance) X' + (I + tau**2 K); P = S^-1 - S^-1 F (F'S^-1 F)^-1 F'S^-1 is never held."""
 
     def __init__(self, model: MixedModel, beliefs: Beliefs, unlisted: float) -> None:
         self._model, self._beliefs = model, beliefs
@@ -230,8 +233,7 @@ class _InObservations(Solved):
         self._inverse = _inverse(s)
         self._surprise = model._y - model.sums(beliefs.means)
         self._solved, self._covariance, self._effects = self._fixed(model._others)
-        self._projection = self._inverse - self._solved @ self._covariance @ self._solved.T
-        self._projected = self._projection @ self._surprise
+        self._projected = self._inverse @ self._surprise - self._solved @ self._effects
 
     def _fixed(self, columns: Floats) -> tuple[Floats, Floats, Floats]:
         """Return S^-1 F, (F'S^-1 F)^-1 and the effects of some columns F without a prior."""
@@ -244,7 +246,11 @@ class _InObservations(Solved):
     def solution(self, *, roughly: bool = False) -> Solution:
         means, variances = self._beliefs.means, self._beliefs.variances
         every = -(-len(means) // _SAMPLE) if roughly else 1
-        information, score = self._model.squares(self._projection, every), self._model.scores(self._projected)
+        fixed = self._model.scores(self._solved, every)
+        information = self._model.squares(self._inverse, every) - np.einsum(
+            "ia,ab,ib->i", fixed, self._covariance, fixed
+        )
+        score = self._model.scores(self._projected)
         if every > 1:
             information = 1 / (np.median(1 / information - variances[::every]) + variances)
         known = (information > _NO_INFORMATION * information.max(initial=0)) & (information * variances < 1)
@@ -259,7 +265,9 @@ class _InObservations(Solved):
     def misfit(self) -> Misfit:
         parts = list(zip(self._model.rows(), self._model._scatters, strict=True))
         squares = [float(self._projected[rows] @ k @ self._projected[rows]) for rows, k in parts]
-        return Misfit.of(squares, [self._projection[rows, rows] @ k for rows, k in parts])
+        own = ((rows, self._solved[rows]) for rows, _ in parts)
+        projections = [self._inverse[rows, rows] - solved @ self._covariance @ solved.T for rows, solved in own]
+        return Misfit.of(squares, [p @ k for p, (_, k) in zip(projections, parts, strict=True)])
 
     def totals(self, exchangeable: Flags) -> Totals:
         """Predict: L'f + a'S^-1 (y - F f), with error variance (L - F'S^-1 a)' Cov f (L - F'S^-1 a) + 1'V 1 - a'S^-1 a, a = X V 1."""
@@ -278,10 +286,32 @@ class _InObservations(Solved):
 
 
 def _inverse(symmetric: Floats) -> Floats:
-    """Invert a positive definite matrix in n**3 multiplications: Cholesky's factor, then LAPACK's inverse of it."""
-    factor, failed = linalg.lapack.dpotrf(symmetric, lower=1)
-    if not failed:
-        inverse, failed = linalg.lapack.dpotri(factor, lower=1)
+    """Invert a positive definite matrix, which is overwritten, in n**3 multiplications: Cholesky's factor, then LAPACK's inverse of it."""
+    inverse, failed = linalg.lapack.dpotri(_factor(symmetric), lower=1, overwrite_c=1)
+    _must_be_definite(failed, symmetric)
+    for start in range(0, len(inverse), _BLOCK):  # what is below the diagonal, above it
+        end = start + _BLOCK
+        inverse[start:end, end:] = inverse[end:, start:end].T
+        corner = inverse[start:end, start:end]
+        corner[:] = np.tril(corner) + np.tril(corner, -1).T
+    return np.asarray(inverse.T)
+
+
+def _inverse_root(symmetric: Floats) -> Floats:
+    """Return L^-1, lower triangular, of a positive definite matrix L L', which is overwritten: two thirds of its inverse's work."""
+    root, failed = linalg.lapack.dtrtri(_factor(symmetric), lower=1, overwrite_c=1)
+    _must_be_definite(failed, symmetric)
+    return np.asarray(root)
+
+
+def _factor(symmetric: Floats) -> Floats:
+    factor, failed = linalg.lapack.dpotrf(
+        symmetric.T, lower=1, overwrite_a=1
+    )  # its own transpose, as LAPACK lays it out
+    _must_be_definite(failed, symmetric)
+    return np.asarray(factor)
+
+
+def _must_be_definite(failed: int, symmetric: Floats) -> None:
     if failed:
         raise np.linalg.LinAlgError(f"a covariance of {len(symmetric)} numbers is not positive definite")
-    return np.asarray(np.tril(inverse) + np.tril(inverse, -1).T)
