@@ -62,20 +62,20 @@ def decode(
         raise SummaryError(f"{counts.metric.name}: the summary holds no report: there is nothing to decode yet")
     tests = goodness_of_fit(summary)
     if counts.metric.kind is not Kind.STRING:
-        return _tested(_decode_categories(counts, candidates, level, fdr, target), tests)
+        return _tested(_decode_categories(counts, candidates, level, fdr, target), tests, counts)
     if candidates is None:
         raise CandidateError(
             f"{counts.metric.name}: a string metric is decoded for the strings you name: give candidates"
         )
     design, repeated = _designed(candidates, counts)
     if isinstance(summary, PatternCounts) and is_small(counts.metric.params):
-        return _tested(_decode_patterns(summary, counts, design, repeated, level, fdr, target), tests)
+        return _tested(_decode_patterns(summary, counts, design, repeated, level, fdr, target), tests, counts)
     reports = summary if isinstance(summary, Reports) else None
-    return _tested(_decode_bits(counts, reports, design, repeated, level, fdr, target), tests)
+    return _tested(_decode_bits(counts, reports, design, repeated, level, fdr, target), tests, counts)
 
 
-def _tested(decoding: Decoding, tests: tuple[FitTest, ...]) -> Decoding:
-    return replace(decoding, fit=tests, warnings=(*decoding.warnings, *doubts.about_fit(tests)))
+def _tested(decoding: Decoding, tests: tuple[FitTest, ...], counts: BitCounts) -> Decoding:
+    return replace(decoding, fit=tests, warnings=(*decoding.warnings, *doubts.about_fit(tests, counts)))
 
 
 def _designed(candidates: Iterable[str] | DesignMatrix, counts: BitCounts) -> tuple[DesignMatrix, int]:
@@ -153,6 +153,7 @@ def _decode_bits(
         *doubts.about_counts(counts),
         *doubts.about_merged(design, repeated),
         *doubts.about_selection(design, selection),
+        *doubts.about_reports(reports, chosen),
         *doubts.about_undetermined(int(np.isnan(answer.shares[selection.columns]).sum())),
         *doubts.about_masses(decoding, fitted),
     )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hubbub.summary import BitCounts
+from hubbub.summary import BitCounts, Reports
 from hubbub.summary.oddities import TAIL, oddities, usual
+from hubbub_decoder import report_likelihood
 from hubbub_decoder.decoding import Decoding, FitTest
 from hubbub_decoder.design_matrix import DesignMatrix
 from hubbub_decoder.fit import Fit
@@ -17,7 +18,7 @@ _STANDARD_ERRORS = 4
 
 
 def about_counts(counts: BitCounts) -> Iterator[str]:
-    """Few reports, and reports whose numbers of ones no honest crowd has."""
+    """Few reports, and reports that were refused."""
     n, m = counts.num_reports, len(counts.reports)
     if n < _FEW * m:
         across = "" if m == 1 else f" in {m} cohorts"
@@ -29,18 +30,19 @@ def about_counts(counts: BitCounts) -> Iterator[str]:
             f"all, so shares are off by at most {TAIL / abs(counts.metric.params.q_star - counts.metric.params.p_star):.0e}; "
             "a few clients are never heard"
         )
+
+
+def about_fit(tests: tuple[FitTest, ...], counts: BitCounts) -> Iterator[str]:
+    """Reports that no strings give under these parameters; what a test of fit says, the watch of odd crowds does not say again."""
+    failed = [test for test in tests if test.p_value < _SURE]
+    said = {test.name for test in failed}
     for oddity in oddities(counts.metric.params, counts.outline()):
-        if oddity.kind != "cohorts":  # which has a test of its own below
+        if _SAME_AS.get(oddity.kind) not in said:
             yield oddity.about
-
-
-def about_fit(tests: tuple[FitTest, ...]) -> Iterator[str]:
-    """Reports that no strings give under these parameters."""
-    for test in tests:
-        if test.p_value < _SURE:
-            wrong, step = _MISFITS[test.name]
-            chance = f"p = {test.p_value:.0e}" if test.p_value > 0 else "p < 1e-300"
-            yield f"{wrong} ({chance}): {step}"
+    for test in failed:
+        wrong, step = _MISFITS[test.name]
+        chance = f"p = {test.p_value:.0e}" if test.p_value > 0 else "p < 1e-300"
+        yield f"{wrong} ({chance}): {step}"
 
 
 def about_merged(design: DesignMatrix, repeated: int) -> Iterator[str]:
@@ -62,6 +64,15 @@ def about_selection(design: DesignMatrix, selection: Selection) -> Iterator[str]
         yield (
             f"{columns:,} candidates are more than these bit counts carry: a lasso chose {fitted:,} of them, and the others count "
             f"as unlisted. {_HALVED if selection.independent else _WHOLE}"
+        )
+
+
+def about_reports(reports: Reports | None, chosen: DesignMatrix) -> Iterator[str]:
+    """Retained reports of which no more than their bit counts were fitted."""
+    if reports is not None and not report_likelihood.worth_fitting(chosen):
+        yield (
+            f"the reports were retained but only their bit counts were fitted: the reports themselves say more, with {report_likelihood.MAX_CANDIDATES:,} "
+            f"candidates at most, and there are {len(chosen.groups):,}; fewer candidates make errors smaller"
         )
 
 
@@ -101,6 +112,8 @@ _WHOLE = (
 )
 _WRONG = "the parameters or the hash scheme may not be those of the reports, or reports may be made up"
 _COMPARE = "compare num_bits, num_hashes, prob_p, prob_q, prob_f and hash_scheme with those of the clients; if they are the same, reports are made up"
+_SAME_AS = {"shape": "number of ones", "cohorts": "equal cohorts"}
+"""The test of fit that looks at what an oddity looks at, once it has reports enough."""
 _MISFITS = {
     "patterns": ("no strings in any shares give these patterns of bits", _COMPARE),
     "patterns of one cohort": (

@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from hubbub import Metric, Params
 from hubbub.cli import main
 from hubbub.summary import BitCounts, PatternCounts, read_summary, summary_to_bytes, write_summary
+from hubbub_decoder import report_likelihood
 from hubbub_decoder.simulate import simulate_bit_counts
 
 DEFINITIONS = """
@@ -253,3 +254,20 @@ def test_decode_reads_counts_and_reports_alike_and_says_which(
     assert json.loads(result.stdout)["num_reports"] == 10_000
     told = {"bits": "the bit counts of", "patterns": "the pattern counts of", "reports": "the bits of each of"}[counts]
     assert f"decoded {told} 10,000 reports" in result.stderr
+
+
+def test_reports_of_too_many_candidates_are_said_to_be_decoded_from_their_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many candidates as are fitted to the reports themselves, and one more; in words, and in JSON."""
+    (tmp_path / "metrics.toml").write_text(DEFINITIONS.replace("num_bits = 16", "num_bits = 32"))
+    monkeypatch.setattr(report_likelihood, "MAX_CANDIDATES", 20)
+    made = hubbub("simulate", tmp_path / "metrics.toml", "homepage", "--reports", 1_000, "--distribution", "zipf1", "--values", 20,
+                  "--seed", 1, "--counts", "reports", "--out", tmp_path / "reports.parquet")  # fmt: skip
+    assert made.exit_code == 0, made.output
+    for number in (20, 21):
+        (tmp_path / "names.txt").write_text("".join(f"v{i}\n" for i in range(number)))
+        arguments = ("decode", tmp_path / "reports.parquet", "--candidates", tmp_path / "names.txt")
+        warnings = json.loads(hubbub(*arguments, "--json").stdout)["warnings"]
+        assert any("only their bit counts were fitted" in warning for warning in warnings) == (number > 20)
+    assert "only their bit counts were fitted" in " ".join(hubbub(*arguments).stdout.split())

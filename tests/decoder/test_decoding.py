@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ import pytest
 from rich.console import Console
 
 from hubbub import Metric, Params, SummaryError
-from hubbub.summary import BitCounts
+from hubbub.summary import BitCounts, PatternCounts
+from hubbub.summary.oddities import oddities
 from hubbub_decoder import CandidateError, Decoding, Estimate, Mass, OutputError, decode
 from hubbub_decoder.inference import q_values
 from hubbub_decoder.rendering import Picture, conclusions
@@ -220,6 +222,30 @@ def test_unequal_cohorts_are_said(decoding: Decoding) -> None:
     counts = simulate_bit_counts(HOMEPAGE, {"a": 100_000}, np.random.default_rng(0))
     thinned = BitCounts(HOMEPAGE, counts.reports // [2, 1, 1, 1, 1, 1, 1, 1], counts.ones // 2)
     assert warned(decode(thinned, ["a"]), "cohorts are unequal beyond chance")
+
+
+def test_unequal_cohorts_of_few_reports_are_said_too() -> None:
+    """25 reports a cohort, two cohorts none: too few for a test of fit, but not for the bound that holds at any number."""
+    reports = np.array([0, 0, *[25] * 6])
+    decoding = decode(BitCounts(HOMEPAGE, reports, np.tile(reports[:, None] // 2, 16)), ["a"])
+    assert not any(test.name == "equal cohorts" for test in decoding.fit)
+    assert warned(decoding, "cohorts are unequal beyond chance")
+
+
+def test_what_a_test_of_fit_and_the_watch_both_see_is_said_once() -> None:
+    """Nine reports in ten made with other chances: no mixture of numbers of ones, by either; unequal cohorts, by either."""
+    noisier = Metric.string("homepage", replace(HOMEPAGE.params, prob_q=0.35))
+    rng = np.random.default_rng(0)
+    patterns = (
+        simulate_pattern_counts(noisier, {"a": 90_000}, rng).counts
+        + simulate_pattern_counts(HOMEPAGE, {"a": 10_000}, rng).counts
+    )
+    patterns[0] *= 2
+    counts = PatternCounts(HOMEPAGE, patterns)
+    assert {odd.kind for odd in oddities(HOMEPAGE.params, counts.bit_counts().outline())} == {"shape", "cohorts"}
+    told = decode(counts, ["a"]).warnings
+    assert sum("how many ones" in warning or "so many and so few ones" in warning for warning in told) == 1
+    assert sum("unequal" in warning for warning in told) == 1
 
 
 def test_repeated_candidates_are_tested_once_and_said() -> None:
