@@ -138,6 +138,11 @@ class MixedModel:
         for start, end in zip(self._starts, self._starts[1:], strict=False):
             yield slice(int(start), int(end))
 
+    def variance_ratio(self, unlisted: float, before: float) -> float:
+        """Return how much larger one tau**2 makes the observations' variances than another, on average."""
+        scatter = sum(map(np.trace, self._scatters)) / len(self._y)
+        return float((1 + unlisted * scatter) / (1 + before * scatter))
+
     def sums(self, shares: Floats) -> Floats:
         """Return X x, (d,)."""
         parts = zip(self._features, self._filter_of, strict=True)

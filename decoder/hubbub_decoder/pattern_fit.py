@@ -84,7 +84,7 @@ def _settle(model: MixedModel, beliefs: Beliefs, unlisted: float, rounds: int) -
         beliefs = _learn(seen, misfit.ratio, beliefs)
         moved, unlisted = unlisted, float(np.clip(unlisted + misfit.step, unlisted / _STRIDE, unlisted * _STRIDE))
         was, error = error, float(np.median(seen.variances)) if len(seen.variances) else 1.0
-        changes = misfit.ratio, (unlisted / moved) ** 0.1, error / was
+        changes = misfit.ratio, model.variance_ratio(unlisted, moved), error / was
         if max(abs(change - 1) for change in changes) < _SETTLED:
             break
     return beliefs, unlisted, seen
