@@ -11,6 +11,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import Literal
@@ -19,6 +20,7 @@ from hubbub import Client
 
 METRICS = Path(__file__).parent.parent / "tests" / "data" / "metrics.toml"
 RECORDINGS, STARTS = 20_000, 15
+SUBJECTS = (1_000, 10_000)
 IMPORTED = """
 import time
 began = time.perf_counter()
@@ -46,6 +48,27 @@ def recording(durability: Literal["process", "power", "memory"], count: int, *, 
             taken.append((time.perf_counter_ns() - began) / 1e3)
     cuts = statistics.quantiles(taken, n=100)
     return cuts[49], cuts[98]
+
+
+def beside_a_compaction(subjects: int) -> tuple[float, float]:
+    """Return how many s the compaction of so many subjects' state takes, and the longest `record()` meanwhile, in ms."""
+    with (
+        tempfile.TemporaryDirectory() as place,
+        Client(METRICS, place, "http://127.0.0.1:1", per_subject=True) as client,
+    ):
+        client.set_consent("local")
+        for number in range(subjects):
+            client.subject(str(number)).record("homepage", str(number % 7))
+        client._started().stop(60)
+        compactor = threading.Thread(target=client._journal.compact, kwargs={"always": True})
+        began, longest, number = time.perf_counter(), 0.0, 0
+        compactor.start()
+        while compactor.is_alive():
+            asked = time.perf_counter()
+            client.subject(str(number % subjects)).record("homepage", "x")
+            longest, number = max(longest, time.perf_counter() - asked), number + 1
+            time.sleep(0.001)
+        return time.perf_counter() - began, longest * 1e3
 
 
 def stall(*, beside_a_client: bool) -> float:
@@ -91,6 +114,10 @@ def main() -> None:
         for distinct in (False, True):
             p50, p99 = recording(durability, count, distinct=distinct)  # type: ignore[arg-type]
             print(f"| {durability}, {'a new draft' if distinct else 'as it comes'} | {p50:.1f} | {p99:.1f} |")
+    print("\n| compaction of | takes s | longest record() meanwhile, ms |\n|---|---|---|")
+    for subjects in SUBJECTS:
+        took, longest = beside_a_compaction(subjects)
+        print(f"| {subjects:,} subjects of one metric | {took:.1f} | {longest:.1f} |")
     bare_ms, bare_mb = start("pass")
     imported_ms, imported_mb = start("import hubbub")
     body = "import hubbub; from hubbub.transport import HttpTransport; HttpTransport('http://127.0.0.1:1').send(b'')"

@@ -230,9 +230,11 @@ class Client:
         if self._allowed is Consent.OFF:
             return
         with self._journal as state:
+            erased = state.erased
+        if erased:  # a kill came between the erasing and the writing anew
+            self._journal.compact(always=True)
+        with self._journal as state:
             if state.consent is Consent.OFF:
-                if state.erased:  # a kill came between the erasing and the writing anew
-                    self._journal.compact(always=True)
                 return
             self._enrol()
             detaching = self._detached and self._is_due_to_detach(state)
@@ -266,12 +268,14 @@ class Client:
             if consent is Consent.OFF:
                 self._destroy_secret()
                 self._journal.write({"e": "consent", "to": consent, "text": text}, {"e": "erased"})
-                self._journal.compact(always=True)
-                return
-            self._journal.write({"e": "consent", "to": consent, "text": text})
-            if before is Consent.OFF and lesser(consent, self._allowed) is not Consent.OFF:
-                self._enrol()
-        self._started().wake()
+            else:
+                self._journal.write({"e": "consent", "to": consent, "text": text})
+                if before is Consent.OFF and lesser(consent, self._allowed) is not Consent.OFF:
+                    self._enrol()
+        if consent is Consent.OFF:
+            self._journal.compact(always=True)
+        else:
+            self._started().wake()
 
     def _destroy_secret(self) -> None:
         """Before anything else: without it what the old journal holds is noise."""

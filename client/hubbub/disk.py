@@ -16,7 +16,7 @@ class File(Protocol):
     """An open file that grows at its end."""
 
     def identity(self) -> tuple[int, int]: ...
-    def read_from(self, offset: int) -> bytes: ...
+    def read(self, start: int, size: int) -> bytes: ...
     def append(self, data: bytes) -> None: ...
     def sync(self) -> None: ...
     def close(self) -> None: ...
@@ -58,11 +58,12 @@ class SystemFile:
         status = os.fstat(self._descriptor)
         return status.st_ino, status.st_size
 
-    def read_from(self, offset: int) -> bytes:
-        os.lseek(self._descriptor, offset, os.SEEK_SET)
+    def read(self, start: int, size: int) -> bytes:
+        os.lseek(self._descriptor, start, os.SEEK_SET)
         parts = []
-        while part := os.read(self._descriptor, 1 << 20):
+        while size > 0 and (part := os.read(self._descriptor, size)):
             parts.append(part)
+            size -= len(part)
         return b"".join(parts)
 
     def append(self, data: bytes) -> None:

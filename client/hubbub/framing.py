@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import struct
 from binascii import crc32
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 MARK = b"\xb5hb\x01"
 MAX_PAYLOAD = 1 << 22
@@ -35,19 +37,42 @@ def record(payload: bytes) -> bytes:
 
 def scan(data: bytes) -> Scan:
     """Read all records that are whole."""
-    payloads: list[bytes] = []
-    damaged = at = 0
-    while at < len(data):
-        payload = _payload_at(data, at)
-        if payload is None:
-            damaged += 1
-            at = data.find(MARK, at + 1)
-            if at < 0:
-                break
-        else:
-            payloads.append(payload)
-            at += _HEAD.size + len(payload)
-    return Scan(payloads, damaged)
+    found = list(payloads((data,)))
+    whole = [payload for payload in found if payload is not None]
+    return Scan(whole, len(found) - len(whole))
+
+
+def payloads(chunks: Iterable[bytes]) -> Iterator[bytes | None]:
+    """Read records from bytes that come in chunks, cut anywhere; yield None where one is damaged.
+
+    >>> data = record(b"one") + record(b"two")
+    >>> list(payloads([data[:5], data[5:20], data[20:-1]]))
+    [b'one', None]
+    """
+    data, searching = b"", False
+    for chunk in chain(chunks, (None,)):
+        data, at = data + (chunk or b""), 0
+        while at < len(data) and (chunk is None or _end_at(data, at) <= len(data)):
+            if searching:
+                found = data.find(MARK, at)
+                if found < 0:
+                    at = max(at, len(data) - len(MARK) + 1)  # the next chunk may end a mark
+                    break
+                at, searching = found, False
+                continue
+            payload = _payload_at(data, at)
+            yield payload
+            searching = payload is None
+            at += 1 if payload is None else _HEAD.size + len(payload)
+        data = data[at:]
+
+
+def _end_at(data: bytes, at: int) -> int:
+    """Return where the record ends that starts here, as far as that can be told."""
+    if len(data) - at < _HEAD.size:
+        return at + _HEAD.size
+    mark, length, _ = _HEAD.unpack_from(data, at)
+    return at + _HEAD.size + (length if mark == MARK and length <= MAX_PAYLOAD else 0)
 
 
 def _payload_at(data: bytes, at: int) -> bytes | None:

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from hubbub.errors import HubbubError
-from hubbub.framing import scan
-from hubbub.journal import NAME
+from hubbub.journal import EARLIER, JOURNAL, SNAPSHOT, fold
 from hubbub.state import State
 
 
 def read_state(directory: Path) -> State:
     """Fold a directory's journal as it is on disk, without a lock: a record that is just being written is not seen."""
     try:
-        data = (directory / NAME).read_bytes()
+        contents = _contents(directory)
     except OSError as problem:
         told = "it is a file" if directory.is_file() else problem.strerror
         raise HubbubError(
             f"{directory} holds no client's state ({told}): give the directory that the app passes to Client as `state`"
         ) from None
-    found, state, damaged = scan(data), State(), 0
-    for payload in found.payloads:
-        try:
-            state.apply(json.loads(payload))
-        except (KeyError, TypeError, ValueError):
-            damaged += 1
-    state.settle(found.damaged + damaged)
+    state = State()
+    state.settle(sum(fold(state, (content,)) for content in contents))
     return state
+
+
+def _contents(directory: Path) -> list[bytes]:
+    """Read the files together: again, if a compaction renamed one meanwhile."""
+    paths = [directory / name for name in (SNAPSHOT, EARLIER, JOURNAL)]
+    while True:
+        found = {path: path.stat().st_ino for path in paths if path.exists()}
+        contents = [path.read_bytes() for path in found]
+        if not found:
+            paths[-1].stat()  # says why
+        elif found == {path: path.stat().st_ino for path in paths if path.exists()}:
+            return contents

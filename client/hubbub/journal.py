@@ -3,7 +3,11 @@
     with journal as state:            # locked against threads and processes, and up to date
         journal.write({...})          # appended in one write, and folded in
 
-What is written survives the process at once, and a power loss once `sync` returned True.
+What is written survives the process at once, and a power loss once `sync` returned True. A start folds three files, in this order:
+
+    snapshot          what `compaction.py` said of the state, while others went on writing
+    journal.earlier   the events that this was to replace: there while a snapshot is written, and after a kill meanwhile
+    journal           the events since
 """
 
 from __future__ import annotations
@@ -12,19 +16,26 @@ import errno
 import json
 import logging
 import threading
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 
 from hubbub.disk import Disk, File, Lock
-from hubbub.framing import record, scan
+from hubbub.framing import payloads, record
 from hubbub.state import Event, State
 
 logger = logging.getLogger("hubbub")
 
-NAME = "journal"
+JOURNAL, EARLIER, SNAPSHOT = "journal", "journal.earlier", "snapshot"
 MAX_UNWRITTEN = 10_000
+READ_UNDER_THE_LOCK = 1 << 16
+"""What others wrote is folded in under the lock if it is no more than this many bytes; more of it beside the lock."""
+
 _COMPACT_ABOVE = 1 << 18
+_CHUNK = 1 << 20
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -35,20 +46,24 @@ class Journal:
     (the last event of each kind for each thing), and tries again whenever it is synchronized.
     """
 
-    def __init__(self, directory: Path, disk: Disk) -> None:
+    def __init__(self, directory: Path, disk: Disk, rest: Callable[[float], None] = time.sleep) -> None:
         self.directory = directory
         self._disk = disk
-        self._path = directory / NAME
+        self._rest = rest
+        self._path = directory / JOURNAL
         self._held = threading.RLock()
+        self._syncing = threading.Lock()
+        self._compacting = threading.Lock()
         self._depth = 0
         self._state = State()
         self._file: File | None = None
+        self._earlier: list[File] = []
         self._lock: Lock | None = None
+        self._compactor: Lock | None = None
         self._inode = 0
         self._end = 0
-        self._compacted = 0
         self._unwritten: dict[tuple[object, ...], Event] = {}
-        self._unsynced = False
+        self._unsynced = self._names_unsynced = False
         self._warned = False
         self.problem = ""
 
@@ -80,7 +95,8 @@ class Journal:
             self._disk.make_directory(self.directory)
             self._lock = self._disk.lock(self.directory / "lock")
         self._lock.acquire(wait=True)
-        self._catch_up()
+        while self._disk.identity(self._path) != (self._inode, self._end):
+            self._catch_up()
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
@@ -99,7 +115,7 @@ class Journal:
         if self.degraded or self._file is None:
             self._keep(events)
             return
-        data = _records(events)
+        data = records(events)
         try:
             self._file.append(data)
         except OSError as problem:
@@ -110,58 +126,92 @@ class Journal:
         self._unsynced = True
 
     def sync(self) -> bool:
-        """Make everything written so far survive a power loss; False where the disk does not let us.
+        """Make what this process wrote, and what it had read by then, survive a power loss; False where the disk does not let us.
 
-        It waits for the disk without holding any lock.
+        It waits for the disk without a lock that those who record wait for; to be called outside `with journal`.
         """
-        with self:
-            if not self._write_the_unwritten():
-                return False
-            file, self._unsynced = self._file, False
-        try:
-            if file is None:
-                return False
-            file.sync()
-        except OSError as problem:
-            self._unsynced = True
-            self._degrade(problem)
-            return False
-        return True
-
-    def compact(self, *, always: bool = False) -> bool:
-        """Write the state anew where the journal has grown far beyond it; durable when this returns True."""
-        with self:
-            if not always and self._end < max(_COMPACT_ABOVE, 4 * self._compacted):
-                return False
-            if not self._write_the_unwritten():
-                return False
-            draft = self._path.with_suffix(".new")
-            protected = _records(self._state.protected())
-            data = protected + _records(self._state.unprotected()) + protected  # said twice: one damage is none
+        with self._syncing:
+            with self:
+                if not self.write_the_unwritten() or self._file is None:
+                    return False
+                if not self._unsynced:
+                    return True  # by whom we waited for
+                earlier, file = tuple(self._earlier), self._file
+                names, self._unsynced, self._names_unsynced = self._names_unsynced, False, False
             try:
-                file = self._disk.open_new(draft)
-                try:
-                    file.append(data)
-                    file.sync()
-                    self._disk.replace(draft, self._path)
+                for each in (*earlier, file):
+                    each.sync()
+                if names:
                     self._disk.sync_directory(self.directory)
-                finally:
-                    file.close()
-                self._reopen()
             except OSError as problem:
+                self._unsynced, self._names_unsynced = True, names
                 self._degrade(problem)
                 return False
-            self._compacted = len(data)
+            with self._held:
+                for each in earlier:
+                    self._earlier.remove(each)
+                    each.close()
             return True
+
+    def compact(self, *, always: bool = False) -> bool:
+        """Write the state anew, beside the lock, if the journal has outgrown its snapshot; durable when this returns True.
+
+        always : wait for whoever is at it, and leave nothing behind of what was written before. Only outside `with journal`.
+        """
+        from hubbub.compaction import write_snapshot
+
+        if not (always or self.is_due_for_compaction()) or not self._compacting.acquire(blocking=always):
+            return False
+        try:
+            if self._compactor is None:
+                self._compactor = self._disk.lock(self.directory / "compactor")
+            if not self._compactor.acquire(wait=always):
+                return False
+            try:
+                done = write_snapshot(self, self._disk, self._rest, always=always)
+            finally:
+                self._compactor.release()
+        except OSError as problem:
+            self._degrade(problem)
+            return False
+        finally:
+            self._compacting.release()
+        return done
+
+    def is_due_for_compaction(self) -> bool:
+        """Say whether the journal is longer than its snapshot, or a kill ended a compaction."""
+        with self._held:
+            if self._file is None:
+                return False
+            snapshot = self._disk.identity(self.directory / SNAPSHOT)
+            large = self._end > max(_COMPACT_ABOVE, snapshot[1] if snapshot else 0)
+            return large or self._disk.identity(self.directory / EARLIER) is not None
+
+    def begin_part(self) -> bool:
+        """Go on in a new file; to be called inside `with journal`. False if an earlier part is still there."""
+        earlier = self.directory / EARLIER
+        if self._disk.identity(earlier) is not None:
+            return False
+        self._disk.replace(self._path, earlier)
+        before = self._inode
+        self._go_on_in(self._disk.open(self._path))
+        self.write({"e": "after", "inode": before})
+        return True
+
+    def some(self, events: Iterator[Event], most: int) -> bytes:
+        """Take so many events of the state, while no thread of this process changes it; return their records."""
+        with self._held:
+            taken = list(islice(events, most))
+        return records(taken)
 
     def close(self) -> None:
         """Let go of the files; the next use opens them again."""
         with self._held:
-            if self._file is not None:
-                self._file.close()
-            if self._lock is not None:
-                self._lock.close()
-            self._file = self._lock = None
+            for file in (*self._earlier, self._file, self._lock, self._compactor):
+                if file is not None:
+                    file.close()
+            self._file = self._lock = self._compactor = None
+            self._earlier.clear()
             self._inode = self._end = 0
 
     def before_fork(self) -> None:
@@ -174,43 +224,68 @@ class Journal:
     def after_fork_in_child(self) -> None:
         """Open the files anew: a lock on a file that was inherited would be the parent's."""
         self._held = threading.RLock()
+        self._syncing, self._compacting = threading.Lock(), threading.Lock()
         self._depth = 0
         self._unwritten.clear()  # the parent has them, and writes them
         self.close()
 
     def _catch_up(self) -> None:
-        """Fold in what other processes appended, or start again where one of them compacted."""
-        found = self._disk.identity(self._path)
-        if self._file is None or found is None or found[0] != self._inode or found[1] < self._end:
-            self._reopen()
-        elif found[1] > self._end:
-            self._fold(self._file.read_from(self._end))
+        """Take one step towards what is on the disk."""
+        size = 0 if self._file is None else self._file.identity()[1]
+        if self._file is not None and size > self._end:
+            with self._beside_the_lock(size - self._end):
+                self._fold(self._state, self._file, self._end, size)
+                self._end = size
+        elif not self._follow():
+            self._load()
 
-    def _reopen(self) -> None:
+    def _follow(self) -> bool:
+        """Go on in the part after the one that was read to its end, if that is what the journal is now."""
+        if self._file is None or self._disk.identity(self._path) is None:
+            return False
+        file = self._disk.open(self._path)
+        if next(payloads((file.read(0, 256),)), None) != _after(self._inode):
+            file.close()
+            return False
+        self._go_on_in(file)
+        return True
+
+    def _go_on_in(self, file: File) -> None:
         if self._file is not None:
-            self._file.close()
-            self._file = None
-        new = self._disk.identity(self._path) is None
-        self._file = self._disk.open(self._path)
-        if new:
-            self._disk.sync_directory(self.directory)
-        self._inode = self._file.identity()[0]
-        self._state, self._end = State(), 0
-        self._state.settle(self._fold(self._file.read_from(0)))
-        for event in self._unwritten.values():
-            self._state.apply(event)
+            self._earlier.append(self._file)
+        self._file, self._inode, self._end = file, file.identity()[0], 0
+        self._names_unsynced = True
 
-    def _fold(self, data: bytes) -> int:
+    def _load(self) -> None:
+        """Fold everything from the start; what is there under the lock does not change any more, so it is read beside it."""
+        paths = [path for path in map(self.directory.joinpath, (SNAPSHOT, EARLIER)) if self._disk.identity(path)]
+        before = [self._disk.open(path) for path in paths]
+        self._go_on_in(self._disk.open(self._path))
+        files = [(file, file.identity()[1]) for file in (*before, self._file) if file is not None]
+        state = State()
+        with self._beside_the_lock(sum(end for _, end in files)):
+            state.settle(sum(self._fold(state, file, 0, end) for file, end in files))
+        for event in self._unwritten.values():
+            state.apply(event)
+        self._earlier += before
+        self._state, self._end = state, files[-1][1]
+
+    @contextmanager
+    def _beside_the_lock(self, size: int) -> Iterator[None]:
+        """Let other processes go on while much is read; our own threads wait, for they need what is read."""
+        if size <= READ_UNDER_THE_LOCK or self._lock is None:
+            yield
+            return
+        self._lock.release()
+        try:
+            yield
+        finally:
+            self._lock.acquire(wait=True)
+
+    @staticmethod
+    def _fold(state: State, file: File, start: int, end: int) -> int:
         """Fold in records and return how many were damaged."""
-        found = scan(data)
-        damaged = found.damaged
-        for payload in found.payloads:
-            try:
-                self._state.apply(json.loads(payload))
-            except (KeyError, TypeError, ValueError):
-                damaged += 1
-        self._end += len(data)
-        return damaged
+        return fold(state, (file.read(at, min(_CHUNK, end - at)) for at in range(start, end, _CHUNK)))
 
     def _keep(self, events: tuple[Event, ...]) -> None:
         for event in events:
@@ -221,12 +296,13 @@ class Journal:
         while len(self._unwritten) > MAX_UNWRITTEN:
             self._unwritten.pop(next(iter(self._unwritten)))
 
-    def _write_the_unwritten(self) -> bool:
+    def write_the_unwritten(self) -> bool:
+        """Write what the disk had refused; False where it refuses still. To be called inside `with journal`."""
         if not self._unwritten:
             return self._file is not None
         if self._file is None:
             return False
-        data = _records(self._unwritten.values())
+        data = records(self._unwritten.values())
         try:
             self._file.append(data)
         except OSError:
@@ -246,8 +322,25 @@ class Journal:
             logger.warning("%s; hubbub goes on in memory and sends nothing until it can write there", self.problem)
 
 
-def _records(events: Iterable[Event]) -> bytes:
+def records(events: Iterable[Event]) -> bytes:
+    """Return events as the journal holds them."""
     return b"".join(record(_encode(event).encode()) for event in events)
+
+
+def fold(state: State, chunks: Iterable[bytes]) -> int:
+    """Fold in records and return how many were damaged."""
+    damaged = 0
+    for payload in payloads(chunks):
+        try:
+            state.apply(json.loads(payload or b""))
+        except (KeyError, TypeError, ValueError):
+            damaged += 1
+    return damaged
+
+
+def _after(inode: int) -> bytes:
+    """Return the first payload of the part that follows a file."""
+    return _encode({"e": "after", "inode": inode}).encode()
 
 
 def _what_is_wrong(problem: OSError) -> str:

@@ -58,8 +58,8 @@ class _MemoryFile:
     def identity(self) -> tuple[int, int]:
         return self._number, len(self._data)
 
-    def read_from(self, offset: int) -> bytes:
-        return bytes(self._data[offset:])
+    def read(self, start: int, size: int) -> bytes:
+        return bytes(self._data[start : start + size])
 
     def append(self, data: bytes) -> None:
         self._data += data

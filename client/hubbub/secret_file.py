@@ -27,7 +27,7 @@ def secret_at(path: str | Path, coins: Coins = system_coins, disk: Disk = _SYSTE
         _create(path, coins(SECRET_BYTES), disk)
     file = disk.open(path)
     try:
-        key = file.read_from(0)
+        key = file.read(0, file.identity()[1])
     finally:
         file.close()
     if len(key) != SECRET_BYTES:

@@ -18,13 +18,15 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import date
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from hubbub.batch import Batch
 from hubbub.consent import Consent
 from hubbub.periods import Period, PeriodKind
 
 Event = dict[str, Any]
+K = TypeVar("K")
+V = TypeVar("V")
 Key = tuple[str, str]
 """(subject, digest): whose draft or account it is, and of which definition."""
 
@@ -376,16 +378,35 @@ class State:
         }
 
     def protected(self) -> Iterator[Event]:
-        """Yield what protects people: consent and ledger."""
+        """Yield what protects people: consent and ledger. Here as below each is what it is when it is yielded."""
         yield {"e": "consent", "to": self.consent, "text": self.consent_text}
         yield {"e": "enrolment", "number": self.enrolments, "tag": self.secret_tag}
         if self.ledger_key:
             yield {"e": "ledger_key", "key": self.ledger_key}
-        for account in self.accounts.values():
+        for _, account in _still_in(self.accounts):
             yield account.event()
 
     def unprotected(self) -> Iterator[Event]:
-        """Yield the rest; together with `protected`, before or after it, events that fold to this state."""
+        """Yield the rest but for the counts."""
+        for _, waiting in _still_in(self.waiting):
+            yield {
+                "e": "waiting",
+                "batch": batch_event(waiting.batch),
+                "kind": waiting.period,
+                "at": waiting.at,
+                "doubt": waiting.doubt,
+            }
+        for (subject, digest), draft in _still_in(self.drafts):
+            yield {"e": "kept", "s": subject, "m": digest, "draft": asdict(draft)}
+        for _, (batch, problem) in _still_in(self.quarantine):
+            yield {"e": "quarantined", "batch": batch_event(batch), "problem": problem}
+        for digest, until in _still_in(self.held):
+            yield {"e": "held", "m": digest, "until": until}
+        yield {"e": "backoff", "failures": self.failures, "until": self.not_before}
+        yield {"e": "detached", "at": self.detached_at}
+
+    def counts(self) -> Iterator[Event]:
+        """Yield what later events count up from: right only where all that was counted is before it."""
         yield {
             "e": "head",
             "formed": self.formed,
@@ -398,19 +419,10 @@ class State:
         }
         if self.last_sent is not None:
             yield {"e": "sent", "batch": batch_event(self.last_sent)}
-        for waiting in self.waiting.values():
-            yield {
-                "e": "waiting",
-                "batch": batch_event(waiting.batch),
-                "kind": waiting.period,
-                "at": waiting.at,
-                "doubt": waiting.doubt,
-            }
-        for (subject, digest), draft in self.drafts.items():
-            yield {"e": "kept", "s": subject, "m": digest, "draft": asdict(draft)}
-        for batch, problem in self.quarantine.values():
-            yield {"e": "quarantined", "batch": batch_event(batch), "problem": problem}
-        for digest, until in self.held.items():
-            yield {"e": "held", "m": digest, "until": until}
-        yield {"e": "backoff", "failures": self.failures, "until": self.not_before}
-        yield {"e": "detached", "at": self.detached_at}
+
+
+def _still_in(things: dict[K, V]) -> Iterator[tuple[K, V]]:
+    """Iterate over a dictionary that changes meanwhile: what is still in it when its turn comes."""
+    for key in list(things):
+        if key in things:
+            yield key, things[key]

@@ -126,7 +126,7 @@ class SimulatedDisk:
         self.files: dict[int, SimulatedFile] = {}
         self._names: dict[Path, int] = {}
         self._durable_names: dict[Path, int] = {}
-        self._changes: list[tuple[Path, int | None]] = []
+        self._changes: list[dict[Path, int | None]] = []
         self._numbers = count(1)
 
     def make_directory(self, path: Path) -> None:  # noqa: ARG002  (there is one)
@@ -158,12 +158,11 @@ class SimulatedDisk:
 
     def remove(self, path: Path) -> None:
         del self._names[path]
-        self._changes.append((path, None))
+        self._changes.append({path: None})
 
     def replace(self, source: Path, target: Path) -> None:
-        number = self._names.pop(source)
-        self._changes.append((source, None))
-        self._name(target, number)
+        number = self._names[target] = self._names.pop(source)
+        self._changes.append({source: None, target: number})
 
     def sync_directory(self, path: Path) -> None:  # noqa: ARG002  (there is one)
         self._durable_names = dict(self._names)
@@ -176,20 +175,19 @@ class SimulatedDisk:
         """Return the disk as it may be found when power is back."""
         found = SimulatedDisk()
         found._numbers = count(max(self.files, default=0) + 1)
-        names = dict(self._durable_names)
-        for path, number in self._changes[: chance.randint(0, len(self._changes))]:
-            if number is None:
-                names.pop(path, None)
-            else:
-                names[path] = number
+        names: dict[Path, int | None] = dict(self._durable_names)
+        for change in self._changes[: chance.randint(0, len(self._changes))]:
+            names |= change
         for path, number in names.items():
+            if number is None:
+                continue
             found._names[path] = found._durable_names[path] = number
             found.files[number] = self.files[number].after_power_loss(found, chance)
         return found
 
     def _name(self, path: Path, number: int) -> None:
         self._names[path] = number
-        self._changes.append((path, number))
+        self._changes.append({path: number})
 
     def _refuse_if_full(self) -> None:
         if self.full:
@@ -208,8 +206,8 @@ class SimulatedFile:
     def identity(self) -> tuple[int, int]:
         return self._number, len(self._durable) + sum(map(len, self._writes))
 
-    def read_from(self, offset: int) -> bytes:
-        return (self._durable + b"".join(self._writes))[offset:]
+    def read(self, start: int, size: int) -> bytes:
+        return (self._durable + b"".join(self._writes))[start : start + size]
 
     def append(self, data: bytes) -> None:
         self._disk._refuse_if_full()

@@ -65,6 +65,7 @@ class Uploader:
         self._busy = True
         self._overdue = False
         self._thread: threading.Thread | None = None
+        self._compactor: threading.Thread | None = None
 
     def start(self) -> None:
         """Start the thread, if it does not run."""
@@ -114,7 +115,7 @@ class Uploader:
         self._sending = threading.Lock()
         self._asked = self._dirty = False
         self._busy = True
-        self._thread = None
+        self._thread = self._compactor = None
         self._rounds = 0
         if self._lease is not None:
             self._lease.close()
@@ -141,11 +142,23 @@ class Uploader:
             if self._journal.unsynced:
                 self._journal.sync()
             pause = self.attempt()
-            self._journal.compact()
+            self._start_compactor()
         except Exception as failure:  # noqa: BLE001  (nothing may end in the host's lap)
             report_failure(failure)
             return OTHER_SENDS
         return pause
+
+    def _start_compactor(self) -> None:
+        """Let another thread compact: syncing and sending go on."""
+        if self._journal.is_due_for_compaction() and (self._compactor is None or not self._compactor.is_alive()):
+            self._compactor = threading.Thread(target=self._compact, name="hubbub-compactor", daemon=True)
+            self._compactor.start()
+
+    def _compact(self) -> None:
+        try:
+            self._journal.compact()
+        except Exception as failure:  # noqa: BLE001  (nothing may end in the host's lap)
+            report_failure(failure)
 
     def attempt(self) -> float:
         """Form what is over and send at most one batch; return how many seconds until there may be more to do."""

@@ -59,7 +59,7 @@ class Killer:
 class KilledFile:
     def __init__(self, file: File, killer: Killer) -> None:
         self._file, self._killer = file, killer
-        self.identity, self.read_from, self.close = file.identity, file.read_from, file.close
+        self.identity, self.read, self.close = file.identity, file.read, file.close
 
     def append(self, data: bytes) -> None:
         self._killer.step("amid append", lambda: self._file.append(data[: len(data) // 2]))

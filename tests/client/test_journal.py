@@ -21,6 +21,7 @@ from hubbub.cli.ledger import command as ledger_command
 from hubbub.delivery import NO_ANSWER, Answer
 from hubbub.disk import SystemDisk
 from hubbub.framing import record, scan
+from hubbub.journal import EARLIER, JOURNAL, SNAPSHOT
 from hubbub.secret_file import secret_at
 from hubbub.testing import SeededCoins, SimulatedDisk, deliver
 from tests.client.conftest import HOMEPAGE, SURVEY, Rig, require_balanced
@@ -100,16 +101,22 @@ def test_the_ledger_and_the_consent_survive_any_single_damage_of_a_compacted_jou
     with client._journal as state:
         spent = {key: account.spent for key, account in state.accounts.items()}
     client.close()
-    journal = rig.state / "journal"
-    payloads = scan(journal.read_bytes()).payloads
-    for hit in range(len(payloads)):
-        journal.write_bytes(b"".join(record(p) for n, p in enumerate(payloads) if n != hit))
-        again = rig.client(HOMEPAGE, SURVEY, environment={"DO_NOT_TRACK": "1"})
-        with again._journal as state:
-            assert {key: account.spent for key, account in state.accounts.items()} == spent
-            assert state.consent == "on"
-        require_balanced(again.accounting())
-        again.close()
+    for file in (rig.state / SNAPSHOT, rig.state / JOURNAL):
+        whole = file.read_bytes()
+        payloads = scan(whole).payloads
+        for hit in range(len(payloads)):
+            file.write_bytes(b"".join(record(p) for n, p in enumerate(payloads) if n != hit))
+            again = rig.client(HOMEPAGE, SURVEY, environment={"DO_NOT_TRACK": "1"})
+            with again._journal as state:
+                assert {key: account.spent for key, account in state.accounts.items()} == spent
+                assert state.consent == "on"
+            require_balanced(again.accounting())
+            again.close()
+        file.write_bytes(whole)
+
+
+def size_of(directory: Path) -> int:
+    return sum(path.stat().st_size for path in directory.iterdir())
 
 
 def test_compacting_keeps_everything(rig: Rig) -> None:
@@ -119,9 +126,9 @@ def test_compacting_keeps_everything(rig: Rig) -> None:
     other = rig.client(HOMEPAGE, SURVEY, environment={"DO_NOT_TRACK": "1"})
     with client._journal as state:
         drafts, waiting, accounts = dict(state.drafts), dict(state.waiting), dict(state.accounts)
-    size = (rig.state / "journal").stat().st_size
+    size = size_of(rig.state)
     assert client._journal.compact(always=True)
-    assert (rig.state / "journal").stat().st_size < size
+    assert size_of(rig.state) < size
     for each in (client, other):
         with each._journal as state:
             assert (state.drafts, state.waiting, state.accounts) == (drafts, waiting, accounts)
@@ -133,8 +140,10 @@ def test_a_journal_does_not_grow_for_ever(rig: Rig) -> None:
     for _ in range(8000):
         client.record("homepage", "x")
     client._journal.compact()
+    while (rig.state / EARLIER).exists():  # the uploader's may have come first
+        pass
     client.close()
-    assert (rig.state / "journal").stat().st_size < 1 << 18  # 8,000 records are four times that
+    assert size_of(rig.state) < 1 << 18  # 8,000 records are four times that
     assert state_of(rig)["recorded"] == 8000
 
 
@@ -197,14 +206,14 @@ def test_consent_withdrawn_stays_withdrawn_through_power_loss_and_no_secret_is_l
         disk = SimulatedDisk()
         client = rig.agreed(HOMEPAGE, disk=disk)
         client.record("homepage", "x")
-        secret = disk.open(rig.state / "secret").read_from(0)
+        secret = disk.open(rig.state / "secret").read(0, 64)
         if number % 2:
             disk.open(rig.state / "secret.1-dead").append(secret)
             disk.sync_directory(rig.state)
         client.set_consent("off")
         client._stop()
         disk = disk.after_power_loss(chance)
-        assert secret not in [file.read_from(0) for file in disk.files.values()]
+        assert secret not in [file.read(0, 1 << 20) for file in disk.files.values()]
         assert rig.client(HOMEPAGE, disk=disk).consent == "off"
 
 
@@ -291,37 +300,34 @@ def test_a_state_path_that_is_a_file_is_told_with_the_next_step(rig: Rig, caplog
         assert (done.exit_code, "it is a file" in str(done.exception)) == (1, True)
 
 
-class FailingDisk(SystemDisk):
-    """A disk that fails once, at its n-th operation of a kind."""
+@pytest.mark.parametrize("operation", ["open", "open_new", "replace", "remove", "sync_directory"])
+def test_a_compaction_that_fails_halfway_loses_nothing(
+    operation: str, rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An operation of the disk fails once: the first time that a compaction comes to it, or the second time."""
+    whole = getattr(SystemDisk, operation)
+    left = 0
 
-    def __init__(self, operation: str) -> None:
-        self._operation = operation
-        self.armed = False
-
-    def replace(self, source: Path, target: Path) -> None:
-        self._fail("replace")
-        super().replace(source, target)
-
-    def sync_directory(self, path: Path) -> None:
-        self._fail("sync_directory")
-        super().sync_directory(path)
-
-    def _fail(self, operation: str) -> None:
-        if self.armed and operation == self._operation:
-            self.armed = False
+    def failing(disk: SystemDisk, *arguments: Path) -> object:
+        nonlocal left
+        left -= 1
+        if left == 0:
             raise OSError(5, "Input/output error")
+        return whole(disk, *arguments)
 
-
-@pytest.mark.parametrize("operation", ["replace", "sync_directory"])
-def test_a_compaction_that_fails_halfway_loses_nothing(operation: str, rig: Rig) -> None:
-    disk = FailingDisk(operation)
-    client = rig.agreed(disk=disk)
-    client.record("homepage", "x")
-    disk.armed = True
-    assert not client._journal.compact(always=True)
-    client.record("homepage", "x")
-    client.close()
-    assert rig.client().accounting()["recorded"] == 2
+    for number in (1, 2):
+        client = rig.agreed()
+        client._started().stop(5)
+        before = client.accounting()["recorded"]
+        client.record("homepage", "x")
+        left = number
+        with monkeypatch.context() as broken:
+            broken.setattr(SystemDisk, operation, failing)
+            done = client._journal.compact(always=True)
+        assert done == (left > 0)
+        client.record("homepage", "x")
+        client.close()
+        assert rig.client().accounting()["recorded"] == before + 2
 
 
 WRITER = """

@@ -17,7 +17,7 @@ import pytest
 
 from hubbub import Client, DefinitionError
 from hubbub.delivery import NO_ANSWER, NOT_SENT, Answer
-from hubbub.journal import NAME
+from hubbub.journal import JOURNAL
 from hubbub.testing import deliver
 from hubbub.transport import HttpTransport, checked_url
 from tests.client.conftest import SURVEY, Rig, require_balanced
@@ -352,9 +352,9 @@ def test_damage_is_told_by_ledger_and_inspect(tmp_path: Path) -> None:
     with Client(Path(__file__).parent.parent / "data" / "metrics.toml", tmp_path / "s", "http://127.0.0.1:9") as client:
         client.set_consent("on")
         client.record("homepage", "https://example.org/")
-    data = bytearray((tmp_path / "s" / NAME).read_bytes())
+    data = bytearray((tmp_path / "s" / JOURNAL).read_bytes())
     data[len(data) // 2] ^= 1
-    (tmp_path / "s" / NAME).write_bytes(data)
+    (tmp_path / "s" / JOURNAL).write_bytes(data)
     program = Path(sys.executable).with_name("hubbub")
     for command in ("ledger", "inspect"):
         told = subprocess.run([program, command, tmp_path / "s"], capture_output=True, text=True, check=True).stdout
