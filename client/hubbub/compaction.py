@@ -80,8 +80,6 @@ def _put_in_place(journal: Journal, state: State, disk: Disk) -> bool:
         return False
     with journal:
         disk.replace(directory / f"{SNAPSHOT}.new", directory / SNAPSHOT)
-    disk.sync_directory(directory)
-    with journal:
         disk.remove(directory / EARLIER)
     disk.sync_directory(directory)
     return True
