@@ -101,13 +101,14 @@ class Uploader:
             return not self._overdue
 
     def stop(self, timeout: float) -> None:
-        """Ask the thread to end and wait so many seconds; what is on disk is safe without it."""
+        """Ask the thread to end and wait so many seconds, for a compaction too; what is on disk is safe without them."""
+        deadline = time.monotonic() + timeout
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
-        thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(timeout)
+        for thread in (self._thread, self._compactor):
+            if thread is not None and thread is not threading.current_thread():
+                thread.join(max(0.0, deadline - time.monotonic()))
 
     def after_fork_in_child(self) -> None:
         """The thread did not come along; the next recording starts one."""
