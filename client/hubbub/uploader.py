@@ -106,7 +106,8 @@ class Uploader:
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
-        for thread in (self._thread, self._compactor):
+        for name in ("_thread", "_compactor"):  # the first may start the second
+            thread: threading.Thread | None = getattr(self, name)
             if thread is not None and thread is not threading.current_thread():
                 thread.join(max(0.0, deadline - time.monotonic()))
 
