@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-import traceback
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -17,11 +16,9 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPBearer
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Match, Route
-from starlette.types import ASGIApp, Message, Receive, Send
-from starlette.types import Scope as ASGIScope
+from starlette.types import ASGIApp
 
 from hubbub import privacy
 from hubbub.cli.output import finite
@@ -38,19 +35,20 @@ from hubbub_aggregator.collecting import Collecting
 from hubbub_aggregator.cross_origin import CrossOrigin
 from hubbub_aggregator.disk import DiskWatch
 from hubbub_aggregator.folding import read_summary
+from hubbub_aggregator.last_resort import LastResort
 from hubbub_aggregator.lifecycle import retains, upkeep
 from hubbub_aggregator.page.routes import routes as page_routes
-from hubbub_aggregator.page.style import CONTENT_SECURITY_POLICY
 from hubbub_aggregator.periodic import Periodic, survived
 from hubbub_aggregator.problems import page, problem, refused_with
 from hubbub_aggregator.rate_limit import RateLimit
 from hubbub_aggregator.readiness import require_ready
 from hubbub_aggregator.reports import FileResponse, reports_file
+from hubbub_aggregator.security_headers import SecurityHeaders
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.shared_numbers import SharedNumbers
 from hubbub_aggregator.statistics import statistics
 from hubbub_aggregator.store import Store, StoreError
-from hubbub_aggregator.taking import PATH, Clock, Service, Shortcut, take
+from hubbub_aggregator.taking import PATH, Clock, Service, Shortcut
 from hubbub_aggregator.tally import VERDICTS, Tally
 from hubbub_aggregator.tokens import Doorkeeper, Scope
 from hubbub_aggregator.watch import Watch
@@ -60,13 +58,6 @@ logger = logging.getLogger(__name__)
 
 _FLUSH_EVERY = 1.0  # seconds: what SIGKILL may take from the counters of refusals
 _LOOK_EVERY = 1.0
-
-_SECURITY_HEADERS = (
-    (b"x-content-type-options", b"nosniff"),
-    (b"cache-control", b"no-store"),
-    (b"content-security-policy", CONTENT_SECURITY_POLICY.encode()),
-    (b"referrer-policy", b"no-referrer"),
-)
 
 _BEARER = HTTPBearer(auto_error=False, description="A token of `hubbub token create`.")
 
@@ -147,16 +138,14 @@ def create_app(
     app.exception_handler(RequestValidationError)(_invalid_query)
     app.exception_handler(StoreError)(_store_failed)
     app.add_middleware(LastResort)  # here too: what reaches the framework's own last resort it answers as plain text
-    service_app: ASGIApp = LastResort(Shortcut(app))
-    if settings.cors_origin:
-        service_app = CrossOrigin(service_app, settings.cors_origin)
-    return SecurityHeaders(service_app)
+    service_app = Shortcut(SecurityHeaders(LastResort(app)))
+    return CrossOrigin(service_app, settings.cors_origin) if settings.cors_origin else service_app
 
 
 @routes.post(PATH, status_code=202, **openapi.POST_REPORTS)
-async def post_reports(request: Request) -> Response:
+async def post_reports() -> Response:
     """Store a batch, whole or not at all: 202 once it is durable, 200 if its id is already stored."""
-    return await take(request.scope, request.receive)
+    raise NotImplementedError  # here for the document: `Shortcut` is what answers
 
 
 @routes.get("/v1/metrics", **openapi.GET_METRICS)
@@ -326,46 +315,3 @@ def _invalid_query(_request: Request, invalid: RequestValidationError) -> Respon
 def _store_failed(_request: Request, failed: StoreError) -> Response:
     logger.error("the store failed: %s", failed)
     return problem(Refusal.UNAVAILABLE, "the store cannot do this just now; the aggregator's log says why")
-
-
-class LastResort:
-    """Whatever went wrong unforeseen is a 500 that tells nothing, and a log entry without values."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        started = False
-
-        async def watched(message: Message) -> None:
-            nonlocal started
-            started = True
-            await send(message)
-
-        try:
-            await self._app(scope, receive, watched)
-        except ClientDisconnect:
-            pass  # the client went away in the middle of its body: nobody is there to answer
-        except Exception as failure:  # noqa: BLE001  (nothing may go past: the server would log its message)
-            where = traceback.extract_tb(failure.__traceback__)[-1]
-            logger.error("%s in %s, line %s of %s", type(failure).__name__, where.name, where.lineno, where.filename)
-            if not started:
-                await problem(Refusal.INTERNAL_ERROR, "the aggregator failed; its log says where")(scope, receive, send)
-
-
-class SecurityHeaders:
-    """Every answer tells browsers to guess nothing, keep nothing, run nothing and show nothing inside other pages."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
-        async def with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *_SECURITY_HEADERS]
-            await send(message)
-
-        await self._app(scope, receive, with_headers)

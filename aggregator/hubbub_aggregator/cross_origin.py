@@ -7,6 +7,8 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from hubbub_aggregator.protocol import ANSWER_AT_ONCE
+from hubbub_aggregator.security_headers import SECURITY_HEADERS
 from hubbub_aggregator.taking import PATH
 
 _METHOD = {PATH: "POST", "/v1/metrics": "GET"}
@@ -34,6 +36,7 @@ class CrossOrigin:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         app = self._open.get(scope["path"], self._app) if scope["type"] == "http" else self._app
+        scope.pop(ANSWER_AT_ONCE, None)  # what is sent gets more headers on its way
         await app(scope, receive, send)
 
 
@@ -42,4 +45,6 @@ class _Cors(CORSMiddleware):
         """Say what is allowed and let the browser compare: a refusal here would be plain text, which no refusal is."""
         allowed = super().preflight_response(request_headers)
         del allowed.headers["content-type"], allowed.headers["content-length"]
-        return Response(status_code=204, headers=dict(allowed.headers))
+        answer = Response(status_code=204, headers=dict(allowed.headers))
+        answer.raw_headers += SECURITY_HEADERS
+        return answer

@@ -5,15 +5,27 @@ from __future__ import annotations
 import re
 import sqlite3
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
-from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, make_url, text
+from sqlalchemy import (
+    URL,
+    ClauseElement,
+    Connection,
+    CursorResult,
+    Engine,
+    Table,
+    create_engine,
+    event,
+    make_url,
+    text,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.sql.compiler import SQLCompiler
 
 from hubbub_aggregator.store import StoreError
 
@@ -67,11 +79,29 @@ def transaction(engine: Engine, *, writes: bool) -> Iterator[Connection]:
     A reading transaction sees one moment; a writing one has the write lock from its first statement on.
     """
     try:
-        with engine.execution_options(hubbub_writes=writes).begin() as connection:
-            yield connection
+        with engine.connect() as connection:
+            connection.execution_options(hubbub_writes=writes)
+            with connection.begin():
+                yield connection
     except SQLAlchemyError as problem:
         said = getattr(problem, "orig", None) or type(problem).__name__
         raise StoreError(f"the database cannot do it: {said}") from problem
+
+
+class Statement:
+    """A statement in its database's own words, found once: SQLAlchemy takes longer to look at one than SQLite to do it.
+
+    columns : what an INSERT is given
+    """
+
+    def __init__(self, engine: Engine, statement: ClauseElement, columns: Sequence[str] | None = None) -> None:
+        compiled = cast(SQLCompiler, statement.compile(dialect=engine.dialect, column_keys=columns))
+        self._text, self._order = compiled.string, compiled.positiontup
+
+    def on(self, connection: Connection, values: Mapping[str, Any]) -> CursorResult[*tuple[Any, ...]]:
+        """Execute it with these values; what it returns is as the driver has it."""
+        given = values if self._order is None else tuple([values[name] for name in self._order])
+        return connection.exec_driver_sql(self._text, given)
 
 
 def open_postgres(url: str) -> Engine:
@@ -145,18 +175,27 @@ def continue_ids(connection: Connection, table: Table) -> None:
         connection.execute(text(last.format(table.name)), {"name": table.name})
 
 
-def insert_ids(connection: Connection, collection_id: int, ids: Collection[bytes]) -> set[bytes]:
-    """Insert the batch ids that are new to a collection; return those.
+class Ids:
+    """Inserts the batch ids that are new to a collection, in at most two statements, however many they are.
 
-    Two statements, however many ids: each call of the database lets go of the interpreter, and has to get it back.
+    Each call of the database lets go of the interpreter, and has to get it back.
     """
-    if connection.dialect.name == "postgresql":  # in order, so that two who insert the same ids cannot block each other
-        return set(connection.scalars(_INSERT_NEW, {"collection_id": collection_id, "ids": sorted(ids)}))
-    given = {"collection_id": collection_id, "ids": b"".join(ids), "n": len(ids)}
-    new = set(ids) - set(connection.scalars(_STORED, given))
-    if new:
-        connection.execute(_INSERT, given | {"ids": b"".join(new), "n": len(new)})
-    return new
+
+    def __init__(self, engine: Engine) -> None:
+        self._postgres = engine.dialect.name == "postgresql"
+        self._insert = Statement(engine, _INSERT_NEW if self._postgres else _INSERT)
+        self._stored = Statement(engine, _STORED)
+
+    def insert(self, connection: Connection, collection_id: int, ids: Collection[bytes]) -> set[bytes]:
+        """Return those that were new."""
+        if self._postgres:  # in order, so that two who insert the same ids cannot block each other
+            given = {"collection_id": collection_id, "ids": sorted(ids)}
+            return {new for (new,) in self._insert.on(connection, given)}
+        given = {"collection_id": collection_id, "ids": b"".join(ids), "n": len(ids)}
+        new = set(ids).difference(stored for (stored,) in self._stored.on(connection, given))
+        if new:
+            self._insert.on(connection, given | {"ids": b"".join(new), "n": len(new)})
+        return new
 
 
 def _patiently(connection: Any, pragma: str) -> None:

@@ -14,6 +14,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Engine,
+    bindparam,
     case,
     delete,
     exists,
@@ -27,8 +28,9 @@ from sqlalchemy import (
 from hubbub.batch import Batch
 from hubbub.coins import Coins
 from hubbub_aggregator.engine import (
+    Ids,
+    Statement,
     alone,
-    insert_ids,
     insert_new,
     is_postgres,
     open_postgres,
@@ -50,6 +52,11 @@ _REPORTS_A_BLOCK = 1 << 16
 _BLOCKS_A_FETCH = 8
 _HELD = (retained, segment)
 """The tables that hold reports."""
+_FIND = (
+    select(collection.c.id, collection.c.closed)
+    .where(collection.c.digest == bindparam("digest"), collection.c.period == bindparam("period"))
+    .with_for_update(read=True, key_share=True)  # nobody closes it until this append is done
+)
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -63,6 +70,9 @@ class SqlStore:
         with transaction(engine, writes=True) as connection:
             alone(connection)
             prepare(connection)
+        self._ids = Ids(engine)
+        self._find = Statement(engine, _FIND)
+        self._insert_segment = Statement(engine, insert(segment).inline(), ("collection_id", "cohorts", "rows"))
 
     @classmethod
     def open(cls, path: str | Path) -> Self:
@@ -90,19 +100,29 @@ class SqlStore:
 
     def _append_group(self, connection: Connection, group: dict[bytes, Batch]) -> set[bytes] | None:
         """Return the ids that are new; None: the period is closed."""
-        to, closed = _collection(connection, next(iter(group.values())))
+        to, closed = self._collection(connection, next(iter(group.values())))
         if closed:
             return None
-        fresh = insert_ids(connection, to, group)
+        fresh = self._ids.insert(connection, to, group)
         reach("append: between ids and reports")
         if fresh:
+            new = [group[batch_id] for batch_id in fresh]
             cohorts, rows = shuffled(
-                b"".join(group[batch_id].cohorts for batch_id in fresh),
-                b"".join(group[batch_id].rows for batch_id in fresh),
-                self._coins,
+                b"".join([each.cohorts for each in new]), b"".join([each.rows for each in new]), self._coins
             )
-            connection.execute(insert(segment), {"collection_id": to, "cohorts": cohorts, "rows": rows})
+            self._insert_segment.on(connection, {"collection_id": to, "cohorts": cohorts, "rows": rows})
         return fresh
+
+    def _collection(self, connection: Connection, of: Batch) -> tuple[int, bool]:
+        """Return the id of a batch's collection, made if it is not there, and whether it is closed."""
+        this = {"digest": of.digest, "period": of.period}
+        found = self._find.on(connection, this).one_or_none()
+        if found is None:
+            new = this | {"metric": of.metric, "revision": 0, "closed": False}
+            connection.execute(insert_new(connection, collection), new)
+            found = self._find.on(connection, this).one()
+        number, closed = found
+        return number, bool(closed)
 
     def holds(self, batch_: Batch) -> bool:
         if not _DIGEST.fullmatch(batch_.digest):
@@ -322,19 +342,6 @@ class SqlStore:
 
     def close(self) -> None:
         self._engine.dispose()
-
-
-def _collection(connection: Connection, of: Batch) -> tuple[int, bool]:
-    """Return the id of a batch's collection, made if it is not there, and whether it is closed."""
-    find = select(collection.c.id, collection.c.closed)
-    find = find.where(collection.c.digest == of.digest, collection.c.period == of.period)
-    find = find.with_for_update(read=True, key_share=True)  # nobody closes it until this append is done
-    found = connection.execute(find).one_or_none()
-    if found is None:
-        new = {"metric": of.metric, "digest": of.digest, "period": of.period, "revision": 0, "closed": False}
-        connection.execute(insert_new(connection, collection), new)
-        found = connection.execute(find).one()
-    return found.id, found.closed
 
 
 def _segments(connection: Connection, collection_id: int, max_reports: int | None) -> list[tuple[int, bytes, bytes]]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
@@ -29,8 +30,11 @@ from hubbub_aggregator.intake import (
     require_admissible,
     require_size,
 )
+from hubbub_aggregator.last_resort import unforeseen
 from hubbub_aggregator.problems import problem, refused_with
+from hubbub_aggregator.protocol import ANSWER_AT_ONCE, BODY_IS_HERE, head_of
 from hubbub_aggregator.rate_limit import RateLimit, peer
+from hubbub_aggregator.security_headers import SECURITY_HEADERS
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store import Appended, Store, StoreError
 from hubbub_aggregator.tally import Tally
@@ -66,7 +70,34 @@ class Service:
         return self.collecting.now
 
 
-async def take(scope: Scope, receive: Receive) -> Response:
+class Answer(NamedTuple):
+    """What is answered, as it goes to the server; a `Response` takes as long to make as a batch to be read.
+
+    head : its first lines, where they are known before it is
+    """
+
+    status: int
+    headers: Sequence[tuple[bytes, bytes]]
+    body: bytes
+    head: bytes = b""
+
+    @classmethod
+    def of(cls, response: Response) -> Self:
+        return cls(response.status_code, (*response.raw_headers, *SECURITY_HEADERS), bytes(response.body))
+
+
+def _taken(status: int, appended: Appended) -> Answer:
+    """Return the answer to a batch, but for its id."""
+    told = b'{"batch_id":"%%b","status":"%b"}' % appended.value.encode()
+    length = len(told % str(uuid.UUID(int=0)).encode())
+    answer = Answer.of(Response(told, status, {"Content-Length": str(length)}, "application/json"))
+    return answer._replace(head=head_of(status, answer.headers))
+
+
+_TAKEN = {Appended.STORED: _taken(202, Appended.STORED), Appended.DUPLICATE: _taken(200, Appended.DUPLICATE)}
+
+
+async def take(scope: Scope, receive: Receive) -> Answer:
     """Store a batch, whole or not at all: 202 once it is durable, 200 if its id is already stored."""
     service: Service = scope["state"]["service"]
     definitions = service.definitions
@@ -77,7 +108,7 @@ async def take(scope: Scope, receive: Receive) -> Response:
         _require_room(service, writer, scope["client"], headers)
         if service.settings.closed_reports:
             await run_in_threadpool(service.door.require, TokenScope.REPORT, _text(headers, b"authorization"))
-        batch = Batch.from_json(await _body(headers, receive, service.settings))
+        batch = Batch.from_json(await _body(scope, headers, receive, service.settings))
         try:
             require_admissible(batch, definitions, service.clock(), service.settings)
         except RefusedError:
@@ -91,13 +122,16 @@ async def take(scope: Scope, receive: Receive) -> Response:
     except StoreError as failed:
         logger.error("the store failed: %s", failed)
         service.tally.refused("", Refusal.UNAVAILABLE)
-        return problem(Refusal.UNAVAILABLE, "the store cannot do this just now; the aggregator's log says why")
+        return Answer.of(
+            problem(Refusal.UNAVAILABLE, "the store cannot do this just now; the aggregator's log says why")
+        )
     except RefusedError as refused:
         named = batch is not None and batch.metric in definitions
         service.tally.refused(batch.metric if batch is not None and named else "", refused.refusal)
-        return refused_with(refused)
+        return Answer.of(refused_with(refused))
     service.tally.took(appended.value)
-    return _answer(batch, appended)
+    taken = _TAKEN[appended]
+    return Answer(taken.status, taken.headers, taken.body % str(batch.batch_id).encode(), taken.head)
 
 
 def _require_room(
@@ -129,45 +163,60 @@ class Shortcut:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] == PATH and scope["method"] == "POST":
-            await (await take(scope, receive))(scope, receive, send)
-        else:
+        if scope["type"] != "http" or scope["path"] != PATH or scope["method"] != "POST":
             await self._app(scope, receive, send)
+            return
+        try:
+            answer = await take(scope, receive)
+        except ClientDisconnect:
+            return  # in the middle of its body: nobody is there to answer
+        except Exception as failure:  # noqa: BLE001  (as everywhere: see last_resort.py)
+            answer = Answer.of(unforeseen(failure))
+        at_once = scope.get(ANSWER_AT_ONCE)
+        if not (at_once and answer.head and at_once(answer.head, answer.body)):
+            start = {"type": "http.response.start", "status": answer.status, "headers": [*answer.headers]}
+            await send(start)
+            await send({"type": "http.response.body", "body": answer.body})
 
 
-async def _body(headers: dict[bytes, bytes], receive: Receive, settings: Settings) -> bytes:
+async def _body(scope: Scope, headers: dict[bytes, bytes], receive: Receive, settings: Settings) -> bytes:
     gzip = is_gzip(_text(headers, b"content-type"), _text(headers, b"content-encoding"))
     require_size(announced(_text(headers, b"content-length")), settings)
-    body = await read_body(receive, settings)
+    if BODY_IS_HERE in scope:
+        come = bytearray()
+        await _receive(receive, settings, come)
+        body = bytes(come)
+    else:
+        body = await read_body(receive, settings)
     return inflated(body, settings) if gzip else body
 
 
 async def read_body(receive: Receive, settings: Settings) -> bytes:
     """Return a request's body, or refuse what is too large or too slow."""
-    body: bytes = b""
+    body = bytearray()
     try:
         async with asyncio.timeout(settings.max_body_seconds):
-            while True:
-                message: Any = await receive()
-                if message["type"] == "http.disconnect":
-                    raise ClientDisconnect
-                body += message.get("body", b"")
-                require_size(len(body), settings)
-                if not message.get("more_body", False):
-                    break
+            await _receive(receive, settings, body)
     except TimeoutError:
         raise RefusedError(
             Refusal.TOO_SLOW,
             f"a body comes within {settings.max_body_seconds:g} seconds, got {len(body)} bytes by then",
         ) from None
-    return body
+    return bytes(body)
+
+
+async def _receive(receive: Receive, settings: Settings, body: bytearray) -> None:
+    """Append a request's body, or what comes of it until it is too large."""
+    more = True
+    while more:
+        message: Any = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        body += message.get("body", b"")
+        require_size(len(body), settings)
+        more = message.get("more_body", False)
 
 
 def _text(headers: dict[bytes, bytes], name: bytes) -> str | None:
     value = headers.get(name)
     return None if value is None else value.decode("latin-1")
-
-
-def _answer(batch: Batch, appended: Appended) -> Response:
-    told = b'{"batch_id":"%b","status":"%b"}' % (str(batch.batch_id).encode(), appended.value.encode())
-    return Response(told, 202 if appended is Appended.STORED else 200, media_type="application/json")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from threading import Thread
+from typing import NamedTuple
 
 from hubbub.batch import Batch
 from hubbub.errors import RefusedError
@@ -23,8 +23,7 @@ _PER_BATCH = 1_024
 """What a waiting batch weighs beside its reports, in bytes: its id, its future, the request around it."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Waiting:
+class _Waiting(NamedTuple):
     batch: Batch
     answer: asyncio.Future[Appended]
     weight: int
@@ -114,8 +113,8 @@ class GroupWriter:
         return arrived
 
     def _settle(self, group: list[_Waiting], appended: list[Appended] | None) -> None:
+        self._weigh(-sum(waiting.weight for waiting in group))
         for number, waiting in enumerate(group):
-            self._weigh(-waiting.weight)
             if waiting.answer.done():  # cancelled: nobody waits for it any more
                 continue
             if appended is None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import binascii
 import json
+import re
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ from hubbub.refusals import Refusal
 from hubbub.report import Report
 
 CONTENT_TYPE = "application/json"
+
+_UUID4 = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,15 +128,11 @@ def _text(fields: dict[str, Any], name: str) -> str:
 
 
 def _batch_id(text: str) -> uuid.UUID:
-    try:
-        batch_id = uuid.UUID(text)
-    except ValueError:
-        batch_id = None
-    if batch_id is None or batch_id.version != 4 or str(batch_id) != text:
+    if not _UUID4.fullmatch(text):
         raise RefusedError(
             Refusal.MALFORMED, "batch_id must be a random UUID (version 4), lower-case with dashes: uuid.uuid4()"
         )
-    return batch_id
+    return uuid.UUID(text)
 
 
 def _cohorts(value: object) -> bytes:

@@ -16,7 +16,7 @@ from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.sql_store import SqlStore
 
 if TYPE_CHECKING:
-    from tests.aggregator.conftest import MakeBatch
+    from tests.aggregator.conftest import MakeBatch, StartAggregator
 
 OURS, ALSO, OTHER = "https://app.example.org", "http://localhost:8080", "https://elsewhere.example"
 JSON = (b"content-type", b"application/json")
@@ -77,6 +77,14 @@ def test_a_page_reads_what_became_of_its_batch_refusals_and_when_to_retry_includ
         assert each.headers["access-control-allow-origin"] == OURS
         assert each.headers["access-control-expose-headers"] == "Retry-After"
         assert "access-control-allow-credentials" not in each.headers
+
+
+def test_over_a_connection_that_stays_a_page_reads_it_too(
+    start: StartAggregator, sqlite_store: SqlStore, make_batch: MakeBatch
+) -> None:
+    aggregator = start(sqlite_store, cors_origin=(OURS,))
+    said = aggregator.post(make_batch(aggregator.definitions["homepage"]), origin=OURS)
+    assert (said.status, said.headers["access-control-allow-origin"]) == (202, OURS)
 
 
 @pytest.mark.parametrize("path", ["/v1/metrics/homepage/summary", "/metrics", "/readyz", "/nowhere"])
