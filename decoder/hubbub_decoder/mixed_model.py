@@ -244,7 +244,7 @@ class _InObservations(Solved):
         """Return S^-1 F, (F'S^-1 F)^-1 and the effects of some columns F without a prior."""
         solved = self._inverse @ columns
         normal = columns.T @ solved
-        normal[np.diag_indices_from(normal)] *= 1 + _RIDGE
+        normal[np.diag_indices_from(normal)] += _RIDGE * (normal.diagonal() + _RIDGE * normal.diagonal().max())
         covariance: Floats = np.asarray(np.linalg.inv(normal))
         return solved, covariance, covariance @ (solved.T @ self._surprise)
 

@@ -1,6 +1,7 @@
 """Pattern counts + design matrix -> shares, by the full likelihood with random effects.
 
-filters -> observations -> beliefs, on the leading directions -> observations at the shares found -> beliefs -> solution on all
+filters -> observations -> beliefs, on the leading directions -> observations at the shares found -> beliefs -> solution on all, or,
+of very many candidates, on all others
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _STRONG = 3.5  # standard errors beyond which a candidate is not exchangeable wi
 _LITTLE = 1e-3  # the least share of unlisted strings, and of no value, that weights expect
 _KEPT, _BEYOND_BITS = 0.97, 4  # beliefs are found on the bits' own directions and a few more
 _FEW, _MANY = 300, 16_384
-"""Most candidates to find beliefs about, and to solve, on all directions; with more, beliefs found on a few miss what the others add."""
+"""Most candidates to find beliefs about on all directions; most to estimate on those that beliefs were found on."""
 _DENSE, _WIDE = 5_000, 25_000_000
 """Most observations, and most observations x candidates, to solve on all directions; more have it done on the leading ones."""
 
@@ -63,16 +64,32 @@ def fit_patterns(counts: PatternCounts, design: DesignMatrix) -> PatternFit:
     most = design.params.num_bits + _BEYOND_BITS
     for rounds in _ROUNDS:
         observations = observe(counts, table, expected)
-        few = observations if size <= _FEW else observations.leading(table, _KEPT, most)
+        few, rest = (observations, None) if size <= _FEW else observations.parted(table, _KEPT, most)
         leading = MixedModel(few, table, filter_of)
         beliefs, unlisted, seen = _settle(leading, beliefs, unlisted, rounds)
         expected = _expected(seen, table, filter_of)
+    strong = seen.shares > _STRONG * np.sqrt(seen.variances)
+    totals = leading.solved(_alike(seen, beliefs, strong), unlisted).totals(~strong)
+    if size > _MANY and rest is not None and rest.size:
+        elsewhere = _elsewhere(MixedModel(rest, table, filter_of), seen, unlisted)
+        if np.median(elsewhere.variances) < np.median(seen.variances):
+            return PatternFit(elsewhere, totals, unlisted)
     d = observations.size
     whole = _FEW < size <= _MANY and (d <= _DENSE or d * size <= _WIDE)
     model = MixedModel(observations, table, filter_of) if whole else leading
-    strong = seen.shares > _STRONG * np.sqrt(seen.variances)
-    totals = leading.solved(_alike(seen, beliefs, strong), unlisted).totals(~strong)
     return PatternFit(model.solved(beliefs, unlisted).solution(), totals, unlisted)
+
+
+def _elsewhere(rest: MixedModel, seen: Solution, unlisted: float) -> Solution:
+    """Estimate from the directions that taught no belief, whose noise is independent, believing what the others say.
+
+    Where candidates are many times the directions, beliefs take up noise: who is believed to be nothing errs less for it, and who is
+    not errs more than the model says, so that too many false ones stand out. Elsewhere the model is right about both.
+    """
+    _, v, mean, variance = _posterior(seen, 1.0)
+    learnt = Beliefs(mean, np.maximum(variance, _SURE * v))
+    unlisted = max(unlisted + rest.solved(learnt, unlisted).misfit().step, unlisted / _STRIDE)
+    return rest.solved(learnt, unlisted).solution()
 
 
 def _settle(model: MixedModel, beliefs: Beliefs, unlisted: float, rounds: int) -> tuple[Beliefs, float, Solution]:
@@ -100,12 +117,17 @@ def _learn(seen: Solution, misfit: float, was: Beliefs) -> Beliefs:
     """
     if not len(seen.shares):
         return was
-    x, v = np.nan_to_num(seen.shares), np.minimum(misfit * seen.variances, 1.0)
-    mean, variance = fit_prior(x, v).given(x, v)
+    x, v, mean, variance = _posterior(seen, misfit)
     variance = np.clip(variance, _SURE * v, v / (1 + _OWN))
     precision = _PACE * (1 / variance - 1 / v) + (1 - _PACE) / was.variances
     pull = _PACE * (mean / variance - x / v) + (1 - _PACE) * was.means / was.variances
     return Beliefs(pull / precision, 1 / precision)
+
+
+def _posterior(seen: Solution, misfit: float) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return estimates, their variances, and mean and variance of each share under a prior fitted to all of them."""
+    x, v = np.nan_to_num(seen.shares), np.minimum(misfit * seen.variances, 1.0)
+    return x, v, *fit_prior(x, v).given(x, v)
 
 
 def _alike(seen: Solution, beliefs: Beliefs, strong: NDArray[np.bool_]) -> Beliefs:
