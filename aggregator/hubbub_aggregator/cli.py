@@ -14,6 +14,7 @@ from hubbub.errors import ParameterError
 from hubbub_aggregator.logs import FORMATS, LEVELS, announce, configure
 from hubbub_aggregator.loopback import is_loopback
 from hubbub_aggregator.settings import Settings, limits, switches
+from hubbub_aggregator.sizes import Size, written
 
 logger = logging.getLogger(__name__)
 
@@ -31,8 +32,11 @@ def _settings_options(function: Callable[..., Any]) -> Callable[..., Any]:
     for setting in reversed(switches()):
         function = option(setting.name, is_flag=True, help=setting.metadata["about"])(function)
     for setting in reversed(limits()):
+        default, shape = setting.default, {}
+        if setting.metadata["is_size"]:
+            default, shape = written(setting.default), {"type": Size()}
         about = setting.metadata["about"]
-        function = option(setting.name, default=setting.default, show_default=True, help=about)(function)
+        function = option(setting.name, default=default, show_default=True, help=about, **shape)(function)
     return function
 
 
@@ -56,11 +60,31 @@ def _from_file(context: click.Context, _option: click.Parameter, path: Path | No
         told = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as problem:
         raise click.BadParameter(f"{path}: {problem}") from None
-    known = {parameter.name for parameter in context.command.params if isinstance(parameter, click.Option)}
-    for name in told:
-        if name.replace("-", "_") not in known:
+    known = {option.name: option for option in context.command.params if option.envvar and option is not _option}
+    for name, value in told.items():
+        taken = known.get(name.replace("-", "_"))
+        if not isinstance(taken, click.Option):
             raise click.BadParameter(f"{path}: there is no option {name!r}; --help lists all")
+        try:
+            _require_kind(taken, value)
+            taken.type_cast_value(context, value)
+        except click.BadParameter as problem:
+            raise click.BadParameter(f"{path}: {name} = {value!r}: {problem.message}") from None
     context.default_map = {name.replace("-", "_"): value for name, value in told.items()}
+
+
+def _require_kind(option: click.Option, value: object) -> None:
+    """Refuse what click would make something else of: `true` for a port, `1.5` for a number of workers."""
+    whole, number = (
+        isinstance(option.type, (click.types.IntParamType, Size)),
+        isinstance(option.type, click.types.FloatParamType),
+    )
+    if option.is_flag != isinstance(value, bool):
+        raise click.BadParameter("write true or false" if option.is_flag else "is not true or false")
+    if option.multiple != isinstance(value, list):
+        raise click.BadParameter('write a list, as ["..."]' if option.multiple else "is no list")
+    if isinstance(value, float) and not number and whole:
+        raise click.BadParameter("write a whole number")
 
 
 def _print_config(context: click.Context) -> None:
@@ -75,6 +99,8 @@ def _print_config(context: click.Context) -> None:
             continue
         value, source = context.params[name], context.get_parameter_source(name)
         shown: object = value if isinstance(value, (bool, int, float, tuple)) else str(value)
+        if isinstance(parameter.type, Size):
+            shown = written(value)
         if name == "database":
             shown = without_password(value)
         if name in ("keep", "retain"):
@@ -133,7 +159,11 @@ def _print_config(context: click.Context) -> None:
 @option("log_format", type=click.Choice(FORMATS), default="text", show_default=True, help="Of the lines on stderr.")
 @option("log_level", type=click.Choice(LEVELS), default="warning", show_default=True, help="The least that is said.")
 @_settings_options
-@click.option("--print-config", is_flag=True, help="Print what every option is, and why, and do not serve.")
+@click.option(
+    "--print-config",
+    is_flag=True,
+    help="Check all options and DEFINITIONS, print what each is, and why, and do not serve.",
+)
 @click.pass_context
 def command(
     context: click.Context,
@@ -167,9 +197,6 @@ def command(
     from hubbub_aggregator.sql_store import SqlStore
     from hubbub_aggregator.workers import supervise
 
-    if print_config:
-        _print_config(context)
-        return
     if settings["open_reads"] and not is_loopback(host):
         raise click.UsageError(
             f"--open-reads is for this machine alone, and --host is {host}: listen on 127.0.0.1, or create a token"
@@ -178,14 +205,17 @@ def command(
         checked = Settings(**settings)
     except ParameterError as problem:
         raise click.UsageError(str(problem)) from None
+    load = partial(load_definitions, definitions)
+    metrics = load()
+    if print_config:
+        _print_config(context)
+        return
     configure(log_format, log_level)
     if checked.refuse_odd:
         logger.warning(
             "--refuse-odd: shares are biased, by at most one report in a billion, and the few honest clients whose permanent "
             "noise is that unusual are refused for ever; summaries say so"
         )
-    load = partial(load_definitions, definitions)
-    metrics = load()
     for option_, named in (("keep", checked.keep), ("retain", checked.retain)):
         for name in named.keys() - set(metrics):
             logger.warning(

@@ -17,8 +17,8 @@ _ORIGIN = re.compile(r"https?://([a-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
 _MOST_PERIODS = 10_000  # of days: 27 years
 
 
-def _setting(default: float, about: str) -> Any:
-    return field(default=default, metadata={"about": about})
+def _setting(default: float, about: str, *, is_size: bool = False) -> Any:
+    return field(default=default, metadata={"about": about, "is_size": is_size})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,21 +28,21 @@ class Settings:
     The largest useful body: 10,000 reports of 128 bits are 240 kB of JSON.
     """
 
-    max_body: int = _setting(1 << 20, "Largest body of a request as sent, in bytes.")
-    max_inflated: int = _setting(4 << 20, "Largest body of a request once inflated, in bytes.")
+    max_body: int = _setting(1 << 20, "Largest body of a request as sent.", is_size=True)
+    max_inflated: int = _setting(4 << 20, "Largest body of a request once inflated.", is_size=True)
     max_ratio: int = _setting(
         100, "How many times larger than sent an inflated body may be (bodies below 64 KiB: as they like)."
     )
     max_body_seconds: float = _setting(30.0, "Longest time that a body may take to arrive.")
     max_reports: int = _setting(10_000, "Most reports in one batch.")
-    max_waiting: int = _setting(32 << 20, "Most bytes of batches waiting for their commit; beyond it: 503.")
+    max_waiting: int = _setting(32 << 20, "Batches waiting for their commit; beyond it: 503.", is_size=True)
     max_group: int = _setting(1_000, "Most batches in one commit.")
     fold_every: float = _setting(10.0, "Seconds between two rounds of folding segments and closing periods.")
     client_rate: float = _setting(
         50.0, "Batches a second, in the long run, from one network (IPv4 /24, IPv6 /48); beyond it: 429."
     )
     client_burst: float = _setting(2_000.0, "Batches at once from one network.")
-    min_free: int = _setting(256 << 20, "Bytes that stay free on the disk; below it: 507.")
+    min_free: int = _setting(256 << 20, "What stays free on the disk; below it: 507.", is_size=True)
     keep: Mapping[str, int] = field(
         default_factory=dict,
         metadata={"about": "NAME=N: drop a metric's counts N periods after their period's end; may be repeated."},

@@ -36,7 +36,7 @@ def options() -> list[str]:
                 case bool():
                     default = "on" if value else "off"
                 case int() | float():
-                    default = str(value) if value < 1 << 20 else f"{int(value) >> 20} MiB"
+                    default = str(value)
                 case _:
                     default = str(value) if isinstance(value, (str, Path)) else ""
             rows.append(

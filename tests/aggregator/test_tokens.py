@@ -115,17 +115,6 @@ def test_reads_are_open_on_this_machine_only(tmp_path: Path) -> None:
         assert (said.exit_code, "for this machine alone" in said.output) == (2, True)
 
 
-def test_a_flag_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
-    file = tmp_path / "serve.toml"
-    file.write_text('port = 1\nmax-body = 1\nmax_group = 1\nkeep = ["homepage=3"]\n')
-    arguments = ["m.toml", "--config", str(file), "--port", "3", "--print-config"]
-    said = CliRunner().invoke(serve, arguments, env={"HUBBUB_PORT": "2", "HUBBUB_MAX_BODY": "2"}).stdout.splitlines()
-    assert {"port = 3  # commandline", "max_body = 2  # environment", "max_group = 1  # file"} <= set(said)
-    assert {'keep = ["homepage=3"]  # file', 'host = "127.0.0.1"  # default'} <= set(said)
-    file.write_text("prot = 1\n")
-    assert "there is no option 'prot'" in CliRunner().invoke(serve, arguments).output
-
-
 def test_a_puller_shows_its_token(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:

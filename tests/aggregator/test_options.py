@@ -1,0 +1,66 @@
+"""The options of `hubbub serve`: where each comes from, and what is said of those that cannot be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from tests.aggregator.conftest import DEFINITIONS
+
+from hubbub.cli import main
+from hubbub_aggregator.cli import command as serve
+
+
+def test_a_flag_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "serve.toml"
+    file.write_text('port = 1\nmax-body = 1\nmax_group = 1\nkeep = ["homepage=3"]\n')
+    (definitions := tmp_path / "metrics.toml").write_text(DEFINITIONS)
+    arguments = [str(definitions), "--config", str(file), "--port", "3", "--print-config"]
+    said = CliRunner().invoke(serve, arguments, env={"HUBBUB_PORT": "2", "HUBBUB_MAX_BODY": "2"}).stdout.splitlines()
+    assert {"port = 3  # commandline", 'max_body = "2"  # environment', "max_group = 1  # file"} <= set(said)
+    assert {'keep = ["homepage=3"]  # file', 'host = "127.0.0.1"  # default'} <= set(said)
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("prot = 1", "there is no option 'prot'"),
+        ("print_config = true", "there is no option 'print_config'"),
+        ('config = "other.toml"', "there is no option 'config'"),
+        ("port = true", "port = True: is not true or false"),
+        ("port = 1.5", "port = 1.5: write a whole number"),
+        ("port = 70000", "port = 70000: 70000 is not in the range"),
+        ('keep = "homepage=3"', "write a list"),
+        ('keep = ["homepage"]', "got 'homepage': write NAME=N"),
+        ("open_reads = 1", "write true or false"),
+        ('max_body = "2 MB"', "'2 MB' is no size: write a number of bytes, or 512KiB, 2MiB, 1GiB"),
+    ],
+)
+def test_a_line_of_the_file_that_cannot_be_is_told_with_its_file_and_value(
+    tmp_path: Path, line: str, told: str
+) -> None:
+    (file := tmp_path / "serve.toml").write_text(line + "\n")
+    (definitions := tmp_path / "metrics.toml").write_text(DEFINITIONS)
+    said = CliRunner().invoke(serve, [str(definitions), "--config", str(file), "--print-config"])
+    assert said.exit_code == 2
+    assert told in said.output
+    assert str(file) in said.output or "keep" in line
+
+
+def test_a_size_may_have_a_unit_and_is_shown_with_one(tmp_path: Path) -> None:
+    (definitions := tmp_path / "metrics.toml").write_text(DEFINITIONS)
+    for asked, shown in (("2097152", "2 MiB"), ("512KiB", "512 KiB"), ("1 GiB", "1 GiB"), ("1000", "1000")):
+        said = CliRunner().invoke(serve, [str(definitions), "--max-waiting", asked, "--print-config"])
+        assert f'max_waiting = "{shown}"  # commandline' in said.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--host", "192.0.2.1", "--open-reads"], ["--max-body", "0"], ["--cors-origin", "example.org"], ["--keep", "x"]],
+)
+def test_options_that_would_not_serve_are_told_by_print_config_as_well(tmp_path: Path, options: list[str]) -> None:
+    (definitions := tmp_path / "metrics.toml").write_text(DEFINITIONS)
+    assert CliRunner().invoke(serve, [str(definitions), "--print-config", *options]).exit_code == 2
+    definitions.unlink()
+    assert CliRunner().invoke(main, ["serve", str(definitions), "--print-config"]).exit_code == 1
