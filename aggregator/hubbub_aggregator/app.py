@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, FastAPI, Query, Request, Security
@@ -48,8 +49,8 @@ from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.shared_numbers import SharedNumbers
 from hubbub_aggregator.statistics import statistics
 from hubbub_aggregator.store import Store, StoreError
-from hubbub_aggregator.taking import PATH, Clock, Service, Shortcut
-from hubbub_aggregator.tally import VERDICTS, Tally
+from hubbub_aggregator.taking import PATH, Clock, Service, Shortcut, reads_are_open
+from hubbub_aggregator.tally import Tally
 from hubbub_aggregator.tokens import Doorkeeper, Scope
 from hubbub_aggregator.watch import Watch
 from hubbub_aggregator.writer import GroupWriter
@@ -75,7 +76,7 @@ class SummaryResponse(Response):
 
 def new_numbers(workers: int = 1) -> SharedNumbers:
     """Return the numbers that so many workers count together; they are forked after this."""
-    return SharedNumbers((*VERDICTS, *GroupWriter.NAMES), workers)
+    return SharedNumbers((*Tally.NAMES, *GroupWriter.NAMES), workers)
 
 
 def create_app(
@@ -110,7 +111,8 @@ def create_app(
         )
         if reload is not None:
             loop = asyncio.get_running_loop()
-            loop.add_signal_handler(signal.SIGHUP, lambda: loop.run_in_executor(None, collecting.reload))
+            asked = partial(collecting.reload, asked=True)
+            loop.add_signal_handler(signal.SIGHUP, lambda: loop.run_in_executor(None, asked))
             await run_in_threadpool(collecting.reload)  # a worker that is started again may come long after the command
         try:
             yield {"service": service, "writer": writer}
@@ -165,7 +167,7 @@ def _monitor(request: Request, _: Annotated[object, Security(_BEARER)]) -> None:
 
 def _require(request: Request, scope: Scope) -> None:
     service: Service = request.state.service
-    if not service.settings.open_reads:
+    if not reads_are_open(service, request.headers):
         service.door.require(scope, request.headers.get("authorization"))
 
 
@@ -281,15 +283,22 @@ def _asked_periods(metric: Metric, texts: list[str]) -> list[str]:
         raise RefusedError(Refusal.INVALID_QUERY, refused.detail) from None
 
 
-def _refused(_request: Request, refused: RefusedError) -> Response:
+def _refused(request: Request, refused: RefusedError) -> Response:
+    _count(request, refused.refusal)
     return refused_with(refused)
+
+
+def _count(request: Request, refusal: Refusal) -> None:
+    request.state.service.tally.turned_away(refusal)
 
 
 def _framework_refused(request: Request, refused: HTTPException) -> Response:
     match refused.status_code:
         case 404:
+            _count(request, Refusal.NOT_FOUND)
             return problem(Refusal.NOT_FOUND, "no route has this path; /openapi.json lists all of them")
         case 405:
+            _count(request, Refusal.METHOD_NOT_ALLOWED)
             allowed = ", ".join(_methods(request, (refused.headers or {}).get("Allow", "")))
             return problem(
                 Refusal.METHOD_NOT_ALLOWED, f"this path takes {allowed}, not {request.method}", {"Allow": allowed}
@@ -307,11 +316,13 @@ def _methods(request: Request, of_first: str) -> list[str]:
     return sorted(methods)
 
 
-def _invalid_query(_request: Request, invalid: RequestValidationError) -> Response:
+def _invalid_query(request: Request, invalid: RequestValidationError) -> Response:
+    _count(request, Refusal.INVALID_QUERY)
     told = "; ".join(f"{'.'.join(map(str, error['loc'][1:]))}: {error['msg']}" for error in invalid.errors())
     return problem(Refusal.INVALID_QUERY, told)
 
 
-def _store_failed(_request: Request, failed: StoreError) -> Response:
+def _store_failed(request: Request, failed: StoreError) -> Response:
+    _count(request, Refusal.UNAVAILABLE)
     logger.error("the store failed: %s", failed)
     return problem(Refusal.UNAVAILABLE, "the store cannot do this just now; the aggregator's log says why")

@@ -11,7 +11,9 @@ from threading import Lock
 
 from hubbub.definitions import Definitions
 from hubbub.errors import DefinitionError, HubbubError
+from hubbub.metric import Metric
 from hubbub.periods import Period
+from hubbub_aggregator.logs import say
 
 logger = logging.getLogger(__name__)
 
@@ -37,8 +39,11 @@ class Collecting:
         self._open_periods = open_periods
         self._lock = Lock()
 
-    def reload(self) -> None:
-        """Take what the file says now; if that cannot be, say why and go on with what was."""
+    def reload(self, *, asked: bool = False) -> None:
+        """Take what the file says now; if that cannot be, say why and go on with what was.
+
+        asked : somebody sent a signal, and is told what was taken whatever the level of the log
+        """
         with self._lock:
             try:
                 new = self._load()
@@ -46,15 +51,29 @@ class Collecting:
             except HubbubError as problem:
                 self.last_reload_ok = False
                 logger.error("the definitions are not reloaded, those of before hold on: %s", problem)
-            else:
-                added = [metric for metric in new.versions() if self.now.version(metric.name, metric.digest) is None]
-                self.now, self.last_reload_ok = new, True
-                logger.info(
-                    "the definitions are read: %d metrics, %d new definitions",
-                    len(new),
-                    len(added),
-                    extra={"metrics": list(new), "added": [f"{metric.name} {metric.digest}" for metric in added]},
-                )
+                return
+            changes = what_changed(self.now, new)
+            self.now, self.last_reload_ok = new, True
+        if asked or logger.isEnabledFor(logging.INFO):
+            told = "; ".join(f"{what}: {', '.join(which)}" for what, which in changes.items() if which)
+            text = f"the definitions are read, of {', '.join(new)}; {told or 'nothing changed'}"
+            say(logger, text, metrics=list(new), **changes)
+
+
+def what_changed(old: Definitions, new: Definitions) -> dict[str, list[str]]:
+    """Return the versions that are added and gone, the metrics that are collected under another of them, and the versions told otherwise."""
+
+    def named(metric: Metric) -> str:
+        return f"{metric.name} {metric.digest[:12]}"
+
+    before = {metric.digest: metric for metric in old.versions()}
+    after = {metric.digest: metric for metric in new.versions()}
+    return {
+        "added": [named(metric) for digest, metric in after.items() if digest not in before],
+        "gone": [named(metric) for digest, metric in before.items() if digest not in after],
+        "current": [named(new[name]) for name in new if name in old and new[name].digest != old[name].digest],
+        "changed": [named(metric) for digest, metric in after.items() if before.get(digest, metric) != metric],
+    }
 
 
 def require_nothing_open_dropped(old: Definitions, new: Definitions, open_periods: Iterable[tuple[str, str]]) -> None:

@@ -39,10 +39,14 @@ def announce(log_format: str, url: str) -> None:
     """Say where the service listens, whatever the level."""
     text = f"hubbub is listening on {url}"
     if log_format == "json":
-        ours = logging.getLogger(_OURS[0])
-        ours.handle(ours.makeRecord(ours.name, logging.INFO, __file__, 0, text, (), None, extra={"url": url}))
+        say(logging.getLogger(_OURS[0]), text, url=url)
     else:
         print(text, file=sys.stderr, flush=True)  # noqa: T201  (not a line of the log: nothing stands before it)
+
+
+def say(logger: logging.Logger, text: str, **fields: object) -> None:
+    """Log for information, whatever the level: somebody asked for it, and waits."""
+    logger.handle(logger.makeRecord(logger.name, logging.INFO, __file__, 0, text, (), None, extra=fields))
 
 
 class TextLines(logging.Formatter):

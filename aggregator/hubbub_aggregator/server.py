@@ -17,7 +17,8 @@ from hubbub_aggregator.protocol import Protocol
 
 _BACKLOG = 2048
 _DEALS = sys.platform == "linux"
-_SECONDS_TO_FINISH = 30
+_SECONDS_TO_FINISH = 8
+"""What was accepted is stored within a second; a body that is still coming is not waited for: containers are killed after ten."""
 _SWITCH_INTERVAL = 0.001
 """A writer back from the disk waits so long, in seconds, for the thread that reads requests; Python's own is 0.005."""
 

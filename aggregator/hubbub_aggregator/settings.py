@@ -53,7 +53,10 @@ class Settings:
     )
     cors_origin: tuple[str, ...] = ()
     open_reads: bool = field(
-        default=False, metadata={"about": "Let anyone who reaches the service read summaries and /metrics."}
+        default=False,
+        metadata={
+            "about": "Let programs and browsers on this machine read summaries, /metrics and the page without a token."
+        },
     )
     refuse_odd: bool = field(
         default=False,

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, Self
@@ -31,6 +31,7 @@ from hubbub_aggregator.intake import (
     require_size,
 )
 from hubbub_aggregator.last_resort import unforeseen
+from hubbub_aggregator.loopback import asked_directly
 from hubbub_aggregator.problems import problem, refused_with
 from hubbub_aggregator.protocol import ANSWER_AT_ONCE, BODY_IS_HERE, head_of
 from hubbub_aggregator.rate_limit import RateLimit, peer
@@ -68,6 +69,11 @@ class Service:
     def definitions(self) -> Definitions:
         """The definitions that hold now: take them once, and finish under what you took."""
         return self.collecting.now
+
+
+def reads_are_open(service: Service, headers: Mapping[str, str]) -> bool:
+    """Say whether who sent these headers may read without a token: this machine's own, where the operator lets them."""
+    return service.settings.open_reads and asked_directly(headers)
 
 
 class Answer(NamedTuple):

@@ -41,11 +41,11 @@ class Refusal(Enum):
     TOO_MANY = (
         "too-many",
         429,
-        "More requests came from this network than it may send; send the same batch again later.",
+        "More requests came from this network than it may send; send the same again later.",
     )
     HEADERS_TOO_LARGE = ("headers-too-large", 431, "What comes around the body is larger than this aggregator takes.")
     INTERNAL_ERROR = ("internal-error", 500, "The aggregator failed; nothing of the batch is stored.")
-    UNAVAILABLE = ("unavailable", 503, "The aggregator cannot store batches just now; send the same batch again.")
+    UNAVAILABLE = ("unavailable", 503, "The aggregator cannot do this just now; send the same again later.")
     DISK_FULL = ("disk-full", 507, "The aggregator's disk is nearly full; send the same batch again.")
 
     def __init__(self, slug: str, status: int, meaning: str) -> None:

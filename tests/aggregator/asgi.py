@@ -72,7 +72,7 @@ class Caller:
             "raw_path": path.encode(),
             "query_string": query.encode(),
             "root_path": "",
-            "headers": [*headers],
+            "headers": [(b"host", b"localhost"), *headers],
             "client": ("127.0.0.1", 50_000),
             "server": ("127.0.0.1", 8_000),
             "state": self.state.copy(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -104,6 +105,25 @@ def test_a_reload_that_is_taken_after_one_that_was_not_is_well_again() -> None:
     collecting.reload()
     collecting.reload()
     assert (collecting.last_reload_ok, len(list(collecting.now.versions()))) == (True, len(list(OLD.versions())) + 1)
+
+
+def test_who_asks_is_told_what_changed_at_every_level(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("hubbub_aggregator.collecting"), "level", logging.ERROR)
+    newest = parse_definitions(NEW_METRIC + NEW_VERSION)["theme"].digest[:12]
+    expires = DEFINITIONS.replace("2030-01-01", "2031-01-01", 1)
+    theme = THEME[:12]
+    for text, told in (
+        (DEFINITIONS + NEW_METRIC, "nothing changed"),
+        (DEFINITIONS + NEW_METRIC + NEW_VERSION, f"added: theme {newest}; current: theme {newest}"),
+        (DEFINITIONS, f"gone: theme {theme}"),
+        (expires + NEW_METRIC, f"changed: {OLD['homepage'].name} {OLD['homepage'].digest[:12]}"),
+    ):
+        caplog.clear()
+        collecting = Collecting(OLD, lambda text=text: parse_definitions(text), nothing_open)  # type: ignore[misc]
+        collecting.reload(asked=True)
+        assert [record.getMessage().partition("; ")[2] for record in caplog.records] == [told]
 
 
 @pytest.fixture

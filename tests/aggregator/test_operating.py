@@ -18,6 +18,7 @@ from hubbub.cli import main
 from hubbub_aggregator.cli import command as serve
 from hubbub_aggregator.logs import JsonLines
 from hubbub_aggregator.sql_store import SqlStore
+from hubbub_aggregator.store import StoreError
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator
@@ -85,10 +86,48 @@ def test_the_numbers_say_what_was_answered(start: StartAggregator, store: SqlSto
         "hubbub_queue_bytes 0",
         "hubbub_segments_waiting 2",
         "hubbub_disk_free_bytes 1099511627776",
+        'hubbub_batches_total{verdict="too-slow"} 0',
+        f'hubbub_definition_info{{metric="homepage",digest="{metric.digest}"}} 1',
+        "hubbub_store_up 1",
     ):
         assert expected in lines
     sample = re.compile(r'[a-z_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? [0-9.e+-]+')
     assert all(line.startswith("# ") or sample.fullmatch(line) for line in lines)
+
+
+def test_requests_that_are_refused_and_are_no_batches_are_counted_too(start: StartAggregator, store: SqlStore) -> None:
+    aggregator = start(store)
+    bad = {"x-forwarded-for": "192.0.2.1", "authorization": "Bearer hubbub_guessed"}
+    for path, headers in (
+        ("/metrics", bad),
+        ("/", bad),
+        ("/nothing", {}),
+        ("/v1/metrics/homepage/summary?counts=all", {}),
+    ):
+        aggregator.get(path, **headers)
+    aggregator.request("PUT", "/livez")
+    lines = aggregator.get("/metrics").body.decode().splitlines()
+    assert [line for line in lines if line.startswith("hubbub_refused_requests_total{")] == [
+        'hubbub_refused_requests_total{reason="invalid-query"} 1',
+        'hubbub_refused_requests_total{reason="method-not-allowed"} 1',
+        'hubbub_refused_requests_total{reason="not-found"} 1',
+        'hubbub_refused_requests_total{reason="unauthorized"} 2',
+    ]
+
+
+def test_the_numbers_in_memory_are_told_while_the_store_is_away(
+    start: StartAggregator, store: SqlStore, make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aggregator = start(store, fold_every=1000)
+    aggregator.post(make_batch(aggregator.definitions["homepage"]))
+
+    def away() -> int:
+        raise StoreError("the database is away")
+
+    monkeypatch.setattr(store, "segments_waiting", away)
+    lines = aggregator.get("/metrics").body.decode().splitlines()
+    assert {'hubbub_batches_total{verdict="stored"} 1', "hubbub_store_up 0", "hubbub_queue_bytes 0"} <= set(lines)
+    assert not any(line.startswith("hubbub_segments_waiting") for line in lines)
 
 
 def test_no_sink_holds_an_address_an_agent_or_what_somebody_made_up(

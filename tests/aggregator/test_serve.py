@@ -248,7 +248,13 @@ def test_sighup_reads_the_definitions_again_in_every_worker_and_says_so_in_lines
         assert collected() == {"number"}
         definitions_file.write_text(DEFINITIONS + NEW_METRIC)
         popen.send_signal(signal.SIGHUP)
-        assert heard("the definitions are read: 2 metrics, 1 new", workers)["metrics"] == ["number", "theme"]
+        said = heard("the definitions are read, of number, theme; added: theme", workers)
+        assert (said["level"], said["metrics"], len(said["added"]), said["gone"]) == (
+            "info",
+            ["number", "theme"],
+            1,
+            [],
+        )
         assert collected() == {"number theme"}
         definitions_file.write_text(DEFINITIONS + "[[")
         popen.send_signal(signal.SIGHUP)

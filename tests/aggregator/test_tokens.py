@@ -109,6 +109,25 @@ def test_a_database_that_is_not_there_is_not_made_to_look_for_tokens_in_it(tmp_p
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"host": "localhost:8000"}, 200),
+        ({"host": "telemetry.example.org"}, 401),
+        ({"x_forwarded_for": "127.0.0.1"}, 401),
+        ({"forwarded": "for=192.0.2.1"}, 401),
+        ({"x_forwarded_proto": "https"}, 401),
+    ],
+)
+def test_open_reads_are_for_who_asks_directly(
+    start: StartAggregator, sqlite_store: SqlStore, headers: dict[str, str], status: int
+) -> None:
+    aggregator = start(sqlite_store, open_reads=True)
+    for path in ("/metrics", "/v1/metrics/homepage/summary", "/"):
+        assert aggregator.get(path, **headers).status == status
+
+
 def test_reads_are_open_on_this_machine_only(tmp_path: Path) -> None:
     for host in ("0.0.0.0", "::", "192.0.2.1", "example.org"):  # noqa: S104  (refused)
         said = CliRunner().invoke(serve, [str(tmp_path / "m.toml"), "--open-reads", "--host", host])

@@ -5,7 +5,6 @@ A refusal here is HTML for who accepts HTML, since it is the form again with its
 
 from __future__ import annotations
 
-import ipaddress
 from urllib.parse import parse_qs, urlsplit
 
 from fastapi import APIRouter, Request
@@ -18,10 +17,11 @@ from hubbub.errors import RefusedError
 from hubbub.refusals import Refusal
 from hubbub_aggregator import openapi, sessions
 from hubbub_aggregator.intake import RefusedWithHeaderError
+from hubbub_aggregator.loopback import asked_directly
 from hubbub_aggregator.page.overview import overview
 from hubbub_aggregator.page.style import STYLE
 from hubbub_aggregator.problems import headers_of
-from hubbub_aggregator.taking import Service, read_body, require_rate
+from hubbub_aggregator.taking import Service, read_body, reads_are_open, require_rate
 from hubbub_aggregator.tokens import ASK, Scope
 
 routes = APIRouter()
@@ -41,7 +41,7 @@ def get_page(request: Request) -> Response:
     """The page: every metric, its reports a period, what it can reveal, what was refused, how the service is."""
     service: Service = request.state.service
     signed_in = sessions.is_signed_in(service.store, service.clock, _cookie(request))
-    if not signed_in and not service.settings.open_reads:
+    if not signed_in and not reads_are_open(service, request.headers):
         authorization = request.headers.get("authorization")
         if authorization is None and _takes_html(request):
             return RedirectResponse("/sign-in", _SEE_OTHER)
@@ -53,7 +53,7 @@ def get_page(request: Request) -> Response:
 @routes.get("/sign-in", response_class=HTMLResponse, **openapi.GET_SIGN_IN)
 def get_sign_in(request: Request) -> Response:
     """The form that takes a token with scope `read`."""
-    if request.state.service.settings.open_reads:
+    if reads_are_open(request.state.service, request.headers):
         return RedirectResponse("/", _SEE_OTHER)
     return HTMLResponse(_form(None))
 
@@ -73,6 +73,7 @@ async def post_sign_in(request: Request) -> Response:
     except RefusedError as refused:
         if not _takes_html(request):
             raise
+        service.tally.turned_away(refused.refusal)
         return HTMLResponse(_form(refused.detail), refused.refusal.status, headers=headers_of(refused))
     answer = RedirectResponse("/", _SEE_OTHER)
     _set_cookie(request, answer, secret, int(sessions.LENGTH.total_seconds()))
@@ -118,22 +119,9 @@ def _require_same_site(request: Request) -> None:
         raise RefusedError(Refusal.CROSS_SITE, "this form was sent from another site: open this one and sign in there")
 
 
-def _is_secure(request: Request) -> bool:
-    """Whether the cookie may travel over TLS only: always, except where a browser on this machine asks it directly."""
-    proxied = any(header in request.headers for header in ("x-forwarded-for", "x-forwarded-proto", "forwarded"))
-    return proxied or not _is_this_machine(urlsplit(f"//{request.headers.get('host', '')}").hostname or "")
-
-
-def _is_this_machine(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def _cookie_name(request: Request) -> str:
     """`__Host-`: browsers take it from this very host and over TLS only."""
-    return "__Host-hubbub" if _is_secure(request) else "hubbub"
+    return "hubbub" if asked_directly(request.headers) else "__Host-hubbub"
 
 
 def _cookie(request: Request) -> str | None:
@@ -141,6 +129,5 @@ def _cookie(request: Request) -> str | None:
 
 
 def _set_cookie(request: Request, answer: Response, value: str, seconds: int) -> None:
-    answer.set_cookie(
-        _cookie_name(request), value, seconds, httponly=True, samesite="strict", secure=_is_secure(request)
-    )
+    secure = not asked_directly(request.headers)
+    answer.set_cookie(_cookie_name(request), value, seconds, httponly=True, samesite="strict", secure=secure)
