@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Literal
 
 from hubbub.errors import HubbubError
@@ -41,12 +41,15 @@ class Words:
         return map(int.from_bytes, map(block.__getitem__, self._places), _LITTLE)
 
     def fresh(self, coins: Coins) -> Iterator[int]:
-        """Yield uniform words for as long as they are asked for, a block at a time; raises HubbubError if coins run short."""
+        """Give uniform words for as long as they are asked for, a block at a time; raises HubbubError if coins run short."""
+        return chain.from_iterable(map(self, self._blocks(coins)))
+
+    def _blocks(self, coins: Coins) -> Iterator[bytes]:
         while True:
             block = coins(self.num_bytes)
             if len(block) != self.num_bytes:
                 raise HubbubError(f"coins({self.num_bytes}) gave {len(block)} bytes: noise would be missing")
-            yield from self(block)
+            yield block
 
 
 def uniform(coins: Coins) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from hubbub.coins import Coins, system_coins
 from hubbub.errors import InvalidValueError
 from hubbub.hashing import google_md5, murmur3_v1
@@ -31,6 +33,7 @@ class Encoder:
     def __init__(self, metric: Metric, secret: Secret, coins: Coins = system_coins) -> None:
         self.metric = metric.require_collectable()
         self.cohort = secret.cohort(metric.params.num_cohorts)
+        self._hashed = _SCHEMES[metric.params.hash_scheme] if metric.kind is Kind.STRING else None
         self._permanent = PermanentResponse(metric, secret)
         self._instantaneous = InstantaneousResponse(metric.params, coins)
 
@@ -43,15 +46,20 @@ class Encoder:
 
         Raises InvalidValueError, which does not repeat the value.
         """
-        if (epoch is None) != (self.metric.hold is None):
+        metric = self.metric
+        if (epoch is None) != (metric.hold is None):
             raise InvalidValueError(
-                f"{self.metric.name}: "
-                + ("has no hold, so no epoch" if self.metric.hold is None else "has a hold: give the current epoch")
+                f"{metric.name}: "
+                + ("has no hold, so no epoch" if metric.hold is None else "has a hold: give the current epoch")
             )
-        return Report.from_int(self.cohort, self.respond(self.bloom(value), epoch), self.metric.params.num_bits)
+        bits = self._instantaneous(self._permanent(self.bloom(value), epoch))
+        return Report.from_int(self.cohort, bits, metric.params.num_bits)
 
     def bloom(self, value: Value) -> int:
         """Return the true bits of a value, never to be sent or stored; raises InvalidValueError."""
+        if self._hashed is not None and type(value) is str and value.isascii():  # the common case, without the checks
+            params = self.metric.params
+            return _set(self._hashed(value.encode(), self.cohort, params.num_bits, params.num_hashes))
         return bloom_bits(self.metric, value, self.cohort)
 
     def respond(self, bloom: int, epoch: int | None = None) -> int:
@@ -81,8 +89,12 @@ def bloom_bits(metric: Metric, value: Value, cohort: int) -> int:
     except UnicodeEncodeError:
         raise InvalidValueError(f"{metric.name}: a value must be encodable as UTF-8: drop lone surrogates") from None
     params = metric.params
+    return _set(_SCHEMES[params.hash_scheme](text, cohort, params.num_bits, params.num_hashes))
+
+
+def _set(positions: Iterable[int]) -> int:
     bits = 0
-    for position in _SCHEMES[params.hash_scheme](text, cohort, params.num_bits, params.num_hashes):
+    for position in positions:
         bits |= 1 << position
     return bits
 

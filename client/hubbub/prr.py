@@ -5,7 +5,7 @@ from __future__ import annotations
 from hubbub.coins import Words
 from hubbub.dyadic import DIGITS, BernoulliMask, numerator
 from hubbub.metric import Metric
-from hubbub.secret import Secret, framed
+from hubbub.secret import Secret, Shake, framed
 
 
 class PermanentResponse:
@@ -19,7 +19,7 @@ class PermanentResponse:
     Source: Erlingsson et al. 2014, sec. 2 step 2.
     """
 
-    __slots__ = ("_mask", "_prefix", "_width", "_words")
+    __slots__ = ("_mask", "_prefix", "_size", "_unheld", "_width", "_words")
 
     def __init__(self, metric: Metric, secret: Secret) -> None:
         params = metric.params
@@ -27,12 +27,18 @@ class PermanentResponse:
         self._width = params.row_bytes
         self._words = Words(self._width, self._mask.most_words + 1)
         self._prefix = secret.stream("hubbub/prr/v1", *metric.bit_shaping_fields())
+        self._size = framed(bytes(self._width))[: -self._width]
+        self._unheld = self._of_epoch(b"")
+
+    def _of_epoch(self, epoch: bytes) -> Shake:
+        shake = self._prefix.copy()
+        shake.update(framed(epoch) + self._size)
+        return shake
 
     def __call__(self, bloom: int, epoch: int | None = None) -> int:
         """Return the permanent bits of these Bloom bits in this epoch (None: a metric without `hold`)."""
-        shake = self._prefix.copy()
-        held = b"" if epoch is None else epoch.to_bytes(8, "little", signed=True)
-        shake.update(framed(held) + framed(bloom.to_bytes(self._width, "little")))
+        shake = self._unheld.copy() if epoch is None else self._of_epoch(epoch.to_bytes(8, "little", signed=True))
+        shake.update(bloom.to_bytes(self._width, "little"))
         words = self._words(shake.digest(self._words.num_bytes))
         mask = self._mask(words)
         if not mask:

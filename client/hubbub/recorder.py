@@ -95,7 +95,7 @@ class Recorder:
         self._ledger_secret: Secret | None = None
         self._ledger_tag = ""
         self._channels: dict[Key, _Channel] = {}
-        self._periods: tuple[date | None, dict[PeriodKind, Period]] = (None, {})
+        self._periods: tuple[date | None, dict[PeriodKind, tuple[Period, str]]] = (None, {})
         self._own = own
         self._shared_out = 0
         self._due: list[Key] = []
@@ -120,7 +120,7 @@ class Recorder:
         except InvalidValueError:
             self.unsaved_ignored["invalid"] += 1
             return
-        period = self._current(metric.period)
+        period, today = self._current(metric.period)
         if metric.expires is not None and period.start >= metric.expires:
             self.unsaved_ignored["expired"] += 1
             return
@@ -131,11 +131,11 @@ class Recorder:
         if account.refused:
             self.unsaved_ignored["policy"] += 1
             return
-        if account.next < str(period):
+        if account.next < today:
             self._form(state, [account.key], self._clock().date())
             self._drop(state, self._clock())
             account = state.accounts[account.key]
-        day = max(account.next, str(period))  # a clock that was set back does not open a period anew
+        day = max(account.next, today)  # a clock that was set back does not open a period anew
         draft = state.drafts.get(account.key)
         n = draft.n + 1 if draft is not None and draft.period == day else 1
         event: Event = {"e": "again", "s": subject, "m": metric.digest, "p": day, "n": n}
@@ -170,7 +170,7 @@ class Recorder:
     def _share_out(self, state: State, subject: str) -> None:
         wanted = []
         for metric in self._definitions.values():
-            period = self._current(metric.period)
+            period, _ = self._current(metric.period)
             if metric.expires is None or period.start < metric.expires:
                 wanted.append((metric, self._account(state, subject, metric, period)))
         accounts = state.accounts_of(subject)
@@ -234,7 +234,7 @@ class Recorder:
         for known in filter(None, map(state.accounts.get, keys)):
             account = replace(known, tags=list(known.tags))
             told = account.next
-            end = min(until, self._current(account.period).next().start)
+            end = min(until, self._current(account.period)[0].next().start)
             for ended, cohort, row, after in self._reports(state, account, end):
                 ready.setdefault((account.digest, ended), []).append((after, cohort, row))
                 told = after.next
@@ -296,10 +296,11 @@ class Recorder:
             self._channels[key] = channel
         return channel
 
-    def _current(self, kind: PeriodKind) -> Period:
+    def _current(self, kind: PeriodKind) -> tuple[Period, str]:
         today = self._clock().date()
         if self._periods[0] != today:
-            self._periods = (today, {kind: Period.containing(kind, today) for kind in PeriodKind})
+            periods = [Period.containing(kind, today) for kind in PeriodKind]
+            self._periods = (today, {period.kind: (period, str(period)) for period in periods})
         return self._periods[1][kind]
 
     def _is_current(self, state: State, account: Account, period: Period) -> bool:

@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-from bisect import insort
 from functools import lru_cache
 
 import mmh3
@@ -48,14 +47,12 @@ def bit_positions(value: bytes, cohort: int, num_bits: int, num_hashes: int) -> 
     """
     g1, g2 = words_of(value)
     base = mix(g1 ^ _mixed_cohort(cohort)) + g2
-    taken: list[int] = []
     positions: list[int] = []
     for i in range(num_hashes):
-        position = ((mix((base + i) & _MASK) >> 32) * (num_bits - i)) >> 32
-        for lower in taken:  # ascending, so each taken position at or below pushes one further up
+        position = ((mix(base + i & _MASK) >> 32) * (num_bits - i)) >> 32
+        for lower in sorted(positions) if i > 1 else positions:  # each taken position at or below pushes one further up
             if lower > position:
                 break
             position += 1
         positions.append(position)
-        insort(taken, position)
     return positions
