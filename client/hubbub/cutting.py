@@ -1,6 +1,7 @@
-"""Ends a request that is late or not wanted any more, wherever it is: in a handshake, a body, a header that drips.
+"""Ends a request that is late or not wanted any more, wherever it is: at a resolver, in a handshake, a body, a header that drips.
 
-A timeout of a socket starts anew with each byte, so another thread holds the socket too, and cuts it.
+A timeout of a socket starts anew with each byte, so another thread holds the socket too, and cuts it. Nobody can cut a resolver, so
+it is asked in a thread that can be left to itself.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ class Cutter:
 
     wanted : asked before the first byte and all the time after it        seconds : how long all of it may take
     begun  : whether a byte of the request may have left: connections, tunnels and handshakes carry none
+    opener : the thread that resolves and connects; it may outlive the request
     """
 
     def __init__(self, wanted: Callable[[], bool], seconds: float) -> None:
@@ -32,8 +34,39 @@ class Cutter:
         self._lock = threading.Lock()
         self._done = threading.Event()
         self._over = False
+        self._changed = threading.Event()
         self.begun = False
+        self.opener: threading.Thread | None = None
         self._thread = threading.Thread(target=self._watch, name="hubbub-cutter", daemon=True)
+
+    def open(self, connect: Callable[[], socket.socket]) -> socket.socket:
+        """Return what `connect` opens, and hold it; raise what it raises, or TimeoutError if the request is over before."""
+        found: list[socket.socket | Exception] = []
+
+        def run() -> None:
+            opened: socket.socket | Exception
+            try:
+                opened = connect()
+            except Exception as failure:  # noqa: BLE001  (raised by the thread that waits)
+                opened = failure
+            with self._lock:
+                if self._over and isinstance(opened, socket.socket):
+                    opened.close()
+                found.append(opened)
+                self._changed.set()
+
+        self.opener = threading.Thread(target=run, name="hubbub-opener", daemon=True)
+        self.opener.start()
+        self._changed.wait()
+        with self._lock:
+            self._changed.clear()
+            if self._over or not found:
+                raise TimeoutError("the request was over before there was a connection")
+        (opened,) = found
+        if isinstance(opened, Exception):
+            raise opened
+        self.hold(opened)
+        return opened
 
     def hold(self, opened: socket.socket) -> None:
         """Hold a connection that was just opened; its wrappers (TLS) come and go, the descriptor is ours."""
@@ -69,6 +102,7 @@ class Cutter:
                 with self._lock:
                     self._over = True
                     self._cut()
+                    self._changed.set()
                 return
 
     def _cut(self) -> None:
@@ -80,14 +114,17 @@ class Cutter:
                 held.shutdown(socket.SHUT_RDWR)
 
 
-def cuttable(connection: type[Any], cutter: Cutter) -> type[Any]:
-    """Return a class of urllib3 connections that the cutter holds from their first packet on."""
+def cuttable(connection: type[Any], cutter: Cutter, seconds: float) -> type[Any]:
+    """Return a class of urllib3 connections that the cutter holds from their first packet on.
+
+    seconds : how long one that is open may wait for a byte
+    """
     from urllib3.exceptions import NewConnectionError
 
     class Cuttable(connection):  # type: ignore[misc]
         def _new_conn(self) -> socket.socket:
-            opened: socket.socket = super()._new_conn()
-            cutter.hold(opened)
+            opened = cutter.open(super()._new_conn)
+            opened.settimeout(seconds)
             return opened
 
         def connect(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 USER_AGENT = "hubbub/1"
 SECONDS = 10.0
+ADDRESSES = 3
+"""So many addresses of a name get their turn within SECONDS, where none answers."""
 MAX_ANSWER = 1 << 16
 
 
@@ -43,6 +46,7 @@ class HttpTransport:
     def __init__(self, url: str, ca_certs: str | None = None) -> None:
         self._url = checked_url(url) + "/v1/reports"
         self._ca_certs = ca_certs
+        self._opener: threading.Thread | None = None
 
     def send(self, body: bytes, wanted: Callable[[], bool] = always) -> Answer:
         """Send a body and read the answer within `SECONDS`; what is not wanted any more is cut off in the middle."""
@@ -57,6 +61,8 @@ class HttpTransport:
             "Accept": "application/json, application/problem+json",
             "Connection": "close",
         }
+        if self._opener is not None and self._opener.is_alive():
+            return NOT_SENT  # the last request's resolver has not answered: it is not asked again meanwhile
         cutter = Cutter(wanted, SECONDS)
         try:
             with cutter, self._pool(cutter) as pool:
@@ -68,7 +74,7 @@ class HttpTransport:
                     retries=False,
                     redirect=False,
                     preload_content=False,
-                    timeout=urllib3.Timeout(connect=SECONDS, read=SECONDS),
+                    timeout=urllib3.Timeout(connect=SECONDS / ADDRESSES, read=SECONDS),
                 )
                 try:
                     text = _read(response)
@@ -82,6 +88,8 @@ class HttpTransport:
             RuntimeError,
         ):  # RuntimeError: no more threads, the interpreter shuts down
             return NO_ANSWER if cutter.begun else NOT_SENT
+        finally:
+            self._opener = cutter.opener
 
     def _pool(self, cutter: Cutter) -> Any:
         import urllib3
@@ -93,7 +101,7 @@ class HttpTransport:
         proxy = _proxy(self._url)
         manager = urllib3.ProxyManager(proxy, **options) if proxy else urllib3.PoolManager(**options)
         manager.pool_classes_by_scheme = {
-            scheme: type("CuttablePool", (pool,), {"ConnectionCls": cuttable(pool.ConnectionCls, cutter)})
+            scheme: type("CuttablePool", (pool,), {"ConnectionCls": cuttable(pool.ConnectionCls, cutter, SECONDS)})
             for scheme, pool in (("http", HTTPConnectionPool), ("https", HTTPSConnectionPool))
         }
         return manager

@@ -10,8 +10,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -237,6 +238,102 @@ def test_what_is_not_wanted_any_more_is_cut_in_the_middle_and_its_rest_thrown_aw
         while heard[-1] != -1:
             time.sleep(0.01)
     assert 0 < sum(heard) < len(body) // 2
+
+
+@pytest.fixture
+def resolver(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Event, threading.Event]]:
+    """A resolver that answers when it is let: (it was asked, let it answer)."""
+    asked, answer, resolve = threading.Event(), threading.Event(), socket.getaddrinfo
+
+    def slow(*question: Any, **more: Any) -> Any:
+        asked.set()
+        answer.wait(60)
+        return resolve(*question, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    yield asked, answer
+    answer.set()
+
+
+@pytest.mark.parametrize("why", ["deadline", "consent"])
+def test_no_resolver_holds_a_request(
+    why: str, resolver: tuple[threading.Event, threading.Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is left to itself; when it answers at last nothing is sent, and until then it is not asked again."""
+    asked, answer = resolver
+    heard: list[bytes] = []
+    connected = threading.Event()
+
+    def serve(connection: socket.socket) -> None:
+        connected.set()
+        heard.append(connection.recv(65536))
+
+    monkeypatch.setattr("hubbub.transport.SECONDS", 0.3 if why == "deadline" else 60.0)
+    with server(serve) as url:
+        transport = HttpTransport(url)
+        assert transport.send(BODY, lambda: why == "deadline" or not asked.is_set()) == NOT_SENT
+        assert asked.is_set()
+        asked.clear()
+        assert transport.send(BODY) == NOT_SENT
+        assert not asked.is_set()
+        answer.set()
+        assert transport._opener is not None
+        transport._opener.join(30)
+        assert connected.wait(30)
+        transport.send(BODY)  # served after that connection: it had ended
+    assert heard[0] == b""
+    assert heard[1].startswith(b"POST")
+
+
+def test_flush_and_consent_do_not_wait_for_a_resolver(
+    resolver: tuple[threading.Event, threading.Event], rig: Rig
+) -> None:
+    asked, _ = resolver
+    client = rig.agreed(SURVEY, transport=HttpTransport("http://127.0.0.1:9"))
+    rig.clock.move(days=1)
+    with client._journal as state:
+        client._recorder.form(state)
+        client._journal.write({"e": "later", "at": dict.fromkeys(state.waiting, 0.0)})
+    done: list[bool] = []
+    flush = threading.Thread(target=lambda: done.append(client.flush(0.2)))
+    flush.start()
+    assert asked.wait(30)
+    flush.join(30)
+    assert done == [False]
+    client.set_consent("off")
+    assert client._uploader is not None
+    client._uploader.stop(30)
+    assert client._uploader._thread is not None
+    assert not client._uploader._thread.is_alive()
+
+
+def test_a_program_ends_although_a_resolver_does_not_answer(tmp_path: Path) -> None:
+    metrics = Path(__file__).parent.parent / "data" / "metrics.toml"
+    slow = "import socket, time\nsocket.getaddrinfo = lambda *_, **__: time.sleep(3600)\n"
+    command = [sys.executable, "-c", slow + EXITING, str(metrics), str(tmp_path / "state"), "http://127.0.0.1:9"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split()[0] == "False"
+
+
+def test_an_address_that_does_not_answer_leaves_time_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[bytes] = []
+    batch_id = json.loads(BODY)["batch_id"]
+    body = json.dumps({"batch_id": batch_id}).encode()
+    taken = b"HTTP/1.1 202 Accepted\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+    monkeypatch.setattr("hubbub.transport.SECONDS", 3.0)
+    with server(answering(taken, heard)) as url, socket.socket() as hole, ExitStack() as queue:
+        hole.bind(("127.0.0.1", 0))
+        hole.listen(0)
+        for _ in range(4):  # whoever comes after these is not answered
+            waiting = queue.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(hole.getsockname())
+        port = int(url.rpartition(":")[2])
+        addresses = [
+            (socket.AF_INET, socket.SOCK_STREAM, 6, "", each) for each in (hole.getsockname(), ("127.0.0.1", port))
+        ]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: addresses)
+        assert HttpTransport(url).send(BODY).status == 202
 
 
 def test_what_is_not_wanted_is_not_begun() -> None:
