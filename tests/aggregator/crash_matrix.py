@@ -391,6 +391,7 @@ def main(engine: str, workers: int, crashes: int, seed: int) -> None:
     began, reached = time.monotonic(), Counter[str]()
     with postgres_server() if engine == "postgres" else nullcontext() as server:
         for number, start in enumerate(range(0, crashes, CRASHES_A_CAMPAIGN)):
+            print(f"{start} of {crashes} crashes; then seed {seed + number}", file=sys.stderr)  # noqa: T201
             reached += campaign(min(CRASHES_A_CAMPAIGN, crashes - start), seed + number, workers, server)
     for name in sorted({*failpoint_names(), *reached}):
         print(f"{reached[name]:5}  {name}")  # noqa: T201
