@@ -41,6 +41,7 @@ from hubbub_aggregator.lifecycle import retains, upkeep
 from hubbub_aggregator.page.routes import routes as page_routes
 from hubbub_aggregator.periodic import Periodic, survived
 from hubbub_aggregator.problems import page, problem, refused_with
+from hubbub_aggregator.proxies import Proxies
 from hubbub_aggregator.rate_limit import RateLimit
 from hubbub_aggregator.readiness import require_ready
 from hubbub_aggregator.reports import FileResponse, reports_file
@@ -97,9 +98,10 @@ def create_app(
     settings = settings or Settings()
     numbers = numbers or new_numbers()
     tally, disk = Tally(numbers), DiskWatch(free, settings.min_free)
-    rate = RateLimit(settings.client_rate, settings.client_burst)
+    proxies, rate = Proxies(settings.trusted_proxy), RateLimit(settings.client_rate, settings.client_burst)
     collecting = Collecting(definitions, reload or (lambda: definitions), store.open_periods)
-    service = Service(collecting, store, settings, clock, tally, rate, disk, Doorkeeper(store.token), Watch(store))
+    door, watch = Doorkeeper(store.token), Watch(store)
+    service = Service(collecting, store, settings, clock, tally, proxies, rate, disk, door, watch)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[dict[str, Any]]:

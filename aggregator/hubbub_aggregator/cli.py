@@ -156,6 +156,12 @@ def _print_config(context: click.Context) -> None:
     metavar="URL",
     help="Let pages of this origin, https://host, send batches and read /v1/metrics; may be repeated.",
 )
+@option(
+    "trusted_proxy",
+    multiple=True,
+    metavar="NETWORK",
+    help="Network of proxies beside this machine's, as 10.0.0.0/8, whose X-Forwarded-For is believed; may be repeated.",
+)
 @option("log_format", type=click.Choice(FORMATS), default="text", show_default=True, help="Of the lines on stderr.")
 @option("log_level", type=click.Choice(LEVELS), default="warning", show_default=True, help="The least that is said.")
 @_settings_options

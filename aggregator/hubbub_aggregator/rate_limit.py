@@ -57,17 +57,3 @@ def prefix_of(address: str) -> str:
         ip = ip.ipv4_mapped
     drop = ip.max_prefixlen - _PREFIX_LENGTH[ip.version]
     return str(type(ip)(int(ip) >> drop << drop))
-
-
-def peer(host: str, forwarded_for: str | None) -> str | None:
-    """Return whom a request is counted with: the peer; if that is this machine, whom its proxy names; else None.
-
-    Of `X-Forwarded-For` the last entry counts: the one that the proxy itself wrote.
-    """
-    if not _is_loopback(host):
-        return host
-    return forwarded_for.rpartition(",")[2].strip() if forwarded_for else None
-
-
-def _is_loopback(host: str) -> bool:
-    return host in ("127.0.0.1", "::1") or host.startswith("127.")

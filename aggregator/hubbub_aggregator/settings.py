@@ -12,6 +12,7 @@ from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
 from hubbub.errors import ParameterError
+from hubbub_aggregator.proxies import network_of
 
 _ORIGIN = re.compile(r"https?://([a-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
 _MOST_PERIODS = 10_000  # of days: 27 years
@@ -52,6 +53,7 @@ class Settings:
         metadata={"about": "NAME=N: keep a metric's reports, too, until N periods after their period's end."},
     )
     cors_origin: tuple[str, ...] = ()
+    trusted_proxy: tuple[str, ...] = ()
     open_reads: bool = field(
         default=False,
         metadata={
@@ -83,6 +85,8 @@ class Settings:
                     f"retain must not exceed keep, got {self.retain[name]} and {self.keep[name]} periods for {name}: "
                     "reports do not outlive their counts"
                 )
+        for network in self.trusted_proxy:
+            network_of(network)
         for origin in self.cors_origin:
             if not _ORIGIN.fullmatch(origin):
                 raise ParameterError(

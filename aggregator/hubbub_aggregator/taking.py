@@ -34,7 +34,8 @@ from hubbub_aggregator.last_resort import unforeseen
 from hubbub_aggregator.loopback import asked_directly
 from hubbub_aggregator.problems import problem, refused_with
 from hubbub_aggregator.protocol import ANSWER_AT_ONCE, BODY_IS_HERE, head_of
-from hubbub_aggregator.rate_limit import RateLimit, peer
+from hubbub_aggregator.proxies import Proxies
+from hubbub_aggregator.rate_limit import RateLimit
 from hubbub_aggregator.security_headers import SECURITY_HEADERS
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store import Appended, Store, StoreError
@@ -60,6 +61,7 @@ class Service:
     settings: Settings
     clock: Clock
     tally: Tally
+    proxies: Proxies
     rate: RateLimit
     disk: DiskWatch
     door: Doorkeeper
@@ -152,7 +154,7 @@ def _require_room(
 
 def require_rate(service: Service, client: tuple[str, int] | None, forwarded_for: str | None) -> None:
     """Refuse a request of a network that sent too many."""
-    host = None if client is None else peer(client[0], forwarded_for)
+    host = None if client is None else service.proxies.peer(client[0], forwarded_for)
     wait = 0.0 if host is None else service.rate.wait(host)
     if wait:
         raise RefusedWithHeaderError(

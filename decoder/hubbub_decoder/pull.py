@@ -149,9 +149,9 @@ def _pieces(
     try:
         answer = http.request("GET", address, headers=_authorization(token), redirect=False, preload_content=False)
         if answer.status != 200:
-            raise PullError(
-                f"{url} answered {answer.status}: {_detail(answer, b''.join(_stream(answer, address, _LARGEST)))}"
-            )
+            told = _detail(answer, b"".join(_stream(answer, address, _LARGEST)))
+            hint = "; `hubbub pull` takes the token from HUBBUB_TOKEN" if answer.status == 401 else ""
+            raise PullError(f"{url} answered {answer.status}: {told}{hint}")
         for piece in _stream(answer, address, largest):
             progress(len(piece))
             yield piece

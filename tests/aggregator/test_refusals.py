@@ -243,6 +243,23 @@ def test_a_network_that_sends_too_much_is_told_when_to_come_back_and_others_are_
     assert aggregator.post(batches[3]).status == 202, "this machine itself is not limited"
 
 
+def test_behind_several_proxies_the_nearest_address_that_is_none_of_them_is_counted(
+    start: StartAggregator, sqlite_store: SqlStore, make_batch: MakeBatch
+) -> None:
+    aggregator = start(sqlite_store, client_rate=0.001, client_burst=1, trusted_proxy=("10.0.0.0/8", "2001:db8::/32"))
+    for through, status in (
+        ("192.0.2.7, 10.0.0.9", 202),
+        ("203.0.113.1, 192.0.2.8:55012, [2001:db8::7]:443, 10.1.1.1", 429),  # whatever it writes before its own
+        ("198.51.100.1", 202),
+        ("198.51.100.2, ::ffff:10.9.9.9", 429),
+        ("10.0.0.1, 10.0.0.2", 202),  # nobody but proxies
+        ("10.0.0.1, 10.0.0.2", 202),
+        ("", 202),
+    ):
+        batch = make_batch(aggregator.definitions["homepage"])
+        assert aggregator.post(batch, x_forwarded_for=through).status == status, through
+
+
 def test_before_the_disk_is_full_batches_are_refused_and_what_is_stored_can_be_read(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch
 ) -> None:

@@ -282,6 +282,7 @@ def test_what_is_asked_for_and_cannot_be_is_a_usage_error(definitions_file: Path
         (["--max-body", "0"], "max_body must be above 0"),
         (["--fold-every", "inf"], "fold_every must be above 0 and finite"),
         (["--cors-origin", "example.org"], "cors_origin is https://host"),
+        (["--trusted-proxy", "10.0.0.1/8"], "trusted_proxy is a network, as 10.0.0.0/8, or an address"),
         (["--log-format", "xml"], "'xml' is not one of"),
     ):
         program = [str(Path(sys.executable).parent / "hubbub"), "serve", str(definitions_file), *option]

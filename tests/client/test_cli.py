@@ -41,13 +41,33 @@ def test_show_says_infinity_in_valid_json(tmp_path: Path) -> None:
 
 
 def test_check_is_one_line_when_fine_and_one_sentence_when_not(tmp_path: Path) -> None:
-    assert hubbub("metrics", "check", METRICS).stdout.endswith("3 definitions of 3 metrics are fine\n")
+    fine = hubbub("metrics", "check", METRICS)
+    assert fine.stdout.endswith("well formed: 3 definitions, 3 metrics\n")
+    assert fine.stderr == ""
     wrong = tmp_path / "wrong.toml"
     wrong.write_text(METRICS.read_text().replace("prob_f = 0.5", "prob_f = 1", 1))
     told = hubbub("metrics", "check", wrong)
     assert (told.returncode, told.stdout) == (1, "")
     assert "homepage: prob_f must be in [0, 1), got 1" in told.stderr
     assert "Traceback" not in told.stderr
+
+
+@pytest.mark.parametrize(
+    ("written", "instead", "warning"),
+    [
+        ("prob_q = 0.75\nprob_f = 0.5", "prob_q = 0.5\nprob_f = 0", "homepage: each period costs eps = "),
+        ("prob_p = 0.25", "prob_p = 0.0001", "homepage: a report costs eps ="),
+        ("expires = 2099-01-01", "expires = 2020-01-01", "homepage: expired on 2020-01-01"),
+    ],
+)
+def test_check_warns_of_what_no_report_will_come_of(tmp_path: Path, written: str, instead: str, warning: str) -> None:
+    odd = tmp_path / "odd.toml"
+    assert written in METRICS.read_text()
+    odd.write_text(METRICS.read_text().replace(written, instead, 1))
+    told = hubbub("metrics", "check", odd)
+    assert told.returncode == 0
+    assert f"warning: {warning}" in told.stderr
+    assert json.loads(hubbub("metrics", "check", odd, "--json").stdout)["warnings"][0].startswith(warning)
 
 
 def test_encode_shows_reports_and_refuses_unknown_metrics() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from datetime import date
 from typing import Any
 
 import click
@@ -23,17 +25,40 @@ def command() -> None:
 def check(definitions: str, *, as_json: bool) -> None:
     """Say whether DEFINITIONS can be collected under; the first thing that is wrong, if not.
 
+    What they permit and nobody would expect is said beside: metrics that have expired, and those that a client's default
+    Policy refuses or soon silences.
+
     \b
     Example:
       hubbub metrics check metrics.toml
     """
+    from datetime import UTC, datetime
+
     from hubbub.definitions import load_definitions
 
     loaded = load_definitions(definitions)
+    today = datetime.now(UTC).date()
+    doubts = [doubt for name in loaded for doubt in _doubts(loaded[name], today)]
     if as_json:
-        print_json({"metrics": {metric.name: metric.digest for metric in loaded.versions()}})
+        digests = {metric.name: metric.digest for metric in loaded.versions()}
+        print_json({"metrics": digests, "warnings": doubts})
         return
-    click.echo(f"{definitions}: {sum(1 for _ in loaded.versions())} definitions of {len(loaded)} metrics are fine")
+    for doubt in doubts:
+        click.echo(f"warning: {doubt}", err=True)
+    click.echo(f"{definitions}: well formed: {sum(1 for _ in loaded.versions())} definitions, {len(loaded)} metrics")
+
+
+def _doubts(metric: Any, today: date) -> Iterator[str]:
+    from hubbub.policy import Policy, price_of
+
+    policy, price = Policy(), price_of(metric)
+    if metric.expires is not None and metric.expires <= today:
+        yield f"{metric.name}: expired on {metric.expires}: neither clients nor aggregators take reports of it any more"
+    if objection := policy.objection(metric):
+        yield f"{objection}: apps with the default Policy refuse it"
+    elif price.unit != "value":
+        most = policy.units(price.epsilon)
+        yield f"{metric.name}: each {price.unit} costs eps = {price.epsilon:.3f}: apps with the default Policy fall silent after {most:g} of them"
 
 
 @command.command()

@@ -36,6 +36,8 @@ def command(
 ) -> None:
     """Fetch the summary of a METRIC from the aggregator at URL, or its retained reports.
 
+    The token that lets you read is taken from the environment: HUBBUB_TOKEN.
+
     \b
     Example:
       hubbub pull https://telemetry.example.org homepage --period 2026-03-01 --out homepage.parquet
@@ -65,6 +67,8 @@ def command(
             pulled = pull_summary(url, metric, periods=periods, digest=digest, counts=counts, progress=advance)
             write_summary_file(pulled, out)
     talk.print(f"wrote {out}: {pulled.num_reports:,} reports of {metric}", highlight=False)
+    if lacking := [period for period in periods if period not in pulled.periods]:
+        talk.print(f"of {', '.join(lacking)} there is nothing", highlight=False)
     if as_json:
         told = {
             "out": str(out),

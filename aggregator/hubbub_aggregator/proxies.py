@@ -1,0 +1,66 @@
+"""Whose requests come through our own proxies, and from where."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from functools import lru_cache
+
+from hubbub.errors import ParameterError
+
+_LOOPBACK = ("127.0.0.0/8", "::1/128")
+_REMEMBERED = 1024
+
+
+class Proxies:
+    """The networks of our own proxies: this machine's, and those the operator names.
+
+    >>> proxies = Proxies(["10.0.0.0/8"])
+    >>> proxies.peer("127.0.0.1", "192.0.2.1, 10.1.2.3"), proxies.peer("198.51.100.7", "192.0.2.1"), proxies.peer("10.1.2.3", None)
+    ('192.0.2.1', '198.51.100.7', None)
+    """
+
+    def __init__(self, networks: Iterable[str] = ()) -> None:
+        self._networks = [network_of(text) for text in (*_LOOPBACK, *networks)]
+        self._is_ours = lru_cache(_REMEMBERED)(self._look)
+
+    def peer(self, host: str, forwarded_for: str | None) -> str | None:
+        """Return whom a request is counted with: the nearest address that is no proxy's; None if there is no such.
+
+        Of `X-Forwarded-For` each proxy writes the last entry, so whatever a client writes there stands before its own address.
+        """
+        if not self._is_ours(host):
+            return host
+        for entry in reversed((forwarded_for or "").split(",")):
+            address = without_port(entry.strip())
+            if address and not self._is_ours(address):
+                return address
+        return None
+
+    def _look(self, host: str) -> bool:
+        try:
+            address = ipaddress.ip_address(host)
+        except ValueError:
+            return False
+        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
+            address = address.ipv4_mapped
+        return any(address in network for network in self._networks)
+
+
+def network_of(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    """Return a network, or an address alone; ParameterError if it is neither."""
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError as problem:
+        raise ParameterError(f"trusted_proxy is a network, as 10.0.0.0/8, or an address: {problem}") from None
+
+
+def without_port(entry: str) -> str:
+    """Return the address of an entry that some proxies write with its port.
+
+    >>> [without_port(entry) for entry in ("192.0.2.1:5678", "[2001:db8::1]:443", "2001:db8::1")]
+    ['192.0.2.1', '2001:db8::1', '2001:db8::1']
+    """
+    if entry.startswith("["):
+        return entry[1:].partition("]")[0]
+    return entry.partition(":")[0] if entry.count(":") == 1 else entry
