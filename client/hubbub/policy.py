@@ -16,17 +16,19 @@ _ROUNDING = 1e-9
 class Policy:
     """The largest privacy losses of one person; nothing but the app's own code can change them.
 
-    epsilon_report : of one report, (0, inf]
-    epsilon_metric : of one metric for ever, over all the values that it takes, (0, inf]
-    epsilon_total  : of all metrics and all their definitions, for ever, (0, inf]
+    epsilon_report    : of one report, (0, inf]
+    epsilon_enrolment : of one metric under one secret, over all the values that it takes until consent is withdrawn, (0, inf]
+    epsilon_metric    : of one metric for ever, over all enrolments, (0, inf]
+    epsilon_total     : of all metrics and all their definitions, for ever, (0, inf]
     """
 
     epsilon_report: float = 3.0
-    epsilon_metric: float = 20.0
+    epsilon_enrolment: float = 20.0
+    epsilon_metric: float = 40.0
     epsilon_total: float = 100.0
 
     def __post_init__(self) -> None:
-        for name in ("epsilon_report", "epsilon_metric", "epsilon_total"):
+        for name in self.__slots__:
             value = getattr(self, name)
             if not value > 0:
                 raise ParameterError(f"{name} must be above 0, got {value}: to collect nothing, set consent to off")
@@ -35,17 +37,23 @@ class Policy:
         """Say why a metric may not be collected at all, or None."""
         once, price = epsilon(metric.params), price_of(metric)
         if once > self.epsilon_report + _ROUNDING:
-            return f"{metric.name}: a report costs eps = {once:.3f}, the policy allows epsilon_report = {self.epsilon_report:g}"
-        if price.epsilon > min(self.epsilon_metric, self.epsilon_total) + _ROUNDING:
             return (
-                f"{metric.name}: a {price.unit} costs eps = {price.epsilon:.3f}, "
-                f"the policy allows {min(self.epsilon_metric, self.epsilon_total):g} for ever"
+                f"{metric.name}: a report costs eps = {once:.3f}, the policy allows epsilon_report = {self.epsilon_report:g}: "
+                "define it with more noise, or raise that in Policy"
+            )
+        name = min(
+            ("epsilon_enrolment", "epsilon_metric", "epsilon_total"), key=lambda each: float(getattr(self, each))
+        )
+        if price.epsilon > getattr(self, name) + _ROUNDING:
+            return (
+                f"{metric.name}: a {price.unit} costs eps = {price.epsilon:.3f}, the policy allows "
+                f"{name} = {getattr(self, name):g}: define it with more noise, or raise that in Policy"
             )
         return None
 
-    def units(self, price: float) -> float:
-        """Return how many units of a price one metric may spend for ever."""
-        return fitting(self.epsilon_metric, price)
+    def units(self, price: float, base: float = 0) -> float:
+        """Return how many units of a price one metric may have spent at the end of an enrolment before which it had spent `base`."""
+        return min(fitting(self.epsilon_metric, price), base + fitting(self.epsilon_enrolment, price))
 
 
 def fitting(epsilon: float, price: float) -> float:

@@ -4,7 +4,7 @@ Were one metric charged against what is left of the total, the values of another
 So everything here is a function of definitions, policy, and how many periods have passed; never of values.
 
     most     what an account can have spent by now: one unit a period, and never more than it reserved
-    reserve  most + what it may still spend, as far as the total goes, in the order of the definitions
+    reserve  most + what it may still spend in this enrolment, as far as the total goes, in the order of the definitions
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def share_out(
         spent = mosts.get(account.digest, 0)
         renewed = account.enrolment != enrolment
         base = spent if renewed else account.base
-        ceiling = policy.units(account.price)
+        ceiling = policy.units(account.price, base)
         if account.unit == "value":
             ceiling = min(ceiling, base + distinct_values(metric))
         refused = policy.objection(metric) or ""
@@ -59,7 +59,8 @@ def share_out(
 def most(account: Account, policy: Policy) -> float:
     """Return how many units an account can have spent once the current period is over, whatever its values."""
     periods = account.reports if account.unit == "value" else account.units
-    return max(account.units, account.base, min(account.reserved, periods + 1, policy.units(account.price)))
+    ceiling = policy.units(account.price, account.base)
+    return max(account.units, account.base, min(account.reserved, periods + 1, ceiling))
 
 
 def distinct_values(metric: Metric) -> float:
@@ -78,12 +79,13 @@ def distinct_values(metric: Metric) -> float:
 
 
 def _no_room(metric: Metric, policy: Policy, account: Account, spent: float) -> str:
-    if spent >= policy.units(account.price):
+    cost = f"{metric.name}: a {account.unit} costs eps = {account.price:.3f}, and "
+    if fitting(policy.epsilon_metric - spent * account.price, account.price) < 1:
         return (
-            f"{metric.name}: all of epsilon_metric = {policy.epsilon_metric:g} may be spent by earlier enrolments: "
-            "raise it, or leave the metric silent"
+            f"{cost}earlier enrolments (consent off and on, a lost secret) can have spent {spent * account.price:.3f} of "
+            f"epsilon_metric = {policy.epsilon_metric:g}: nothing more is collected from this person, unless you raise it in Policy"
         )
     return (
-        f"{metric.name}: a {account.unit} costs eps = {account.price:.3f}, and other metrics have reserved "
-        f"epsilon_total = {policy.epsilon_total:g}: raise it, or lower epsilon_metric, which is each metric's share"
+        f"{cost}what metrics have reserved and earlier enrolments can have spent leaves less of "
+        f"epsilon_total = {policy.epsilon_total:g}: raise it in Policy, or lower epsilon_enrolment, what each metric reserves"
     )

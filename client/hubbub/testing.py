@@ -30,7 +30,7 @@ from hubbub.policy import Policy
 if TYPE_CHECKING:
     from hubbub.client import Client
 
-UNLIMITED = Policy(epsilon_report=math.inf, epsilon_metric=math.inf, epsilon_total=math.inf)
+UNLIMITED = Policy(epsilon_report=math.inf, epsilon_enrolment=math.inf, epsilon_metric=math.inf, epsilon_total=math.inf)
 
 
 class SeededCoins:

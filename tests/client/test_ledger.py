@@ -18,7 +18,7 @@ from tests.client.conftest import HOMEPAGE, SURVEY, Rig, require_balanced
 QUIET = Metric.string(  # no IRR noise: two reports are equal exactly when their permanent bits are; one cohort, where a to d differ
     "quiet", Params(num_bits=64, num_hashes=2, num_cohorts=1, prob_p=0, prob_q=1, prob_f=0.5)
 )
-LOOSE = Policy(epsilon_report=100, epsilon_metric=100, epsilon_total=1000)
+LOOSE = Policy(epsilon_report=100, epsilon_enrolment=100, epsilon_metric=100, epsilon_total=1000)
 
 
 def days_of(client: object, rig: Rig, metric: str, values: list[str | None]) -> list[bytes]:
@@ -114,7 +114,12 @@ def test_a_metric_reserves_its_share_in_advance_and_one_that_finds_no_room_is_re
     price = epsilon_forever(QUIET.params)
     with caplog.at_level(logging.WARNING, "hubbub"):
         client = rig.agreed(one, two, policy=Policy(epsilon_report=99, epsilon_metric=99, epsilon_total=3.5 * price))
-    assert caplog.text.count("two: a value costs eps = 4.394, and other metrics have reserved") == 1
+    assert (
+        caplog.text.count(
+            "two: a value costs eps = 4.394, and what metrics have reserved and earlier enrolments can have spent leaves less of epsilon_total = 15.3806: raise it"
+        )
+        == 1
+    )
     client.record("one", "a")
     client.record("two", "a")
     assert deliver(client) == 1
@@ -190,8 +195,39 @@ def test_losing_the_secret_is_a_new_enrolment_that_the_ledger_knows(rig: Rig) ->
         assert [account.units for account in state.accounts.values()] == [3]
 
 
+def test_by_default_somebody_who_comes_back_takes_part_as_before_once_more_and_is_not_asked_for_ever(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Four values an enrolment, nine for ever: 4, 4, 1, and then a warning with the value, the rule and the next step."""
+    reserved, metric = [], Metric.string("quiet", HOMEPAGE.params)
+    with caplog.at_level(logging.WARNING, "hubbub"):
+        for enrolment in range(4):
+            client = rig.agreed(metric, policy=Policy())
+            days_of(client, rig, "quiet", [f"{enrolment} {day}" for day in range(6)])
+            with client._journal as state:
+                (account,) = state.accounts.values()
+                reserved.append(account.reserved)
+                assert account.spent <= Policy().epsilon_metric
+            client.set_consent("off")
+            client.close()
+            assert bool(caplog.text) == (enrolment == 3)
+    assert reserved == [4, 8, 9, 9]
+    assert (
+        "quiet: a value costs eps = 4.394, and earlier enrolments (consent off and on, a lost secret) can have spent 39.550 "
+        "of epsilon_metric = 40: nothing more is collected from this person, unless you raise it in Policy"
+    ) in caplog.text
+
+
+@pytest.mark.parametrize("name", ["epsilon_enrolment", "epsilon_metric", "epsilon_total"])
+def test_a_value_that_no_budget_holds_is_refused_by_the_name_of_the_tightest(name: str) -> None:
+    told = Policy(**{"epsilon_report": 9, name: 4.3}).objection(QUIET)
+    assert told == (
+        f"quiet: a value costs eps = 4.394, the policy allows {name} = 4.3: define it with more noise, or raise that in Policy"
+    )
+
+
 def test_the_policys_defaults_are_finite_and_nonsense_is_refused() -> None:
-    assert max(Policy().epsilon_report, Policy().epsilon_metric, Policy().epsilon_total) < 1000
+    assert max(getattr(Policy(), name) for name in Policy.__slots__) < 1000
     with pytest.raises(ParameterError, match="epsilon_total must be above 0, got 0"):
         Policy(epsilon_total=0)
     with pytest.raises(ParameterError, match="epsilon_total must be above 0, got nan"):

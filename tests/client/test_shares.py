@@ -86,6 +86,7 @@ class Life:
                 self.journal.write({"e": "gone", "id": batch_id, "why": "acknowledged"})
             for account in state.accounts.values():
                 assert account.spent <= self.policy.epsilon_metric + 1e-6
+                assert len(account.tags) * account.price <= self.policy.epsilon_enrolment + 1e-6
             assert state.spent("") <= state.reserved("") + 1e-6 <= self.policy.epsilon_total + 2e-6
 
 
@@ -93,18 +94,24 @@ class Life:
     first=st.sampled_from(METRICS),
     second=st.sampled_from(METRICS),
     share=st.floats(1, 5),
+    enrolment=st.floats(1, 5),
     total=st.floats(1, 9),
     steps=st.lists(STEPS, max_size=12),
     data=st.data(),
 )
 @settings(max_examples=100, deadline=None)
 def test_no_history_of_values_decides_which_periods_have_a_report(
-    first: Metric, second: Metric, share: float, total: float, steps: list[str], data: st.DataObject
+    first: Metric, second: Metric, share: float, enrolment: float, total: float, steps: list[str], data: st.DataObject
 ) -> None:
     """Two lives with the same days, restarts, changes of mind, lost secrets and definitions, but not the same values of `first`."""
     metrics = (first,) if first == second else (first, second)
     price = max(price_of(metric).epsilon for metric in metrics)
-    policy = Policy(epsilon_report=99, epsilon_metric=share * price, epsilon_total=total * price)
+    policy = Policy(
+        epsilon_report=99,
+        epsilon_enrolment=enrolment * price,
+        epsilon_metric=share * price,
+        epsilon_total=total * price,
+    )
     told = []
     for _ in range(2):
         life = Life(metrics, policy)

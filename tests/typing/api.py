@@ -44,7 +44,7 @@ from hubbub import (
 
 def an_app(path: Path) -> None:
     definitions = load_definitions(path)
-    policy = Policy(epsilon_report=2, epsilon_metric=10, epsilon_total=40)
+    policy = Policy(epsilon_report=2, epsilon_enrolment=5, epsilon_metric=10, epsilon_total=40)
     limits = Limits(max_reports=100, max_bytes=1 << 20)
     with Client(
         definitions,
@@ -68,7 +68,8 @@ def an_app(path: Path) -> None:
         client.close()
     assert_type(limits.max_reports, int)
     assert_type(limits.max_bytes, int)
-    assert_type((policy.epsilon_report, policy.epsilon_metric, policy.epsilon_total), tuple[float, float, float])
+    assert_type((policy.epsilon_report, policy.epsilon_enrolment), tuple[float, float])
+    assert_type((policy.epsilon_metric, policy.epsilon_total), tuple[float, float])
     assert_type(Consent.OFF < Consent.LOCAL, bool)
 
 
