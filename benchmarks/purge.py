@@ -24,7 +24,8 @@ from sqlalchemy import insert, text
 from tests.aggregator.postgres import postgres
 
 from hubbub import Batch, Metric, Params
-from hubbub_aggregator.engine import is_postgres, opened, transaction
+from hubbub_aggregator.database_name import is_postgres
+from hubbub_aggregator.engine import opened, transaction
 from hubbub_aggregator.schema import retained
 from hubbub_aggregator.sql_store import SqlStore
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,8 +15,9 @@ from hubbub.definitions import Definitions, load_definitions
 from hubbub.errors import DefinitionError
 from hubbub.periods import Period
 from hubbub.refusals import Refusal
+from hubbub_aggregator.database_name import is_postgres
 from hubbub_aggregator.disk import free_at
-from hubbub_aggregator.engine import is_postgres, naming, opened, transaction
+from hubbub_aggregator.engine import is_there, naming, opened, require_place, transaction
 from hubbub_aggregator.lifecycle import kept_until
 from hubbub_aggregator.loopback import is_loopback
 from hubbub_aggregator.schema_version import require_served, version_of
@@ -78,6 +80,7 @@ def of_aggregator(asked: Asked, now: datetime, pause: Callable[[], None]) -> Ite
     if not is_postgres(asked.database):
         files.append(Path(asked.database))
         yield _disk(Path(asked.database), asked.settings)
+        yield from _modes(Path(asked.database))
     yield clock_before(changed_at(*files), now)
     yield from _of_database(asked, definitions, now, pause)
 
@@ -166,11 +169,37 @@ def disk_room(free: int, min_free: float) -> Finding:
     return fine("disk", told)
 
 
+def _modes(file: Path) -> Iterator[Finding]:
+    """Say who else on this machine can read a SQLite file, or put another in its place."""
+    there = [path for path in (file, *(file.with_name(file.name + end) for end in ("-wal", "-shm"))) if is_there(path)]
+    loose = [str(path) for path in there if path.stat().st_mode & 0o077]
+    if loose:
+        yield warning(
+            "database",
+            f"others on this machine have access to {', '.join(loose)}",
+            "the tokens' hashes are in it, and reports that are not folded yet",
+            f"chmod go= {' '.join(loose)}",
+        )
+    folder = file.parent
+    if there and folder.stat().st_mode & 0o022 and not folder.stat().st_mode & stat.S_ISVTX:
+        yield warning(
+            "database",
+            f"others on this machine may write to {folder}",
+            "they can put another database in the place of this one",
+            f"chmod go-w {folder}",
+        )
+
+
 def _of_database(
     asked: Asked, definitions: Definitions | None, now: datetime, pause: Callable[[], None]
 ) -> Iterator[Finding]:
     database = asked.database
-    if not is_postgres(database) and not Path(database).exists():
+    if not is_postgres(database) and not is_there(Path(database)):
+        try:
+            require_place(Path(database))
+        except StoreError as problem:
+            yield wrong("database", f"{database}: {problem}", "`hubbub serve` cannot make it", "then start it")
+            return
         yield warning(
             "database",
             f"{database} is not there",

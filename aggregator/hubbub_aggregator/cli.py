@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from hubbub.errors import ParameterError
+from hubbub_aggregator.database_option import DatabaseName
 from hubbub_aggregator.logs import FORMATS, LEVELS, announce, configure
 from hubbub_aggregator.loopback import is_loopback
 from hubbub_aggregator.settings import Settings, limits, switches
@@ -91,7 +92,7 @@ def _print_config(context: click.Context) -> None:
     """Print every option as the file that `--config` reads, with where its value is from."""
     import json
 
-    from hubbub_aggregator.engine import without_password
+    from hubbub_aggregator.database_name import without_password
 
     for parameter in context.command.params:
         name = parameter.name
@@ -125,6 +126,7 @@ def _print_config(context: click.Context) -> None:
 @option("port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 takes a free one.")
 @option(
     "database",
+    type=DatabaseName(),
     default="hubbub.db",
     show_default=True,
     help="SQLite file, made if it is not there; or postgresql://user@host/database.",
@@ -197,8 +199,8 @@ def command(
 
     from hubbub.definitions import load_definitions
     from hubbub_aggregator.app import create_app, new_numbers
+    from hubbub_aggregator.database_name import is_postgres
     from hubbub_aggregator.disk import free_at
-    from hubbub_aggregator.engine import is_postgres
     from hubbub_aggregator.server import address_for_several, listen, listen_beside, run, url_of
     from hubbub_aggregator.sql_store import SqlStore
     from hubbub_aggregator.workers import supervise

@@ -15,7 +15,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, MetaData, Table, func, insert, select
 
-from hubbub_aggregator.engine import alone, continue_ids, is_postgres, open_postgres, open_sqlite, opened, transaction
+from hubbub_aggregator.database_name import is_postgres
+from hubbub_aggregator.engine import alone, continue_ids, open_postgres, open_sqlite, opened, transaction
 from hubbub_aggregator.schema import SCHEMA_VERSION, alembic_version, schema, tables
 from hubbub_aggregator.schema_version import version_of
 from hubbub_aggregator.store import SchemaError, StoreError

@@ -5,15 +5,7 @@ from __future__ import annotations
 import click
 
 from hubbub.cli.output import json_option, print_json
-
-_DATABASE = click.option(
-    "--database",
-    default="hubbub.db",
-    show_default=True,
-    envvar="HUBBUB_DATABASE",
-    show_envvar=True,
-    help="The aggregator's database; it may be running.",
-)
+from hubbub_aggregator.database_option import DatabaseName, database_option
 
 
 @click.group()
@@ -27,7 +19,7 @@ def command() -> None:
 
 
 @command.command()
-@_DATABASE
+@database_option
 @json_option
 def check(database: str, as_json: bool) -> None:
     """Say which schema a database has; exit code 1 if `hubbub serve` would refuse it.
@@ -58,7 +50,7 @@ def check(database: str, as_json: bool) -> None:
 
 
 @command.command()
-@_DATABASE
+@database_option
 @json_option
 def upgrade(database: str, as_json: bool) -> None:
     """Bring a database to this hubbub's schema, whole or not at all, while older workers go on.
@@ -79,8 +71,8 @@ def upgrade(database: str, as_json: bool) -> None:
 
 
 @command.command()
-@click.argument("file", type=click.Path())
-@_DATABASE
+@click.argument("file", type=DatabaseName())
+@database_option
 @json_option
 def backup(file: str, database: str, as_json: bool) -> None:
     """Write all that a database holds into a new FILE, as of now, while it is served.
@@ -96,8 +88,8 @@ def backup(file: str, database: str, as_json: bool) -> None:
 
 
 @command.command()
-@click.argument("file", type=click.Path())
-@_DATABASE
+@click.argument("file", type=DatabaseName())
+@database_option
 @json_option
 def restore(file: str, database: str, as_json: bool) -> None:
     """Make a database of what `hubbub db backup` wrote; a database that holds anything is left alone.
@@ -110,8 +102,8 @@ def restore(file: str, database: str, as_json: bool) -> None:
 
 
 @command.command()
-@click.argument("source", metavar="FROM")
-@click.argument("target", metavar="TO")
+@click.argument("source", metavar="FROM", type=DatabaseName())
+@click.argument("target", metavar="TO", type=DatabaseName())
 @json_option
 def copy(source: str, target: str, as_json: bool) -> None:
     """Copy a database to another engine: FROM and TO are SQLite files or postgresql:// addresses, and TO is empty.
@@ -129,7 +121,8 @@ def _copy(source: str, target: str, as_json: bool) -> None:
     import sys
 
     from hubbub_aggregator import copying
-    from hubbub_aggregator.engine import naming, without_password
+    from hubbub_aggregator.database_name import without_password
+    from hubbub_aggregator.engine import naming
 
     with click.progressbar(length=1, label="copying", file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import os
 import sqlite3
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -20,13 +20,13 @@ from sqlalchemy import (
     Table,
     create_engine,
     event,
-    make_url,
     text,
 )
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.sql.compiler import SQLCompiler
 
+from hubbub_aggregator.database_name import is_postgres, postgres_url, without_password
 from hubbub_aggregator.store import StoreError
 
 _WAIT_FOR_LOCK = 10.0  # seconds
@@ -36,6 +36,16 @@ _LASTING = (
     "PRAGMA synchronous = FULL",  # a commit is on the disk before it returns
     "PRAGMA secure_delete = ON",  # what is dropped is overwritten, too
 )
+_LOOK = "`hubbub doctor` looks for the cause"
+_NEXT_STEP = {
+    sqlite3.SQLITE_NOTADB: "give the --database of an aggregator",
+    sqlite3.SQLITE_CORRUPT: "it is damaged: `hubbub db check` says where, `hubbub db restore` makes it anew from a backup",
+    sqlite3.SQLITE_FULL: "make room on its disk",
+    sqlite3.SQLITE_IOERR: "see whether its disk is full or failing",
+    sqlite3.SQLITE_CANTOPEN: "let this user write to the file and to its directory",
+    sqlite3.SQLITE_READONLY: "let this user write to the file and to its directory",
+    sqlite3.SQLITE_BUSY: "another program holds it: end that, or try again",
+}
 _FLEETING = ("PRAGMA synchronous = OFF",)
 _FOREIGN_KEYS = "PRAGMA foreign_keys = ON"
 _GIVEN = """
@@ -55,6 +65,9 @@ def open_sqlite(path: Path, *, read_only: bool = False, lasting: bool = True) ->
 
     lasting : a commit survives a power cut; else the file is nothing yet, and whoever makes it will say when it is whole
     """
+    require_place(path, read_only=read_only)
+    if not read_only:
+        _claim(path)
     mode = "ro" if read_only else "rwc"
     engine = create_engine(
         URL.create("sqlite", database=f"file:{quote(str(path.absolute()))}", query={"mode": mode, "uri": "true"}),
@@ -72,6 +85,24 @@ def open_sqlite(path: Path, *, read_only: bool = False, lasting: bool = True) ->
     return engine
 
 
+def require_place(file: Path, *, read_only: bool = False) -> None:
+    """Say what is in the way of a file: SQLite says `unable to open database file` of all that."""
+    if _is_directory(file):
+        raise StoreError("is a directory: name a file in it")
+    if read_only:
+        return
+    if not _is_directory(file.parent):
+        raise StoreError(
+            f"there is no directory {file.parent} that this user can reach: make it, or give another --database"
+        )
+    for place in (file.parent, file):
+        if is_there(place) and not os.access(place, os.W_OK, effective_ids=True):
+            raise StoreError(
+                f"this user may not write to {place}: change its owner or mode, or give another --database "
+                "(SQLite keeps two files beside its own)"
+            )
+
+
 @contextmanager
 def transaction(engine: Engine, *, writes: bool) -> Iterator[Connection]:
     """Commit all or nothing; whatever the database says against it is a StoreError.
@@ -84,8 +115,7 @@ def transaction(engine: Engine, *, writes: bool) -> Iterator[Connection]:
             with connection.begin():
                 yield connection
     except SQLAlchemyError as problem:
-        said = getattr(problem, "orig", None) or type(problem).__name__
-        raise StoreError(f"the database cannot do it: {said}") from problem
+        raise StoreError(f"the database cannot do it: {_told(problem)}") from problem
 
 
 class Statement:
@@ -106,12 +136,17 @@ class Statement:
 
 def open_postgres(url: str) -> Engine:
     """Connect to a PostgreSQL database, `postgresql://user@host/database`."""
+    named = postgres_url(url)
+    if named is None:
+        raise StoreError("is no URL of PostgreSQL: write postgresql://user@host/database")
     try:
-        engine = create_engine(make_url(url).set(drivername="postgresql+psycopg"), hide_parameters=True)
+        engine = create_engine(
+            named,
+            hide_parameters=True,
+            connect_args={"client_encoding": "utf8"},  # a cluster of SQL_ASCII would else answer in bytes
+        )
     except ImportError:
         raise StoreError("PostgreSQL needs psycopg: pip install 'hubbub[postgres]'") from None
-    except ArgumentError:
-        raise StoreError("is not a database's URL: write postgresql://user@host/database") from None
     event.listen(engine, "begin", _begin_postgres)
     return engine
 
@@ -121,7 +156,7 @@ def opened(database: str, *, read_only: bool = False) -> Iterator[Engine]:
     """Open a database that is there, and let go of it in the end."""
     if is_postgres(database):
         engine = open_postgres(database)
-    elif Path(database).exists():
+    elif is_there(Path(database)):
         engine = open_sqlite(Path(database), read_only=read_only)
     else:
         raise StoreError("there is no such file: give the --database of an aggregator")
@@ -138,16 +173,6 @@ def naming(*databases: str) -> Iterator[None]:
         yield
     except StoreError as problem:
         raise type(problem)(f"{' -> '.join(map(without_password, databases))}: {problem}") from None
-
-
-def is_postgres(database: str | Path) -> bool:
-    """Say whether this names a PostgreSQL database; else it is a SQLite file."""
-    return str(database).startswith(("postgresql:", "postgres:"))
-
-
-def without_password(database: str) -> str:
-    """Return what may be shown of a database's name."""
-    return re.sub(r"(?<=:)[^:@/]*(?=@)|(?<=password=)[^&]*", "***", database) if is_postgres(database) else database
 
 
 def alone(connection: Connection) -> None:
@@ -196,6 +221,37 @@ class Ids:
         if new:
             self._insert.on(connection, given | {"ids": b"".join(new), "n": len(new)})
         return new
+
+
+def is_there(path: Path) -> bool:
+    """Say whether a file can be seen; Path.exists raises where a directory may not be looked into."""
+    return os.path.exists(path)  # noqa: PTH110
+
+
+def _is_directory(path: Path) -> bool:
+    return os.path.isdir(path)  # noqa: PTH112  (Path's raises where a directory may not be looked into)
+
+
+def _claim(file: Path) -> None:
+    """Make a new file, for its owner alone: SQLite gives those beside it the same mode."""
+    try:
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        pass  # and is not opened: closing it would drop the locks that this process has on it
+    except OSError as problem:
+        raise StoreError(f"cannot be made: {problem.strerror}: give another --database") from None
+
+
+def _told(problem: SQLAlchemyError) -> str:
+    """Return what the database says, in one line and without values, and the next step."""
+    said = getattr(problem, "orig", None)
+    if isinstance(said, sqlite3.Error):
+        return f"{said}: {_NEXT_STEP.get((getattr(said, 'sqlite_errorcode', None) or 0) & 0xFF, _LOOK)}"
+    if said is None:
+        return f"{type(problem).__name__}: {_LOOK}"
+    # Of a statement that failed the first line only: the next ones may have values. Of a connection that failed, all.
+    primary = getattr(getattr(said, "diag", None), "message_primary", None)
+    return f"{' '.join((primary or str(said)).split())}: see that PostgreSQL runs there, and what its log says"
 
 
 def _patiently(connection: Any, pragma: str) -> None:

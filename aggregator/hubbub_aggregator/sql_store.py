@@ -27,23 +27,14 @@ from sqlalchemy import (
 
 from hubbub.batch import Batch
 from hubbub.coins import Coins
-from hubbub_aggregator.engine import (
-    Ids,
-    Statement,
-    alone,
-    insert_new,
-    is_postgres,
-    open_postgres,
-    open_sqlite,
-    transaction,
-    without_password,
-)
+from hubbub_aggregator.database_name import is_postgres, without_password
+from hubbub_aggregator.engine import Ids, Statement, alone, insert_new, open_postgres, open_sqlite, transaction
 from hubbub_aggregator.failpoints import reach
 from hubbub_aggregator.schema import batch, collection, refusal, retained, schema, segment, session
 from hubbub_aggregator.schema import token as token_table
 from hubbub_aggregator.schema_version import prepare, require_served
 from hubbub_aggregator.shuffle import in_order, shuffled
-from hubbub_aggregator.store import Appended, HeldReports, Holding, SchemaError, StoreError
+from hubbub_aggregator.store import Appended, HeldReports, Holding, StoreError
 from hubbub_aggregator.tokens import Scope, Token
 
 _IDS_A_STATEMENT = 1_000
@@ -84,8 +75,7 @@ class SqlStore:
         except StoreError as problem:
             if engine is not None:
                 engine.dispose()
-            advice = "" if isinstance(problem, SchemaError) else ": give another --database"
-            raise type(problem)(f"{without_password(str(path))}: {problem}{advice}") from None
+            raise type(problem)(f"{without_password(str(path))}: {problem}") from None
 
     def append(self, batches: Sequence[Batch]) -> list[Appended]:
         groups: dict[tuple[str, str], dict[bytes, Batch]] = {}

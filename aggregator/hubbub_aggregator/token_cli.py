@@ -7,15 +7,7 @@ import re
 import click
 
 from hubbub.cli.output import json_option, print_json
-
-_DATABASE = click.option(
-    "--database",
-    default="hubbub.db",
-    show_default=True,
-    envvar="HUBBUB_DATABASE",
-    show_envvar=True,
-    help="The aggregator's database; it may be running.",
-)
+from hubbub_aggregator.database_option import database_option
 
 
 @click.group()
@@ -38,7 +30,7 @@ def command() -> None:
     required=True,
     help="What it allows; may be repeated. read: summaries; metrics: /metrics; report: sending, where that takes one.",
 )
-@_DATABASE
+@database_option
 @json_option
 def create(name: str, scopes: tuple[str, ...], database: str, as_json: bool) -> None:
     """Make a token and print it: this once, since only its hash is kept.
@@ -65,7 +57,7 @@ def create(name: str, scopes: tuple[str, ...], database: str, as_json: bool) -> 
 
 
 @command.command("list")
-@_DATABASE
+@database_option
 @json_option
 def list_(database: str, as_json: bool) -> None:
     """Say which tokens there are, and what they allow.
@@ -88,7 +80,7 @@ def list_(database: str, as_json: bool) -> None:
 
 @command.command()
 @click.argument("name")
-@_DATABASE
+@database_option
 @json_option
 def revoke(name: str, database: str, as_json: bool) -> None:
     """Make a token worthless; a running aggregator stops taking it within 5 seconds.

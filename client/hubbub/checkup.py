@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -67,8 +68,9 @@ def clock_before(files: Mapping[Path, datetime], now: datetime) -> Finding:
 
 
 def changed_at(*paths: Path) -> dict[Path, datetime]:
-    """Return when files were changed last, of those that are there."""
-    return {path: datetime.fromtimestamp(path.stat().st_mtime, UTC) for path in paths if path.exists()}
+    """Return when files were changed last, of those that can be seen."""
+    seen = (path for path in paths if os.path.exists(path))  # noqa: PTH110  (Path.exists raises where it may not look)
+    return {path: datetime.fromtimestamp(path.stat().st_mtime, UTC) for path in seen}
 
 
 def of_state(directory: Path, now: datetime, environment: Mapping[str, str]) -> Iterator[Finding]:

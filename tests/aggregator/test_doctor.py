@@ -128,6 +128,23 @@ def test_a_database_that_only_can_be_read_is_wrong(file: Path, sqlite_store: Sql
     assert "locked" in found[0].what
 
 
+def test_a_database_that_others_on_the_machine_can_read_or_replace_is_warned_of(
+    file: Path, sqlite_store: SqlStore, tmp_path: Path
+) -> None:
+    database = tmp_path / "reports.db"
+
+    def found() -> list[str]:
+        return [finding.next_step for finding in looked_at(file, database) if "others on this machine" in finding.what]
+
+    assert found() == []
+    Path(f"{database}-wal").chmod(0o644)
+    assert found() == [f"chmod go= {database}-wal"]
+    tmp_path.chmod(0o777)
+    assert found() == [f"chmod go= {database}-wal", f"chmod go-w {tmp_path}"]
+    tmp_path.chmod(0o1777)
+    assert len(found()) == 1
+
+
 def test_what_nobody_has_a_token_for_is_said(store: SqlStore) -> None:
     assert ill(list(tokens(store, Settings()))) == [(Health.WARNING, "tokens")]
     assert ill(list(tokens(store, Settings(closed_reports=True))))[0] == (Health.WRONG, "tokens")

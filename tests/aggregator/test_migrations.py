@@ -20,7 +20,8 @@ from tests.aggregator.databases import contents, sql
 
 from hubbub import Definitions
 from hubbub.cli import main
-from hubbub_aggregator.engine import is_postgres, opened, transaction
+from hubbub_aggregator.database_name import is_postgres
+from hubbub_aggregator.engine import opened, transaction
 from hubbub_aggregator.folding import fold, read_summary
 from hubbub_aggregator.schema import SCHEMA_VERSION, tables
 from hubbub_aggregator.sql_store import SqlStore

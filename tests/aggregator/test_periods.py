@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hubbub import Definitions, Metric
-from hubbub_aggregator.engine import is_postgres, open_postgres, open_sqlite
+from hubbub_aggregator.database_name import is_postgres
+from hubbub_aggregator.engine import open_postgres, open_sqlite
 from hubbub_aggregator.folding import fold, read_summary
 from hubbub_aggregator.lifecycle import kept_until, upkeep
 from hubbub_aggregator.settings import Settings

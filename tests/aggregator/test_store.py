@@ -237,11 +237,11 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) ->
     path = tmp_path / "notes.txt"
     path.write_text("not a database, but somebody's notes, and long enough to have a header" * 9)
     before = path.read_bytes()
-    with pytest.raises(StoreError, match=r"notes\.txt: the database cannot do it: file is not a database"):
+    with pytest.raises(
+        StoreError, match=r"notes\.txt: the database cannot do it: file is not a database: give the --database of"
+    ):
         SqlStore.open(path)
     assert path.read_bytes() == before
-    with pytest.raises(StoreError, match="unable to open"):
-        SqlStore.open(tmp_path / "no" / "such" / "folder.db")
 
 
 def test_a_store_outlives_its_process(database: str, metric: Metric, make_batch: MakeBatch) -> None:

@@ -1,0 +1,34 @@
+"""A database on the command line: what names none is a usage error, and no message has its password."""
+
+from __future__ import annotations
+
+import click
+
+
+class DatabaseName(click.ParamType[str]):
+    """A path or a PostgreSQL URL."""
+
+    name = "database"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Refuse what is neither."""
+        from hubbub_aggregator.database_name import postgres_url, without_password
+        from hubbub_aggregator.store import StoreError
+
+        try:
+            postgres_url(value)
+        except StoreError as problem:
+            shown = without_password(value)
+            self.fail(f"{shown}: {problem}" if shown else str(problem), param, ctx)
+        return value
+
+
+database_option = click.option(
+    "--database",
+    type=DatabaseName(),
+    default="hubbub.db",
+    show_default=True,
+    envvar="HUBBUB_DATABASE",
+    show_envvar=True,
+    help="The aggregator's database; it may be running.",
+)

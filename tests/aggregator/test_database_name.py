@@ -1,0 +1,192 @@
+"""`--database`: what it may name, what is said of what it may not, and that no password is ever shown."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+from click.testing import CliRunner
+from tests.aggregator.conftest import DEFINITIONS
+
+from hubbub import Definitions
+from hubbub.checkup import Health
+from hubbub.cli import main
+from hubbub_aggregator.checkup import Asked, of_aggregator
+from hubbub_aggregator.database_name import is_postgres, without_password
+from hubbub_aggregator.settings import Settings
+from hubbub_aggregator.sql_store import SqlStore
+from hubbub_aggregator.store import StoreError
+from hubbub_aggregator.tokens import Scope, Token, hash_of
+
+if TYPE_CHECKING:
+    from tests.aggregator.conftest import MakeBatch
+
+SECRETS = ("s3cret", "tw0")
+UNUSABLE = [
+    ("postgresql://u:s3cret@127.0.0.1:port/y", "the port is not a number"),
+    ("postgresql://u:s3cret@tw0@h/y", "an @ in a user's name or a password is written %40"),
+    ("postgresql+psycopg://u:s3cret@h/y", "unknown scheme postgresql+psycopg: write a path or postgresql://"),
+    ("Postgresql://u:s3cret@h/y", "unknown scheme Postgresql"),
+    ("mysql://u:s3cret/tw0@x/y", "unknown scheme mysql"),
+    ("postgresql:u:s3cret@x/y", "unknown scheme postgresql"),
+    ("sqlite:///x.db", "unknown scheme sqlite"),
+    ("", "the name is empty"),
+]
+
+
+@pytest.fixture
+def definitions_file(tmp_path: Path) -> str:
+    (tmp_path / "metrics.toml").write_text(DEFINITIONS)
+    return str(tmp_path / "metrics.toml")
+
+
+@pytest.fixture
+def nobody() -> Iterator[Path]:
+    """A directory with definitions that anyone may read, and whoever tests may not write to."""
+    with TemporaryDirectory() as name:
+        place, user = Path(name), os.geteuid()
+        (place / "metrics.toml").write_text(DEFINITIONS)
+        place.chmod(0o755 if user == 0 else 0o555)
+        if user == 0:  # who may write anywhere
+            os.seteuid(pwd.getpwnam("nobody").pw_uid)
+        try:
+            yield place
+        finally:
+            os.seteuid(user)
+            place.chmod(0o700)
+
+
+def commands(database: str, definitions_file: str, place: Path) -> list[list[str]]:
+    """Return every command that takes a database."""
+    named, another = ["--database", database], str(place / "another.db")
+    return [
+        ["serve", definitions_file, *named],
+        ["serve", definitions_file, "--print-config", *named],
+        ["doctor", definitions_file, "--watch", "0", *named],
+        ["token", "create", "x", "--scope", "read", *named],
+        ["token", "list", *named],
+        ["token", "revoke", "x", *named],
+        ["db", "check", *named],
+        ["db", "upgrade", *named],
+        ["db", "backup", another, *named],
+        ["db", "restore", another, *named],
+        ["db", "copy", database, another],
+        ["db", "copy", another, database],
+    ]
+
+
+@pytest.mark.parametrize(("database", "told"), UNUSABLE)
+def test_what_names_no_database_is_refused_by_every_command_and_makes_no_file(
+    database: str, told: str, definitions_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for arguments in commands(database, definitions_file, tmp_path):
+        said = CliRunner().invoke(main, arguments)
+        assert (said.exit_code, said.stdout) == (2, ""), arguments
+        assert told in said.stderr
+        assert not [secret for secret in SECRETS if secret in said.output]
+    said = CliRunner().invoke(main, ["token", "list"], env={"HUBBUB_DATABASE": database or " "})
+    assert (said.exit_code, told in said.stderr) == (2, True)
+    for act in (SqlStore.open, is_postgres):
+        with pytest.raises(StoreError):
+            act(database)
+    assert [path.name for path in tmp_path.iterdir()] == ["metrics.toml"]
+
+
+@pytest.mark.parametrize(
+    "database",
+    [
+        "postgresql://u:s3cret@h/y",
+        "postgresql://u:s3c%40tw0@h:5432/y?a=b@c",
+        "postgresql://u@mail:s3cret@h/y",
+        "postgresql://:s3cret@h/y",
+        "postgresql://h/y?user=u&password=s3cret&sslmode=require",
+        "postgresql://h/y?sslPassword=s3cret",
+        *(database for database, _ in UNUSABLE),
+        "u:s3cret@h/y",
+        "host=h password=s3cret dbname=y",
+    ],
+)
+def test_no_password_is_shown_whatever_the_name_looks_like(database: str) -> None:
+    shown = without_password(database)
+    assert not [secret for secret in SECRETS if secret in shown]
+    assert without_password(shown) == shown
+
+
+@pytest.mark.parametrize(
+    "database", ["reports.db", "/var/lib/a@b.db", "postgresql://u@h:5432/y", "postgresql:///y?host=/run/p"]
+)
+def test_a_name_without_a_password_is_shown_as_it_is(database: str) -> None:
+    assert without_password(database) == database
+
+
+def test_no_command_shows_the_password_of_a_server_that_does_not_answer(definitions_file: str, tmp_path: Path) -> None:
+    for database in ("postgresql://u:s3cret@127.0.0.1:1/y", "postgresql://u:s3cret/tw0@127.0.0.1:1/y"):
+        for arguments in commands(database, definitions_file, tmp_path)[1:]:  # serve is its process's own test
+            said = CliRunner().invoke(main, arguments)
+            assert isinstance(said.exception, SystemExit | None), arguments
+            assert not [secret for secret in SECRETS if secret in said.output]
+            assert "u:***@" in said.output or arguments[0] == "db"
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1", "UTF8"])
+def test_a_database_of_any_encoding_works(
+    encoding: str, postgres_url: str, definitions: Definitions, make_batch: MakeBatch
+) -> None:
+    """`LC_ALL=C initdb` makes a cluster of SQL_ASCII, in which psycopg gave bytes for text."""
+    name = f"test_{encoding.lower()}_{os.urandom(4).hex()}"
+    with closing(psycopg.connect(postgres_url, autocommit=True)) as connection:
+        connection.execute(f"CREATE DATABASE {name} ENCODING '{encoding}' TEMPLATE template0".encode())
+    with closing(SqlStore.open(postgres_url.replace("/postgres?", f"/{name}?"))) as store:
+        store.append([make_batch(definitions["homepage"])])
+        assert store.open_periods() == [(definitions["homepage"].digest, "2024-06-15")]
+        store.add_token(Token("a", frozenset({Scope.READ})), hash_of("x"))
+        assert [token.name for token in store.tokens()] == ["a"]
+
+
+def test_a_file_that_cannot_be_is_told_with_what_is_in_the_way_and_the_next_step(tmp_path: Path) -> None:
+    for place, told in (
+        (tmp_path / "no" / "such.db", rf"there is no directory {tmp_path}/no .*: make it, or give another --database"),
+        (tmp_path, "is a directory: name a file in it"),
+        (tmp_path / ("x" * 300), "cannot be made: File name too long: give another --database"),
+    ):
+        with pytest.raises(StoreError, match=told):
+            SqlStore.open(place)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_may_not_be_written_to_is_told_by_name_and_found_by_doctor(nobody: Path) -> None:
+    new = str(nobody / "new.db")
+    told = f"this user may not write to {nobody}: change its owner or mode"
+    with pytest.raises(StoreError, match=told):
+        SqlStore.open(new)
+    asked = Asked(nobody / "metrics.toml", new, "127.0.0.1", 1, Settings())
+    found = [
+        finding.what
+        for finding in of_aggregator(asked, datetime.now(UTC), lambda: None)
+        if finding.health is Health.WRONG
+    ]
+    assert len(found) == 1
+    assert told in found[0]
+
+
+def test_the_files_of_a_database_are_their_owners_alone(
+    sqlite_store: SqlStore, definitions: Definitions, make_batch: MakeBatch, tmp_path: Path
+) -> None:
+    umask = os.umask(0o022)
+    try:
+        with closing(SqlStore.open(tmp_path / "other.db")) as store:
+            store.append([make_batch(definitions["homepage"])])
+            modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.glob("other.db*")}
+    finally:
+        os.umask(umask)
+    assert modes == dict.fromkeys(("other.db", "other.db-wal", "other.db-shm"), 0o600)
