@@ -1,0 +1,138 @@
+"""What could any decoder find in the crowded medium cases? What ours finds when it is told what no decoder knows.
+
+    python -m benchmarks.oracle [--seeds 1] [--out docs/accuracy.md]
+
+Told the distribution: how many candidates have which share, not who. Told the others: of each candidate the shares of all others, by name, and of
+the strings without a candidate how much they scatter. Both then test each candidate; where to draw the line is told as well: as low as 5 % of all it lets
+through are false, which only those who know the truth can see.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import NamedTuple
+from unittest import mock
+
+import numpy as np
+from benchmarks.accuracy import DISTRIBUTIONS, HERE, Case, r_decoder, reports_of
+from benchmarks.pages import put_section
+from numpy.typing import NDArray
+from scipy.stats import norm
+from threadpoolctl import threadpool_limits
+
+from hubbub_decoder import decode, pattern_fit
+from hubbub_decoder.design_matrix import design_matrix
+from hubbub_decoder.inference import q_values
+from hubbub_decoder.mixed_model import Beliefs, MixedModel
+from hubbub_decoder.patterns import FilterTable, filters_of, observe
+from hubbub_decoder.prior import Prior
+
+HEADING = "## What the crowded cases can reveal"
+_CLASSES = 60
+_FALSE = 0.05
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+
+class Tested(NamedTuple):
+    """p-values of a case's candidates, and who of them is there."""
+
+    distribution: str
+    p_values: Floats
+    there: Flags
+
+    @property
+    def found(self) -> tuple[int, int]:
+        """How many of those that are there, and of the others, q <= .05 lets through."""
+        picked = q_values(self.p_values) <= _FALSE
+        return int((picked & self.there).sum()), int((picked & ~self.there).sum())
+
+
+def prior_of(truth: Floats) -> Prior:
+    """Return the distribution of the shares, those that are there in classes of equal number."""
+    there = np.sort(truth[truth > 0])
+    classes = np.array_split(there, min(_CLASSES, len(there)))
+    centres = np.array([0.0, *(each.mean() for each in classes)])
+    widths = np.array([0.0, *(each.std() for each in classes)])
+    weights = np.array([len(truth) - len(there), *map(len, classes)])
+    return Prior(centres, widths, weights / len(truth))
+
+
+def told(case: Case, regtest: Path | None, entropy: str) -> tuple[Tested, Tested, Tested]:
+    """Test the candidates of a case told nothing, told the distribution, and told all other shares."""
+    counts, people = reports_of(case, regtest, entropy)
+    shares = people / people.sum()
+    truth = np.array([shares[v - 1] if v <= len(shares) else 0.0 for v in case.candidates])
+    names = [f"v{v}" for v in case.candidates]
+
+    def tested() -> Tested:
+        p = {e.candidate: e.p_value for e in decode(counts, names).estimates}
+        return Tested(case.distribution, np.array([p[name] for name in names]), truth > 0)
+
+    nothing, prior = tested(), prior_of(truth)
+    with mock.patch.object(pattern_fit, "fit_prior", return_value=prior):
+        distribution = tested()
+    unlisted = np.delete(shares, [v - 1 for v in case.candidates if v <= len(shares)])
+    design, table = design_matrix(names, counts.metric.params), FilterTable.of(counts.metric.params)
+    filter_of, size = filters_of(design, table), len(table.filters)
+    expected = np.array([np.bincount(chosen, truth, size) for chosen in filter_of]) + unlisted.sum() * table.random
+    model = MixedModel(observe(counts, table, expected), table, filter_of)
+    solution = model.solved(Beliefs(truth, np.full(len(truth), 1e-16)), float((unlisted**2).sum())).solution()
+    others = Tested(case.distribution, norm.sf(solution.shares / np.sqrt(solution.variances)), truth > 0)
+    return nothing, distribution, others
+
+
+def most(cases: list[Tested], share: float) -> int:
+    """Return how many that are there one line for all lets through, where at most such a share of all is false."""
+    p, there = (np.concatenate(columns) for columns in zip(*((c.p_values, c.there) for c in cases), strict=True))
+    there = there[np.argsort(p, kind="stable")]
+    allowed = np.flatnonzero(np.cumsum(~there) <= share * np.arange(1, len(there) + 1))
+    return int(there[: allowed[-1] + 1].sum()) if len(allowed) else 0
+
+
+def line(cell: str, what: str, cases: list[Tested]) -> str:
+    """Put together what was found of a cell."""
+    by_distribution = [[c for c in cases if c.distribution == d] for d in DISTRIBUTIONS]
+    found, false = np.array([c.found for c in cases]).T
+    apart = [sum(most(group, share) for group in by_distribution) / len(cases) for share in (_FALSE, 0.23)]
+    return (
+        f"| {cell} | {what} | {found.mean():.1f} | {100 * np.mean(false / np.maximum(1, found + false)):.1f} | {apart[0]:.1f} | "
+        f"{most(cases, _FALSE) / len(cases):.1f} | {apart[1]:.1f} |"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--regtest", type=Path, default=HERE.parent.parent / "shared" / "reference" / "regtest")
+    parser.add_argument("--seeds", type=int, default=1, choices=(1, 2, 3))
+    parser.add_argument("--out", type=Path, help="put the table into that page, in place of the one it has")
+    options = parser.parse_args()
+    regtest = options.regtest if options.regtest.is_dir() else None
+    rows, _ = r_decoder()
+    lines = []
+    with threadpool_limits(1):
+        for config in ("over_x2", "over_x10"):
+            cases = [Case("medium", d, config, seed) for d in DISTRIBUTIONS for seed in range(options.seeds)]
+            columns = zip(*(told(case, regtest, "oracle") for case in cases), strict=True)
+            for what, tested in zip(("nothing", "the distribution", "all other shares"), columns, strict=True):
+                lines.append(line(f"medium {config}", what, list(tested)))
+                print(lines[-1], flush=True)
+            of_r = [rows[f"{case.name} {case.config}"] for case in cases]
+            found = np.array([float(row["detected"]) for row in of_r])
+            false = np.array([float(row["false_positives"]) for row in of_r])
+            lines.append(
+                f"| medium {config} | R | {np.mean(found - false):.1f} | {100 * np.mean(false / np.maximum(1, found)):.1f} | - | - | - |"
+            )
+            print(lines[-1], flush=True)
+    if options.out:
+        about = (
+            f"`python -m benchmarks.oracle --seeds {options.seeds}`, {'the very reports R decoded' if regtest else 'reports simulated anew'}; found a case. At q <= .05, and as many as can be let through "
+            "when who is false is told: one line for each distribution, one for all."
+        )
+        head = "| cell | told | found, q <= .05 | false % | 5 % false, a line each | 5 % false, one line | 23 % false, a line each |"
+        put_section(options.out, "\n".join([HEADING, "", about, "", head, "|---|---|---|---|---|---|---|", *lines]))
+
+
+if __name__ == "__main__":
+    main()
