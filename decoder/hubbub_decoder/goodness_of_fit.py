@@ -37,8 +37,9 @@ def goodness_of_fit(collected: BitCounts | PatternCounts | Reports) -> tuple[Fit
     if isinstance(collected, PatternCounts) and is_small(params):
         tests += _of_patterns(collected)
     counts = collected if isinstance(collected, BitCounts) else collected.bit_counts()
+    periods = _periods(counts)
     if counts.with_ones is not None:
-        tests.append(_named("number of ones", _lack_of_fit(counts.with_ones, _chance_of_ones(params))))
+        tests.append(_named("number of ones", _lack_of_fit(counts.with_ones, _chance_of_ones(params)), periods))
     if not isinstance(collected, BitCounts):
         tests.append(_coincident_hashes(_numbers_of_ones(collected), params))
     if counts.num_reports >= _FEW_REPORTS * len(counts.reports):
@@ -48,15 +49,15 @@ def goodness_of_fit(collected: BitCounts | PatternCounts | Reports) -> tuple[Fit
 
 def _of_patterns(counts: PatternCounts) -> Iterator[FitTest | None]:
     """Of 2**k patterns only as many numbers speak about shares as there are filters; no share explains what is orthogonal to them."""
-    chance = FilterTable.of(counts.metric.params).chance
-    yield _named("patterns", _lack_of_fit(counts.counts.sum(axis=0), chance))
+    chance, periods = FilterTable.of(counts.metric.params).chance, _periods(counts)
+    yield _named("patterns", _lack_of_fit(counts.counts.sum(axis=0), chance), periods)
     m = len(counts.counts)
     if m == 1 or counts.metric.params.num_bits > _MOST_BITS_A_COHORT:
         return
     found = [fit for fit in (_lack_of_fit(cohort, chance) for cohort in counts.counts) if fit is not None]
     if found:
         worst = min(found, key=lambda fit: float(stats.chi2.sf(*fit)))
-        yield _named("patterns of one cohort", worst, among=len(found))
+        yield _named("patterns of one cohort", worst, periods, among=len(found))
 
 
 def _chance_of_ones(params: Params) -> Floats:
@@ -97,7 +98,9 @@ def _coincident_hashes(seen: NDArray[np.int64], params: Params) -> FitTest | Non
 def _equal_cohorts(counts: BitCounts) -> FitTest | None:
     """A client's cohort is a fair draw."""
     n = counts.reports
-    return _named("equal cohorts", (float(stats.chisquare(n).statistic), len(n) - 1)) if len(n) > 1 else None
+    if len(n) < 2:
+        return None
+    return _named("equal cohorts", (float(stats.chisquare(n).statistic), len(n) - 1), _periods(counts))
 
 
 def _of_totals(counts: BitCounts) -> Iterator[FitTest | None]:
@@ -120,8 +123,9 @@ def _of_totals(counts: BitCounts) -> Iterator[FitTest | None]:
     if variance == 0:
         return
     if len(n) > 1:
-        yield _named("ones by cohort", (float(np.sum((total - n * mean) ** 2 / (n * variance))), len(n) - 1))
-    z = abs(share - v) * abs(h * (q - p)) / np.sqrt(variance / n.sum())
+        apart = float(np.sum((total - n * mean) ** 2 / (n * variance)))
+        yield _named("ones by cohort", (apart, len(n) - 1), _periods(counts))
+    z = abs(share - v) * abs(h * (q - p)) / np.sqrt(_periods(counts) * variance / n.sum())
     yield FitTest("share with a value", float(z) ** 2, 1, float(stats.norm.sf(z)))
 
 
@@ -157,10 +161,19 @@ def _numbers_of_ones(collected: PatternCounts | Reports) -> NDArray[np.int64]:
     return np.bincount(ones, minlength=params.num_cohorts * sizes).reshape(-1, sizes)
 
 
-def _named(name: str, fit: tuple[float, int] | None, among: int = 1) -> FitTest | None:
+def _periods(collected: BitCounts | PatternCounts) -> int:
+    """Return how many reports may be of one person, with one cohort and one permanent noise.
+
+    If so many are, a chi-squared of all is at most so many times the mean of the periods' own, which are honest.
+    """
+    return max(1, len(collected.periods))
+
+
+def _named(name: str, fit: tuple[float, int] | None, periods: int, among: int = 1) -> FitTest | None:
     if fit is None:
         return None
-    return FitTest(name, *fit, min(1.0, among * float(stats.chi2.sf(*fit))))
+    statistic, freedom = fit[0] / periods, fit[1]
+    return FitTest(name, statistic, freedom, min(1.0, among * float(stats.chi2.sf(statistic, freedom))))
 
 
 def _lack_of_fit(counts: NDArray[np.int64], chance: Floats) -> tuple[float, int] | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -137,6 +139,21 @@ def test_a_cohort_that_many_are_stuck_in_is_seen(unseen_seed: int) -> None:
     cohorts = reports.cohorts.copy()
     cohorts[:600] = 5
     assert alarms(goodness_of_fit(Reports(reports.metric, cohorts, reports.rows).bit_counts())) == {"equal cohorts"}
+
+
+def test_the_same_people_reporting_again_alarm_nobody(unseen_seed: int) -> None:
+    """30,000 people, 8 periods: cohort and permanent noise stay. Told as one period, it is 8 times the reports there are."""
+    params = string_params(32, m=32, p=0.25, q=0.75, f=0.5)
+    once = reported(
+        replace(params, prob_p=0, prob_q=1), unseen_seed % (1 << 62), num_reports=30_000, without_value=3_000
+    )
+    permanent = np.unpackbits(once.rows, axis=1, bitorder="little").astype(bool)
+    rng = np.random.default_rng(unseen_seed)
+    noise = [rng.random(permanent.shape) < np.where(permanent, 0.75, 0.25) for _ in range(8)]
+    rows = np.concatenate([np.packbits(bits, axis=1, bitorder="little") for bits in noise])
+    cohorts, days = np.tile(once.cohorts, 8), tuple(f"2024-06-0{day}" for day in range(1, 9))
+    assert alarms(goodness_of_fit(Reports(params, cohorts, rows, days))) == set()
+    assert "equal cohorts" in alarms(goodness_of_fit(Reports(params, cohorts, rows)))
 
 
 def test_a_decoding_says_what_does_not_fit_and_what_to_do(unseen_seed: int) -> None:
