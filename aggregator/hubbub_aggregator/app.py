@@ -39,7 +39,7 @@ from hubbub_aggregator.folding import read_summary
 from hubbub_aggregator.last_resort import LastResort
 from hubbub_aggregator.lifecycle import retains, upkeep
 from hubbub_aggregator.page.routes import routes as page_routes
-from hubbub_aggregator.periodic import Periodic, survived
+from hubbub_aggregator.periodic import Periodic
 from hubbub_aggregator.problems import page, problem, refused_with
 from hubbub_aggregator.proxies import Proxies
 from hubbub_aggregator.rate_limit import RateLimit
@@ -53,6 +53,7 @@ from hubbub_aggregator.store import Store, StoreError
 from hubbub_aggregator.taking import PATH, Clock, Service, Shortcut, reads_are_open
 from hubbub_aggregator.tally import Tally
 from hubbub_aggregator.tokens import Doorkeeper, Scope
+from hubbub_aggregator.troubles import Troubles
 from hubbub_aggregator.watch import Watch
 from hubbub_aggregator.writer import GroupWriter
 
@@ -77,7 +78,7 @@ class SummaryResponse(Response):
 
 def new_numbers(workers: int = 1) -> SharedNumbers:
     """Return the numbers that so many workers count together; they are forked after this."""
-    return SharedNumbers((*Tally.NAMES, *GroupWriter.NAMES), workers)
+    return SharedNumbers((*Tally.NAMES, *GroupWriter.NAMES, *Troubles.NAMES), workers)
 
 
 def create_app(
@@ -100,16 +101,16 @@ def create_app(
     tally, disk = Tally(numbers), DiskWatch(free, settings.min_free)
     proxies, rate = Proxies(settings.trusted_proxy), RateLimit(settings.client_rate, settings.client_burst)
     collecting = Collecting(definitions, reload or (lambda: definitions), store.open_periods)
-    door, watch = Doorkeeper(store.token), Watch(store)
-    service = Service(collecting, store, settings, clock, tally, proxies, rate, disk, door, watch)
+    door, watch, troubles = Doorkeeper(store.token), Watch(store), Troubles(numbers)
+    service = Service(collecting, store, settings, clock, tally, proxies, rate, disk, door, watch, troubles)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[dict[str, Any]]:
-        writer = GroupWriter(store, settings, numbers)
+        writer = GroupWriter(store, settings, numbers, troubles)
         jobs = (
-            Periodic("upkeep", lambda: upkeep(store, collecting.now, settings, clock()), settings.fold_every),
-            Periodic("counting refusals", lambda: tally.flush(store), _FLUSH_EVERY),
-            Periodic("watching the disk", disk.look, _LOOK_EVERY),
+            Periodic("upkeep", lambda: upkeep(store, collecting.now, settings, clock()), settings.fold_every, troubles),
+            Periodic("counting refusals", lambda: tally.flush(store), _FLUSH_EVERY, troubles),
+            Periodic("watching the disk", disk.look, _LOOK_EVERY, troubles),
         )
         if reload is not None:
             loop = asyncio.get_running_loop()
@@ -122,7 +123,7 @@ def create_app(
             await writer.close()
             for job in jobs:
                 await run_in_threadpool(job.close)
-            with survived("counting refusals"):
+            with troubles.survived("counting refusals"):
                 await run_in_threadpool(tally.flush, store)
 
     app = FastAPI(

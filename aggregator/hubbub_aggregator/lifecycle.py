@@ -8,6 +8,7 @@ purged    `keep` periods after its end: its counts and reports go, that it was c
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import lru_cache, partial
 
@@ -15,28 +16,45 @@ from hubbub.definitions import Definitions
 from hubbub.metric import Metric
 from hubbub.periods import Period, PeriodKind
 from hubbub_aggregator.folding import fold
-from hubbub_aggregator.periodic import survived
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store import Store
+from hubbub_aggregator.troubles import JobError, cause
 
 
 def upkeep(store: Store, definitions: Definitions, settings: Settings, now: datetime) -> None:
     """Close what has ended, fold what waits, purge what was kept long enough; any of it may die half-way and come again.
 
-    What fails for one version of a metric keeps none of the others.
+    What fails for one version of a metric keeps none of the others; a JobError says of which it did.
     """
-    open_periods = store.open_periods()
+    open_periods, failed = store.open_periods(), {}
     for metric in definitions.versions():
-        with survived(f"upkeep of {metric.name}"):
-            for digest, text in open_periods:
-                if digest == metric.digest and now >= Period.parse(metric.period, text).closes():
-                    store.close_period(digest, text)
-            retained = partial(retains, metric, settings, now=now)
-            fold(store, metric, retains=retained)
-            for text in store.periods_with_reports(metric.digest):
-                if not retained(text):
-                    store.drop_reports(metric.digest, text)
-            _purge(store, metric, settings.keep.get(metric.name), now)
+        try:
+            _look_after(
+                metric, [text for digest, text in open_periods if digest == metric.digest], store, settings, now
+            )
+        except Exception as problem:  # noqa: BLE001  (it keeps none of the others)
+            failed[metric.name] = cause(problem)
+    if failed:
+        raise JobError("; ".join(f"{why} ({', '.join(names)})" for why, names in _by_cause(failed).items()))
+
+
+def _by_cause(failed: Mapping[str, str]) -> dict[str, list[str]]:
+    names: dict[str, list[str]] = {}
+    for name, why in failed.items():
+        names.setdefault(why, []).append(name)
+    return names
+
+
+def _look_after(metric: Metric, open_periods: list[str], store: Store, settings: Settings, now: datetime) -> None:
+    for text in open_periods:
+        if now >= Period.parse(metric.period, text).closes():
+            store.close_period(metric.digest, text)
+    retained = partial(retains, metric, settings, now=now)
+    fold(store, metric, retains=retained)
+    for text in store.periods_with_reports(metric.digest):
+        if not retained(text):
+            store.drop_reports(metric.digest, text)
+    _purge(store, metric, settings.keep.get(metric.name), now)
 
 
 def _purge(store: Store, metric: Metric, keep: int | None, now: datetime) -> None:

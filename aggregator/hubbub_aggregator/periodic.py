@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from threading import Event, Thread
 
-logger = logging.getLogger(__name__)
-
-
-@contextmanager
-def survived(what: str) -> Iterator[None]:
-    """Log a failure by its kind alone, and go on: what was worked on stays, and is tried again next time."""
-    try:
-        yield
-    except Exception as problem:  # noqa: BLE001  (nothing may stop the service)
-        logger.error("%s failed: %s", what, type(problem).__name__)
+from hubbub_aggregator.troubles import Troubles
 
 
 class Periodic:
-    """Call `job` every `seconds` until closed."""
+    """Call `job` every `seconds` until closed; `name` is one of `troubles.JOBS`."""
 
-    def __init__(self, name: str, job: Callable[[], object], seconds: float) -> None:
+    def __init__(self, name: str, job: Callable[[], object], seconds: float, troubles: Troubles | None = None) -> None:
         self._name = name
         self._job = job
         self._seconds = seconds
+        self._troubles = troubles or Troubles()
         self._closing = Event()
         self._thread = Thread(target=self._run, name=f"hubbub {name}")
         self._thread.start()
@@ -37,5 +27,5 @@ class Periodic:
 
     def _run(self) -> None:
         while not self._closing.wait(self._seconds):
-            with survived(self._name):
+            with self._troubles.survived(self._name):
                 self._job()

@@ -23,6 +23,10 @@ def statistics(service: Service, writer: GroupWriter) -> Iterator[str]:
     yield from metric("hubbub_queue_bytes", "gauge", "Batches waiting for their commit.", [({}, writer.waiting)])
     yield from metric("hubbub_queue_limit_bytes", "gauge", "Beyond it batches are refused: 503.", [({}, writer.room)])
     yield from writer.commits.lines("hubbub_commit_seconds", "How long commits took.")
+    failures = [({"job": job}, count) for job, count in service.troubles.failures().items()]
+    yield from metric("hubbub_job_failures_total", "counter", "Failures since the start; the log says why.", failures)
+    failing = [({"job": job}, count) for job, count in service.troubles.failing().items()]
+    yield from metric("hubbub_job_failing", "gauge", "Workers in which it failed the last time.", failing)
     collected = [({"metric": each.name, "digest": each.digest}, 1) for each in service.definitions.versions()]
     yield from metric("hubbub_definition_info", "gauge", "What is collected under.", collected)
     taken = int(service.collecting.last_reload_ok)

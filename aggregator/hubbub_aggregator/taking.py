@@ -42,6 +42,7 @@ from hubbub_aggregator.store import Appended, Store, StoreError
 from hubbub_aggregator.tally import Tally
 from hubbub_aggregator.tokens import Doorkeeper
 from hubbub_aggregator.tokens import Scope as TokenScope
+from hubbub_aggregator.troubles import Troubles
 from hubbub_aggregator.watch import Watch
 from hubbub_aggregator.writer import GroupWriter
 
@@ -66,6 +67,7 @@ class Service:
     disk: DiskWatch
     door: Doorkeeper
     watch: Watch
+    troubles: Troubles
 
     @property
     def definitions(self) -> Definitions:

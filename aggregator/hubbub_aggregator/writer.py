@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -16,8 +15,7 @@ from hubbub_aggregator.exposition import Durations
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.shared_numbers import SharedNumbers
 from hubbub_aggregator.store import Appended, Store
-
-logger = logging.getLogger(__name__)
+from hubbub_aggregator.troubles import Troubles
 
 _PER_BATCH = 1_024
 """What a waiting batch weighs beside its reports, in bytes: its id, its future, the request around it."""
@@ -37,12 +35,15 @@ class GroupWriter:
 
     NAMES = (*Durations.NAMES, "queue")
 
-    def __init__(self, store: Store, settings: Settings, numbers: SharedNumbers | None = None) -> None:
+    def __init__(
+        self, store: Store, settings: Settings, numbers: SharedNumbers | None = None, troubles: Troubles | None = None
+    ) -> None:
         self._store = store
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
         self._numbers = numbers or SharedNumbers(self.NAMES)
+        self._troubles = troubles or Troubles()
         self._weight = 0
         self._weigh(0)  # what waited in a worker that died waits no more
         self.commits = Durations(self._numbers)
@@ -92,10 +93,8 @@ class GroupWriter:
             group = [first, *self._arrived()]
             appended: list[Appended] | None = None
             began = time.perf_counter()
-            try:
+            with self._troubles.survived("storing batches"):  # whatever fails, the next group gets its chance
                 appended = self._store.append([waiting.batch for waiting in group])
-            except Exception as problem:  # noqa: BLE001  (whatever it was, the next group gets its chance)
-                logger.error("a commit of %d batches failed: %s", len(group), type(problem).__name__)
             self.commits.observe(time.perf_counter() - began)
             self._loop.call_soon_threadsafe(self._settle, group, appended)
 

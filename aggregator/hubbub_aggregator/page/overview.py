@@ -115,6 +115,7 @@ class Overview:
     """All of the page."""
 
     trouble: str | None
+    failing: tuple[str, ...]
     reports: int
     refused: int
     segments_waiting: int
@@ -133,6 +134,7 @@ def overview(service: Service, writer: GroupWriter) -> Overview:
     free = service.disk.free
     return Overview(
         trouble=trouble(service, writer),
+        failing=tuple(job for job, workers in service.troubles.failing().items() if workers),
         reports=sum(metric.reports for metric in metrics),
         refused=sum(count for _, count in refusals),
         segments_waiting=service.store.segments_waiting(),
