@@ -216,7 +216,7 @@ def _of_database(
             if is_postgres(database):
                 yield from _other_clock(looking, now)
         with naming(database), opened(database) as engine:
-            store = SqlStore(engine)
+            store = SqlStore(engine, making=False)
             store.probe()
             yield fine("database", "there, of this hubbub's schema, and it can be written to")
             yield from tokens(store, asked.settings)
@@ -224,7 +224,7 @@ def _of_database(
                 yield from periods(store, definitions, asked.settings, now)
             yield from refusals(store, pause)
     except SchemaError as problem:
-        yield wrong("database", str(problem), "`hubbub serve` does not start on it", "`hubbub db upgrade`")
+        yield wrong("database", str(problem), "`hubbub serve` does not start on it", "do what it says")
     except StoreError as problem:
         yield wrong("database", str(problem), "no batch can be stored", "see that it runs and may be written to")
 

@@ -74,10 +74,11 @@ def open_sqlite(path: Path, *, read_only: bool = False, lasting: bool = True) ->
         hide_parameters=True,
         connect_args={"timeout": _WAIT_FOR_LOCK},
     )
-    pragmas = (_FOREIGN_KEYS,) if read_only else (*(_LASTING if lasting else _FLEETING), _FOREIGN_KEYS)
+    writing = _LASTING if lasting else _FLEETING
 
     def prepare(connection: Any, _record: object) -> None:
-        for pragma in pragmas:
+        pragmas = () if read_only or _is_of_another(connection) else writing
+        for pragma in (*pragmas, _FOREIGN_KEYS):
             _patiently(connection, pragma)
 
     event.listen(engine, "connect", prepare)
@@ -252,6 +253,13 @@ def _told(problem: SQLAlchemyError) -> str:
     # Of a statement that failed the first line only: the next ones may have values. Of a connection that failed, all.
     primary = getattr(getattr(said, "diag", None), "message_primary", None)
     return f"{' '.join((primary or str(said)).split())}: see that PostgreSQL runs there, and what its log says"
+
+
+def _is_of_another(connection: Any) -> bool:
+    """Say whether another program made this file: even its journal is left as it is."""
+    ours = "SELECT count(*), coalesce(sum(name = 'hubbub_schema'), 0) FROM sqlite_master WHERE type = 'table'"
+    there, marked = connection.execute(ours).fetchone()
+    return bool(there and not marked)
 
 
 def _patiently(connection: Any, pragma: str) -> None:

@@ -11,6 +11,8 @@ from hubbub_aggregator.failpoints import reach
 from hubbub_aggregator.schema import OLDEST_SERVING, SCHEMA_VERSION, alembic_version, schema, tables
 from hubbub_aggregator.store import SchemaError
 
+_NAMED = 3
+
 
 @dataclass(frozen=True, slots=True)
 class SchemaVersion:
@@ -21,13 +23,19 @@ class SchemaVersion:
 
 
 def version_of(connection: Connection) -> SchemaVersion | None:
-    """Return the version of a database's tables; None: it has none of ours. What cannot be told is a SchemaError.
+    """Return the version of a database's tables; None: it has none. What cannot be told is a SchemaError.
 
     Before Alembic, in version 2, `hubbub_schema` alone said it.
     """
-    found = set(inspect(connection).get_table_names()) & set(tables.tables)
+    found = set(inspect(connection).get_table_names())
     if not found:
         return None
+    if not found & set(tables.tables):
+        some = sorted(found)
+        told = ", ".join(some[:_NAMED]) + (f" and {len(some) - _NAMED} more" if len(some) > _NAMED else "")
+        raise SchemaError(
+            f"the database is another program's, it has {told}: give one that is empty, or an aggregator's"
+        )
     said = list(connection.scalars(select(alembic_version))) if alembic_version.name in found else []
     oldest = list(connection.scalars(select(schema.c.oldest))) if schema.name in found else []
     number = said[0] if said else "0002" if oldest == [2] else ""
@@ -40,21 +48,23 @@ def version_of(connection: Connection) -> SchemaVersion | None:
     return SchemaVersion(int(number), oldest[0])
 
 
-def prepare(connection: Connection) -> None:
-    """Make the tables where there are none; refuse a database whose tables this hubbub does not work with."""
-    if version_of(connection) is None:
+def prepare(connection: Connection) -> bool:
+    """Make the tables of an empty database, and say whether they were; refuse tables that this hubbub does not work with."""
+    made = version_of(connection) is None
+    if made:
         tables.create_all(connection)
         reach("start: between tables and version")
         connection.execute(insert_new(connection, schema), {"oldest": OLDEST_SERVING, "probes": 0})
         connection.execute(insert_new(connection, alembic_version), {"version_num": f"{SCHEMA_VERSION:04}"})
     require_served(connection)
+    return made
 
 
 def require_served(connection: Connection) -> None:
     """Refuse tables that are older than this hubbub's, or so new that they have lost something it needs."""
     version = version_of(connection)
     if version is None:
-        raise SchemaError("the database has no tables: start `hubbub serve` again")
+        raise SchemaError("the database has no tables: `hubbub serve` makes them when it starts")
     if version.number < SCHEMA_VERSION:
         raise SchemaError(
             f"the database has schema {version.number}, this hubbub has schema {SCHEMA_VERSION}: "

@@ -54,13 +54,25 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 class SqlStore:
     """Batch ids, segments and summaries in the tables of `schema.py`; what it promises is said at `Store`."""
 
-    def __init__(self, engine: Engine, coins: Coins = os.urandom, pause: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        coins: Coins = os.urandom,
+        pause: Callable[[float], None] = time.sleep,
+        *,
+        making: bool = True,
+    ) -> None:
+        """Make the tables of an empty database, or `making=False` refuse it; `made` says whether they were."""
         self._engine = engine
         self._coins = coins
         self._pause = pause
-        with transaction(engine, writes=True) as connection:
-            alone(connection)
-            prepare(connection)
+        self.made = False
+        with transaction(engine, writes=making) as connection:
+            if making:
+                alone(connection)
+                self.made = prepare(connection)
+            else:
+                require_served(connection)
         self._ids = Ids(engine)
         self._find = Statement(engine, _FIND)
         self._insert_segment = Statement(engine, insert(segment).inline(), ("collection_id", "cohorts", "rows"))

@@ -35,10 +35,13 @@ def command() -> None:
 def create(name: str, scopes: tuple[str, ...], database: str, as_json: bool) -> None:
     """Make a token and print it: this once, since only its hash is kept.
 
+    May come before the first `hubbub serve`: then it makes the database, and says so.
+
     \b
     Example:
       hubbub token create prometheus --scope metrics
     """
+    from hubbub_aggregator.database_name import without_password
     from hubbub_aggregator.sql_store import SqlStore
     from hubbub_aggregator.tokens import Scope, Token, hash_of, new_token
 
@@ -50,6 +53,8 @@ def create(name: str, scopes: tuple[str, ...], database: str, as_json: bool) -> 
             raise click.ClickException(f"there is a token {name!r} already: revoke it first, or take another name")
     finally:
         store.close()
+    if store.made:
+        click.echo(f"{without_password(database)} is new: give `hubbub serve` the same --database", err=True)
     if as_json:
         print_json({"name": name, "scopes": sorted(set(scopes)), "token": secret})
     else:
@@ -69,8 +74,9 @@ def list_(database: str, as_json: bool) -> None:
     from hubbub_aggregator.engine import naming, opened
     from hubbub_aggregator.sql_store import SqlStore
 
-    with naming(database), opened(database) as engine:
-        tokens = [{"name": token.name, "scopes": sorted(token.scopes)} for token in SqlStore(engine).tokens()]
+    with naming(database), opened(database, read_only=True) as engine:
+        store = SqlStore(engine, making=False)
+        tokens = [{"name": token.name, "scopes": sorted(token.scopes)} for token in store.tokens()]
     if as_json:
         print_json(tokens)
     else:
@@ -92,8 +98,12 @@ def revoke(name: str, database: str, as_json: bool) -> None:
     from hubbub_aggregator.engine import naming, opened
     from hubbub_aggregator.sql_store import SqlStore
 
-    with naming(database), opened(database) as engine:
-        if not SqlStore(engine).revoke_token(name):
+    with naming(database):
+        with opened(database, read_only=True) as engine:
+            SqlStore(engine, making=False)  # an empty file stays empty
+        with opened(database) as engine:
+            revoked = SqlStore(engine, making=False).revoke_token(name)
+        if not revoked:
             raise click.ClickException(f"there is no token {name!r}: `hubbub token list` has them all")
     if as_json:
         print_json({"revoked": name})
