@@ -78,7 +78,7 @@ def told(case: Case, regtest: Path | None, entropy: str) -> tuple[Tested, Tested
     filter_of, size = filters_of(design, table), len(table.filters)
     expected = np.array([np.bincount(chosen, truth, size) for chosen in filter_of]) + unlisted.sum() * table.random
     model = MixedModel(observe(counts, table, expected), table, filter_of)
-    solution = model.solved(Beliefs(truth, np.full(len(truth), 1e-16)), float((unlisted**2).sum())).solution()
+    solution = model.solved(Beliefs(truth, np.full(len(truth), 1e-12)), float((unlisted**2).sum())).solution()
     others = Tested(case.distribution, norm.sf(solution.shares / np.sqrt(solution.variances)), truth > 0)
     return nothing, distribution, others
 
