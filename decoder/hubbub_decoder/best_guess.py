@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from hubbub_decoder.prior import average_prior, fit_prior
+from hubbub_decoder.prior import fit_prior
 
 Floats = NDArray[np.float64]
 
@@ -35,8 +35,7 @@ def best_guess(shares: Floats, std_errors: Floats, level: float = 0.95) -> Guess
     """Guess all shares at once: the posterior medians under a prior estimated from the estimates themselves.
 
     The median is what minimizes the expected total variation; low and high leave (1 - level) / 2 on either side. If the estimates would
-    be no surprise were every share 0 (likelihood ratio test, 1 %), no prior can be fitted to them: the guess is that of an average of
-    priors, mostly 0, and low is 0.
+    be no surprise were every share 0 (likelihood ratio test, 1 %), the guess is 0.
 
     shares, std_errors : (M,); where not finite the guess is 0, its interval unknown      returns shares at most 1 in sum
     Source: Kiefer & Wolfowitz 1956; Efron 2010, ch. 1.
@@ -51,6 +50,5 @@ def best_guess(shares: Floats, std_errors: Floats, level: float = 0.95) -> Guess
         tail = (1 - level) / 2
         low[known], guess[known], high[known] = (prior.quantiles(x, variances, at) for at in (tail, 0.5, 1 - tail))
         if prior.evidence(x, variances) < chi2.isf(_DOUBT, 2):
-            low[known], guess[known] = 0, average_prior(x, variances).quantiles(x, variances, 0.5)
-            high = np.maximum(high, guess)
+            low[known], guess[known] = 0, 0
     return Guess(guess / max(1.0, float(guess.sum())), low, high)

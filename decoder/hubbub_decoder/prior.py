@@ -13,8 +13,6 @@ Floats = NDArray[np.float64]
 
 _SMALLEST = 0.2  # of a typical standard error: what is smaller looks like nothing
 _RATIO, _WIDTH = 1.5, 0.3
-_TOGETHER, _SPREADS = np.array([0.1, 0.25, 0.5, 0.75, 1.0]), np.array([0.25, 0.5, 1.0, 1.6])
-_ROWS_AT_ONCE = 4096
 _STEPS, _SETTLED = 150, 1e-7
 _HALVINGS = 30
 _POINT, _SLIVER = (
@@ -84,37 +82,13 @@ def fit_prior(x: Floats, variances: Floats) -> Prior:
     their estimates are.
     Source: Kiefer & Wolfowitz 1956; Stephens 2017 for mixtures of normals.
     """
-    centres, likelihood = _components(x, variances)
-    return Prior(centres, _WIDTH * centres, mixture_weights(likelihood, centres, 1 / len(x)))
-
-
-def average_prior(x: Floats, variances: Floats) -> Prior:
-    """Average over priors, each as much as it makes the estimates likely: where they are too few or too noisy to fit one.
-
-    Half is that every share is 0. The other half, all alike: the candidates together hold .1, .25, .5, .75 or all of the reports, 1 to M
-    of them are there, and their shares are log-normal, ln x with a standard deviation of .25, .5, 1 or 1.6.
-    """
-    centres, likelihood = _components(x, variances)
-    place = np.log(centres[1:])
-    shapes = softmax(-(((place - place[:, None, None]) / _SPREADS[:, None]) ** 2) / 2, axis=-1)
-    there = np.multiply.outer(_TOGETHER / len(x), 1 / (shapes @ centres[1:]))[..., None]
-    family = np.concatenate([1 - there, there * shapes], axis=-1).reshape(-1, len(centres))
-    family = family[(family[:, 0] >= 0) & (family[:, 0] <= 1 - 1 / len(x))]
-    nothing = np.eye(1, len(centres)).repeat(max(1, len(family)), axis=0)
-    weights = np.concatenate([family, nothing])
-    blocks = np.array_split(likelihood, 1 + len(x) // _ROWS_AT_ONCE)
-    logs = sum(np.log(np.maximum(block @ weights.T, np.finfo(float).tiny)).sum(axis=0) for block in blocks)
-    return Prior(centres, _WIDTH * centres, softmax(logs) @ weights)
-
-
-def _components(x: Floats, variances: Floats) -> tuple[Floats, Floats]:
-    """Return the centres of a mixture that reaches from nothing to the largest estimate, and how likely each makes each estimate: (M, K)."""
     error = float(np.sqrt(np.median(variances)))
     top = max(1.1 * float(x.max()), 3 * error)
     steps = 1 + int(np.ceil(np.log(top / (_SMALLEST * error)) / np.log(_RATIO)))
     centres = np.append(0, _SMALLEST * error * _RATIO ** np.arange(steps))
     logs, _ = _log_likelihood(x, variances, centres, _WIDTH * centres)
-    return centres, np.exp(logs - logs.max(axis=1, keepdims=True))
+    likelihood = np.exp(logs - logs.max(axis=1, keepdims=True))
+    return Prior(centres, _WIDTH * centres, mixture_weights(likelihood, centres, 1 / len(x)))
 
 
 def mixture_weights(likelihood: Floats, values: Floats, bound: float) -> Floats:
