@@ -260,7 +260,7 @@ class Client:
         with self._journal as state:
             self._recorder.secret(state)
             self._recorder.enrol(state)
-            self._recorder.form_everything(state)
+            self._recorder.form(state)  # of many people some; the uploader's thread forms the rest
 
     def _set_consent(self, consent: Consent, text: str) -> None:
         with self._journal as state:

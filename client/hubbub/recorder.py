@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 
@@ -33,7 +33,7 @@ KEPT_FOR = timedelta(days=28)
 """How long after its period ends a report is worth sending: two days less than a period stays open."""
 
 AT_ONCE = 500
-"""Accounts whose periods end together are formed so many at a time."""
+"""So many people or accounts are looked at under one lock, and formed if their period is over."""
 
 _MAX_CHANNELS = 4096
 
@@ -98,7 +98,9 @@ class Recorder:
         self._periods: tuple[date | None, dict[PeriodKind, tuple[Period, str]]] = (None, {})
         self._own = own
         self._shared_out = 0
-        self._due: list[Key] = []
+        self._unshared: set[str] = set()
+        self._left: list[Key] = []
+        self._soonest = date.max
         self._warned: set[str] = set()
         self.unsaved_ignored: Counter[str] = Counter()
 
@@ -125,7 +127,8 @@ class Recorder:
             self.unsaved_ignored["expired"] += 1
             return
         account = state.accounts.get((subject, metric.digest))
-        if account is None or account.enrolment != state.enrolments or self._shared_out != state.enrolments:
+        shared = self._shared_out == state.enrolments and subject not in self._unshared
+        if account is None or account.enrolment != state.enrolments or not shared:
             self.enrol(state, subject)
             account = state.accounts[subject, metric.digest]
         if account.refused:
@@ -156,16 +159,24 @@ class Recorder:
         self._journal.write(event)
 
     def enrol(self, state: State, subject: str = "") -> None:
-        """Give a subject and all who take part their share for every metric: from now on there is one report a period, recorded or not."""
+        """Give a subject its share for every metric: from now on there is one report a period, recorded or not.
+
+        All others who take part get theirs from `form`, or when something is recorded for them.
+        """
         if self._shared_out != state.enrolments:
             self._shared_out = state.enrolments
-            taking_part = {
-                account.subject for account in state.accounts.values() if account.enrolment == state.enrolments
-            }
-            for each in sorted(taking_part | ({""} if self._own else set()) - {subject}):
-                self._share_out(state, each)
+            self._unshared = set(state.digests)
+        self._unshared.discard(subject)
         if subject or self._own:
             self._share_out(state, subject)
+
+    def _share_out_some(self, state: State) -> bool:
+        """Give `AT_ONCE` of those who take part their shares; return whether there were any."""
+        some = [self._unshared.pop() for _ in range(min(AT_ONCE, len(self._unshared)))]
+        for subject in some:
+            if any(account.enrolment == state.enrolments for account in state.accounts_of(subject)):
+                self._share_out(state, subject)
+        return bool(some)
 
     def _share_out(self, state: State, subject: str) -> None:
         wanted = []
@@ -210,21 +221,29 @@ class Recorder:
         """
         if self._shared_out != state.enrolments:
             self.enrol(state)
+        if self._share_out_some(state):
+            return True
         today = self._clock().date()
-        if not self._due and state.soonest <= today:
-            self._due = [account.key for account in self._taking_part(state) if account.over() <= today]
-        part = self._due[-AT_ONCE:]
-        del self._due[-AT_ONCE:]
-        self._form(state, part, today)
-        if not self._due and state.soonest <= today:
-            state.soonest = min((account.over() for account in self._taking_part(state)), default=date.max)
+        if not self._left and state.soonest <= today:
+            self._left, self._soonest, state.soonest = list(state.accounts), date.max, date.max
+        part = self._left[-AT_ONCE:]
+        del self._left[-AT_ONCE:]
+        taking_part = list(self._taking_part(state, part))
+        self._form(state, [account.key for account in taking_part if account.over() <= today], today)
+        if part:
+            overs = (account.over() for account in self._taking_part(state, part))
+            self._soonest = min(self._soonest, min(overs, default=date.max))
+            if not self._left:
+                state.soonest = min(state.soonest, self._soonest)
         self._drop(state, self._clock())
-        return bool(self._due)
+        return bool(self._left)
 
     def form_everything(self, state: State, *, ahead: bool = False) -> None:
         """Form all that is over; `ahead`: as if the current periods were."""
+        while self._share_out_some(state):
+            pass
         if ahead:
-            self._form(state, [account.key for account in self._taking_part(state)], date.max)
+            self._form(state, [account.key for account in self._taking_part(state, state.accounts)], date.max)
         while self.form(state):
             pass
 
@@ -248,8 +267,9 @@ class Recorder:
         if events or silent:
             self._journal.write(*events, *silent)
 
-    def _taking_part(self, state: State) -> Iterator[Account]:
-        return (each for each in state.accounts.values() if self._is_current(state, each, each.next_period()))
+    def _taking_part(self, state: State, keys: Iterable[Key]) -> Iterator[Account]:
+        known = (state.accounts[key] for key in keys if key in state.accounts)
+        return (each for each in known if self._is_current(state, each, each.next_period()))
 
     def next_end(self, state: State) -> datetime | None:
         """Return when the next period is over that somebody has an account for."""

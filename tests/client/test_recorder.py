@@ -10,11 +10,12 @@ from typing import NoReturn
 import pytest
 from scipy import stats
 
-from hubbub import Kind, Metric, Params, PeriodKind
+from hubbub import Kind, Metric, Params, PeriodKind, Policy
 from hubbub.delivery import Answer
-from hubbub.recorder import Limits
-from hubbub.state import Account, Key
+from hubbub.recorder import Limits, Recorder
+from hubbub.state import Account, Key, State
 from hubbub.testing import ManualClock, SeededCoins, deliver
+from hubbub.uploader import Uploader
 from tests.client.conftest import HOMEPAGE, SURVEY, TODAY, Rig, require_balanced
 
 ALPHA = 1e-6
@@ -223,3 +224,37 @@ def test_many_people_are_formed_a_part_at_a_time_and_a_wake_with_nothing_due_loo
 class NobodyMayLook(dict[Key, Account]):
     def values(self) -> NoReturn:
         raise AssertionError("a walk over all accounts")
+
+    __iter__ = values
+
+
+def test_a_start_looks_at_many_people_a_part_at_a_time_and_at_who_records_first(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1,200 subjects and a stricter policy: nobody waits for the others' shares, and no report is made under the old one."""
+    server = rig.agreed(SURVEY, HOMEPAGE, per_subject=True)
+    for number in range(1200):
+        server.subject(str(number)).record("survey", True)
+    server.close()
+    looked: list[str] = []
+    share_out = Recorder._share_out
+
+    def counted(recorder: Recorder, state: State, subject: str) -> None:
+        looked.append(subject)
+        share_out(recorder, state, subject)
+
+    monkeypatch.setattr(Recorder, "_share_out", counted)
+    monkeypatch.setattr(Uploader, "start", lambda _: None)
+    strict = Policy(epsilon_total=1.2)  # room for one of the survey's two values
+    again = rig.client(SURVEY, HOMEPAGE, per_subject=True, policy=strict)
+    recorder = again._recorder
+    assert len(looked) == 500
+    with again._journal as state:
+        tags = {recorder._subject_tag(state, recorder.secret(state), str(n)): str(n) for n in range(1200)}
+        somebody = next(iter(recorder._unshared))
+        recorder.record(state, tags[somebody], "survey", True)
+        assert looked[500:] == [somebody]
+        while recorder.form(state):
+            pass
+        assert len(looked) == len(set(looked)) == 1200
+        assert {each.reserved for each in state.accounts.values() if each.metric == "survey"} == {1}
