@@ -31,6 +31,7 @@ Key = tuple[str, str]
 """(subject, digest): whose draft or account it is, and of which definition."""
 
 DROPPED = ("quota", "age", "expired", "consent", "corrupt", "refused")
+KEPT_SENT = 10
 IGNORED = ("consent", "invalid", "unknown-metric", "policy", "expired")
 
 
@@ -172,7 +173,8 @@ class State:
         """No account has a period that is over before this day: `Recorder.form` need not look before it."""
         self.waiting: dict[str, Waiting] = {}
         self.quarantine: dict[str, tuple[Batch, str]] = {}
-        self.last_sent: Batch | None = None
+        self.last_sent: dict[str, Batch] = {}
+        """The batches sent last, by id, the newest at the end; at most `KEPT_SENT`."""
         self.held: dict[str, float | None] = {}
         self.failures = 0
         self.not_before = 0.0
@@ -266,7 +268,7 @@ class State:
         waiting = self.waiting.get(event["id"])
         if waiting is not None:
             waiting.doubt = True
-            self.last_sent = waiting.batch
+            self._remember_sent(waiting.batch)
         else:
             self._mend(event["m"], event["p"])
 
@@ -304,7 +306,13 @@ class State:
         self.quarantine[event["batch"]["id"]] = (_batch(event["batch"]), event["problem"])
 
     def _on_sent(self, event: Event) -> None:
-        self.last_sent = _batch(event["batch"])
+        self._remember_sent(_batch(event["batch"]))
+
+    def _remember_sent(self, batch: Batch) -> None:
+        self.last_sent.pop(str(batch.batch_id), None)
+        self.last_sent[str(batch.batch_id)] = batch
+        while len(self.last_sent) > KEPT_SENT:
+            del self.last_sent[next(iter(self.last_sent))]
 
     def _on_backoff(self, event: Event) -> None:
         self.failures, self.not_before = event["failures"], event["until"]
@@ -326,7 +334,7 @@ class State:
         self.waiting.clear()
         self.quarantine.clear()
         self.held.clear()
-        self.last_sent = None
+        self.last_sent.clear()
         self.secret_tag = ""
         self.erased = True
         for account in self.accounts.values():
@@ -417,8 +425,8 @@ class State:
             "dropped": self.dropped,
             "ignored": self.ignored,
         }
-        if self.last_sent is not None:
-            yield {"e": "sent", "batch": batch_event(self.last_sent)}
+        for batch in self.last_sent.values():
+            yield {"e": "sent", "batch": batch_event(batch)}
 
 
 def _still_in(things: dict[K, V]) -> Iterator[tuple[K, V]]:

@@ -12,8 +12,9 @@ from scipy import stats
 
 from hubbub import Kind, Metric, Params, PeriodKind, Policy
 from hubbub.delivery import Answer
+from hubbub.inspection import read_state
 from hubbub.recorder import Limits, Recorder
-from hubbub.state import Account, Key, State
+from hubbub.state import KEPT_SENT, Account, Key, State
 from hubbub.testing import ManualClock, SeededCoins, deliver
 from hubbub.uploader import Uploader
 from tests.client.conftest import HOMEPAGE, SURVEY, TODAY, Rig, require_balanced
@@ -258,3 +259,14 @@ def test_a_start_looks_at_many_people_a_part_at_a_time_and_at_who_records_first(
             pass
         assert len(looked) == len(set(looked)) == 1200
         assert {each.reserved for each in state.accounts.values() if each.metric == "survey"} == {1}
+
+
+def test_the_batches_sent_last_are_remembered_as_many_as_are_kept(rig: Rig) -> None:
+    client = rig.agreed(SURVEY)
+    for _ in range(KEPT_SENT + 3):
+        rig.clock.move(days=1)
+        deliver(client)
+    client._journal.compact(always=True)
+    assert [batch.to_json() for batch in read_state(rig.state).last_sent.values()] == rig.transport.bodies[-KEPT_SENT:]
+    client.set_consent("off")
+    assert read_state(rig.state).last_sent == {}

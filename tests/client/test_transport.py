@@ -432,13 +432,20 @@ def test_what_inspect_shows_is_what_was_sent(tmp_path: Path) -> None:
         client.set_consent("on")
         client.record("homepage", "https://example.org/")
         deliver(client)
+        deliver(client)
     program = Path(sys.executable).with_name("hubbub")
     shown = subprocess.run([program, "inspect", tmp_path / "s", "--json"], capture_output=True, text=True, check=True)
     said = json.loads(shown.stdout)
-    assert heard[-1].endswith(said["last_sent"].encode())
-    assert said["last_sent"] in [each["body"] for each in said["waiting"]]
-    plain = subprocess.run([program, "inspect", tmp_path / "s"], capture_output=True, text=True, check=True)
+    assert [heard[-1].endswith(body.encode()) for body in said["last_sent"]] == [True]
+    assert said["last_sent"][0] in [each["body"] for each in said["waiting"]]
+    plain = subprocess.run(
+        [program, "inspect", tmp_path / "s", "--last", "9"], capture_output=True, text=True, check=True
+    )
     assert "waits: homepage" in plain.stdout
+    told = [line.removeprefix("sent last: ") for line in plain.stdout.splitlines() if line.startswith("sent last")]
+    assert len(told) == len(set(told)) == 3  # each batch was tried twice
+    for body, request in zip(told, reversed(heard[-3:]), strict=True):
+        assert request.endswith(body.encode())
     missing = subprocess.run([program, "ledger", tmp_path / "no"], capture_output=True, text=True, check=False)
     assert missing.returncode == 1
     assert "holds no client's state" in missing.stderr

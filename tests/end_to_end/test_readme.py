@@ -75,7 +75,7 @@ def test_its_ten_lines_embed_a_client(walked: tuple[Path, str, str]) -> None:
     assert "homepage" in ledger
     assert "3.892" in ledger
     sent = run(BIN / "hubbub", "inspect", "state", "--json", cwd=place / "eve")
-    assert json.loads(json.loads(sent)["last_sent"])["metric"] == "homepage"
+    assert json.loads(json.loads(sent)["last_sent"][0])["metric"] == "homepage"
 
 
 def test_its_ten_lines_decode(walked: tuple[Path, str, str]) -> None:

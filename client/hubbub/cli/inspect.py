@@ -9,17 +9,26 @@ import click
 
 from hubbub.cli.ledger import tell_damage
 from hubbub.cli.output import json_option, print_json
+from hubbub.state import KEPT_SENT
 
 
 @click.command()
 @click.argument("directory", metavar="STATE", type=click.Path(path_type=Path))
+@click.option(
+    "--last",
+    "count",
+    metavar="N",
+    type=click.IntRange(1, KEPT_SENT),
+    default=1,
+    help=f"How many batches that were sent to show, the newest first; {KEPT_SENT} are kept.  [default: 1]",
+)
 @json_option
-def command(directory: Path, *, as_json: bool) -> None:
+def command(directory: Path, *, count: int, as_json: bool) -> None:
     """Show what the client whose state is in STATE holds and sent; nothing is changed.
 
     \b
     Example:
-      hubbub inspect ~/.local/state/my-app/hubbub
+      hubbub inspect ~/.local/state/my-app/hubbub --last 3
     """
     from hubbub.inspection import read_state
 
@@ -40,9 +49,9 @@ def command(directory: Path, *, as_json: bool) -> None:
         {"metric": batch.metric, "period": batch.period, "problem": problem, "body": batch.to_json().decode()}
         for batch, problem in state.quarantine.values()
     ]
-    last = None if state.last_sent is None else state.last_sent.to_json().decode()
+    sent = [batch.to_json().decode() for batch in state.last_sent.values()][: -count - 1 : -1]
     if as_json:
-        print_json({"waiting": waiting, "quarantined": refused, "last_sent": last, "accounting": state.accounting()})
+        print_json({"waiting": waiting, "quarantined": refused, "last_sent": sent, "accounting": state.accounting()})
         return
     counts = state.accounting()
     click.echo(
@@ -54,4 +63,5 @@ def command(directory: Path, *, as_json: bool) -> None:
     for batch in refused:
         click.echo(f"refused: {batch['metric']} of {batch['period']}: {batch['problem']}")
     tell_damage(state)
-    click.echo("sent last: nothing" if last is None else f"sent last: {last}")
+    for body in sent or ["nothing"]:
+        click.echo(f"sent last: {body}")
