@@ -199,6 +199,7 @@ def command(
 
     from hubbub.definitions import load_definitions
     from hubbub_aggregator.app import create_app, new_numbers
+    from hubbub_aggregator.collecting import warn_of_dropped
     from hubbub_aggregator.database_name import is_postgres
     from hubbub_aggregator.disk import free_at
     from hubbub_aggregator.server import address_for_several, listen, listen_beside, run, url_of
@@ -235,6 +236,8 @@ def command(
 
     def serve(worker: int, listener: socket.socket, tell: Callable[[], None]) -> None:
         with listener, closing(SqlStore.open(database)) as store:
+            if worker == 0:
+                warn_of_dropped(metrics, store)
             app = create_app(metrics, store, checked, free=free, reload=load, numbers=numbers.of(worker))
             run(app, listener, tell)
 

@@ -14,6 +14,7 @@ from hubbub.errors import DefinitionError, HubbubError
 from hubbub.metric import Metric
 from hubbub.periods import Period
 from hubbub_aggregator.logs import say
+from hubbub_aggregator.store import Store
 
 logger = logging.getLogger(__name__)
 
@@ -81,15 +82,41 @@ def require_nothing_open_dropped(old: Definitions, new: Definitions, open_period
 
     Editing a definition in place drops the version that it was.
     """
-    periods: dict[str, list[str]] = {}
-    for digest, period in open_periods:
-        periods.setdefault(digest, []).append(period)
+    periods = _by_digest(open_periods)
     for metric in old.versions():
-        left = sorted(periods.get(metric.digest, []))
+        left = periods.get(metric.digest, [])
         if left and new.version(metric.name, metric.digest) is None:
             closes = Period.parse(metric.period, left[-1]).closes()
-            told = ", ".join(left[:_NAMED]) + (f" and {len(left) - _NAMED} more" if len(left) > _NAMED else "")
             raise DefinitionError(
-                f"{metric.name} of digest {metric.digest[:12]} is changed or gone, and still takes reports of {told}: "
+                f"{metric.name} of digest {metric.digest[:12]} is changed or gone, and still takes reports of {_some(left)}: "
                 f"leave its table in the file, above the new version, until {closes:%Y-%m-%d}"
             )
+
+
+def warn_of_dropped(definitions: Definitions, store: Store) -> None:
+    """Say at the start which open periods in the store are of versions that the definitions have not.
+
+    Nobody holds on to the definitions of before, as after a SIGHUP; a refused start would lose the reports of all metrics for one.
+    """
+    known = {metric.digest for metric in definitions.versions()}
+    for digest, periods in _by_digest(store.open_periods()).items():
+        if digest not in known:
+            logger.warning(
+                "%s of digest %s is changed or gone, and has open periods, %s: what clients send of it is refused, and they are "
+                "never closed or purged: put its table back into the file, above the new version, until they are closed",
+                store.metric_of(digest),
+                digest[:12],
+                _some(periods),
+            )
+
+
+def _by_digest(open_periods: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Return the periods of each digest, in order."""
+    periods: dict[str, list[str]] = {}
+    for digest, period in sorted(open_periods):
+        periods.setdefault(digest, []).append(period)
+    return periods
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")

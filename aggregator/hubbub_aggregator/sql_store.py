@@ -238,6 +238,11 @@ class SqlStore:
         with transaction(self._engine, writes=False) as connection:
             return [(digest, period) for digest, period in connection.execute(asked.order_by(collection.c.period))]
 
+    def metric_of(self, digest: str) -> str | None:
+        asked = select(collection.c.metric).where(collection.c.digest == digest).limit(1)
+        with transaction(self._engine, writes=False) as connection:
+            return connection.scalar(asked)
+
     def close_period(self, digest: str, period: str) -> None:
         this = (collection.c.digest == digest) & (collection.c.period == period)
         with transaction(self._engine, writes=True) as connection:

@@ -118,6 +118,9 @@ class Store(Protocol):
     def open_periods(self) -> list[tuple[str, str]]:
         """Return the digest and period of whatever has reports and is not closed."""
 
+    def metric_of(self, digest: str) -> str | None:
+        """Return the name under which a metric version's reports are stored; None: there are none."""
+
     def close_period(self, digest: str, period: str) -> None:
         """Take no more reports of a period, ever, and drop its batch ids."""
 

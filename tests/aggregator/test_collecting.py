@@ -13,7 +13,7 @@ from tests.aggregator.conftest import DEFINITIONS, FakeClock
 
 from hubbub import parse_definitions
 from hubbub_aggregator.app import create_app
-from hubbub_aggregator.collecting import Collecting
+from hubbub_aggregator.collecting import Collecting, warn_of_dropped
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.sql_store import SqlStore
 from hubbub_aggregator.store import StoreError
@@ -124,6 +124,31 @@ def test_who_asks_is_told_what_changed_at_every_level(
         collecting = Collecting(OLD, lambda text=text: parse_definitions(text), nothing_open)  # type: ignore[misc]
         collecting.reload(asked=True)
         assert [record.getMessage().partition("; ")[2] for record in caplog.records] == [told]
+
+
+def test_a_start_without_a_version_that_has_open_periods_is_warned_of_once(
+    store: SqlStore, make_batch: MakeBatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SIGHUP refuses such a file; at a start nobody holds on to what was, and a start that is refused is an outage."""
+    edited_in_place = parse_definitions(DEFINITIONS + NEW_VERSION)
+    store.append([make_batch(OLD["theme"], period=f"2024-06-1{day}") for day in (5, 1, 2, 3)])
+    store.append([make_batch(OLD["homepage"])])
+    for definitions in (edited_in_place, parse_definitions(DEFINITIONS)):
+        caplog.clear()
+        warn_of_dropped(definitions, store)
+        assert [record.getMessage() for record in caplog.records] == [
+            (
+                f"theme of digest {THEME[:12]} is changed or gone, and has open periods, 2024-06-11, 2024-06-12, 2024-06-13 and 1 more: "
+                "what clients send of it is refused, and they are never closed or purged: put its table back into the file, above the "
+                "new version, until they are closed"
+            )
+        ]
+    caplog.clear()
+    warn_of_dropped(parse_definitions(DEFINITIONS + NEW_METRIC + NEW_VERSION), store)
+    for day in (5, 1, 2, 3):
+        store.close_period(THEME, f"2024-06-1{day}")
+    warn_of_dropped(edited_in_place, store)
+    assert caplog.records == []
 
 
 @pytest.fixture

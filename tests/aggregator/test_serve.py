@@ -207,6 +207,20 @@ def test_workers_contend_for_a_database_and_neither_refuse_nor_count_twice(
     assert process.end(signal.SIGTERM) == ""
 
 
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_start_with_a_definition_that_was_edited_in_place_says_so_once(
+    serve: Callable[..., Process], definitions_file: Path, workers: str
+) -> None:
+    metric, process = load_definitions(definitions_file)["number"], serve()
+    assert process.post(batch_of(metric, range(1)).to_json()) == 202
+    assert (process.before, process.end(signal.SIGTERM)) == ("", "")
+    definitions_file.write_text(DEFINITIONS.replace("prob_q = 1", "prob_q = 0.75"))
+    again = serve("--workers", workers)
+    assert (again.before + again.end(signal.SIGTERM)).count(
+        f"number of digest {metric.digest[:12]} is changed or gone"
+    ) == 1
+
+
 NEW_METRIC = """
 [[metric]]
 name = "theme"
