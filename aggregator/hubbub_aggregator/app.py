@@ -44,6 +44,7 @@ from hubbub_aggregator.problems import page, problem, refused_with
 from hubbub_aggregator.proxies import Proxies
 from hubbub_aggregator.rate_limit import RateLimit
 from hubbub_aggregator.readiness import require_ready
+from hubbub_aggregator.reading import reads
 from hubbub_aggregator.reports import FileResponse, reports_file
 from hubbub_aggregator.security_headers import SecurityHeaders
 from hubbub_aggregator.settings import Settings
@@ -153,7 +154,7 @@ async def post_reports() -> Response:
     raise NotImplementedError  # here for the document: `Shortcut` is what answers
 
 
-@routes.get("/v1/metrics", **openapi.GET_METRICS)
+@reads(routes, "/v1/metrics", **openapi.GET_METRICS)
 def get_metrics(request: Request) -> Response:
     """Every version of every metric that is collected, and what it can reveal about one person."""
     service: Service = request.state.service
@@ -174,7 +175,8 @@ def _require(request: Request, scope: Scope) -> None:
         service.door.require(scope, request.headers.get("authorization"))
 
 
-@routes.get(
+@reads(
+    routes,
     "/v1/metrics/{name}/summary",
     response_class=SummaryResponse,
     dependencies=[Security(_reader)],
@@ -201,7 +203,8 @@ def get_summary(
     return SummaryResponse(summary_to_bytes(replace(summary, odd_refused=_odd_refused(service, name))))
 
 
-@routes.get(
+@reads(
+    routes,
     "/v1/metrics/{name}/reports",
     response_class=SummaryResponse,
     dependencies=[Security(_reader)],
@@ -226,7 +229,9 @@ def get_reports(
     return FileResponse(reports_file(service.store, metric, held, odd_refused=_odd_refused(service, name)))
 
 
-@routes.get("/metrics", response_class=PlainTextResponse, dependencies=[Security(_monitor)], **openapi.GET_STATISTICS)
+@reads(
+    routes, "/metrics", response_class=PlainTextResponse, dependencies=[Security(_monitor)], **openapi.GET_STATISTICS
+)
 def get_statistics(request: Request) -> Response:
     """The service's own numbers, for Prometheus."""
     service: Service = request.state.service
@@ -234,20 +239,20 @@ def get_statistics(request: Request) -> Response:
     return Response("\n".join(lines) + "\n", media_type=exposition.CONTENT_TYPE)
 
 
-@routes.get("/livez", **openapi.GET_LIVEZ)
+@reads(routes, "/livez", **openapi.GET_LIVEZ)
 async def get_livez() -> Response:
     """Whether the process answers at all."""
     return JSONResponse({"status": "alive"})
 
 
-@routes.get("/readyz", **openapi.GET_READYZ)
+@reads(routes, "/readyz", **openapi.GET_READYZ)
 def get_readyz(request: Request) -> Response:
     """Whether a batch would be stored now: tries a durable write."""
     require_ready(request.state.service, request.state.writer)
     return JSONResponse({"status": "ready"})
 
 
-@routes.get("/problems/{slug}", response_class=HTMLResponse, **openapi.GET_PROBLEM)
+@reads(routes, "/problems/{slug}", response_class=HTMLResponse, **openapi.GET_PROBLEM)
 async def get_problem(slug: str) -> Response:
     """What a reason for a refusal means."""
     for refusal in Refusal:

@@ -103,9 +103,9 @@ class FileResponse(Response):
         self.headers["content-length"] = str(file.seek(0, 2))
         file.seek(0)
 
-    async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
         with self._file as file:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            while chunk := await run_in_threadpool(file.read, _CHUNK):
+            while scope["method"] != "HEAD" and (chunk := await run_in_threadpool(file.read, _CHUNK)):
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
             await send({"type": "http.response.body", "body": b""})

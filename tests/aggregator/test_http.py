@@ -223,9 +223,29 @@ def test_the_openapi_document_says_what_the_routes_answer(aggregator: Aggregator
     for path in ("/v1/metrics/{name}/summary", "/v1/metrics/{name}/reports", "/metrics"):
         assert document["paths"][path]["get"]["security"] == [{"HTTPBearer": []}]
     for name, path in document["paths"].items():
-        for operation in path.values():
+        assert ("get" in path) == ("head" in path)
+        for method, operation in path.items():
             for status, answer in operation["responses"].items():
-                if int(status) >= 400:
+                if method == "head":
+                    assert set(answer) == {"description"}
+                elif int(status) >= 400:
                     its_form = {"text/html"} if name == "/sign-in" and int(status) < 500 else set()
                     assert set(answer["content"]) == {"application/problem+json"} | its_form
     assert "HTTPValidationError" not in json.dumps(document)
+
+
+def test_head_says_what_get_says_but_for_the_body(
+    start: StartAggregator, store: SqlStore, make_batch: MakeBatch
+) -> None:
+    aggregator = start(store, retain={"homepage": 10_000})
+    aggregator.post(make_batch(aggregator.definitions["homepage"]))
+    paths = aggregator.get("/openapi.json").json["paths"]
+    reads = [path.format(name="homepage", slug="malformed") for path in paths if "get" in paths[path]]
+    reads.remove("/sign-in")  # there is no form where reads are open
+    assert {aggregator.get(path).status for path in reads} == {200}
+    for path in (*reads, "/openapi.json", "/nowhere", "/problems/no-such", "/v1/metrics/homepage/summary?counts=ones"):
+        told, alone = aggregator.get(path), aggregator.request("HEAD", path)
+        assert (alone.status, bool(told.body), alone.body) == (told.status, True, b"")
+        changing = {"date": "", "content-length": told.headers["content-length"]}  # of /metrics: seconds
+        assert {**alone.headers} | changing == {**told.headers} | changing
+        assert path == "/metrics" or alone.headers["content-length"] == str(len(told.body))

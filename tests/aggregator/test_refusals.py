@@ -308,7 +308,7 @@ def test_a_method_that_is_not_taken_is_told_which_ones_are(aggregator: Aggregato
     assert_refused(answer, Refusal.METHOD_NOT_ALLOWED)
     assert answer.headers["allow"] == "POST"
     assert_refused(aggregator.request("DELETE", "/v1/metrics"), Refusal.METHOD_NOT_ALLOWED)
-    assert aggregator.request("PUT", "/sign-in", b"").headers["allow"] == "GET, POST"
+    assert aggregator.request("PUT", "/sign-in", b"").headers["allow"] == "GET, HEAD, POST"
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from hubbub_aggregator.loopback import asked_directly
 from hubbub_aggregator.page.overview import overview
 from hubbub_aggregator.page.style import STYLE
 from hubbub_aggregator.problems import headers_of
+from hubbub_aggregator.reading import reads
 from hubbub_aggregator.taking import Service, read_body, reads_are_open, require_rate
 from hubbub_aggregator.tokens import ASK, Scope
 
@@ -36,7 +37,7 @@ _TEMPLATES = Environment(
 _TEMPLATES.globals["style"] = Markup(STYLE)  # noqa: S704  (our own file)
 
 
-@routes.get("/", response_class=HTMLResponse, **openapi.GET_PAGE)
+@reads(routes, "/", response_class=HTMLResponse, **openapi.GET_PAGE)
 def get_page(request: Request) -> Response:
     """The page: every metric, its reports a period, what it can reveal, what was refused, how the service is."""
     service: Service = request.state.service
@@ -50,7 +51,7 @@ def get_page(request: Request) -> Response:
     return HTMLResponse(_TEMPLATES.get_template("overview.html.j2").render(overview=shown, signed_in=signed_in))
 
 
-@routes.get("/sign-in", response_class=HTMLResponse, **openapi.GET_SIGN_IN)
+@reads(routes, "/sign-in", response_class=HTMLResponse, **openapi.GET_SIGN_IN)
 def get_sign_in(request: Request) -> Response:
     """The form that takes a token with scope `read`."""
     if reads_are_open(request.state.service, request.headers):
