@@ -30,7 +30,7 @@ from hubbub_aggregator.schema import retained
 from hubbub_aggregator.sql_store import SqlStore
 
 METRIC = Metric.string("m", Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.5))
-OLD, NEW, BLOCK, QUIET = "2024-06-14", "2024-06-15", 1 << 16, 3.0
+OLD, NEW, BLOCK, QUIET = "2024-06-14", "2024-06-15", 1 << 16, 15.0
 IDS = {
     False: "WITH RECURSIVE i(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM i WHERE i < :n) INSERT INTO batch (collection_id, batch_id) "
     "SELECT 1, randomblob(16) AS id FROM i ORDER BY id",

@@ -13,12 +13,13 @@ from sqlalchemy import Connection, text
 from hubbub.checkup import Finding, changed_at, clock_before, fine, warning, wrong
 from hubbub.definitions import Definitions, load_definitions
 from hubbub.errors import DefinitionError
+from hubbub.metric import Metric
 from hubbub.periods import Period
 from hubbub.refusals import Refusal
 from hubbub_aggregator.database_name import is_postgres
 from hubbub_aggregator.disk import free_at
 from hubbub_aggregator.engine import is_there, naming, opened, require_place, transaction
-from hubbub_aggregator.lifecycle import kept_until
+from hubbub_aggregator.lifecycle import kept_until, retains
 from hubbub_aggregator.loopback import is_loopback
 from hubbub_aggregator.schema_version import require_served, version_of
 from hubbub_aggregator.settings import Settings
@@ -275,14 +276,16 @@ def periods(store: Store, definitions: Definitions, settings: Settings, now: dat
             continue
         period = Period.parse(metric.period, day)
         if now > period.closes() + _OVERDUE:
-            late.append(f"{metric.name} {day}")
+            late.append(f"to close {metric.name} {day}")
         if now < period.opens():
             early.append(f"{metric.name} {day}")
     for metric in known.values():
-        keep = settings.keep.get(metric.name)
-        if keep is not None:
-            closed = store.closed_periods(metric.digest)
-            late += [f"{metric.name} {day}" for day in closed if now > kept_until(metric, day, keep) + _OVERDUE]
+        late += _overdue(store, metric, settings, now - _OVERDUE)
+    unnamed = [
+        metric.name
+        for metric in known.values()
+        if metric.name not in settings.retain and store.periods_retained(metric.digest)
+    ]
     if orphans:
         yield warning(
             "periods",
@@ -294,8 +297,15 @@ def periods(store: Store, definitions: Definitions, settings: Settings, now: dat
         yield wrong(
             "periods",
             f"due for more than a day: {_some(late)}",
-            "the service closes and purges every few seconds: it does not run, or its upkeep fails",
+            "the service closes, folds and drops every few seconds: it does not run, or its upkeep fails",
             "start it, or read its log",
+        )
+    if unnamed:
+        yield warning(
+            "retention",
+            f"reports of {_some(unnamed)} are retained, and no --retain names it",
+            "a service with these options drops them at once, beyond recall",
+            f"--retain {unnamed[0]}=N, here as for `hubbub serve`, if they are to be kept",
         )
     if early:
         yield wrong(
@@ -314,6 +324,22 @@ def periods(store: Store, definitions: Definitions, settings: Settings, now: dat
         )
     if not (orphans or late or early):
         yield fine("periods", f"{len(open_)} are open, {waiting} segments wait to be folded")
+
+
+def _overdue(store: Store, metric: Metric, settings: Settings, due: datetime) -> Iterator[str]:
+    """Yield what should have been done by then with a metric's periods, beside closing them."""
+    name, retain, keep = metric.name, settings.retain.get(metric.name), settings.keep.get(metric.name)
+    for day in store.unfolded(metric.digest):
+        if due > Period.parse(metric.period, day).closes():
+            yield f"to fold {name} {day}"
+    if retain is not None:
+        for day in store.periods_retained(metric.digest):
+            if not retains(metric, settings, day, due):
+                yield f"to drop the reports of {name} {day}"
+    if keep is not None:
+        for day in store.closed_periods(metric.digest):
+            if due > kept_until(metric, day, keep):
+                yield f"to drop the counts of {name} {day}"
 
 
 def refusals(store: Store, pause: Callable[[], None]) -> Iterator[Finding]:

@@ -31,6 +31,8 @@ from hubbub_aggregator.store import StoreError
 
 _WAIT_FOR_LOCK = 10.0  # seconds
 _BETWEEN_TRIES = 0.01
+BETWEEN_LOOKS = 0.025  # seconds
+"""Whoever waits for SQLite's lock looks again at least so often for the first 150 ms: after 1, 2, 5, 10, 15, 20, 25, ... ms."""
 _LASTING = (
     "PRAGMA journal_mode = WAL",  # readers see a snapshot and never wait for the writer
     "PRAGMA synchronous = FULL",  # a commit is on the disk before it returns

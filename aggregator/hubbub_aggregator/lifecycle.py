@@ -51,7 +51,7 @@ def _look_after(metric: Metric, open_periods: list[str], store: Store, settings:
             store.close_period(metric.digest, text)
     retained = partial(retains, metric, settings, now=now)
     fold(store, metric, retains=retained)
-    for text in store.periods_with_reports(metric.digest):
+    for text in store.periods_retained(metric.digest):
         if not retained(text):
             store.drop_reports(metric.digest, text)
     _purge(store, metric, settings.keep.get(metric.name), now)

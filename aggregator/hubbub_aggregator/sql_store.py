@@ -14,12 +14,14 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Engine,
+    Table,
     bindparam,
     case,
     delete,
     exists,
     func,
     insert,
+    or_,
     select,
     union_all,
     update,
@@ -28,7 +30,16 @@ from sqlalchemy import (
 from hubbub.batch import Batch
 from hubbub.coins import Coins
 from hubbub_aggregator.database_name import is_postgres, without_password
-from hubbub_aggregator.engine import Ids, Statement, alone, insert_new, open_postgres, open_sqlite, transaction
+from hubbub_aggregator.engine import (
+    BETWEEN_LOOKS,
+    Ids,
+    Statement,
+    alone,
+    insert_new,
+    open_postgres,
+    open_sqlite,
+    transaction,
+)
 from hubbub_aggregator.failpoints import reach
 from hubbub_aggregator.schema import batch, collection, refusal, retained, schema, segment, session
 from hubbub_aggregator.schema import token as token_table
@@ -161,10 +172,7 @@ class SqlStore:
                 )
 
     def unfolded(self, digest: str) -> list[str]:
-        waiting = exists().where(segment.c.collection_id == collection.c.id)
-        asked = select(collection.c.period).where(collection.c.digest == digest, waiting).order_by(collection.c.period)
-        with transaction(self._engine, writes=False) as connection:
-            return list(connection.scalars(asked))
+        return self._periods_in(digest, segment)
 
     def fold(self, holding: Holding, summary: bytes, retain: bool = False) -> bool:
         this = (collection.c.digest == holding.digest) & (collection.c.period == holding.period)
@@ -204,10 +212,17 @@ class SqlStore:
             yield HeldReports(tuple(held), sum(held.values()), blocks)
 
     def periods_with_reports(self, digest: str) -> list[str]:
-        held = [exists().where(table.c.collection_id == collection.c.id) for table in _HELD]
-        asked = select(collection.c.period).where(collection.c.digest == digest, held[0] | held[1])
+        return self._periods_in(digest, *_HELD)
+
+    def periods_retained(self, digest: str) -> list[str]:
+        return self._periods_in(digest, retained)
+
+    def _periods_in(self, digest: str, *held_in: Table) -> list[str]:
+        """Return the periods that any of these tables has reports of."""
+        held = or_(*(exists().where(table.c.collection_id == collection.c.id) for table in held_in))
+        asked = select(collection.c.period).where(collection.c.digest == digest, held).order_by(collection.c.period)
         with transaction(self._engine, writes=False) as connection:
-            return list(connection.scalars(asked.order_by(collection.c.period)))
+            return list(connection.scalars(asked))
 
     def drop_reports(self, digest: str, period: str) -> None:
         this = (collection.c.digest == digest) & (collection.c.period == period)
@@ -216,9 +231,10 @@ class SqlStore:
         more = True
         while more:
             with self._short_transaction() as connection:
-                more = connection.execute(delete(retained).where(retained.c.id == some)).rowcount > 0
-        with transaction(self._engine, writes=True) as connection:
-            connection.execute(update(collection).where(this).values(smallest=None))
+                connection.execute(delete(retained).where(retained.c.id == some))
+                more = connection.scalar(select(some)) is not None
+                if not more:
+                    connection.execute(update(collection).where(this).values(smallest=None))
 
     def smallest_segment(self, digest: str, period: str) -> int | None:
         this = (collection.c.digest == digest) & (collection.c.period == period)
@@ -273,14 +289,14 @@ class SqlStore:
 
     @contextmanager
     def _short_transaction(self) -> Iterator[Connection]:
-        """Write, one of many times, and leave the database to others for as long as it took.
+        """Write, one of many times, and leave the database to others for as long as it took, and until all of them have looked.
 
         SQLite's lock has no queue: who waits for it looks now and then, and would hardly ever find it free.
         """
         began = time.perf_counter()
         with transaction(self._engine, writes=True) as connection:
             yield connection
-        self._pause(time.perf_counter() - began)
+        self._pause(time.perf_counter() - began + BETWEEN_LOOKS)
 
     def closed_periods(self, digest: str) -> list[str]:
         held = [exists().where(table.c.collection_id == collection.c.id) for table in _HELD]

@@ -103,6 +103,9 @@ class Store(Protocol):
     def periods_with_reports(self, digest: str) -> list[str]:
         """Return the periods whose reports are retained, or not folded yet."""
 
+    def periods_retained(self, digest: str) -> list[str]:
+        """Return the periods that have retained reports."""
+
     def drop_reports(self, digest: str, period: str) -> None:
         """Drop a period's retained reports, and nothing of what they were counted into."""
 

@@ -17,6 +17,7 @@ from hubbub import Definitions, Refusal
 from hubbub.checkup import Finding, Health
 from hubbub.cli import main
 from hubbub_aggregator.checkup import Asked, disk_room, expiries, exposure, of_aggregator, periods, refusals, tokens
+from hubbub_aggregator.folding import fold
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.sql_store import SqlStore
 from hubbub_aggregator.tokens import Scope, Token, hash_of
@@ -171,8 +172,30 @@ def test_periods_that_the_service_does_not_look_after_are_found(
     for metric in (homepage, carrier):
         store.close_period(metric.digest, "2024-06-15")
     later = datetime(2024, 9, 1, tzinfo=UTC)
+    assert found(definitions, later) == [(Health.WRONG, "periods")], "they are not folded"
+    for metric in (homepage, carrier):
+        fold(store, metric)
     assert found(definitions, later, keep={"homepage": 90}) == []
     assert found(definitions, later, keep={"homepage": 10}) == [(Health.WRONG, "periods")]
+
+
+def test_retained_reports_that_should_be_gone_are_found(
+    store: SqlStore, definitions: Definitions, make_batch: MakeBatch
+) -> None:
+    metric = definitions["homepage"]
+
+    def found(day: int, **retain: int) -> list[str]:
+        looked = periods(store, definitions, Settings(retain=retain), datetime(2024, 6, day, tzinfo=UTC))
+        return [finding.what for finding in looked if finding.health is not Health.FINE]
+
+    store.append([make_batch(metric)])
+    fold(store, metric, retains=lambda _period: True)
+    store.append([make_batch(metric)])  # one that came later, as they do all the time
+    assert found(18, homepage=2) == []
+    assert found(19, homepage=2) == ["due for more than a day: to drop the reports of homepage 2024-06-15"]
+    assert found(17) == ["reports of homepage are retained, and no --retain names it"]
+    store.drop_reports(metric.digest, "2024-06-15")
+    assert found(20, homepage=2) == found(20) == []
 
 
 def test_refusals_that_grow_and_that_an_operator_can_change_are_found(store: SqlStore) -> None:
