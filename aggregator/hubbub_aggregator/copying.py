@@ -19,6 +19,7 @@ from hubbub_aggregator.database_name import is_postgres
 from hubbub_aggregator.engine import alone, continue_ids, open_postgres, open_sqlite, opened, transaction
 from hubbub_aggregator.schema import SCHEMA_VERSION, alembic_version, schema, tables
 from hubbub_aggregator.schema_version import version_of
+from hubbub_aggregator.sealing import Digest, put_seal, seal_of
 from hubbub_aggregator.store import SchemaError, StoreError
 from hubbub_aggregator.upgrading import upgrade
 
@@ -32,17 +33,35 @@ _FEW = 8
 Progress = Callable[[int, int], None]
 
 
-def copy(source: str, target: str, progress: Progress = lambda _done, _all: None) -> dict[str, int]:
+def copy(
+    source: str, target: str, progress: Progress = lambda _done, _all: None, *, sealed: bool = False
+) -> dict[str, int]:
     """Copy a database; return how many rows each table has. Whatever fails leaves the target as it was.
 
     target   : a SQLite file that is not there yet, or a PostgreSQL database that is empty
     progress : called with how many rows are done, and of how many
+    sealed   : the copy is a backup, which is to say what it holds
     """
     with opened(source, read_only=True) as origin:
         if not is_postgres(source):
             _require_whole(origin, Path(source))
         with _filled(target) as place:
-            return _copied(origin, place, progress)
+            return _copied(origin, place, progress, sealed=sealed)
+
+
+def is_whole(database: str) -> bool | None:
+    """Read all of a backup, and say whether it holds what was written; None: it is none."""
+    with opened(database, read_only=True) as engine, transaction(engine, writes=False) as connection:
+        said, version = seal_of(connection), version_of(connection)
+        if said is None or version is None:
+            return None
+        digest = Digest(version.number)
+        here = _tables(connection)
+        for name in _in_order(here):
+            digest.table(name, here[name].c.keys())
+            for some in _pieces(_read(connection, here[name])):
+                digest.rows(some)
+        return said == digest.value()
 
 
 def _require_whole(engine: Engine, file: Path) -> None:
@@ -54,7 +73,7 @@ def _require_whole(engine: Engine, file: Path) -> None:
             raise StoreError("the file is cut off at its end: take another backup")
 
 
-def _copied(source: Engine, target: Engine, progress: Progress) -> dict[str, int]:
+def _copied(source: Engine, target: Engine, progress: Progress, *, sealed: bool) -> dict[str, int]:
     with transaction(source, writes=False) as reading, transaction(target, writes=True) as writing:
         version = version_of(reading)
         if version is None:
@@ -76,16 +95,28 @@ def _copied(source: Engine, target: Engine, progress: Progress) -> dict[str, int
             name: set(table.c.keys()) for name, table in there.items()
         }:
             raise SchemaError(f"the tables are not those of schema {after}: this is not what `hubbub db backup` wrote")
-        names = [table.name for table in tables.sorted_tables if table.name in here]  # each after those it refers to
+        names = _in_order(here)
+        digest = Digest(after)
         rows = {name: reading.scalar(select(func.count()).select_from(here[name])) or 0 for name in names}
         done = 0
         for name in names:
+            digest.table(name, here[name].c.keys())
             for some in _pieces(_read(reading, here[name])):
+                digest.rows(some)
                 writing.execute(insert(there[name]), some)
                 done += len(some)
                 progress(done, sum(rows.values()))
             continue_ids(writing, there[name])
+        if seal_of(reading) not in (None, digest.value()):
+            raise StoreError("the backup is damaged, it does not hold what was written: take another one")
+        if sealed:
+            put_seal(writing, digest.value())
         return rows
+
+
+def _in_order(here: dict[str, Table]) -> list[str]:
+    """Return the tables' names, each after those it refers to."""
+    return [table.name for table in tables.sorted_tables if table.name in here]
 
 
 def _tables(connection: Connection) -> dict[str, Table]:

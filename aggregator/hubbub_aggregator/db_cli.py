@@ -22,12 +22,15 @@ def command() -> None:
 @database_option
 @json_option
 def check(database: str, as_json: bool) -> None:
-    """Say which schema a database has; exit code 1 if `hubbub serve` would refuse it.
+    """Say which schema a database has; exit code 1 if `hubbub serve` would refuse it, or it is a backup that is damaged.
+
+    All of a backup is read.
 
     \b
     Example:
       hubbub db check --database reports.db --json
     """
+    from hubbub_aggregator.copying import is_whole
     from hubbub_aggregator.engine import naming, opened, transaction
     from hubbub_aggregator.schema import SCHEMA_VERSION
     from hubbub_aggregator.schema_version import require_served, version_of
@@ -40,12 +43,18 @@ def check(database: str, as_json: bool) -> None:
             require_served(connection)
         except SchemaError as problem:
             refused = str(problem)
+    with naming(database):
+        whole = is_whole(database)
     number = 0 if version is None else version.number
     if as_json:
-        print_json({"schema": number, "known": SCHEMA_VERSION, "refused": refused})
+        print_json({"schema": number, "known": SCHEMA_VERSION, "refused": refused, "whole": whole})
     else:
         click.echo(f"schema {number}: {refused or 'served'}")
-    if refused:
+        if whole is not None:
+            click.echo(
+                "a backup that holds what was written" if whole else "a backup that is damaged: take another one"
+            )
+    if refused or whole is False:
         raise SystemExit(1)
 
 
@@ -84,7 +93,7 @@ def backup(file: str, database: str, as_json: bool) -> None:
     Example:
       hubbub db backup /backups/reports-2026-03-01.db --database postgresql://hubbub@db/hubbub
     """
-    _copy(database, file, as_json)
+    _copy(database, file, as_json, sealed=True)
 
 
 @command.command()
@@ -117,7 +126,7 @@ def copy(source: str, target: str, as_json: bool) -> None:
     _copy(source, target, as_json)
 
 
-def _copy(source: str, target: str, as_json: bool) -> None:
+def _copy(source: str, target: str, as_json: bool, *, sealed: bool = False) -> None:
     import sys
 
     from hubbub_aggregator import copying
@@ -131,7 +140,7 @@ def _copy(source: str, target: str, as_json: bool) -> None:
             bar.update(done - bar.pos)
 
         with naming(source, target):
-            rows = copying.copy(source, target, show)
+            rows = copying.copy(source, target, show, sealed=sealed)
     if as_json:
         print_json({"from": without_password(source), "to": without_password(target), "rows": rows})
     else:

@@ -6,7 +6,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote
@@ -224,6 +224,13 @@ class Ids:
         if new:
             self._insert.on(connection, given | {"ids": b"".join(new), "n": len(new)})
         return new
+
+
+def checkpoint(engine: Engine) -> None:
+    """Bring what was written into SQLite's file now, beside all others: else it is one of their commits that does it."""
+    if engine.dialect.name == "sqlite":
+        with closing(engine.raw_connection()) as connection:
+            connection.cursor().execute("PRAGMA wal_checkpoint(PASSIVE)")
 
 
 def is_there(path: Path) -> bool:

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, inspect, select
 from hubbub_aggregator.engine import insert_new
 from hubbub_aggregator.failpoints import reach
 from hubbub_aggregator.schema import OLDEST_SERVING, SCHEMA_VERSION, alembic_version, schema, tables
+from hubbub_aggregator.sealing import break_seal
 from hubbub_aggregator.store import SchemaError
 
 _NAMED = 3
@@ -57,6 +58,7 @@ def prepare(connection: Connection) -> bool:
         connection.execute(insert_new(connection, schema), {"oldest": OLDEST_SERVING, "probes": 0})
         connection.execute(insert_new(connection, alembic_version), {"version_num": f"{SCHEMA_VERSION:04}"})
     require_served(connection)
+    break_seal(connection)
     return made
 
 

@@ -35,6 +35,7 @@ from hubbub_aggregator.engine import (
     Ids,
     Statement,
     alone,
+    checkpoint,
     insert_new,
     open_postgres,
     open_sqlite,
@@ -296,6 +297,7 @@ class SqlStore:
         began = time.perf_counter()
         with transaction(self._engine, writes=True) as connection:
             yield connection
+        checkpoint(self._engine)
         self._pause(time.perf_counter() - began + BETWEEN_LOOKS)
 
     def closed_periods(self, digest: str) -> list[str]:

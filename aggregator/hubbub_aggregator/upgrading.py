@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 from hubbub_aggregator.engine import alone, give_up_waiting
 from hubbub_aggregator.schema import SCHEMA_VERSION
 from hubbub_aggregator.schema_version import version_of
+from hubbub_aggregator.sealing import break_seal
 from hubbub_aggregator.store import SchemaError
 
 STEPS = Path(__file__).parent / "migrations"
@@ -26,6 +27,7 @@ def upgrade(connection: Connection, to: int = SCHEMA_VERSION, steps: Path = STEP
     """
     alone(connection)
     give_up_waiting(connection)
+    break_seal(connection)
     version = version_of(connection)
     scripts = ScriptDirectory(str(steps), version_locations=[str(steps)])
     context = MigrationContext.configure(connection)
