@@ -132,7 +132,7 @@ class Campaign:
         self.database_died = victim in (BACKEND, SERVER)
         self.over.clear()
         service = Service(self, target, self.rng.randint(1, 3) if target and target.startswith("append") else 1)
-        threads = [threading.Thread(target=self._send, args=(service.port,)) for _ in range(SENDERS)]
+        threads = [threading.Thread(target=self._send, args=(service.port,), daemon=True) for _ in range(SENDERS)]
         for thread in threads:
             thread.start()
         if target:
@@ -339,7 +339,10 @@ def _counted(store: SqlStore) -> dict[str, list[int]]:
             file = io.BytesIO()
             write_reports(store, metric, summary.periods, file)
             retained = ReportFile(file).bit_counts().ones[0]
-            assert retained.tolist() == counted[metric.name], "a report is counted and not retained, or the other way"
+            odd = {
+                n: (c, int(r)) for n, (c, r) in enumerate(zip(counted[metric.name], retained, strict=True)) if c != r
+            }
+            assert not odd, f"counted and retained differently: {odd}"
     return counted
 
 

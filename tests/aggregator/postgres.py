@@ -88,21 +88,22 @@ class Postgres:
     def kill_backend(self, rng: Random) -> None:
         """Kill a process that serves a client: PostgreSQL then ends all of them, and recovers."""
         with closing(psycopg.connect(self.url, autocommit=True)) as connection:
-            asked = (
-                b"SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
-            )
-            backends = [pid for (pid,) in connection.execute(asked)]
+            backends = self._backends(connection)
         if backends:
             with suppress(ProcessLookupError):
                 os.kill(rng.choice(backends), signal.SIGKILL)
 
     def wait(self) -> None:
-        """Wait until it can be asked again."""
+        """Wait until it can be asked again, and what killed clients left running is over: a commit that was sent still happens."""
         while True:
-            with suppress(psycopg.OperationalError):
-                psycopg.connect(self.url).close()
-                return
+            with suppress(psycopg.OperationalError), closing(psycopg.connect(self.url, autocommit=True)) as connection:
+                if not self._backends(connection):
+                    return
             time.sleep(0.02)
+
+    def _backends(self, connection: psycopg.Connection) -> list[int]:
+        asked = b"SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+        return [pid for (pid,) in connection.execute(asked)]
 
     def stop(self) -> None:
         """End at once: nobody needs what it holds."""
