@@ -7,6 +7,7 @@ Conventions: a word is `ceil(num_bits / 8)` bytes, little-endian, its high bits 
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Callable, Iterator
 from itertools import chain, repeat
 from typing import Literal
@@ -19,6 +20,7 @@ Coins = Callable[[int], bytes]
 system_coins: Coins = os.urandom
 """The operating system's generator: no state in the process, so nothing to share across a fork."""
 
+_WIDTHS = {1: "B", 2: "H", 4: "I", 8: "Q"}
 _LITTLE: Iterator[Literal["little"]] = repeat("little")
 
 
@@ -31,25 +33,28 @@ class Words:
     [513, 1027]
     """
 
-    __slots__ = ("_places", "num_bytes")
+    __slots__ = ("_places", "_unpack", "num_bytes")
 
     def __init__(self, width: int, count: int) -> None:
         self.num_bytes = width * count
         self._places = tuple(slice(start, start + width) for start in range(0, self.num_bytes, width))
+        self._unpack = struct.Struct(f"<{count}{_WIDTHS[width]}").unpack if width in _WIDTHS else None
 
     def __call__(self, block: bytes) -> Iterator[int]:
+        if self._unpack is not None:
+            return iter(self._unpack(block))
         return map(int.from_bytes, map(block.__getitem__, self._places), _LITTLE)
 
-    def fresh(self, coins: Coins) -> Iterator[int]:
-        """Give uniform words for as long as they are asked for, a block at a time; raises HubbubError if coins run short."""
-        return chain.from_iterable(map(self, self._blocks(coins)))
+    def block(self, coins: Coins) -> bytes:
+        """Draw one block; raises HubbubError if coins run short."""
+        block = coins(self.num_bytes)
+        if len(block) != self.num_bytes:
+            raise HubbubError(f"coins({self.num_bytes}) gave {len(block)} bytes: noise would be missing")
+        return block
 
-    def _blocks(self, coins: Coins) -> Iterator[bytes]:
-        while True:
-            block = coins(self.num_bytes)
-            if len(block) != self.num_bytes:
-                raise HubbubError(f"coins({self.num_bytes}) gave {len(block)} bytes: noise would be missing")
-            yield block
+    def fresh(self, coins: Coins) -> Iterator[int]:
+        """Give uniform words for as long as they are asked for, a block at a time."""
+        return chain.from_iterable(map(self, map(self.block, repeat(coins))))
 
 
 def uniform(coins: Coins) -> float:

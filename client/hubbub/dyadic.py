@@ -49,6 +49,9 @@ def numerator(probability: float, digits: int) -> int:
     return int(math.ldexp(probability, digits))
 
 
+_HALF = (1,)
+
+
 class BernoulliMask:
     """Draws `num_bits` independent bits, each one with probability exactly a / 2**digits.
 
@@ -82,6 +85,8 @@ class BernoulliMask:
         """Draw one mask from words whose bits above `num_bits` mean nothing; raises StopIteration where they end too early."""
         mask = self._certain
         still_open = self._everything
+        if self._digits == _HALF:
+            return still_open & ~next(words)
         for digit in self._digits:
             same = still_open & next(words)
             if digit:

@@ -33,6 +33,8 @@ class Encoder:
     def __init__(self, metric: Metric, secret: Secret, coins: Coins = system_coins) -> None:
         self.metric = metric.require_collectable()
         self.cohort = secret.cohort(metric.params.num_cohorts)
+        self._held = metric.hold is not None
+        self._num_bits, self._num_hashes = metric.params.num_bits, metric.params.num_hashes
         self._hashed = _SCHEMES[metric.params.hash_scheme] if metric.kind is Kind.STRING else None
         self._permanent = PermanentResponse(metric, secret)
         self._instantaneous = InstantaneousResponse(metric.params, coins)
@@ -46,20 +48,17 @@ class Encoder:
 
         Raises InvalidValueError, which does not repeat the value.
         """
-        metric = self.metric
-        if (epoch is None) != (metric.hold is None):
+        if (epoch is not None) is not self._held:
             raise InvalidValueError(
-                f"{metric.name}: "
-                + ("has no hold, so no epoch" if metric.hold is None else "has a hold: give the current epoch")
+                f"{self.metric.name}: "
+                + ("has a hold: give the current epoch" if self._held else "has no hold, so no epoch")
             )
-        bits = self._instantaneous(self._permanent(self.bloom(value), epoch))
-        return Report.from_int(self.cohort, bits, metric.params.num_bits)
+        return Report.from_int(self.cohort, self.respond(self.bloom(value), epoch), self._num_bits)
 
     def bloom(self, value: Value) -> int:
         """Return the true bits of a value, never to be sent or stored; raises InvalidValueError."""
         if self._hashed is not None and type(value) is str and value.isascii():  # the common case, without the checks
-            params = self.metric.params
-            return _set(self._hashed(value.encode(), self.cohort, params.num_bits, params.num_hashes))
+            return _set(self._hashed(value.encode(), self.cohort, self._num_bits, self._num_hashes))
         return bloom_bits(self.metric, value, self.cohort)
 
     def respond(self, bloom: int, epoch: int | None = None) -> int:

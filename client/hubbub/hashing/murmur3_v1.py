@@ -45,11 +45,14 @@ def bit_positions(value: bytes, cohort: int, num_bits: int, num_hashes: int) -> 
     >>> bit_positions(b"v1", cohort=0, num_bits=16, num_hashes=2)
     [2, 13]
     """
-    g1, g2 = words_of(value)
+    g1, g2 = mmh3.hash64(value, 0, signed=False)
     base = mix(g1 ^ _mixed_cohort(cohort)) + g2
     positions: list[int] = []
     for i in range(num_hashes):
-        position = ((mix(base + i & _MASK) >> 32) * (num_bits - i)) >> 32
+        word = base + i & _MASK  # `mix`, without its call: this runs for every value that is recorded
+        word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
+        word = (word ^ (word >> 27)) * 0x94D049BB133111EB & _MASK
+        position = ((word ^ (word >> 31)) >> 32) * (num_bits - i) >> 32
         for lower in sorted(positions) if i > 1 else positions:  # each taken position at or below pushes one further up
             if lower > position:
                 break
