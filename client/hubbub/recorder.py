@@ -141,14 +141,20 @@ class Recorder:
         day = max(account.next, today)  # a clock that was set back does not open a period anew
         draft = state.drafts.get(account.key)
         n = draft.n + 1 if draft is not None and draft.period == day else 1
-        event: Event = {"e": "again", "s": subject, "m": metric.digest, "p": day, "n": n}
-        if n == 1 or below(n, self._coins) == 0:
-            choice = self._choose(account, metric, channel, bloom, day)
-            if choice is None:
-                self.unsaved_ignored["policy"] += 1
-                return
-            event |= {
+        if n > 1 and below(n, self._coins) > 0:
+            self._journal.write({"e": "again", "s": subject, "m": metric.digest, "p": day, "n": n})
+            return
+        choice = self._choose(account, metric, channel, bloom, day)
+        if choice is None:
+            self.unsaved_ignored["policy"] += 1
+            return
+        self._journal.write(
+            {
                 "e": "draft",
+                "s": subject,
+                "m": metric.digest,
+                "p": day,
+                "n": n,
                 "c": channel.encoder.cohort,
                 "row": choice.row,
                 "tag": choice.tag,
@@ -156,7 +162,7 @@ class Recorder:
                 "epoch": choice.epoch,
                 "fresh": choice.fresh,
             }
-        self._journal.write(event)
+        )
 
     def enrol(self, state: State, subject: str = "") -> None:
         """Give a subject its share for every metric: from now on there is one report a period, recorded or not.

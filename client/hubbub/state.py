@@ -190,7 +190,7 @@ class State:
 
     def apply(self, event: Event) -> None:
         """Fold one event in; one of a kind that is not known (a newer version wrote it) changes nothing."""
-        fold = getattr(self, f"_on_{event['e']}", None)
+        fold = getattr(self, "_on_" + event["e"], None)
         if fold is not None:
             fold(event)
 
