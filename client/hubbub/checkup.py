@@ -149,6 +149,23 @@ def _waiting(state: State, now: datetime) -> Finding:
             "the aggregator and this program do not agree on what a batch is",
             "compare the definitions with the aggregator's /v1/metrics; `hubbub inspect` shows the batches",
         )
+    held = sorted(
+        {each.batch.metric for each in state.waiting.values() if state.held.get(each.batch.digest, 0.0) is None}
+    )
+    if held:
+        return wrong(
+            "spool",
+            f"reports of {', '.join(held)} wait for another definition: the aggregator collects under other parameters",
+            "a period takes no reports any more 30 days after its end: then they are dropped",
+            "compare the app's definitions with the aggregator's /v1/metrics; deploy the aggregator's first",
+        )
+    if state.failures > 1:
+        return warning(
+            "spool",
+            f"{len(state.waiting)} batches wait: {state.failures} attempts in a row were in vain, the last: {state.trouble or 'no answer'}",
+            "a period takes no reports any more 30 days after its end: then they are dropped",
+            "see that the address, the certificate and the proxy are right, and that the aggregator answers",
+        )
     if late:
         return warning(
             "spool",

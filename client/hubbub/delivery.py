@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from enum import Enum
 
@@ -34,7 +34,8 @@ class Action(Enum):
 class Answer:
     """What came back for one request. `status` None: nothing came that could be understood.
 
-    sent : whether anything of the request may have reached the other side; without it the batch is not in doubt
+    sent    : whether anything of the request may have reached the other side; without it the batch is not in doubt
+    failure : why there is no answer, in words
     """
 
     status: int | None
@@ -43,6 +44,14 @@ class Answer:
     retry_after: str | None = None
     date: str | None = None
     sent: bool = True
+    failure: str = field(default="", compare=False)
+
+    @property
+    def told(self) -> str:
+        """What it was, for those who ask why reports wait."""
+        if self.status is None:
+            return f"no answer ({self.failure})" if self.failure else "no answer"
+        return f"{self.status} {self.problem}" if self.problem else str(self.status)
 
 
 NO_ANSWER = Answer(None)

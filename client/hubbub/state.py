@@ -178,6 +178,8 @@ class State:
         self.held: dict[str, float | None] = {}
         self.failures = 0
         self.not_before = 0.0
+        self.trouble = ""
+        """What the last of these failures was."""
         self.detached_at = 0.0
         self.formed = 0
         self.acknowledged = 0
@@ -284,6 +286,8 @@ class State:
         waiting = self.waiting.get(event["id"])
         if waiting is not None:
             waiting.doubt = event["doubt"]
+            if not event.get("sent", True) and not waiting.doubt:
+                self.last_sent.pop(event["id"], None)
 
     def _on_later(self, event: Event) -> None:
         for batch_id, at in event["at"].items():
@@ -315,7 +319,7 @@ class State:
             del self.last_sent[next(iter(self.last_sent))]
 
     def _on_backoff(self, event: Event) -> None:
-        self.failures, self.not_before = event["failures"], event["until"]
+        self.failures, self.not_before, self.trouble = event["failures"], event["until"], event.get("told", "")
 
     def _on_detached(self, event: Event) -> None:
         self.detached_at = event["at"]
@@ -410,7 +414,7 @@ class State:
             yield {"e": "quarantined", "batch": batch_event(batch), "problem": problem}
         for digest, until in _still_in(self.held):
             yield {"e": "held", "m": digest, "until": until}
-        yield {"e": "backoff", "failures": self.failures, "until": self.not_before}
+        yield {"e": "backoff", "failures": self.failures, "until": self.not_before, "told": self.trouble}
         yield {"e": "detached", "at": self.detached_at}
 
     def counts(self) -> Iterator[Event]:

@@ -7,8 +7,9 @@ import json
 import os
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from hubbub.delivery import NO_ANSWER, NOT_SENT, Answer, slug
 from hubbub.errors import DefinitionError
@@ -86,8 +87,8 @@ class HttpTransport:
             OSError,
             ValueError,
             RuntimeError,
-        ):  # RuntimeError: no more threads, the interpreter shuts down
-            return NO_ANSWER if cutter.begun else NOT_SENT
+        ) as problem:  # RuntimeError: no more threads, the interpreter shuts down
+            return replace(NO_ANSWER if cutter.begun else NOT_SENT, failure=_in_words(problem))
         finally:
             self._opener = cutter.opener
 
@@ -99,7 +100,7 @@ class HttpTransport:
 
         options: dict[str, Any] = {"maxsize": 1, "ca_certs": self._ca_certs or os.environ.get("SSL_CERT_FILE")}
         proxy = _proxy(self._url)
-        manager = urllib3.ProxyManager(proxy, **options) if proxy else urllib3.PoolManager(**options)
+        manager = _through(proxy, options) if proxy else urllib3.PoolManager(**options)
         manager.pool_classes_by_scheme = {
             scheme: type("CuttablePool", (pool,), {"ConnectionCls": cuttable(pool.ConnectionCls, cutter, SECONDS)})
             for scheme, pool in (("http", HTTPConnectionPool), ("https", HTTPSConnectionPool))
@@ -138,6 +139,24 @@ def _proxy(url: str) -> str | None:
     if _is_loopback(parts.hostname or "") or proxy_bypass(parts.hostname or ""):
         return None
     return getproxies().get(parts.scheme)
+
+
+def _through(proxy: str, options: dict[str, Any]) -> Any:
+    """Return a pool of connections through a proxy: `host:port` is http, a name and password are sent as Basic."""
+    import urllib3
+
+    parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+    credentials = None
+    if parts.username is not None:
+        credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    headers = urllib3.make_headers(proxy_basic_auth=credentials)
+    return urllib3.ProxyManager(parts.geturl(), proxy_headers=headers, **options)
+
+
+def _in_words(problem: BaseException) -> str:
+    """Say on one short line what went wrong; what the other side may have had a part in is not taken literally."""
+    text = " ".join(str(problem).split())[:200] or type(problem).__name__
+    return text.encode("ascii", "backslashreplace").decode()
 
 
 def _read(response: Any) -> bytes:

@@ -268,7 +268,8 @@ class Uploader:
         if decided is not Action.ACCEPT and clock_is_wrong(answer.date, now):
             self._warn_of_clock()
             decided = Action.PAUSE
-        events: list[Event] = [{"e": "answered", "id": batch_id, "doubt": in_doubt}]
+        logger.debug("%s: %s", batch.metric, answer.told)
+        events: list[Event] = [{"e": "answered", "id": batch_id, "doubt": in_doubt, "sent": answer.sent}]
         if decided not in (Action.RETRY, Action.PAUSE) and state.failures:
             events += [{"e": "backoff", "failures": 0, "until": 0.0}, self._spread(state, now, but=batch_id)]
         match decided:
@@ -280,9 +281,13 @@ class Uploader:
             case Action.RETRY:
                 failures = state.failures + 1
                 wait = backoff(failures, retry_after(answer.retry_after, now), self._coins)
-                events.append({"e": "backoff", "failures": failures, "until": now + wait})
+                events.append({"e": "backoff", "failures": failures, "until": now + wait, "told": answer.told})
             case Action.PAUSE:
-                events.append({"e": "backoff", "failures": state.failures + 1, "until": now + PAUSE})
+                if not state.failures:
+                    logger.warning("reports wait: the aggregator answered %s", answer.told)
+                events.append(
+                    {"e": "backoff", "failures": state.failures + 1, "until": now + PAUSE, "told": answer.told}
+                )
             case Action.PAUSE_METRIC:
                 events.append({"e": "held", "m": batch.digest, "until": now + PAUSE})
             case Action.HOLD_METRIC:

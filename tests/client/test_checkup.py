@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,6 +14,8 @@ from click.testing import CliRunner
 from hubbub import Client
 from hubbub.checkup import Finding, Health, of_state
 from hubbub.cli import main
+from hubbub.delivery import Answer
+from hubbub.testing import RecordingTransport, deliver
 
 METRICS = Path(__file__).parent.parent / "data" / "metrics.toml"
 
@@ -61,6 +64,37 @@ def test_damage_a_wrong_clock_and_what_is_not_consented_to_are_said(state: Path)
     data[len(data) // 2] ^= 1
     journal.write_bytes(data)
     assert "journal" in [each.about for each in ill(state)]
+
+
+REFUSED = Answer(None, sent=False, failure="certificate verify failed")
+MISMATCH = Answer(409, problem="digest-mismatch")
+
+
+@pytest.mark.parametrize(
+    ("answer", "health", "what", "waits"),
+    [
+        (Answer(404), Health.WARNING, "3 attempts in a row were in vain, the last: 404", "from 20"),
+        (REFUSED, Health.WARNING, "the last: no answer (certificate verify failed)", "from 20"),
+        (MISMATCH, Health.WRONG, "of dark_mode, homepage, os wait for another definition", "until the app"),
+    ],
+)
+def test_why_reports_wait_is_said_by_doctor_inspect_and_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, answer: Answer, health: Health, what: str, waits: str
+) -> None:
+    caplog.set_level("DEBUG", "hubbub")
+    directory, transport = tmp_path / "state", RecordingTransport(*[answer] * 9)
+    client = Client(METRICS, directory, "http://127.0.0.1:9", environment={}, transport=transport)
+    client.set_consent("on")
+    client.record("dark_mode", True)
+    deliver(client)
+    client.close()
+    found = [each for each in ill(directory) if each.about == "spool"]
+    assert [(each.health, what in each.what) for each in found] == [(health, True)], found
+    shown = CliRunner().invoke(main, ["inspect", str(directory)]).stdout
+    assert re.search(rf"^waits: dark_mode of [0-9-]+, {waits}", shown, re.MULTILINE)
+    assert ("sent last: {" in shown) == answer.sent
+    assert answer.told in caplog.text
+    assert ("reports wait" in caplog.text) == (answer.status == 404)
 
 
 def test_a_directory_without_state_is_one_finding_and_exit_code_1(tmp_path: Path, state: Path) -> None:

@@ -141,7 +141,17 @@ def test_a_proxy_is_taken_from_the_environment(monkeypatch: pytest.MonkeyPatch) 
     with server(refusing) as url:
         monkeypatch.setenv("https_proxy", url)
         assert HttpTransport("https://telemetry.example.org").send(BODY) == NOT_SENT
-    assert heard[0].startswith(b"CONNECT telemetry.example.org:443 ")
+        for written, credentials in (
+            (url.replace("://", "://ada:l%40ce@"), b"YWRhOmxAY2U="),
+            (url.removeprefix("http://"), None),
+        ):
+            monkeypatch.setenv("https_proxy", written)
+            assert HttpTransport("https://telemetry.example.org").send(BODY) == NOT_SENT
+            sent = b"proxy-authorization: basic " + credentials.lower() if credentials else b""
+            assert sent in heard[-1].lower()
+            assert (b"authorization" in heard[-1].lower()) == bool(credentials)
+    assert all(each.startswith(b"CONNECT telemetry.example.org:443 ") for each in heard)
+    assert len(heard) == 3
 
 
 @pytest.mark.parametrize(

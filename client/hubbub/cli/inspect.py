@@ -9,7 +9,7 @@ import click
 
 from hubbub.cli.ledger import tell_damage
 from hubbub.cli.output import json_option, print_json
-from hubbub.state import KEPT_SENT
+from hubbub.state import KEPT_SENT, State, Waiting
 
 
 @click.command()
@@ -39,7 +39,7 @@ def command(directory: Path, *, count: int, as_json: bool) -> None:
             "metric": each.batch.metric,
             "period": each.batch.period,
             "reports": len(each.batch),
-            "sent_from": datetime.fromtimestamp(each.at, UTC).isoformat(timespec="seconds"),
+            "sent_from": _sent_from(state, each),
             "in_doubt": each.doubt,
             "body": each.batch.to_json().decode(),
         }
@@ -51,17 +51,31 @@ def command(directory: Path, *, count: int, as_json: bool) -> None:
     ]
     sent = [batch.to_json().decode() for batch in state.last_sent.values()][: -count - 1 : -1]
     if as_json:
-        print_json({"waiting": waiting, "quarantined": refused, "last_sent": sent, "accounting": state.accounting()})
+        trouble = {"failures": state.failures, "last": state.trouble}
+        told = {"waiting": waiting, "trouble": trouble, "quarantined": refused, "last_sent": sent}
+        print_json(told | {"accounting": state.accounting()})
         return
     counts = state.accounting()
     click.echo(
         ", ".join(f"{name} {counts[name]}" for name in ("recorded", "formed", "acknowledged", "spooled", "quarantined"))
     )
+    if state.failures:
+        click.echo(f"in vain: {state.failures} times, the last time: {state.trouble or 'no answer'}")
     for each in sorted(waiting, key=lambda each: str(each["sent_from"])):
         doubt = ", may have arrived already" if each["in_doubt"] else ""
-        click.echo(f"waits: {each['metric']} of {each['period']}, from {each['sent_from']} on{doubt}")
+        when = f"from {each['sent_from']} on" if each["sent_from"] else "until the app's definition is the aggregator's"
+        click.echo(f"waits: {each['metric']} of {each['period']}, {when}{doubt}")
     for batch in refused:
         click.echo(f"refused: {batch['metric']} of {batch['period']}: {batch['problem']}")
     tell_damage(state)
     for body in sent or ["nothing"]:
         click.echo(f"sent last: {body}")
+
+
+def _sent_from(state: State, waiting: Waiting) -> str | None:
+    """Return from when on a batch may be sent; None: not before the app's definition changes."""
+    held = state.held.get(waiting.batch.digest, 0.0)
+    if held is None:
+        return None
+    moment = datetime.fromtimestamp(max(waiting.at, state.not_before, held), UTC)
+    return moment.isoformat(timespec="seconds")
