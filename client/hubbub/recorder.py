@@ -23,10 +23,10 @@ from hubbub.errors import InvalidValueError
 from hubbub.journal import Journal, logger
 from hubbub.metric import Metric
 from hubbub.periods import Period, PeriodKind
-from hubbub.policy import Policy, price_of
+from hubbub.policy import Policy
 from hubbub.sealing import Sealer
 from hubbub.secret import SECRET_BYTES, Secret
-from hubbub.shares import share_out
+from hubbub.shares import opened, share_out
 from hubbub.state import Account, Event, Key, State, batch_event
 
 KEPT_FOR = timedelta(days=28)
@@ -203,18 +203,7 @@ class Recorder:
         """Return an account as it would begin, or go on: one that was silent does not make up for it."""
         account = state.accounts.get((subject, metric.digest))
         if account is None:
-            price = price_of(metric)
-            return Account(
-                subject,
-                metric.digest,
-                metric.name,
-                metric.period,
-                str(period),
-                price.unit,
-                price.epsilon,
-                enrolment=0,
-                reserved=0,
-            )
+            return opened(subject, metric, period)
         silent = account.refused or account.enrolment != state.enrolments
         if silent and account.next < str(period):
             return replace(account, next=str(period))

@@ -12,10 +12,33 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import date
 
 from hubbub.metric import Kind, Metric
-from hubbub.policy import Policy, fitting
+from hubbub.periods import Period
+from hubbub.policy import Policy, fitting, price_of
 from hubbub.state import Account
+
+
+def opened(subject: str, metric: Metric, period: Period) -> Account:
+    """Return an account as it begins: nothing is spent or reserved."""
+    price = price_of(metric)
+    names = subject, metric.digest, metric.name
+    return Account(*names, metric.period, str(period), price.unit, price.epsilon, enrolment=0, reserved=0)
+
+
+def doubts(policy: Policy, metrics: Sequence[Metric], today: date) -> Iterator[str]:
+    """Say what a new person's first enrolment refuses of these metrics, silences, or leaves hardly any room for."""
+    wanted = [(metric, opened("", metric, Period.containing(metric.period, today))) for metric in metrics]
+    for (metric, _), account in zip(wanted, share_out(policy, [], wanted, 1), strict=True):
+        cost = f"{metric.name}: a {account.unit} costs eps = {account.price:.3f}"
+        room = min(distinct_values(metric), policy.units(account.price, 0))
+        if account.refused:
+            yield f"{account.refused}: nobody's reports come"
+        elif account.unit != "value":
+            yield f"{cost}, and so does every other: after {account.reserved:g} of them a person falls silent"
+        elif account.reserved < room or account.reserved == 1:
+            yield f'{cost}: {account.reserved:g} of a person\'s values have room, "no value" among them; the last stands in for all others'
 
 
 def share_out(

@@ -55,8 +55,12 @@ def test_check_is_one_line_when_fine_and_one_sentence_when_not(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("written", "instead", "warning"),
     [
-        ("prob_q = 0.75\nprob_f = 0.5", "prob_q = 0.5\nprob_f = 0", "homepage: each period costs eps = "),
-        ("prob_p = 0.25", "prob_p = 0.0001", "homepage: a report costs eps ="),
+        (
+            "prob_q = 0.75\nprob_f = 0.5",
+            "prob_q = 0.5\nprob_f = 0",
+            "under the default Policy: homepage: a period costs eps = ",
+        ),
+        ("prob_p = 0.25", "prob_p = 0.0001", "under the default Policy: homepage: a report costs eps ="),
         ("expires = 2099-01-01", "expires = 2020-01-01", "homepage: expired on 2020-01-01"),
     ],
 )
@@ -68,6 +72,14 @@ def test_check_warns_of_what_no_report_will_come_of(tmp_path: Path, written: str
     assert told.returncode == 0
     assert f"warning: {warning}" in told.stderr
     assert json.loads(hubbub("metrics", "check", odd, "--json").stdout)["warnings"][0].startswith(warning)
+
+
+def test_check_warns_of_metrics_that_the_total_leaves_no_room_for(tmp_path: Path) -> None:
+    many = tmp_path / "many.toml"
+    homepage = METRICS.read_text().partition("[[metric]]")[2].partition("[[metric]]")[0]
+    many.write_text("".join("[[metric]]" + homepage.replace('"homepage"', f'"page{n}"') for n in range(8)))
+    warned = [line.split(": ")[2] for line in hubbub("metrics", "check", many).stderr.splitlines()]
+    assert warned == ["page5", "page6", "page7"]
 
 
 def test_encode_shows_reports_and_refuses_unknown_metrics() -> None:

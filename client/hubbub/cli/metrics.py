@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from datetime import date
 from typing import Any
 
 import click
@@ -35,30 +33,26 @@ def check(definitions: str, *, as_json: bool) -> None:
     from datetime import UTC, datetime
 
     from hubbub.definitions import load_definitions
+    from hubbub.policy import Policy
+    from hubbub.shares import doubts
 
     loaded = load_definitions(definitions)
     today = datetime.now(UTC).date()
-    doubts = [doubt for name in loaded for doubt in _doubts(loaded[name], today)]
+    current = [loaded[name] for name in loaded]
+    collected = [metric for metric in current if metric.expires is None or metric.expires > today]
+    warnings = [
+        f"{metric.name}: expired on {metric.expires}: neither clients nor aggregators take reports of it any more"
+        for metric in current
+        if metric not in collected
+    ]
+    warnings += (f"under the default Policy: {doubt}" for doubt in doubts(Policy(), collected, today))
     if as_json:
         digests = {metric.name: metric.digest for metric in loaded.versions()}
-        print_json({"metrics": digests, "warnings": doubts})
+        print_json({"metrics": digests, "warnings": warnings})
         return
-    for doubt in doubts:
-        click.echo(f"warning: {doubt}", err=True)
+    for each in warnings:
+        click.echo(f"warning: {each}", err=True)
     click.echo(f"{definitions}: well formed: {sum(1 for _ in loaded.versions())} definitions, {len(loaded)} metrics")
-
-
-def _doubts(metric: Any, today: date) -> Iterator[str]:
-    from hubbub.policy import Policy, price_of
-
-    policy, price = Policy(), price_of(metric)
-    if metric.expires is not None and metric.expires <= today:
-        yield f"{metric.name}: expired on {metric.expires}: neither clients nor aggregators take reports of it any more"
-    if objection := policy.objection(metric):
-        yield f"{objection}: apps with the default Policy refuse it"
-    elif price.unit != "value":
-        most = policy.units(price.epsilon)
-        yield f"{metric.name}: each {price.unit} costs eps = {price.epsilon:.3f}: apps with the default Policy fall silent after {most:g} of them"
 
 
 @command.command()
