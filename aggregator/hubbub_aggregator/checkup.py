@@ -23,6 +23,7 @@ from hubbub_aggregator.lifecycle import kept_until, retains
 from hubbub_aggregator.loopback import is_loopback
 from hubbub_aggregator.schema_version import require_served, version_of
 from hubbub_aggregator.settings import Settings
+from hubbub_aggregator.soundness import NEXT_STEP, damages
 from hubbub_aggregator.sql_store import SqlStore
 from hubbub_aggregator.store import SchemaError, Store, StoreError
 from hubbub_aggregator.tokens import Scope
@@ -30,6 +31,7 @@ from hubbub_aggregator.tokens import Scope
 _SOON = timedelta(days=30)
 _OVERDUE = timedelta(days=1)
 _SKEW = 60.0  # seconds
+_LONG_TO_READ = 1 << 30
 _MANY_SEGMENTS = 100_000
 _TELLING = {
     Refusal.DIGEST_MISMATCH: "clients have another definition than this file: add theirs, or wait until they are updated",
@@ -216,6 +218,7 @@ def _of_database(
             require_served(looking)
             if is_postgres(database):
                 yield from _other_clock(looking, now)
+        yield from damage(database)
         with naming(database), opened(database) as engine:
             store = SqlStore(engine, making=False)
             store.probe()
@@ -228,6 +231,19 @@ def _of_database(
         yield wrong("database", str(problem), "`hubbub serve` does not start on it", "do what it says")
     except StoreError as problem:
         yield wrong("database", str(problem), "no batch can be stored", "see that it runs and may be written to")
+
+
+def damage(database: str) -> Iterator[Finding]:
+    """Look through a database, unless it is a file that takes long."""
+    if not is_postgres(database) and Path(database).stat().st_size > _LONG_TO_READ:
+        yield fine(
+            "database", f"of more than {_LONG_TO_READ >> 30} GiB, and not looked through: `hubbub db check` does"
+        )
+        return
+    with naming(database), opened(database, read_only=True) as engine:
+        found = damages(engine)
+    if found:
+        yield wrong("database", f"damaged: {_some(found)}", "reading, folding and closing fail, or will", NEXT_STEP)
 
 
 def _other_clock(connection: Connection, now: datetime) -> Iterator[Finding]:

@@ -22,9 +22,7 @@ def command() -> None:
 @database_option
 @json_option
 def check(database: str, as_json: bool) -> None:
-    """Say which schema a database has; exit code 1 if `hubbub serve` would refuse it, or it is a backup that is damaged.
-
-    All of a backup is read.
+    """Say which schema a database has, and read it all; exit code 1 if `hubbub serve` would refuse it, or it is damaged.
 
     \b
     Example:
@@ -34,22 +32,29 @@ def check(database: str, as_json: bool) -> None:
     from hubbub_aggregator.engine import naming, opened, transaction
     from hubbub_aggregator.schema import SCHEMA_VERSION
     from hubbub_aggregator.schema_version import require_served, version_of
+    from hubbub_aggregator.soundness import NEXT_STEP, damages
     from hubbub_aggregator.store import SchemaError
 
-    refused = None
-    with naming(database), opened(database, read_only=True) as engine, transaction(engine, writes=False) as connection:
-        version = version_of(connection)
-        try:
-            require_served(connection)
-        except SchemaError as problem:
-            refused = str(problem)
-    with naming(database):
-        whole = is_whole(database)
+    refused = version = whole = None
+    with naming(database), opened(database, read_only=True) as engine:
+        damaged = damages(engine)
+        if damaged:
+            refused = f"it is damaged: {NEXT_STEP}"
+        else:
+            with transaction(engine, writes=False) as connection:
+                version = version_of(connection)
+                try:
+                    require_served(connection)
+                except SchemaError as problem:
+                    refused = str(problem)
+            whole = is_whole(database)
     number = 0 if version is None else version.number
     if as_json:
-        print_json({"schema": number, "known": SCHEMA_VERSION, "refused": refused, "whole": whole})
+        print_json({"schema": number, "known": SCHEMA_VERSION, "refused": refused, "damaged": damaged, "whole": whole})
     else:
-        click.echo(f"schema {number}: {refused or 'served'}")
+        for line in damaged:
+            click.echo(line)
+        click.echo(refused if damaged else f"schema {number}: {refused or 'served'}")
         if whole is not None:
             click.echo(
                 "a backup that holds what was written" if whole else "a backup that is damaged: take another one"
