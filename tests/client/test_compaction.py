@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import signal
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from hubbub.testing import SimulatedDisk, deliver
 from tests.client.conftest import HOMEPAGE, SURVEY, Rig, require_balanced
 
 SUBJECTS = 3 * PIECE
+RECORDINGS = 300
 
 
 def told_by(state: State) -> dict[str, Any]:
@@ -388,3 +391,45 @@ def test_a_child_forked_in_the_middle_records_and_the_compaction_goes_on(rig: Ri
     assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
     assert client.accounting()["recorded"] == SUBJECTS + 3
     assert rig.client().accounting()["recorded"] == SUBJECTS + 3
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_processes_that_are_killed_while_all_record_and_compact_lose_nothing(
+    rig: Rig, tmp_path: Path, unseen_seed: int
+) -> None:
+    """What a process was told is recorded is recorded; of its last recording nobody knows."""
+    chance, least, most = random.Random(unseen_seed), 0, 0  # noqa: S311
+    rig.agreed().close()
+    for _ in range(4):
+        children = []
+        for number in range(3):
+            told = tmp_path / f"told {number}"
+            told.write_bytes(b"")
+            child = os.fork()
+            if child == 0:
+                recording_and_compacting(rig.client(), told)
+            children.append((child, told))
+        time.sleep(chance.random() / 2)  # whenever: no result depends on it
+        for child, told in children:
+            if chance.random() < 0.7:
+                os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            recorded = len(told.read_bytes())
+            least, most = least + recorded, most + min(recorded + 1, RECORDINGS)
+    counts = rig.client(environment={"DO_NOT_TRACK": "1"}).accounting()
+    assert least <= counts["recorded"] <= most
+    assert counts["damaged_records"] <= 12
+    require_balanced(counts)
+
+
+def recording_and_compacting(client: Client, told: Path) -> None:
+    def compact() -> None:
+        while True:
+            client._journal.compact(always=True)
+
+    threading.Thread(target=compact, daemon=True).start()
+    with told.open("ab", buffering=0) as file:
+        for number in range(RECORDINGS):
+            client.record("homepage", str(number))
+            file.write(b".")
+    os._exit(0)
