@@ -1,4 +1,4 @@
-"""What could any decoder find in the crowded medium cases? What ours finds when it is told what no decoder knows.
+"""What could any decoder find in the crowded cases? What ours finds when it is told what no decoder knows.
 
     python -m benchmarks.oracle [--seeds 1] [--out docs/accuracy.md]
 
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from unittest import mock
 
 import numpy as np
-from benchmarks.accuracy import DISTRIBUTIONS, HERE, Case, r_decoder, reports_of
+from benchmarks.accuracy import DISTRIBUTIONS, HERE, Case, interval_score, r_decoder, reports_of
 from benchmarks.pages import put_section
 from numpy.typing import NDArray
 from scipy.stats import norm
@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 
 from hubbub_decoder import decode, pattern_fit
 from hubbub_decoder.design_matrix import design_matrix
-from hubbub_decoder.inference import q_values
+from hubbub_decoder.inference import interval, q_values
 from hubbub_decoder.mixed_model import Beliefs, MixedModel
 from hubbub_decoder.patterns import FilterTable, filters_of, observe
 from hubbub_decoder.prior import Prior
@@ -36,11 +36,12 @@ Flags = NDArray[np.bool_]
 
 
 class Tested(NamedTuple):
-    """p-values of a case's candidates, and who of them is there."""
+    """p-values of a case's candidates, who of them is there, and the interval score of the unclipped intervals."""
 
     distribution: str
     p_values: Floats
     there: Flags
+    score: float
 
     @property
     def found(self) -> tuple[int, int]:
@@ -67,8 +68,9 @@ def told(case: Case, regtest: Path | None, entropy: str) -> tuple[Tested, Tested
     names = [f"v{v}" for v in case.candidates]
 
     def tested() -> Tested:
-        p = {e.candidate: e.p_value for e in decode(counts, names).estimates}
-        return Tested(case.distribution, np.array([p[name] for name in names]), truth > 0)
+        told = {e.candidate: (e.p_value, e.low, e.high) for e in decode(counts, names).estimates}
+        p, low, high = np.array([told[name] for name in names]).T
+        return Tested(case.distribution, p, truth > 0, interval_score(low, high, truth))
 
     nothing, prior = tested(), prior_of(truth)
     with mock.patch.object(pattern_fit, "fit_prior", return_value=prior):
@@ -79,8 +81,9 @@ def told(case: Case, regtest: Path | None, entropy: str) -> tuple[Tested, Tested
     expected = np.array([np.bincount(chosen, truth, size) for chosen in filter_of]) + unlisted.sum() * table.random
     model = MixedModel(observe(counts, table, expected), table, filter_of)
     solution = model.solved(Beliefs(truth, np.full(len(truth), 1e-12)), float((unlisted**2).sum())).solution()
-    others = Tested(case.distribution, norm.sf(solution.shares / np.sqrt(solution.variances)), truth > 0)
-    return nothing, distribution, others
+    x, errors = solution.shares, np.sqrt(solution.variances)
+    score = interval_score(*interval(x, errors, 0.95), truth)
+    return nothing, distribution, Tested(case.distribution, norm.sf(x / errors), truth > 0, score)
 
 
 def most(cases: list[Tested], share: float) -> int:
@@ -98,7 +101,7 @@ def line(cell: str, what: str, cases: list[Tested]) -> str:
     apart = [sum(most(group, share) for group in by_distribution) / len(cases) for share in (_FALSE, 0.23)]
     return (
         f"| {cell} | {what} | {found.mean():.1f} | {100 * np.mean(false / np.maximum(1, found + false)):.1f} | {apart[0]:.1f} | "
-        f"{most(cases, _FALSE) / len(cases):.1f} | {apart[1]:.1f} |"
+        f"{most(cases, _FALSE) / len(cases):.1f} | {apart[1]:.1f} | {1000 * np.mean([c.score for c in cases]):.2f} |"
     )
 
 
@@ -112,26 +115,26 @@ def main() -> None:
     rows, _ = r_decoder()
     lines = []
     with threadpool_limits(1):
-        for config in ("over_x2", "over_x10"):
-            cases = [Case("medium", d, config, seed) for d in DISTRIBUTIONS for seed in range(options.seeds)]
+        for size, config in (("small", "over_x10"), ("medium", "over_x2"), ("medium", "over_x10")):
+            cases = [Case(size, d, config, seed) for d in DISTRIBUTIONS for seed in range(options.seeds)]
             columns = zip(*(told(case, regtest, "oracle") for case in cases), strict=True)
             for what, tested in zip(("nothing", "the distribution", "all other shares"), columns, strict=True):
-                lines.append(line(f"medium {config}", what, list(tested)))
+                lines.append(line(f"{size} {config}", what, list(tested)))
                 print(lines[-1], flush=True)
             of_r = [rows[f"{case.name} {case.config}"] for case in cases]
             found = np.array([float(row["detected"]) for row in of_r])
             false = np.array([float(row["false_positives"]) for row in of_r])
             lines.append(
-                f"| medium {config} | R | {np.mean(found - false):.1f} | {100 * np.mean(false / np.maximum(1, found)):.1f} | - | - | - |"
+                f"| {size} {config} | R | {np.mean(found - false):.1f} | {100 * np.mean(false / np.maximum(1, found)):.1f} | - | - | - | - |"
             )
             print(lines[-1], flush=True)
     if options.out:
         about = (
             f"`python -m benchmarks.oracle --seeds {options.seeds}`, {'the very reports R decoded' if regtest else 'reports simulated anew'}; found a case. At q <= .05, and as many as can be let through "
-            "when who is false is told: one line for each distribution, one for all."
+            "when who is false is told: one line for each distribution, one for all. Scores in thousandths."
         )
-        head = "| cell | told | found, q <= .05 | false % | 5 % false, a line each | 5 % false, one line | 23 % false, a line each |"
-        put_section(options.out, "\n".join([HEADING, "", about, "", head, "|---|---|---|---|---|---|---|", *lines]))
+        head = "| cell | told | found, q <= .05 | false % | 5 % false, a line each | 5 % false, one line | 23 % false, a line each | interval score, unclipped |"
+        put_section(options.out, "\n".join([HEADING, "", about, "", head, "|---|---|---|---|---|---|---|---|", *lines]))
 
 
 if __name__ == "__main__":
