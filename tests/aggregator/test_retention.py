@@ -21,6 +21,7 @@ from hubbub.errors import ParameterError
 from hubbub.summary import Reports, read_reports, reports_from_bytes, summary_to_bytes
 from hubbub_aggregator import reports as reports_module
 from hubbub_aggregator import sql_store
+from hubbub_aggregator.engine import checkpoint
 from hubbub_aggregator.folding import fold, read_summary, summarize
 from hubbub_aggregator.lifecycle import upkeep
 from hubbub_aggregator.reports import write_reports
@@ -280,6 +281,18 @@ def test_what_was_dropped_is_no_longer_in_the_file(
     sqlite_store.close()
     assert [path.name for path in tmp_path.iterdir()] == ["reports.db"]
     assert canary[:9] not in (tmp_path / "reports.db").read_bytes()
+
+
+def test_whoever_drops_brings_it_into_the_file_and_leaves_that_to_no_commit_of_others(
+    sqlite_store: SqlStore, tmp_path: Path, metric: Metric, make_batch: MakeBatch
+) -> None:
+    file, canary = tmp_path / "reports.db", bytes([0xCA, 0xFE, 0x0B]) * 2_000
+    sqlite_store.append([make_batch(metric, 0, cohorts=bytes(2_000), rows=canary)])
+    fold_retaining(sqlite_store, metric)
+    checkpoint(sqlite_store._engine)
+    assert canary[:9] in file.read_bytes()
+    sqlite_store.drop_reports(metric.digest, TODAY)
+    assert canary[:9] not in file.read_bytes()
 
 
 def test_a_purge_of_a_closed_period_takes_the_reports_too(
