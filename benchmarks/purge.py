@@ -3,7 +3,8 @@
 python -m benchmarks.purge [REPORTS [IDS]]         (or: make bench-purge)
 
 A period has so many retained reports of 128 bits, 10 million, and so many batch ids, a million. One thread appends to another period all the time; the times
-of its commits, in ms, are those of a quiet database, while the reports are dropped, and while the ids are.
+of its commits, in ms, are those of a quiet database, while the reports are dropped, and while the ids are. Beside them: how long, at most, the other held the
+database, which is all that a commit can wait for it on a machine that is not busy.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tests.aggregator.postgres import postgres
 
 from hubbub import Batch, Metric, Params
 from hubbub_aggregator.database_name import is_postgres
-from hubbub_aggregator.engine import opened, transaction
+from hubbub_aggregator.engine import BETWEEN_LOOKS, open_postgres, open_sqlite, opened, transaction
 from hubbub_aggregator.schema import retained
 from hubbub_aggregator.sql_store import SqlStore
 
@@ -74,7 +75,13 @@ def appending(store: SqlStore) -> Iterator[list[float]]:
 
 
 def measure(database: str, reports: int, ids: int) -> None:
-    store, other = SqlStore.open(database), SqlStore.open(database)
+    store, held = SqlStore.open(database), [0.0]
+
+    def pause(seconds: float) -> None:
+        held.append(1_000 * (seconds - BETWEEN_LOOKS))
+        time.sleep(seconds)
+
+    other = SqlStore(open_postgres(database) if is_postgres(database) else open_sqlite(Path(database)), pause=pause)
     store.append([batch(OLD)])
     fill(database, reports, ids)
     acts: dict[str, Callable[[], None]] = {
@@ -83,20 +90,23 @@ def measure(database: str, reports: int, ids: int) -> None:
         "ids": lambda: other.close_period(METRIC.digest, OLD),
     }
     for name, act in acts.items():
+        held[:] = [0.0]
         began = time.perf_counter()
         with appending(store) as times:
             act()
         took = time.perf_counter() - began
         engine = "PostgreSQL" if is_postgres(database) else "SQLite"
         told = " | ".join(f"{quantile:.1f}" for quantile in np.quantile(times, (0.5, 0.99, 1)))
-        print(f"| {engine} | {name} | {took:.1f} | {len(times)} | {told} |", flush=True)
+        print(f"| {engine} | {name} | {took:.1f} | {len(times)} | {told} | {max(held):.1f} |", flush=True)
     store.close()
     other.close()
 
 
 def main(reports: int = 10_000_000, ids: int = 1_000_000) -> None:
     print(f"{reports:,} reports and {ids:,} ids, Python {platform.python_version()}, {os.cpu_count()} cores\n")
-    print("| engine | dropped | s | commits meanwhile | median ms | p99 | longest |\n|---|---|---|---|---|---|---|")
+    print(
+        "| engine | dropped | s | commits meanwhile | median ms | p99 | longest | held |\n|---|---|---|---|---|---|---|---|"
+    )
     with TemporaryDirectory() as place:
         measure(str(Path(place) / "reports.db"), reports, ids)
     with postgres() as url:

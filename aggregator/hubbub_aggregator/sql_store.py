@@ -294,11 +294,12 @@ class SqlStore:
 
         SQLite's lock has no queue: who waits for it looks now and then, and would hardly ever find it free.
         """
-        began = time.perf_counter()
         with transaction(self._engine, writes=True) as connection:
+            began = time.perf_counter()
             yield connection
+        took = time.perf_counter() - began
         checkpoint(self._engine)
-        self._pause(time.perf_counter() - began + BETWEEN_LOOKS)
+        self._pause(took + BETWEEN_LOOKS)
 
     def closed_periods(self, digest: str) -> list[str]:
         held = [exists().where(table.c.collection_id == collection.c.id) for table in _HELD]
