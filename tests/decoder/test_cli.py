@@ -103,6 +103,12 @@ def test_the_table_goes_to_stdout_and_shows_all_when_asked(summary: Path, candid
     assert len(long.stdout.splitlines()) > len(short.stdout.splitlines())
 
 
+def test_candidates_come_from_standard_input_too(summary: Path, candidates: Path) -> None:
+    command = ["decode", str(summary), "--json", "--candidates"]
+    piped = CliRunner().invoke(main, [*command, "-"], input=candidates.read_bytes())
+    assert json.loads(piped.stdout) == json.loads(hubbub(*command, candidates).stdout)
+
+
 def test_several_summaries_add_up(summary: Path, candidates: Path) -> None:
     told = json.loads(hubbub("decode", summary, summary, "--candidates", candidates, "--json").stdout)
     assert told["num_reports"] == 200_000

@@ -9,7 +9,7 @@ import pytest
 
 from hubbub import Metric
 from hubbub_decoder import CandidateError, PopulationError
-from hubbub_decoder.candidates import read_candidates
+from hubbub_decoder.candidates import distinct_candidates, read_candidates, write_candidates
 from hubbub_decoder.populations import DISTRIBUTIONS, draw_population, named_population, named_shares, read_population
 
 
@@ -19,14 +19,51 @@ def test_text_has_a_candidate_a_line_taken_as_it_stands(tmp_path: Path) -> None:
     assert read_candidates(path) == ["a b", " ä,x ", "#c"]
 
 
-def test_csv_has_them_in_the_named_column_or_the_only_one(tmp_path: Path) -> None:
+def test_only_line_ends_end_a_candidate(tmp_path: Path) -> None:
+    """What str.splitlines takes for an end as well is part of a string that somebody may have reported."""
+    inside = ["a\fb", "a\x1cb", "a\u2028b", "a\x85b", "a\rb"]
+    path = tmp_path / "names.txt"
+    path.write_bytes("\n".join(inside).encode() + b"\r\n")
+    assert read_candidates(path) == inside
+    write_candidates(inside, path)
+    assert read_candidates(path) == inside
+    with pytest.raises(CandidateError, match="has a line break"):
+        write_candidates(["a\r"], path)
+
+
+def test_an_empty_cell_is_the_empty_string_and_a_blank_line_is_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "names.csv"
+    path.write_text('candidate\nv1\n""\n\nv2\n')
+    assert read_candidates(path) == ["v1", "", "v2"]
+
+
+def test_strings_of_numpy_are_strings() -> None:
+    names, _ = distinct_candidates(np.array(["a", "b"]))
+    assert [type(name) for name in names] == [str, str]
+
+
+@pytest.mark.parametrize("given", [5, {"a": 1}, "ab", b"ab", 2.5])
+def test_what_is_no_list_of_candidates_is_refused(given: object) -> None:
+    with pytest.raises(CandidateError, match="candidates must be a list of strings, got"):
+        distinct_candidates(given)  # type: ignore[arg-type]  # that is what is tested
+
+
+def test_csv_has_them_in_the_named_column(tmp_path: Path) -> None:
     path = tmp_path / "names.csv"
     path.write_text('rank,candidate\n1,"a,b"\n2,c\n\n')
     assert read_candidates(path) == ["a,b", "c"]
-    path.write_text("name\na\nc\n")
-    assert read_candidates(path) == ["a", "c"]
     path.write_text("name,rank\na,1\nc,2\n")
-    with pytest.raises(CandidateError, match="has no column candidate or value among name, rank"):
+    with pytest.raises(CandidateError, match="line 1 has no column candidate or value, but name, rank:"):
+        read_candidates(path)
+
+
+def test_the_first_candidate_of_a_csv_without_header_is_not_lost(tmp_path: Path) -> None:
+    path = tmp_path / "names.csv"
+    path.write_text("google.com\nbing.com\n")
+    with pytest.raises(
+        CandidateError,
+        match=r"has no column candidate or value, but google\.com: .* save one candidate a line as \.txt",
+    ):
         read_candidates(path)
 
 
@@ -38,6 +75,7 @@ def test_csv_has_them_in_the_named_column_or_the_only_one(tmp_path: Path) -> Non
         ("c.csv", b"", "holds no candidate"),
         ("c.csv", b"candidate\n", "holds no candidate"),
         ("c.csv", b"rank,candidate\n1,a\n2\n", "line 3 has 1 columns"),
+        ("c.csv", b"candidate\n" + b"x" * 200_000, r"is no CSV \(field larger"),
         ("c.txt", b"\x89PNG\r\n\x1a\n", "byte 0 is not UTF-8"),
         ("c.txt", b"PAR1\x00\x01", "is binary"),
     ],

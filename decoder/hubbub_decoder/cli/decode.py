@@ -15,7 +15,7 @@ from hubbub.cli.output import json_option, print_json
     "--candidates",
     "candidates_path",
     type=click.Path(path_type=Path),
-    help="Strings to look for: one a line, or a .csv with a column `candidate`. Categories need none.",
+    help="Strings to look for: one a line, or a .csv with a column `candidate`; - reads stdin. Categories need none.",
 )
 @click.option(
     "--map", "map_path", type=click.Path(path_type=Path),
