@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -174,7 +175,8 @@ def disk_room(free: int, min_free: float) -> Finding:
 
 def _modes(file: Path) -> Iterator[Finding]:
     """Say who else on this machine can read a SQLite file, or put another in its place."""
-    there = [path for path in (file, *(file.with_name(file.name + end) for end in ("-wal", "-shm"))) if is_there(path)]
+    beside = (Path(f"{file}-wal"), Path(f"{file}-shm"))
+    there = [path for path in (file, *beside) if os.path.isfile(path)]  # noqa: PTH113  (Path's raises where it may not look)
     loose = [str(path) for path in there if path.stat().st_mode & 0o077]
     if loose:
         yield warning(

@@ -115,6 +115,8 @@ def test_a_database_that_cannot_be_used_is_wrong(file: Path, tmp_path: Path) -> 
     text.write_text("this is a text, long enough that it cannot be taken for an empty database")
     assert (Health.WRONG, "database") in ill(looked_at(file, text))
     assert (Health.WRONG, "disk") in ill(looked_at(file, tmp_path / "nowhere" / "reports.db"))
+    assert (Health.WRONG, "database") in ill(looked_at(file, tmp_path))
+    assert (Health.WRONG, "database") in ill(looked_at(file, "."))
     empty = tmp_path / "empty.db"
     empty.touch()
     assert (Health.WARNING, "database") in ill(looked_at(file, empty))
