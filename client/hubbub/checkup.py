@@ -106,6 +106,14 @@ def _secret(path: Path, state: State) -> Finding:
             "nothing is recorded with it",
             "delete it to enrol anew, which spends privacy anew",
         )
+    journal = path.with_name("journal")
+    if not os.access(path, os.R_OK) or (journal.exists() and journal.stat().st_uid != status.st_uid):
+        return wrong(
+            "secret",
+            f"{path} belongs to user {status.st_uid}, and the client's own user cannot read it or must not trust it",
+            "without it nothing is recorded and nothing is sent; what is recorded is counted as `no-state`",
+            f"give it back to the user who runs the app (chown), or delete {path} to enrol anew, which spends privacy anew",
+        )
     if status.st_mode & 0o077:
         return wrong(
             "secret",

@@ -40,6 +40,7 @@ logging.getLogger("hubbub").addHandler(logging.NullHandler())
 Durability = Literal["process", "power", "memory"]
 SECONDS_AT_EXIT = 0.05
 SECONDS_BEFORE_SENDING = 60.0
+LONGEST_TEXT = 1 << 16
 _alive: weakref.WeakSet[Client] = weakref.WeakSet()
 
 
@@ -52,6 +53,16 @@ def _http(url: str, ca_certs: str | None) -> Transport:
 def utc_now() -> datetime:
     """The system's clock."""
     return datetime.now(UTC)
+
+
+def _absolute(name: str, path: str | Path) -> Path:
+    """Return a path that stays what it is when the program changes its directory."""
+    if not isinstance(path, str | Path) or not str(path).strip() or "\0" in str(path):
+        raise ParameterError(f"{name} must be a path, got {path!r}")
+    try:
+        return Path(path).expanduser().absolute()
+    except (OSError, RuntimeError) as problem:
+        raise ParameterError(f"{name}: {str(path)!r} is not a place ({problem}): give an absolute path") from None
 
 
 class Client:
@@ -100,16 +111,16 @@ class Client:
         self._definitions = definitions if isinstance(definitions, Definitions) else load_definitions(definitions)
         self._transport = transport or _http(url, ca_certs)
         self._url, self._ca_certs, self._detached = url, ca_certs, detached
-        self._directory = Path(state)
+        self._directory = _absolute("state", state)
         self._durability = durability
         self._policy = policy or Policy()
         self._limits = limits or Limits()
         self._per_subject = per_subject
         self._clock = clock
         self._coins = coins
-        self._allowed = allowed_by(os.environ if environment is None else environment)
+        self._environment_allows = allowed_by(os.environ if environment is None else environment)
+        self._ceiling = Consent.ON
         self._given_disk = disk
-        self._secret: Secret | None = None
         self._starting = threading.Lock()
         self._uploader: Uploader | None = None
         self._open()
@@ -117,7 +128,7 @@ class Client:
         self._guarded(self._resume)
         if self._journal.problem:
             warnings.warn(
-                f"hubbub records in memory only and sends nothing: {self._journal.problem}",
+                f"hubbub records nothing that lasts, and sends nothing: {self._journal.problem}",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -157,6 +168,11 @@ class Client:
         A server that reports for many people must never do without: one client is one person, and says one thing a period.
         The id is not kept, only a keyed hash of it.
         """
+        if not isinstance(subject_id, str) or not subject_id:
+            raise ParameterError(
+                f"subject_id must be a string that is not empty, got {type(subject_id).__name__}: one person's own id; "
+                "whoever has none is not recorded"
+            )
         return Subject(self, subject_id)
 
     @property
@@ -165,15 +181,27 @@ class Client:
         with self._journal as state:
             return lesser(state.consent, self._allowed)
 
-    def set_consent(self, consent: Consent | str, text: str = "") -> None:
-        """Remember what the user agreed to, and which text they read.
+    def set_consent(self, consent: Consent | Literal["off", "local", "on"], text: str = "") -> bool:
+        """Remember what the user agreed to, and which text they read; return whether the disk has all of it.
 
         `off` erases what waits, the drafts and the secret, in all processes of the directory; the ledger stays, since what was sent
-        was sent. `on` again is a new secret.
+        was sent. `on` again is a new secret. Where the disk refuses to take something back, a RuntimeWarning says what is missing;
+        it holds in this process all the same: after `off` nothing is sent by it, or by a child of it, whatever the disk says.
         """
         if consent not in tuple(Consent):
             raise ParameterError(f"consent must be one of {', '.join(Consent)}, got {consent!r}")
-        self._guarded(lambda: self._set_consent(Consent(consent), text))
+        if not isinstance(text, str) or len(text) > LONGEST_TEXT:
+            told = f"one of {len(text)}" if isinstance(text, str) else f"{type(text).__name__}: take str(text)"
+            raise ParameterError(f"text must be a string of at most {LONGEST_TEXT} characters, got {told}")
+        missing = ["something failed: the log says what"]
+        self._guarded(lambda: missing.__setitem__(slice(None), self._set_consent(Consent(consent), text)))
+        if missing and consent != Consent.ON:
+            warnings.warn(
+                f"consent is {consent} in this process, but the disk does not have all of it: {'; '.join(missing)}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return not missing
 
     def flush(self, timeout: float) -> bool:
         """Wait until all reports that are due are delivered, at most so many seconds; return whether they are.
@@ -231,6 +259,8 @@ class Client:
             return
         with self._journal as state:
             erased = state.erased
+            if erased and state.consent is Consent.OFF:
+                self._destroy_secret()
         if erased:  # a kill came between the erasing and the writing anew
             self._journal.compact(always=True)
         with self._journal as state:
@@ -258,30 +288,53 @@ class Client:
 
     def _enrol(self) -> None:
         with self._journal as state:
-            self._recorder.secret(state)
+            if self._recorder.secret(state) is None:
+                return
             self._recorder.enrol(state)
             self._recorder.form(state)  # of many people some; the uploader's thread forms the rest
 
-    def _set_consent(self, consent: Consent, text: str) -> None:
+    def _set_consent(self, consent: Consent, text: str) -> list[str]:
+        """Return what the disk does not have of it."""
+        if consent is Consent.OFF:
+            return self._withdraw(text)
+        self._ceiling = consent
         with self._journal as state:
             before = state.consent
-            if consent is Consent.OFF:
-                self._destroy_secret()
-                self._journal.write({"e": "consent", "to": consent, "text": text}, {"e": "erased"})
-            else:
-                self._journal.write({"e": "consent", "to": consent, "text": text})
-                if before is Consent.OFF and lesser(consent, self._allowed) is not Consent.OFF:
-                    self._enrol()
-        if consent is Consent.OFF:
-            self._journal.compact(always=True)
-        else:
-            self._started().wake()
+            if before is Consent.OFF and state.enrolments and not self._destroy_secret():
+                return [f"it stays off: the secret of before cannot be deleted, {self._journal.problem}"]
+            self._journal.write({"e": "consent", "to": consent, "text": text})
+            if before is Consent.OFF and lesser(consent, self._allowed) is not Consent.OFF:
+                self._enrol()
+        self._started().wake()
+        if self._journal.degraded:
+            return [f"it is not written down: {self._journal.problem}"]
+        self._ceiling = Consent.ON
+        return []
 
-    def _destroy_secret(self) -> None:
-        """Before anything else: without it what the old journal holds is noise."""
-        self._secret = None
-        self._recorder.forget_secret()
-        destroy_secret(self._directory / "secret", self._disk)
+    def _withdraw(self, text: str) -> list[str]:
+        """First say it, so that nobody sends any more; then destroy the secret, without which what is left is noise; then erase that."""
+        self._ceiling = Consent.OFF
+        missing = []
+        with self._journal:
+            self._journal.write({"e": "consent", "to": Consent.OFF, "text": text}, {"e": "erased"})
+            self._recorder.forget_secret()
+            if not self._destroy_secret():
+                missing.append(f"the secret is still there: delete {self._directory / 'secret'}")
+        if not self._journal.compact(always=True):
+            if not self._journal.sync():
+                missing.append("it is not written down: the next start may find the consent of before")
+            missing.append(f"what was recorded is not erased yet: {self._journal.problem}")
+        if not missing:
+            self._ceiling = Consent.ON
+        return missing
+
+    def _destroy_secret(self) -> bool:
+        try:
+            destroy_secret(self._directory / "secret", self._disk)
+        except OSError as problem:
+            self._journal.degrade(problem, self._directory / "secret")
+            return False
+        return True
 
     def _deliver(self) -> int:
         """For `hubbub.testing.deliver`: end all periods, send everything."""
@@ -291,17 +344,26 @@ class Client:
             everything = list(state.waiting)
         return sum(uploader.send_now(batch_id) for batch_id in everything)
 
-    def _load_secret(self) -> Secret:
+    def _load_secret(self) -> Secret | None:
         path = self._directory / "secret"
         try:
             try:
-                return secret_at(path, self._coins, self._disk)
+                secret = secret_at(path, self._coins, self._disk)
             except HubbubError:
                 destroy_secret(path, self._disk)
-                return secret_at(path, self._coins, self._disk)
-        except OSError:  # the journal is degraded as well: nothing made under this secret is ever sent
-            self._secret = self._secret or Secret.generate(self._coins)
-            return self._secret
+                secret = secret_at(path, self._coins, self._disk)
+        except OSError as problem:
+            self._journal.degrade(problem, path)
+            return None
+        if self._journal.problem.startswith(f"{path} "):
+            self._journal.recovered()
+        return secret
+
+    @property
+    def _allowed(self) -> Consent:
+        """The most that this process may do, whatever the disk says: what was taken back here and is not written down is taken back."""
+        allows = self._environment_allows
+        return allows if self._ceiling is Consent.ON else lesser(self._ceiling, allows)
 
     def _started(self) -> Uploader:
         uploader = self._uploader
@@ -317,7 +379,7 @@ class Client:
                         disk=self._disk,
                         clock=self._clock,
                         coins=self._coins,
-                        allowed=self._allowed,
+                        allowed=lambda: self._allowed,
                         sends_after=SECONDS_BEFORE_SENDING if self._detached else 0.0,
                     )
                 uploader = self._uploader

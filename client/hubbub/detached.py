@@ -75,7 +75,7 @@ def deliver_what_is_due(directory: Path, url: str, ca_certs: str | None, seconds
     from hubbub.transport import HttpTransport
     from hubbub.uploader import OTHER_SENDS, Uploader
 
-    deadline, disk = time.monotonic() + seconds, SystemDisk()
+    deadline, disk, allowed = time.monotonic() + seconds, SystemDisk(), allowed_by(os.environ)
     lock = disk.lock(directory / "detached")
     try:
         if not lock.acquire(wait=False):
@@ -87,7 +87,7 @@ def deliver_what_is_due(directory: Path, url: str, ca_certs: str | None, seconds
             disk=disk,
             clock=utc_now,
             coins=system_coins,
-            allowed=allowed_by(os.environ),
+            allowed=lambda: allowed,
         )
         while (pause := uploader.attempt()) in (0.0, OTHER_SENDS) and time.monotonic() < deadline:
             time.sleep(min(pause, 0.5))

@@ -80,6 +80,11 @@ class Journal:
         self.problem = ""
 
     @property
+    def is_read(self) -> bool:
+        """Whether the state is what the disk says; without it nobody knows what was spent."""
+        return self._file is not None
+
+    @property
     def degraded(self) -> bool:
         """Whether something waits to be written that the disk refused."""
         return bool(self._unwritten)
@@ -96,7 +101,7 @@ class Journal:
             try:
                 self._enter()
             except OSError as problem:
-                self._degrade(problem)
+                self.degrade(problem)
             except BaseException:
                 self.__exit__(None, None, None)
                 raise
@@ -122,17 +127,17 @@ class Journal:
 
     def write(self, *events: Event) -> None:
         """Append events in one write and fold them in; to be called inside `with journal`."""
+        data = records(events)  # before it counts: what cannot be written must not hold
         for event in events:
             self._state.apply(event)
         if self.degraded or self._file is None:
             self._keep(events)
             return
-        data = records(events)
         try:
             self._file.append(data)
         except OSError as problem:
             self._keep(events)
-            self._degrade(problem)
+            self.degrade(problem)
             return
         self._end += len(data)
         self._unsynced = True
@@ -157,7 +162,7 @@ class Journal:
                     self._disk.sync_directory(self.directory)
             except OSError as problem:
                 self._unsynced, self._names_unsynced = True, names
-                self._degrade(problem)
+                self.degrade(problem)
                 return False
             with self._held:
                 for each in earlier:
@@ -184,7 +189,7 @@ class Journal:
             finally:
                 self._compactor.release()
         except OSError as problem:
-            self._degrade(problem)
+            self.degrade(problem)
             return False
         finally:
             self._compacting.release()
@@ -281,6 +286,7 @@ class Journal:
             state.apply(event)
         self._earlier += before
         self._state, self._end = state, files[-1][1]
+        self.recovered()
 
     @contextmanager
     def _beside_the_lock(self, size: int) -> Iterator[None]:
@@ -322,16 +328,21 @@ class Journal:
         self._unwritten.clear()
         self._end += len(data)
         self._unsynced = True
-        self._warned = False
-        self.problem = ""
-        logger.warning("%s takes what hubbub writes again", self.directory)
+        self.recovered()
         return True
 
-    def _degrade(self, problem: OSError) -> None:
+    def degrade(self, problem: OSError, path: Path | None = None) -> None:
+        """Say once that the directory, or this file of it, cannot be used."""
         if not self._warned:
             self._warned = True
-            self.problem = f"{self.directory} {_what_is_wrong(problem)}"
-            logger.warning("%s; hubbub goes on in memory and sends nothing until it can write there", self.problem)
+            self.problem = f"{path or self.directory} {_what_is_wrong(problem)}"
+            logger.warning("%s; hubbub goes on in memory and sends nothing until it can use it", self.problem)
+
+    def recovered(self) -> None:
+        """Say that what could not be used can be used again, once nothing waits to be written."""
+        if self._warned and not self.degraded:
+            self._warned, self.problem = False, ""
+            logger.warning("hubbub can use %s again", self.directory)
 
 
 def records(events: Iterable[Event]) -> bytes:
@@ -361,7 +372,7 @@ def _what_is_wrong(problem: OSError) -> str:
         case errno.EEXIST | errno.ENOTDIR:
             return f"is not a directory ({told}): give Client a directory of its own as `state`"
         case errno.EACCES | errno.EPERM | errno.EROFS:
-            return f"cannot be written ({told}): give Client a directory that this user may write as `state`"
+            return f"cannot be used ({told}): give Client a directory that this user may read and write as `state`"
         case errno.ENOSPC | errno.EDQUOT:
             return f"is on a full disk ({told}): make room"
         case _:

@@ -19,7 +19,7 @@ from hubbub.coins import Coins, below, uniform
 from hubbub.consent import Consent
 from hubbub.definitions import Definitions
 from hubbub.encoder import Encoder, Value
-from hubbub.errors import InvalidValueError
+from hubbub.errors import HubbubError, InvalidValueError
 from hubbub.journal import Journal, logger
 from hubbub.metric import Metric
 from hubbub.periods import Period, PeriodKind
@@ -76,7 +76,7 @@ class Recorder:
         journal: Journal,
         definitions: Definitions,
         *,
-        secret: Callable[[], Secret],
+        secret: Callable[[], Secret | None],
         policy: Policy,
         limits: Limits,
         clock: Callable[[], datetime],
@@ -115,6 +115,9 @@ class Recorder:
             self.unsaved_ignored["unknown-metric"] += 1
             return
         secret = self.secret(state)
+        if secret is None:
+            self.unsaved_ignored["no-state"] += 1
+            return
         subject = "" if subject_id is None else self._subject_tag(state, secret, subject_id)
         channel = self._channel(metric, subject, secret)
         try:
@@ -214,6 +217,8 @@ class Recorder:
 
         A part at a time, so that nobody who records waits long.
         """
+        if self.secret(state) is None:
+            return False
         if self._shared_out != state.enrolments:
             self.enrol(state)
         if self._share_out_some(state):
@@ -235,6 +240,8 @@ class Recorder:
 
     def form_everything(self, state: State, *, ahead: bool = False) -> None:
         """Form all that is over; `ahead`: as if the current periods were."""
+        if state.consent is Consent.OFF or self.secret(state) is None:
+            return
         while self._share_out_some(state):
             pass
         if ahead:
@@ -278,10 +285,15 @@ class Recorder:
             self._journal.write({"e": "ignored", "add": dict(self.unsaved_ignored)})
             self.unsaved_ignored.clear()
 
-    def secret(self, state: State) -> Secret:
-        """Return the client's secret; one that the ledger has not seen is a new enrolment."""
+    def secret(self, state: State) -> Secret | None:
+        """Return the client's secret; one that the ledger has not seen is a new enrolment.
+
+        None while the disk shows no ledger or no secret: a file that cannot be opened today is no reason to enrol anew.
+        """
         if self._secret is None or self._secret_tag != state.secret_tag:
-            secret = self._load_secret()
+            secret = self._load_secret() if self._journal.is_read else None
+            if secret is None:
+                return None
             tag = secret.stream("hubbub/enrolment/v1").digest(16).hex()
             if tag != state.secret_tag:
                 if not state.ledger_key:
@@ -385,7 +397,12 @@ class Recorder:
             yield ended, cohort, choice.row, replace(account, tags=list(account.tags))
 
     def _channel_of(self, state: State, metric: Metric, subject: str) -> _Channel:
-        return self._channel(metric, subject, self.secret(state))
+        secret = self.secret(state)
+        if secret is None:
+            raise HubbubError(
+                f"a report of {metric.name} is due, and there is no secret: nothing can be made without one"
+            )
+        return self._channel(metric, subject, secret)
 
     def _formed(self, ended: str, reports: list[tuple[Account, int, str]], formed: int, now: datetime) -> Event:
         account = reports[0][0]

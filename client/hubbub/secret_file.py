@@ -39,10 +39,20 @@ def secret_at(path: str | Path, coins: Coins = system_coins, disk: Disk = _SYSTE
 
 
 def destroy_secret(path: Path, disk: Disk) -> None:
-    """Remove the secret, and what a kill in the middle of its making left beside it; durable when it returns."""
+    """Remove the secret, and what a kill in the middle of its making left beside it; durable when it returns.
+
+    What the directory does not let go of is emptied. OSError where the disk takes neither.
+    """
     left = [name for name in disk.names(path.parent) if name == path or name.name.startswith(f"{path.name}.")]
     for name in left:
-        disk.remove(name)
+        try:
+            disk.remove(name)
+        except OSError:
+            emptied = disk.open_new(name)
+            try:
+                emptied.sync()
+            finally:
+                emptied.close()
     if left:
         disk.sync_directory(path.parent)
 

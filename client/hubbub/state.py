@@ -7,7 +7,7 @@ An event says what now *is* (how many recordings a draft stands for, what an acc
 its kind. Reports are numbered as they are formed: numbers that the fold never sees are counted as `corrupt`.
 
     formed = acknowledged + spooled + quarantined + dropped{quota, age, expired, consent, corrupt, refused}
-    recorded = chosen + superseded + ignored{consent, invalid, unknown-metric, policy, expired}
+    recorded = chosen + superseded + ignored{consent, invalid, unknown-metric, policy, expired, no-state}
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Key = tuple[str, str]
 
 DROPPED = ("quota", "age", "expired", "consent", "corrupt", "refused")
 KEPT_SENT = 10
-IGNORED = ("consent", "invalid", "unknown-metric", "policy", "expired")
+IGNORED = ("consent", "invalid", "unknown-metric", "policy", "expired", "no-state")
 
 
 @dataclass(slots=True)

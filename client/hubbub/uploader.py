@@ -25,6 +25,7 @@ from hubbub.transport import Transport
 SYNC_WITHIN = 0.5
 LONGEST_SLEEP = 3600.0
 OTHER_SENDS = 5.0
+WITHOUT_SECRET = 60.0
 SPREAD = 86400.0
 
 
@@ -32,6 +33,7 @@ class Uploader:
     """Delivers one directory's batches; of all its processes one at a time.
 
     recorder    : forms what is over; None to send only what another process formed
+    allowed     : the most that this process may do now, whatever was agreed
     sends_after : seconds that this process must have lived, or been asked to `flush`, before it sends
     """
 
@@ -44,7 +46,7 @@ class Uploader:
         disk: Disk,
         clock: Callable[[], datetime],
         coins: Coins,
-        allowed: Consent,
+        allowed: Callable[[], Consent],
         sends_after: float = 0.0,
     ) -> None:
         self._journal = journal
@@ -178,7 +180,7 @@ class Uploader:
         with self._journal as state:
             if self._recorder is not None:
                 self._recorder.save_ignored(state)
-            consent = lesser(state.consent, self._allowed)
+            consent = lesser(state.consent, self._allowed())
             self._overdue = False
             if state.consent is Consent.OFF and self._recorder is not None:
                 self._recorder.forget_secret()
@@ -187,6 +189,9 @@ class Uploader:
             now = self._clock().timestamp()
             end = None
             if self._recorder is not None:
+                if self._recorder.secret(state) is None:
+                    self._overdue = any(waiting.at <= now for waiting in sendable(state, now))
+                    return WITHOUT_SECRET
                 if self._recorder.form(state):
                     return 0.0
                 end = self._recorder.next_end(state)
@@ -240,7 +245,7 @@ class Uploader:
     def _send(self, batch_id: str) -> float:
         with self._journal as state:
             waiting = state.waiting.get(batch_id)
-            if waiting is None or lesser(state.consent, self._allowed) is not Consent.ON:
+            if waiting is None or lesser(state.consent, self._allowed()) is not Consent.ON:
                 return 0.0
             doubted, batch = waiting.doubt, waiting.batch
             self._journal.write({"e": "trying", "id": batch_id, "m": batch.digest, "p": batch.period})
@@ -249,7 +254,7 @@ class Uploader:
         answer = self._transport.send(batch.to_json(), lambda: self._wanted(batch_id))
         with self._journal as state:
             waiting = state.waiting.get(batch_id)
-            if waiting is None or lesser(state.consent, self._allowed) is not Consent.ON:
+            if waiting is None or lesser(state.consent, self._allowed()) is not Consent.ON:
                 return 0.0  # consent was withdrawn meanwhile
             self._journal.write(*self._outcome(state, waiting, answer, doubted=doubted))
         return 0.0
@@ -257,7 +262,7 @@ class Uploader:
     def _wanted(self, batch_id: str) -> bool:
         """Say whether a batch may still be sent: any process of the directory may have withdrawn consent."""
         with self._journal as state:
-            return batch_id in state.waiting and lesser(state.consent, self._allowed) is Consent.ON
+            return batch_id in state.waiting and lesser(state.consent, self._allowed()) is Consent.ON
 
     def _outcome(self, state: State, waiting: Waiting, answer: Answer, *, doubted: bool) -> list[Event]:
         now = self._clock().timestamp()

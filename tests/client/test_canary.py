@@ -83,7 +83,7 @@ def test_a_traceback_through_record_shows_no_value(rig: Rig) -> None:
     client = rig.agreed(METRIC)
     told = io.StringIO()
     try:
-        client.set_consent("maybe")
+        client.set_consent("maybe")  # type: ignore[arg-type]
     except ValueError:
         traceback.print_exc(file=told)
     with pytest.raises(RuntimeError):

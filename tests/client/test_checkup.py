@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -102,3 +103,12 @@ def test_a_directory_without_state_is_one_finding_and_exit_code_1(tmp_path: Path
     told = json.loads(said.stdout)
     assert (said.exit_code, told["wrong"], len(told["findings"])) == (1, True, 1)
     assert CliRunner().invoke(main, ["doctor", "--state", str(state)]).exit_code == 0
+
+
+def test_a_secret_of_another_user_is_wrong(state: Path) -> None:
+    if os.geteuid():
+        pytest.skip("only root can give a file away")
+    os.chown(state / "secret", 1234, 1234)
+    (found,) = ill(state)
+    assert (found.health, found.about) == (Health.WRONG, "secret")
+    assert "belongs to user 1234" in found.what

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from hubbub import Consent, ParameterError
 from hubbub.consent import allowed_by, lesser
-from hubbub.testing import deliver
+from hubbub.disk import File, SystemDisk
+from hubbub.testing import SimulatedDisk, deliver
 from tests.client.conftest import HOMEPAGE, SURVEY, Rig, require_balanced
 
 
@@ -147,7 +150,7 @@ def test_the_text_somebody_agreed_to_is_kept(rig: Rig) -> None:
     with rig.client()._journal as state:
         assert state.consent_text == "privacy notice of 2026-11"
     with pytest.raises(ParameterError, match="consent must be one of off, local, on, got 'maybe'"):
-        client.set_consent("maybe")
+        client.set_consent("maybe")  # type: ignore[arg-type]
 
 
 def test_the_journal_is_lines_of_json_that_hold_no_value(rig: Rig) -> None:
@@ -155,3 +158,114 @@ def test_the_journal_is_lines_of_json_that_hold_no_value(rig: Rig) -> None:
     client.record("homepage", "https://canary.example.org/")
     assert b"canary" not in everything_in(rig.state)
     assert json.dumps("https") not in everything_in(rig.state).decode("latin-1")
+
+
+class SealedDirectory(SystemDisk):
+    """Mode 0500 as anybody but root finds it: files that are there can be written, none comes, none goes."""
+
+    sealed = False
+
+    def open_new(self, path: Path) -> File:
+        return super().open_new(self._there(path))
+
+    def remove(self, path: Path) -> None:
+        self._refuse(path)
+        super().remove(path)
+
+    def replace(self, source: Path, target: Path) -> None:
+        self._refuse(source)
+        super().replace(source, target)
+
+    def _there(self, path: Path) -> Path:
+        if not path.exists():
+            self._refuse(path)
+        return path
+
+    def _refuse(self, path: Path) -> None:
+        if self.sealed:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+
+def test_off_holds_and_is_written_where_nothing_can_be_deleted_and_the_app_is_told(rig: Rig) -> None:
+    """It was lost, and reports went on being sent: the deletion failed before anything was written."""
+    disk = SealedDirectory()
+    client = rig.agreed(disk=disk)
+    client.record("homepage", "https://example.org/")
+    secret = (rig.state / "secret").read_bytes()
+    disk.sealed = True
+    with pytest.warns(
+        RuntimeWarning, match="consent is off in this process, but .* is not erased yet: .*cannot be used"
+    ):
+        assert client.set_consent("off") is False
+    rig.clock.move(days=3)
+    client.record("homepage", "https://example.org/")
+    assert deliver(client) == 0
+    assert (client.consent, rig.transport.bodies) == (Consent.OFF, [])
+    assert secret not in everything_in(rig.state)
+    assert rig.client(environment={}).consent is Consent.OFF  # so it is on the disk as well
+    disk.sealed = False
+    assert client.set_consent("off") is True
+    assert [path.name for path in rig.state.iterdir() if path.name.startswith("secret")] == []
+
+
+def test_off_that_the_disk_refuses_holds_in_this_process_and_in_its_children_until_on_is_said_here(rig: Rig) -> None:
+    disk = SimulatedDisk()
+    client = rig.agreed(disk=disk)
+    client.record("homepage", "https://example.org/")
+    with client._journal:
+        agreed = next(iter(client._journal._state.protected()))
+    disk.full = True
+    with pytest.warns(RuntimeWarning, match="the next start may find the consent of before"):
+        assert client.set_consent("off") is False
+    client._journal.after_fork_in_child()  # forgets what could not be written: the parent has it
+    rig.clock.move(days=3)
+    disk.full = False
+    with client._journal as state:
+        assert agreed == {"e": "consent", "to": state.consent, "text": ""}  # the disk says on
+    client.record("homepage", "https://example.org/")
+    assert client.consent == "off"
+    for batch_id in list(state.waiting):
+        client._started().send_now(batch_id)
+    deliver(client)
+    assert client.flush(1)
+    assert rig.transport.bodies == []
+    assert client.set_consent("on") is True
+    assert client.consent == "on"
+
+
+def test_a_kill_between_the_word_off_and_the_secrets_end_is_made_good_and_on_again_is_a_new_secret(rig: Rig) -> None:
+    client = rig.agreed()
+    client.record("homepage", "https://example.org/")
+    secret = (rig.state / "secret").read_bytes()
+    with client._journal:
+        client._journal.write({"e": "consent", "to": "off", "text": ""}, {"e": "erased"})
+    client.close()
+    rig.client().close()
+    assert not (rig.state / "secret").exists()
+    (rig.state / "secret").write_bytes(secret)
+    (rig.state / "secret").chmod(0o600)
+    rig.agreed()
+    assert (rig.state / "secret").read_bytes() != secret
+
+
+class Lazy:
+    """As a translation that is looked up late: no str, and JSON does not take it."""
+
+    def __str__(self) -> str:
+        return "You agree to ..."
+
+
+@pytest.mark.parametrize("text", [Lazy(), None, b"x", "x" * 70_000])
+def test_a_text_that_the_journal_cannot_hold_is_refused_before_anything_changes(text: object, rig: Rig) -> None:
+    """`off` with such a text held until the next start, which was on again."""
+    client = rig.agreed()
+    with pytest.raises(ParameterError, match="text must be a string of at most 65536 characters, got "):
+        client.set_consent("off", text=text)  # type: ignore[arg-type]
+    assert client.consent is Consent.ON
+
+
+def test_what_cannot_be_written_does_not_hold(rig: Rig) -> None:
+    client = rig.agreed()
+    with client._journal as state, pytest.raises(TypeError):
+        client._journal.write({"e": "consent", "to": "off", "text": Lazy()})
+    assert (state.consent, client.consent) == ("on", "on")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from hubbub import Client, ParameterError
+from hubbub import Client, Consent, ParameterError
 from hubbub.detached import environment_of
 from hubbub.inspection import read_state
 from hubbub.testing import ManualClock
@@ -155,7 +155,7 @@ def test_a_program_that_stays_has_no_zombie(url: str, state: Path) -> None:
 @pytest.mark.parametrize("consent", ["off", "local"])
 def test_without_consent_nothing_is_started(consent: str, state: Path) -> None:
     with Client(METRICS, state, "http://127.0.0.1:1") as client:
-        client.set_consent(consent)
+        client.set_consent(Consent(consent))
     run(PROGRAM, state, "http://127.0.0.1:1")
     assert read_state(state).detached_at == 0
 

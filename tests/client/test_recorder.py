@@ -106,7 +106,14 @@ def test_what_is_not_taken_is_counted_by_reason_and_never_raises(rig: Rig) -> No
     client.record("old", True)
     client.record("homepage", "x")
     counts = client.accounting()
-    assert counts["ignored"] == {"consent": 0, "invalid": 2, "unknown-metric": 1, "policy": 0, "expired": 1}
+    assert counts["ignored"] == {
+        "consent": 0,
+        "invalid": 2,
+        "unknown-metric": 1,
+        "policy": 0,
+        "expired": 1,
+        "no-state": 0,
+    }
     assert counts["recorded"] == 5
     require_balanced(counts)
     client.close()
@@ -251,7 +258,9 @@ def test_a_start_looks_at_many_people_a_part_at_a_time_and_at_who_records_first(
     recorder = again._recorder
     assert len(looked) == 500
     with again._journal as state:
-        tags = {recorder._subject_tag(state, recorder.secret(state), str(n)): str(n) for n in range(1200)}
+        secret = recorder.secret(state)
+        assert secret is not None
+        tags = {recorder._subject_tag(state, secret, str(n)): str(n) for n in range(1200)}
         somebody = next(iter(recorder._unshared))
         recorder.record(state, tags[somebody], "survey", True)
         assert looked[500:] == [somebody]

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from hubbub import Client, DefinitionError
+from hubbub import Client, Consent, DefinitionError
 from hubbub.delivery import NO_ANSWER, NOT_SENT, Answer
 from hubbub.journal import JOURNAL
 from hubbub.testing import deliver
@@ -376,7 +376,7 @@ def test_consent_withdrawn_stops_an_upload_in_flight(who: str, consent: str, rig
             client._journal.write({"e": "later", "at": dict.fromkeys(state.waiting, 0.0)})
         client.flush(0)
         assert begun.wait(5)
-        (client if who == "this client" else rig.client(SURVEY)).set_consent(consent)
+        (client if who == "this client" else rig.client(SURVEY)).set_consent(Consent(consent))
         assert ended.wait(5)  # the transport's own patience is ten seconds
         counts = client.accounting()
     assert (counts["spooled"], counts["dropped"]["consent"]) == ((0, 1) if consent == "off" else (1, 0))

@@ -1,0 +1,117 @@
+"""The state directory and its secret: where they lie, and what a start does that cannot open them."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from pathlib import Path
+
+import pytest
+
+from hubbub import Client, ParameterError, Policy
+from hubbub.disk import File, SystemDisk
+from hubbub.testing import deliver
+from tests.client.conftest import HOMEPAGE, Rig, require_balanced
+
+METRICS = Path(__file__).parent.parent / "data" / "metrics.toml"
+
+
+class Refusing(SystemDisk):
+    """A disk that opens some files no more: another user's, or there is no descriptor left."""
+
+    def __init__(self, *names: str, problem: int = errno.EMFILE) -> None:
+        self.names_refused = names
+        self.problem = problem
+
+    def open(self, path: Path) -> File:
+        if path.name in self.names_refused:
+            raise OSError(self.problem, os.strerror(self.problem), str(path))
+        return super().open(path)
+
+
+@pytest.mark.parametrize("problem", [errno.EACCES, errno.EMFILE, errno.EIO])
+@pytest.mark.parametrize("name", ["secret", "journal"])
+@pytest.mark.filterwarnings("ignore:hubbub records nothing that lasts")
+def test_a_start_that_cannot_open_its_files_enrols_nobody_and_sends_nothing(
+    name: str, problem: int, rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It drew another secret, enrolled and spent under it; after two such starts the metric was refused for ever."""
+    client = rig.agreed(policy=Policy())
+    client.record("homepage", "https://example.org/")
+    client.close()
+    with client._journal as state:
+        accounts, draft = dict(state.accounts), dict(state.drafts)
+    secret = (rig.state / "secret").read_bytes()
+    disk = Refusing(name, problem=problem)
+    with caplog.at_level(logging.WARNING, "hubbub"):
+        for _ in range(3):
+            caplog.clear()
+            again = rig.agreed(disk=disk, policy=Policy())
+            again.record("homepage", "https://example.org/other")
+            assert deliver(again) == 0
+            counts = again.accounting()
+            assert counts["ignored"]["no-state"] == 1
+            require_balanced(counts)
+            assert len(caplog.records) == 1
+            assert again._journal.problem.startswith(str(rig.state))
+            again.close()
+    disk.names_refused = ()
+    again.record("homepage", "https://example.org/other")
+    assert again._journal.sync()
+    assert again._journal.problem == ""
+    with again._journal as state:
+        assert (state.enrolments, state.accounts) == (1, accounts)
+        assert [each.n for each in state.drafts.values()] == [each.n + 1 for each in draft.values()]
+    assert (rig.state / "secret").read_bytes() == secret
+    assert deliver(again) == 1
+
+
+def test_what_waits_is_not_sent_while_the_secret_cannot_be_read(rig: Rig) -> None:
+    client = rig.agreed()
+    rig.clock.move(days=1)
+    with client._journal as state:
+        client._recorder.form(state)
+    client.close()
+    rig.clock.move(days=2)
+    with pytest.warns(RuntimeWarning, match="secret cannot be used .Permission denied.: give Client a directory"):
+        again = rig.client(disk=Refusing("secret", problem=errno.EACCES))
+    assert not again.flush(0.3)
+    assert rig.transport.bodies == []
+
+
+def test_a_relative_state_stays_where_it_was_when_the_program_moves(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    client = rig.agreed(state="state")
+    client.record("homepage", "x")
+    monkeypatch.chdir(tmp_path / "there")
+    client.record("homepage", "y")
+    assert (client.consent, client.accounting()["recorded"]) == ("on", 2)
+    assert list(Path().iterdir()) == []
+    assert str(tmp_path / "here") in repr(client)
+
+
+def test_a_tilde_is_the_users_home(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    rig.agreed(state="~/hubbub")
+    assert (tmp_path / "hubbub" / "journal").exists()
+
+
+@pytest.mark.parametrize("state", ["", " ", "a\0b", 5, None, b"state"])
+def test_a_state_that_is_no_place_is_refused(state: object) -> None:
+    with pytest.raises(ParameterError, match="state must be a path, got "):
+        Client(METRICS, state, "http://127.0.0.1:1")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("subject_id", [None, 42, "", b"ada"])
+@pytest.mark.parametrize("per_subject", [True, False])
+def test_nobody_is_recorded_under_an_id_that_is_none(subject_id: object, per_subject: bool, rig: Rig) -> None:
+    """`subject(None)` was the installation itself, on a client that is not per_subject."""
+    client = rig.agreed(HOMEPAGE, per_subject=per_subject)
+    with pytest.raises(ParameterError, match="subject_id must be a string that is not empty, got "):
+        client.subject(subject_id)  # type: ignore[arg-type]
+    assert client.accounting()["recorded"] == 0
