@@ -31,6 +31,8 @@ from hubbub.secret import Secret
 from hubbub.secret_file import destroy_secret, secret_at
 
 if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
     from hubbub.state import State
     from hubbub.transport import Transport
     from hubbub.uploader import Uploader
@@ -63,6 +65,13 @@ def _absolute(name: str, path: str | Path) -> Path:
         return Path(path).expanduser().absolute()
     except (OSError, RuntimeError) as problem:
         raise ParameterError(f"{name}: {str(path)!r} is not a place ({problem}): give an absolute path") from None
+
+
+def _certificates(ca_certs: str) -> str:
+    path = _absolute("ca_certs", ca_certs)
+    if not os.access(path, os.R_OK) or not path.is_file():
+        raise ParameterError(f"ca_certs must be a file of certificates that can be read, got {ca_certs!r}")
+    return str(path)
 
 
 class Client:
@@ -108,7 +117,11 @@ class Client:
             raise ParameterError(
                 "detached sends what is in `state` to `url`: it goes with neither memory nor transport nor disk"
             )
+        for name, given, kind in (("policy", policy, Policy), ("limits", limits, Limits)):
+            if not isinstance(given, kind | None):
+                raise ParameterError(f"{name} must be hubbub.{kind.__name__}(...), got {given!r}")
         self._definitions = definitions if isinstance(definitions, Definitions) else load_definitions(definitions)
+        ca_certs = None if ca_certs is None else _certificates(ca_certs)
         self._transport = transport or _http(url, ca_certs)
         self._url, self._ca_certs, self._detached = url, ca_certs, detached
         self._directory = _absolute("state", state)
@@ -122,6 +135,7 @@ class Client:
         self._ceiling = Consent.ON
         self._given_disk = disk
         self._starting = threading.Lock()
+        self._executor: ThreadPoolExecutor | None = None
         self._uploader: Uploader | None = None
         self._open()
         _alive.add(self)
@@ -157,10 +171,8 @@ class Client:
         self._record(None, metric, value)
 
     async def arecord(self, metric: str, value: Value = None) -> None:
-        """Record from asyncio: another thread does it, so that the event loop never waits for a disk."""
-        import asyncio
-
-        await asyncio.get_running_loop().run_in_executor(None, self.record, metric, value)
+        """Record from asyncio: a thread of its own does it, so that the event loop never waits for a disk. Never raises, as `record`."""
+        await self._arecord(None, metric, value)
 
     def subject(self, subject_id: str) -> Subject:
         """Return what records on behalf of one of many people: with their own secret, cohort, drafts and ledger.
@@ -252,6 +264,27 @@ class Client:
             uploader.wake()
         except Exception as failure:  # noqa: BLE001  (the contract: never raises into its host)
             report_failure(failure)
+
+    async def _arecord(self, subject_id: str | None, metric: str, value: Value) -> None:
+        import asyncio
+
+        try:
+            recording = asyncio.get_running_loop().run_in_executor(
+                self._scribe(), self._record, subject_id, metric, value
+            )
+        except RuntimeError:  # the interpreter shuts down, there are no more threads, or the loop is not asyncio's
+            self._record(subject_id, metric, value)
+            return
+        await recording
+
+    def _scribe(self) -> ThreadPoolExecutor:
+        """Return one thread that records what `arecord` was given; the host's own executor may be busy, or shut down."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        with self._starting:
+            if self._executor is None:
+                self._executor = ThreadPoolExecutor(1, "hubbub-arecord")
+            return self._executor
 
     def _resume(self) -> None:
         """Form what was missed since the last time, and go on sending."""
@@ -387,6 +420,10 @@ class Client:
         return uploader
 
     def _close(self) -> None:
+        with self._starting:
+            executor, self._executor = self._executor, None
+        if executor is not None:
+            executor.shutdown()
         self._stop()
         if self._journal.unsynced:
             self._journal.sync()
@@ -404,6 +441,7 @@ class Client:
 
     def _after_fork_in_child(self) -> None:
         self._starting = threading.Lock()
+        self._executor = None
         self._uploader = None
         if self._durability == "memory":
             self._open()  # what the parent holds in memory is the parent's: the child is a client of its own
@@ -429,9 +467,7 @@ class Subject:
 
     async def arecord(self, metric: str, value: Value = None) -> None:
         """As `Client.arecord`, for this subject."""
-        import asyncio
-
-        await asyncio.get_running_loop().run_in_executor(None, self.record, metric, value)
+        await self._client._arecord(self._id, metric, value)
 
     def __repr__(self) -> str:
         return "<hubbub.Subject>"

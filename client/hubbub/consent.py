@@ -27,14 +27,14 @@ def allowed_by(environment: Mapping[str, str]) -> Consent:
     """Return the most that the environment allows.
 
     `DO_NOT_TRACK` set to anything but 0, false or no is `off`; `HUBBUB_CONSENT` is `off`, `local` or `on`, and whatever
-    else it says is `off`.
+    else it says is `off`. One that is empty is not set.
 
     >>> allowed_by({}), allowed_by({"DO_NOT_TRACK": "1"}), allowed_by({"HUBBUB_CONSENT": "local"})
     (<Consent.ON: 'on'>, <Consent.OFF: 'off'>, <Consent.LOCAL: 'local'>)
     """
     if environment.get("DO_NOT_TRACK", "").strip().lower() not in _NOT_SET:
         return Consent.OFF
-    said = environment.get("HUBBUB_CONSENT", Consent.ON).strip().lower()
+    said = environment.get("HUBBUB_CONSENT", "").strip().lower() or Consent.ON
     return Consent(said) if said in _ORDER else Consent.OFF
 
 

@@ -1,7 +1,7 @@
 """The tree of all exceptions.
 
     HubbubError
-    ├── ParameterError      a probability or size that no mechanism can have       (also a ValueError)
+    ├── ParameterError      an argument, a probability or a size that cannot be    (also a ValueError)
     ├── DefinitionError     a metric, or a file of metrics, that cannot be used    (also a ValueError)
     ├── InvalidValueError   a value that the metric has no bits for                (also a ValueError)
     ├── RefusedError        a batch that an aggregator must refuse, with its `Refusal`
@@ -24,7 +24,7 @@ class HubbubError(Exception):
 
 
 class ParameterError(HubbubError, ValueError):
-    """A probability or a size outside its interval."""
+    """An argument that is of the wrong kind, or outside its interval."""
 
 
 class DefinitionError(HubbubError, ValueError):

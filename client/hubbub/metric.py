@@ -23,6 +23,11 @@ _E = TypeVar("_E", bound=StrEnum)
 _NAME = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 
 
+def is_name(name: object) -> bool:
+    """Say whether a metric may be called that."""
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None
+
+
 class Kind(StrEnum):
     """What a value is."""
 
@@ -64,7 +69,7 @@ class Metric:
     owner: str = ""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
+        if not is_name(self.name):
             raise DefinitionError(
                 f"a metric's name is lower-case letters, digits, '_', '.', '-', at most 64, a letter first; "
                 f"got {self.name!r}"

@@ -30,6 +30,8 @@ class Policy:
     def __post_init__(self) -> None:
         for name in self.__slots__:
             value = getattr(self, name)
+            if not isinstance(value, int | float) or isinstance(value, bool):
+                raise ParameterError(f"{name} must be a number above 0, got {value!r}")
             if not value > 0:
                 raise ParameterError(f"{name} must be above 0, got {value}: to collect nothing, set consent to off")
 

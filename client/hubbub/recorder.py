@@ -19,9 +19,9 @@ from hubbub.coins import Coins, below, uniform
 from hubbub.consent import Consent
 from hubbub.definitions import Definitions
 from hubbub.encoder import Encoder, Value
-from hubbub.errors import HubbubError, InvalidValueError
+from hubbub.errors import HubbubError, InvalidValueError, ParameterError
 from hubbub.journal import Journal, logger
-from hubbub.metric import Metric
+from hubbub.metric import Metric, is_name
 from hubbub.periods import Period, PeriodKind
 from hubbub.policy import Policy
 from hubbub.sealing import Sealer
@@ -36,6 +36,7 @@ AT_ONCE = 500
 """So many people or accounts are looked at under one lock, and formed if their period is over."""
 
 _MAX_CHANNELS = 4096
+_MAX_WARNINGS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +48,12 @@ class Limits:
 
     max_reports: int = 10_000
     max_bytes: int = 4 << 20
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ParameterError(f"{name} must be a whole number, at least 1, got {value!r}")
 
 
 @dataclass(slots=True)
@@ -110,9 +117,12 @@ class Recorder:
             self.forget_secret()  # another process may have destroyed its file
             self.unsaved_ignored["consent"] += 1
             return
-        metric = self._definitions.get(name)
+        metric = self._definitions.get(name) if isinstance(name, str) else None
         if metric is None:
             self.unsaved_ignored["unknown-metric"] += 1
+            self._warn_of_use(
+                f"record: {_shown(name)} is none of the metrics that are defined: nothing is recorded for it"
+            )
             return
         secret = self.secret(state)
         if secret is None:
@@ -122,8 +132,9 @@ class Recorder:
         channel = self._channel(metric, subject, secret)
         try:
             bloom = channel.encoder.bloom(value)
-        except InvalidValueError:
+        except InvalidValueError as problem:
             self.unsaved_ignored["invalid"] += 1
+            self._warn_of_use(f"record: {problem}")
             return
         period, today = self._current(metric.period)
         if metric.expires is not None and period.start >= metric.expires:
@@ -178,6 +189,12 @@ class Recorder:
         self._unshared.discard(subject)
         if subject or self._own:
             self._share_out(state, subject)
+
+    def _warn_of_use(self, told: str) -> None:
+        """Say once what is wrong with how `record` is called: a name or a type, never a value."""
+        if told not in self._warned and len(self._warned) < _MAX_WARNINGS:
+            self._warned.add(told)
+            logger.warning("%s", told)
 
     def _share_out_some(self, state: State) -> bool:
         """Give `AT_ONCE` of those who take part their shares; return whether there were any."""
@@ -463,6 +480,11 @@ def ordinal(kind: PeriodKind, start: str) -> int:
         return (day.year - 1970) * 12 + day.month - 1
     days = day.toordinal() - date(1970, 1, 1).toordinal()
     return days if kind is PeriodKind.DAY else (days + 3) // 7
+
+
+def _shown(name: object) -> str:
+    """Name a metric that is not there; what cannot be a metric's name may be a value in its place, and is not shown."""
+    return repr(name) if is_name(name) else f"what was given as its name, a {type(name).__name__} that cannot be one,"
 
 
 def _end(period: Period) -> datetime:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote, urlsplit
 
 from hubbub.delivery import NO_ANSWER, NOT_SENT, Answer, slug
-from hubbub.errors import DefinitionError
+from hubbub.errors import ParameterError
 
 if TYPE_CHECKING:
     from hubbub.cutting import Cutter
@@ -115,13 +115,17 @@ def checked_url(url: str) -> str:
     ('https://telemetry.example.org', 'http://127.0.0.1:8000')
     >>> checked_url("http://telemetry.example.org")
     Traceback (most recent call last):
-    hubbub.errors.DefinitionError: url must be https, got 'http://telemetry.example.org': plain http is for this machine alone
+    hubbub.errors.ParameterError: url must be https, got 'http://telemetry.example.org': plain http is for this machine alone
     """
-    parts = urlsplit(url)
-    if not parts.hostname or parts.scheme not in ("http", "https") or parts.query or parts.fragment:
-        raise DefinitionError(f"url must be an address such as https://telemetry.example.org, got {url!r}")
-    if parts.scheme == "http" and not _is_loopback(parts.hostname):
-        raise DefinitionError(f"url must be https, got {url!r}: plain http is for this machine alone")
+    try:
+        parts = urlsplit(url) if isinstance(url, str) and url.isprintable() and " " not in url else urlsplit("")
+        whole = parts.hostname and parts.scheme in ("http", "https") and parts.port != 0
+    except ValueError:  # a bracket that is not closed, a port that is none
+        whole = False
+    if not whole or parts.query or parts.fragment:
+        raise ParameterError(f"url must be an address such as https://telemetry.example.org, got {url!r}")
+    if parts.scheme == "http" and not _is_loopback(parts.hostname or ""):
+        raise ParameterError(f"url must be https, got {url!r}: plain http is for this machine alone")
     return url.rstrip("/")
 
 

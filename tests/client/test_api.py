@@ -9,6 +9,8 @@ import ast
 import asyncio
 import inspect
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from pathlib import Path
 
@@ -95,6 +97,32 @@ def test_arecord_records_without_blocking_the_event_loop(rig: Rig) -> None:
 
     asyncio.run(app())
     assert client.accounting()["recorded"] == 21
+
+
+def test_arecord_needs_nothing_of_the_hosts_executor_nor_of_asyncio(rig: Rig) -> None:
+    """It waited for the host's threads, and raised once they were shut down."""
+    client, free = rig.agreed(), threading.Event()
+
+    async def app() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        busy = loop.run_in_executor(None, free.wait)
+        await asyncio.wait_for(client.arecord("homepage", "behind a busy executor"), 10)
+        free.set()
+        await busy
+        await loop.shutdown_default_executor()
+        await client.arecord("homepage", "after its end")
+        await client.subject("ada").arecord("homepage", "x")
+        client.close()
+        await client.arecord("homepage", "after close")
+
+    try:
+        asyncio.run(app())
+    finally:
+        free.set()
+    with pytest.raises(StopIteration):
+        client.arecord("homepage", "without a loop").send(None)
+    assert client.accounting()["recorded"] == 5
 
 
 @pytest.mark.parametrize("name", ["requests", "urllib3", "asyncio", "email", "socket", "sqlite3"])

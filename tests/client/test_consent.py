@@ -126,7 +126,8 @@ def test_the_environment_silences_a_client_without_erasing_anything(variable: st
 
 @pytest.mark.parametrize("agreed", list(Consent))
 def test_the_environment_can_only_take_back(agreed: Consent) -> None:
-    for environment in ({"HUBBUB_CONSENT": "on", "DO_NOT_TRACK": "0"}, {}):
+    empty = {"HUBBUB_CONSENT": "", "DO_NOT_TRACK": " "}  # as `VARIABLE=` in a compose file: not set
+    for environment in ({"HUBBUB_CONSENT": "on", "DO_NOT_TRACK": "0"}, {}, empty):
         assert lesser(agreed, allowed_by(environment)) is agreed
     assert lesser(agreed, allowed_by({"HUBBUB_CONSENT": "local"})) in (Consent.OFF, Consent.LOCAL)
     for environment in ({"HUBBUB_CONSENT": "yes please"}, {"HUBBUB_CONSENT": "on", "DO_NOT_TRACK": "true"}):

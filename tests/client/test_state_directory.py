@@ -6,10 +6,11 @@ import errno
 import logging
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from hubbub import Client, ParameterError, Policy
+from hubbub import Client, Limits, ParameterError, Policy
 from hubbub.disk import File, SystemDisk
 from hubbub.testing import deliver
 from tests.client.conftest import HOMEPAGE, Rig, require_balanced
@@ -115,3 +116,33 @@ def test_nobody_is_recorded_under_an_id_that_is_none(subject_id: object, per_sub
     with pytest.raises(ParameterError, match="subject_id must be a string that is not empty, got "):
         client.subject(subject_id)  # type: ignore[arg-type]
     assert client.accounting()["recorded"] == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"policy": 5}, r"policy must be hubbub.Policy\(...\), got 5"),
+        ({"policy": {"epsilon_report": 3}}, "policy must be hubbub.Policy"),
+        ({"limits": 100}, r"limits must be hubbub.Limits\(...\), got 100"),
+        ({"ca_certs": "/nope"}, "ca_certs must be a file of certificates that can be read, got '/nope'"),
+        ({"ca_certs": "."}, "ca_certs must be a file"),
+        ({"ca_certs": ""}, "ca_certs must be a path"),
+        ({"ca_certs": b"x"}, "ca_certs must be a path"),
+    ],
+)
+def test_a_setting_of_a_wrong_kind_is_refused_when_the_client_is_made(options: dict[str, Any], told: str) -> None:
+    """`policy=5` was taken, and nothing was ever recorded."""
+    with pytest.raises(ParameterError, match=told):
+        Client(METRICS, "state", "http://127.0.0.1:1", **options)
+
+
+@pytest.mark.parametrize("fields", [{"max_reports": 0}, {"max_reports": "9"}, {"max_bytes": 1.5}, {"max_bytes": True}])
+def test_limits_are_whole_numbers(fields: dict[str, Any]) -> None:
+    with pytest.raises(ParameterError, match="must be a whole number, at least 1, got"):
+        Limits(**fields)
+
+
+@pytest.mark.parametrize("value", ["3", None, True])
+def test_a_policy_is_of_numbers(value: Any) -> None:
+    with pytest.raises(ParameterError, match="epsilon_total must be a number above 0, got"):
+        Policy(epsilon_total=value)

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from hubbub import Client, Consent, DefinitionError
+from hubbub import Client, Consent, ParameterError
 from hubbub.delivery import NO_ANSWER, NOT_SENT, Answer
 from hubbub.journal import JOURNAL
 from hubbub.testing import deliver
@@ -155,10 +155,15 @@ def test_a_proxy_is_taken_from_the_environment(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize(
-    "url", ["http://example.org", "http://10.0.0.1:8000", "ftp://example.org", "example.org", "", "https://x.org/?a=b"]
+    "url",
+    [
+        *("http://example.org", "http://10.0.0.1:8000", "ftp://example.org", "example.org", "", "https://x.org/?a=b"),
+        *("http://[::1", "https://x:abc", "https://x:99999", "https://x:0", " https://x", "https://x ", "https://x\n"),
+        *("https://x\0y", "https://a b", "https://", 5, None, b"https://x.org"),
+    ],
 )
 def test_only_https_or_this_machine(url: str) -> None:
-    with pytest.raises(DefinitionError, match="url must be"):
+    with pytest.raises(ParameterError, match="url must be"):
         checked_url(url)
 
 
