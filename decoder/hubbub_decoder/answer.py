@@ -37,7 +37,7 @@ class Answer:
 
 
 def decoding_of(answer: Answer, counts: BitCounts, level: float, fdr: float) -> Decoding:
-    """Draw the intervals, make the tests, and put the largest first."""
+    """Draw the intervals, make the tests, and put the largest first; of what was not fitted nothing is known."""
     explained, unlisted, some_value = (_mass(share, error, level) for share, error in answer.totals)
     return Decoding(
         metric=counts.metric,
@@ -63,9 +63,11 @@ def _estimates(answer: Answer, level: float, fdr: float) -> tuple[Estimate, ...]
     wider = level_after_selection(1 - level, int(detected.sum()), max(1, int(tested.sum())))
     selected_low, selected_high = interval(picked, answer.std_errors, wider)
     guess = best_guess(answer.shares, answer.std_errors, level)
+    fitted = ~np.isnan(answer.shares)
+    known_p, known_q, known_guess = (np.where(fitted, column, np.nan) for column in (p, q, guess.shares))
     columns = (
-        *(answer.shares, answer.std_errors, low, high, p, q, selected_low, selected_high),
-        *(guess.shares, guess.low, guess.high),
+        *(answer.shares, answer.std_errors, low, high, known_p, known_q, selected_low, selected_high),
+        *(known_guess, guess.low, guess.high),
     )
     names = (
         *("share", "std_error", "low", "high", "p_value", "q_value", "selected_low", "selected_high"),
@@ -79,5 +81,8 @@ def _estimates(answer: Answer, level: float, fdr: float) -> tuple[Estimate, ...]
 
 
 def _mass(share: float, std_error: float, level: float) -> Mass:
+    """Give a total its interval; one that is off by more than all there is, is not determined."""
+    if not std_error <= 1:
+        return Mass(math.nan, math.nan, math.nan, math.nan)
     low, high = interval(np.array(share), np.array(std_error), level)
     return Mass(share, std_error, float(low), float(high))

@@ -8,6 +8,7 @@ from operator import add
 
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub.summary.pattern_counts import MAX_PATTERN_BITS
+from hubbub_decoder.words import counted
 
 Collected = BitCounts | PatternCounts | Reports
 
@@ -35,4 +36,4 @@ def in_words(collected: Collected) -> str:
             form = "the pattern counts of"
         case Reports():
             form = "the bits of each of"
-    return f"{form} {collected.num_reports:,} reports"
+    return f"{form} {counted(collected.num_reports, 'report')}"

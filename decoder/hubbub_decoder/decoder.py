@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from numbers import Real
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,9 +51,14 @@ def decode(
     >>> [(e.candidate, round(e.share, 3), round(e.std_error, 3)) for e in decoding.estimates]
     [('linux', 0.5, 0.027), ('macos', 0.3, 0.027)]
     """
+    if not isinstance(summary, BitCounts | PatternCounts | Reports):
+        raise SummaryError(
+            f"summary must be BitCounts, PatternCounts or Reports, got {type(summary).__name__}: "
+            "hubbub.summary.read_collected(path) reads whichever a file holds"
+        )
     for name, value in (("level", level), ("fdr", fdr)):
-        if not 0 < value < 1:
-            raise SummaryError(f"{name} must be in (0, 1), got {value}")
+        if not isinstance(value, Real) or not 0 < value < 1:
+            raise SummaryError(f"{name} must be a number in (0, 1), got {value!r}")
     if target not in ("reporters", "population"):
         raise SummaryError(f'target must be "reporters" or "population", got {target!r}')
     if isinstance(summary, Reports) and is_small(summary.metric.params):
@@ -124,9 +130,12 @@ def _decode_patterns(
     decoding = decoding_of(answer, counts, level, fdr)
     warnings = (
         *doubts.about_counts(counts),
+        *doubts.about_candidates(design),
         *doubts.about_merged(design, repeated),
         *doubts.about_undetermined(int((~known).sum())),
+        *doubts.about_cohorts(counts, decoding),
         *doubts.about_masses(decoding),
+        *doubts.about_nothing_found(decoding),
     )
     return replace(decoding, warnings=warnings)
 
@@ -149,13 +158,18 @@ def _decode_bits(
         fitted = fit(selection.counts, chosen)
     answer = _answer(fitted, selection, design, None if target == "population" else counts.num_reports)
     decoding = decoding_of(answer, counts, level, fdr)
+    if len(selection.columns) < len(design.groups):
+        decoding = replace(decoding, chosen=len(selection.columns))
     warnings = (
         *doubts.about_counts(counts),
+        *doubts.about_candidates(design),
         *doubts.about_merged(design, repeated),
         *doubts.about_selection(design, selection),
         *doubts.about_reports(reports, chosen),
         *doubts.about_undetermined(int(np.isnan(answer.shares[selection.columns]).sum())),
+        *doubts.about_cohorts(selection.counts, decoding),
         *doubts.about_masses(decoding, fitted),
+        *doubts.about_nothing_found(decoding),
     )
     return replace(decoding, warnings=warnings)
 
@@ -194,6 +208,8 @@ def _answer(fitted: Fit, selection: Selection, design: DesignMatrix, num_reports
 
     sums = np.column_stack([totals @ solution, errors(totals)])
     known_totals = np.where(fitted.identified(totals)[:, None], sums, np.nan)
+    if not listed:
+        known_totals[0] = np.nan  # of no candidate nothing is known, and not that it is nothing
     return Answer(
         groups=design.groups,
         shares=rows[0],

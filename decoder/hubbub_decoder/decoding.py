@@ -37,7 +37,9 @@ class Mass:
 class Estimate(Mass):
     """What the reports say about one candidate.
 
-    share, std_error : of the share of reports that carry it, among those who reported; nan where it was not fitted
+    Where it was not fitted all numbers are nan.
+
+    share, std_error : of the share of reports that carry it, among those who reported
     low, high        : the interval of the decoding's level, not clipped: below 0 means "may well be none"
     p_value          : one-sided, of the hypothesis that nobody reported it
     q_value          : the false discovery rate at which it is called found
@@ -64,6 +66,11 @@ class Estimate(Mass):
         """The interval cut at 0, where shares begin."""
         return max(self.low, 0.0), max(self.high, 0.0)
 
+    @property
+    def clipped_selected(self) -> tuple[float, float]:
+        """The interval for who looks at it because it was detected, cut at 0; nan where it was not."""
+        return max(self.selected_low, 0.0), max(self.selected_high, 0.0)
+
 
 @dataclass(frozen=True, slots=True)
 class FitTest:
@@ -87,11 +94,12 @@ class Decoding:
 
     num_reports   : N
     level, fdr    : of the intervals; of what is called detected
-    explained     : the candidates together
-    unlisted      : strings (categories) that are no candidate
+    explained     : the candidates together; where a lasso chose, the chosen ones only
+    unlisted      : strings (categories) that are no candidate; where a lasso chose, also the candidates it left out
     without_value : reports of "nothing recorded"; of a boolean: false
     detectable    : a candidate of this share would be detected 9 times in 10, even were it the only one
     warnings      : what to know before believing any of it, in words
+    chosen        : how many candidates a lasso chose to be fitted; None: all were
     fit           : tests of the parameters, of the hash scheme and for reports that are made up; those below 1e-6 are warned of
 
     Draws itself: `rich.print(decoding)`; `save` writes CSV, JSON or Parquet.
@@ -109,6 +117,7 @@ class Decoding:
     warnings: tuple[str, ...] = ()
     periods: tuple[str, ...] = ()
     fit: tuple[FitTest, ...] = ()
+    chosen: int | None = None
 
     @property
     def detected(self) -> tuple[Estimate, ...]:
@@ -133,6 +142,7 @@ class Decoding:
             "explained": _plain(self.explained),
             "unlisted": _plain(self.unlisted),
             "without_value": _plain(self.without_value),
+            "chosen": self.chosen,
             "detectable": _number(self.detectable),
             "warnings": list(self.warnings),
             "fit": [asdict(test) for test in self.fit],

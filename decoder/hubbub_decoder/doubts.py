@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from hubbub.summary import BitCounts, Reports
 from hubbub.summary.oddities import TAIL, oddities, usual
 from hubbub_decoder import report_likelihood
+from hubbub_decoder.collected import Collected
 from hubbub_decoder.decoding import Decoding, FitTest
 from hubbub_decoder.design_matrix import DesignMatrix
 from hubbub_decoder.fit import Fit
 from hubbub_decoder.screening import Selection
+from hubbub_decoder.words import counted, shown
 
 _FEW = 30
+_FEW_COHORTS = 8
+_HARDLY = 0.01
 _SURE = 1e-6
 _STANDARD_ERRORS = 4
 
@@ -22,13 +26,61 @@ def about_counts(counts: BitCounts) -> Iterator[str]:
     n, m = counts.num_reports, len(counts.reports)
     if n < _FEW * m:
         across = "" if m == 1 else f" in {m} cohorts"
-        yield f"only {n:,} reports{across}: intervals and tests lean on sums that are nearly normal"
+        yield f"only {counted(n, 'report')}{across}: intervals and tests lean on sums that are nearly normal"
     if counts.odd_refused:
         fewest, most = usual(counts.metric.params)
         yield (
             f"reports with fewer than {fewest} or more than {most} ones were refused, honest ones among them: at most {TAIL:.0e} of "
             f"all, so shares are off by at most {TAIL / abs(counts.metric.params.q_star - counts.metric.params.p_star):.0e}; "
             "a few clients are never heard"
+        )
+
+
+def about_parts(parts: Sequence[tuple[str, Collected]]) -> Iterator[str]:
+    """Files, by name, that were added up and may hold the same reports."""
+    before: list[tuple[str, BitCounts]] = []
+    for name, part in parts if len(parts) > 1 else ():
+        counts = part if isinstance(part, BitCounts) else part.bit_counts()
+        for other, earlier in before:
+            both = sorted({*counts.periods} & {*earlier.periods})
+            known = counts.periods and earlier.periods
+            same = (counts.reports == earlier.reports).all() and (counts.ones == earlier.ones).all()
+            if counts.num_reports and same and (both or not known):
+                yield f"{other} and {name} hold the same counts, which were added up: name each file once"
+            elif both:
+                yield (
+                    f"{other} and {name} both hold reports of the period {both[0]}: whatever is in both was counted twice"
+                )
+        before.append((name, counts))
+
+
+def about_candidates(design: DesignMatrix) -> Iterator[str]:
+    """Candidates that look as if something were left of a table."""
+    padded = [name for group in design.groups for name in group if name != name.strip()]
+    if padded:
+        start = "begins or ends" if len(padded) == 1 else "begin or end"
+        yield f"{counted(len(padded), 'candidate')} {start} with a blank (such as {shown(repr(padded[0]))}), which the clients' strings must have as well"
+
+
+def about_cohorts(counts: BitCounts, decoding: Decoding) -> Iterator[str]:
+    """Too few cohorts to see how unlisted strings scatter over them."""
+    used = int((counts.reports > 0).sum())
+    if used < _FEW_COHORTS and not decoding.unlisted.high < _HARDLY:
+        yield (
+            f"estimated from {counted(used, 'cohort')}: so few hardly show how far unlisted strings scatter, and intervals may be "
+            f"too narrow; a metric of {_FEW_COHORTS} cohorts or more avoids it"
+        )
+
+
+def about_nothing_found(decoding: Decoding) -> Iterator[str]:
+    """Values there are, but none of the candidates."""
+    unlisted = decoding.unlisted
+    if not decoding.detected and unlisted.share > _STANDARD_ERRORS * unlisted.std_error:
+        scheme = decoding.metric.params.hash_scheme
+        imported = "; a summary imported with a map of its own hashing needs that map" if scheme == "google-md5" else ""
+        yield (
+            f"nothing was found although {unlisted.share:.0%} carry a value that is not listed: compare hash scheme, numbering of cohorts, and the "
+            f"candidates' spelling, capitals and blanks with the clients'{imported}"
         )
 
 
@@ -48,12 +100,12 @@ def about_fit(tests: tuple[FitTest, ...], counts: BitCounts) -> Iterator[str]:
 def about_merged(design: DesignMatrix, repeated: int) -> Iterator[str]:
     """Candidates given twice, and candidates that no report can tell apart."""
     if repeated:
-        yield f"{repeated:,} candidates were given more than once and are tested once"
+        yield f"{counted(repeated, 'repetition')} among the candidates left out: each is tested once"
     alike = [group for group in design.groups if len(group) > 1]
     if alike:
         yield (
             f"{sum(map(len, alike)):,} candidates set the same bits as another in every cohort (such as "
-            f"{' and '.join(map(repr, alike[0][:2]))}): each such group is one row, its share that of all of them"
+            f"{' and '.join(shown(repr(name)) for name in alike[0][:2])}): each such group is one row, its share that of all of them"
         )
 
 
@@ -63,7 +115,7 @@ def about_selection(design: DesignMatrix, selection: Selection) -> Iterator[str]
     if fitted < columns:
         yield (
             f"{columns:,} candidates are more than these bit counts carry: a lasso chose {fitted:,} of them, and the others count "
-            f"as unlisted. {_HALVED if selection.independent else _WHOLE}"
+            f"as unlisted: the total of the candidates is that of the chosen. {_HALVED if selection.independent else _WHOLE}"
         )
 
 
@@ -80,7 +132,7 @@ def about_undetermined(number: int) -> Iterator[str]:
     """Candidates about which the reports say nothing."""
     if number:
         yield (
-            f"the reports do not determine the shares of {number:,} candidates: their bits are "
+            f"the reports do not determine the shares of {counted(number, 'candidate')}: their bits are "
             "combinations of other candidates' bits, or their cohorts sent nothing"
         )
 
@@ -107,10 +159,10 @@ _HALVED = (
     "candidates avoid it"
 )
 _WHOLE = (
-    "There is one cohort only, so the same reports chose and were estimated from: shares of the chosen tend to be too large and their "
+    "The reports are of one cohort only, so the same reports chose and were estimated from: shares of the chosen tend to be too large and their "
     "intervals too narrow; fewer candidates avoid it"
 )
-_WRONG = "the parameters or the hash scheme may not be those of the reports, or reports may be made up"
+_WRONG = "a frequent string may have no candidate, the parameters or the hash scheme may not be those of the reports, or reports may be made up"
 _COMPARE = "compare num_bits, num_hashes, prob_p, prob_q, prob_f and hash_scheme with those of the clients; if they are the same, reports are made up"
 _SAME_AS = {"shape": "number of ones", "cohorts": "equal cohorts"}
 """The test of fit that looks at what an oddity looks at, once it has reports enough."""

@@ -15,6 +15,7 @@ from hubbub.metric import Kind
 from hubbub.privacy import epsilon, epsilon_forever
 from hubbub_decoder.decoding import Decoding, Estimate, Mass
 from hubbub_decoder.inference import reports_to_detect
+from hubbub_decoder.words import counted
 
 _BAR_WIDTH = 24
 _MODEST = 0.01
@@ -90,7 +91,7 @@ def headline(decoding: Decoding) -> str:
     params = decoding.metric.params
     once, ever = epsilon(params), epsilon_forever(params)
     for_ever = f"{ever:.2f}" if math.isfinite(ever) else "no bound"
-    return f"{decoding.metric.name}: {decoding.num_reports:,} reports, each with eps = {once:.2f} once and {for_ever} for ever"
+    return f"{decoding.metric.name}: {counted(decoding.num_reports, 'report')}, each with eps = {once:.2f} once and {for_ever} for ever"
 
 
 def conclusions(decoding: Decoding) -> Iterator[str]:
@@ -99,8 +100,10 @@ def conclusions(decoding: Decoding) -> Iterator[str]:
     if kind is not Kind.BOOLEAN:
         listed = "candidates" if kind is Kind.STRING else "categories"
         rest = "unlisted strings" if kind is Kind.STRING else "other categories"
+        if decoding.chosen is not None:
+            listed, rest = counted(decoding.chosen, "chosen candidate"), "other candidates and unlisted strings"
         parts = [f"{listed} {_share(decoding.explained)}"]
-        if kind is Kind.STRING or decoding.unlisted.std_error > 0:
+        if kind is Kind.STRING or decoding.unlisted.std_error != 0:
             parts.append(f"{rest} {_share(decoding.unlisted)}")
         yield ", ".join([*parts, f"no value {_share(decoding.without_value)}"])
     found, tested = len(decoding.detected), len(decoding.estimates)
@@ -118,7 +121,7 @@ def conclusions(decoding: Decoding) -> Iterator[str]:
 
 
 def _share(mass: Mass) -> str:
-    if math.isnan(mass.share) or mass.std_error > 1:
+    if math.isnan(mass.share):
         return "not determined"
     return f"{mass.share:.1%} ({mass.low:.1%} .. {mass.high:.1%})"
 

@@ -110,8 +110,39 @@ def test_candidates_come_from_standard_input_too(summary: Path, candidates: Path
 
 
 def test_several_summaries_add_up(summary: Path, candidates: Path) -> None:
-    told = json.loads(hubbub("decode", summary, summary, "--candidates", candidates, "--json").stdout)
+    other = summary.with_name("other.parquet")
+    write_summary(read_summary(summary), other)
+    told = json.loads(hubbub("decode", summary, other, "--candidates", candidates, "--json").stdout)
     assert told["num_reports"] == 200_000
+
+
+def test_files_that_may_hold_the_same_reports_are_warned_of(summary: Path, candidates: Path) -> None:
+    def warnings(*paths: Path) -> list[str]:
+        told: list[str] = json.loads(hubbub("decode", *paths, "--candidates", candidates, "--json").stdout)["warnings"]
+        return [warning for warning in told if "counted twice" in warning or "added up" in warning]
+
+    counts = read_summary(summary)
+    assert isinstance(counts, BitCounts)
+
+    def of(name: str, period: str, less: int = 0) -> Path:
+        """The same counts, or without one of the reports that have no one in common with another."""
+        path = summary.with_name(name)
+        fewer = np.maximum(counts.reports - less, counts.ones.max(axis=1))
+        write_summary(BitCounts(counts.metric, fewer, counts.ones, [period]), path)
+        return path
+
+    monday, again, tuesday = (
+        of("a.parquet", "2026-01-05"),
+        of("b.parquet", "2026-01-05", 9),
+        of("c.parquet", "2026-01-06"),
+    )
+    assert warnings(summary) == warnings(monday, tuesday) == []
+    assert warnings(summary, summary) == [
+        f"{summary} and {summary} hold the same counts, which were added up: name each file once"
+    ]
+    assert warnings(monday, tuesday, again) == [
+        f"{monday} and {again} both hold reports of the period 2026-01-05: whatever is in both was counted twice"
+    ]
 
 
 def test_bit_and_pattern_counts_of_one_metric_add_up(definitions: Path, summary: Path, candidates: Path) -> None:
@@ -168,7 +199,7 @@ def test_what_cannot_be_decoded_is_one_sentence_and_exit_1(
     empty.write_text("")
     assert "empty.txt: holds no candidate" in error("decode", summary, "--candidates", empty)
     assert "is binary" in error("decode", summary, "--candidates", _binary(tmp_path))
-    assert "give candidates" in error("decode", summary)
+    assert "give candidates, with --candidates FILE or --map FILE" in error("decode", summary)
     assert "not a hubbub summary" in error("decode", definitions, "--candidates", candidates)
     assert "No such file" in error("decode", tmp_path / "none.parquet", "--candidates", candidates)
     assert "must end in .csv" in error("decode", summary, "--candidates", candidates, "--out", tmp_path / "o.txt")

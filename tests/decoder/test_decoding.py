@@ -56,12 +56,12 @@ def by_hand() -> Decoding:
             math.nan,
             math.nan,
             "d.example",
-            1.0,
-            1.0,
+            math.nan,
+            math.nan,
             False,
             math.nan,
             math.nan,
-            0.0,
+            math.nan,
             math.nan,
             math.nan,
         ),
@@ -167,7 +167,7 @@ def test_what_was_not_fitted_is_null_in_json_and_empty_in_csv(tmp_path: Path) ->
     by_hand().save(tmp_path / "out.json")
     by_hand().save(tmp_path / "out.csv")
     assert json.loads((tmp_path / "out.json").read_text())["estimates"][3]["share"] is None
-    assert (tmp_path / "out.csv").read_text().splitlines()[4] == "d.example,,,,,,,1.0,1.0,0.0,,,False,"
+    assert (tmp_path / "out.csv").read_text().splitlines()[4] == "d.example,,,,,,,,,,,,False,"
 
 
 @pytest.mark.parametrize("name", ["out.txt", "out", "out.xlsx"])
@@ -187,7 +187,7 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     [
         (None, "give candidates"),
         ([], "there is no candidate"),
-        ("a.example", "put it in a list"),
+        ("a.example", "put the strings in a list"),
         ([1], "a candidate is a string, got 1"),
         (["\ud800"], "encodable as UTF-8"),
     ],
@@ -198,10 +198,10 @@ def test_candidates_that_cannot_be_tested_are_refused(candidates: list[str] | No
         decode(counts, candidates)
 
 
-@pytest.mark.parametrize("settings", [{"level": 0.0}, {"level": 95.0}, {"fdr": 1.0}])
+@pytest.mark.parametrize("settings", [{"level": 0.0}, {"level": 95.0}, {"fdr": 1.0}, {"level": "a"}])
 def test_levels_outside_their_interval_are_refused(settings: dict[str, Any]) -> None:
     counts = simulate_bit_counts(HOMEPAGE, {"a": 100}, np.random.default_rng(0))
-    with pytest.raises(SummaryError, match=r"must be in \(0, 1\), got"):
+    with pytest.raises(SummaryError, match=r"must be a number in \(0, 1\), got"):
         decode(counts, ["a"], **settings)
 
 
@@ -211,6 +211,63 @@ def warned(decoding: Decoding, words: str) -> bool:
 
 def test_an_honest_decoding_has_no_doubts(decoding: Decoding) -> None:
     assert decoding.warnings == ()
+
+
+def test_one_report_of_which_nothing_was_fitted_determines_nothing(unseen_seed: int) -> None:
+    """It was printed as candidates 0.0 % (0.0 % .. 0.0 %), of a metric of 64 cohorts that "has one cohort only"."""
+    metric = Metric.string("homepage", replace(HOMEPAGE.params, num_cohorts=64))
+    decoding = decode(
+        simulate_bit_counts(metric, {"v1": 1}, np.random.default_rng(unseen_seed)), [f"v{i}" for i in range(200)]
+    )
+    told = decoding.to_dict()
+    for total in ("explained", "unlisted", "without_value"):
+        assert set(told[total].values()) == {None}, total
+    assert "not determined, other candidates and unlisted strings not determined, no value not determined" in " ".join(
+        conclusions(decoding)
+    )
+    assert warned(decoding, "The reports are of one cohort only")
+    assert warned(decoding, "only 1 report in 64 cohorts")
+
+
+def test_after_a_lasso_totals_are_called_those_of_the_chosen() -> None:
+    names = [f"v{i}" for i in range(500)]
+    counts = simulate_bit_counts(HOMEPAGE, dict.fromkeys(names, 200), np.random.default_rng(0))
+    decoding = decode(counts, names)
+    fitted = sum(not math.isnan(e.share) for e in decoding.estimates)
+    assert decoding.to_dict()["chosen"] == fitted < 500
+    assert f"{fitted} chosen candidates " in " ".join(conclusions(decoding))
+    assert "other candidates and unlisted strings" in " ".join(conclusions(decoding))
+    assert decode(counts, names[:2]).to_dict()["chosen"] is None
+
+
+@pytest.mark.parametrize(("cohorts", "doubted"), [(1, True), (4, True), (8, False)])
+def test_few_cohorts_are_doubted_where_strings_are_unlisted(cohorts: int, doubted: bool) -> None:
+    metric = Metric.string("x", replace(HOMEPAGE.params, num_bits=32, num_cohorts=cohorts))
+    counts = simulate_bit_counts(metric, {"a": 50_000, "nobody asked": 50_000}, np.random.default_rng(0))
+    assert warned(decode(counts, ["a"]), "hardly show how far unlisted strings scatter") == doubted
+
+
+def test_nothing_found_among_many_values_says_what_to_compare() -> None:
+    counts = simulate_bit_counts(HOMEPAGE, {"Example": 50_000, "Other": 40_000}, np.random.default_rng(0))
+    assert warned(
+        decode(counts, ["example", "other"]),
+        "carry a value that is not listed: compare hash scheme, numbering of cohorts",
+    )
+    assert not warned(decode(counts, ["Example", "other"]), "compare hash scheme")
+    empty = simulate_bit_counts(HOMEPAGE, {}, np.random.default_rng(0), without_value=90_000)
+    assert not warned(decode(empty, ["example", "other"]), "compare hash scheme")
+
+
+def test_blanks_around_candidates_are_said() -> None:
+    counts = simulate_bit_counts(HOMEPAGE, {"a": 90_000}, np.random.default_rng(0))
+    assert warned(decode(counts, ["a", " a", "b\t"]), "2 candidates begin or end with a blank (such as ' a')")
+    assert not warned(decode(counts, ["a", "a b"]), "blank")
+
+
+def test_what_is_no_summary_is_refused_with_how_to_read_one() -> None:
+    for given in ("homepage.parquet", None, 5):
+        with pytest.raises(SummaryError, match=r"got \w+: hubbub.summary.read_collected\(path\)"):
+            decode(given, ["a"])  # type: ignore[arg-type]  # that is what is tested
 
 
 def test_few_reports_are_said() -> None:
@@ -251,7 +308,7 @@ def test_what_a_test_of_fit_and_the_watch_both_see_is_said_once() -> None:
 def test_repeated_candidates_are_tested_once_and_said() -> None:
     counts = simulate_bit_counts(HOMEPAGE, {"a": 9000}, np.random.default_rng(0))
     repeated = decode(counts, ["a", "b", "a", "a"])
-    assert warned(repeated, "2 candidates were given more than once")
+    assert warned(repeated, "2 repetitions among the candidates left out")
     assert [e.candidate for e in repeated.estimates] == ["a", "b"]
 
 
@@ -277,7 +334,9 @@ def test_a_selection_is_said_and_those_left_out_are_not_called_found() -> None:
     assert left_out
     assert not any(e.detected for e in left_out)
     fitted = [e for e in decoding.estimates if not math.isnan(e.share)]
-    assert decoding.estimates[-1].q_value == 1
+    unknown = decoding.to_dict()["estimates"][-1]
+    assert unknown.pop("detected") is False
+    assert {name: value for name, value in unknown.items() if value is not None}.keys() == {"candidate", "same_bits"}
     assert [e.q_value for e in fitted] == pytest.approx(q_values(np.array([e.p_value for e in fitted])).tolist())
 
 
@@ -285,7 +344,7 @@ def test_with_one_cohort_a_selection_says_that_its_intervals_are_too_narrow() ->
     one_cohort = Params(num_bits=64, num_hashes=2, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=0)
     counts = simulate_bit_counts(Metric.string("x", one_cohort), {"a": 60_000}, np.random.default_rng(0))
     decoding = decode(counts, ["a", *(f"v{i}" for i in range(100))])
-    assert warned(decoding, "one cohort only")
+    assert warned(decoding, "of one cohort only")
     assert decoding["a"].detected
 
 
@@ -305,4 +364,8 @@ def test_reports_hashed_otherwise_than_the_metric_says_do_not_pass_for_unlisted_
 def test_wrong_probabilities_show_as_a_total_no_population_has() -> None:
     said = Metric.string("x", Params(num_bits=16, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.5, prob_f=0.5))
     counts = simulate_bit_counts(HOMEPAGE, {"a": 100_000}, np.random.default_rng(0))
-    assert warned(decode(BitCounts(said, counts.reports, counts.ones), ["a", "b"]), "may not be those of the reports")
+    wrong = decode(BitCounts(said, counts.reports, counts.ones), ["a", "b"])
+    assert warned(
+        wrong,
+        "a frequent string may have no candidate, the parameters or the hash scheme may not be those of the reports",
+    )

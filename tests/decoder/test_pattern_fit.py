@@ -101,10 +101,10 @@ def test_what_is_known_of_all_sharpens_each(unseen_seed: int, monkeypatch: pytes
     population = {f"v{i}": 8_000 for i in range(300)}
     crowd = metric(m=64, pqf=(0.39, 0.61, 0.45))
     counts = simulate_pattern_counts(crowd, population, np.random.default_rng(unseen_seed))
-    learnt = decode(counts, population)
+    learnt = decode(counts, list(population))
     around_nothing = Beliefs(np.zeros(300), np.full(300, 1 / 300**2))
     monkeypatch.setattr(pattern_fit, "_learn", lambda *_: around_nothing)
-    alike = decode(counts, population)
+    alike = decode(counts, list(population))
     assert learnt["v0"].std_error < 0.9 * alike["v0"].std_error
     hits = sum(e.low <= 1 / 300 <= e.high for e in learnt.estimates)
     assert hits >= binom.ppf(ALPHA, 300, 0.93)

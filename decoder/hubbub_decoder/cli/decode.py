@@ -50,6 +50,8 @@ def command(
     Example:
       hubbub decode monday.parquet tuesday.parquet --candidates names.txt --out estimates.csv
     """
+    from dataclasses import replace
+
     from rich.console import Console
 
     from hubbub.metric import Kind
@@ -59,6 +61,8 @@ def command(
     from hubbub_decoder.decoder import decode
     from hubbub_decoder.decoding import require_writable_suffix
     from hubbub_decoder.design_matrix import DesignMatrix
+    from hubbub_decoder.doubts import about_parts
+    from hubbub_decoder.errors import CandidateError
     from hubbub_decoder.google_rappor import map_design
     from hubbub_decoder.rendering import Picture
 
@@ -69,7 +73,13 @@ def command(
     candidates: list[str] | DesignMatrix | None = None if candidates_path is None else read_candidates(candidates_path)
     talk = Console(stderr=True)
     with talk.status("decoding ..."):
-        summary = sum_of([read_collected(path) for path in summaries])
+        parts = [read_collected(path) for path in summaries]
+        summary = sum_of(parts)
+        if summary.metric.kind is Kind.STRING and candidates_path is None and map_path is None:
+            raise CandidateError(
+                f"{summary.metric.name}: a string metric is decoded for the strings you name: give candidates, with "
+                "--candidates FILE or --map FILE"
+            )
         if map_path is not None:
             if summary.metric.kind is not Kind.STRING:
                 raise click.UsageError(
@@ -77,6 +87,8 @@ def command(
                 )
             candidates = map_design(map_path, summary.metric.params)
         decoding = decode(summary, candidates, level=level, fdr=fdr)
+        twice = about_parts(list(zip(map(str, summaries), parts, strict=True)))
+        decoding = replace(decoding, warnings=(*twice, *decoding.warnings))
     talk.print(f"decoded {in_words(summary)}", highlight=False)
     if out is not None:
         decoding.save(out)
