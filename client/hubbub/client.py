@@ -10,7 +10,6 @@ import logging
 import os
 import threading
 import warnings
-import weakref
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +22,7 @@ from hubbub.disk import Disk, SystemDisk
 from hubbub.encoder import Value
 from hubbub.errors import HubbubError, ParameterError
 from hubbub.failures import report_failure
+from hubbub.forking import Section, alive, watch
 from hubbub.journal import Journal
 from hubbub.memory_disk import MemoryDisk
 from hubbub.policy import Policy
@@ -43,7 +43,6 @@ Durability = Literal["process", "power", "memory"]
 SECONDS_AT_EXIT = 0.05
 SECONDS_BEFORE_SENDING = 60.0
 LONGEST_TEXT = 1 << 16
-_alive: weakref.WeakSet[Client] = weakref.WeakSet()
 
 
 def _http(url: str, ca_certs: str | None) -> Transport:
@@ -138,7 +137,7 @@ class Client:
         self._executor: ThreadPoolExecutor | None = None
         self._uploader: Uploader | None = None
         self._open()
-        _alive.add(self)
+        watch(self)
         self._guarded(self._resume)
         if self._journal.problem:
             warnings.warn(
@@ -439,10 +438,17 @@ class Client:
         except Exception as failure:  # noqa: BLE001  (the contract: never raises into its host)
             report_failure(failure)
 
+    def _still(self) -> Section:
+        """For `forking.py`: no thread is in the middle of something."""
+        return self._journal.still()
+
     def _after_fork_in_child(self) -> None:
+        """For `forking.py`: the next recording starts a thread; files and locks are opened anew."""
         self._starting = threading.Lock()
         self._executor = None
-        self._uploader = None
+        if self._uploader is not None:
+            self._uploader.after_fork_in_child()
+            self._uploader = None
         if self._durability == "memory":
             self._open()  # what the parent holds in memory is the parent's: the child is a client of its own
         else:
@@ -473,32 +479,10 @@ class Subject:
         return "<hubbub.Subject>"
 
 
-_forking: list[Client] = []
-
-
-def _before_fork() -> None:
-    _forking[:] = _alive
-    for client in _forking:
-        client._journal.before_fork()
-
-
-def _after_fork_in_parent() -> None:
-    for client in _forking:
-        client._journal.after_fork_in_parent()
-    _forking.clear()
-
-
-def _after_fork_in_child() -> None:
-    for client in _forking:
-        client._after_fork_in_child()
-    _forking.clear()
-
-
 def _at_exit() -> None:
-    for client in list(_alive):
-        client._stop()
+    for client in alive():
+        if isinstance(client, Client):
+            client._stop()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
 atexit.register(_at_exit)

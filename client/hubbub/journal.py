@@ -17,7 +17,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -231,12 +231,10 @@ class Journal:
             self._earlier.clear()
             self._inode = self._end = 0
 
-    def before_fork(self) -> None:
-        """Wait until no thread is in the middle of something: a child would find it half done."""
-        self._held.acquire()
-
-    def after_fork_in_parent(self) -> None:
-        self._held.release()
+    def still(self) -> Generator[None, None, None]:
+        """Hold on from `next` to `close`: a child that is forked meanwhile finds nothing half done."""
+        with self._held:
+            yield
 
     def after_fork_in_child(self) -> None:
         """Open the files anew: a lock on a file that was inherited would be the parent's."""

@@ -114,13 +114,7 @@ class Uploader:
                 thread.join(max(0.0, deadline - time.monotonic()))
 
     def after_fork_in_child(self) -> None:
-        """The thread did not come along; the next recording starts one."""
-        self._changed = threading.Condition()
-        self._sending = threading.Lock()
-        self._asked = self._dirty = False
-        self._busy = True
-        self._thread = self._compactor = None
-        self._rounds = 0
+        """Let go of the parent's lease: whoever has its file open keeps others from sending, even when the parent is dead."""
         if self._lease is not None:
             self._lease.close()
             self._lease = None

@@ -15,6 +15,7 @@ import urllib3
 
 from hubbub import Client
 from hubbub.testing import deliver
+from tests.client.conftest import Rig
 
 METRICS = Path(__file__).parent.parent / "data" / "metrics.toml"
 HUBBUB = Path(sys.executable).with_name("hubbub")
@@ -180,6 +181,58 @@ def test_gunicorn_preloads_a_client_and_its_two_workers_are_one_with_it(url: str
         counts = client.accounting()
         assert (counts["formed"], counts["acknowledged"], counts["damaged_records"]) == (3, 3, 0)
     assert counted(url) == before + 1
+
+
+TOGETHER = """
+import os, sys, threading
+from hubbub import Client
+clients = [Client(sys.argv[1], f"{sys.argv[2]}/{n}", "http://127.0.0.1:1") for n in range(3)]
+for client in clients:
+    client.set_consent("local")
+
+def fork():
+    for _ in range(40):
+        child = os.fork()
+        if child == 0:
+            for client in clients:
+                client.record("homepage", "child")
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+
+threads = [threading.Thread(target=fork) for _ in range(3)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+recorder = threading.Thread(target=clients[0].record, args=("homepage", "parent"))
+recorder.start()
+recorder.join()
+assert all(client.accounting()["recorded"] >= 120 for client in clients)
+os._exit(0)
+"""
+
+
+def test_threads_that_fork_at_the_same_time_hold_nothing_afterwards(tmp_path: Path) -> None:
+    """The second to fork lost what the first had noted, and kept the journal for ever: so did its children."""
+    subprocess.run([sys.executable, "-c", TOGETHER, METRICS, tmp_path], check=True, timeout=60)
+
+
+def test_a_child_does_not_hold_the_lease_of_the_upload_it_was_forked_in(rig: Rig) -> None:
+    """Its parent was killed in the middle of a request, and nobody on the directory could send while the child lived."""
+    client = rig.agreed()
+    uploader = client._started()
+    uploader.stop(5)
+    assert uploader._take_lease()
+    descriptor = uploader._lease._descriptor  # type: ignore[union-attr]
+    child = os.fork()
+    if child == 0:
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os._exit(0)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    uploader._give_lease()
 
 
 NOISE = """
