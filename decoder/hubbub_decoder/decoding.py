@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubbub.metric import Metric
 from hubbub_decoder.errors import OutputError
+from hubbub_decoder.words import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -88,7 +90,7 @@ class FitTest:
     p_value: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Decoding:
     """Estimates of one metric, largest first.
 
@@ -102,7 +104,8 @@ class Decoding:
     chosen        : how many candidates a lasso chose to be fitted; None: all were
     fit           : tests of the parameters, of the hash scheme and for reports that are made up; those below 1e-6 are warned of
 
-    Draws itself: `rich.print(decoding)`; `save` writes CSV, JSON or Parquet.
+    Draws itself: `rich.print(decoding)`, or alone in a notebook; `save` writes CSV, JSON or Parquet. Iterates over its estimates;
+    `decoding["a"]` is that of one candidate, and `"a" in decoding` asks for it.
     """
 
     metric: Metric
@@ -123,6 +126,18 @@ class Decoding:
     def detected(self) -> tuple[Estimate, ...]:
         """The candidates that were found."""
         return tuple(estimate for estimate in self.estimates if estimate.detected)
+
+    def __repr__(self) -> str:
+        return f"<Decoding of {self.metric.name}: {counted(self.num_reports, 'report')}, {len(self.detected):,} of {counted(len(self), 'candidate')} found>"
+
+    def __len__(self) -> int:
+        return len(self.estimates)
+
+    def __iter__(self) -> Iterator[Estimate]:
+        return iter(self.estimates)
+
+    def __contains__(self, candidate: object) -> bool:
+        return any(candidate == e.candidate or candidate in e.same_bits for e in self.estimates)
 
     def __getitem__(self, candidate: str) -> Estimate:
         """Return the estimate of a candidate, also by a name that sets the same bits."""
@@ -202,6 +217,11 @@ class Decoding:
         from hubbub_decoder.rendering import Picture
 
         yield from Picture(self).__rich_console__(console, options)
+
+    def _repr_html_(self) -> str:
+        from hubbub_decoder.rendering import as_html
+
+        return as_html(self)
 
 
 def require_writable_suffix(path: Path) -> None:

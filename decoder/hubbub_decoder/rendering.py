@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,11 +16,12 @@ from hubbub.metric import Kind
 from hubbub.privacy import epsilon, epsilon_forever
 from hubbub_decoder.decoding import Decoding, Estimate, Mass
 from hubbub_decoder.inference import reports_to_detect
-from hubbub_decoder.words import counted
+from hubbub_decoder.words import counted, shown
 
 _BAR_WIDTH = 24
 _MODEST = 0.01
 _OTHER_WIDTH = 52  # a name of 12, a share, an interval, a q-value and what separates them
+_NARROW = 50  # below, an interval takes two lines
 
 
 @dataclass(frozen=True)
@@ -33,34 +35,56 @@ class Picture:
         yield Text(headline(self.decoding), style="bold")
         rows = self.decoding.estimates if self.everything else self.decoding.detected
         if rows:
-            yield self._table(rows, min(_BAR_WIDTH, max(0, options.max_width - _OTHER_WIDTH)))
+            yield self._table(rows, options.max_width)
+            if any(e.detected for e in rows):
+                yield Text(
+                    "Intervals of what was found are wider, so that they hold although it was picked.", style="dim"
+                )
         yield from (Text(line) for line in conclusions(self.decoding))
         for warning in self.decoding.warnings:
             yield Text(f"Note: {warning}.", style="yellow")
 
-    def _table(self, rows: tuple[Estimate, ...], bar_width: int) -> Table:
+    def _table(self, rows: tuple[Estimate, ...], width: int) -> Table:
         decoding = self.decoding
+        bar_width = min(_BAR_WIDTH, max(0, width - _OTHER_WIDTH))
+        between = " .. " if width >= _NARROW else " ..\n"
         table = Table(box=None, pad_edge=False, header_style="dim")
         table.add_column("candidate", overflow="fold", min_width=9)
         table.add_column("share", justify="right", no_wrap=True)
-        table.add_column(f"{100 * decoding.level:.4g}% interval", justify="right", no_wrap=True)
+        table.add_column(f"{100 * decoding.level:.4g}%{between[-1]}interval", justify="right", no_wrap=True)
         table.add_column("q", justify="right", no_wrap=True)
-        table.add_column("", width=bar_width, no_wrap=True)
-        scale = max((e.high for e in rows if math.isfinite(e.high)), default=1.0)
+        if bar_width:
+            table.add_column("", width=bar_width, no_wrap=True)
+        scale = max((interval_of(e).high for e in rows if math.isfinite(e.high)), default=1.0)
         for e in rows:
-            name = escape(" = ".join((e.candidate, *e.same_bits)))
+            name = escape(" = ".join(map(shown, (e.candidate, *e.same_bits))))
             if math.isnan(e.share):
-                table.add_row(name, "-", "not fitted", "-", "", style="dim")
+                table.add_row(name, "-", "not fitted", "-", style="dim")
                 continue
+            told = interval_of(e)
             table.add_row(
                 name,
                 f"{e.share:.2%}",
-                f"{e.low:.2%} .. {e.high:.2%}",
+                f"{told.low:.2%}{between}{told.high:.2%}",
                 "<1e-99" if e.q_value < 1e-99 else f"{e.q_value:.0e}" if e.q_value < 0.001 else f"{e.q_value:.3f}",
-                bar(e, scale, bar_width),
+                *([bar(told, scale, bar_width)] if bar_width else []),
                 style="" if e.detected else "dim",
             )
         return table
+
+
+def interval_of(estimate: Estimate) -> Mass:
+    """Return what to look at: of a detected candidate the interval that holds although it was picked."""
+    if not estimate.detected:
+        return estimate
+    return Mass(estimate.share, estimate.std_error, estimate.selected_low, estimate.selected_high)
+
+
+def as_html(decoding: Decoding) -> str:
+    """Draw a decoding for a notebook; names are escaped."""
+    console = Console(record=True, width=110, file=io.StringIO(), highlight=False)
+    console.print(Picture(decoding))
+    return console.export_html(inline_styles=True, code_format='<pre style="line-height: normal">{code}</pre>')
 
 
 def bar(estimate: Mass, scale: float, width: int = _BAR_WIDTH) -> str:

@@ -84,8 +84,9 @@ def test_it_draws_what_was_found_what_was_not_and_how_many_reports_it_would_take
     assert [line.rstrip() for line in drawn(by_hand(), 90).splitlines()] == [
         "homepage: 10,000 reports, each with eps = 2.04 once and 4.39 for ever",
         "candidate            share      95% interval       q",
-        "a.example           50.00%  46.08% .. 53.92%  <1e-99  █████████████████████░|░",
-        "b.example = b.test  25.00%  21.08% .. 28.92%   1e-08  █████████░░|░",
+        "a.example           50.00%  45.20% .. 54.80%  <1e-99  ████████████████████░░|░",
+        "b.example = b.test  25.00%  20.20% .. 29.80%   1e-08  █████████░░|░",
+        "Intervals of what was found are wider, so that they hold although it was picked.",
         "candidates 74.0% (68.1% .. 79.9%), unlisted strings 16.0% (8.2% .. 23.8%), no value 10.0%",
         "(6.1% .. 13.9%)",
         "2 of 4 found (false discovery rate 5%); 2 not found.",
@@ -110,7 +111,50 @@ def test_no_line_is_wider_than_the_terminal_and_no_name_or_estimate_is_cut(width
     text = drawn(Picture(by_hand(), everything=True), width)
     assert max(map(len, text.splitlines())) <= width
     assert all(f"{letter}.example" in text for letter in "abcd")
-    assert "46.08% .. 53.92%" in text
+    assert "45.20% .. 54.80%" in text  # as widened: it was found
+    assert "-4.92% .. 2.92%" in text
+
+
+def test_forty_columns_show_every_number() -> None:
+    text = drawn(Picture(by_hand(), everything=True), 40)
+    assert max(map(len, text.splitlines())) <= 40
+    assert all(
+        told in text
+        for told in ("<1e-99", "1e-08", "0.700", "45.20% ..", "54.80%", "-4.92% ..", "not fitted", "a.example")
+    )
+
+
+def test_what_a_candidate_holds_neither_floods_nor_commands_a_terminal() -> None:
+    """A name of 200,000 characters took 9,100 lines, and ESC sequences reached the terminal."""
+    first = by_hand().estimates[0]
+    names = ("x" * 200_000, "\x1b[31mred\u202e")
+    odd = replace(by_hand(), estimates=tuple(replace(first, candidate=name) for name in names))
+    text = drawn(Picture(odd, everything=True))
+    assert len(text.splitlines()) < 15
+    assert "(200,000" in text
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert "\\x1b[31mred\\u202e" in text
+
+
+def test_the_selected_interval_is_clipped_as_well() -> None:
+    found, _, missed, _ = by_hand().estimates
+    assert found.clipped_selected == (0.452, 0.548)
+    assert replace(found, selected_low=-0.1).clipped_selected == (0, 0.548)
+    assert all(map(math.isnan, missed.clipped_selected))
+
+
+def test_it_is_a_short_collection_of_its_estimates_and_a_table_in_a_notebook(decoding: Decoding) -> None:
+    assert repr(by_hand()) == "<Decoding of homepage: 10,000 reports, 2 of 4 candidates found>"
+    assert list(decoding) == list(decoding.estimates)
+    assert len(decoding) == 4
+    assert "a.example" in decoding
+    assert "z.example" not in decoding
+    assert "b.test" in by_hand()
+    html = replace(by_hand(), warnings=("<script>",))._repr_html_()
+    assert "45.20% .. 54.80%" in html
+    assert html.startswith("<pre")
+    assert "<script>" not in html
 
 
 def test_rows_come_largest_first_and_are_found_by_name(decoding: Decoding) -> None:
