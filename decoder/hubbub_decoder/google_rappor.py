@@ -96,6 +96,10 @@ def read_map(path: str | Path, params: Params) -> tuple[list[str], Positions]:
                 "is this the map of these parameters?"
             )
         taken = tuple(sorted({place - 1 for place in given}))
+        if name.strip().isdecimal() and len(cells) == h * m - 1:
+            raise ForeignFileError(
+                f"{path}: line {line} has h m = {h * m} numbers and no name: write the candidate before its places"
+            )
         in_cohort = np.bincount(np.array(taken, np.int64) // k, minlength=m)
         if in_cohort.min() < 1 or in_cohort.max() > h:
             wrong = int(np.argmax((in_cohort < 1) | (in_cohort > h)))

@@ -16,6 +16,12 @@ from hubbub.summary import ReportWriter, Summary, write_summary
 from hubbub_decoder.errors import OutputError
 
 
+def require_parquet(path: Path) -> None:
+    """Refuse a name that promises another format than that of summaries and reports."""
+    if path.suffix.lower() in (".csv", ".json", ".tsv", ".txt"):
+        raise OutputError(f"{path}: must end in .parquet: summaries and reports are Parquet files")
+
+
 def write_summary_file(summary: Summary, path: Path) -> None:
     """Write a summary file."""
     try:

@@ -234,6 +234,9 @@ def test_what_cannot_be_simulated_is_one_sentence_and_exit_1(definitions: Path, 
         "simulate", definitions, "os", "--reports", 10, *uniform, "--out", tmp_path / "no" / "s.parquet"
     )
     assert not (tmp_path / "s.parquet").exists()
+    assert "s.csv: must end in .parquet" in error(
+        "simulate", definitions, "os", "--reports", 10, *uniform, "--out", tmp_path / "s.csv"
+    )
 
 
 def _population(folder: Path) -> Path:
@@ -247,6 +250,7 @@ def test_a_pull_that_fails_writes_nothing(aggregator: object, tmp_path: Path) ->
     url = aggregator.url  # type: ignore[attr-defined]
     assert "something else than a summary" in error("pull", url, "homepage", "--out", tmp_path / "s.parquet")
     assert not (tmp_path / "s.parquet").exists()
+    assert "s.json: must end in .parquet" in error("pull", url, "homepage", "--out", tmp_path / "s.json")
 
 
 @pytest.mark.parametrize(

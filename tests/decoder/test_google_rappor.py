@@ -237,10 +237,37 @@ def test_the_command_says_what_it_wrote_and_how_to_decode_it(tmp_path: Path) -> 
                       "--out", out, "--json")  # fmt: skip
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout) == {
-        "out": str(out), "metric": "google-rappor", "kind": "string", "num_reports": 10_000_000, "map_is_google_md5": False
+        "out": str(out), "metric": "google-rappor", "kind": "string", "num_reports": 10_000_000, "map_is_google_md5": False,
+        "warnings": []
     }  # fmt: skip
     assert "has a hashing of its own: decode with --map" in result.stderr
     assert read_summary(out).metric.params == read_params(APP / "params.csv")
+
+
+def test_swapped_chances_are_said_and_counts_of_nobody_and_other_formats_refused(tmp_path: Path) -> None:
+    params, counts, out = tmp_path / "params.csv", tmp_path / "counts.csv", tmp_path / "s.parquet"
+    params.write_text("k,h,m,p,q,f\n8,2,4,.75,.25,.5\n")
+    counts.write_text("0,0,0,0,0,0,0,0,0\n" * 4)
+    of_nobody = imported("--params", params, "--counts", counts, "--out", out)
+    assert of_nobody.exit_code == 1
+    assert "counts.csv: counts no report" in of_nobody.stderr
+    assert not out.exists()
+    counts.write_text(ROW * 4)
+    swapped = imported("--params", params, "--counts", counts, "--out", out, "--json")
+    assert swapped.exit_code == 0
+    assert "has p = 0.75 above q = 0.25" in swapped.stderr
+    assert "if the two are swapped" in json.loads(swapped.stdout)["warnings"][0]
+    other = imported("--params", params, "--counts", counts, "--out", tmp_path / "s.csv")
+    assert other.exit_code == 1
+    assert "s.csv: must end in .parquet" in other.stderr
+    assert not (tmp_path / "s.csv").exists()
+
+
+def test_a_map_line_without_a_name_is_refused_and_a_number_may_be_a_name(tmp_path: Path) -> None:
+    places = md5_map(["8080"], SMALL)
+    assert read_map(written(tmp_path, places), SMALL)[0] == ["8080"]
+    with pytest.raises(ForeignFileError, match="line 1 has h m = 8 numbers and no name"):
+        read_map(written(tmp_path, places.split(",", 1)[1]), SMALL)
 
 
 def test_candidates_are_written_only_where_their_names_say_their_bits(tmp_path: Path) -> None:

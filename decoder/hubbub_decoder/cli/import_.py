@@ -70,13 +70,16 @@ def google_rappor(
         read_reports,
         summary_of,
     )
-    from hubbub_decoder.output import write_report_file, write_summary_file
+    from hubbub_decoder.output import require_parquet, write_report_file, write_summary_file
+    from hubbub_decoder.words import counted
 
     if counts_path is None and reports_path is None:
         raise click.UsageError("give --counts or --reports")
     if candidates_out is not None and map_path is None:
         raise click.UsageError("--candidates-out goes with --map")
+    require_parquet(out)
     talk = Console(stderr=True)
+    warnings: list[str] = []
     told: list[str] = [str(out)]
     by_md5 = categories = None
     with talk.status("importing ..."):
@@ -86,12 +89,19 @@ def google_rappor(
             by_md5 = agrees_with_md5(names, positions, params)
             categories = None if by_md5 else categories_of(names, positions, params)
         p, q, f = params.prob_p, params.prob_q, params.prob_f
+        if p > q:
+            warnings.append(
+                f"{params_path} has p = {p:g} above q = {q:g}, so that true bits are rarer among ones: right for some clients, "
+                "but if the two are swapped, all that is decoded is wrong"
+            )
         metric = (
             Metric.string(name, params)
             if categories is None
             else Metric.categorical(name, categories, prob_p=p, prob_q=q, prob_f=f)
         )
         summary = summary_of(metric, counts_path, reports_path, params)
+        if summary.num_reports == 0:
+            raise ForeignFileError(f"{counts_path or reports_path}: counts no report: was it written completely?")
         if candidates_out is not None:
             if not by_md5 and categories is None:
                 raise ForeignFileError(
@@ -104,7 +114,9 @@ def google_rappor(
             write_report_file(metric, read_reports(reports_path, params), out)
         else:
             write_summary_file(summary, out)
-    talk.print(f"wrote {' and '.join(told)}: {summary.num_reports:,} reports", highlight=False, soft_wrap=True)
+    talk.print(f"wrote {' and '.join(told)}: {counted(summary.num_reports, 'report')}", highlight=False, soft_wrap=True)
+    for warning in warnings:
+        talk.print(f"Note: {warning}.", highlight=False, soft_wrap=True, markup=False)
     if categories is not None:
         talk.print(
             f"{map_path} gives every candidate a bit of its own: a categorical metric, decoded without candidates",
@@ -122,5 +134,6 @@ def google_rappor(
             "kind": str(summary.metric.kind),
             "num_reports": summary.num_reports,
             "map_is_google_md5": by_md5,
+            "warnings": warnings,
         }
         print_json(about)

@@ -47,11 +47,13 @@ def command(
     from rich.progress import DownloadColumn, Progress, SpinnerColumn, TextColumn
 
     from hubbub.summary import ReportFile, Summary
-    from hubbub_decoder.output import write_summary_file
+    from hubbub_decoder.output import require_parquet, write_summary_file
     from hubbub_decoder.pull import pull_reports, pull_summary
+    from hubbub_decoder.words import counted
 
     if reports and counts:
         raise click.UsageError("--counts is for summaries: leave it out, or --reports")
+    require_parquet(out)
     talk = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), DownloadColumn())
     with Progress(*columns, console=talk, transient=True, disable=not talk.is_terminal) as progress:
@@ -66,7 +68,7 @@ def command(
         else:
             pulled = pull_summary(url, metric, periods=periods, digest=digest, counts=counts, progress=advance)
             write_summary_file(pulled, out)
-    talk.print(f"wrote {out}: {pulled.num_reports:,} reports of {metric}", highlight=False)
+    talk.print(f"wrote {out}: {counted(pulled.num_reports, 'report')} of {metric}", highlight=False)
     if lacking := [period for period in periods if period not in pulled.periods]:
         talk.print(f"of {', '.join(lacking)} there is nothing", highlight=False)
     if as_json:

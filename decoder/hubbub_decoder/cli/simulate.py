@@ -60,14 +60,16 @@ def command(
     from hubbub.definitions import load_definitions
     from hubbub.errors import DefinitionError
     from hubbub_decoder.errors import PopulationError
-    from hubbub_decoder.output import write_population, write_report_file, write_summary_file
+    from hubbub_decoder.output import require_parquet, write_population, write_report_file, write_summary_file
     from hubbub_decoder.populations import draw_population, named_population, read_population
     from hubbub_decoder.simulate import simulate_bit_counts, simulate_pattern_counts, simulate_reports
+    from hubbub_decoder.words import counted
 
     if (distribution is None) == (population_path is None):
         raise click.UsageError("give either --distribution or --population")
     if distribution is None and values is not None:
         raise click.UsageError("--values goes with --distribution")
+    require_parquet(out)
     collected = load_definitions(definitions)
     if metric not in collected:
         raise DefinitionError(f"{definitions}: defines no metric {metric!r}; it has {', '.join(collected)}")
@@ -96,6 +98,6 @@ def command(
     if truth is not None:
         write_population(population, num_reports, truth)
         told.append(str(truth))
-    talk.print(f"wrote {' and '.join(told)}: {num_reports:,} reports of {metric}", highlight=False)
+    talk.print(f"wrote {' and '.join(told)}: {counted(num_reports, 'report')} of {metric}", highlight=False)
     if as_json:
         print_json({"out": str(out), "metric": metric, "num_reports": num_reports})
