@@ -12,6 +12,7 @@ from pathlib import Path
 from hubbub.consent import Consent, allowed_by
 from hubbub.errors import HubbubError
 from hubbub.inspection import read_state
+from hubbub.periods import Period
 from hubbub.secret import SECRET_BYTES
 from hubbub.state import State
 
@@ -80,12 +81,49 @@ def of_state(directory: Path, now: datetime, environment: Mapping[str, str]) -> 
     except HubbubError as problem:
         yield wrong("state", str(problem), "nothing of a client can be looked at", "give the right directory")
         return
-    yield clock_before(changed_at(*(path for path in directory.iterdir() if path.is_file())), now)
+    clock = clock_before(changed_at(*(path for path in directory.iterdir() if path.is_file())), now)
+    yield clock if clock.health is not Health.FINE else _clock_of(state, now) or clock
     yield _secret(directory / "secret", state)
     yield _journal(directory, state)
     yield _consent(state, environment)
     yield _waiting(state, now)
     yield _ledger(state)
+
+
+def _clock_of(state: State, now: datetime) -> Finding | None:
+    """Compare the clock with what the state knows of others: dates that an aggregator confirmed, reports for days to come."""
+    confirmed = datetime.fromtimestamp(state.confirmed, UTC)
+    if confirmed > now + timedelta(days=1):
+        return wrong(
+            "clock",
+            f"it is {now:%Y-%m-%d %H:%M} UTC, and an aggregator agreed earlier that it was {confirmed:%Y-%m-%d %H:%M}",
+            "no report is made while the clock is behind",
+            "set the clock, and let something keep it (ntp, chrony)",
+        )
+    planned = max(
+        (
+            (account.next, account.metric)
+            for account in state.accounts.values()
+            if not account.refused and account.next > str(Period.containing(account.period, now.date()).next().next())
+        ),
+        default=None,
+    )
+    if planned:
+        return wrong(
+            "clock",
+            f"the next report of {planned[1]} is planned for {planned[0]}: the app ran under a clock that was ahead",
+            "none is made before, until the app runs under a clock that is right: then it plans anew by itself",
+            "see that the clock is right, and start the app",
+        )
+    to_come = sum(waiting.batch.period > str(now.date() + timedelta(days=2)) for waiting in state.waiting.values())
+    if to_come:
+        return warning(
+            "clock",
+            f"{to_come} batches are of days to come: the app ran under a clock that was ahead",
+            "they are not sent; they are dropped once an answer confirms the date, as far as none of them may have left",
+            "let something keep the clock (ntp, chrony)",
+        )
+    return None
 
 
 def _secret(path: Path, state: State) -> Finding:

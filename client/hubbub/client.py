@@ -309,10 +309,10 @@ class Client:
     def _is_due_to_detach(self, state: State) -> bool:
         """Say whether another process should send now; all processes of the directory together say so once a day."""
         from hubbub.detached import EVERY
-        from hubbub.uploader import sendable
+        from hubbub.uploader import paused_until, sendable, sent_from
 
         now = self._clock().timestamp()
-        due = any(max(waiting.at, state.not_before) <= now for waiting in sendable(state, now))
+        due = any(max(sent_from(waiting, now), paused_until(state, now)) <= now for waiting in sendable(state, now))
         if not due or lesser(state.consent, self._allowed) is not Consent.ON or abs(now - state.detached_at) < EVERY:
             return False
         self._journal.write({"e": "detached", "at": now})

@@ -124,6 +124,11 @@ def clock_is_wrong(date: str | None, now: float) -> bool:
     return theirs is not None and abs(theirs - now) > CLOCK_TOLERANCE
 
 
+def clock_is_right(date: str | None, now: float) -> bool:
+    """Say whether the other side's `Date` is there, and no more than a day from here."""
+    return date is not None and posix_time(date) is not None and not clock_is_wrong(date, now)
+
+
 def posix_time(text: str) -> float | None:
     """Read an HTTP date; None for what is none."""
     try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 
@@ -22,7 +22,7 @@ from hubbub.encoder import Encoder, Value
 from hubbub.errors import HubbubError, InvalidValueError, ParameterError
 from hubbub.journal import Journal, logger
 from hubbub.metric import Metric, is_name
-from hubbub.periods import Period, PeriodKind
+from hubbub.periods import OPEN_BEFORE, Period, PeriodKind
 from hubbub.policy import Policy
 from hubbub.sealing import Sealer
 from hubbub.secret import SECRET_BYTES, Secret
@@ -37,6 +37,8 @@ AT_ONCE = 500
 
 _MAX_CHANNELS = 4096
 _MAX_WARNINGS = 100
+_FAR_AHEAD = 40
+"""In days: no period of a clock that was always right is over later than that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,11 +104,12 @@ class Recorder:
         self._ledger_secret: Secret | None = None
         self._ledger_tag = ""
         self._channels: dict[Key, _Channel] = {}
-        self._periods: tuple[date | None, dict[PeriodKind, tuple[Period, str]]] = (None, {})
+        self._periods: tuple[date | None, dict[PeriodKind, tuple[Period, str, str]]] = (None, {})
         self._own = own
         self._shared_out = 0
         self._unshared: set[str] = set()
         self._left: list[Key] = []
+        self._look_at_all = True
         self._soonest = date.max
         self._warned: set[str] = set()
         self.unsaved_ignored: Counter[str] = Counter()
@@ -136,7 +139,7 @@ class Recorder:
             self.unsaved_ignored["invalid"] += 1
             self._warn_of_use(f"record: {problem}")
             return
-        period, today = self._current(metric.period)
+        period, today, latest = self._current(metric.period)
         if metric.expires is not None and period.start >= metric.expires:
             self.unsaved_ignored["expired"] += 1
             return
@@ -148,6 +151,9 @@ class Recorder:
         if account.refused:
             self.unsaved_ignored["policy"] += 1
             return
+        if account.next > latest:
+            self.bring_back(state, [account])
+            account = state.accounts[account.key]
         if account.next < today:
             self._form(state, [account.key], self._clock().date())
             self._drop(state, self._clock())
@@ -191,7 +197,7 @@ class Recorder:
             self._share_out(state, subject)
 
     def _warn_of_use(self, told: str) -> None:
-        """Say once what is wrong with how `record` is called: a name or a type, never a value."""
+        """Say once what is wrong with how `record` is called, or with the clock: a name, a type or a date, never a value."""
         if told not in self._warned and len(self._warned) < _MAX_WARNINGS:
             self._warned.add(told)
             logger.warning("%s", told)
@@ -207,7 +213,7 @@ class Recorder:
     def _share_out(self, state: State, subject: str) -> None:
         wanted = []
         for metric in self._definitions.values():
-            period, _ = self._current(metric.period)
+            period, *_ = self._current(metric.period)
             if metric.expires is None or period.start < metric.expires:
                 wanted.append((metric, self._account(state, subject, metric, period)))
         accounts = state.accounts_of(subject)
@@ -241,10 +247,14 @@ class Recorder:
         if self._share_out_some(state):
             return True
         today = self._clock().date()
-        if not self._left and state.soonest <= today:
+        self._current(PeriodKind.DAY)  # sees that the clock went back
+        far = date.max.toordinal() > state.soonest.toordinal() > today.toordinal() + _FAR_AHEAD
+        if not self._left and (self._look_at_all or far or state.soonest <= today):
+            self._look_at_all = False
             self._left, self._soonest, state.soonest = list(state.accounts), date.max, date.max
         part = self._left[-AT_ONCE:]
         del self._left[-AT_ONCE:]
+        self.bring_back(state, filter(None, map(state.accounts.get, part)))
         taking_part = list(self._taking_part(state, part))
         self._form(state, [account.key for account in taking_part if account.over() <= today], today)
         if part:
@@ -254,6 +264,30 @@ class Recorder:
                 state.soonest = min(state.soonest, self._soonest)
         self._drop(state, self._clock())
         return bool(self._left)
+
+    def bring_back(self, state: State, accounts: Iterable[Account]) -> None:
+        """Plan anew from today for accounts that a clock which was ahead has moved far into the future.
+
+        Nothing is told twice: of the periods until there, those that wait or were ever tried are passed over when they come. What was
+        spent stays spent. Where an aggregator once confirmed a later date, today's clock is the wrong one, and nothing changes.
+        """
+        far = [account for account in accounts if account.next > self._current(account.period)[2]]
+        if not far:
+            return
+        if self._clock().timestamp() < state.confirmed - OPEN_BEFORE.total_seconds():
+            self._warn_of_use(
+                "the clock is behind what the aggregator confirmed earlier: no report is made until it is right"
+            )
+            return
+        self._warn_of_use(
+            f"the clock was ahead: the next report was planned for {max(account.next for account in far)}; it is planned anew"
+        )
+        self._journal.write(
+            *(
+                replace(account, next=self._current(account.period)[1], ahead=max(account.ahead, account.next)).event()
+                for account in far
+            )
+        )
 
     def form_everything(self, state: State, *, ahead: bool = False) -> None:
         """Form all that is over; `ahead`: as if the current periods were."""
@@ -269,11 +303,15 @@ class Recorder:
     def _form(self, state: State, keys: Sequence[Key], until: date) -> None:
         ready: dict[tuple[str, str], list[tuple[Account, int, str]]] = {}
         silent: list[Event] = []
-        for known in filter(None, map(state.accounts.get, keys)):
+        accounts = [state.accounts[key] for key in keys if key in state.accounts]
+        waiting: set[tuple[str, str]] = set()
+        if any(account.ahead for account in accounts):
+            waiting = {(each.batch.digest, each.batch.period) for each in state.waiting.values()}
+        for known in accounts:
             account = replace(known, tags=list(known.tags))
             told = account.next
             end = min(until, self._current(account.period)[0].next().start)
-            for ended, cohort, row, after in self._reports(state, account, end):
+            for ended, cohort, row, after in self._reports(state, account, end, waiting):
                 ready.setdefault((account.digest, ended), []).append((after, cohort, row))
                 told = after.next
             if account.next != told:  # the last periods passed in silence
@@ -340,11 +378,16 @@ class Recorder:
             self._channels[key] = channel
         return channel
 
-    def _current(self, kind: PeriodKind) -> tuple[Period, str]:
+    def _current(self, kind: PeriodKind) -> tuple[Period, str, str]:
+        """Return today's period, its name, and the last one that an account of a clock that was always right may have come to."""
         today = self._clock().date()
         if self._periods[0] != today:
+            self._look_at_all |= self._periods[0] is not None and today < self._periods[0]
             periods = [Period.containing(kind, today) for kind in PeriodKind]
-            self._periods = (today, {period.kind: (period, str(period)) for period in periods})
+            self._periods = (
+                today,
+                {period.kind: (period, str(period), str(period.next().next())) for period in periods},
+            )
         return self._periods[1][kind]
 
     def _is_current(self, state: State, account: Account, period: Period) -> bool:
@@ -385,16 +428,21 @@ class Recorder:
         row = channel.encoder.respond(bloom, epoch).to_bytes(width, "little").hex()
         return _Choice(row, tag, sealed, epoch, fresh)
 
-    def _reports(self, state: State, account: Account, until: date) -> Iterator[tuple[str, int, str, Account]]:
+    def _reports(
+        self, state: State, account: Account, until: date, waiting: Container[tuple[str, str]]
+    ) -> Iterator[tuple[str, int, str, Account]]:
         """Move an account past each period that is over; yield (period, cohort, row, account then) for each that has a report."""
         now = self._clock()
         metric = self._definitions.get(account.metric)
+        oldest = date.fromordinal(max(1, now.toordinal() - KEPT_FOR.days))
+        account.next = max(account.next, str(Period.containing(account.period, oldest)))  # those before are too old
         while (period := account.next_period()).next().start <= until:
             if metric is None or not self._is_current(state, account, period):
                 return  # not even a draft: that there is one says that something was recorded
             draft = state.drafts.get(account.key)
             choice = cohort = None
-            if now >= _end(period) + KEPT_FOR:
+            told = (account.digest, account.next)
+            if account.next < account.ahead and (told in waiting or state.was_tried(*told)):
                 pass
             elif draft is not None and draft.period == account.next and draft.row:
                 choice = _Choice(draft.row, draft.tag, draft.sealed, draft.epoch, draft.fresh)
@@ -445,9 +493,10 @@ class Recorder:
 
     def _drop(self, state: State, now: datetime) -> None:
         gone: dict[str, str] = {}
+        certain = min(now, datetime.fromtimestamp(state.confirmed, UTC))  # a clock that is ahead drops nothing
         for batch_id, waiting in state.waiting.items():
             metric = self._definitions.version(waiting.batch.metric, waiting.batch.digest)
-            if now >= _end(Period(date.fromisoformat(waiting.batch.period), waiting.period)) + KEPT_FOR:
+            if certain >= _end(Period(date.fromisoformat(waiting.batch.period), waiting.period)) + KEPT_FOR:
                 gone[batch_id] = "age"
             elif metric is not None and metric.expires is not None and now.date() >= metric.expires:
                 gone[batch_id] = "expired"

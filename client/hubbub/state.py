@@ -6,7 +6,7 @@
 An event says what now *is* (how many recordings a draft stands for, what an account has spent), so a lost one is mended by the next of
 its kind. Reports are numbered as they are formed: numbers that the fold never sees are counted as `corrupt`.
 
-    formed = acknowledged + spooled + quarantined + dropped{quota, age, expired, consent, corrupt, refused}
+    formed = acknowledged + spooled + quarantined + dropped{quota, age, expired, consent, corrupt, refused, clock}
     recorded = chosen + superseded + ignored{consent, invalid, unknown-metric, policy, expired, no-state}
 """
 
@@ -30,7 +30,8 @@ V = TypeVar("V")
 Key = tuple[str, str]
 """(subject, digest): whose draft or account it is, and of which definition."""
 
-DROPPED = ("quota", "age", "expired", "consent", "corrupt", "refused")
+DROPPED = ("quota", "age", "expired", "consent", "corrupt", "refused", "clock")
+MAX_RUNS = 64
 KEPT_SENT = 10
 IGNORED = ("consent", "invalid", "unknown-metric", "policy", "expired", "no-state")
 
@@ -62,6 +63,7 @@ class Account:
     epoch    : of a metric with hold, the last one that was charged     sealed : the last reported Bloom bits
     reserved : units that are its own of the total, spent or not        base : of them, what earlier enrolments can have spent
     refused  : why it is not collected, if it is not; see `shares.py`
+    ahead    : a clock was ahead: periods before this one may be formed already, see `Recorder.bring_back`
     """
 
     subject: str
@@ -81,6 +83,7 @@ class Account:
     reserved: float = math.inf
     base: float = 0
     refused: str = ""
+    ahead: str = ""
 
     @property
     def key(self) -> Key:
@@ -111,6 +114,8 @@ class Account:
     def event(self) -> Event:
         """Return what the journal says of it."""
         fields = {name: getattr(self, name) for name in self.__slots__}
+        if not self.ahead:
+            del fields["ahead"]  # as it was before there was such a thing
         return {"e": "account", "account": fields | {"tags": list(self.tags)}}
 
 
@@ -157,6 +162,19 @@ def _batch(fields: Event) -> Batch:
     )
 
 
+def joined(runs: list[list[str]], start: str, end: str) -> list[list[str]]:
+    """Add a run of days to others; beyond `MAX_RUNS` the first two become one, with the gap between them.
+
+    >>> joined([["2026-01-01", "2026-01-03"], ["2026-01-05", "2026-01-06"]], "2026-01-03", "2026-01-04")
+    [['2026-01-01', '2026-01-04'], ['2026-01-05', '2026-01-06']]
+    """
+    apart = [run for run in runs if run[1] < start or end < run[0]]
+    touching = [run for run in runs if run not in apart]
+    together = [min([start, *(run[0] for run in touching)]), max([end, *(run[1] for run in touching)])]
+    found = sorted([*apart, together])
+    return found if len(found) <= MAX_RUNS else [[found[0][0], found[1][1]], *found[2:]]
+
+
 class State:
     """Everything in the journal. `apply` is the only way to change it."""
 
@@ -181,6 +199,10 @@ class State:
         self.trouble = ""
         """What the last of these failures was."""
         self.detached_at = 0.0
+        self.confirmed = 0.0
+        """What the clock said when an aggregator's last agreed with it (POSIX seconds): it cannot be earlier now."""
+        self.tried: dict[str, list[list[str]]] = {}
+        """The days of a definition's periods that a batch was ever tried for: runs [from, to) in their order."""
         self.formed = 0
         self.acknowledged = 0
         self.damaged = 0
@@ -271,6 +293,8 @@ class State:
         if waiting is not None:
             waiting.doubt = True
             self._remember_sent(waiting.batch)
+            period = Period(date.fromisoformat(event["p"]), waiting.period)
+            self.tried[event["m"]] = joined(self.tried.get(event["m"], []), str(period), str(period.next()))
         else:
             self._mend(event["m"], event["p"])
 
@@ -279,6 +303,7 @@ class State:
         for key, account in self.accounts.items():
             if account.digest == digest and account.next <= period:
                 account.next = str(Period(date.fromisoformat(period), account.period).next())
+                self.tried[digest] = joined(self.tried.get(digest, []), period, account.next)
                 self.drafts.pop(key, None)
 
     def _on_answered(self, event: Event) -> None:
@@ -320,6 +345,16 @@ class State:
 
     def _on_backoff(self, event: Event) -> None:
         self.failures, self.not_before, self.trouble = event["failures"], event["until"], event.get("told", "")
+
+    def _on_clock(self, event: Event) -> None:
+        self.confirmed = event["at"]
+
+    def _on_tried(self, event: Event) -> None:
+        self.tried[event["m"]] = event["runs"]
+
+    def was_tried(self, digest: str, period: str) -> bool:
+        """Say whether a batch of this definition and period may ever have left."""
+        return any(start <= period < end for start, end in self.tried.get(digest, ()))
 
     def _on_detached(self, event: Event) -> None:
         self.detached_at = event["at"]
@@ -395,6 +430,9 @@ class State:
         yield {"e": "enrolment", "number": self.enrolments, "tag": self.secret_tag}
         if self.ledger_key:
             yield {"e": "ledger_key", "key": self.ledger_key}
+        yield {"e": "clock", "at": self.confirmed}
+        for digest, runs in _still_in(self.tried):
+            yield {"e": "tried", "m": digest, "runs": runs}
         for _, account in _still_in(self.accounts):
             yield account.event()
 

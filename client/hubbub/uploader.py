@@ -9,12 +9,24 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 
 from hubbub.batch import Batch
 from hubbub.coins import Coins, uniform
 from hubbub.consent import Consent, lesser
-from hubbub.delivery import PAUSE, Action, Answer, action, backoff, clock_is_wrong, retry_after, understood
+from hubbub.delivery import (
+    BACKOFF_CAP,
+    MAX_RETRY_AFTER,
+    PAUSE,
+    Action,
+    Answer,
+    action,
+    backoff,
+    clock_is_right,
+    clock_is_wrong,
+    retry_after,
+    understood,
+)
 from hubbub.disk import Disk, Lock
 from hubbub.failures import report_failure
 from hubbub.journal import Journal, logger
@@ -27,6 +39,9 @@ LONGEST_SLEEP = 3600.0
 OTHER_SENDS = 5.0
 WITHOUT_SECRET = 60.0
 SPREAD = 86400.0
+LONGEST_WAIT = 40 * 86400.0
+"""No report waits longer than a month and its day for its time: what says more was written by a clock that was ahead."""
+CONFIRMED_WITHIN = 3600.0
 
 
 class Uploader:
@@ -184,7 +199,7 @@ class Uploader:
             end = None
             if self._recorder is not None:
                 if self._recorder.secret(state) is None:
-                    self._overdue = any(waiting.at <= now for waiting in sendable(state, now))
+                    self._overdue = any(sent_from(waiting, now) <= now for waiting in sendable(state, now))
                     return WITHOUT_SECRET
                 if self._recorder.form(state):
                     return 0.0
@@ -195,9 +210,9 @@ class Uploader:
             free = sendable(state, now)
             if not free:
                 return until_end
-            self._overdue = any(waiting.at <= now for waiting in free)
-            first = min(free, key=lambda waiting: waiting.at)
-            at = max(first.at, state.not_before)
+            self._overdue = any(sent_from(waiting, now) <= now for waiting in free)
+            first = min(free, key=lambda waiting: sent_from(waiting, now))
+            at = max(sent_from(first, now), paused_until(state, now))
             wait = self._sends_from - time.monotonic()
             if wait > 0:
                 return min(wait, until_end)
@@ -269,6 +284,8 @@ class Uploader:
             decided = Action.PAUSE
         logger.debug("%s: %s", batch.metric, answer.told)
         events: list[Event] = [{"e": "answered", "id": batch_id, "doubt": in_doubt, "sent": answer.sent}]
+        if clock_is_right(answer.date, now):
+            events += confirming(state, now)
         if decided not in (Action.RETRY, Action.PAUSE) and state.failures:
             events += [{"e": "backoff", "failures": 0, "until": 0.0}, self._spread(state, now, but=batch_id)]
         match decided:
@@ -344,11 +361,38 @@ def halved(batch: Batch, coins: Coins) -> tuple[Batch, Batch]:
 
 
 def sendable(state: State, now: float) -> list[Waiting]:
-    """Return the batches whose metric is not held; each has its own time."""
-    free = []
+    """Return the batches whose metric is not held and whose period takes reports; each has its own time."""
+    free, open_until = [], _day(now + 86400.0)
     for waiting in state.waiting.values():
         digest = waiting.batch.digest
         until = state.held.get(digest, 0.0)
-        if until is not None and until <= now:
+        if until is not None and not now < until <= now + PAUSE and waiting.batch.period <= open_until:
             free.append(waiting)
     return free
+
+
+def sent_from(waiting: Waiting, now: float) -> float:
+    """Return when a batch is to be sent."""
+    return waiting.at if waiting.at <= now + LONGEST_WAIT else now
+
+
+def paused_until(state: State, now: float) -> float:
+    """Return until when the aggregator is left alone."""
+    return state.not_before if state.not_before <= now + BACKOFF_CAP + MAX_RETRY_AFTER else 0.0
+
+
+def confirming(state: State, now: float) -> list[Event]:
+    """An aggregator agrees that it is now: what was made for days to come, and surely never left, goes."""
+    events: list[Event] = []
+    if abs(now - state.confirmed) > CONFIRMED_WITHIN:
+        events.append({"e": "clock", "at": now})
+    to_come = _day(now + 2 * 86400.0)
+    return events + [
+        {"e": "gone", "id": batch_id, "why": "clock"}
+        for batch_id, waiting in state.waiting.items()
+        if waiting.batch.period > to_come and not waiting.doubt
+    ]
+
+
+def _day(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).date().isoformat()
