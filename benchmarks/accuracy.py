@@ -89,7 +89,7 @@ class Result:
     @property
     def total_variation(self) -> float:
         """Half the L1 distance over all strings, those without a candidate counted as guessed 0."""
-        return float(np.abs(self.decoding["best_guess"] - self.truth).sum() + self.missing) / 2
+        return float(np.abs(np.nan_to_num(self.decoding["best_guess"]) - self.truth).sum() + self.missing) / 2
 
     def interval_scores(self) -> tuple[float, float, float, float]:
         """Mean of width + 40 x distance missed: R's ([0, 0] where R detected nothing), ours unclipped, clipped at 0, of the best guess."""

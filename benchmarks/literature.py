@@ -98,7 +98,11 @@ def run(row: Row, seed: int) -> Run:
     missing = 1 - sum(truth.values())
     covered = {e.candidate: e.low <= truth[e.candidate] <= e.high for e in decoding.estimates}
     return Run(
-        total_variation=(sum(abs(e.best_guess - truth[e.candidate]) for e in decoding.estimates) + missing) / 2,
+        total_variation=(
+            sum(abs((0 if math.isnan(e.best_guess) else e.best_guess) - truth[e.candidate]) for e in decoding.estimates)
+            + missing
+        )
+        / 2,
         found=sum(truth[e.candidate] > 0 for e in decoding.detected),
         false=sum(truth[e.candidate] == 0 for e in decoding.detected),
         covered_there=float(np.mean([covered[name] for name in names if truth[name] > 0])),
