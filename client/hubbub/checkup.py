@@ -81,6 +81,14 @@ def of_state(directory: Path, now: datetime, environment: Mapping[str, str]) -> 
     except HubbubError as problem:
         yield wrong("state", str(problem), "nothing of a client can be looked at", "give the right directory")
         return
+    links = sorted(path.name for path in directory.iterdir() if path.is_symlink())
+    if links:
+        yield wrong(
+            "state",
+            f"{', '.join(links)} in {directory}: symbolic links",
+            "the client follows none: nothing is recorded and nothing is sent",
+            "find out who made them, and remove them",
+        )
     clock = clock_before(changed_at(*(path for path in directory.iterdir() if path.is_file())), now)
     yield clock if clock.health is not Health.FINE else _clock_of(state, now) or clock
     yield _secret(directory / "secret", state)

@@ -6,10 +6,15 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
+import stat
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
+
+logger = logging.getLogger("hubbub")
 
 
 class File(Protocol):
@@ -80,19 +85,45 @@ class SystemFile:
         os.close(self._descriptor)
 
 
-class SystemDisk:
-    """The disk of the operating system. What it makes is for its owner alone: files 0600, directories 0700."""
+_WHERE_THERE_ARE = ("O_BINARY", "O_CLOEXEC", "O_NOFOLLOW")
 
-    _NEW = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+
+class SystemDisk:
+    """The disk of the operating system. What it makes is for its owner alone: files 0600, directories 0700.
+
+    What it finds is held to that: no symbolic links, no file of another user; one that others could read is closed to them, and told.
+    """
+
+    _NEW = os.O_RDWR | os.O_APPEND | os.O_CREAT | sum(getattr(os, flag, 0) for flag in _WHERE_THERE_ARE)
 
     def make_directory(self, path: Path) -> None:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def open(self, path: Path) -> File:
-        return SystemFile(os.open(path, self._NEW, 0o600))
+        return SystemFile(self._own(path))
 
     def open_new(self, path: Path) -> File:
-        return SystemFile(os.open(path, self._NEW | os.O_TRUNC, 0o600))
+        descriptor = self._own(path)
+        os.ftruncate(descriptor, 0)
+        return SystemFile(descriptor)
+
+    def _own(self, path: Path) -> int:
+        """Open a file that is this user's own, or make it."""
+        descriptor = os.open(path, self._NEW, 0o600)
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise OSError(errno.EINVAL, f"{path.name} is not a file")
+            if sys.platform != "win32":
+                if status.st_uid != os.geteuid():
+                    told = f"{path.name} belongs to user {status.st_uid}, and this is user {os.geteuid()}"
+                    raise PermissionError(errno.EPERM, told)
+                if status.st_mode & 0o077:
+                    _close_to_others(path, descriptor, status.st_mode)
+        except OSError:
+            os.close(descriptor)
+            raise
+        return descriptor
 
     def identity(self, path: Path) -> tuple[int, int] | None:
         try:
@@ -123,7 +154,18 @@ class SystemDisk:
             os.close(descriptor)
 
     def lock(self, path: Path) -> Lock:
-        return SystemLock(os.open(path, self._NEW, 0o600))
+        return SystemLock(self._own(path))
+
+
+def _close_to_others(path: Path, descriptor: int, mode: int) -> None:
+    with suppress(OSError):  # a file system without modes
+        os.fchmod(descriptor, 0o600)
+    logger.warning(
+        "%s had mode %04o: it is for its owner alone. Whoever read a secret can remove the permanent noise: if somebody may have, "
+        "withdraw consent and give it again",
+        path,
+        mode & 0o777,
+    )
 
 
 class SystemLock:

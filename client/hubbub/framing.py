@@ -67,6 +67,15 @@ def payloads(chunks: Iterable[bytes]) -> Iterator[bytes | None]:
         data = data[at:]
 
 
+def is_foreign(start: bytes) -> bool:
+    """Say whether a file that begins so holds something else: no mark in it, and more than a power loss leaves of a torn record.
+
+    >>> is_foreign(b"Dear diary, today"), is_foreign(record(b"one")), is_foreign(b""), is_foreign(bytes(100) + MARK[:3])
+    (True, False, False, False)
+    """
+    return MARK not in start and len(start.replace(b"\0", b"")) > _HEAD.size
+
+
 def _end_at(data: bytes, at: int) -> int:
     """Return where the record ends that starts here, as far as that can be told."""
     if len(data) - at < _HEAD.size:

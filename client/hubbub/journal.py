@@ -24,7 +24,7 @@ from pathlib import Path
 from types import TracebackType
 
 from hubbub.disk import Disk, File, Lock
-from hubbub.framing import payloads, record
+from hubbub.framing import is_foreign, payloads, record
 from hubbub.state import Event, State
 
 logger = logging.getLogger("hubbub")
@@ -275,7 +275,12 @@ class Journal:
         """Fold everything from the start; what is there under the lock does not change any more, so it is read beside it."""
         paths = [path for path in map(self.directory.joinpath, (SNAPSHOT, EARLIER)) if self._disk.identity(path)]
         before = [self._disk.open(path) for path in paths]
-        self._go_on_in(self._disk.open(self._path))
+        journal = self._disk.open(self._path)
+        if any(is_foreign(file.read(0, READ_UNDER_THE_LOCK)) for file in (*before, journal)):
+            for file in (*before, journal):
+                file.close()
+            raise OSError(errno.EBADMSG, "what is there as journal or snapshot is somebody else's")
+        self._go_on_in(journal)
         files = [(file, file.identity()[1]) for file in (*before, self._file) if file is not None]
         state = State()
         with self._beside_the_lock(sum(end for _, end in files)):
@@ -367,6 +372,10 @@ def _after(inode: int) -> bytes:
 def _what_is_wrong(problem: OSError) -> str:
     told = problem.strerror or type(problem).__name__
     match problem.errno:
+        case errno.EBADMSG:
+            return f"is not a client's state ({told}): give Client a directory of its own as `state`"
+        case errno.ELOOP:
+            return f"has a symbolic link where a file of its own belongs ({told}): give Client a directory of its own as `state`"
         case errno.EEXIST | errno.ENOTDIR:
             return f"is not a directory ({told}): give Client a directory of its own as `state`"
         case errno.EACCES | errno.EPERM | errno.EROFS:

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from hubbub import Client, Limits, ParameterError, Policy
+from hubbub.cli import main
 from hubbub.disk import File, SystemDisk
 from hubbub.testing import deliver
 from tests.client.conftest import HOMEPAGE, Rig, require_balanced
@@ -146,3 +148,61 @@ def test_limits_are_whole_numbers(fields: dict[str, Any]) -> None:
 def test_a_policy_is_of_numbers(value: Any) -> None:
     with pytest.raises(ParameterError, match="epsilon_total must be a number above 0, got"):
         Policy(epsilon_total=value)
+
+
+@pytest.mark.parametrize("name", ["journal", "secret", "lock", "snapshot"])
+@pytest.mark.filterwarnings("ignore:hubbub records nothing that lasts")
+@pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="this system has no O_NOFOLLOW")
+def test_a_symbolic_link_in_the_directory_is_not_followed(name: str, rig: Rig, tmp_path: Path) -> None:
+    rig.agreed().close()
+    precious = tmp_path / "precious"
+    precious.write_bytes(b"not yours, and longer than a torn record")
+    (rig.state / name).unlink(missing_ok=True)
+    (rig.state / name).symlink_to(precious)
+    client = rig.agreed()
+    client.record("homepage", "x")
+    assert deliver(client) == 0
+    assert "has a symbolic link" in client._journal.problem
+    assert precious.read_bytes() == b"not yours, and longer than a torn record"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+@pytest.mark.filterwarnings("ignore:hubbub records nothing that lasts")
+def test_a_secret_of_another_user_is_not_used(rig: Rig) -> None:
+    rig.state.mkdir(mode=0o700)
+    (rig.state / "secret").write_bytes(b"planted " * 4)
+    (rig.state / "secret").chmod(0o666)
+    os.chown(rig.state / "secret", 1234, 1234)
+    client = rig.agreed()
+    client.record("homepage", "x")
+    assert client.accounting()["ignored"]["no-state"] == 1
+    assert "secret belongs to user 1234, and this is user 0" in client._journal.problem
+
+
+@pytest.mark.parametrize("mode", [0o666, 0o640, 0o604])
+def test_a_secret_that_others_could_read_is_closed_to_them_and_told(
+    mode: int, rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.agreed().close()
+    (rig.state / "secret").chmod(mode)
+    for times in (1, 1):  # told once: then it is mended
+        rig.client().record("homepage", "x")
+        assert caplog.text.count(f"secret had mode {mode:04o}") == times
+    assert (rig.state / "secret").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("name", ["journal", "snapshot"])
+def test_a_directory_of_somebody_else_is_no_clients_state_and_is_left_alone(name: str, rig: Rig) -> None:
+    """It was read as a damaged journal, and written on."""
+    rig.state.mkdir(mode=0o700)
+    (rig.state / name).write_bytes(b"Dear diary, today")
+    (rig.state / name).chmod(0o600)
+    with pytest.warns(RuntimeWarning, match="is not a client's state .*: give Client a directory of its own"):
+        client = rig.agreed()
+    client.record("homepage", "x")
+    assert deliver(client) == 0
+    assert (rig.state / name).read_bytes() == b"Dear diary, today"
+    for command in (["ledger", str(rig.state)], ["inspect", str(rig.state)], ["doctor", "--state", str(rig.state)]):
+        done = CliRunner().invoke(main, command)
+        assert done.exit_code == 1
+        assert "is not a client's state" in done.output + str(done.exception)
