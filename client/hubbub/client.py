@@ -10,10 +10,11 @@ import logging
 import os
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from hubbub.coins import Coins, system_coins
 from hubbub.consent import Consent, allowed_by, lesser
@@ -29,6 +30,7 @@ from hubbub.policy import Policy
 from hubbub.recorder import Limits, Recorder
 from hubbub.secret import Secret
 from hubbub.secret_file import destroy_secret, secret_at
+from hubbub.telling import interrupted
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
 logging.getLogger("hubbub").addHandler(logging.NullHandler())
 
+T = TypeVar("T")
 Durability = Literal["process", "power", "memory"]
 SECONDS_AT_EXIT = 0.05
 SECONDS_BEFORE_SENDING = 60.0
@@ -71,6 +74,17 @@ def _certificates(ca_certs: str) -> str:
     if not os.access(path, os.R_OK) or not path.is_file():
         raise ParameterError(f"ca_certs must be a file of certificates that can be read, got {ca_certs!r}")
     return str(path)
+
+
+def _while_alive(client: Client, ask: Callable[[Client], T], otherwise: T) -> Callable[[], T]:
+    """Return what asks a client, as long as there is one: its thread must not be what keeps it."""
+    reference = weakref.ref(client)
+
+    def answer() -> T:
+        found = reference()
+        return otherwise if found is None else ask(found)
+
+    return answer
 
 
 class Client:
@@ -133,7 +147,7 @@ class Client:
         self._environment_allows = allowed_by(os.environ if environment is None else environment)
         self._ceiling = Consent.ON
         self._given_disk = disk
-        self._starting = threading.Lock()
+        self._starting = threading.RLock()
         self._executor: ThreadPoolExecutor | None = None
         self._uploader: Uploader | None = None
         self._open()
@@ -153,7 +167,7 @@ class Client:
         self._recorder = Recorder(
             self._journal,
             self._definitions,
-            secret=self._load_secret,
+            secret=_while_alive(self, Client._load_secret, None),
             policy=self._policy,
             limits=self._limits,
             clock=self._clock,
@@ -189,8 +203,7 @@ class Client:
     @property
     def consent(self) -> Consent:
         """What holds now: the lesser of what was agreed and what the environment allows."""
-        with self._journal as state:
-            return lesser(state.consent, self._allowed)
+        return self._journal.run(lambda state: lesser(state.consent, self._allowed))
 
     def set_consent(self, consent: Consent | Literal["off", "local", "on"], text: str = "") -> bool:
         """Remember what the user agreed to, and which text they read; return whether the disk has all of it.
@@ -231,12 +244,15 @@ class Client:
 
     def accounting(self) -> dict[str, Any]:
         """Return how many recordings and reports went where; both identities of `hubbub.state` hold."""
-        with self._journal as state:
-            ignored = self._recorder.unsaved_ignored
-            counts = state.accounting()
-            counts["recorded"] += ignored.total()
-            counts["ignored"] = {reason: n + ignored[reason] for reason, n in counts["ignored"].items()}
-            return counts
+        return self._journal.run(self._accounting)
+
+    def _accounting(self, state: State) -> dict[str, Any]:
+        self._recorder.record_postponed(state)
+        ignored = self._recorder.unsaved_ignored
+        counts = state.accounting()
+        counts["recorded"] += ignored.total()
+        counts["ignored"] = {reason: n + ignored[reason] for reason, n in counts["ignored"].items()}
+        return counts
 
     def __enter__(self) -> Self:
         return self
@@ -251,10 +267,13 @@ class Client:
                 return
             if subject_id is None and self._per_subject:
                 raise ParameterError("this client is per_subject: record with client.subject(id).record(...)")
-            with self._journal as state:
-                self._recorder.record(state, subject_id, metric, value)
-                if state.consent is Consent.OFF:
-                    return
+            if interrupted():
+                self._recorder.postpone(subject_id, metric, value)
+                if self._uploader is not None:
+                    self._uploader.wake()
+                return
+            if self._journal.run(self._take, subject_id, metric, value) is Consent.OFF:
+                return
             if self._durability == "power":
                 self._journal.sync()
             uploader = self._uploader
@@ -263,6 +282,11 @@ class Client:
             uploader.wake()
         except Exception as failure:  # noqa: BLE001  (the contract: never raises into its host)
             report_failure(failure)
+
+    def _take(self, state: State, subject_id: str | None, metric: str, value: Value) -> Consent:
+        self._recorder.record(state, subject_id, metric, value)
+        self._recorder.record_postponed(state)
+        return state.consent
 
     async def _arecord(self, subject_id: str | None, metric: str, value: Value) -> None:
         import asyncio
@@ -289,22 +313,28 @@ class Client:
         """Form what was missed since the last time, and go on sending."""
         if self._allowed is Consent.OFF:
             return
-        with self._journal as state:
-            erased = state.erased
-            if erased and state.consent is Consent.OFF:
-                self._destroy_secret()
-        if erased:  # a kill came between the erasing and the writing anew
+        if self._journal.run(self._is_half_erased):
             self._journal.compact(always=True)
-        with self._journal as state:
-            if state.consent is Consent.OFF:
-                return
-            self._enrol()
-            detaching = self._detached and self._is_due_to_detach(state)
-        self._started()
+        agreed, detaching = self._journal.run(self._begin)
+        if agreed:
+            self._started()
         if detaching:
             from hubbub.detached import detach
 
             detach(self._directory, self._url, self._ca_certs)
+
+    def _is_half_erased(self, state: State) -> bool:
+        """Say whether a kill came between the erasing and the writing anew; the secret goes first."""
+        if state.erased and state.consent is Consent.OFF:
+            self._destroy_secret()
+        return state.erased
+
+    def _begin(self, state: State) -> tuple[bool, bool]:
+        """Enrol, if that was agreed to; return whether it was, and whether another process is to send."""
+        if state.consent is Consent.OFF:
+            return False, False
+        self._enrol(state)
+        return True, self._detached and self._is_due_to_detach(state)
 
     def _is_due_to_detach(self, state: State) -> bool:
         """Say whether another process should send now; all processes of the directory together say so once a day."""
@@ -318,40 +348,40 @@ class Client:
         self._journal.write({"e": "detached", "at": now})
         return not self._journal.degraded
 
-    def _enrol(self) -> None:
-        with self._journal as state:
-            if self._recorder.secret(state) is None:
-                return
-            self._recorder.enrol(state)
-            self._recorder.form(state)  # of many people some; the uploader's thread forms the rest
+    def _enrol(self, state: State) -> None:
+        if self._journal.locked_out or self._recorder.secret(state) is None:
+            return
+        self._recorder.enrol(state)
+        self._recorder.form(state)  # of many people some; the uploader's thread forms the rest
 
     def _set_consent(self, consent: Consent, text: str) -> list[str]:
         """Return what the disk does not have of it."""
         if consent is Consent.OFF:
             return self._withdraw(text)
         self._ceiling = consent
-        with self._journal as state:
-            before = state.consent
-            if before is Consent.OFF and state.enrolments and not self._destroy_secret():
-                return [f"it stays off: the secret of before cannot be deleted, {self._journal.problem}"]
-            self._journal.write({"e": "consent", "to": consent, "text": text})
-            if before is Consent.OFF and lesser(consent, self._allowed) is not Consent.OFF:
-                self._enrol()
+        if not self._journal.run(self._agree, consent, text):
+            return [f"it stays off: the secret of before cannot be deleted, {self._journal.problem}"]
         self._started().wake()
         if self._journal.degraded:
             return [f"it is not written down: {self._journal.problem}"]
         self._ceiling = Consent.ON
         return []
 
+    def _agree(self, state: State, consent: Consent, text: str) -> bool:
+        before = state.consent
+        if before is Consent.OFF and state.enrolments and not self._destroy_secret():
+            return False
+        self._journal.write({"e": "consent", "to": consent, "text": text})
+        if before is Consent.OFF and lesser(consent, self._allowed) is not Consent.OFF:
+            self._enrol(state)
+        return True
+
     def _withdraw(self, text: str) -> list[str]:
         """First say it, so that nobody sends any more; then destroy the secret, without which what is left is noise; then erase that."""
         self._ceiling = Consent.OFF
         missing = []
-        with self._journal:
-            self._journal.write({"e": "consent", "to": Consent.OFF, "text": text}, {"e": "erased"})
-            self._recorder.forget_secret()
-            if not self._destroy_secret():
-                missing.append(f"the secret is still there: delete {self._directory / 'secret'}")
+        if not self._journal.run(self._erase, text):
+            missing.append(f"the secret is still there: delete {self._directory / 'secret'}")
         if not self._journal.compact(always=True):
             if not self._journal.sync():
                 missing.append("it is not written down: the next start may find the consent of before")
@@ -359,6 +389,11 @@ class Client:
         if not missing:
             self._ceiling = Consent.ON
         return missing
+
+    def _erase(self, _: State, text: str) -> bool:
+        self._journal.write({"e": "consent", "to": Consent.OFF, "text": text}, {"e": "erased"})
+        self._recorder.forget_secret()
+        return self._destroy_secret()
 
     def _destroy_secret(self) -> bool:
         try:
@@ -371,10 +406,13 @@ class Client:
     def _deliver(self) -> int:
         """For `hubbub.testing.deliver`: end all periods, send everything."""
         uploader = self._started()
-        with self._journal as state:
+        return sum(uploader.send_now(batch_id) for batch_id in self._journal.run(self._form_everything))
+
+    def _form_everything(self, state: State) -> list[str]:
+        if not self._journal.locked_out:
+            self._recorder.record_postponed(state)
             self._recorder.form_everything(state, ahead=True)
-            everything = list(state.waiting)
-        return sum(uploader.send_now(batch_id) for batch_id in everything)
+        return list(state.waiting)
 
     def _load_secret(self) -> Secret | None:
         path = self._directory / "secret"
@@ -404,18 +442,19 @@ class Client:
                 if self._uploader is None:
                     from hubbub.uploader import Uploader
 
-                    self._uploader = Uploader(
+                    uploader = Uploader(
                         self._journal,
                         self._recorder,
                         self._transport,
                         disk=self._disk,
                         clock=self._clock,
                         coins=self._coins,
-                        allowed=lambda: self._allowed,
+                        allowed=_while_alive(self, lambda client: client._allowed, Consent.OFF),
                         sends_after=SECONDS_BEFORE_SENDING if self._detached else 0.0,
                     )
+                    uploader.start()
+                    self._uploader = uploader
                 uploader = self._uploader
-                uploader.start()
         return uploader
 
     def _close(self) -> None:
@@ -426,6 +465,7 @@ class Client:
         self._stop()
         if self._journal.unsynced:
             self._journal.sync()
+        self._journal.close()
 
     def _stop(self) -> None:
         if self._uploader is not None:
@@ -444,7 +484,7 @@ class Client:
 
     def _after_fork_in_child(self) -> None:
         """For `forking.py`: the next recording starts a thread; files and locks are opened anew."""
-        self._starting = threading.Lock()
+        self._starting = threading.RLock()
         self._executor = None
         if self._uploader is not None:
             self._uploader.after_fork_in_child()
@@ -453,6 +493,11 @@ class Client:
             self._open()  # what the parent holds in memory is the parent's: the child is a client of its own
         else:
             self._journal.after_fork_in_child()
+
+    def __del__(self) -> None:
+        uploader = getattr(self, "_uploader", None)
+        if uploader is not None:
+            uploader.end()
 
     def __repr__(self) -> str:
         return f"<hubbub.Client {str(self._directory)!r}>"

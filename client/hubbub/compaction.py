@@ -36,11 +36,10 @@ def write_snapshot(journal: Journal, disk: Disk, rest: Callable[[float], None], 
     """
     begun = False
     while not begun:
-        with journal as state:
-            if not journal.write_the_unwritten():
-                return False
-            begun = journal.begin_part() or not always
-            erased = state.erased
+        started = journal.run(_begin, journal, always=always)
+        if started is None:
+            return False
+        state, erased, begun = started
         new = journal.directory / f"{SNAPSHOT}.new"
         try:
             if not (_write(journal, state, disk, rest, erased=erased) and _put_in_place(journal, state, disk)):
@@ -52,6 +51,12 @@ def write_snapshot(journal: Journal, disk: Disk, rest: Callable[[float], None], 
     if always:
         state.erased = False
     return True
+
+
+def _begin(state: State, journal: Journal, *, always: bool) -> tuple[State, bool, bool] | None:
+    if not journal.write_the_unwritten():
+        return None
+    return state, state.erased, journal.begin_part() or not always
 
 
 def _write(journal: Journal, state: State, disk: Disk, rest: Callable[[float], None], *, erased: bool) -> bool:
@@ -72,14 +77,22 @@ def _write(journal: Journal, state: State, disk: Disk, rest: Callable[[float], N
 
 def _put_in_place(journal: Journal, state: State, disk: Disk) -> bool:
     directory = journal.directory
-    with journal as now:
-        if now is not state:
-            return False  # somebody removed the directory
-        journal.write(*state.counts(), *state.counts())
-    if not journal.sync():
+    if not (journal.run(_say_the_counts, journal, state) and journal.sync() and journal.run(_replace, journal, disk)):
         return False
-    with journal:
-        disk.replace(directory / f"{SNAPSHOT}.new", directory / SNAPSHOT)
-        disk.remove(directory / EARLIER)
     disk.sync_directory(directory)
+    return True
+
+
+def _say_the_counts(now: State, journal: Journal, written: State) -> bool:
+    if now is not written:
+        return False  # somebody removed the directory
+    journal.write(*now.counts(), *now.counts())
+    return True
+
+
+def _replace(_: State, journal: Journal, disk: Disk) -> bool:
+    if journal.locked_out:
+        return False
+    disk.replace(journal.directory / f"{SNAPSHOT}.new", journal.directory / SNAPSHOT)
+    disk.remove(journal.directory / EARLIER)
     return True

@@ -6,15 +6,16 @@
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import stat
 import sys
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-logger = logging.getLogger("hubbub")
+from hubbub.telling import tell
 
 
 class File(Protocol):
@@ -82,7 +83,12 @@ class SystemFile:
         os.fsync(self._descriptor)
 
     def close(self) -> None:
-        os.close(self._descriptor)
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.close()
 
 
 _WHERE_THERE_ARE = ("O_BINARY", "O_CLOEXEC", "O_NOFOLLOW")
@@ -160,7 +166,7 @@ class SystemDisk:
 def _close_to_others(path: Path, descriptor: int, mode: int) -> None:
     with suppress(OSError):  # a file system without modes
         os.fchmod(descriptor, 0o600)
-    logger.warning(
+    tell(
         "%s had mode %04o: it is for its owner alone. Whoever read a secret can remove the permanent noise: if somebody may have, "
         "withdraw consent and give it again",
         path,
@@ -171,20 +177,24 @@ def _close_to_others(path: Path, descriptor: int, mode: int) -> None:
 class SystemLock:
     """`flock`; on Windows a lock of the file's first byte.
 
-    It is released by name, not by closing: a child that was forked meanwhile has the same file open.
+    It is released by name, not by closing: a child that was forked meanwhile has the same file open. `release` is no Python code,
+    where it can be: no signal handler can come before it.
     """
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        self.release: Callable[[], None] = _releasing(descriptor)
 
     def acquire(self, *, wait: bool) -> bool:
         return _acquire(self._descriptor, wait=wait)
 
-    def release(self) -> None:
-        _release(self._descriptor)
-
     def close(self) -> None:
-        os.close(self._descriptor)
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.close()
 
 
 if sys.platform == "win32":
@@ -201,9 +211,13 @@ if sys.platform == "win32":
             else:
                 return True
 
-    def _release(descriptor: int) -> None:
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
+    def _releasing(descriptor: int) -> Callable[[], None]:
+        def release() -> None:
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            with suppress(OSError):  # it was not held
+                msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
+
+        return release
 else:
     import fcntl
 
@@ -214,5 +228,5 @@ else:
             return False
         return True
 
-    def _release(descriptor: int) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    def _releasing(descriptor: int) -> Callable[[], None]:
+        return partial(fcntl.flock, descriptor, fcntl.LOCK_UN)

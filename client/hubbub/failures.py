@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import traceback
 
@@ -12,8 +13,31 @@ swallowed = True
 
 
 def report_failure(failure: Exception) -> None:
-    """Log what failed and where, without the message: it could repeat a value. In tests, raise it."""
-    if not swallowed:
+    """Log what failed and where, without the message: it could repeat a value. In tests, raise it, as what is the host's own."""
+    if not swallowed or from_a_signal_handler(failure):
         raise failure
     where = traceback.extract_tb(failure.__traceback__)[-1]
-    logger.error("%s in %s, line %s of %s", type(failure).__name__, where.name, where.lineno, where.filename)
+    log(logging.ERROR, "%s in %s, line %s of %s", type(failure).__name__, where.name, where.lineno, where.filename)
+
+
+def log(level: int, text: str, *about: object) -> None:
+    """Log, whatever the host's handlers and filters do."""
+    try:
+        logger.log(level, text, *about)
+    except Exception as failure:
+        if from_a_signal_handler(failure):
+            raise
+
+
+def from_a_signal_handler(failure: Exception) -> bool:
+    """Say whether a signal handler of the host raised it in the middle of our code: a timeout of its own, that is not ours to swallow."""
+    import signal
+
+    codes = set()
+    for number in signal.valid_signals():
+        handler = signal.getsignal(number)
+        while isinstance(handler, functools.partial):
+            handler = handler.func
+        for function in (getattr(handler, "__func__", handler), vars(type(handler)).get("__call__")):
+            codes.add(getattr(function, "__code__", None))
+    return any(frame.f_code in codes for frame, _ in traceback.walk_tb(failure.__traceback__))

@@ -15,17 +15,20 @@ from __future__ import annotations
 import errno
 import json
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
+from typing import Concatenate, ParamSpec, TypeVar
 
 from hubbub.disk import Disk, File, Lock
+from hubbub.failures import from_a_signal_handler
 from hubbub.framing import is_foreign, payloads, record
 from hubbub.state import Event, State
+from hubbub.telling import inside, say, tell
 
 logger = logging.getLogger("hubbub")
 
@@ -33,6 +36,9 @@ JOURNAL, EARLIER, SNAPSHOT = "journal", "journal.earlier", "snapshot"
 MAX_UNWRITTEN = 10_000
 READ_UNDER_THE_LOCK = 1 << 16
 """What others wrote is folded in under the lock if it is no more than this many bytes; more of it beside the lock."""
+
+PATIENCE = 5.0
+"""So many seconds a process waits for others on its directory; whoever waited in vain does not wait again before the lock is free."""
 
 _COMPACT_ABOVE = 1 << 18
 _CHUNK = 1 << 20
@@ -49,6 +55,8 @@ def _encode_once_made() -> Callable[[Event], str]:
 
 
 _encode = _encode_once_made()
+T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class Journal:
@@ -66,7 +74,9 @@ class Journal:
         self._held = threading.RLock()
         self._syncing = threading.Lock()
         self._compacting = threading.Lock()
-        self._depth = 0
+        self._sections: list[Generator[State, None, None]] = []
+        self._entered = self._locked = self._torn = False
+        self._patience = PATIENCE
         self._state = State()
         self._file: File | None = None
         self._earlier: list[File] = []
@@ -94,50 +104,95 @@ class Journal:
         """Whether a power loss now would lose something."""
         return self._unsynced or self.degraded
 
+    @property
+    def locked_out(self) -> bool:
+        """Whether another process holds the directory, so that nobody knows what it does; to be asked inside."""
+        return self._lock is not None and not self._locked
+
+    def run(self, step: Callable[Concatenate[State, P], T], *arguments: P.args, **named: P.kwargs) -> T:
+        """Return step(state, ...), locked and up to date: as `with journal`, for the host's threads.
+
+        A signal handler may raise wherever Python code goes on, even as an `__exit__` begins. Here nothing is left held: only this frame
+        has the section, whatever ends it drops it, and a generator that is dropped closes itself before any handler's turn.
+        """
+        for state in self._section():
+            result = step(state, *arguments, **named)
+        return result
+
     def __enter__(self) -> State:
-        self._held.acquire()
-        self._depth += 1
-        if self._depth == 1:
-            try:
-                self._enter()
-            except OSError as problem:
-                self.degrade(problem)
-            except BaseException:
-                self.__exit__(None, None, None)
-                raise
-        return self._state
+        section = self._section()
+        state = next(section)
+        self._sections.append(section)
+        return state
+
+    def __exit__(self, *_: object) -> None:
+        next(self._sections.pop(), None)
+
+    def _section(self) -> Generator[State, None, None]:
+        me = threading.get_ident()
+        try:
+            inside.append(me)
+            with self._held:
+                within = self._entered
+                try:
+                    self._entered = True
+                    if not within:
+                        self._enter()
+                    yield self._state
+                finally:
+                    self._entered = within
+                    if not within and self._lock is not None:
+                        self._locked = False
+                        self._lock.release()
+        finally:
+            inside.remove(me)
+            say()
 
     def _enter(self) -> None:
-        if self._lock is None:
-            self._disk.make_directory(self.directory)
-            self._lock = self._disk.lock(self.directory / "lock")
-        self._lock.acquire(wait=True)
-        while self._disk.identity(self._path) != (self._inode, self._end):
-            self._catch_up()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
         try:
-            if self._depth == 1 and self._lock is not None:
-                self._lock.release()
-        finally:
-            self._depth -= 1
-            self._held.release()
+            if self._lock is None:
+                self._disk.make_directory(self.directory)
+                self._lock = self._disk.lock(self.directory / "lock")
+            self._wait_for(self._lock)
+            self._locked = True
+            if self._torn:  # by what interrupted it
+                self._let_go()
+            while self._disk.identity(self._path) != (self._inode, self._end):
+                self._catch_up()
+        except OSError as problem:
+            self._torn = False
+            self.degrade(problem)
+
+    def _wait_for(self, lock: Lock) -> None:
+        waited, pause = 0.0, 0.0001
+        while not lock.acquire(wait=False):
+            if waited >= self._patience:
+                self._patience = 0.0
+                raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+            self._rest(pause)
+            waited, pause = waited + pause, min(1.5 * pause, 0.02)
+        if self._patience == 0:
+            self._patience = PATIENCE
+            self.recovered()
 
     def write(self, *events: Event) -> None:
         """Append events in one write and fold them in; to be called inside `with journal`."""
         data = records(events)  # before it counts: what cannot be written must not hold
+        self._torn = True
         for event in events:
             self._state.apply(event)
-        if self.degraded or self._file is None:
+        if self.degraded or self._file is None or not self._locked:
             self._keep(events)
-            return
+        else:
+            self._append(self._file, data, events)
+        self._torn = False
+
+    def _append(self, file: File, data: bytes, events: tuple[Event, ...]) -> None:
         try:
-            self._file.append(data)
+            file.append(data)
         except OSError as problem:
-            self._keep(events)
             self.degrade(problem)
+            self._keep(events)
             return
         self._end += len(data)
         self._unsynced = True
@@ -147,53 +202,73 @@ class Journal:
 
         It waits for the disk without a lock that those who record wait for; to be called outside `with journal`.
         """
-        with self._syncing:
-            with self:
-                if not self.write_the_unwritten() or self._file is None:
-                    return False
-                if not self._unsynced:
-                    return True  # by whom we waited for
-                earlier, file = tuple(self._earlier), self._file
-                names, self._unsynced, self._names_unsynced = self._names_unsynced, False, False
-            try:
-                for each in (*earlier, file):
-                    each.sync()
-                if names:
-                    self._disk.sync_directory(self.directory)
-            except OSError as problem:
+        me = threading.get_ident()
+        try:
+            inside.append(me)
+            with self._syncing:
+                return self._sync()
+        finally:
+            inside.remove(me)
+            say()
+
+    def _sync(self) -> bool:
+        if not self.run(lambda _: self.write_the_unwritten()):
+            return False
+        with self._held:
+            if not self._unsynced or self._file is None:
+                return self._file is not None  # by whom we waited for
+            files, names = (*self._earlier, self._file), self._names_unsynced
+            self._unsynced = self._names_unsynced = done = False
+        try:
+            for each in files:
+                each.sync()
+            if names:
+                self._disk.sync_directory(self.directory)
+            done = True
+        except OSError as problem:
+            self.degrade(problem)
+            return False
+        finally:
+            if not done:
                 self._unsynced, self._names_unsynced = True, names
-                self.degrade(problem)
-                return False
-            with self._held:
-                for each in earlier:
-                    self._earlier.remove(each)
-                    each.close()
-            return True
+        with self._held:
+            self._earlier = [each for each in self._earlier if each not in files]
+        return True
 
     def compact(self, *, always: bool = False) -> bool:
         """Write the state anew, beside the lock, if the journal has outgrown its snapshot; durable when this returns True.
 
         always : wait for whoever is at it, and leave nothing behind of what was written before. Only outside `with journal`.
         """
-        from hubbub.compaction import write_snapshot
-
-        if not (always or self.is_due_for_compaction()) or not self._compacting.acquire(blocking=always):
+        if always:
+            with self._compacting:
+                return self._compact(always=True)
+        if not self.is_due_for_compaction() or not self._compacting.acquire(blocking=False):
             return False
         try:
-            if self._compactor is None:
-                self._compactor = self._disk.lock(self.directory / "compactor")
-            if not self._compactor.acquire(wait=always):
+            return self._compact(always=False)
+        finally:
+            self._compacting.release()
+
+    def _compact(self, *, always: bool) -> bool:
+        from hubbub.compaction import write_snapshot
+
+        lock = None
+        try:
+            lock = self._compactor = self._disk.lock(self.directory / "compactor")
+            if always:
+                self._wait_for(lock)
+            elif not lock.acquire(wait=False):
                 return False
-            try:
-                done = write_snapshot(self, self._disk, self._rest, always=always)
-            finally:
-                self._compactor.release()
+            return write_snapshot(self, self._disk, self._rest, always=always)
         except OSError as problem:
             self.degrade(problem)
             return False
         finally:
-            self._compacting.release()
-        return done
+            self._compactor = None
+            if lock is not None:
+                lock.release()
+                lock.close()
 
     def is_due_for_compaction(self) -> bool:
         """Say whether the journal is longer than its snapshot, or a kill ended a compaction."""
@@ -224,12 +299,16 @@ class Journal:
     def close(self) -> None:
         """Let go of the files; the next use opens them again."""
         with self._held:
-            for file in (*self._earlier, self._file, self._lock, self._compactor):
-                if file is not None:
-                    file.close()
-            self._file = self._lock = self._compactor = None
-            self._earlier.clear()
-            self._inode = self._end = 0
+            self._let_go()
+            if self._lock is not None:
+                self._lock.close()
+                self._lock = None
+
+    def _let_go(self) -> None:
+        """Forget the files, and so what was read of them; they close themselves once nobody synchronizes them."""
+        self._file, self._earlier = None, []
+        self._inode = self._end = 0
+        self._torn = False
 
     def still(self) -> Generator[None, None, None]:
         """Hold on from `next` to `close`: a child that is forked meanwhile finds nothing half done."""
@@ -240,12 +319,18 @@ class Journal:
         """Open the files anew: a lock on a file that was inherited would be the parent's."""
         self._held = threading.RLock()
         self._syncing, self._compacting = threading.Lock(), threading.Lock()
-        self._depth = 0
+        self._entered = False
+        self._sections.clear()
+        inside[:] = [thread for thread in inside if thread == threading.get_ident()]
         self._unwritten.clear()  # the parent has them, and writes them
+        if self._compactor is not None:
+            self._compactor.close()
+            self._compactor = None
         self.close()
 
     def _catch_up(self) -> None:
         """Take one step towards what is on the disk."""
+        self._torn = True
         size = 0 if self._file is None else self._file.identity()[1]
         if self._file is not None and size > self._end:
             with self._beside_the_lock(size - self._end):
@@ -253,6 +338,7 @@ class Journal:
                 self._end = size
         elif not self._follow():
             self._load()
+        self._torn = False
 
     def _follow(self) -> bool:
         """Go on in the part after the one that was read to its end, if that is what the journal is now."""
@@ -297,11 +383,13 @@ class Journal:
         if size <= READ_UNDER_THE_LOCK or self._lock is None:
             yield
             return
+        self._locked = False
         self._lock.release()
         try:
             yield
         finally:
-            self._lock.acquire(wait=True)
+            self._wait_for(self._lock)
+            self._locked = True
 
     @staticmethod
     def _fold(state: State, file: File, start: int, end: int) -> int:
@@ -319,10 +407,10 @@ class Journal:
 
     def write_the_unwritten(self) -> bool:
         """Write what the disk had refused; False where it refuses still. To be called inside `with journal`."""
-        if not self._unwritten:
-            return self._file is not None
-        if self._file is None:
+        if self._file is None or not self._locked:
             return False
+        if not self._unwritten:
+            return True
         data = records(self._unwritten.values())
         try:
             self._file.append(data)
@@ -335,17 +423,19 @@ class Journal:
         return True
 
     def degrade(self, problem: OSError, path: Path | None = None) -> None:
-        """Say once that the directory, or this file of it, cannot be used."""
+        """Say once that the directory, or this file of it, cannot be used; an error that a signal handler raised is not ours."""
+        if from_a_signal_handler(problem):
+            raise problem
         if not self._warned:
             self._warned = True
             self.problem = f"{path or self.directory} {_what_is_wrong(problem)}"
-            logger.warning("%s; hubbub goes on in memory and sends nothing until it can use it", self.problem)
+            tell("%s; hubbub goes on in memory and sends nothing until it can use it", self.problem)
 
     def recovered(self) -> None:
         """Say that what could not be used can be used again, once nothing waits to be written."""
         if self._warned and not self.degraded:
             self._warned, self.problem = False, ""
-            logger.warning("hubbub can use %s again", self.directory)
+            tell("hubbub can use %s again", self.directory)
 
 
 def records(events: Iterable[Event]) -> bytes:
@@ -380,6 +470,8 @@ def _what_is_wrong(problem: OSError) -> str:
             return f"is not a directory ({told}): give Client a directory of its own as `state`"
         case errno.EACCES | errno.EPERM | errno.EROFS:
             return f"cannot be used ({told}): give Client a directory that this user may read and write as `state`"
+        case errno.ETIMEDOUT:
+            return f"is held by another process that does not go on ({told}): find it, a stopped one holds it for ever"
         case errno.ENOSPC | errno.EDQUOT:
             return f"is on a full disk ({told}): make room"
         case _:

@@ -9,7 +9,7 @@ What a draft holds is final: both randomizations are behind it. Nothing here may
 from __future__ import annotations
 
 import uuid
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
@@ -20,7 +20,7 @@ from hubbub.consent import Consent
 from hubbub.definitions import Definitions
 from hubbub.encoder import Encoder, Value
 from hubbub.errors import HubbubError, InvalidValueError, ParameterError
-from hubbub.journal import Journal, logger
+from hubbub.journal import Journal
 from hubbub.metric import Metric, is_name
 from hubbub.periods import OPEN_BEFORE, Period, PeriodKind
 from hubbub.policy import Policy
@@ -28,12 +28,16 @@ from hubbub.sealing import Sealer
 from hubbub.secret import SECRET_BYTES, Secret
 from hubbub.shares import opened, share_out
 from hubbub.state import Account, Event, Key, State, batch_event
+from hubbub.telling import tell
 
 KEPT_FOR = timedelta(days=28)
 """How long after its period ends a report is worth sending: two days less than a period stays open."""
 
 AT_ONCE = 500
 """So many people or accounts are looked at under one lock, and formed if their period is over."""
+
+MAX_POSTPONED = 10_000
+"""So many recordings wait in memory for the journal, where a signal handler made them or another process does not let go of it."""
 
 _MAX_CHANNELS = 4096
 _MAX_WARNINGS = 100
@@ -112,10 +116,14 @@ class Recorder:
         self._look_at_all = True
         self._soonest = date.max
         self._warned: set[str] = set()
+        self._postponed: deque[tuple[str | None, str, Value]] = deque()
         self.unsaved_ignored: Counter[str] = Counter()
 
     def record(self, state: State, subject_id: str | None, name: str, value: Value) -> None:
         """Take one recording; a value that is not taken is counted, by reason."""
+        if self._journal.locked_out:
+            self.postpone(subject_id, name, value)
+            return
         if state.consent is Consent.OFF:
             self.forget_secret()  # another process may have destroyed its file
             self.unsaved_ignored["consent"] += 1
@@ -184,6 +192,18 @@ class Recorder:
             }
         )
 
+    def postpone(self, subject_id: str | None, name: str, value: Value) -> None:
+        """Remember a recording until the journal is free; of too many none."""
+        if len(self._postponed) < MAX_POSTPONED:
+            self._postponed.append((subject_id, name, value))
+        else:
+            self.unsaved_ignored["no-state"] += 1
+
+    def record_postponed(self, state: State) -> None:
+        """Take what was postponed."""
+        while self._postponed and not self._journal.locked_out:
+            self.record(state, *self._postponed.popleft())
+
     def enrol(self, state: State, subject: str = "") -> None:
         """Give a subject its share for every metric: from now on there is one report a period, recorded or not.
 
@@ -200,7 +220,7 @@ class Recorder:
         """Say once what is wrong with how `record` is called, or with the clock: a name, a type or a date, never a value."""
         if told not in self._warned and len(self._warned) < _MAX_WARNINGS:
             self._warned.add(told)
-            logger.warning("%s", told)
+            tell("%s", told)
 
     def _share_out_some(self, state: State) -> bool:
         """Give `AT_ONCE` of those who take part their shares; return whether there were any."""
@@ -223,7 +243,7 @@ class Recorder:
         for account in changed:
             if account.refused and account.digest not in self._warned:
                 self._warned.add(account.digest)
-                logger.warning("%s: it is not collected", account.refused)
+                tell("%s: it is not collected", account.refused)
 
     def _account(self, state: State, subject: str, metric: Metric, period: Period) -> Account:
         """Return an account as it would begin, or go on: one that was silent does not make up for it."""

@@ -5,11 +5,14 @@ One attempt is `Uploader.attempt`; everything it decides is in `delivery.action`
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
+from queue import Empty, SimpleQueue
 
 from hubbub.batch import Batch
 from hubbub.coins import Coins, uniform
@@ -29,9 +32,10 @@ from hubbub.delivery import (
 )
 from hubbub.disk import Disk, Lock
 from hubbub.failures import report_failure
-from hubbub.journal import Journal, logger
+from hubbub.journal import Journal
 from hubbub.recorder import Recorder
 from hubbub.state import Event, State, Waiting, batch_event
+from hubbub.telling import tell
 from hubbub.transport import Transport
 
 SYNC_WITHIN = 0.5
@@ -75,11 +79,11 @@ class Uploader:
         self._lease: Lock | None = None
         self._sending = threading.Lock()
         self._warned_of_clock = False
-        self._changed = threading.Condition()
+        self._calls: SimpleQueue[None] = SimpleQueue()
         self._asked = self._dirty = self._stopped = False
-        self._rounds = 0
+        self._begun = self._ended = 0
+        self._waiting: list[SimpleQueue[None]] = []
         self._pause = 0.0
-        self._busy = True
         self._overdue = False
         self._thread: threading.Thread | None = None
         self._compactor: threading.Thread | None = None
@@ -97,36 +101,42 @@ class Uploader:
     def wake(self) -> None:
         """Say that something was written; within half a second it is made durable."""
         if not self._dirty:
-            with self._changed:
-                self._dirty = True
-                self._changed.notify_all()
+            self._dirty = True
+            self._calls.put(None)
 
     def flush(self, timeout: float) -> bool:
         """Wait until nothing that is due waits any more, at most so many seconds; return whether that is so."""
         deadline = time.monotonic() + timeout
         self._sends_from = 0.0
         self.start()
-        with self._changed:
-            wanted = self._rounds + (2 if self._busy else 1)
-            while self._rounds < wanted or self._pause == 0:
+        wanted, ended = self._begun + 1, SimpleQueue[None]()
+        self._waiting.append(ended)
+        try:
+            while self._ended < wanted or self._pause == 0:
                 self._asked = True
-                self._changed.notify_all()
+                self._calls.put(None)
                 left = deadline - time.monotonic()
                 if left <= 0 or self._thread is None:
                     return False
-                self._changed.wait(left)
+                with suppress(Empty):
+                    ended.get(timeout=left)
             return not self._overdue
+        finally:
+            self._waiting.remove(ended)
 
     def stop(self, timeout: float) -> None:
         """Ask the thread to end and wait so many seconds, for a compaction too; what is on disk is safe without them."""
         deadline = time.monotonic() + timeout
-        with self._changed:
-            self._stopped = True
-            self._changed.notify_all()
+        self.end()
         for name in ("_thread", "_compactor"):  # the first may start the second
             thread: threading.Thread | None = getattr(self, name)
             if thread is not None and thread is not threading.current_thread():
                 thread.join(max(0.0, deadline - time.monotonic()))
+
+    def end(self) -> None:
+        """Ask the thread to end; without a lock, for a finalizer may ask."""
+        self._stopped = True
+        self._calls.put(None)
 
     def after_fork_in_child(self) -> None:
         """Let go of the parent's lease: whoever has its file open keeps others from sending, even when the parent is dead."""
@@ -136,19 +146,25 @@ class Uploader:
 
     def _run(self) -> None:
         while not self._stopped:
+            self._asked = self._dirty = False
+            self._begun += 1
             pause = self._round()
-            with self._changed:
-                self._rounds += 1
-                self._pause, self._busy = pause, False
-                self._changed.notify_all()
-                self._changed.wait_for(lambda: self._dirty or self._urgent(), min(pause, LONGEST_SLEEP))
-                if self._dirty:
-                    self._changed.wait_for(self._urgent, SYNC_WITHIN)
-                self._asked = self._dirty = False
-                self._busy = True
+            self._pause, self._ended = pause, self._begun
+            for ended in tuple(self._waiting):
+                ended.put(None)
+            self._sleep(min(pause, LONGEST_SLEEP))
+        self._journal.close()
 
-    def _urgent(self) -> bool:
-        return self._asked or self._stopped
+    def _sleep(self, seconds: float) -> None:
+        """Wait for somebody who asks; or, once something was written, a little for more of it."""
+        until, noticed = time.monotonic() + seconds, False
+        while not (self._asked or self._stopped):
+            if self._dirty and not noticed:
+                until, noticed = time.monotonic() + SYNC_WITHIN, True
+            try:
+                self._calls.get(timeout=max(0.0, until - time.monotonic()))
+            except Empty:
+                return
 
     def _round(self) -> float:
         try:
@@ -187,7 +203,10 @@ class Uploader:
 
     def _choose(self) -> str | float:
         with self._journal as state:
+            if self._journal.locked_out:
+                return OTHER_SENDS
             if self._recorder is not None:
+                self._recorder.record_postponed(state)
                 self._recorder.save_ignored(state)
             consent = lesser(state.consent, self._allowed())
             self._overdue = False
@@ -219,8 +238,11 @@ class Uploader:
             return str(first.batch.batch_id) if at <= now else min(at - now, until_end)
 
     def send_now(self, batch_id: str) -> bool:
-        """Try one batch whatever its time; for tests. Return whether it was tried."""
+        """Try one batch whatever its time; for tests. Return whether it was tried: not on a disk that cannot be written."""
+        until = time.monotonic() + OTHER_SENDS
         while not self._take_lease():
+            if self._journal.degraded or time.monotonic() > until:
+                return False
             time.sleep(0.01)
         try:
             with self._journal as state:
@@ -271,7 +293,8 @@ class Uploader:
     def _wanted(self, batch_id: str) -> bool:
         """Say whether a batch may still be sent: any process of the directory may have withdrawn consent."""
         with self._journal as state:
-            return batch_id in state.waiting and lesser(state.consent, self._allowed()) is Consent.ON
+            known = not self._journal.locked_out and batch_id in state.waiting
+            return known and lesser(state.consent, self._allowed()) is Consent.ON
 
     def _outcome(self, state: State, waiting: Waiting, answer: Answer, *, doubted: bool) -> list[Event]:
         now = self._clock().timestamp()
@@ -282,7 +305,7 @@ class Uploader:
         if decided is not Action.ACCEPT and clock_is_wrong(answer.date, now):
             self._warn_of_clock()
             decided = Action.PAUSE
-        logger.debug("%s: %s", batch.metric, answer.told)
+        tell("%s: %s", batch.metric, answer.told, level=logging.DEBUG)
         events: list[Event] = [{"e": "answered", "id": batch_id, "doubt": in_doubt, "sent": answer.sent}]
         if clock_is_right(answer.date, now):
             events += confirming(state, now)
@@ -300,14 +323,14 @@ class Uploader:
                 events.append({"e": "backoff", "failures": failures, "until": now + wait, "told": answer.told})
             case Action.PAUSE:
                 if not state.failures:
-                    logger.warning("reports wait: the aggregator answered %s", answer.told)
+                    tell("reports wait: the aggregator answered %s", answer.told)
                 events.append(
                     {"e": "backoff", "failures": state.failures + 1, "until": now + PAUSE, "told": answer.told}
                 )
             case Action.PAUSE_METRIC:
                 events.append({"e": "held", "m": batch.digest, "until": now + PAUSE})
             case Action.HOLD_METRIC:
-                logger.warning(
+                tell(
                     "%s: the aggregator collects it under another definition: it waits until the app's changes",
                     batch.metric,
                 )
@@ -319,7 +342,7 @@ class Uploader:
                 )
             case Action.SPLIT | Action.QUARANTINE:
                 told = answer.problem or str(status)
-                logger.warning("%s: a batch was refused (%s): `hubbub inspect` shows it", batch.metric, told)
+                tell("%s: a batch was refused (%s): `hubbub inspect` shows it", batch.metric, told)
                 events.append({"e": "gone", "id": batch_id, "why": "quarantined", "problem": told})
             case Action.DROP_BATCH:
                 events.append({"e": "gone", "id": batch_id, "why": "refused"})
@@ -339,7 +362,7 @@ class Uploader:
     def _warn_of_clock(self) -> None:
         if not self._warned_of_clock:
             self._warned_of_clock = True
-            logger.warning("the clock is more than a day from the aggregator's: reports wait until they agree")
+            tell("the clock is more than a day from the aggregator's: reports wait until they agree")
 
 
 def halved(batch: Batch, coins: Coins) -> tuple[Batch, Batch]:
