@@ -272,7 +272,13 @@ def test_the_commands_say_what_holds_and_what_to_do(version_2: str, tmp_path: Pa
     assert refused.output.startswith("schema 2: the database has schema 2, this hubbub has schema 3: run `hubbub db")
     assert json.loads(run("upgrade", "--json").stdout) == {"from": 2, "to": 3}
     assert run("upgrade").stdout == "schema 3: nothing to do\n"
-    assert json.loads(run("check", "--json").stdout) == {"schema": 3, "known": 3, "refused": None}
+    assert json.loads(run("check", "--json").stdout) == {
+        "schema": 3,
+        "known": 3,
+        "refused": None,
+        "damaged": [],
+        "whole": None,
+    }
     missing = CliRunner().invoke(main, ["db", "upgrade", "--database", str(tmp_path / "nowhere.db")])
     assert (missing.exit_code, missing.stdout) == (1, "")
     assert "nowhere.db: there is no such file" in missing.stderr

@@ -74,7 +74,7 @@ def test_a_decoder_warns_of_what_was_made_up(
     assert aggregator.post(honest(make_batch, homepage, 4_000, TODAY, rng)).status == 202
     assert not [w for w in decoder.decode(aggregator.summary("homepage"), ["a"]).warnings if "made up" in w]
     assert aggregator.post(all_ones(make_batch, homepage, 40, TODAY)).status == 202
-    assert [w for w in decoder.decode(aggregator.summary("homepage"), ["a"]).warnings if "ones the reports have" in w]
+    assert [w for w in decoder.decode(aggregator.summary("homepage"), ["a"]).warnings if "so many and so few ones" in w]
 
 
 def test_a_period_is_looked_at_again_only_when_more_of_it_was_folded(

