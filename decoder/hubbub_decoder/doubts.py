@@ -66,9 +66,13 @@ def about_cohorts(counts: BitCounts, decoding: Decoding) -> Iterator[str]:
     """Too few cohorts to see how unlisted strings scatter over them."""
     used = int((counts.reports > 0).sum())
     if used < _FEW_COHORTS and not decoding.unlisted.high < _HARDLY:
+        small = decoding.metric.params.num_cohorts < _FEW_COHORTS
+        better = (
+            f"a metric of {_FEW_COHORTS} cohorts or more avoids it" if small else "reports of more cohorts avoid it"
+        )
         yield (
             f"estimated from {counted(used, 'cohort')}: so few hardly show how far unlisted strings scatter, and intervals may be "
-            f"too narrow; a metric of {_FEW_COHORTS} cohorts or more avoids it"
+            f"too narrow; {better}"
         )
 
 
@@ -79,7 +83,7 @@ def about_nothing_found(decoding: Decoding) -> Iterator[str]:
         scheme = decoding.metric.params.hash_scheme
         imported = "; a summary imported with a map of its own hashing needs that map" if scheme == "google-md5" else ""
         yield (
-            f"nothing was found although {unlisted.share:.0%} carry a value that is not listed: compare hash scheme, numbering of cohorts, and the "
+            f"nothing was found although {min(unlisted.share, 1):.0%} carry a value that is not listed: compare hash scheme, numbering of cohorts, and the "
             f"candidates' spelling, capitals and blanks with the clients'{imported}"
         )
 

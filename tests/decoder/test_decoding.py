@@ -271,6 +271,7 @@ def test_one_report_of_which_nothing_was_fitted_determines_nothing(unseen_seed: 
     )
     assert warned(decoding, "The reports are of one cohort only")
     assert warned(decoding, "only 1 report in 64 cohorts")
+    assert warned(decoding, "reports of more cohorts avoid it")
 
 
 def test_after_a_lasso_totals_are_called_those_of_the_chosen() -> None:
@@ -295,7 +296,7 @@ def test_nothing_found_among_many_values_says_what_to_compare() -> None:
     counts = simulate_bit_counts(HOMEPAGE, {"Example": 50_000, "Other": 40_000}, np.random.default_rng(0))
     assert warned(
         decode(counts, ["example", "other"]),
-        "carry a value that is not listed: compare hash scheme, numbering of cohorts",
+        "% carry a value that is not listed: compare hash scheme, numbering of cohorts",
     )
     assert not warned(decode(counts, ["Example", "other"]), "compare hash scheme")
     empty = simulate_bit_counts(HOMEPAGE, {}, np.random.default_rng(0), without_value=90_000)
