@@ -107,8 +107,10 @@ def test_arecord_needs_nothing_of_the_hosts_executor_nor_of_asyncio(rig: Rig) ->
         loop = asyncio.get_running_loop()
         loop.set_default_executor(ThreadPoolExecutor(1))
         busy = loop.run_in_executor(None, free.wait)
-        await asyncio.wait_for(client.arecord("homepage", "behind a busy executor"), 10)
-        free.set()
+        try:
+            await asyncio.wait_for(client.arecord("homepage", "behind a busy executor"), 10)
+        finally:
+            free.set()
         await busy
         await loop.shutdown_default_executor()
         await client.arecord("homepage", "after its end")
@@ -116,10 +118,7 @@ def test_arecord_needs_nothing_of_the_hosts_executor_nor_of_asyncio(rig: Rig) ->
         client.close()
         await client.arecord("homepage", "after close")
 
-    try:
-        asyncio.run(app())
-    finally:
-        free.set()
+    asyncio.run(app())
     with pytest.raises(StopIteration):
         client.arecord("homepage", "without a loop").send(None)
     assert client.accounting()["recorded"] == 5
