@@ -66,6 +66,8 @@ class Definitions(Mapping[str, Metric]):
 
 def load_definitions(path: str | Path) -> Definitions:
     """Read a definitions file; every error names the file, the metric, the value and the rule."""
+    if not isinstance(path, str | Path) or "\0" in str(path):
+        raise DefinitionError(f"definitions must be a file of metrics, or what load_definitions returned, got {path!r}")
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as problem:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hubbub.errors import HubbubError
 from hubbub.framing import is_foreign
-from hubbub.journal import EARLIER, JOURNAL, READ_UNDER_THE_LOCK, SNAPSHOT, fold
+from hubbub.journal import EARLIER, JOURNAL, SNAPSHOT, fold
 from hubbub.state import State
 
 
@@ -19,7 +19,7 @@ def read_state(directory: Path) -> State:
         raise HubbubError(
             f"{directory} holds no client's state ({told}): give the directory that the app passes to Client as `state`"
         ) from None
-    if any(is_foreign(content[:READ_UNDER_THE_LOCK]) for content in contents):
+    if any(is_foreign(content) for content in contents):
         raise HubbubError(
             f"{directory} is not a client's state: what is there as journal or snapshot is somebody else's; "
             "give the directory that the app passes to Client as `state`"

@@ -362,7 +362,7 @@ class Journal:
         paths = [path for path in map(self.directory.joinpath, (SNAPSHOT, EARLIER)) if self._disk.identity(path)]
         before = [self._disk.open(path) for path in paths]
         journal = self._disk.open(self._path)
-        if any(is_foreign(file.read(0, READ_UNDER_THE_LOCK)) for file in (*before, journal)):
+        if any(_is_foreign(file) for file in (*before, journal)):
             for file in (*before, journal):
                 file.close()
             raise OSError(errno.EBADMSG, "what is there as journal or snapshot is somebody else's")
@@ -452,6 +452,11 @@ def fold(state: State, chunks: Iterable[bytes]) -> int:
         except (KeyError, TypeError, ValueError):
             damaged += 1
     return damaged
+
+
+def _is_foreign(file: File) -> bool:
+    """Say whether a file is somebody else's: its start says it, or much more of it where the start is damaged."""
+    return all(is_foreign(file.read(0, size)) for size in (512, _CHUNK))
 
 
 def _after(inode: int) -> bytes:

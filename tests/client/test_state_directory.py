@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from hubbub import Client, Limits, ParameterError, Policy
+from hubbub import Client, DefinitionError, Limits, ParameterError, Policy
 from hubbub.cli import main
 from hubbub.disk import File, SystemDisk
 from hubbub.testing import deliver
@@ -206,3 +206,22 @@ def test_a_directory_of_somebody_else_is_no_clients_state_and_is_left_alone(name
         done = CliRunner().invoke(main, command)
         assert done.exit_code == 1
         assert "is not a client's state" in done.output + str(done.exception)
+
+
+@pytest.mark.parametrize("definitions", ["a\0b", None, {}, 5])
+def test_definitions_that_are_no_file_are_refused(definitions: Any) -> None:
+    with pytest.raises(
+        DefinitionError, match="definitions must be a file of metrics, or what load_definitions returned"
+    ):
+        Client(definitions, "state", "http://127.0.0.1:1")
+
+
+def test_a_journal_whose_long_first_record_is_damaged_is_still_a_journal(rig: Rig) -> None:
+    client = rig.client()
+    client.set_consent("on", text="a long notice " * 4000)
+    client.record("homepage", "x")
+    client.close()
+    journal = rig.state / "journal"
+    journal.write_bytes(b"????" + journal.read_bytes()[4:])
+    with rig.client()._journal as state:
+        assert (state.damaged, state.chosen) == (1, 1)
