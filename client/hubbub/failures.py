@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import signal
 import traceback
 
 logger = logging.getLogger("hubbub")
@@ -31,8 +32,6 @@ def log(level: int, text: str, *about: object) -> None:
 
 def from_a_signal_handler(failure: Exception) -> bool:
     """Say whether a signal handler of the host raised it in the middle of our code: a timeout of its own, that is not ours to swallow."""
-    import signal
-
     codes = set()
     for number in signal.valid_signals():
         handler = signal.getsignal(number)

@@ -156,11 +156,11 @@ class Journal:
             self._wait_for(self._lock)
             self._locked = True
             if self._torn:  # by what interrupted it
-                self._let_go()
+                self._load()
+                self._torn = False
             while self._disk.identity(self._path) != (self._inode, self._end):
                 self._catch_up()
         except OSError as problem:
-            self._torn = False
             self.degrade(problem)
 
     def _wait_for(self, lock: Lock) -> None:

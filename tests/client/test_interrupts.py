@@ -7,6 +7,7 @@ import gc
 import logging
 import os
 import signal
+import subprocess
 import sys
 import threading
 import weakref
@@ -250,6 +251,30 @@ def test_our_own_failures_still_do_not_reach_the_host(rig: Rig, monkeypatch: pyt
     client._started().stop(5)
     client._clock = client._recorder._clock = lambda: 1 / 0  # type: ignore[assignment,return-value]
     client.record("homepage", "x")
+
+
+AT_THE_END = """
+import sys
+from hubbub import Client
+
+class Session:
+    def __init__(self, client):
+        self.client = client
+
+    def __del__(self):
+        self.client.record("homepage", "bye")
+
+client = Client(sys.argv[1], sys.argv[2], "http://127.0.0.1:1")
+client.set_consent("local")
+session = Session(client)
+"""
+
+
+def test_a_finalizer_that_records_when_the_interpreter_ends_is_not_disturbed(tmp_path: Path) -> None:
+    metrics = Path(__file__).parent.parent / "data" / "metrics.toml"
+    command = [sys.executable, "-c", AT_THE_END, str(metrics), str(tmp_path / "state")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stderr == ""
 
 
 def test_a_process_that_holds_the_directory_for_ever_is_waited_for_once(
