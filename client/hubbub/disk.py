@@ -57,6 +57,8 @@ class Disk(Protocol):
 class SystemFile:
     """A file of the operating system; `identity` is (inode, size)."""
 
+    _descriptor = -1
+
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
@@ -180,6 +182,8 @@ class SystemLock:
     It is released by name, not by closing: a child that was forked meanwhile has the same file open. `release` is no Python code,
     where it can be: no signal handler can come before it.
     """
+
+    _descriptor = -1
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
