@@ -135,6 +135,8 @@ def test_an_interrupt_anywhere_leaves_no_lock_held_and_nothing_half_done(
 def test_what_a_signal_handler_records_while_its_thread_is_within_a_journal_is_recorded_later(rig: Rig) -> None:
     """Two clients of one process on one directory: the handler waited for a lock that its own thread held."""
     one, other = rig.agreed(), rig.agreed()
+    other._started().stop(5)
+    other._journal._rest = lambda _: pytest.fail("it waits for its own thread")
     one._journal.run(lambda _: other.record("homepage", "x"))
     assert other.accounting()["recorded"] == 1
 
