@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from hubbub.summary import BitCounts
 from hubbub_decoder.best_guess import best_guess
 from hubbub_decoder.decoding import Decoding, Estimate, Mass
+from hubbub_decoder.error_law import ErrorLaw
 from hubbub_decoder.inference import detectable_share, interval, level_after_selection, q_values
 
 Floats = NDArray[np.float64]
@@ -26,6 +27,7 @@ class Answer:
     p_values   : (M,) nan where the candidate is not tested
     totals     : share and standard error of the candidates, the unlisted, and both together
     null_error : the standard error of a candidate that nobody reported
+    law        : of the candidates' errors; None: normal
     """
 
     groups: tuple[tuple[str, ...], ...]
@@ -34,6 +36,7 @@ class Answer:
     p_values: Floats
     totals: tuple[tuple[float, float], ...]
     null_error: float
+    law: ErrorLaw | None = None
 
 
 def decoding_of(answer: Answer, counts: BitCounts, level: float, fdr: float) -> Decoding:
@@ -48,7 +51,9 @@ def decoding_of(answer: Answer, counts: BitCounts, level: float, fdr: float) -> 
         explained=explained,
         unlisted=unlisted,
         without_value=_mass(1 - some_value.share, some_value.std_error, level),
-        detectable=detectable_share(answer.null_error, max(1, int(np.sum(~np.isnan(answer.p_values)))), fdr),
+        detectable=detectable_share(
+            answer.null_error, max(1, int(np.sum(~np.isnan(answer.p_values)))), fdr, answer.law
+        ),
         periods=counts.periods,
     )
 
@@ -58,10 +63,10 @@ def _estimates(answer: Answer, level: float, fdr: float) -> tuple[Estimate, ...]
     p, q = np.where(tested, answer.p_values, 1), np.ones(len(tested))
     q[tested] = q_values(p[tested])
     detected = q <= fdr
-    low, high = interval(answer.shares, answer.std_errors, level)
+    low, high = interval(answer.shares, answer.std_errors, level, answer.law)
     picked = np.where(detected, answer.shares, np.nan)
     wider = level_after_selection(1 - level, int(detected.sum()), max(1, int(tested.sum())))
-    selected_low, selected_high = interval(picked, answer.std_errors, wider)
+    selected_low, selected_high = interval(picked, answer.std_errors, wider, answer.law)
     guess = best_guess(answer.shares, answer.std_errors, level, found=bool(detected.any()))
     fitted = ~np.isnan(answer.shares)
     known_p, known_q, known_guess = (np.where(fitted, column, np.nan) for column in (p, q, guess.shares))

@@ -119,13 +119,14 @@ def _decode_patterns(
         groups=design.groups,
         shares=np.where(known, solution.shares, np.nan),
         std_errors=np.sqrt(of_poisson(variances, solution.shares, n, counts.num_reports)),
-        p_values=np.where(known, p_values(solution.shares, np.sqrt(variances)), 1),
+        p_values=np.where(known, fitted.p_values, 1),
         totals=(
             (float(totals[0]), float(errors[0])),
             (float(totals[1]), float(errors[1])),
             (1 - float(totals[2]), float(errors[2])),
         ),
         null_error=float(np.sqrt(np.median(variances[known]))) if known.any() else np.inf,
+        law=fitted.law,
     )
     decoding = decoding_of(answer, counts, level, fdr)
     warnings = (
@@ -134,6 +135,7 @@ def _decode_patterns(
         *doubts.about_merged(design, repeated),
         *doubts.about_undetermined(int((~known).sum())),
         *doubts.about_cohorts(counts, decoding),
+        *doubts.about_errors(fitted.law, fitted.unlisted),
         *doubts.about_masses(decoding),
         *doubts.about_nothing_found(decoding),
     )
@@ -168,6 +170,7 @@ def _decode_bits(
         *doubts.about_reports(reports, chosen),
         *doubts.about_undetermined(int(np.isnan(answer.shares[selection.columns]).sum())),
         *doubts.about_cohorts(selection.counts, decoding),
+        *doubts.about_errors(fitted.law, fitted.scatter),
         *doubts.about_masses(decoding, fitted),
         *doubts.about_nothing_found(decoding),
     )
@@ -203,7 +206,7 @@ def _answer(fitted: Fit, selection: Selection, design: DesignMatrix, num_reports
     rows[:, selection.columns] = (
         np.where(known, fitted.shares, np.nan),
         np.where(known, errors(single[:-1]), np.nan),
-        p_values(fitted.shares, np.sqrt(variance)),
+        p_values(fitted.shares, np.sqrt(variance), fitted.law),
     )
 
     sums = np.column_stack([totals @ solution, errors(totals)])
@@ -217,6 +220,7 @@ def _answer(fitted: Fit, selection: Selection, design: DesignMatrix, num_reports
         p_values=rows[2],
         totals=tuple((share, error) for share, error in known_totals.tolist()),
         null_error=float(np.sqrt(np.median(variance[known]))) if known.any() else np.inf,
+        law=fitted.law,
     )
 
 

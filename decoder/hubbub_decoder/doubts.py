@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from hubbub.summary import BitCounts, Reports
@@ -10,6 +11,7 @@ from hubbub_decoder import report_likelihood
 from hubbub_decoder.collected import Collected
 from hubbub_decoder.decoding import Decoding, FitTest
 from hubbub_decoder.design_matrix import DesignMatrix
+from hubbub_decoder.error_law import ErrorLaw
 from hubbub_decoder.fit import Fit
 from hubbub_decoder.screening import Selection
 from hubbub_decoder.words import counted, shown
@@ -138,6 +140,15 @@ def about_undetermined(number: int) -> Iterator[str]:
         yield (
             f"the reports do not determine the shares of {counted(number, 'candidate')}: their bits are "
             "combinations of other candidates' bits, or their cohorts sent nothing"
+        )
+
+
+def about_errors(law: ErrorLaw | None, unlisted: float) -> Iterator[str]:
+    """A frequent string that nobody lists; unlisted : tau**2."""
+    if law is not None and law.is_skewed:
+        yield (
+            f"a frequent string has no candidate: strings that are not listed scatter like one of {math.sqrt(unlisted):.0%} of the reports or more, and candidates that "
+            "happen to share its bits look frequent. Intervals and tests allow for it and find less; add the frequent strings to the candidates"
         )
 
 

@@ -7,7 +7,9 @@ is missing to 1 is "no value", which sets no bit.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +18,7 @@ from scipy import linalg, sparse
 from hubbub.summary import BitCounts
 from hubbub_decoder.covariance import RandomString, report_covariance
 from hubbub_decoder.design_matrix import DesignMatrix
+from hubbub_decoder.error_law import ErrorLaw
 from hubbub_decoder.marginals import bit_shares
 
 _REFITS = 3
@@ -23,6 +26,7 @@ _ROWS_AT_ONCE = 1024
 _RIDGE = 1e-9  # of the mean variance: without noise the bits of a report add up exactly, and a covariance is singular
 _MAX_INFLATION = 1e8  # variance of a share through the presence of others, beyond which it is not identified
 _NULL = 1e-10
+_MAX_FILTERS = 10_000
 
 Floats = NDArray[np.float64]
 
@@ -38,6 +42,7 @@ class Fit:
     scatter     : tau**2, the sum of squared shares of strings without a candidate, from the excess lack of fit
     scatter_std : its standard error where tau = 0
     noise       : (M + 1, M + 1) of the shares among those who reported, where the fit knows it by itself
+    law         : how estimates of those who are nothing err, where that is known; None: as a normal
     """
 
     shares: Floats
@@ -47,6 +52,7 @@ class Fit:
     scatter: float
     scatter_std: float
     noise: Floats | None = None
+    law: ErrorLaw | None = None
 
     def identified(self, contrasts: Floats) -> NDArray[np.bool_]:
         """Tell for each row of weights (n, M + 1) whether the reports determine that weighted sum."""
@@ -90,7 +96,31 @@ def fit(counts: BitCounts, design: DesignMatrix) -> Fit:
         solution = covariance @ normal.moment
         shares, unlisted = solution[:-1], float(solution[-1])
         scatter, scatter_std = _scatter(normal, solution, rows, unexplained.shape[1], weighted_with)
-    return Fit(shares, unlisted, covariance, unexplained, weighted_with, scatter_std)
+    found = Fit(shares, unlisted, covariance, unexplained, weighted_with, scatter_std)
+    return replace(found, law=_law(found, y, counts, blocks, random_string))
+
+
+def _law(
+    found: Fit, y: Floats, counts: BitCounts, blocks: list[sparse.csr_array], random_string: RandomString
+) -> ErrorLaw | None:
+    """Return how random strings err: in each cohort one adds, for every bit it sets, that bit's S^-1 (y - X x - w x_o).
+
+    Where sets of h bits are too many to go through, each bit is one more independent draw.
+    """
+    variances = np.diag(found.covariance)[: len(found.shares)]
+    if not len(variances):
+        return None
+    error = math.sqrt(float(np.median(variances)))
+    k, h = counts.metric.params.num_bits, counts.metric.params.num_hashes
+    scores = []
+    for y_j, bits, s in _covariances(y, counts, blocks, random_string, found.shares, found.unlisted, found.scatter):
+        residual = y_j - bits @ found.shares - random_string.mean * found.unlisted
+        score = error * np.linalg.solve(s, residual)
+        if math.comb(k, h) > _MAX_FILTERS:
+            scores += [score] * h
+        else:
+            scores.append(score[np.array(list(combinations(range(k), h)))].sum(axis=1))
+    return ErrorLaw.of(scores)
 
 
 def _scatter(normal: _Normal, solution: Floats, rows: int, blind: int, weighted_with: float) -> tuple[float, float]:
@@ -116,27 +146,39 @@ def _normal_equations(
     scatter: float,
 ) -> _Normal:
     """Sum over the cohorts; whitened rows of some cohorts are held at a time, and multiplied at once."""
-    params = counts.metric.params
-    contrast = params.q_star - params.p_star
-    plausible, plausible_unlisted = _plausible(shares, unlisted, counts.num_reports)
-    spread = random_string.covariance
     gram = np.zeros((len(shares) + 2, len(shares) + 2))
     trace = 0.0
     held: list[Floats] = []
-    for y_j, n_j, bits in zip(y, counts.reports, blocks, strict=True):
-        if n_j == 0:
-            continue
-        covariance = report_covariance(bits, plausible, plausible_unlisted, random_string, params)
-        s = covariance / (n_j * contrast**2) + scatter * spread
-        s[np.diag_indices_from(s)] += _RIDGE * s.trace() / len(s)
+    for y_j, bits, s in _covariances(y, counts, blocks, random_string, shares, unlisted, scatter):
         whitener = np.linalg.inv(np.linalg.cholesky(s))
         held.append(np.column_stack([(bits.T @ whitener.T).T, whitener @ random_string.mean, whitener @ y_j]))
-        trace += float(np.sum((whitener @ spread) * whitener))
+        trace += float(np.sum((whitener @ random_string.covariance) * whitener))
         if len(held) * len(s) >= _ROWS_AT_ONCE:
             gram += _gram(held)
             held = []
     gram += _gram(held) if held else 0.0
     return _Normal(gram[:-1, :-1], gram[:-1, -1], float(gram[-1, -1]), trace)
+
+
+def _covariances(
+    y: Floats,
+    counts: BitCounts,
+    blocks: list[sparse.csr_array],
+    random_string: RandomString,
+    shares: Floats,
+    unlisted: float,
+    scatter: float,
+) -> Iterator[tuple[Floats, sparse.csr_array, Floats]]:
+    """Yield y_j, X_j and S_j of each cohort that sent anything."""
+    params = counts.metric.params
+    plausible, plausible_unlisted = _plausible(shares, unlisted, counts.num_reports)
+    for y_j, n_j, bits in zip(y, counts.reports, blocks, strict=True):
+        if n_j == 0:
+            continue
+        covariance = report_covariance(bits, plausible, plausible_unlisted, random_string, params)
+        s = covariance / (n_j * (params.q_star - params.p_star) ** 2) + scatter * random_string.covariance
+        s[np.diag_indices_from(s)] += _RIDGE * s.trace() / len(s)
+        yield y_j, bits, s
 
 
 def _gram(blocks: list[Floats]) -> Floats:

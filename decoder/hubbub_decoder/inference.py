@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
+from hubbub_decoder.error_law import ErrorLaw
+
 Floats = NDArray[np.float64]
 
 POWER = 0.9
@@ -50,15 +52,20 @@ def of_poisson(variance: Floats, shares: Floats, num_reports: int | None, seen: 
     return np.maximum(variance - (x**2 if num_reports is None else x) / seen, 0)
 
 
-def interval(shares: Floats, std_errors: Floats, level: float) -> tuple[Floats, Floats]:
-    """Return shares -/+ z std_errors, z the normal quantile that leaves (1 - level) / 2 on either side; not clipped."""
-    reach = norm.isf((1 - level) / 2) * std_errors
-    return shares - reach, shares + reach
+def interval(shares: Floats, std_errors: Floats, level: float, law: ErrorLaw | None = None) -> tuple[Floats, Floats]:
+    """Return shares - a std_errors and shares + b std_errors, not clipped: errors are above a, or below -b, with chance (1 - level) / 2 each.
+
+    law : of errors; None: normal
+    """
+    beyond = (1 - level) / 2
+    above, below = (law.above(beyond), law.below(beyond)) if law else (norm.isf(beyond),) * 2
+    return shares - above * std_errors, shares + below * std_errors
 
 
-def p_values(shares: Floats, null_std_errors: Floats) -> Floats:
+def p_values(shares: Floats, null_std_errors: Floats, law: ErrorLaw | None = None) -> Floats:
     """Return P(Z >= x / s), one-sided: how often a candidate that nobody reported looks at least so frequent.
 
+    law : of Z; None: normal
     null_std_errors : s of each share were it 0; where s = 0, without any noise, a positive share is certain; nan where s is nan
 
     >>> p_values(np.array([0.0, 0.2]), np.array([0.1, 0.0])).tolist()
@@ -66,7 +73,8 @@ def p_values(shares: Floats, null_std_errors: Floats) -> Floats:
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         z = shares / null_std_errors
-    return np.asarray(norm.sf(np.where((shares == 0) & (null_std_errors == 0), -np.inf, z)))
+    z = np.where((shares == 0) & (null_std_errors == 0), -np.inf, z)
+    return law.tail(z) if law else np.asarray(norm.sf(z))
 
 
 def q_values(p: Floats) -> Floats:
@@ -105,15 +113,16 @@ def level_after_selection(fdr: float, detected: int, tests: int) -> float:
     return 1 - fdr * detected / tests
 
 
-def detectable_share(null_std_error: float, num_tests: int, fdr: float) -> float:
+def detectable_share(null_std_error: float, num_tests: int, fdr: float, law: ErrorLaw | None = None) -> float:
     """Return the share of a candidate that would be found 9 times in 10, even if it were the only one.
 
-        x = (z(1 - fdr / M) + z(.9)) s        the level of the first Benjamini-Hochberg step, that of Bonferroni
+        x = (z(1 - fdr / M) + z(.9)) s        the level of the first Benjamini-Hochberg step, that of Bonferroni; the first z is the law's
 
     >>> round(detectable_share(0.001, num_tests=100, fdr=0.05), 5)
     0.00457
     """
-    return float((norm.isf(fdr / num_tests) + norm.ppf(POWER)) * null_std_error)
+    first = law.above(fdr / num_tests) if law else norm.isf(fdr / num_tests)
+    return float((first + norm.ppf(POWER)) * null_std_error)
 
 
 def reports_to_detect(share: float, detectable: float, num_reports: int) -> int:

@@ -92,6 +92,13 @@ class Solved(ABC):
         """Estimate every share; roughly: the own variance of some of very many may stand for all, since all hash at random."""
 
     @abstractmethod
+    def scores(self, without: int | None = None) -> list[Floats]:
+        """Return A'P(y - X mean) of each cohort: what a filter there adds to the score of a string about which nothing is believed.
+
+        without : a candidate, to be left out of the model: P_{-j} r_{-j} = P r + P x_j posterior_j / (1 - s_j x_j'P x_j), s_j its belief's variance
+        """
+
+    @abstractmethod
     def misfit(self) -> Misfit:
         """Compare residuals with what is expected of them."""
 
@@ -182,12 +189,13 @@ class _InShares(Solved):
 
     def __init__(self, model: MixedModel, beliefs: Beliefs, unlisted: float) -> None:
         self._z, self._y = np.empty((len(model._y), model.candidates + 2)), np.empty(len(model._y))
-        self._scatters = []
+        self._scatters, self._looks = [], []
         for rows, a, chosen, k in zip(model.rows(), model._features, model._filter_of, model._scatters, strict=True):
             root = np.linalg.inv(np.linalg.cholesky(np.eye(len(k)) + unlisted * k))
             self._z[rows, :-2], self._z[rows, -2:] = (root @ a)[:, chosen], root @ model._others[rows]
             self._y[rows] = root @ model._y[rows]
             self._scatters.append((rows, root @ k @ root.T))
+            self._looks.append((rows, root @ a))
         self._beliefs = beliefs
         normal = self._z.T @ self._z
         precision = np.append(1 / beliefs.variances, [0, 0])
@@ -205,6 +213,15 @@ class _InShares(Solved):
         own = 1 / np.where(known, left, 1)
         shares = own * (posterior / spread - self._beliefs.means / self._beliefs.variances)
         return Solution(np.where(known, shares, np.nan), np.where(known, own, np.inf), posterior, self._x[-2:])
+
+    def scores(self, without: int | None = None) -> list[Floats]:
+        residual = self._y - self._z @ self._x
+        if without is not None:
+            column = self._z[:, without]
+            left = float(self._root[:, without] @ self._root[:, without]) / self._beliefs.variances[without]
+            projected = column - self._z @ self._times_covariance(self._z.T @ column)
+            residual += projected * (self._x[without] / left)
+        return [look.T @ residual[rows] for rows, look in self._looks]
 
     def misfit(self) -> Misfit:
         residual = self._y - self._z @ self._x
@@ -266,6 +283,18 @@ class _InObservations(Solved):
             posterior=means + variances * score,
             others=self._effects,
         )
+
+    def scores(self, without: int | None = None) -> list[Floats]:
+        model = self._model
+        parts = list(zip(model.rows(), model._features, model._filter_of, strict=True))
+        residual = self._projected
+        if without is not None:
+            column = np.concatenate([a[:, chosen[without]] for _, a, chosen in parts])
+            projected = self._inverse @ column - self._solved @ (self._covariance @ (self._solved.T @ column))
+            mean, variance = self._beliefs.means[without], self._beliefs.variances[without]
+            posterior = mean + variance * float(column @ self._projected)
+            residual = residual + projected * (posterior / (1 - variance * float(column @ projected)))
+        return [a.T @ residual[rows] for rows, a, _ in parts]
 
     def misfit(self) -> Misfit:
         parts = list(zip(self._model.rows(), self._model._scatters, strict=True))

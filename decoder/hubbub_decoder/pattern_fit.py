@@ -15,7 +15,9 @@ from hubbub.params import Params
 from hubbub.summary import PatternCounts
 from hubbub.summary.pattern_counts import MAX_PATTERN_BITS
 from hubbub_decoder.design_matrix import DesignMatrix
-from hubbub_decoder.mixed_model import Beliefs, MixedModel, Solution, Totals
+from hubbub_decoder.error_law import ErrorLaw
+from hubbub_decoder.inference import p_values, q_values
+from hubbub_decoder.mixed_model import Beliefs, MixedModel, Solution, Solved, Totals
 from hubbub_decoder.patterns import MAX_CELLS, FilterTable, filters_of, number_of_filters, observe
 from hubbub_decoder.prior import fit_prior
 
@@ -29,6 +31,7 @@ _OWN = 0.02  # no belief is wider than 1 / this many of the estimate's own varia
 _SURE = 1e-4
 _STRONG = 3.5  # standard errors beyond which a candidate is not exchangeable with the others in a sum
 _LITTLE = 1e-3  # the least share of unlisted strings, and of no value, that weights expect
+_LIKELY, _DOUBTED = 0.3, 50  # q-values up to which a candidate is tested without itself, and how many are at most
 _KEPT, _BEYOND_BITS = 0.97, 4  # beliefs are found on the bits' own directions and a few more
 _FEW, _MANY = 300, 16_384
 """Most candidates to find beliefs about on all directions; most to estimate on those that beliefs were found on."""
@@ -41,11 +44,15 @@ class PatternFit:
     """Shares of the reports, as drawn from a population.
 
     unlisted : tau**2, the sum of squared shares of strings without a candidate
+    law      : how estimates of those who are nothing err
+    p_values : (M,) of the hypothesis that nobody reported it; nan where nothing is known
     """
 
     solution: Solution
     totals: Totals
     unlisted: float
+    law: ErrorLaw
+    p_values: Floats
 
 
 def is_small(params: Params) -> bool:
@@ -72,15 +79,40 @@ def fit_patterns(counts: PatternCounts, design: DesignMatrix) -> PatternFit:
     totals = leading.solved(_alike(seen, beliefs, strong), unlisted).totals(~strong)
     if size > _MANY and rest is not None and rest.size:
         elsewhere = _elsewhere(MixedModel(rest, table, filter_of), seen, unlisted)
-        if np.median(elsewhere.variances) < np.median(seen.variances):
-            return PatternFit(elsewhere, totals, unlisted)
+        solution = elsewhere.solution()
+        if np.median(solution.variances) < np.median(seen.variances):
+            return PatternFit(solution, totals, unlisted, *_tested(elsewhere, solution, table))
     d = observations.size
     whole = _FEW < size <= _MANY and (d <= _DENSE or d * size <= _WIDE)
     model = MixedModel(observations, table, filter_of) if whole else leading
-    return PatternFit(model.solved(beliefs, unlisted).solution(), totals, unlisted)
+    solved = model.solved(beliefs, unlisted)
+    solution = solved.solution()
+    return PatternFit(solution, totals, unlisted, *_tested(solved, solution, table))
 
 
-def _elsewhere(rest: MixedModel, seen: Solution, unlisted: float) -> Solution:
+def _tested(solved: Solved, solution: Solution, table: FilterTable) -> tuple[ErrorLaw, Floats]:
+    """Return how random strings err, and how often one would look as frequent as each candidate.
+
+    Beliefs about others than the candidate may have taken up what it has in common with a frequent string that nobody lists, and then all errors look
+    small: those about to be found, the least sure of them, are compared with random strings in the same reports without themselves.
+    """
+    known = np.isfinite(solution.variances)
+    if not known.any():
+        return ErrorLaw.of([]), np.full(len(known), np.nan)
+    errors = np.sqrt(np.where(known, solution.variances, np.nan))
+
+    def law(error: float, without: int | None = None) -> ErrorLaw:
+        return ErrorLaw.of([error * score for score in solved.scores(without)], table.random)
+
+    common = law(float(np.nanmedian(errors)))
+    p = p_values(solution.shares, errors, common)
+    doubted = np.flatnonzero(known)[q_values(p[known]) <= _LIKELY]
+    for j in doubted[np.argsort(-p[doubted])][:_DOUBTED].tolist():
+        p[j] = max(p[j], float(p_values(solution.shares[j], errors[j], law(float(errors[j]), j))))
+    return common, p
+
+
+def _elsewhere(rest: MixedModel, seen: Solution, unlisted: float) -> Solved:
     """Estimate from the directions that taught no belief, whose noise is independent, believing what the others say.
 
     Where candidates are many times the directions, beliefs take up noise: who is believed to be nothing errs less for it, and who is
@@ -89,7 +121,7 @@ def _elsewhere(rest: MixedModel, seen: Solution, unlisted: float) -> Solution:
     _, v, mean, variance = _posterior(seen, 1.0)
     learnt = Beliefs(mean, np.maximum(variance, _SURE * v))
     unlisted = max(unlisted + rest.solved(learnt, unlisted).misfit().step, unlisted / _STRIDE)
-    return rest.solved(learnt, unlisted).solution()
+    return rest.solved(learnt, unlisted)
 
 
 def _settle(model: MixedModel, beliefs: Beliefs, unlisted: float, rounds: int) -> tuple[Beliefs, float, Solution]:

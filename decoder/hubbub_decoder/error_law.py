@@ -1,0 +1,96 @@
+"""How far the estimate of a string that nobody reported falls from 0: over the chance of how it hashes, the reports as they are.
+
+A string without a candidate shares the bits of a candidate in Binomial(m, 1/F) cohorts. Many such strings err together as a normal does; one frequent
+string does not: it seldom meets a candidate, and then by much. What another string would have been estimated to be, had it hashed otherwise,
+can be computed from the residuals, so nothing about the unlisted strings need be assumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+Floats = NDArray[np.float64]
+
+_REACH, _STEP = 60.0, 0.02
+_CELLS = 2 * round(_REACH / _STEP) + 1
+_GRID = np.linspace(-_REACH, _REACH, _CELLS)
+_TELLING, _WIDER = 1e-3, 1.25
+
+
+@dataclass(frozen=True, eq=False)
+class ErrorLaw:
+    """The law of error / standard error of those who are nothing, where its tails are longer than a normal's; else the normal.
+
+    at_least : P(error >= z) for z on a grid from -60 to 60, what is beyond it at its ends; not below the normal's
+    at_most  : P(error <= z), likewise
+    """
+
+    at_least: Floats
+    at_most: Floats
+
+    @classmethod
+    def of(cls, scores: Iterable[Floats], chances: Floats | None = None) -> ErrorLaw:
+        """Draw one score in each cohort, independently, and add them up.
+
+        scores : of each cohort, what each of its filters adds to the estimate, in standard errors; divided between the two next
+                 places of the grid, so that the mean stays and the spread grows a little
+        chances : of each filter; all alike if None
+
+        >>> law = ErrorLaw.of([np.array([9.5, -0.5, -0.5, -0.5])] * 2, np.array([0.05, 0.25, 0.35, 0.35]))
+        >>> float(law.tail(np.array(8.0)).round(4))  # 1 - .95**2
+        0.0975
+        """
+        law = np.zeros(_CELLS)
+        law[_CELLS // 2] = 1
+        for values in scores:
+            likely = np.full(len(values), 1 / len(values)) if chances is None else chances
+            law = _plus(law, values / _STEP, likely)
+        at_least, at_most = np.cumsum(law[::-1])[::-1], np.cumsum(law)
+        return cls(np.maximum(at_least, norm.sf(_GRID)), np.maximum(at_most, norm.cdf(_GRID)))
+
+    def tail(self, z: Floats) -> Floats:
+        """Return P(error / standard error >= z); nan where z is nan."""
+        return np.asarray(np.maximum(np.interp(z, _GRID, self.at_least), norm.sf(z)) * np.where(z > _REACH, 0, 1))
+
+    def above(self, chance: float) -> float:
+        """Return what errors exceed with so small a chance."""
+        return self._first(self.at_least[::-1], chance, norm.isf(chance))
+
+    def below(self, chance: float) -> float:
+        """Return how far below 0 errors fall with so small a chance, as a positive number."""
+        return self._first(self.at_most, chance, norm.isf(chance))
+
+    @property
+    def is_skewed(self) -> bool:
+        """Whether the one error in a thousand is a quarter larger than a normal's."""
+        return self.above(_TELLING) > _WIDER * norm.isf(_TELLING)
+
+    @staticmethod
+    def _first(tail: Floats, chance: float, least: float) -> float:
+        """Return the distance of the farthest place that has at least this chance; `tail` rises from the end of the grid."""
+        return max(float(least), float(_GRID[-1 - min(int(np.searchsorted(tail, chance)), _CELLS - 1)]))
+
+
+def _plus(law: Floats, values: Floats, chances: Floats) -> Floats:
+    """Add an independent draw of some values, in cells; what leaves the grid stays at its end."""
+    values = np.clip(values, 1 - _CELLS, _CELLS - 2)
+    lower = np.floor(values).astype(np.intp)
+    part = values - lower
+    moves, of_move = np.unique(np.concatenate([lower, lower + 1]), return_inverse=True)
+    likely = np.bincount(of_move, np.concatenate([chances * (1 - part), chances * part]))
+    total = np.zeros_like(law)
+    for move, chance in zip(moves.tolist(), likely.tolist(), strict=True):
+        if not chance:
+            continue
+        if move >= 0:
+            total[move:] += chance * law[: _CELLS - move]
+            total[-1] += chance * law[_CELLS - move :].sum()
+        else:
+            total[:move] += chance * law[-move:]
+            total[0] += chance * law[:-move].sum()
+    return total
