@@ -206,7 +206,7 @@ def _answer(fitted: Fit, selection: Selection, design: DesignMatrix, num_reports
     rows[:, selection.columns] = (
         np.where(known, fitted.shares, np.nan),
         np.where(known, errors(single[:-1]), np.nan),
-        p_values(fitted.shares, np.sqrt(variance), fitted.law),
+        p_values(fitted.shares, np.sqrt(variance)) if fitted.p_values is None else fitted.p_values,
     )
 
     sums = np.column_stack([totals @ solution, errors(totals)])

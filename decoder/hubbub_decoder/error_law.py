@@ -16,7 +16,7 @@ from scipy.stats import norm
 
 Floats = NDArray[np.float64]
 
-_REACH, _STEP = 60.0, 0.02
+_REACH, _STEP = 40.0, 0.02
 _CELLS = 2 * round(_REACH / _STEP) + 1
 _GRID = np.linspace(-_REACH, _REACH, _CELLS)
 _TELLING, _WIDER = 1e-3, 1.25
@@ -26,7 +26,7 @@ _TELLING, _WIDER = 1e-3, 1.25
 class ErrorLaw:
     """The law of error / standard error of those who are nothing, where its tails are longer than a normal's; else the normal.
 
-    at_least : P(error >= z) for z on a grid from -60 to 60, what is beyond it at its ends; not below the normal's
+    at_least : P(error >= z) for z on a grid from -40 to 40, what is beyond it at its ends; not below the normal's
     at_most  : P(error <= z), likewise
     """
 
@@ -80,17 +80,8 @@ def _plus(law: Floats, values: Floats, chances: Floats) -> Floats:
     """Add an independent draw of some values, in cells; what leaves the grid stays at its end."""
     values = np.clip(values, 1 - _CELLS, _CELLS - 2)
     lower = np.floor(values).astype(np.intp)
-    part = values - lower
-    moves, of_move = np.unique(np.concatenate([lower, lower + 1]), return_inverse=True)
-    likely = np.bincount(of_move, np.concatenate([chances * (1 - part), chances * part]))
-    total = np.zeros_like(law)
-    for move, chance in zip(moves.tolist(), likely.tolist(), strict=True):
-        if not chance:
-            continue
-        if move >= 0:
-            total[move:] += chance * law[: _CELLS - move]
-            total[-1] += chance * law[_CELLS - move :].sum()
-        else:
-            total[:move] += chance * law[-move:]
-            total[0] += chance * law[:-move].sum()
-    return total
+    part, least = values - lower, int(lower.min())
+    moves = np.concatenate([lower, lower + 1]) - least
+    wide = np.convolve(law, np.bincount(moves, np.concatenate([chances * (1 - part), chances * part])))
+    cells = np.clip(np.arange(len(wide)) + least, 0, _CELLS - 1)
+    return np.bincount(cells, wide, _CELLS)

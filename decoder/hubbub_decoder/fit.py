@@ -19,6 +19,7 @@ from hubbub.summary import BitCounts
 from hubbub_decoder.covariance import RandomString, report_covariance
 from hubbub_decoder.design_matrix import DesignMatrix
 from hubbub_decoder.error_law import ErrorLaw
+from hubbub_decoder.inference import p_values, p_values_by_themselves
 from hubbub_decoder.marginals import bit_shares
 
 _REFITS = 3
@@ -43,6 +44,7 @@ class Fit:
     scatter_std : its standard error where tau = 0
     noise       : (M + 1, M + 1) of the shares among those who reported, where the fit knows it by itself
     law         : how estimates of those who are nothing err, where that is known; None: as a normal
+    p_values    : (M,) of the hypothesis that nobody reported it, by that law
     """
 
     shares: Floats
@@ -53,6 +55,7 @@ class Fit:
     scatter_std: float
     noise: Floats | None = None
     law: ErrorLaw | None = None
+    p_values: Floats | None = None
 
     def identified(self, contrasts: Floats) -> NDArray[np.bool_]:
         """Tell for each row of weights (n, M + 1) whether the reports determine that weighted sum."""
@@ -97,30 +100,43 @@ def fit(counts: BitCounts, design: DesignMatrix) -> Fit:
         shares, unlisted = solution[:-1], float(solution[-1])
         scatter, scatter_std = _scatter(normal, solution, rows, unexplained.shape[1], weighted_with)
     found = Fit(shares, unlisted, covariance, unexplained, weighted_with, scatter_std)
-    return replace(found, law=_law(found, y, counts, blocks, random_string))
+    law, p = _tested(found, y, counts, blocks, random_string)
+    return replace(found, law=law, p_values=p)
 
 
-def _law(
+def _tested(
     found: Fit, y: Floats, counts: BitCounts, blocks: list[sparse.csr_array], random_string: RandomString
-) -> ErrorLaw | None:
-    """Return how random strings err: in each cohort one adds, for every bit it sets, that bit's S^-1 (y - X x - w x_o).
+) -> tuple[ErrorLaw | None, Floats]:
+    """Return how random strings err, and how often one would look as frequent as each candidate.
 
-    Where sets of h bits are too many to go through, each bit is one more independent draw.
+    In each cohort a random string's score is the sum of S^-1 (y - X x - w x_o) over the bits that it sets; where candidate j is left out,
+    (x, x_o) is less Cov e_j x_j / Cov_jj. Where sets of h bits are too many to go through, each bit is one more independent draw.
     """
-    variances = np.diag(found.covariance)[: len(found.shares)]
-    if not len(variances):
-        return None
-    error = math.sqrt(float(np.median(variances)))
     k, h = counts.metric.params.num_bits, counts.metric.params.num_hashes
-    scores = []
-    for y_j, bits, s in _covariances(y, counts, blocks, random_string, found.shares, found.unlisted, found.scatter):
-        residual = y_j - bits @ found.shares - random_string.mean * found.unlisted
-        score = error * np.linalg.solve(s, residual)
-        if math.comb(k, h) > _MAX_FILTERS:
-            scores += [score] * h
-        else:
-            scores.append(score[np.array(list(combinations(range(k), h)))].sum(axis=1))
-    return ErrorLaw.of(scores)
+    columns = len(found.shares)
+    known = found.identified(np.eye(columns + 1))[:columns]
+    if not known.any():
+        return None, np.full(columns, np.nan)
+    errors = np.where(known, np.sqrt(np.diag(found.covariance)[:columns]), np.nan)
+    solution = np.append(found.shares, found.unlisted)
+    sets = None if math.comb(k, h) > _MAX_FILTERS else np.array(list(combinations(range(k), h)))
+
+    def laws(solutions: Floats, scales: Floats) -> Iterator[ErrorLaw]:
+        scores = []
+        for y_j, bits, s in _covariances(y, counts, blocks, random_string, solution[:-1], solution[-1], found.scatter):
+            fitted = bits @ solutions[:-1] + np.outer(random_string.mean, solutions[-1])
+            scores.append(scales * np.linalg.solve(s, y_j[:, None] - fitted))
+        for some in range(len(scales)):
+            own = [score[:, some] for score in scores]
+            yield ErrorLaw.of(own * h if sets is None else [score[sets].sum(axis=1) for score in own])
+
+    def without(some: NDArray[np.intp]) -> Iterator[ErrorLaw]:
+        moved = found.covariance[:, some] * (solution[some] / errors[some] ** 2)
+        return laws(solution[:, None] - moved, errors[some])
+
+    (common,) = laws(solution[:, None], np.array([np.nanmedian(errors)]))
+    p = np.where(known, p_values(found.shares, errors, common), np.nan)
+    return common, p_values_by_themselves(p, found.shares, errors, without, int((counts.reports > 0).sum()))
 
 
 def _scatter(normal: _Normal, solution: Floats, rows: int, blind: int, weighted_with: float) -> tuple[float, float]:

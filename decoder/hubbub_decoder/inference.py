@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 import numpy as np
@@ -16,6 +17,9 @@ Floats = NDArray[np.float64]
 POWER = 0.9
 
 
+_LIKELY, _DOUBTED, _COHORTS = 0.3, 20, 3
+
+Laws = Callable[[NDArray[np.intp]], Iterable[ErrorLaw]]
 Target = Literal["reporters", "population"]
 
 
@@ -75,6 +79,25 @@ def p_values(shares: Floats, null_std_errors: Floats, law: ErrorLaw | None = Non
         z = shares / null_std_errors
     z = np.where((shares == 0) & (null_std_errors == 0), -np.inf, z)
     return law.tail(z) if law else np.asarray(norm.sf(z))
+
+
+def p_values_by_themselves(p: Floats, shares: Floats, null_std_errors: Floats, laws: Laws, cohorts: int) -> Floats:
+    """Return p-values, those that decide what is found raised to what a law says that the candidate itself has no part in.
+
+    What is estimated of the others may have taken up what a candidate has in common with a frequent string that nobody lists; all errors look small
+    then. So those about to be found, the least sure of them, are compared with random strings in the same reports, the model without them.
+
+    p : nan where nothing is known      laws : of some candidates, each left out of the model
+    cohorts : below 3 p stays: any candidate may well be a frequent string of the same bits that nobody lists, and none could be found
+    """
+    if cohorts < _COHORTS:
+        return p
+    raised, known = p.copy(), np.flatnonzero(~np.isnan(p))
+    doubted = known[q_values(p[known]) <= _LIKELY]
+    doubted = doubted[np.argsort(-p[doubted])][:_DOUBTED]
+    for j, law in zip(doubted, laws(doubted), strict=True):
+        raised[j] = max(p[j], float(p_values(shares[j], null_std_errors[j], law)))
+    return raised
 
 
 def q_values(p: Floats) -> Floats:

@@ -6,6 +6,7 @@ of very many candidates, on all others
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,7 @@ from hubbub.summary import PatternCounts
 from hubbub.summary.pattern_counts import MAX_PATTERN_BITS
 from hubbub_decoder.design_matrix import DesignMatrix
 from hubbub_decoder.error_law import ErrorLaw
-from hubbub_decoder.inference import p_values, q_values
+from hubbub_decoder.inference import p_values, p_values_by_themselves
 from hubbub_decoder.mixed_model import Beliefs, MixedModel, Solution, Solved, Totals
 from hubbub_decoder.patterns import MAX_CELLS, FilterTable, filters_of, number_of_filters, observe
 from hubbub_decoder.prior import fit_prior
@@ -31,7 +32,6 @@ _OWN = 0.02  # no belief is wider than 1 / this many of the estimate's own varia
 _SURE = 1e-4
 _STRONG = 3.5  # standard errors beyond which a candidate is not exchangeable with the others in a sum
 _LITTLE = 1e-3  # the least share of unlisted strings, and of no value, that weights expect
-_LIKELY, _DOUBTED = 0.3, 50  # q-values up to which a candidate is tested without itself, and how many are at most
 _KEPT, _BEYOND_BITS = 0.97, 4  # beliefs are found on the bits' own directions and a few more
 _FEW, _MANY = 300, 16_384
 """Most candidates to find beliefs about on all directions; most to estimate on those that beliefs were found on."""
@@ -91,11 +91,7 @@ def fit_patterns(counts: PatternCounts, design: DesignMatrix) -> PatternFit:
 
 
 def _tested(solved: Solved, solution: Solution, table: FilterTable) -> tuple[ErrorLaw, Floats]:
-    """Return how random strings err, and how often one would look as frequent as each candidate.
-
-    Beliefs about others than the candidate may have taken up what it has in common with a frequent string that nobody lists, and then all errors look
-    small: those about to be found, the least sure of them, are compared with random strings in the same reports without themselves.
-    """
+    """Return how random strings err, and how often one would look as frequent as each candidate."""
     known = np.isfinite(solution.variances)
     if not known.any():
         return ErrorLaw.of([]), np.full(len(known), np.nan)
@@ -105,11 +101,12 @@ def _tested(solved: Solved, solution: Solution, table: FilterTable) -> tuple[Err
         return ErrorLaw.of([error * score for score in solved.scores(without)], table.random)
 
     common = law(float(np.nanmedian(errors)))
-    p = p_values(solution.shares, errors, common)
-    doubted = np.flatnonzero(known)[q_values(p[known]) <= _LIKELY]
-    for j in doubted[np.argsort(-p[doubted])][:_DOUBTED].tolist():
-        p[j] = max(p[j], float(p_values(solution.shares[j], errors[j], law(float(errors[j]), j))))
-    return common, p
+    p = np.where(known, p_values(solution.shares, errors, common), np.nan)
+
+    def without(some: NDArray[np.intp]) -> Iterator[ErrorLaw]:
+        return (law(float(errors[j]), j) for j in some.tolist())
+
+    return common, p_values_by_themselves(p, solution.shares, errors, without, len(solved.scores()))
 
 
 def _elsewhere(rest: MixedModel, seen: Solution, unlisted: float) -> Solved:
