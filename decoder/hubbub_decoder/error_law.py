@@ -68,7 +68,7 @@ class ErrorLaw:
     @property
     def is_skewed(self) -> bool:
         """Whether the one error in a thousand is a quarter larger than a normal's."""
-        return self.above(_TELLING) > _WIDER * norm.isf(_TELLING)
+        return self.above(_TELLING) > _WIDER * float(norm.isf(_TELLING))
 
     @staticmethod
     def _first(tail: Floats, chance: float, least: float) -> float:
@@ -84,4 +84,4 @@ def _plus(law: Floats, values: Floats, chances: Floats) -> Floats:
     moves = np.concatenate([lower, lower + 1]) - least
     wide = np.convolve(law, np.bincount(moves, np.concatenate([chances * (1 - part), chances * part])))
     cells = np.clip(np.arange(len(wide)) + least, 0, _CELLS - 1)
-    return np.bincount(cells, wide, _CELLS)
+    return np.asarray(np.bincount(cells, wide, _CELLS), np.float64)

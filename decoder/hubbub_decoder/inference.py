@@ -15,9 +15,7 @@ from hubbub_decoder.error_law import ErrorLaw
 Floats = NDArray[np.float64]
 
 POWER = 0.9
-
-
-_LIKELY, _DOUBTED, _COHORTS = 0.3, 20, 3
+_LIKELY, _DOUBTED, _COHORTS = 0.3, 20, 3  # q-values up to which, how many at most, and the fewest cohorts
 
 Laws = Callable[[NDArray[np.intp]], Iterable[ErrorLaw]]
 Target = Literal["reporters", "population"]

@@ -134,6 +134,22 @@ def test_without_exchangeable_candidates_totals_are_sums(model: tuple[MixedModel
     assert totals.shares == pytest.approx([solution.posterior.sum(), *solution.others])
 
 
+def test_the_scores_of_filters_are_those_of_a_model_without_the_candidate(model: tuple[MixedModel, Brute]) -> None:
+    """P_{-j} (y - X_{-j} mean_{-j}), by brute force, looked up at every filter; and with all candidates in it."""
+    mixed, brute = model
+    for left_out in (None, 0, 11):
+        kept = np.arange(12) != (-1 if left_out is None else left_out)
+        beliefs = Beliefs(np.where(kept, BELIEFS.means, 0), np.where(kept, BELIEFS.variances, 1e-300))
+        inverse = np.linalg.inv(brute.covariance(beliefs))
+        effects, _ = brute.least_squares(beliefs, brute.others)
+        projected = inverse @ (brute.y - brute.x @ beliefs.means - brute.others @ effects)
+        expected = [a.T @ projected[rows] for rows, a in zip(mixed.rows(), mixed._features, strict=True)]
+        for solved in both_ways(mixed):
+            assert np.concatenate(solved.scores(left_out)) == pytest.approx(
+                np.concatenate(expected), rel=1e-4, abs=1e-4
+            )
+
+
 def test_the_misfit_is_none_where_the_restricted_likelihood_is_largest(model: tuple[MixedModel, Brute]) -> None:
     """d log L / d tau**2 = tr(P K) (ratio - 1) / 2, and the step has its sign: as the numeric derivative, everywhere."""
     made, brute = model

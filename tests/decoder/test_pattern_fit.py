@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -176,6 +177,8 @@ def test_very_many_candidates_are_read_where_no_belief_was_learnt(
         decoding = decode(counts, names)
         covered += [e.low <= people.get(e.candidate, 0) / 10_000_000 <= e.high for e in decoding.estimates]
     assert np.mean(covered) > 0.935
-    monkeypatch.setattr(pattern_fit, "_elsewhere", lambda _, seen, __: seen)  # not better, so not taken
+    monkeypatch.setattr(
+        pattern_fit, "_elsewhere", lambda _, seen, __: SimpleNamespace(solution=lambda: seen)
+    )  # not better, so not taken
     errors = [np.median([e.std_error for e in d.estimates]) for d in (decoding, decode(counts, names))]
     assert errors[0] < errors[1]
