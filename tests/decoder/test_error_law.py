@@ -64,12 +64,12 @@ def test_a_frequent_string_that_nobody_lists_makes_few_others_look_frequent(
     small, covered, warned = [], [], 0
     for run in range(runs):
         shares = {f"{run} {name}": share for name, share in named_shares("zipf1.5", 50).items()}
-        counts = simulate(metric, draw_population(shares, 90_000, rng), rng, without_value=10_000)  # type: ignore[operator]
+        counts = simulate(metric, draw_population(shares, 90_000, rng), rng, without_value=10_000)
         nobody = {f"{run} nobody {i}" for i in range(400)}
         decoding = decode(counts, [*list(shares)[1:], *nobody])
         null = [e for e in decoding.estimates if e.candidate in nobody and not math.isnan(e.share)]
-        small.append(np.mean([e.p_value < 0.01 for e in null]))
-        covered.append(np.mean([e.low <= 0 <= e.high for e in null]))
+        small.append(float(np.mean([e.p_value < 0.01 for e in null])))
+        covered.append(float(np.mean([e.low <= 0 <= e.high for e in null])))
         warned += any("a frequent string has no candidate" in warning for warning in decoding.warnings)
 
     def reach(values: list[float]) -> float:
