@@ -13,6 +13,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
+from itertools import islice
 
 from hubbub.batch import Batch
 from hubbub.coins import Coins, below, uniform
@@ -21,7 +22,7 @@ from hubbub.definitions import Definitions
 from hubbub.encoder import Encoder, Value
 from hubbub.errors import HubbubError, InvalidValueError, ParameterError
 from hubbub.journal import Journal
-from hubbub.metric import Metric, is_name
+from hubbub.metric import Metric
 from hubbub.periods import OPEN_BEFORE, Period, PeriodKind
 from hubbub.policy import Policy
 from hubbub.sealing import Sealer
@@ -41,6 +42,7 @@ MAX_POSTPONED = 10_000
 
 _MAX_CHANNELS = 4096
 _MAX_WARNINGS = 100
+_LONGEST_NAME, _NAMED = 64, 10
 _FAR_AHEAD = 40
 """In days: no period of a clock that was always right is over later than that."""
 
@@ -116,6 +118,7 @@ class Recorder:
         self._look_at_all = True
         self._soonest = date.max
         self._warned: set[str] = set()
+        self._unknown_names: set[str] = set()
         self._postponed: deque[tuple[str | None, str, Value]] = deque()
         self.unsaved_ignored: Counter[str] = Counter()
 
@@ -131,9 +134,7 @@ class Recorder:
         metric = self._definitions.get(name) if isinstance(name, str) else None
         if metric is None:
             self.unsaved_ignored["unknown-metric"] += 1
-            self._warn_of_use(
-                f"record: {_shown(name)} is none of the metrics that are defined: nothing is recorded for it"
-            )
+            self._tell_unknown(name)
             return
         secret = self.secret(state)
         if secret is None:
@@ -215,6 +216,14 @@ class Recorder:
         self._unshared.discard(subject)
         if subject or self._own:
             self._share_out(state, subject)
+
+    def _tell_unknown(self, name: object) -> None:
+        """Warn once of each name that is none, as long as they are few."""
+        if not isinstance(name, str):
+            self._warn_of_use(f"record: a metric's name is a str, got a {type(name).__name__}")
+        elif (short := name[:_LONGEST_NAME]) not in self._unknown_names and len(self._unknown_names) < _MAX_WARNINGS:
+            self._unknown_names.add(short)
+            self._warn_of_use(_unknown(short, self._definitions))
 
     def _warn_of_use(self, told: str) -> None:
         """Say once what is wrong with how `record` is called, or with the clock: a name, a type or a date, never a value."""
@@ -551,9 +560,13 @@ def ordinal(kind: PeriodKind, start: str) -> int:
     return days if kind is PeriodKind.DAY else (days + 3) // 7
 
 
-def _shown(name: object) -> str:
-    """Name a metric that is not there; what cannot be a metric's name may be a value in its place, and is not shown."""
-    return repr(name) if is_name(name) else f"what was given as its name, a {type(name).__name__} that cannot be one,"
+def _unknown(name: str, definitions: Definitions) -> str:
+    """Tell of a metric that is not there, by the names that are: what was given may be a value in a name's place."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, definitions, 1)
+    meant = f"was {near[0]!r} meant? " if near else ""
+    return f"record: no such metric is defined; {meant}(what is: {', '.join(islice(definitions, _NAMED))}): nothing is recorded for it"
 
 
 def _end(period: Period) -> datetime:
