@@ -378,7 +378,8 @@ def test_a_child_forked_in_the_middle_records_and_the_compaction_goes_on(rig: Ri
     client = with_subjects(rig, WatchedDisk())
     children: list[int] = []
 
-    def resting(_: float) -> None:
+    def resting(seconds: float) -> None:
+        time.sleep(seconds)
         if len(children) < 3:
             child = os.fork()
             if child == 0:
