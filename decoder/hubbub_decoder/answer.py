@@ -67,7 +67,7 @@ def _estimates(answer: Answer, level: float, fdr: float) -> tuple[Estimate, ...]
     picked = np.where(detected, answer.shares, np.nan)
     wider = level_after_selection(1 - level, int(detected.sum()), max(1, int(tested.sum())))
     selected_low, selected_high = interval(picked, answer.std_errors, wider, answer.law)
-    guess = best_guess(answer.shares, answer.std_errors, level, found=bool(detected.any()))
+    guess = best_guess(answer.shares, answer.std_errors, level)
     fitted = ~np.isnan(answer.shares)
     known_p, known_q, known_guess = (np.where(fitted, column, np.nan) for column in (p, q, guess.shares))
     columns = (

@@ -31,14 +31,13 @@ class Guess:
     high: Floats
 
 
-def best_guess(shares: Floats, std_errors: Floats, level: float = 0.95, *, found: bool = False) -> Guess:
+def best_guess(shares: Floats, std_errors: Floats, level: float = 0.95) -> Guess:
     """Guess all shares at once: the posterior medians under a prior estimated from the estimates themselves.
 
     The median is what minimizes the expected total variation; low and high leave (1 - level) / 2 on either side. If the estimates would
-    be no surprise were every share 0 (likelihood ratio test, 1 %), the guess is 0, unless a test of one of them was a surprise.
+    be no surprise were every share 0 (likelihood ratio test, 1 %), the guess is 0.
 
-    shares, std_errors : (M,); where not finite the guess is 0, its interval unknown      found : whether any of them was detected
-    returns shares at most 1 in sum
+    shares, std_errors : (M,); where not finite the guess is 0, its interval unknown      returns shares at most 1 in sum
     Source: Kiefer & Wolfowitz 1956; Efron 2010, ch. 1.
     """
     certain = np.isfinite(shares) & (std_errors == 0)
@@ -50,6 +49,6 @@ def best_guess(shares: Floats, std_errors: Floats, level: float = 0.95, *, found
         prior = fit_prior(x, variances)
         tail = (1 - level) / 2
         low[known], guess[known], high[known] = (prior.quantiles(x, variances, at) for at in (tail, 0.5, 1 - tail))
-        if not found and prior.evidence(x, variances) < chi2.isf(_DOUBT, 2):
+        if prior.evidence(x, variances) < chi2.isf(_DOUBT, 2):
             low[known], guess[known] = 0, 0
     return Guess(guess / max(1.0, float(guess.sum())), low, high)
