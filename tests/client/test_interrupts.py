@@ -247,12 +247,15 @@ def test_what_a_signal_handler_raises_is_the_hosts(
     assert client.accounting()["recorded"] == 1
 
 
-def test_our_own_failures_still_do_not_reach_the_host(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_our_own_failures_still_do_not_reach_the_host(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(failures, "swallowed", True)
     client = rig.agreed()
     client._started().stop(5)
     client._clock = client._recorder._clock = lambda: 1 / 0  # type: ignore[assignment,return-value]
     client.record("homepage", "x")
+    assert "ZeroDivisionError" in caplog.text
 
 
 AT_THE_END = """
