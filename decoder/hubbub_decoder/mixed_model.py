@@ -26,7 +26,7 @@ Flags = NDArray[np.bool_]
 
 _RIDGE = 1e-10
 _NO_INFORMATION = 1e-9
-_SAMPLE = 16_384
+_SAMPLE = 4_096
 _BLOCK = 256
 _LOOKUP = 500  # what looking up a candidate's pair of filters costs, in multiplications
 
@@ -215,12 +215,11 @@ class _InShares(Solved):
         return Solution(np.where(known, shares, np.nan), np.where(known, own, np.inf), posterior, self._x[-2:])
 
     def scores(self, without: int | None = None) -> list[Floats]:
-        residual = self._y - self._z @ self._x
-        if without is not None:
-            column = self._z[:, without]
-            left = float(self._root[:, without] @ self._root[:, without]) / self._beliefs.variances[without]
-            projected = column - self._z @ self._times_covariance(self._z.T @ column)
-            residual += projected * (self._x[without] / left)
+        x = self._x
+        if without is not None:  # the others' shares given that this one is 0
+            column = self._root.T @ self._root[:, without]
+            x = x - column * (x[without] / column[without])
+        residual = self._y - self._z @ x
         return [look.T @ residual[rows] for rows, look in self._looks]
 
     def misfit(self) -> Misfit:
