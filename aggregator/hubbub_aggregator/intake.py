@@ -22,7 +22,7 @@ import numpy as np
 from hubbub.batch import CONTENT_TYPE, Batch
 from hubbub.definitions import Definitions
 from hubbub.errors import RefusedError
-from hubbub.metric import Metric
+from hubbub.metric import Metric, has_expired
 from hubbub.periods import Period, PeriodKind
 from hubbub.refusals import Refusal
 from hubbub.summary.oddities import usual
@@ -102,7 +102,7 @@ def inflated(body: bytes, settings: Settings) -> bytes:
 def require_admissible(batch: Batch, definitions: Definitions, now: datetime, settings: Settings) -> None:
     """Refuse a batch that must not be counted now, or never can be."""
     metric = _version(batch, definitions)
-    if metric.expires is not None and now.date() >= metric.expires:
+    if has_expired(metric, now.date()):
         raise RefusedError(Refusal.METRIC_EXPIRED, f"{metric.name} has expired on {metric.expires}")
     _require_open(metric.period, batch.period, now)
     batch.require_fit(metric, settings.max_reports)

@@ -18,11 +18,11 @@ from hubbub.errors import (
     RefusedError,
     SummaryError,
 )
+from hubbub.limits import Limits
 from hubbub.metric import Kind, Metric
 from hubbub.params import Params
 from hubbub.periods import Period, PeriodKind
 from hubbub.policy import Policy
-from hubbub.recorder import Limits
 from hubbub.refusals import Refusal
 from hubbub.report import Report
 from hubbub.secret import Secret

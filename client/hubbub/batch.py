@@ -52,7 +52,7 @@ class Batch:
     ) -> Batch:
         """Form a batch, once: a retry sends the same bytes again."""
         return cls(
-            batch_id=uuid.UUID(bytes=coins(16), version=4),
+            batch_id=new_id(coins),
             metric=metric.name,
             digest=metric.digest,
             period=str(period),
@@ -117,6 +117,11 @@ class Batch:
             raise RefusedError(
                 Refusal.PADDING_SET, f"a report has {params.num_bits} bits, and a bit past them is set: it must be zero"
             )
+
+
+def new_id(coins: Coins) -> uuid.UUID:
+    """Draw what a batch is known by, through every retry."""
+    return uuid.UUID(bytes=coins(16), version=4)
 
 
 def _text(fields: dict[str, Any], name: str) -> str:

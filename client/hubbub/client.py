@@ -25,9 +25,10 @@ from hubbub.errors import HubbubError, ParameterError
 from hubbub.failures import report_failure
 from hubbub.forking import Section, alive, watch
 from hubbub.journal import Journal
+from hubbub.limits import Limits
 from hubbub.memory_disk import MemoryDisk
 from hubbub.policy import Policy
-from hubbub.recorder import Limits, Recorder
+from hubbub.recorder import Recorder
 from hubbub.secret import Secret
 from hubbub.secret_file import destroy_secret, secret_at
 from hubbub.telling import interrupted
@@ -349,10 +350,10 @@ class Client:
         return not self._journal.degraded
 
     def _enrol(self, state: State) -> None:
-        if self._journal.locked_out or self._recorder.secret(state) is None:
+        if self._journal.locked_out or self._recorder.channels.secret(state) is None:
             return
-        self._recorder.enrol(state)
-        self._recorder.form(state)  # of many people some; the uploader's thread forms the rest
+        self._recorder.enroller.enrol(state)
+        self._recorder.former.form(state)  # of many people some; the uploader's thread forms the rest
 
     def _set_consent(self, consent: Consent, text: str) -> list[str]:
         """Return what the disk does not have of it."""
@@ -392,7 +393,7 @@ class Client:
 
     def _erase(self, _: State, text: str) -> bool:
         self._journal.write({"e": "consent", "to": Consent.OFF, "text": text}, {"e": "erased"})
-        self._recorder.forget_secret()
+        self._recorder.channels.forget_secret()
         return self._destroy_secret()
 
     def _destroy_secret(self) -> bool:
@@ -411,7 +412,7 @@ class Client:
     def _form_everything(self, state: State) -> list[str]:
         if not self._journal.locked_out:
             self._recorder.record_postponed(state)
-            self._recorder.form_everything(state, ahead=True)
+            self._recorder.former.form_everything(state, ahead=True)
         return list(state.waiting)
 
     def _load_secret(self) -> Secret | None:

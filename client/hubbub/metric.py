@@ -247,6 +247,11 @@ class Metric:
         return metric
 
 
+def has_expired(metric: Metric, day: date) -> bool:
+    """Say whether a metric is not collected any more on that day."""
+    return metric.expires is not None and day >= metric.expires
+
+
 def _member(kinds: type[_E], field: str, value: str, name: str) -> _E:
     try:
         return kinds(value)

@@ -76,14 +76,27 @@ class Period:
 
     def opens(self) -> datetime:
         """Return when its first report is taken: a day before it starts, since clocks differ."""
-        return _midnight(self.start) - OPEN_BEFORE
+        return midnight(self.start) - OPEN_BEFORE
 
     def closes(self, open_for: timedelta = OPEN_FOR) -> datetime:
         """Return from when on its reports are refused."""
-        return _midnight(self.next().start) + open_for
+        return midnight(self.next().start) + open_for
 
     def __str__(self) -> str:
         return self.start.isoformat()
+
+
+def ordinal(kind: PeriodKind, start: str) -> int:
+    """Number a period, so that epochs begin at the same time for everybody.
+
+    >>> ordinal(PeriodKind.DAY, "1970-01-02"), ordinal(PeriodKind.WEEK, "1970-01-05"), ordinal(PeriodKind.MONTH, "1970-02-01")
+    (1, 1, 1)
+    """
+    day = date.fromisoformat(start)
+    if kind is PeriodKind.MONTH:
+        return (day.year - 1970) * 12 + day.month - 1
+    days = day.toordinal() - date(1970, 1, 1).toordinal()
+    return days if kind is PeriodKind.DAY else (days + 3) // 7
 
 
 def parse_day(text: object) -> date:
@@ -109,5 +122,6 @@ def _first_day(kind: PeriodKind, day: date) -> date:
             return day.replace(day=1)
 
 
-def _midnight(day: date) -> datetime:
+def midnight(day: date) -> datetime:
+    """Return when a UTC day begins."""
     return datetime.combine(day, time(), tzinfo=UTC)

@@ -16,13 +16,13 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from datetime import date
+from datetime import date, datetime
 from functools import lru_cache
 from typing import Any, TypeVar
 
 from hubbub.batch import Batch
 from hubbub.consent import Consent
-from hubbub.periods import Period, PeriodKind
+from hubbub.periods import Period, PeriodKind, midnight
 
 Event = dict[str, Any]
 K = TypeVar("K")
@@ -37,21 +37,27 @@ IGNORED = ("consent", "invalid", "unknown-metric", "policy", "expired", "no-stat
 
 
 @dataclass(slots=True)
-class Draft:
-    """What would be sent if the period ended now: final bits, after both randomizations.
+class Choice:
+    """The final bits of one report, after both randomizations, and what they cost.
 
-    n     : recordings it was chosen from        row : the bits, hex        tag, sealed : see `sealing.py`
+    row   : the bits, hex                        tag, sealed : see `sealing.py`
     epoch : of a metric with hold                fresh : whether it costs one more unit
     """
 
-    period: str
-    n: int
     cohort: int
     row: str
     tag: str
     sealed: str
     epoch: int | None
     fresh: bool
+
+
+@dataclass(slots=True)
+class Draft(Choice):
+    """What would be sent if the period ended now; `n` is how many recordings it was chosen from."""
+
+    period: str
+    n: int
 
 
 @dataclass(slots=True)
@@ -63,7 +69,7 @@ class Account:
     epoch    : of a metric with hold, the last one that was charged     sealed : the last reported Bloom bits
     reserved : units that are its own of the total, spent or not        base : of them, what earlier enrolments can have spent
     refused  : why it is not collected, if it is not; see `shares.py`
-    ahead    : a clock was ahead: periods before this one may be formed already, see `Recorder.bring_back`
+    ahead    : a clock was ahead: periods before this one may be formed already, see `Former.bring_back`
     """
 
     subject: str
@@ -111,6 +117,14 @@ class Account:
         """Return the day from which on its next report can be formed."""
         return _over(self.period, self.next)
 
+    def charge(self, choice: Choice) -> None:
+        """Spend what a report costs, and remember what it said."""
+        self.units += choice.fresh
+        self.reports += 1
+        self.tag, self.sealed, self.epoch = choice.tag, choice.sealed, choice.epoch
+        if self.unit == "value" and choice.fresh:
+            self.tags.append(choice.tag)
+
     def event(self) -> Event:
         """Return what the journal says of it."""
         fields = {name: getattr(self, name) for name in self.__slots__}
@@ -133,8 +147,9 @@ class Waiting:
     at: float
     doubt: bool = False
 
-    def closes(self) -> float:
-        return Period(date.fromisoformat(self.batch.period), self.period).closes().timestamp()
+    def ends(self) -> datetime:
+        """Return when the period that it is of is over."""
+        return midnight(Period(date.fromisoformat(self.batch.period), self.period).next().start)
 
 
 def batch_event(batch: Batch) -> Event:
@@ -188,7 +203,7 @@ class State:
         self.accounts: dict[Key, Account] = {}
         self.digests: dict[str, set[str]] = {}
         self.soonest = date.max
-        """No account has a period that is over before this day: `Recorder.form` need not look before it."""
+        """No account has a period that is over before this day: `Former.form` need not look before it."""
         self.waiting: dict[str, Waiting] = {}
         self.quarantine: dict[str, tuple[Batch, str]] = {}
         self.last_sent: dict[str, Batch] = {}
@@ -248,7 +263,7 @@ class State:
     def _on_draft(self, event: Event) -> None:
         n = self._counted(event)
         self.drafts[event["s"], event["m"]] = Draft(
-            event["p"], n, event["c"], event["row"], event["tag"], event["sealed"], event["epoch"], event["fresh"]
+            event["c"], event["row"], event["tag"], event["sealed"], event["epoch"], event["fresh"], event["p"], n
         )
 
     def _on_kept(self, event: Event) -> None:
@@ -258,7 +273,7 @@ class State:
         n = self._counted(event)
         draft = self.drafts.get((event["s"], event["m"]))
         if draft is None or draft.period != event["p"]:
-            draft = self.drafts[event["s"], event["m"]] = Draft(event["p"], n, 0, "", "", "", None, False)
+            draft = self.drafts[event["s"], event["m"]] = Draft(0, "", "", "", None, False, event["p"], n)
         draft.n = n
 
     def _counted(self, event: Event) -> int:

@@ -15,6 +15,21 @@ inside: list[int] = []
 _unsaid: deque[tuple[int, str, tuple[object, ...]]] = deque()
 
 
+class Once:
+    """What is said only once, and of it at most so many things."""
+
+    def __init__(self, most: int = 100) -> None:
+        self._most = most
+        self._said: set[str] = set()
+
+    def __call__(self, about: str) -> bool:
+        """Say whether this is the first time."""
+        if about in self._said or len(self._said) >= self._most:
+            return False
+        self._said.add(about)
+        return True
+
+
 def interrupted() -> bool:
     """Say whether this thread is within a journal already: a signal handler or a finalizer must not wait for what its own thread holds."""
     return threading.get_ident() in inside

@@ -211,18 +211,18 @@ class Uploader:
             consent = lesser(state.consent, self._allowed())
             self._overdue = False
             if state.consent is Consent.OFF and self._recorder is not None:
-                self._recorder.forget_secret()
+                self._recorder.channels.forget_secret()
             if consent is Consent.OFF:
                 return LONGEST_SLEEP
             now = self._clock().timestamp()
             end = None
             if self._recorder is not None:
-                if self._recorder.secret(state) is None:
+                if self._recorder.channels.secret(state) is None:
                     self._overdue = any(sent_from(waiting, now) <= now for waiting in sendable(state, now))
                     return WITHOUT_SECRET
-                if self._recorder.form(state):
+                if self._recorder.former.form(state):
                     return 0.0
-                end = self._recorder.next_end(state)
+                end = self._recorder.former.next_end(state)
             until_end = LONGEST_SLEEP if end is None else max(end.timestamp() - now, 0.001)
             if consent is not Consent.ON:
                 return until_end

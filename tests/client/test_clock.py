@@ -116,14 +116,14 @@ def test_a_minute_forty_days_ahead_drops_no_good_report_and_the_days_it_spoilt_a
         true.move(days=1)
         rig.clock.now = true.now
     with client._journal as state:
-        client._recorder.form_everything(state)
+        client._recorder.former.form_everything(state)
         good = set(state.waiting)
     assert len(good) == 4
     rig.clock.move(days=40)
     client.record("homepage", "https://example.org/")
     rig.clock.now = true.now
     with client._journal as state:
-        client._recorder.form_everything(state)
+        client._recorder.former.form_everything(state)
         assert good <= set(state.waiting)
     assert "batches are of days to come" in findings(rig)[0][1]
     days(rig, true, 45, client)
@@ -149,7 +149,7 @@ def test_a_clock_that_is_behind_what_an_aggregator_confirmed_changes_nothing_unt
     rig.clock.now = datetime(1970, 1, 1, tzinfo=UTC)
     client.record("homepage", "https://example.org/")
     with client._journal as state:
-        client._recorder.form_everything(state)
+        client._recorder.former.form_everything(state)
         assert {key: each.next for key, each in state.accounts.items()} == before
     assert "an aggregator agreed earlier" in findings(rig)[0][1]
     rig.clock.now = true.now
@@ -164,9 +164,9 @@ def test_age_is_judged_by_a_date_that_an_aggregator_confirmed(rig: Rig, world: t
     client._started().stop(5)
     rig.clock.move(days=1)
     with client._journal as state:
-        client._recorder.form_everything(state)
+        client._recorder.former.form_everything(state)
         rig.clock.move(days=60)
-        client._recorder.form_everything(state)
+        client._recorder.former.form_everything(state)
         assert (client.accounting()["dropped"]["age"], state.formed) == (0, 29)
     true.now = rig.clock.now
     while client._started().attempt() == 0.0:
@@ -187,7 +187,7 @@ def test_days_that_were_reported_under_a_clock_ahead_are_not_reported_again(
     rig.clock.move(days=10)
     true.now = rig.clock.now
     with client._journal as state:
-        client._recorder.form_everything(state)
+        client._recorder.former.form_everything(state)
         made = list(state.waiting)
     assert sum(client._started().send_now(batch_id) for batch_id in made) == 10
     assert client._journal.compact(always=True)
@@ -205,7 +205,7 @@ def test_a_metric_that_nobody_records_is_planned_anew_by_the_next_start(rig: Rig
     client = rig.agreed(SURVEY)
     rig.clock.move(days=20)
     with client._journal as state:
-        client._recorder.form_everything(state)
+        client._recorder.former.form_everything(state)
     client.close()
     rig.clock.move(days=-20)
     with rig.client(SURVEY)._journal as state:

@@ -38,7 +38,7 @@ def test_consent_is_remembered_and_other_clients_on_the_directory_see_it_at_once
     second.set_consent("off")
     first.record("homepage", "https://example.org/")
     assert first.accounting()["ignored"]["consent"] == 1
-    assert (first._recorder._secret, first._recorder._channels) == (
+    assert (first._recorder.channels._secret, first._recorder.channels._channels) == (
         None,
         {},
     )  # nor is the secret in its memory any more
@@ -63,7 +63,7 @@ def test_off_erases_what_waits_the_drafts_and_the_secret_and_keeps_the_ledger(ri
     rig.clock.move(days=1)
     client.record("homepage", "https://example.org/")
     with client._journal as state:
-        client._recorder.form(state)
+        client._recorder.former.form(state)
         rows = [waiting.batch.rows for waiting in state.waiting.values()]
         rows += [bytes.fromhex(draft.row) for draft in state.drafts.values()]
         secret = (rig.state / "secret").read_bytes()

@@ -75,7 +75,7 @@ def state(tmp_path: Path) -> Path:
         client.record("homepage", "x")
         clock.now = datetime.now(UTC)
         with client._journal as known:
-            client._recorder.form(known)
+            client._recorder.former.form(known)
             client._journal.write({"e": "later", "at": dict.fromkeys(known.waiting, 0.0)})
     return tmp_path / "state"
 

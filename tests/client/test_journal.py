@@ -36,7 +36,7 @@ def filled(rig: Rig, days: int = 6) -> None:
             deliver(client)
         rig.clock.move(days=1)
     with client._journal as state:
-        client._recorder.form_everything(state)
+        client._recorder.former.form_everything(state)
     client.close()
 
 

@@ -13,8 +13,9 @@ from scipy import stats
 
 from hubbub import Kind, Metric, Params, PeriodKind, Policy
 from hubbub.delivery import Answer
+from hubbub.enrolling import Enroller
 from hubbub.inspection import read_state
-from hubbub.recorder import Limits, Recorder
+from hubbub.limits import Limits
 from hubbub.state import KEPT_SENT, Account, Key, State
 from hubbub.testing import ManualClock, SeededCoins, deliver
 from hubbub.uploader import Uploader
@@ -79,7 +80,7 @@ def test_a_report_leaves_at_a_random_time_of_the_next_period(rig: Rig, unseen_se
         rig.clock.now = rig.clock.now.replace(hour=0)
         rig.clock.move(days=1)
         with client._journal as state:
-            client._recorder.form(state)
+            client._recorder.former.form(state)
             newest = max(state.waiting.values(), key=lambda waiting: waiting.batch.period)
             moments.append((newest.at - rig.clock.now.timestamp()) / 86400)
     assert stats.kstest(moments, "uniform").pvalue > ALPHA
@@ -185,7 +186,7 @@ def test_too_much_waiting_drops_the_oldest_and_too_old_is_dropped(rig: Rig) -> N
     client.flush(5)
     rig.clock.move(days=40)
     with client._journal as state:
-        client._recorder.form(state)
+        client._recorder.former.form(state)
     counts = client.accounting()
     assert counts["dropped"]["age"] + counts["dropped"]["quota"] > 2
     require_balanced(counts)
@@ -246,12 +247,12 @@ def test_many_people_are_formed_a_part_at_a_time_and_a_wake_with_nothing_due_loo
         server._recorder.record(state, "7", "survey", True)
         assert state.formed == 1
         told = []
-        while server._recorder.form(state):
+        while server._recorder.former.form(state):
             told.append(state.formed)
         assert (told, state.formed) == ([501, 1001], 1200)
         state.accounts = NobodyMayLook(state.accounts)
-        assert not server._recorder.form(state)
-        assert server._recorder.next_end(state) == datetime(2026, 11, 23, tzinfo=UTC)
+        assert not server._recorder.former.form(state)
+        assert server._recorder.former.next_end(state) == datetime(2026, 11, 23, tzinfo=UTC)
 
 
 class NobodyMayLook(dict[Key, Account]):
@@ -270,26 +271,26 @@ def test_a_start_looks_at_many_people_a_part_at_a_time_and_at_who_records_first(
         server.subject(str(number)).record("survey", True)
     server.close()
     looked: list[str] = []
-    share_out = Recorder._share_out
+    share_out = Enroller._share_out
 
-    def counted(recorder: Recorder, state: State, subject: str) -> None:
+    def counted(enroller: Enroller, state: State, subject: str) -> None:
         looked.append(subject)
-        share_out(recorder, state, subject)
+        share_out(enroller, state, subject)
 
-    monkeypatch.setattr(Recorder, "_share_out", counted)
+    monkeypatch.setattr(Enroller, "_share_out", counted)
     monkeypatch.setattr(Uploader, "start", lambda _: None)
     strict = Policy(epsilon_total=1.2)  # room for one of the survey's two values
     again = rig.client(SURVEY, HOMEPAGE, per_subject=True, policy=strict)
     recorder = again._recorder
     assert len(looked) == 500
     with again._journal as state:
-        secret = recorder.secret(state)
+        secret = recorder.channels.secret(state)
         assert secret is not None
-        tags = {recorder._subject_tag(state, secret, str(n)): str(n) for n in range(1200)}
-        somebody = next(iter(recorder._unshared))
+        tags = {recorder.channels.subject(state, secret, str(n)): str(n) for n in range(1200)}
+        somebody = next(iter(recorder.enroller._left))
         recorder.record(state, tags[somebody], "survey", True)
         assert looked[500:] == [somebody]
-        while recorder.form(state):
+        while recorder.former.form(state):
             pass
         assert len(looked) == len(set(looked)) == 1200
         assert {each.reserved for each in state.accounts.values() if each.metric == "survey"} == {1}

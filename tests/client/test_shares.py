@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from hubbub import Definitions, Metric, Policy, Secret
 from hubbub.journal import Journal
+from hubbub.limits import Limits
 from hubbub.memory_disk import MemoryDisk
 from hubbub.policy import price_of
-from hubbub.recorder import Limits, Recorder
+from hubbub.recorder import Recorder
 from hubbub.testing import ManualClock, SeededCoins
 
 NOISE = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
@@ -51,9 +52,9 @@ class Life:
             coins=self.coins,
         )
         with self.journal as state:
-            self.recorder.secret(state)
-            self.recorder.enrol(state)
-            self.recorder.form(state)
+            self.recorder.channels.secret(state)
+            self.recorder.enroller.enrol(state)
+            self.recorder.former.form(state)
 
     def record(self, name: str, values: list[str]) -> None:
         with self.journal as state:
@@ -78,7 +79,7 @@ class Life:
         if step in ("restart", "off and on", "secret lost", "redefined"):
             self.start()
         with self.journal as state:
-            self.recorder.form(state)
+            self.recorder.former.form(state)
             self.told += sorted(
                 (waiting.batch.metric, waiting.batch.digest, waiting.batch.period) for waiting in state.waiting.values()
             )

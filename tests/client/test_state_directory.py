@@ -74,7 +74,7 @@ def test_what_waits_is_not_sent_while_the_secret_cannot_be_read(rig: Rig) -> Non
     client = rig.agreed()
     rig.clock.move(days=1)
     with client._journal as state:
-        client._recorder.form(state)
+        client._recorder.former.form(state)
     client.close()
     rig.clock.move(days=2)
     with pytest.warns(RuntimeWarning, match="secret cannot be used .Permission denied.: give Client a directory"):

@@ -307,7 +307,7 @@ def test_flush_and_consent_do_not_wait_for_a_resolver(
     client = rig.agreed(SURVEY, transport=HttpTransport("http://127.0.0.1:9"))
     rig.clock.move(days=1)
     with client._journal as state:
-        client._recorder.form(state)
+        client._recorder.former.form(state)
         client._journal.write({"e": "later", "at": dict.fromkeys(state.waiting, 0.0)})
     done: list[bool] = []
     flush = threading.Thread(target=lambda: done.append(client.flush(0.2)))
@@ -377,7 +377,7 @@ def test_consent_withdrawn_stops_an_upload_in_flight(who: str, consent: str, rig
         client = rig.agreed(SURVEY, transport=HttpTransport(url))
         rig.clock.move(days=1)
         with client._journal as state:
-            client._recorder.form(state)
+            client._recorder.former.form(state)
             client._journal.write({"e": "later", "at": dict.fromkeys(state.waiting, 0.0)})
         client.flush(0)
         assert begun.wait(5)
@@ -399,7 +399,7 @@ def test_flush_keeps_its_time_whatever_the_server_does(serve: Callable[[socket.s
         client = rig.agreed(SURVEY, transport=HttpTransport(url))
         rig.clock.move(days=1)
         with client._journal as state:
-            client._recorder.form(state)
+            client._recorder.former.form(state)
             client._journal.write({"e": "later", "at": dict.fromkeys(state.waiting, 0.0)})
         began = time.monotonic()
         assert not client.flush(1)
@@ -420,7 +420,7 @@ client.set_consent("on")
 client.record("homepage", "x")
 clock.move(days=1)
 with client._journal as state:
-    client._recorder.form(state)
+    client._recorder.former.form(state)
     client._journal.write({"e": "later", "at": dict.fromkeys(state.waiting, 0.0)})
 print(client.flush(0.3))
 import time, atexit

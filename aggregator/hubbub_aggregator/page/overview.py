@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
 from hubbub import privacy
-from hubbub.metric import Metric
+from hubbub.metric import Metric, has_expired
 from hubbub.params import Params
 from hubbub.periods import Period
 from hubbub.summary.oddities import Oddity
@@ -157,7 +157,7 @@ def _card(service: Service, name: str, odd: Odd) -> MetricCard:
         kind=str(current.kind),
         period_kind=str(current.period),
         expires=str(current.expires),
-        has_expired=current.expires is not None and now.date() >= current.expires,
+        has_expired=has_expired(current, now.date()),
         retention=_retention(current, service.settings),
         reports=sum(row.reports for row in rows),
         periods=rows,

@@ -33,13 +33,14 @@ def check(definitions: str, *, as_json: bool) -> None:
     from datetime import UTC, datetime
 
     from hubbub.definitions import load_definitions
+    from hubbub.metric import has_expired
     from hubbub.policy import Policy
     from hubbub.shares import doubts
 
     loaded = load_definitions(definitions)
     today = datetime.now(UTC).date()
     current = [loaded[name] for name in loaded]
-    collected = [metric for metric in current if metric.expires is None or metric.expires > today]
+    collected = [metric for metric in current if not has_expired(metric, today)]
     warnings = [
         f"{metric.name}: expired on {metric.expires}: neither clients nor aggregators take reports of it any more"
         for metric in current

@@ -1,0 +1,85 @@
+"""Who takes part: a person has their share for every metric before anything is reported for them.
+
+Many people get theirs a part at a time; whoever records something gets it first. Nothing here may be called but inside `with journal`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hubbub.definitions import Definitions
+from hubbub.journal import Journal
+from hubbub.metric import Metric, has_expired
+from hubbub.periods import Period
+from hubbub.policy import Policy
+from hubbub.shares import opened, share_out
+from hubbub.state import Account, State
+from hubbub.telling import Once, tell
+from hubbub.today import Today
+
+AT_ONCE = 500
+"""So many people or accounts are looked at under one lock."""
+
+
+class Enroller:
+    """Gives the client (subject "", unless `own` is False) and its subjects their shares."""
+
+    def __init__(self, journal: Journal, definitions: Definitions, policy: Policy, today: Today, *, own: bool) -> None:
+        self._journal = journal
+        self._definitions = definitions
+        self._policy = policy
+        self._today = today
+        self._own = own
+        self._enrolment = 0
+        self._left: set[str] = set()
+        self._is_new = Once()
+
+    def has_enrolled(self, state: State, subject: str) -> bool:
+        """Say whether this process gave a subject its shares under this enrolment."""
+        return self._enrolment == state.enrolments and subject not in self._left
+
+    def enrol(self, state: State, subject: str = "") -> None:
+        """Give a subject its share for every metric: from now on there is one report a period, recorded or not.
+
+        All others who take part get theirs from `enrol_others`, or when something is recorded for them.
+        """
+        if self._enrolment != state.enrolments:
+            self._enrolment = state.enrolments
+            self._left = set(state.digests)
+        self._left.discard(subject)
+        if subject or self._own:
+            self._share_out(state, subject)
+
+    def enrol_others(self, state: State) -> bool:
+        """Give `AT_ONCE` of those who take part their shares; return whether there were any."""
+        if self._enrolment != state.enrolments:
+            self.enrol(state)
+        some = [self._left.pop() for _ in range(min(AT_ONCE, len(self._left)))]
+        for subject in some:
+            if any(account.enrolment == state.enrolments for account in state.accounts_of(subject)):
+                self._share_out(state, subject)
+        return bool(some)
+
+    def _share_out(self, state: State, subject: str) -> None:
+        wanted = []
+        for metric in self._definitions.values():
+            period = self._today.current(metric.period).period
+            if not has_expired(metric, period.start):
+                wanted.append((metric, _account(state, subject, metric, period)))
+        changed = list(share_out(self._policy, state.accounts_of(subject), wanted, state.enrolments))
+        if changed:
+            self._journal.write(*(account.event() for account in changed))
+        for account in changed:
+            if account.refused and self._is_new(account.digest):
+                tell("%s: it is not collected", account.refused)
+
+
+def _account(state: State, subject: str, metric: Metric, period: Period) -> Account:
+    """Return an account as it would begin, or go on: one that was silent does not make up for it."""
+    account = state.accounts.get((subject, metric.digest))
+    if account is None:
+        return opened(subject, metric, period)
+    silent = account.refused or account.enrolment != state.enrolments
+    if silent and account.next < str(period):
+        return replace(account, next=str(period))
+    return account
