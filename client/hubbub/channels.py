@@ -13,11 +13,12 @@ from collections.abc import Callable
 from hubbub.coins import Coins
 from hubbub.encoder import Encoder
 from hubbub.journal import Journal
+from hubbub.ledger import Account, Choice, Key
 from hubbub.metric import Metric
 from hubbub.periods import ordinal
 from hubbub.sealing import Sealer
 from hubbub.secret import SECRET_BYTES, Secret
-from hubbub.state import Account, Choice, Key, State
+from hubbub.state import State
 
 _MAX_CHANNELS = 4096
 

@@ -12,18 +12,23 @@ snapshot has it. Only counts are counted up, which is why they are said after ev
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import asdict
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from hubbub.disk import Disk
 from hubbub.journal import EARLIER, SNAPSHOT
+from hubbub.state import batch_event
 
 if TYPE_CHECKING:
     from hubbub.journal import Journal
+    from hubbub.ledger import Event
     from hubbub.state import State
 
+K = TypeVar("K")
+V = TypeVar("V")
 PIECE = 100
 PAUSE = 0.001
 """Seconds between two pieces: those who wait for the lock, or for the interpreter's, get it."""
@@ -63,7 +68,7 @@ def _write(journal: Journal, state: State, disk: Disk, rest: Callable[[float], N
     file = disk.open_new(journal.directory / f"{SNAPSHOT}.new")
     try:
         # what protects people is said twice: one damage is none
-        things = chain(state.protected(), state.unprotected(), state.protected())
+        things = chain(protected(state), unprotected(state), protected(state))
         while piece := journal.some(things, PIECE):
             if state.erased != erased:
                 return False
@@ -86,7 +91,7 @@ def _put_in_place(journal: Journal, state: State, disk: Disk) -> bool:
 def _say_the_counts(now: State, journal: Journal, written: State) -> bool:
     if now is not written:
         return False  # somebody removed the directory
-    journal.write(*now.counts(), *now.counts())
+    journal.write(*counts(now), *counts(now))
     return True
 
 
@@ -96,3 +101,59 @@ def _replace(_: State, journal: Journal, disk: Disk) -> bool:
     disk.replace(journal.directory / f"{SNAPSHOT}.new", journal.directory / SNAPSHOT)
     disk.remove(journal.directory / EARLIER)
     return True
+
+
+def protected(state: State) -> Iterator[Event]:
+    """Yield what protects people: consent and ledger. Here as below each is what it is when it is yielded."""
+    yield {"e": "consent", "to": state.consent, "text": state.consent_text}
+    yield {"e": "enrolment", "number": state.enrolments, "tag": state.secret_tag}
+    if state.ledger_key:
+        yield {"e": "ledger_key", "key": state.ledger_key}
+    yield {"e": "clock", "at": state.confirmed}
+    for digest, runs in _still_in(state.tried):
+        yield {"e": "tried", "m": digest, "runs": runs}
+    for _, account in _still_in(state.accounts):
+        yield account.event()
+
+
+def unprotected(state: State) -> Iterator[Event]:
+    """Yield the rest but for the counts."""
+    for _, waiting in _still_in(state.waiting):
+        yield {
+            "e": "waiting",
+            "batch": batch_event(waiting.batch),
+            "kind": waiting.period,
+            "at": waiting.at,
+            "doubt": waiting.doubt,
+        }
+    for (subject, digest), draft in _still_in(state.drafts):
+        yield {"e": "kept", "s": subject, "m": digest, "draft": asdict(draft)}
+    for _, (batch, problem) in _still_in(state.quarantine):
+        yield {"e": "quarantined", "batch": batch_event(batch), "problem": problem}
+    for digest, until in _still_in(state.held):
+        yield {"e": "held", "m": digest, "until": until}
+    yield {"e": "backoff", "failures": state.failures, "until": state.not_before, "told": state.trouble}
+    yield {"e": "detached", "at": state.detached_at}
+
+
+def counts(state: State) -> Iterator[Event]:
+    """Yield what later events count up from: right only where all that was counted is before it."""
+    yield {
+        "e": "head",
+        "formed": state.formed,
+        "acknowledged": state.acknowledged,
+        "damaged": state.damaged,
+        "chosen": state.chosen,
+        "superseded": state.superseded,
+        "dropped": state.dropped,
+        "ignored": state.ignored,
+    }
+    for batch in state.last_sent.values():
+        yield {"e": "sent", "batch": batch_event(batch)}
+
+
+def _still_in(things: dict[K, V]) -> Iterator[tuple[K, V]]:
+    """Iterate over a dictionary that changes meanwhile: what is still in it when its turn comes."""
+    for key in list(things):
+        if key in things:
+            yield key, things[key]

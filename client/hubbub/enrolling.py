@@ -9,11 +9,12 @@ from dataclasses import replace
 
 from hubbub.definitions import Definitions
 from hubbub.journal import Journal
+from hubbub.ledger import Account
 from hubbub.metric import Metric, has_expired
 from hubbub.periods import Period
 from hubbub.policy import Policy
 from hubbub.shares import opened, share_out
-from hubbub.state import Account, State
+from hubbub.state import State
 from hubbub.telling import Once, tell
 from hubbub.today import Today
 

@@ -17,11 +17,12 @@ from hubbub.consent import Consent
 from hubbub.definitions import Definitions
 from hubbub.enrolling import AT_ONCE, Enroller
 from hubbub.journal import Journal
+from hubbub.ledger import Account, Choice, Event, Key
 from hubbub.limits import KEPT_FOR, Limits, given_up
 from hubbub.metric import has_expired
 from hubbub.periods import OPEN_BEFORE, Period, PeriodKind, midnight
 from hubbub.secret import Secret
-from hubbub.state import Account, Choice, Event, Key, State, batch_event
+from hubbub.state import State, batch_event
 from hubbub.telling import Once, tell
 from hubbub.today import Today
 

@@ -27,7 +27,8 @@ from typing import Concatenate, ParamSpec, TypeVar
 from hubbub.disk import Disk, File, Lock
 from hubbub.failures import from_a_signal_handler
 from hubbub.framing import is_foreign, payloads, record
-from hubbub.state import Event, State
+from hubbub.ledger import Event
+from hubbub.state import State
 from hubbub.telling import inside, say, tell
 
 logger = logging.getLogger("hubbub")

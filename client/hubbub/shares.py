@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import date
 
+from hubbub.ledger import Account
 from hubbub.metric import Kind, Metric
 from hubbub.periods import Period
 from hubbub.policy import Policy, fitting, price_of
-from hubbub.state import Account
 
 
 def opened(subject: str, metric: Metric, period: Period) -> Account:

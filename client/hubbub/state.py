@@ -1,6 +1,6 @@
 """What a client knows, as a fold over the events of its journal.
 
-    Draft    what the current period's report will be           Account  what a metric has spent: the ledger
+    Draft    what the current period's report will be           Account  what a metric has spent, see `ledger.py`
     Waiting  a formed batch that is not acknowledged yet        State    all of them, the counters, the consent
 
 An event says what now *is* (how many recordings a draft stands for, what an account has spent), so a lost one is mended by the next of
@@ -12,23 +12,15 @@ its kind. Reports are numbered as they are formed: numbers that the fold never s
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from datetime import date, datetime
-from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any
 
 from hubbub.batch import Batch
 from hubbub.consent import Consent
+from hubbub.ledger import Account, Choice, Event, Key
 from hubbub.periods import Period, PeriodKind, midnight
-
-Event = dict[str, Any]
-K = TypeVar("K")
-V = TypeVar("V")
-Key = tuple[str, str]
-"""(subject, digest): whose draft or account it is, and of which definition."""
 
 DROPPED = ("quota", "age", "expired", "consent", "corrupt", "refused", "clock")
 MAX_RUNS = 64
@@ -37,105 +29,11 @@ IGNORED = ("consent", "invalid", "unknown-metric", "policy", "expired", "no-stat
 
 
 @dataclass(slots=True)
-class Choice:
-    """The final bits of one report, after both randomizations, and what they cost.
-
-    row   : the bits, hex                        tag, sealed : see `sealing.py`
-    epoch : of a metric with hold                fresh : whether it costs one more unit
-    """
-
-    cohort: int
-    row: str
-    tag: str
-    sealed: str
-    epoch: int | None
-    fresh: bool
-
-
-@dataclass(slots=True)
 class Draft(Choice):
     """What would be sent if the period ended now; `n` is how many recordings it was chosen from."""
 
     period: str
     n: int
-
-
-@dataclass(slots=True)
-class Account:
-    """The ledger's entry for one metric definition of one subject; what was spent only ever grows.
-
-    next     : the first period whose report is not formed yet         unit, price : see `policy.price_of`
-    tags     : one keyed tag for each distinct value that was reported under this enrolment's secret, in their order
-    epoch    : of a metric with hold, the last one that was charged     sealed : the last reported Bloom bits
-    reserved : units that are its own of the total, spent or not        base : of them, what earlier enrolments can have spent
-    refused  : why it is not collected, if it is not; see `shares.py`
-    ahead    : a clock was ahead: periods before this one may be formed already, see `Former.bring_back`
-    """
-
-    subject: str
-    digest: str
-    metric: str
-    period: PeriodKind
-    next: str
-    unit: str
-    price: float
-    units: int = 0
-    reports: int = 0
-    enrolment: int = 1
-    tags: list[str] = field(default_factory=list)
-    epoch: int | None = None
-    tag: str = ""
-    sealed: str = ""
-    reserved: float = math.inf
-    base: float = 0
-    refused: str = ""
-    ahead: str = ""
-
-    @property
-    def key(self) -> Key:
-        return self.subject, self.digest
-
-    @property
-    def spent(self) -> float:
-        """Epsilon: units times price."""
-        return self.units * self.price if self.units else 0.0  # a price may be infinite
-
-    @property
-    def reserved_epsilon(self) -> float:
-        """Epsilon that is its own of the total, spent or not."""
-        return self.reserved * self.price if self.reserved else 0.0
-
-    @property
-    def has_room(self) -> bool:
-        """Whether one more unit may be spent."""
-        return (self.base + len(self.tags) if self.unit == "value" else self.units) < self.reserved
-
-    def next_period(self) -> Period:
-        return Period(date.fromisoformat(self.next), self.period)
-
-    def over(self) -> date:
-        """Return the day from which on its next report can be formed."""
-        return _over(self.period, self.next)
-
-    def charge(self, choice: Choice) -> None:
-        """Spend what a report costs, and remember what it said."""
-        self.units += choice.fresh
-        self.reports += 1
-        self.tag, self.sealed, self.epoch = choice.tag, choice.sealed, choice.epoch
-        if self.unit == "value" and choice.fresh:
-            self.tags.append(choice.tag)
-
-    def event(self) -> Event:
-        """Return what the journal says of it."""
-        fields = {name: getattr(self, name) for name in self.__slots__}
-        if not self.ahead:
-            del fields["ahead"]  # as it was before there was such a thing
-        return {"e": "account", "account": fields | {"tags": list(self.tags)}}
-
-
-@lru_cache(maxsize=256)
-def _over(kind: PeriodKind, start: str) -> date:
-    return Period(date.fromisoformat(start), kind).next().start
 
 
 @dataclass(slots=True)
@@ -383,7 +281,7 @@ class State:
     def _on_erased(self, _event: Event) -> None:
         """Consent was withdrawn: everything but the ledger goes."""
         self.dropped["consent"] += self.spooled
-        self.dropped["consent"] += sum(len(batch) for batch, _ in self.quarantine.values())
+        self.dropped["consent"] += self.quarantined
         self.drafts.clear()
         self.waiting.clear()
         self.quarantine.clear()
@@ -400,11 +298,15 @@ class State:
         """Reports that wait to be acknowledged."""
         return sum(len(waiting.batch) for waiting in self.waiting.values())
 
+    @property
+    def quarantined(self) -> int:
+        """Reports that were set aside for the developer."""
+        return sum(len(batch) for batch, _ in self.quarantine.values())
+
     def settle(self, damaged: int) -> None:
         """After a fold from the start: what was formed and is nowhere any more was lost to damage."""
         self.damaged += damaged
-        quarantined = sum(len(batch) for batch, _ in self.quarantine.values())
-        known = self.acknowledged + self.spooled + quarantined + self.dropped.total()
+        known = self.acknowledged + self.spooled + self.quarantined + self.dropped.total()
         self.formed = max(self.formed, known)
         self.dropped["corrupt"] += self.formed - known
 
@@ -434,60 +336,7 @@ class State:
             "formed": self.formed,
             "acknowledged": self.acknowledged,
             "spooled": self.spooled,
-            "quarantined": sum(len(batch) for batch, _ in self.quarantine.values()),
+            "quarantined": self.quarantined,
             "dropped": {reason: self.dropped[reason] for reason in DROPPED},
             "damaged_records": self.damaged,
         }
-
-    def protected(self) -> Iterator[Event]:
-        """Yield what protects people: consent and ledger. Here as below each is what it is when it is yielded."""
-        yield {"e": "consent", "to": self.consent, "text": self.consent_text}
-        yield {"e": "enrolment", "number": self.enrolments, "tag": self.secret_tag}
-        if self.ledger_key:
-            yield {"e": "ledger_key", "key": self.ledger_key}
-        yield {"e": "clock", "at": self.confirmed}
-        for digest, runs in _still_in(self.tried):
-            yield {"e": "tried", "m": digest, "runs": runs}
-        for _, account in _still_in(self.accounts):
-            yield account.event()
-
-    def unprotected(self) -> Iterator[Event]:
-        """Yield the rest but for the counts."""
-        for _, waiting in _still_in(self.waiting):
-            yield {
-                "e": "waiting",
-                "batch": batch_event(waiting.batch),
-                "kind": waiting.period,
-                "at": waiting.at,
-                "doubt": waiting.doubt,
-            }
-        for (subject, digest), draft in _still_in(self.drafts):
-            yield {"e": "kept", "s": subject, "m": digest, "draft": asdict(draft)}
-        for _, (batch, problem) in _still_in(self.quarantine):
-            yield {"e": "quarantined", "batch": batch_event(batch), "problem": problem}
-        for digest, until in _still_in(self.held):
-            yield {"e": "held", "m": digest, "until": until}
-        yield {"e": "backoff", "failures": self.failures, "until": self.not_before, "told": self.trouble}
-        yield {"e": "detached", "at": self.detached_at}
-
-    def counts(self) -> Iterator[Event]:
-        """Yield what later events count up from: right only where all that was counted is before it."""
-        yield {
-            "e": "head",
-            "formed": self.formed,
-            "acknowledged": self.acknowledged,
-            "damaged": self.damaged,
-            "chosen": self.chosen,
-            "superseded": self.superseded,
-            "dropped": self.dropped,
-            "ignored": self.ignored,
-        }
-        for batch in self.last_sent.values():
-            yield {"e": "sent", "batch": batch_event(batch)}
-
-
-def _still_in(things: dict[K, V]) -> Iterator[tuple[K, V]]:
-    """Iterate over a dictionary that changes meanwhile: what is still in it when its turn comes."""
-    for key in list(things):
-        if key in things:
-            yield key, things[key]

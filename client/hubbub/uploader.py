@@ -33,8 +33,9 @@ from hubbub.delivery import (
 from hubbub.disk import Disk, Lock
 from hubbub.failures import report_failure
 from hubbub.journal import Journal
+from hubbub.ledger import Event
 from hubbub.recorder import Recorder
-from hubbub.state import Event, State, Waiting, batch_event
+from hubbub.state import State, Waiting, batch_event
 from hubbub.telling import tell
 from hubbub.transport import Transport
 

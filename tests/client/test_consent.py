@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from hubbub import Consent, ParameterError
+from hubbub.compaction import protected
 from hubbub.consent import allowed_by, lesser
 from hubbub.disk import File, SystemDisk
 from hubbub.testing import SimulatedDisk, deliver
@@ -214,7 +215,7 @@ def test_off_that_the_disk_refuses_holds_in_this_process_and_in_its_children_unt
     client = rig.agreed(disk=disk)
     client.record("homepage", "https://example.org/")
     with client._journal:
-        agreed = next(iter(client._journal._state.protected()))
+        agreed = next(protected(client._journal._state))
     disk.full = True
     with pytest.warns(RuntimeWarning, match="the next start may find the consent of before"):
         assert client.set_consent("off") is False

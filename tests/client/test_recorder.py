@@ -15,8 +15,9 @@ from hubbub import Kind, Metric, Params, PeriodKind, Policy
 from hubbub.delivery import Answer
 from hubbub.enrolling import Enroller
 from hubbub.inspection import read_state
+from hubbub.ledger import Account, Key
 from hubbub.limits import Limits
-from hubbub.state import KEPT_SENT, Account, Key, State
+from hubbub.state import KEPT_SENT, State
 from hubbub.testing import ManualClock, SeededCoins, deliver
 from hubbub.uploader import Uploader
 from tests.client.conftest import HOMEPAGE, SURVEY, TODAY, Rig, require_balanced

@@ -1,0 +1,109 @@
+"""The ledger: what each person has spent on each metric, which only ever grows, and what one report costs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from datetime import date
+from functools import lru_cache
+from typing import Any
+
+from hubbub.periods import Period, PeriodKind
+
+Event = dict[str, Any]
+Key = tuple[str, str]
+"""(subject, digest): whose draft or account it is, and of which definition."""
+
+
+@dataclass(slots=True)
+class Choice:
+    """The final bits of one report, after both randomizations, and what they cost.
+
+    row   : the bits, hex                        tag, sealed : see `sealing.py`
+    epoch : of a metric with hold                fresh : whether it costs one more unit
+    """
+
+    cohort: int
+    row: str
+    tag: str
+    sealed: str
+    epoch: int | None
+    fresh: bool
+
+
+@dataclass(slots=True)
+class Account:
+    """The ledger's entry for one metric definition of one subject; what was spent only ever grows.
+
+    next     : the first period whose report is not formed yet         unit, price : see `policy.price_of`
+    tags     : one keyed tag for each distinct value that was reported under this enrolment's secret, in their order
+    epoch    : of a metric with hold, the last one that was charged     sealed : the last reported Bloom bits
+    reserved : units that are its own of the total, spent or not        base : of them, what earlier enrolments can have spent
+    refused  : why it is not collected, if it is not; see `shares.py`
+    ahead    : a clock was ahead: periods before this one may be formed already, see `Former.bring_back`
+    """
+
+    subject: str
+    digest: str
+    metric: str
+    period: PeriodKind
+    next: str
+    unit: str
+    price: float
+    units: int = 0
+    reports: int = 0
+    enrolment: int = 1
+    tags: list[str] = field(default_factory=list)
+    epoch: int | None = None
+    tag: str = ""
+    sealed: str = ""
+    reserved: float = math.inf
+    base: float = 0
+    refused: str = ""
+    ahead: str = ""
+
+    @property
+    def key(self) -> Key:
+        return self.subject, self.digest
+
+    @property
+    def spent(self) -> float:
+        """Epsilon: units times price."""
+        return self.units * self.price if self.units else 0.0  # a price may be infinite
+
+    @property
+    def reserved_epsilon(self) -> float:
+        """Epsilon that is its own of the total, spent or not."""
+        return self.reserved * self.price if self.reserved else 0.0
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more unit may be spent."""
+        return (self.base + len(self.tags) if self.unit == "value" else self.units) < self.reserved
+
+    def next_period(self) -> Period:
+        return Period(date.fromisoformat(self.next), self.period)
+
+    def over(self) -> date:
+        """Return the day from which on its next report can be formed."""
+        return _over(self.period, self.next)
+
+    def charge(self, choice: Choice) -> None:
+        """Spend what a report costs, and remember what it said."""
+        self.units += choice.fresh
+        self.reports += 1
+        self.tag, self.sealed, self.epoch = choice.tag, choice.sealed, choice.epoch
+        if self.unit == "value" and choice.fresh:
+            self.tags.append(choice.tag)
+
+    def event(self) -> Event:
+        """Return what the journal says of it."""
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        if not self.ahead:
+            del fields["ahead"]  # as it was before there was such a thing
+        return {"e": "account", "account": fields | {"tags": list(self.tags)}}
+
+
+@lru_cache(maxsize=256)
+def _over(kind: PeriodKind, start: str) -> date:
+    return Period(date.fromisoformat(start), kind).next().start
