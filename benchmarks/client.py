@@ -60,7 +60,7 @@ def beside_a_compaction(subjects: int) -> tuple[float, float]:
         for number in range(subjects):
             client.subject(str(number)).record("homepage", str(number % 7))
         client._started().stop(60)
-        compactor = threading.Thread(target=client._journal.compact, kwargs={"always": True})
+        compactor = threading.Thread(target=client._compactor.compact, kwargs={"always": True})
         began, longest, number = time.perf_counter(), 0.0, 0
         compactor.start()
         while compactor.is_alive():

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from hubbub.coins import Coins, system_coins
+from hubbub.compaction import Compactor
 from hubbub.consent import Consent, allowed_by, lesser
 from hubbub.definitions import Definitions, load_definitions
 from hubbub.disk import Disk, SystemDisk
@@ -165,6 +166,7 @@ class Client:
         in_memory = self._durability == "memory"
         self._disk = self._given_disk or (MemoryDisk() if in_memory else SystemDisk())
         self._journal = Journal(self._directory, self._disk)
+        self._compactor = Compactor(self._journal, self._disk)
         self._recorder = Recorder(
             self._journal,
             self._definitions,
@@ -315,7 +317,7 @@ class Client:
         if self._allowed is Consent.OFF:
             return
         if self._journal.run(self._is_half_erased):
-            self._journal.compact(always=True)
+            self._compactor.compact(always=True)
         agreed, detaching = self._journal.run(self._begin)
         if agreed:
             self._started()
@@ -340,10 +342,11 @@ class Client:
     def _is_due_to_detach(self, state: State) -> bool:
         """Say whether another process should send now; all processes of the directory together say so once a day."""
         from hubbub.detached import EVERY
-        from hubbub.uploader import paused_until, sendable, sent_from
+        from hubbub.due import first_of_all, paused_until
 
         now = self._clock().timestamp()
-        due = any(max(sent_from(waiting, now), paused_until(state, now)) <= now for waiting in sendable(state, now))
+        first = first_of_all(state, now)
+        due = first is not None and max(first[1], paused_until(state, now)) <= now
         if not due or lesser(state.consent, self._allowed) is not Consent.ON or abs(now - state.detached_at) < EVERY:
             return False
         self._journal.write({"e": "detached", "at": now})
@@ -383,7 +386,7 @@ class Client:
         missing = []
         if not self._journal.run(self._erase, text):
             missing.append(f"the secret is still there: delete {self._directory / 'secret'}")
-        if not self._journal.compact(always=True):
+        if not self._compactor.compact(always=True):
             if not self._journal.sync():
                 missing.append("it is not written down: the next start may find the consent of before")
             missing.append(f"what was recorded is not erased yet: {self._journal.problem}")
@@ -407,7 +410,7 @@ class Client:
     def _deliver(self) -> int:
         """For `hubbub.testing.deliver`: end all periods, send everything."""
         uploader = self._started()
-        return sum(uploader.send_now(batch_id) for batch_id in self._journal.run(self._form_everything))
+        return sum(uploader.sender.send_now(batch_id) for batch_id in self._journal.run(self._form_everything))
 
     def _form_everything(self, state: State) -> list[str]:
         if not self._journal.locked_out:
@@ -441,9 +444,10 @@ class Client:
         if uploader is None:
             with self._starting:
                 if self._uploader is None:
+                    from hubbub.sender import Sender
                     from hubbub.uploader import Uploader
 
-                    uploader = Uploader(
+                    sender = Sender(
                         self._journal,
                         self._recorder,
                         self._transport,
@@ -453,6 +457,7 @@ class Client:
                         allowed=_while_alive(self, lambda client: client._allowed, Consent.OFF),
                         sends_after=SECONDS_BEFORE_SENDING if self._detached else 0.0,
                     )
+                    uploader = Uploader(self._journal, self._compactor, sender)
                     uploader.start()
                     self._uploader = uploader
                 uploader = self._uploader
@@ -488,12 +493,13 @@ class Client:
         self._starting = threading.RLock()
         self._executor = None
         if self._uploader is not None:
-            self._uploader.after_fork_in_child()
+            self._uploader.sender.after_fork_in_child()
             self._uploader = None
         if self._durability == "memory":
             self._open()  # what the parent holds in memory is the parent's: the child is a client of its own
         else:
             self._journal.after_fork_in_child()
+            self._compactor.after_fork_in_child()
 
     def __del__(self) -> None:
         uploader = getattr(self, "_uploader", None)

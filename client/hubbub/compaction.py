@@ -12,20 +12,18 @@ snapshot has it. Only counts are counted up, which is why they are said after ev
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from itertools import chain
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-from hubbub.disk import Disk
-from hubbub.journal import EARLIER, SNAPSHOT
-from hubbub.state import batch_event
-
-if TYPE_CHECKING:
-    from hubbub.journal import Journal
-    from hubbub.ledger import Event
-    from hubbub.state import State
+from hubbub.disk import Disk, Lock
+from hubbub.events import EARLIER, SNAPSHOT, Event
+from hubbub.journal import Journal
+from hubbub.state import State, batch_event
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -33,74 +31,131 @@ PIECE = 100
 PAUSE = 0.001
 """Seconds between two pieces: those who wait for the lock, or for the interpreter's, get it."""
 
+_ABOVE = 1 << 18
 
-def write_snapshot(journal: Journal, disk: Disk, rest: Callable[[float], None], *, always: bool) -> bool:
-    """Write it and drop what it replaces; False where the disk or a consent withdrawn meanwhile ends it.
 
-    always : once more, if what a kill left of an earlier compaction came first
-    """
-    begun = False
-    while not begun:
-        started = journal.run(_begin, journal, always=always)
-        if started is None:
+class Compactor:
+    """Compacts the journal of one directory; of all its processes one at a time."""
+
+    def __init__(self, journal: Journal, disk: Disk, rest: Callable[[float], None] = time.sleep) -> None:
+        self._journal = journal
+        self._disk = disk
+        self._rest = rest
+        self._snapshot = journal.directory / SNAPSHOT
+        self._new = journal.directory / f"{SNAPSHOT}.new"
+        self._earlier = journal.directory / EARLIER
+        self._at_it = threading.Lock()
+        self._lock: Lock | None = None
+
+    def is_due(self) -> bool:
+        """Say whether the journal is longer than its snapshot, or a kill ended a compaction."""
+        if not self._journal.is_read:
             return False
-        state, erased, begun = started
-        new = journal.directory / f"{SNAPSHOT}.new"
+        snapshot = self._disk.identity(self._snapshot)
+        large = self._journal.size > max(_ABOVE, snapshot[1] if snapshot else 0)
+        return large or self._disk.identity(self._earlier) is not None
+
+    def compact(self, *, always: bool = False) -> bool:
+        """Write the state anew, beside the lock, if the journal has outgrown its snapshot; durable when this returns True.
+
+        always : wait for whoever is at it, and leave nothing behind of what was written before. Only outside `with journal`.
+        """
+        if always:
+            with self._at_it:
+                return self._compact(always=True)
+        if not self.is_due() or not self._at_it.acquire(blocking=False):
+            return False
         try:
-            if not (_write(journal, state, disk, rest, erased=erased) and _put_in_place(journal, state, disk)):
-                return False
+            return self._compact(always=False)
         finally:
-            with suppress(OSError):
-                if disk.identity(new) is not None:
-                    disk.remove(new)
-    if always:
-        state.erased = False
-    return True
+            self._at_it.release()
 
+    def after_fork_in_child(self) -> None:
+        """Let go of the lock: it would be the parent's."""
+        self._at_it = threading.Lock()
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
 
-def _begin(state: State, journal: Journal, *, always: bool) -> tuple[State, bool, bool] | None:
-    if not journal.write_the_unwritten():
-        return None
-    return state, state.erased, journal.begin_part() or not always
-
-
-def _write(journal: Journal, state: State, disk: Disk, rest: Callable[[float], None], *, erased: bool) -> bool:
-    file = disk.open_new(journal.directory / f"{SNAPSHOT}.new")
-    try:
-        # what protects people is said twice: one damage is none
-        things = chain(protected(state), unprotected(state), protected(state))
-        while piece := journal.some(things, PIECE):
-            if state.erased != erased:
+    def _compact(self, *, always: bool) -> bool:
+        lock = None
+        try:
+            lock = self._lock = self._disk.lock(self._journal.directory / "compactor")
+            if always:
+                self._journal.wait_for(lock)
+            elif not lock.acquire(wait=False):
                 return False
-            file.append(piece)
-            rest(PAUSE)
-        file.sync()
-    finally:
-        file.close()
-    return True
+            return self._replace_all(always=always)
+        except OSError as problem:
+            self._journal.degrade(problem)
+            return False
+        finally:
+            self._lock = None
+            if lock is not None:
+                lock.release()
+                lock.close()
 
+    def _replace_all(self, *, always: bool) -> bool:
+        """Write a snapshot and drop what it replaces; False where the disk or a consent withdrawn meanwhile ends it.
 
-def _put_in_place(journal: Journal, state: State, disk: Disk) -> bool:
-    directory = journal.directory
-    if not (journal.run(_say_the_counts, journal, state) and journal.sync() and journal.run(_replace, journal, disk)):
-        return False
-    disk.sync_directory(directory)
-    return True
+        always : once more, if what a kill left of an earlier compaction came first
+        """
+        begun = False
+        while not begun:
+            started = self._journal.run(self._begin, always=always)
+            if started is None:
+                return False
+            state, erased, begun = started
+            try:
+                if not (self._write(state, erased=erased) and self._put_in_place(state)):
+                    return False
+            finally:
+                with suppress(OSError):
+                    if self._disk.identity(self._new) is not None:
+                        self._disk.remove(self._new)
+        if always:
+            state.erased = False
+        return True
 
+    def _begin(self, state: State, *, always: bool) -> tuple[State, bool, bool] | None:
+        if not self._journal.write_the_unwritten():
+            return None
+        return state, state.erased, self._journal.begin_part() or not always
 
-def _say_the_counts(now: State, journal: Journal, written: State) -> bool:
-    if now is not written:
-        return False  # somebody removed the directory
-    journal.write(*counts(now), *counts(now))
-    return True
+    def _write(self, state: State, *, erased: bool) -> bool:
+        file = self._disk.open_new(self._new)
+        try:
+            # what protects people is said twice: one damage is none
+            things = chain(protected(state), unprotected(state), protected(state))
+            while piece := self._journal.some(things, PIECE):
+                if state.erased != erased:
+                    return False
+                file.append(piece)
+                self._rest(PAUSE)
+            file.sync()
+        finally:
+            file.close()
+        return True
 
+    def _put_in_place(self, state: State) -> bool:
+        journal = self._journal
+        if not (journal.run(self._say_the_counts, state) and journal.sync() and journal.run(self._replace)):
+            return False
+        self._disk.sync_directory(journal.directory)
+        return True
 
-def _replace(_: State, journal: Journal, disk: Disk) -> bool:
-    if journal.locked_out:
-        return False
-    disk.replace(journal.directory / f"{SNAPSHOT}.new", journal.directory / SNAPSHOT)
-    disk.remove(journal.directory / EARLIER)
-    return True
+    def _say_the_counts(self, now: State, written: State) -> bool:
+        if now is not written:
+            return False  # somebody removed the directory
+        self._journal.write(*counts(now), *counts(now))
+        return True
+
+    def _replace(self, _: State) -> bool:
+        if self._journal.locked_out:
+            return False
+        self._disk.replace(self._new, self._snapshot)
+        self._disk.remove(self._earlier)
+        return True
 
 
 def protected(state: State) -> Iterator[Event]:

@@ -20,7 +20,8 @@ from typing import Any
 from hubbub.coins import system_coins
 from hubbub.consent import allowed_by
 from hubbub.disk import SystemDisk
-from hubbub.journal import Journal, logger
+from hubbub.journal import Journal
+from hubbub.telling import tell
 
 EVERY = 86_400.0
 SECONDS = 30.0
@@ -41,7 +42,7 @@ else:
 def detach(directory: Path, url: str, ca_certs: str | None) -> None:
     """Start it and forget it; the parent may end before it does, or reaps it."""
     if getattr(sys, "frozen", False) or not sys.executable:
-        logger.warning("detached: there is no Python interpreter to start: reports leave while this program runs")
+        tell("detached: there is no Python interpreter to start: reports leave while this program runs")
         return
     command = [sys.executable, "-P", "-m", "hubbub.detached", str(directory.absolute()), url]
     command += [str(Path(ca_certs).absolute())] if ca_certs else []
@@ -72,15 +73,15 @@ def environment_of(parent: Mapping[str, str], path: list[str]) -> dict[str, str]
 def deliver_what_is_due(directory: Path, url: str, ca_certs: str | None, seconds: float) -> bool:
     """Send until nothing is due, a backoff begins or the time is over; False if another one is at it."""
     from hubbub.client import utc_now
+    from hubbub.sender import OTHER_SENDS, Sender
     from hubbub.transport import HttpTransport
-    from hubbub.uploader import OTHER_SENDS, Uploader
 
     deadline, disk, allowed = time.monotonic() + seconds, SystemDisk(), allowed_by(os.environ)
     lock = disk.lock(directory / "detached")
     try:
         if not lock.acquire(wait=False):
             return False
-        uploader = Uploader(
+        sender = Sender(
             Journal(directory, disk),
             None,
             HttpTransport(url, ca_certs),
@@ -89,7 +90,7 @@ def deliver_what_is_due(directory: Path, url: str, ca_certs: str | None, seconds
             coins=system_coins,
             allowed=lambda: allowed,
         )
-        while (pause := uploader.attempt()) in (0.0, OTHER_SENDS) and time.monotonic() < deadline:
+        while (pause := sender.attempt()) in (0.0, OTHER_SENDS) and time.monotonic() < deadline:
             time.sleep(min(pause, 0.5))
         return True
     finally:

@@ -16,8 +16,9 @@ from hubbub.coins import Coins, uniform
 from hubbub.consent import Consent
 from hubbub.definitions import Definitions
 from hubbub.enrolling import AT_ONCE, Enroller
+from hubbub.events import Event
 from hubbub.journal import Journal
-from hubbub.ledger import Account, Choice, Event, Key
+from hubbub.ledger import Account, Choice, Key
 from hubbub.limits import KEPT_FOR, Limits, given_up
 from hubbub.metric import has_expired
 from hubbub.periods import OPEN_BEFORE, Period, PeriodKind, midnight

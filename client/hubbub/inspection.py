@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from hubbub.errors import HubbubError
+from hubbub.events import EARLIER, JOURNAL, SNAPSHOT, fold
 from hubbub.framing import is_foreign
-from hubbub.journal import EARLIER, JOURNAL, SNAPSHOT, fold
 from hubbub.state import State
 
 
@@ -25,7 +25,7 @@ def read_state(directory: Path) -> State:
             "give the directory that the app passes to Client as `state`"
         )
     state = State()
-    state.settle(sum(fold(state, (content,)) for content in contents))
+    state.settle(sum(fold(state.apply, (content,)) for content in contents))
     return state
 
 

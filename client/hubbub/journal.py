@@ -3,59 +3,37 @@
     with journal as state:            # locked against threads and processes, and up to date
         journal.write({...})          # appended in one write, and folded in
 
-What is written survives the process at once, and a power loss once `sync` returned True. A start folds three files, in this order:
-
-    snapshot          what `compaction.py` said of the state, while others went on writing
-    journal.earlier   the events that this was to replace: there while a snapshot is written, and after a kill meanwhile
-    journal           the events since
+What is written survives the process at once, and a power loss once `sync` returned True. A start folds the three files of `events.py`, in
+their order.
 """
 
 from __future__ import annotations
 
 import errno
-import json
-import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 from hubbub.disk import Disk, File, Lock
+from hubbub.events import EARLIER, JOURNAL, SNAPSHOT, Event, after, fold, records
 from hubbub.failures import from_a_signal_handler
-from hubbub.framing import is_foreign, payloads, record
-from hubbub.ledger import Event
+from hubbub.framing import is_foreign
 from hubbub.state import State
 from hubbub.telling import inside, say, tell
+from hubbub.unwritten import Unwritten, what_is_wrong
 
-logger = logging.getLogger("hubbub")
-
-JOURNAL, EARLIER, SNAPSHOT = "journal", "journal.earlier", "snapshot"
-MAX_UNWRITTEN = 10_000
 READ_UNDER_THE_LOCK = 1 << 16
 """What others wrote is folded in under the lock if it is no more than this many bytes; more of it beside the lock."""
 
 PATIENCE = 5.0
 """So many seconds a process waits for others on its directory; whoever waited in vain does not wait again before the lock is free."""
 
-_COMPACT_ABOVE = 1 << 18
 _CHUNK = 1 << 20
-_encoder = json.JSONEncoder(separators=(",", ":"), check_circular=False)
-
-
-def _encode_once_made() -> Callable[[Event], str]:
-    """Return `_encoder.encode` without what that makes anew for each call: half the time."""
-    make = getattr(json.encoder, "c_make_encoder", None)
-    if make is None:
-        return _encoder.encode
-    chunks = make(None, _encoder.default, json.encoder.encode_basestring_ascii, None, ":", ",", False, False, True)
-    return lambda event: "".join(chunks(event, 0))
-
-
-_encode = _encode_once_made()
 T = TypeVar("T")
 P = ParamSpec("P")
 
@@ -74,7 +52,6 @@ class Journal:
         self._path = directory / JOURNAL
         self._held = threading.RLock()
         self._syncing = threading.Lock()
-        self._compacting = threading.Lock()
         self._sections: list[Generator[State, None, None]] = []
         self._entered = self._locked = self._torn = False
         self._patience = PATIENCE
@@ -82,12 +59,10 @@ class Journal:
         self._file: File | None = None
         self._earlier: list[File] = []
         self._lock: Lock | None = None
-        self._compactor: Lock | None = None
         self._inode = 0
         self._end = 0
-        self._unwritten: dict[tuple[object, ...], Event] = {}
+        self._unwritten = Unwritten()
         self._unsynced = self._names_unsynced = False
-        self._warned = False
         self.problem = ""
 
     @property
@@ -96,9 +71,14 @@ class Journal:
         return self._file is not None
 
     @property
+    def size(self) -> int:
+        """How many bytes of the journal are read."""
+        return self._end
+
+    @property
     def degraded(self) -> bool:
         """Whether something waits to be written that the disk refused."""
-        return bool(self._unwritten)
+        return bool(self._unwritten.events)
 
     @property
     def unsynced(self) -> bool:
@@ -154,7 +134,7 @@ class Journal:
             if self._lock is None:
                 self._disk.make_directory(self.directory)
                 self._lock = self._disk.lock(self.directory / "lock")
-            self._wait_for(self._lock)
+            self.wait_for(self._lock)
             self._locked = True
             if self._torn:  # by what interrupted it
                 self._load()
@@ -164,7 +144,8 @@ class Journal:
         except OSError as problem:
             self.degrade(problem)
 
-    def _wait_for(self, lock: Lock) -> None:
+    def wait_for(self, lock: Lock) -> None:
+        """Wait for another process, for as long as there is patience."""
         waited, pause = 0.0, 0.0001
         while not lock.acquire(wait=False):
             if waited >= self._patience:
@@ -178,12 +159,12 @@ class Journal:
 
     def write(self, *events: Event) -> None:
         """Append events in one write and fold them in; to be called inside `with journal`."""
-        data = records(events)  # before it counts: what cannot be written must not hold
+        data = records(*events)  # before it counts: what cannot be written must not hold
         self._torn = True
         for event in events:
             self._state.apply(event)
         if self.degraded or self._file is None or not self._locked:
-            self._keep(events)
+            self._unwritten.keep(events)
         else:
             self._append(self._file, data, events)
         self._torn = False
@@ -193,7 +174,7 @@ class Journal:
             file.append(data)
         except OSError as problem:
             self.degrade(problem)
-            self._keep(events)
+            self._unwritten.keep(events)
             return
         self._end += len(data)
         self._unsynced = True
@@ -236,50 +217,6 @@ class Journal:
             self._earlier = [each for each in self._earlier if each not in files]
         return True
 
-    def compact(self, *, always: bool = False) -> bool:
-        """Write the state anew, beside the lock, if the journal has outgrown its snapshot; durable when this returns True.
-
-        always : wait for whoever is at it, and leave nothing behind of what was written before. Only outside `with journal`.
-        """
-        if always:
-            with self._compacting:
-                return self._compact(always=True)
-        if not self.is_due_for_compaction() or not self._compacting.acquire(blocking=False):
-            return False
-        try:
-            return self._compact(always=False)
-        finally:
-            self._compacting.release()
-
-    def _compact(self, *, always: bool) -> bool:
-        from hubbub.compaction import write_snapshot
-
-        lock = None
-        try:
-            lock = self._compactor = self._disk.lock(self.directory / "compactor")
-            if always:
-                self._wait_for(lock)
-            elif not lock.acquire(wait=False):
-                return False
-            return write_snapshot(self, self._disk, self._rest, always=always)
-        except OSError as problem:
-            self.degrade(problem)
-            return False
-        finally:
-            self._compactor = None
-            if lock is not None:
-                lock.release()
-                lock.close()
-
-    def is_due_for_compaction(self) -> bool:
-        """Say whether the journal is longer than its snapshot, or a kill ended a compaction."""
-        with self._held:
-            if self._file is None:
-                return False
-            snapshot = self._disk.identity(self.directory / SNAPSHOT)
-            large = self._end > max(_COMPACT_ABOVE, snapshot[1] if snapshot else 0)
-            return large or self._disk.identity(self.directory / EARLIER) is not None
-
     def begin_part(self) -> bool:
         """Go on in a new file; to be called inside `with journal`. False if an earlier part is still there."""
         earlier = self.directory / EARLIER
@@ -288,14 +225,14 @@ class Journal:
         self._disk.replace(self._path, earlier)
         before = self._inode
         self._go_on_in(self._disk.open(self._path))
-        self.write({"e": "after", "inode": before})
+        self.write(after(before))
         return True
 
     def some(self, events: Iterator[Event], most: int) -> bytes:
         """Take so many events of the state, while no thread of this process changes it; return their records."""
         with self._held:
             taken = list(islice(events, most))
-        return records(taken)
+        return records(*taken)
 
     def close(self) -> None:
         """Let go of the files; the next use opens them again."""
@@ -319,14 +256,11 @@ class Journal:
     def after_fork_in_child(self) -> None:
         """Open the files anew: a lock on a file that was inherited would be the parent's."""
         self._held = threading.RLock()
-        self._syncing, self._compacting = threading.Lock(), threading.Lock()
+        self._syncing = threading.Lock()
         self._entered = False
         self._sections.clear()
         inside[:] = [thread for thread in inside if thread == threading.get_ident()]
-        self._unwritten.clear()  # the parent has them, and writes them
-        if self._compactor is not None:
-            self._compactor.close()
-            self._compactor = None
+        self._unwritten = Unwritten()  # the parent has them, and writes them
         self.close()
 
     def _catch_up(self) -> None:
@@ -346,7 +280,8 @@ class Journal:
         if self._file is None or self._disk.identity(self._path) is None:
             return False
         file = self._disk.open(self._path)
-        if next(payloads((file.read(0, 256),)), None) != _after(self._inode):
+        first = records(after(self._inode))
+        if file.read(0, len(first)) != first:
             file.close()
             return False
         self._go_on_in(file)
@@ -372,7 +307,7 @@ class Journal:
         state = State()
         with self._beside_the_lock(sum(end for _, end in files)):
             state.settle(sum(self._fold(state, file, 0, end) for file, end in files))
-        for event in self._unwritten.values():
+        for event in self._unwritten.events.values():
             state.apply(event)
         self._earlier += before
         self._state, self._end = state, files[-1][1]
@@ -389,35 +324,26 @@ class Journal:
         try:
             yield
         finally:
-            self._wait_for(self._lock)
+            self.wait_for(self._lock)
             self._locked = True
 
     @staticmethod
     def _fold(state: State, file: File, start: int, end: int) -> int:
         """Fold in records and return how many were damaged."""
-        return fold(state, (file.read(at, min(_CHUNK, end - at)) for at in range(start, end, _CHUNK)))
-
-    def _keep(self, events: tuple[Event, ...]) -> None:
-        for event in events:
-            about = event.get("id") or event.get("batch", {}).get("id") or event.get("account", {}).get("digest")
-            key = (event["e"], event.get("s"), event.get("m"), event.get("p"), about)
-            self._unwritten.pop(key, None)
-            self._unwritten[key] = event
-        while len(self._unwritten) > MAX_UNWRITTEN:
-            self._unwritten.pop(next(iter(self._unwritten)))
+        return fold(state.apply, (file.read(at, min(_CHUNK, end - at)) for at in range(start, end, _CHUNK)))
 
     def write_the_unwritten(self) -> bool:
         """Write what the disk had refused; False where it refuses still. To be called inside `with journal`."""
         if self._file is None or not self._locked:
             return False
-        if not self._unwritten:
+        if not self.degraded:
             return True
-        data = records(self._unwritten.values())
+        data = records(*self._unwritten.events.values())
         try:
             self._file.append(data)
         except OSError:
             return False
-        self._unwritten.clear()
+        self._unwritten.events.clear()
         self._end += len(data)
         self._unsynced = True
         self.recovered()
@@ -427,58 +353,17 @@ class Journal:
         """Say once that the directory, or this file of it, cannot be used; an error that a signal handler raised is not ours."""
         if from_a_signal_handler(problem):
             raise problem
-        if not self._warned:
-            self._warned = True
-            self.problem = f"{path or self.directory} {_what_is_wrong(problem)}"
+        if not self.problem:
+            self.problem = f"{path or self.directory} {what_is_wrong(problem)}"
             tell("%s; hubbub goes on in memory and sends nothing until it can use it", self.problem)
 
     def recovered(self) -> None:
         """Say that what could not be used can be used again, once nothing waits to be written."""
-        if self._warned and not self.degraded:
-            self._warned, self.problem = False, ""
+        if self.problem and not self.degraded:
+            self.problem = ""
             tell("hubbub can use %s again", self.directory)
-
-
-def records(events: Iterable[Event]) -> bytes:
-    """Return events as the journal holds them."""
-    return b"".join(record(_encode(event).encode()) for event in events)
-
-
-def fold(state: State, chunks: Iterable[bytes]) -> int:
-    """Fold in records and return how many were damaged."""
-    damaged = 0
-    for payload in payloads(chunks):
-        try:
-            state.apply(json.loads(payload or b""))
-        except (KeyError, TypeError, ValueError):
-            damaged += 1
-    return damaged
 
 
 def _is_foreign(file: File) -> bool:
     """Say whether a file is somebody else's: its start says it, or much more of it where the start is damaged."""
     return all(is_foreign(file.read(0, size)) for size in (512, _CHUNK))
-
-
-def _after(inode: int) -> bytes:
-    """Return the first payload of the part that follows a file."""
-    return _encode({"e": "after", "inode": inode}).encode()
-
-
-def _what_is_wrong(problem: OSError) -> str:
-    told = problem.strerror or type(problem).__name__
-    match problem.errno:
-        case errno.EBADMSG:
-            return f"is not a client's state ({told}): give Client a directory of its own as `state`"
-        case errno.ELOOP:
-            return f"has a symbolic link where a file of its own belongs ({told}): give Client a directory of its own as `state`"
-        case errno.EEXIST | errno.ENOTDIR:
-            return f"is not a directory ({told}): give Client a directory of its own as `state`"
-        case errno.EACCES | errno.EPERM | errno.EROFS:
-            return f"cannot be used ({told}): give Client a directory that this user may read and write as `state`"
-        case errno.ETIMEDOUT:
-            return f"is held by another process that does not go on ({told}): find it, a stopped one holds it for ever"
-        case errno.ENOSPC | errno.EDQUOT:
-            return f"is on a full disk ({told}): make room"
-        case _:
-            return f"cannot be used ({told}): see what this disk says"

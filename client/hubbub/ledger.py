@@ -6,11 +6,10 @@ import math
 from dataclasses import dataclass, field
 from datetime import date
 from functools import lru_cache
-from typing import Any
 
+from hubbub.events import Event
 from hubbub.periods import Period, PeriodKind
 
-Event = dict[str, Any]
 Key = tuple[str, str]
 """(subject, digest): whose draft or account it is, and of which definition."""
 

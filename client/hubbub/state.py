@@ -19,7 +19,8 @@ from typing import Any
 
 from hubbub.batch import Batch
 from hubbub.consent import Consent
-from hubbub.ledger import Account, Choice, Event, Key
+from hubbub.events import Event
+from hubbub.ledger import Account, Choice, Key
 from hubbub.periods import Period, PeriodKind, midnight
 
 DROPPED = ("quota", "age", "expired", "consent", "corrupt", "refused", "clock")

@@ -138,7 +138,7 @@ def life(state: Path, url: str, day: datetime, seed: int, killer: Killer) -> Non
         if chance.random() < 0.5:
             deliver(client)
         if chance.random() < 0.3:
-            client._journal.compact(always=True)
+            client._compactor.compact(always=True)
         clock.move(days=1)
     os._exit(0)
 

@@ -47,7 +47,7 @@ def test_nothing_shows_the_value_its_permanent_bits_or_the_secret(rig: Rig, capl
             client.record("homepage", CANARY + "\ud800" if day == 1 else CANARY)
             deliver(client)
             rig.clock.move(days=1)
-        client._journal.compact(always=True)
+        client._compactor.compact(always=True)
         client.record("homepage", CANARY)
         subject = client.subject(CANARY)
         subject.record("homepage", CANARY)

@@ -63,7 +63,7 @@ def days(rig: Rig, true: ManualClock, number: int, client: Any) -> None:
         true.move(days=1)
         rig.clock.now = true.now
         uploader = client._started()
-        while uploader.attempt() == 0.0:
+        while uploader.sender.attempt() == 0.0:
             pass
 
 
@@ -169,7 +169,7 @@ def test_age_is_judged_by_a_date_that_an_aggregator_confirmed(rig: Rig, world: t
         client._recorder.former.form_everything(state)
         assert (client.accounting()["dropped"]["age"], state.formed) == (0, 29)
     true.now = rig.clock.now
-    while client._started().attempt() == 0.0:
+    while client._started().sender.attempt() == 0.0:
         pass
     counts = client.accounting()
     assert counts["dropped"]["age"] + counts["dropped"]["refused"] == 1
@@ -189,8 +189,8 @@ def test_days_that_were_reported_under_a_clock_ahead_are_not_reported_again(
     with client._journal as state:
         client._recorder.former.form_everything(state)
         made = list(state.waiting)
-    assert sum(client._started().send_now(batch_id) for batch_id in made) == 10
-    assert client._journal.compact(always=True)
+    assert sum(client._started().sender.send_now(batch_id) for batch_id in made) == 10
+    assert client._compactor.compact(always=True)
     client.close()
     true.move(days=-10)
     rig.clock.now = true.now
@@ -242,9 +242,9 @@ def test_whatever_the_clock_does_no_period_is_sent_under_two_ids_and_all_that_le
                 client.record(metric.name, "x" if metric is HOMEPAGE else True)
             case 6:
                 for _ in range(chance.randrange(5)):
-                    uploader.attempt()
+                    uploader.sender.attempt()
             case 7:
-                assert client._journal.compact(always=True)
+                assert client._compactor.compact(always=True)
         assert aggregator.twice == []
     require_balanced(client.accounting())
     with client._journal as state:

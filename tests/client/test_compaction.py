@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 
 from hubbub import Client
-from hubbub.compaction import PIECE
+from hubbub.compaction import PIECE, Compactor
 from hubbub.delivery import NO_ANSWER, Answer
 from hubbub.disk import File, Lock, SystemDisk
+from hubbub.events import EARLIER, JOURNAL, SNAPSHOT
 from hubbub.framing import scan
 from hubbub.inspection import read_state
-from hubbub.journal import EARLIER, JOURNAL, READ_UNDER_THE_LOCK, SNAPSHOT, Journal
+from hubbub.journal import READ_UNDER_THE_LOCK, Journal
 from hubbub.state import State
 from hubbub.testing import SimulatedDisk, deliver
 from tests.client.conftest import HOMEPAGE, SURVEY, Rig, require_balanced
@@ -134,7 +135,7 @@ def test_no_stretch_under_the_lock_grows_with_the_state(rig: Rig) -> None:
             assert not recorder.is_alive()
 
     disk.done = done
-    assert client._journal.compact(always=True)
+    assert client._compactor.compact(always=True)
     snapshot = (rig.state / SNAPSHOT).read_bytes()
     records = len(scan(snapshot).payloads)
     assert records > 2 * SUBJECTS  # the ledger twice, and the drafts
@@ -149,7 +150,7 @@ def test_no_stretch_under_the_lock_grows_with_the_state(rig: Rig) -> None:
 
 def test_a_start_reads_a_large_directory_beside_the_lock(rig: Rig) -> None:
     disk = WatchedDisk()
-    with_subjects(rig, disk)._journal.compact(always=True)
+    with_subjects(rig, disk)._compactor.compact(always=True)
     read: list[tuple[bool, int]] = []
     disk.done = lambda what, _, size: read.append((disk.locked, size)) if what == "read" else None
     journal = Journal(rig.state, disk)
@@ -166,13 +167,13 @@ def test_a_process_that_slept_through_a_compaction_goes_on_without_reading_the_s
     with idle as before:
         pass
     client.record("homepage", "x")
-    client._journal.compact(always=True)
+    client._compactor.compact(always=True)
     client.record("homepage", "x")
     with idle as state:
         assert state is before
     assert told_by(state) == state_of(client)
     for _ in range(2):  # one more than it can follow
-        client._journal.compact(always=True)
+        client._compactor.compact(always=True)
     client.record("homepage", "x")
     with idle as state:
         assert state is not before
@@ -191,7 +192,7 @@ def lived(client: Client, rig: Rig, chance: random.Random) -> None:
         case 4:
             rig.clock.move(hours=chance.randrange(30))
         case 5:
-            client._started().attempt()
+            client._started().sender.attempt()
         case 6:
             rig.transport.answers = [chance.choice(answers)]
             deliver(client)
@@ -234,13 +235,13 @@ def test_whoever_starts_at_any_moment_of_a_compaction_finds_the_state_as_it_is(
         inside = False
         found_now("rest", "", 0)
 
-    client._journal._rest = resting
+    client._compactor._rest = resting
     for _ in range(25):
         lived(other, rig, chance)
     for _ in range(12):
         state_of(client)
         disk.done = found_now
-        assert client._journal.compact(always=True)
+        assert client._compactor.compact(always=True)
         disk.done = lambda *_: None
         require_balanced(client.accounting())
     assert {
@@ -263,7 +264,7 @@ def test_a_compaction_that_was_killed_is_ended_by_the_next(rig: Rig, tmp_path: P
             copies.append(told_by(client._journal._state))
 
     disk.done = killed
-    client._journal.compact(always=True)
+    client._compactor.compact(always=True)
     left = set()
     for number, known in enumerate(copies):
         place = tmp_path / f"{number}"
@@ -272,8 +273,9 @@ def test_a_compaction_that_was_killed_is_ended_by_the_next(rig: Rig, tmp_path: P
         with journal:
             pass
         due = (place / EARLIER).exists()
-        assert journal.is_due_for_compaction() == due
-        assert journal.compact() == due
+        compactor = Compactor(journal, SystemDisk())
+        assert compactor.is_due() == due
+        assert compactor.compact() == due
         assert not (place / EARLIER).exists()
         journal.close()
         assert told_by(read_state(place)) == known
@@ -316,14 +318,14 @@ def test_power_that_goes_in_the_middle_of_a_compaction_takes_nothing_that_was_du
         client._started().stop(5)
         client.record("homepage", "x")
         if number % 2:
-            client._journal.compact(always=True)
+            client._compactor.compact(always=True)
             client.record("homepage", "y")
         client._journal.sync()
         known = state_of(client)
         if number % 3:
             client.record("homepage", "z")  # not durable yet
         disk.left = 1 + number // 9
-        done = client._journal.compact(always=True)
+        done = client._compactor.compact(always=True)
         ends.add(done)
         disk.left = 0
         if done or number % 3 == 1:  # somebody makes durable what is there
@@ -360,8 +362,8 @@ def test_consent_withdrawn_in_the_middle_erases_the_half_written_snapshot_too(ri
             shutil.copytree(rig.state, tmp_path / "killed")
             off.start()
 
-    client._journal._rest = resting
-    client._journal.compact(always=True)
+    client._compactor._rest = resting
+    client._compactor.compact(always=True)
     off.join(30)
     rig.state, left = tmp_path / "killed", [rig.state]
     assert (rig.state / f"{SNAPSHOT}.new").exists()
@@ -387,8 +389,8 @@ def test_a_child_forked_in_the_middle_records_and_the_compaction_goes_on(rig: Ri
                 os._exit(int(client.accounting()["recorded"] < SUBJECTS + 1))
             children.append(child)
 
-    client._journal._rest = resting
-    assert client._journal.compact(always=True)
+    client._compactor._rest = resting
+    assert client._compactor.compact(always=True)
     assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
     assert client.accounting()["recorded"] == SUBJECTS + 3
     assert rig.client().accounting()["recorded"] == SUBJECTS + 3
@@ -426,7 +428,7 @@ def test_processes_that_are_killed_while_all_record_and_compact_lose_nothing(
 def recording_and_compacting(client: Client, told: Path) -> None:
     def compact() -> None:
         while True:
-            client._journal.compact(always=True)
+            client._compactor.compact(always=True)
 
     threading.Thread(target=compact, daemon=True).start()
     with told.open("ab", buffering=0) as file:

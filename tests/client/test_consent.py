@@ -227,7 +227,7 @@ def test_off_that_the_disk_refuses_holds_in_this_process_and_in_its_children_unt
     client.record("homepage", "https://example.org/")
     assert client.consent == "off"
     for batch_id in list(state.waiting):
-        client._started().send_now(batch_id)
+        client._started().sender.send_now(batch_id)
     deliver(client)
     assert client.flush(1)
     assert rig.transport.bodies == []

@@ -222,8 +222,8 @@ def test_a_child_does_not_hold_the_lease_of_the_upload_it_was_forked_in(rig: Rig
     client = rig.agreed()
     uploader = client._started()
     uploader.stop(5)
-    assert uploader._take_lease()
-    descriptor = uploader._lease._descriptor  # type: ignore[union-attr]
+    assert uploader.sender._take_lease()
+    descriptor = uploader.sender._lease._descriptor  # type: ignore[union-attr]
     child = os.fork()
     if child == 0:
         try:
@@ -232,7 +232,7 @@ def test_a_child_does_not_hold_the_lease_of_the_upload_it_was_forked_in(rig: Rig
             os._exit(0)
         os._exit(1)
     assert os.waitpid(child, 0)[1] == 0
-    uploader._give_lease()
+    uploader.sender._give_lease()
 
 
 NOISE = """

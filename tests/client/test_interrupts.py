@@ -72,7 +72,7 @@ def is_free(client: Client) -> bool:
     got: list[bool] = []
 
     def other() -> None:
-        for lock in (client._journal._held, client._journal._syncing, client._journal._compacting, client._starting):
+        for lock in (client._journal._held, client._journal._syncing, client._compactor._at_it, client._starting):
             got.append(lock.acquire(blocking=False))
             if got[-1]:
                 lock.release()

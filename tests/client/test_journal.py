@@ -20,8 +20,8 @@ from hubbub.cli.inspect import command as inspect_command
 from hubbub.cli.ledger import command as ledger_command
 from hubbub.delivery import NO_ANSWER, Answer
 from hubbub.disk import SystemDisk
+from hubbub.events import EARLIER, JOURNAL, SNAPSHOT
 from hubbub.framing import record, scan
-from hubbub.journal import EARLIER, JOURNAL, SNAPSHOT
 from hubbub.secret_file import secret_at
 from hubbub.testing import SeededCoins, SimulatedDisk, deliver
 from tests.client.conftest import HOMEPAGE, SURVEY, Rig, require_balanced
@@ -97,7 +97,7 @@ def test_a_lost_formed_report_is_counted_as_corrupt(rig: Rig) -> None:
 def test_the_ledger_and_the_consent_survive_any_single_damage_of_a_compacted_journal(rig: Rig) -> None:
     filled(rig)
     client = rig.client(HOMEPAGE, SURVEY, environment={"DO_NOT_TRACK": "1"})
-    client._journal.compact(always=True)
+    client._compactor.compact(always=True)
     with client._journal as state:
         spent = {key: account.spent for key, account in state.accounts.items()}
     client.close()
@@ -127,7 +127,7 @@ def test_compacting_keeps_everything(rig: Rig) -> None:
     with client._journal as state:
         drafts, waiting, accounts = dict(state.drafts), dict(state.waiting), dict(state.accounts)
     size = size_of(rig.state)
-    assert client._journal.compact(always=True)
+    assert client._compactor.compact(always=True)
     assert size_of(rig.state) < size
     for each in (client, other):
         with each._journal as state:
@@ -139,7 +139,7 @@ def test_a_journal_does_not_grow_for_ever(rig: Rig) -> None:
     client = rig.agreed()
     for _ in range(8000):
         client.record("homepage", "x")
-    client._journal.compact()
+    client._compactor.compact()
     while (rig.state / EARLIER).exists():  # the uploader's may have come first
         pass
     client.close()
@@ -179,11 +179,11 @@ def test_power_loss_neither_sends_a_period_twice_nor_forgets_what_was_spent(
                 case 2:
                     rig.clock.move(hours=chance.randrange(40))
                 case 3 | 4:
-                    uploader.attempt()
+                    uploader.sender.attempt()
                 case 5:
                     deliver(client)
                 case 6:
-                    client._journal.compact(always=True)
+                    client._compactor.compact(always=True)
         client._stop()
         require_balanced(client.accounting())
         disk = disk.after_power_loss(chance)
@@ -325,7 +325,7 @@ def test_a_compaction_that_fails_halfway_loses_nothing(
         left = number
         with monkeypatch.context() as broken:
             broken.setattr(SystemDisk, operation, failing)
-            done = client._journal.compact(always=True)
+            done = client._compactor.compact(always=True)
         assert done == (left > 0)
         client.record("homepage", "x")
         client.close()

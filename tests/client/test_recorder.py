@@ -302,7 +302,7 @@ def test_the_batches_sent_last_are_remembered_as_many_as_are_kept(rig: Rig) -> N
     for _ in range(KEPT_SENT + 3):
         rig.clock.move(days=1)
         deliver(client)
-    client._journal.compact(always=True)
+    client._compactor.compact(always=True)
     assert [batch.to_json() for batch in read_state(rig.state).last_sent.values()] == rig.transport.bodies[-KEPT_SENT:]
     client.set_consent("off")
     assert read_state(rig.state).last_sent == {}

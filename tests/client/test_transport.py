@@ -18,7 +18,7 @@ import pytest
 
 from hubbub import Client, Consent, ParameterError
 from hubbub.delivery import NO_ANSWER, NOT_SENT, Answer
-from hubbub.journal import JOURNAL
+from hubbub.events import JOURNAL
 from hubbub.testing import deliver
 from hubbub.transport import HttpTransport, checked_url
 from tests.client.conftest import SURVEY, Rig, require_balanced

@@ -13,9 +13,9 @@ from scipy import stats
 from hubbub import Period, PeriodKind
 from hubbub.batch import Batch
 from hubbub.delivery import NO_ANSWER, NOT_SENT, Answer
+from hubbub.outcome import halved
 from hubbub.state import batch_event
 from hubbub.testing import ManualClock, RecordingTransport, SeededCoins, deliver
-from hubbub.uploader import halved
 from tests.client.conftest import HOMEPAGE, SURVEY, TODAY, Rig, require_balanced
 
 
@@ -30,7 +30,7 @@ def test_what_was_not_taken_is_sent_again_the_same_bytes_through_restarts(answer
         with client._journal as state:
             waiting = list(state.waiting)
         for batch_id in waiting:
-            client._started().send_now(batch_id)
+            client._started().sender.send_now(batch_id)
         client.close()
     assert len(rig.transport.bodies) > 50
     assert len(set(rig.transport.bodies)) == 1
@@ -46,7 +46,7 @@ def test_a_413_halves_a_batch_under_new_ids_unless_it_is_in_doubt(rig: Rig) -> N
         client._journal.write(event)
     whole = str(batch.batch_id)
     rig.transport.answers = [Answer(413)]
-    client._started().send_now(whole)
+    client._started().sender.send_now(whole)
     with client._journal as state:
         first, second = (waiting.batch for waiting in state.waiting.values())
         assert first.cohorts + second.cohorts == batch.cohorts
@@ -55,7 +55,7 @@ def test_a_413_halves_a_batch_under_new_ids_unless_it_is_in_doubt(rig: Rig) -> N
         assert not any(waiting.doubt for waiting in state.waiting.values())
     rig.transport.answers = [NO_ANSWER, Answer(413, "too-large")]
     for _ in range(2):
-        client._started().send_now(str(first.batch_id))
+        client._started().sender.send_now(str(first.batch_id))
     with client._journal as state:
         assert set(state.waiting) == {str(first.batch_id), str(second.batch_id)}
         assert state.waiting[str(first.batch_id)].doubt
@@ -93,7 +93,7 @@ def test_a_batch_that_never_left_is_not_in_doubt(rig: Rig) -> None:
     rig.transport.answers = [NO_ANSWER]
     with client._journal as state:
         (batch_id,) = state.waiting
-    client._started().send_now(batch_id)
+    client._started().sender.send_now(batch_id)
     with client._journal as state:
         assert [waiting.doubt for waiting in state.waiting.values()] == [True]
 
@@ -144,10 +144,10 @@ def test_an_operators_mistake_pauses_for_an_hour_and_loses_nothing(status: int, 
     rig.transport.answers = [Answer(status)]
     deliver(client)
     rig.clock.move(minutes=59)
-    assert client._started().attempt() > 0
+    assert client._started().sender.attempt() > 0
     assert len(rig.transport.bodies) == 1
     rig.clock.move(days=2)
-    while client._started().attempt() == 0:
+    while client._started().sender.attempt() == 0:
         pass
     assert client.accounting()["acknowledged"] >= 1
 
@@ -159,7 +159,7 @@ def test_backoff_and_retry_after_hold_across_restarts(rig: Rig) -> None:
     client.close()
     rig.clock.move(minutes=29)
     client = rig.client()
-    assert client._started().attempt() > 0
+    assert client._started().sender.attempt() > 0
     assert len(rig.transport.bodies) == 1
     with client._journal as state:
         assert state.failures == 1
@@ -196,14 +196,14 @@ def test_a_month_of_outage_loses_nothing_and_ends_without_a_burst(unseen_seed: i
             uploader.stop(1)
             for _ in range(25 * 4):
                 rig.clock.move(hours=6)
-                uploader.attempt()
+                uploader.sender.attempt()
             rig.transport.answers = []
             over, before = rig.clock().timestamp(), len(rig.transport.bodies)
             assert before < 25 * 4 + 1
             first = None
             for _ in range(2 * 24 * 6):
                 rig.clock.move(minutes=10)
-                while uploader.attempt() == 0:
+                while uploader.sender.attempt() == 0:
                     at = rig.clock().timestamp()
                     if first is None:
                         first = at

@@ -1,0 +1,46 @@
+"""Which of the batches that wait is to be sent first, and when: pure functions."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from hubbub.delivery import BACKOFF_CAP, MAX_RETRY_AFTER, PAUSE
+from hubbub.state import State, Waiting
+
+LONGEST_WAIT = 40 * 86400.0
+"""No report waits longer than a month and its day for its time: what says more was written by a clock that was ahead."""
+
+
+def sendable(state: State, now: float) -> list[str]:
+    """Return the batches, by id, whose metric is not held and whose period takes reports; each has its own time."""
+    open_until = day_of(now + 86400.0)
+    return [
+        batch_id
+        for batch_id, waiting in state.waiting.items()
+        if waiting.batch.period <= open_until and not _is_held(state, waiting, now)
+    ]
+
+
+def first_of_all(state: State, now: float) -> tuple[str, float] | None:
+    """Return the batch that is to be sent before all others, by its id, and when, if nothing else holds it up."""
+    times = {batch_id: _sent_from(state.waiting[batch_id], now) for batch_id in sendable(state, now)}
+    return min(times.items(), key=lambda item: item[1], default=None)
+
+
+def paused_until(state: State, now: float) -> float:
+    """Return until when the aggregator is left alone."""
+    return state.not_before if state.not_before <= now + BACKOFF_CAP + MAX_RETRY_AFTER else 0.0
+
+
+def day_of(moment: float) -> str:
+    """Return the UTC date of a moment."""
+    return datetime.fromtimestamp(moment, UTC).date().isoformat()
+
+
+def _is_held(state: State, waiting: Waiting, now: float) -> bool:
+    until = state.held.get(waiting.batch.digest, 0.0)
+    return until is None or now < until <= now + PAUSE
+
+
+def _sent_from(waiting: Waiting, now: float) -> float:
+    return waiting.at if waiting.at <= now + LONGEST_WAIT else now
