@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, repeat
-from typing import Literal
+from typing import Literal, TypeVar
 
 from hubbub.errors import HubbubError
 
+T = TypeVar("T")
 Coins = Callable[[int], bytes]
 """`coins(n)` gives n fresh uniform bytes."""
 
@@ -80,3 +81,15 @@ def below(n: int, coins: Coins) -> int:
         if drawn < n:
             return drawn
     return 0
+
+
+def shuffled(items: Sequence[T], coins: Coins) -> list[T]:
+    """Return the items in a random order: that of 16 random bytes each, so every order is as likely but for n**2 / 2**129.
+
+    >>> shuffled("abc", lambda n: b"".join(bytes([rank]) * 16 for rank in (2, 3, 1)))
+    ['c', 'a', 'b']
+    """
+    if len(items) < 2:
+        return list(items)
+    drawn = coins(16 * len(items))
+    return [items[i] for i in sorted(range(len(items)), key=lambda i: drawn[16 * i : 16 * i + 16])]

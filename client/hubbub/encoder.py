@@ -83,12 +83,18 @@ def bloom_bits(metric: Metric, value: Value, cohort: int) -> int:
         raise InvalidValueError(f"{metric.name}: a {metric.kind} metric takes a str or None, got a {_type(value)}")
     if metric.kind is Kind.CATEGORICAL:
         return _category_bit(metric, value)
-    try:
-        text = value.encode()
-    except UnicodeEncodeError:
-        raise InvalidValueError(f"{metric.name}: a value must be encodable as UTF-8: drop lone surrogates") from None
+    text = _utf8(value)
+    if text is None:  # raised here, and not where the failure that holds the value is at hand
+        raise InvalidValueError(f"{metric.name}: a value must be encodable as UTF-8: drop lone surrogates")
     params = metric.params
     return _set(_SCHEMES[params.hash_scheme](text, cohort, params.num_bits, params.num_hashes))
+
+
+def _utf8(value: str) -> bytes | None:
+    try:
+        return value.encode()
+    except UnicodeEncodeError:
+        return None
 
 
 def _set(positions: Iterable[int]) -> int:

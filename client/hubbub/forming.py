@@ -12,7 +12,7 @@ from datetime import date, datetime
 
 from hubbub.batch import Batch, new_id
 from hubbub.channels import Channels
-from hubbub.coins import Coins, uniform
+from hubbub.coins import Coins, shuffled, uniform
 from hubbub.consent import Consent
 from hubbub.definitions import Definitions
 from hubbub.enrolling import AT_ONCE, Enroller
@@ -73,7 +73,8 @@ class Former:
         far = date.max.toordinal() > state.soonest.toordinal() > today.toordinal() + _FAR_AHEAD
         if not self._left and (self._today.may_be_earlier or far or state.soonest <= today):
             self._today.may_be_earlier = False
-            self._left, self._soonest, state.soonest = list(state.accounts), date.max, date.max
+            self._left = shuffled(list(state.accounts), self._coins)  # whose rows share a batch says nothing either
+            self._soonest = state.soonest = date.max
         part = self._left[-AT_ONCE:]
         del self._left[-AT_ONCE:]
         self.bring_back(state, filter(None, map(state.accounts.get, part)))
@@ -208,15 +209,18 @@ class Former:
 
 
 def _formed(ended: str, reports: list[tuple[Choice, Account]], formed: int, now: datetime, coins: Coins) -> Event:
-    """Return the event of a batch, to be sent at a random time of the period after its own."""
-    account = reports[0][1]
+    """Return the event of a batch, to be sent at a random time of the period after its own.
+
+    Its rows are in a random order: in that of the accounts, row i would be one person on every day and for every metric.
+    """
+    account, rows = reports[0][1], shuffled([choice for choice, _ in reports], coins)
     batch = Batch(
         new_id(coins),
         account.metric,
         account.digest,
         ended,
-        bytes(choice.cohort for choice, _ in reports),
-        bytes.fromhex("".join(choice.row for choice, _ in reports)),
+        bytes(choice.cohort for choice in rows),
+        bytes.fromhex("".join(choice.row for choice in rows)),
     )
     following = Period(date.fromisoformat(ended), account.period).next()
     end, next_end = midnight(following.start), midnight(following.next().start)

@@ -292,7 +292,7 @@ class State:
         self.erased = True
         for account in self.accounts.values():
             account.sealed = account.tag = ""
-            account.epoch = None
+            account.tags, account.epoch = [], None
 
     @property
     def spooled(self) -> int:

@@ -68,12 +68,15 @@ def test_off_erases_what_waits_the_drafts_and_the_secret_and_keeps_the_ledger(ri
         rows = [waiting.batch.rows for waiting in state.waiting.values()]
         rows += [bytes.fromhex(draft.row) for draft in state.drafts.values()]
         secret = (rig.state / "secret").read_bytes()
-        sealed = [account.sealed for account in state.accounts.values()]
+        remembered = [
+            each for account in state.accounts.values() for each in (account.sealed, account.tag, *account.tags)
+        ]
+        assert len(remembered) == 6
     client.set_consent("off")
     left = everything_in(rig.state)
     assert secret not in left
     assert not any(row.hex().encode() in left for row in rows if len(row) > 1)
-    assert not any(each.encode() in left for each in sealed)
+    assert not any(each.encode() in left for each in remembered)
     counts = client.accounting()
     assert (counts["dropped"]["consent"], counts["spooled"]) == (2, 0)
     require_balanced(counts)

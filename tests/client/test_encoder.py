@@ -236,12 +236,8 @@ def test_an_invalid_value_is_refused_and_never_repeated(metric: Metric, value: V
         Encoder(metric, Secret.generate()).encode(value)
     assert told in str(caught.value)
     shown = "".join(traceback.format_exception_only(caught.value))
-    chain = "".join(
-        repr(e)
-        for e in (caught.value.__cause__, caught.value.__context__)
-        if e and not caught.value.__suppress_context__
-    )
-    assert "canary" not in shown + chain
+    assert "canary" not in shown
+    assert (caught.value.__cause__, caught.value.__context__) == (None, None)  # not only hidden: crash reporters look
 
 
 def test_nothing_recorded_is_the_empty_filter_and_an_unknown_category_is_other() -> None:
