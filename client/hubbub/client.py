@@ -10,19 +10,19 @@ import logging
 import os
 import threading
 import warnings
-import weakref
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self
 
+from hubbub.agreement import Agreement
 from hubbub.coins import Coins, system_coins
 from hubbub.compaction import Compactor
 from hubbub.consent import Consent, allowed_by, lesser
 from hubbub.definitions import Definitions, load_definitions
 from hubbub.disk import Disk, SystemDisk
 from hubbub.encoder import Value
-from hubbub.errors import HubbubError, ParameterError
+from hubbub.errors import ParameterError
 from hubbub.failures import report_failure
 from hubbub.forking import Section, alive, watch
 from hubbub.journal import Journal
@@ -30,9 +30,9 @@ from hubbub.limits import Limits
 from hubbub.memory_disk import MemoryDisk
 from hubbub.policy import Policy
 from hubbub.recorder import Recorder
-from hubbub.secret import Secret
-from hubbub.secret_file import destroy_secret, secret_at
+from hubbub.secret_file import SecretFile
 from hubbub.telling import interrupted
+from hubbub.today import utc_now
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 logging.getLogger("hubbub").addHandler(logging.NullHandler())
 
-T = TypeVar("T")
 Durability = Literal["process", "power", "memory"]
 SECONDS_AT_EXIT = 0.05
 SECONDS_BEFORE_SENDING = 60.0
@@ -54,11 +53,6 @@ def _http(url: str, ca_certs: str | None) -> Transport:
     from hubbub.transport import HttpTransport
 
     return HttpTransport(url, ca_certs)
-
-
-def utc_now() -> datetime:
-    """The system's clock."""
-    return datetime.now(UTC)
 
 
 def _absolute(name: str, path: str | Path) -> Path:
@@ -76,17 +70,6 @@ def _certificates(ca_certs: str) -> str:
     if not os.access(path, os.R_OK) or not path.is_file():
         raise ParameterError(f"ca_certs must be a file of certificates that can be read, got {ca_certs!r}")
     return str(path)
-
-
-def _while_alive(client: Client, ask: Callable[[Client], T], otherwise: T) -> Callable[[], T]:
-    """Return what asks a client, as long as there is one: its thread must not be what keeps it."""
-    reference = weakref.ref(client)
-
-    def answer() -> T:
-        found = reference()
-        return otherwise if found is None else ask(found)
-
-    return answer
 
 
 class Client:
@@ -147,7 +130,6 @@ class Client:
         self._clock = clock
         self._coins = coins
         self._environment_allows = allowed_by(os.environ if environment is None else environment)
-        self._ceiling = Consent.ON
         self._given_disk = disk
         self._starting = threading.RLock()
         self._executor: ThreadPoolExecutor | None = None
@@ -167,16 +149,18 @@ class Client:
         self._disk = self._given_disk or (MemoryDisk() if in_memory else SystemDisk())
         self._journal = Journal(self._directory, self._disk)
         self._compactor = Compactor(self._journal, self._disk)
+        secret = SecretFile(self._journal, self._disk, self._coins)
         self._recorder = Recorder(
             self._journal,
             self._definitions,
-            secret=_while_alive(self, Client._load_secret, None),
+            secret=secret.load,
             policy=self._policy,
             limits=self._limits,
             clock=self._clock,
             coins=self._coins,
             own=not self._per_subject,
         )
+        self._agreement = Agreement(self._journal, self._compactor, self._recorder, secret, self._environment_allows)
 
     def record(self, metric: str, value: Value = None) -> None:
         """Record what was observed; returns at once, and never raises.
@@ -206,7 +190,7 @@ class Client:
     @property
     def consent(self) -> Consent:
         """What holds now: the lesser of what was agreed and what the environment allows."""
-        return self._journal.run(lambda state: lesser(state.consent, self._allowed))
+        return self._journal.run(lambda state: lesser(state.consent, self._agreement.allowed))
 
     def set_consent(self, consent: Consent | Literal["off", "local", "on"], text: str = "") -> bool:
         """Remember what the user agreed to, and which text they read; return whether the disk has all of it.
@@ -265,7 +249,7 @@ class Client:
 
     def _record(self, subject_id: str | None, metric: str, value: Value) -> None:
         try:
-            if self._allowed is Consent.OFF:
+            if self._agreement.allowed is Consent.OFF:
                 self._recorder.unsaved_ignored["consent"] += 1
                 return
             if subject_id is None and self._per_subject:
@@ -314,10 +298,9 @@ class Client:
 
     def _resume(self) -> None:
         """Form what was missed since the last time, and go on sending."""
-        if self._allowed is Consent.OFF:
+        if self._agreement.allowed is Consent.OFF:
             return
-        if self._journal.run(self._is_half_erased):
-            self._compactor.compact(always=True)
+        self._agreement.end_erasing()
         agreed, detaching = self._journal.run(self._begin)
         if agreed:
             self._started()
@@ -326,86 +309,24 @@ class Client:
 
             detach(self._directory, self._url, self._ca_certs)
 
-    def _is_half_erased(self, state: State) -> bool:
-        """Say whether a kill came between the erasing and the writing anew; the secret goes first."""
-        if state.erased and state.consent is Consent.OFF:
-            self._destroy_secret()
-        return state.erased
-
     def _begin(self, state: State) -> tuple[bool, bool]:
         """Enrol, if that was agreed to; return whether it was, and whether another process is to send."""
         if state.consent is Consent.OFF:
             return False, False
-        self._enrol(state)
-        return True, self._detached and self._is_due_to_detach(state)
+        self._agreement.enrol(state)
+        if not self._detached or lesser(state.consent, self._agreement.allowed) is not Consent.ON:
+            return True, False
+        from hubbub.detached import take_turn
 
-    def _is_due_to_detach(self, state: State) -> bool:
-        """Say whether another process should send now; all processes of the directory together say so once a day."""
-        from hubbub.detached import EVERY
-        from hubbub.due import first_of_all, paused_until
-
-        now = self._clock().timestamp()
-        first = first_of_all(state, now)
-        due = first is not None and max(first[1], paused_until(state, now)) <= now
-        if not due or lesser(state.consent, self._allowed) is not Consent.ON or abs(now - state.detached_at) < EVERY:
-            return False
-        self._journal.write({"e": "detached", "at": now})
-        return not self._journal.degraded
-
-    def _enrol(self, state: State) -> None:
-        if self._journal.locked_out or self._recorder.channels.secret(state) is None:
-            return
-        self._recorder.enroller.enrol(state)
-        self._recorder.former.form(state)  # of many people some; the uploader's thread forms the rest
+        return True, take_turn(self._journal, state, self._clock().timestamp())
 
     def _set_consent(self, consent: Consent, text: str) -> list[str]:
         """Return what the disk does not have of it."""
         if consent is Consent.OFF:
-            return self._withdraw(text)
-        self._ceiling = consent
-        if not self._journal.run(self._agree, consent, text):
-            return [f"it stays off: the secret of before cannot be deleted, {self._journal.problem}"]
+            return self._agreement.withdraw(text)
+        missing = self._agreement.agree(consent, text)
         self._started().wake()
-        if self._journal.degraded:
-            return [f"it is not written down: {self._journal.problem}"]
-        self._ceiling = Consent.ON
-        return []
-
-    def _agree(self, state: State, consent: Consent, text: str) -> bool:
-        before = state.consent
-        if before is Consent.OFF and state.enrolments and not self._destroy_secret():
-            return False
-        self._journal.write({"e": "consent", "to": consent, "text": text})
-        if before is Consent.OFF and lesser(consent, self._allowed) is not Consent.OFF:
-            self._enrol(state)
-        return True
-
-    def _withdraw(self, text: str) -> list[str]:
-        """First say it, so that nobody sends any more; then destroy the secret, without which what is left is noise; then erase that."""
-        self._ceiling = Consent.OFF
-        missing = []
-        if not self._journal.run(self._erase, text):
-            missing.append(f"the secret is still there: delete {self._directory / 'secret'}")
-        if not self._compactor.compact(always=True):
-            if not self._journal.sync():
-                missing.append("it is not written down: the next start may find the consent of before")
-            missing.append(f"what was recorded is not erased yet: {self._journal.problem}")
-        if not missing:
-            self._ceiling = Consent.ON
         return missing
-
-    def _erase(self, _: State, text: str) -> bool:
-        self._journal.write({"e": "consent", "to": Consent.OFF, "text": text}, {"e": "erased"})
-        self._recorder.channels.forget_secret()
-        return self._destroy_secret()
-
-    def _destroy_secret(self) -> bool:
-        try:
-            destroy_secret(self._directory / "secret", self._disk)
-        except OSError as problem:
-            self._journal.degrade(problem, self._directory / "secret")
-            return False
-        return True
 
     def _deliver(self) -> int:
         """For `hubbub.testing.deliver`: end all periods, send everything."""
@@ -418,27 +339,6 @@ class Client:
             self._recorder.former.form_everything(state, ahead=True)
         return list(state.waiting)
 
-    def _load_secret(self) -> Secret | None:
-        path = self._directory / "secret"
-        try:
-            try:
-                secret = secret_at(path, self._coins, self._disk)
-            except HubbubError:
-                destroy_secret(path, self._disk)
-                secret = secret_at(path, self._coins, self._disk)
-        except OSError as problem:
-            self._journal.degrade(problem, path)
-            return None
-        if self._journal.problem.startswith(f"{path} "):
-            self._journal.recovered()
-        return secret
-
-    @property
-    def _allowed(self) -> Consent:
-        """The most that this process may do, whatever the disk says: what was taken back here and is not written down is taken back."""
-        allows = self._environment_allows
-        return allows if self._ceiling is Consent.ON else lesser(self._ceiling, allows)
-
     def _started(self) -> Uploader:
         uploader = self._uploader
         if uploader is None:
@@ -447,6 +347,7 @@ class Client:
                     from hubbub.sender import Sender
                     from hubbub.uploader import Uploader
 
+                    agreement = self._agreement
                     sender = Sender(
                         self._journal,
                         self._recorder,
@@ -454,7 +355,7 @@ class Client:
                         disk=self._disk,
                         clock=self._clock,
                         coins=self._coins,
-                        allowed=_while_alive(self, lambda client: client._allowed, Consent.OFF),
+                        allowed=lambda: agreement.allowed,
                         sends_after=SECONDS_BEFORE_SENDING if self._detached else 0.0,
                     )
                     uploader = Uploader(self._journal, self._compactor, sender)

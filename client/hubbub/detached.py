@@ -20,8 +20,11 @@ from typing import Any
 from hubbub.coins import system_coins
 from hubbub.consent import allowed_by
 from hubbub.disk import SystemDisk
+from hubbub.due import first_of_all, paused_until
 from hubbub.journal import Journal
+from hubbub.state import State
 from hubbub.telling import tell
+from hubbub.today import utc_now
 
 EVERY = 86_400.0
 SECONDS = 30.0
@@ -37,6 +40,15 @@ if sys.platform == "win32":
     _APART = {"creationflags": subprocess.DETACHED_PROCESS | subprocess.CREATE_NEW_PROCESS_GROUP}
 else:
     _APART = {"start_new_session": True}
+
+
+def take_turn(journal: Journal, state: State, now: float) -> bool:
+    """Say whether another process should send now; all processes of the directory together say so once a day."""
+    first = first_of_all(state, now)
+    if first is None or max(first[1], paused_until(state, now)) > now or abs(now - state.detached_at) < EVERY:
+        return False
+    journal.write({"e": "detached", "at": now})
+    return not journal.degraded
 
 
 def detach(directory: Path, url: str, ca_certs: str | None) -> None:
@@ -72,7 +84,6 @@ def environment_of(parent: Mapping[str, str], path: list[str]) -> dict[str, str]
 
 def deliver_what_is_due(directory: Path, url: str, ca_certs: str | None, seconds: float) -> bool:
     """Send until nothing is due, a backoff begins or the time is over; False if another one is at it."""
-    from hubbub.client import utc_now
     from hubbub.sender import OTHER_SENDS, Sender
     from hubbub.transport import HttpTransport
 

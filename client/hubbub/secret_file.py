@@ -9,6 +9,7 @@ from pathlib import Path
 from hubbub.coins import Coins, system_coins
 from hubbub.disk import Disk, SystemDisk
 from hubbub.errors import HubbubError
+from hubbub.journal import Journal
 from hubbub.secret import SECRET_BYTES, Secret
 
 _SYSTEM_DISK = SystemDisk()
@@ -36,6 +37,40 @@ def secret_at(path: str | Path, coins: Coins = system_coins, disk: Disk = _SYSTE
             "delete it to enrol anew, which spends privacy anew"
         )
     return Secret(key)
+
+
+class SecretFile:
+    """The secret of a journal's directory; where the disk refuses it, the journal is degraded."""
+
+    def __init__(self, journal: Journal, disk: Disk, coins: Coins) -> None:
+        self.path = journal.directory / "secret"
+        self._journal = journal
+        self._disk = disk
+        self._coins = coins
+
+    def load(self) -> Secret | None:
+        """Return the secret, drawn if there is none or a damaged one."""
+        try:
+            try:
+                secret = secret_at(self.path, self._coins, self._disk)
+            except HubbubError:
+                destroy_secret(self.path, self._disk)
+                secret = secret_at(self.path, self._coins, self._disk)
+        except OSError as problem:
+            self._journal.degrade(problem, self.path)
+            return None
+        if self._journal.problem.startswith(f"{self.path} "):
+            self._journal.recovered()
+        return secret
+
+    def destroy(self) -> bool:
+        """Remove the secret; return whether the disk let us."""
+        try:
+            destroy_secret(self.path, self._disk)
+        except OSError as problem:
+            self._journal.degrade(problem, self.path)
+            return False
+        return True
 
 
 def destroy_secret(path: Path, disk: Disk) -> None:

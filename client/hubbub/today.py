@@ -1,12 +1,17 @@
-"""Today's periods, by a clock that may be set back."""
+"""The clock, and today's periods by it: it may be set back."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from typing import NamedTuple
 
 from hubbub.periods import Period, PeriodKind
+
+
+def utc_now() -> datetime:
+    """The system's clock."""
+    return datetime.now(UTC)
 
 
 class Current(NamedTuple):

@@ -1,0 +1,81 @@
+"""What the user agreed to, said and taken back: what is taken back holds in this process, whatever the disk says."""
+
+from __future__ import annotations
+
+from hubbub.compaction import Compactor
+from hubbub.consent import Consent, lesser
+from hubbub.journal import Journal
+from hubbub.recorder import Recorder
+from hubbub.secret_file import SecretFile
+from hubbub.state import State
+
+
+class Agreement:
+    """Changes one directory's consent; `allowed` is the most that this process may do, and `environment` the most it ever may."""
+
+    def __init__(
+        self, journal: Journal, compactor: Compactor, recorder: Recorder, secret: SecretFile, environment: Consent
+    ) -> None:
+        self._journal = journal
+        self._compactor = compactor
+        self._recorder = recorder
+        self._secret = secret
+        self._environment = self.allowed = environment
+
+    def agree(self, consent: Consent, text: str) -> list[str]:
+        """Write down that so much was agreed to, and enrol; return what the disk does not have of it."""
+        self._allow(consent)
+        if not self._journal.run(self._agree, consent, text):
+            return [f"it stays off: the secret of before cannot be deleted, {self._journal.problem}"]
+        if self._journal.degraded:
+            return [f"it is not written down: {self._journal.problem}"]
+        self._allow(Consent.ON)
+        return []
+
+    def withdraw(self, text: str) -> list[str]:
+        """First say it, so that nobody sends any more; then destroy the secret, without which what is left is noise; then erase that."""
+        self._allow(Consent.OFF)
+        missing = []
+        if not self._journal.run(self._erase, text):
+            missing.append(f"the secret is still there: delete {self._secret.path}")
+        if not self._compactor.compact(always=True):
+            if not self._journal.sync():
+                missing.append("it is not written down: the next start may find the consent of before")
+            missing.append(f"what was recorded is not erased yet: {self._journal.problem}")
+        if not missing:
+            self._allow(Consent.ON)
+        return missing
+
+    def end_erasing(self) -> None:
+        """Do what is left to do if a kill came between the erasing and the writing anew."""
+        if self._journal.run(self._is_half_erased):
+            self._compactor.compact(always=True)
+
+    def enrol(self, state: State) -> None:
+        """Let who agreed take part."""
+        if self._journal.locked_out or self._recorder.channels.secret(state) is None:
+            return
+        self._recorder.enroller.enrol(state)
+        self._recorder.former.form(state)  # of many people some; the uploader's thread forms the rest
+
+    def _allow(self, most: Consent) -> None:
+        self.allowed = lesser(most, self._environment)
+
+    def _agree(self, state: State, consent: Consent, text: str) -> bool:
+        before = state.consent
+        if before is Consent.OFF and state.enrolments and not self._secret.destroy():
+            return False
+        self._journal.write({"e": "consent", "to": consent, "text": text})
+        if before is Consent.OFF and self.allowed is not Consent.OFF:
+            self.enrol(state)
+        return True
+
+    def _erase(self, _: State, text: str) -> bool:
+        self._journal.write({"e": "consent", "to": Consent.OFF, "text": text}, {"e": "erased"})
+        self._recorder.channels.forget_secret()
+        return self._secret.destroy()
+
+    def _is_half_erased(self, state: State) -> bool:
+        if state.erased and state.consent is Consent.OFF:
+            self._secret.destroy()  # it goes first
+        return state.erased
