@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from hubbub.agreement import Agreement
+from hubbub.arguments import absolute, an_instance, certificates, subject_of, text_of
 from hubbub.coins import Coins, system_coins
 from hubbub.compaction import Compactor
 from hubbub.consent import Consent, allowed_by, lesser
@@ -30,13 +31,12 @@ from hubbub.limits import Limits
 from hubbub.memory_disk import MemoryDisk
 from hubbub.policy import Policy
 from hubbub.recorder import Recorder
+from hubbub.scribe import Scribe
 from hubbub.secret_file import SecretFile
 from hubbub.telling import interrupted
 from hubbub.today import utc_now
 
 if TYPE_CHECKING:
-    from concurrent.futures import ThreadPoolExecutor
-
     from hubbub.state import State
     from hubbub.transport import Transport
     from hubbub.uploader import Uploader
@@ -46,30 +46,6 @@ logging.getLogger("hubbub").addHandler(logging.NullHandler())
 Durability = Literal["process", "power", "memory"]
 SECONDS_AT_EXIT = 0.05
 SECONDS_BEFORE_SENDING = 60.0
-LONGEST_TEXT = 1 << 16
-
-
-def _http(url: str, ca_certs: str | None) -> Transport:
-    from hubbub.transport import HttpTransport
-
-    return HttpTransport(url, ca_certs)
-
-
-def _absolute(name: str, path: str | Path) -> Path:
-    """Return a path that stays what it is when the program changes its directory."""
-    if not isinstance(path, str | Path) or not str(path).strip() or "\0" in str(path):
-        raise ParameterError(f"{name} must be a path, got {path!r}")
-    try:
-        return Path(path).expanduser().absolute()
-    except (OSError, RuntimeError) as problem:
-        raise ParameterError(f"{name}: {str(path)!r} is not a place ({problem}): give an absolute path") from None
-
-
-def _certificates(ca_certs: str) -> str:
-    path = _absolute("ca_certs", ca_certs)
-    if not os.access(path, os.R_OK) or not path.is_file():
-        raise ParameterError(f"ca_certs must be a file of certificates that can be read, got {ca_certs!r}")
-    return str(path)
 
 
 class Client:
@@ -115,24 +91,25 @@ class Client:
             raise ParameterError(
                 "detached sends what is in `state` to `url`: it goes with neither memory nor transport nor disk"
             )
-        for name, given, kind in (("policy", policy, Policy), ("limits", limits, Limits)):
-            if not isinstance(given, kind | None):
-                raise ParameterError(f"{name} must be hubbub.{kind.__name__}(...), got {given!r}")
         self._definitions = definitions if isinstance(definitions, Definitions) else load_definitions(definitions)
-        ca_certs = None if ca_certs is None else _certificates(ca_certs)
-        self._transport = transport or _http(url, ca_certs)
+        ca_certs = certificates(ca_certs)
+        if transport is None:
+            from hubbub.transport import HttpTransport
+
+            transport = HttpTransport(url, ca_certs)
+        self._transport = transport
         self._url, self._ca_certs, self._detached = url, ca_certs, detached
-        self._directory = _absolute("state", state)
+        self._directory = absolute("state", state)
         self._durability = durability
-        self._policy = policy or Policy()
-        self._limits = limits or Limits()
+        self._policy = an_instance("policy", policy, Policy)
+        self._limits = an_instance("limits", limits, Limits)
         self._per_subject = per_subject
         self._clock = clock
         self._coins = coins
         self._environment_allows = allowed_by(os.environ if environment is None else environment)
         self._given_disk = disk
         self._starting = threading.RLock()
-        self._executor: ThreadPoolExecutor | None = None
+        self._scribe = Scribe()
         self._uploader: Uploader | None = None
         self._open()
         watch(self)
@@ -172,7 +149,7 @@ class Client:
 
     async def arecord(self, metric: str, value: Value = None) -> None:
         """Record from asyncio: a thread of its own does it, so that the event loop never waits for a disk. Never raises, as `record`."""
-        await self._arecord(None, metric, value)
+        await self._scribe.run(self._record, None, metric, value)
 
     def subject(self, subject_id: str) -> Subject:
         """Return what records on behalf of one of many people: with their own secret, cohort, drafts and ledger.
@@ -180,12 +157,7 @@ class Client:
         A server that reports for many people must never do without: one client is one person, and says one thing a period.
         The id is not kept, only a keyed hash of it.
         """
-        if not isinstance(subject_id, str) or not subject_id:
-            raise ParameterError(
-                f"subject_id must be a string that is not empty, got {type(subject_id).__name__}: one person's own id; "
-                "whoever has none is not recorded"
-            )
-        return Subject(self, subject_id)
+        return Subject(self, subject_of(subject_id))
 
     @property
     def consent(self) -> Consent:
@@ -201,9 +173,7 @@ class Client:
         """
         if consent not in tuple(Consent):
             raise ParameterError(f"consent must be one of {', '.join(Consent)}, got {consent!r}")
-        if not isinstance(text, str) or len(text) > LONGEST_TEXT:
-            told = f"one of {len(text)}" if isinstance(text, str) else f"{type(text).__name__}: take str(text)"
-            raise ParameterError(f"text must be a string of at most {LONGEST_TEXT} characters, got {told}")
+        text = text_of(text)
         missing = ["something failed: the log says what"]
         self._guarded(lambda: missing.__setitem__(slice(None), self._set_consent(Consent(consent), text)))
         if missing and consent != Consent.ON:
@@ -263,10 +233,7 @@ class Client:
                 return
             if self._durability == "power":
                 self._journal.sync()
-            uploader = self._uploader
-            if uploader is None:
-                uploader = self._started()
-            uploader.wake()
+            (self._uploader or self._started()).wake()
         except Exception as failure:  # noqa: BLE001  (the contract: never raises into its host)
             report_failure(failure)
 
@@ -274,27 +241,6 @@ class Client:
         self._recorder.record(state, subject_id, metric, value)
         self._recorder.record_postponed(state)
         return state.consent
-
-    async def _arecord(self, subject_id: str | None, metric: str, value: Value) -> None:
-        import asyncio
-
-        try:
-            recording = asyncio.get_running_loop().run_in_executor(
-                self._scribe(), self._record, subject_id, metric, value
-            )
-        except RuntimeError:  # the interpreter shuts down, there are no more threads, or the loop is not asyncio's
-            self._record(subject_id, metric, value)
-            return
-        await recording
-
-    def _scribe(self) -> ThreadPoolExecutor:
-        """Return one thread that records what `arecord` was given; the host's own executor may be busy, or shut down."""
-        from concurrent.futures import ThreadPoolExecutor
-
-        with self._starting:
-            if self._executor is None:
-                self._executor = ThreadPoolExecutor(1, "hubbub-arecord")
-            return self._executor
 
     def _resume(self) -> None:
         """Form what was missed since the last time, and go on sending."""
@@ -340,35 +286,29 @@ class Client:
         return list(state.waiting)
 
     def _started(self) -> Uploader:
-        uploader = self._uploader
-        if uploader is None:
-            with self._starting:
-                if self._uploader is None:
-                    from hubbub.sender import Sender
-                    from hubbub.uploader import Uploader
+        with self._starting:
+            if self._uploader is None:
+                from hubbub.sender import Sender
+                from hubbub.uploader import Uploader
 
-                    agreement = self._agreement
-                    sender = Sender(
-                        self._journal,
-                        self._recorder,
-                        self._transport,
-                        disk=self._disk,
-                        clock=self._clock,
-                        coins=self._coins,
-                        allowed=lambda: agreement.allowed,
-                        sends_after=SECONDS_BEFORE_SENDING if self._detached else 0.0,
-                    )
-                    uploader = Uploader(self._journal, self._compactor, sender)
-                    uploader.start()
-                    self._uploader = uploader
-                uploader = self._uploader
-        return uploader
+                agreement = self._agreement
+                sender = Sender(
+                    self._journal,
+                    self._recorder,
+                    self._transport,
+                    disk=self._disk,
+                    clock=self._clock,
+                    coins=self._coins,
+                    allowed=lambda: agreement.allowed,
+                    sends_after=SECONDS_BEFORE_SENDING if self._detached else 0.0,
+                )
+                uploader = Uploader(self._journal, self._compactor, sender)
+                uploader.start()
+                self._uploader = uploader
+            return self._uploader
 
     def _close(self) -> None:
-        with self._starting:
-            executor, self._executor = self._executor, None
-        if executor is not None:
-            executor.shutdown()
+        self._scribe.close()
         self._stop()
         if self._journal.unsynced:
             self._journal.sync()
@@ -392,7 +332,7 @@ class Client:
     def _after_fork_in_child(self) -> None:
         """For `forking.py`: the next recording starts a thread; files and locks are opened anew."""
         self._starting = threading.RLock()
-        self._executor = None
+        self._scribe = Scribe()
         if self._uploader is not None:
             self._uploader.sender.after_fork_in_child()
             self._uploader = None
@@ -426,7 +366,7 @@ class Subject:
 
     async def arecord(self, metric: str, value: Value = None) -> None:
         """As `Client.arecord`, for this subject."""
-        await self._client._arecord(self._id, metric, value)
+        await self._client._scribe.run(self._client._record, self._id, metric, value)
 
     def __repr__(self) -> str:
         return "<hubbub.Subject>"

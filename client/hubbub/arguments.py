@@ -1,0 +1,57 @@
+"""What a host gives to `Client`, checked before anything is made of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TypeVar
+
+from hubbub.errors import ParameterError
+
+T = TypeVar("T")
+LONGEST_TEXT = 1 << 16
+
+
+def absolute(name: str, path: str | Path) -> Path:
+    """Return a path that stays what it is when the program changes its directory."""
+    if not isinstance(path, str | Path) or not str(path).strip() or "\0" in str(path):
+        raise ParameterError(f"{name} must be a path, got {path!r}")
+    try:
+        return Path(path).expanduser().absolute()
+    except (OSError, RuntimeError) as problem:
+        raise ParameterError(f"{name}: {str(path)!r} is not a place ({problem}): give an absolute path") from None
+
+
+def certificates(ca_certs: str | None) -> str | None:
+    """Return the absolute path of a file of certificates."""
+    if ca_certs is None:
+        return None
+    path = absolute("ca_certs", ca_certs)
+    if not os.access(path, os.R_OK) or not path.is_file():
+        raise ParameterError(f"ca_certs must be a file of certificates that can be read, got {ca_certs!r}")
+    return str(path)
+
+
+def an_instance(name: str, given: T | None, kind: type[T]) -> T:
+    """Return what was given, or one made without arguments."""
+    if not isinstance(given, kind | None):
+        raise ParameterError(f"{name} must be hubbub.{kind.__name__}(...), got {given!r}")
+    return given or kind()
+
+
+def text_of(agreed: str) -> str:
+    """Return the text that a user agreed to."""
+    if not isinstance(agreed, str) or len(agreed) > LONGEST_TEXT:
+        told = f"one of {len(agreed)}" if isinstance(agreed, str) else f"{type(agreed).__name__}: take str(text)"
+        raise ParameterError(f"text must be a string of at most {LONGEST_TEXT} characters, got {told}")
+    return agreed
+
+
+def subject_of(subject_id: str) -> str:
+    """Return a person's id."""
+    if not isinstance(subject_id, str) or not subject_id:
+        raise ParameterError(
+            f"subject_id must be a string that is not empty, got {type(subject_id).__name__}: one person's own id; "
+            "whoever has none is not recorded"
+        )
+    return subject_id
