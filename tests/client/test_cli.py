@@ -62,9 +62,14 @@ def test_check_is_one_line_when_fine_and_one_sentence_when_not(tmp_path: Path) -
         ),
         ("prob_p = 0.25", "prob_p = 0.0001", "under the default Policy: homepage: a report costs eps ="),
         ("expires = 2099-01-01", "expires = 2020-01-01", "homepage: expired on 2020-01-01"),
+        (
+            "prob_q = 0.75\nprob_f = 0.5",
+            "prob_q = 1\nprob_f = 0.75",
+            "homepage: two reports of one person can be matched: by their permanent noise alone they tell one of ",
+        ),
     ],
 )
-def test_check_warns_of_what_no_report_will_come_of(tmp_path: Path, written: str, instead: str, warning: str) -> None:
+def test_check_warns_of_what_nobody_would_expect(tmp_path: Path, written: str, instead: str, warning: str) -> None:
     odd = tmp_path / "odd.toml"
     assert written in METRICS.read_text()
     odd.write_text(METRICS.read_text().replace(written, instead, 1))

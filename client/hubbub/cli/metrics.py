@@ -23,8 +23,8 @@ def command() -> None:
 def check(definitions: str, *, as_json: bool) -> None:
     """Say whether DEFINITIONS can be collected under; the first thing that is wrong, if not.
 
-    What they permit and nobody would expect is said beside: metrics that have expired, and those that a client's default
-    Policy refuses or soon silences.
+    What they permit and nobody would expect is said beside: metrics that have expired, those that a client's default
+    Policy refuses or soon silences, and those whose reports anybody can match who has them.
 
     \b
     Example:
@@ -35,6 +35,7 @@ def check(definitions: str, *, as_json: bool) -> None:
     from hubbub.definitions import load_definitions
     from hubbub.metric import has_expired
     from hubbub.policy import Policy
+    from hubbub.privacy.matching import warning_of
     from hubbub.shares import doubts
 
     loaded = load_definitions(definitions)
@@ -47,6 +48,7 @@ def check(definitions: str, *, as_json: bool) -> None:
         if metric not in collected
     ]
     warnings += (f"under the default Policy: {doubt}" for doubt in doubts(Policy(), collected, today))
+    warnings += filter(None, map(warning_of, collected))
     if as_json:
         digests = {metric.name: metric.digest for metric in loaded.versions()}
         print_json({"metrics": digests, "warnings": warnings})
@@ -89,7 +91,7 @@ def show(definitions: str, names: tuple[str, ...], reports: int | None, *, as_js
 
 
 def _about(metric: Any, reports: int | None) -> dict[str, Any]:
-    from hubbub.privacy import central_epsilon, epsilon, epsilon_forever
+    from hubbub.privacy import central_epsilon, crowd_told_apart, epsilon, epsilon_forever
 
     crowd = {}
     if reports is not None:
@@ -102,12 +104,13 @@ def _about(metric: Any, reports: int | None) -> dict[str, Any]:
         "q_star": metric.params.q_star,
         "epsilon_once": epsilon(metric.params),
         "epsilon_forever": epsilon_forever(metric.params),
+        "told_apart_by_two_reports": 1.0 if metric.hold == 1 else crowd_told_apart(metric.params),
         **crowd,
     }
 
 
 def _page(about: dict[str, Any]) -> str:
-    forever = about["epsilon_forever"]
+    forever, memoized = about["epsilon_forever"], about["prob_f"] > 0 and about["hold"] is None
     probabilities = f"p = {about['prob_p']:.6g}, q = {about['prob_q']:.6g}, f = {about['prob_f']:.6g}"
     lines = [
         f"{about['name']}  ({about['kind']}, a {about['period']}, until {about['expires']})",
@@ -115,6 +118,8 @@ def _page(about: dict[str, Any]) -> str:
         f"  k = {about['num_bits']}, h = {about['num_hashes']}, m = {about['num_cohorts']}, {about['hash_scheme']}; {probabilities}",
         f"  eps = {about['epsilon_once']:.3f} a report, "
         + ("without bound over many" if math.isinf(forever) else f"{forever:.3f} for ever while the value stays"),
+        f"  two reports of the same value tell one of {about['told_apart_by_two_reports']:,.3g} people by their permanent noise"
+        + ("; that a value changed is not hidden: no hold" if memoized else ""),
         f"  digest {about['digest']}",
     ]
     if "epsilon_in_the_crowd" in about:

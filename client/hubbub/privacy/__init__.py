@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from hubbub.privacy.composition import Composition, compose, group, parallel, sequential
 from hubbub.privacy.loss import epsilon, epsilon_forever, epsilon_of_values
+from hubbub.privacy.matching import crowd_told_apart, matched_at_most
 from hubbub.privacy.shuffling import amplified, central_epsilon
 
 __all__ = [
@@ -15,10 +16,12 @@ __all__ = [
     "amplified",
     "central_epsilon",
     "compose",
+    "crowd_told_apart",
     "epsilon",
     "epsilon_forever",
     "epsilon_of_values",
     "group",
+    "matched_at_most",
     "parallel",
     "sequential",
 ]
