@@ -17,6 +17,8 @@ from sqlalchemy import (
     Connection,
     CursorResult,
     Engine,
+    Row,
+    Select,
     Table,
     create_engine,
     event,
@@ -119,6 +121,12 @@ def transaction(engine: Engine, *, writes: bool) -> Iterator[Connection]:
                 yield connection
     except SQLAlchemyError as problem:
         raise StoreError(f"the database cannot do it: {_told(problem)}") from problem
+
+
+def fetched(engine: Engine, asked: Select[*tuple[Any, ...]]) -> Sequence[Row[*tuple[Any, ...]]]:
+    """Return all that a question finds, in a transaction of its own."""
+    with transaction(engine, writes=False) as connection:
+        return connection.execute(asked).all()
 
 
 class Statement:

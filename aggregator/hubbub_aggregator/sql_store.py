@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Self
 
@@ -15,7 +16,6 @@ from sqlalchemy import (
     Connection,
     Engine,
     Table,
-    bindparam,
     case,
     delete,
     exists,
@@ -29,25 +29,24 @@ from sqlalchemy import (
 
 from hubbub.batch import Batch
 from hubbub.coins import Coins
+from hubbub_aggregator.appending import Appender
 from hubbub_aggregator.database_name import is_postgres, without_password
 from hubbub_aggregator.engine import (
     BETWEEN_LOOKS,
-    Ids,
-    Statement,
     alone,
     checkpoint,
+    fetched,
     insert_new,
     open_postgres,
     open_sqlite,
     transaction,
 )
 from hubbub_aggregator.failpoints import reach
-from hubbub_aggregator.schema import batch, collection, refusal, retained, schema, segment, session
-from hubbub_aggregator.schema import token as token_table
+from hubbub_aggregator.schema import batch, collection, refusal, retained, schema, segment
 from hubbub_aggregator.schema_version import prepare, require_served
-from hubbub_aggregator.shuffle import in_order, shuffled
+from hubbub_aggregator.shuffle import in_order
+from hubbub_aggregator.sql_tokens import SqlTokens
 from hubbub_aggregator.store import Appended, HeldReports, Holding, StoreError
-from hubbub_aggregator.tokens import Scope, Token
 
 _IDS_A_STATEMENT = 1_000
 _SEGMENTS_A_FETCH = 64
@@ -55,15 +54,10 @@ _REPORTS_A_BLOCK = 1 << 16
 _BLOCKS_A_FETCH = 8
 _HELD = (retained, segment)
 """The tables that hold reports."""
-_FIND = (
-    select(collection.c.id, collection.c.closed)
-    .where(collection.c.digest == bindparam("digest"), collection.c.period == bindparam("period"))
-    .with_for_update(read=True, key_share=True)  # nobody closes it until this append is done
-)
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
-class SqlStore:
+class SqlStore(SqlTokens):
     """Batch ids, segments and summaries in the tables of `schema.py`; what it promises is said at `Store`."""
 
     def __init__(
@@ -75,8 +69,7 @@ class SqlStore:
         making: bool = True,
     ) -> None:
         """Make the tables of an empty database, or `making=False` refuse it; `made` says whether they were."""
-        self._engine = engine
-        self._coins = coins
+        super().__init__(engine)
         self._pause = pause
         self.made = False
         with transaction(engine, writes=making) as connection:
@@ -85,9 +78,7 @@ class SqlStore:
                 self.made = prepare(connection)
             else:
                 require_served(connection)
-        self._ids = Ids(engine)
-        self._find = Statement(engine, _FIND)
-        self._insert_segment = Statement(engine, insert(segment).inline(), ("collection_id", "cohorts", "rows"))
+        self._appender = Appender(engine, coins)
 
     @classmethod
     def open(cls, path: str | Path) -> Self:
@@ -102,41 +93,7 @@ class SqlStore:
             raise type(problem)(f"{without_password(str(path))}: {problem}") from None
 
     def append(self, batches: Sequence[Batch]) -> list[Appended]:
-        groups: dict[tuple[str, str], dict[bytes, Batch]] = {}
-        for each in batches:
-            groups.setdefault((each.digest, each.period), {}).setdefault(each.batch_id.bytes, each)
-        reach("append: before its transaction")
-        with transaction(self._engine, writes=True) as connection:
-            fresh = {key: self._append_group(connection, group) for key, group in sorted(groups.items())}
-            reach("append: before its commit")
-        reach("append: after its commit")
-        return [_take(fresh[each.digest, each.period], each.batch_id.bytes) for each in batches]
-
-    def _append_group(self, connection: Connection, group: dict[bytes, Batch]) -> set[bytes] | None:
-        """Return the ids that are new; None: the period is closed."""
-        to, closed = self._collection(connection, next(iter(group.values())))
-        if closed:
-            return None
-        fresh = self._ids.insert(connection, to, group)
-        reach("append: between ids and reports")
-        if fresh:
-            new = [group[batch_id] for batch_id in fresh]
-            cohorts, rows = shuffled(
-                b"".join([each.cohorts for each in new]), b"".join([each.rows for each in new]), self._coins
-            )
-            self._insert_segment.on(connection, {"collection_id": to, "cohorts": cohorts, "rows": rows})
-        return fresh
-
-    def _collection(self, connection: Connection, of: Batch) -> tuple[int, bool]:
-        """Return the id of a batch's collection, made if it is not there, and whether it is closed."""
-        this = {"digest": of.digest, "period": of.period}
-        found = self._find.on(connection, this).one_or_none()
-        if found is None:
-            new = this | {"metric": of.metric, "revision": 0, "closed": False}
-            connection.execute(insert_new(connection, collection), new)
-            found = self._find.on(connection, this).one()
-        number, closed = found
-        return number, bool(closed)
+        return self._appender.append(batches)
 
     def holds(self, batch_: Batch) -> bool:
         if not _DIGEST.fullmatch(batch_.digest):
@@ -147,8 +104,7 @@ class SqlStore:
             .where(collection.c.digest == batch_.digest, collection.c.period == batch_.period)
             .where(batch.c.batch_id == batch_.batch_id.bytes, collection.c.closed.is_(False))
         )
-        with transaction(self._engine, writes=False) as connection:
-            return connection.scalar(stored) is not None
+        return bool(fetched(self._engine, stored))
 
     def read(
         self, digest: str, periods: Collection[str] | None = None, max_reports: int | None = None
@@ -176,7 +132,7 @@ class SqlStore:
         return self._periods_in(digest, segment)
 
     def fold(self, holding: Holding, summary: bytes, retain: bool = False) -> bool:
-        this = (collection.c.digest == holding.digest) & (collection.c.period == holding.period)
+        this = _of(holding.digest, holding.period)
         reach("fold: before its transaction")
         with transaction(self._engine, writes=True) as connection:
             put = update(collection).where(this, collection.c.revision == holding.revision)
@@ -220,13 +176,11 @@ class SqlStore:
 
     def _periods_in(self, digest: str, *held_in: Table) -> list[str]:
         """Return the periods that any of these tables has reports of."""
-        held = or_(*(exists().where(table.c.collection_id == collection.c.id) for table in held_in))
-        asked = select(collection.c.period).where(collection.c.digest == digest, held).order_by(collection.c.period)
-        with transaction(self._engine, writes=False) as connection:
-            return list(connection.scalars(asked))
+        asked = select(collection.c.period).where(collection.c.digest == digest, _has_reports_in(*held_in))
+        return [period for (period,) in fetched(self._engine, asked.order_by(collection.c.period))]
 
     def drop_reports(self, digest: str, period: str) -> None:
-        this = (collection.c.digest == digest) & (collection.c.period == period)
+        this = _of(digest, period)
         of = select(collection.c.id).where(this).scalar_subquery()
         some = select(retained.c.id).where(retained.c.collection_id == of).limit(1).scalar_subquery()
         more = True
@@ -238,30 +192,26 @@ class SqlStore:
                     connection.execute(update(collection).where(this).values(smallest=None))
 
     def smallest_segment(self, digest: str, period: str) -> int | None:
-        this = (collection.c.digest == digest) & (collection.c.period == period)
+        this = _of(digest, period)
         waiting = select(func.min(func.length(segment.c.cohorts))).join(collection).where(this).scalar_subquery()
-        with transaction(self._engine, writes=False) as connection:
-            found = connection.execute(select(collection.c.smallest, waiting).where(this)).one_or_none()
-        return min((size for size in found or () if size is not None), default=None)
+        sizes = chain.from_iterable(fetched(self._engine, select(collection.c.smallest, waiting).where(this)))
+        return min((size for size in sizes if size is not None), default=None)
 
     def revisions(self) -> dict[tuple[str, str], int]:
         asked = select(collection.c.digest, collection.c.period, collection.c.revision)
-        with transaction(self._engine, writes=False) as connection:
-            rows = connection.execute(asked.where(collection.c.summary.is_not(None)))
-            return {(digest, period): revision for digest, period, revision in rows}
+        rows = fetched(self._engine, asked.where(collection.c.summary.is_not(None)))
+        return {(digest, period): revision for digest, period, revision in rows}
 
     def open_periods(self) -> list[tuple[str, str]]:
         asked = select(collection.c.digest, collection.c.period).where(collection.c.closed.is_(False))
-        with transaction(self._engine, writes=False) as connection:
-            return [(digest, period) for digest, period in connection.execute(asked.order_by(collection.c.period))]
+        return [(digest, period) for digest, period in fetched(self._engine, asked.order_by(collection.c.period))]
 
     def metric_of(self, digest: str) -> str | None:
         asked = select(collection.c.metric).where(collection.c.digest == digest).limit(1)
-        with transaction(self._engine, writes=False) as connection:
-            return connection.scalar(asked)
+        return next((metric for (metric,) in fetched(self._engine, asked)), None)
 
     def close_period(self, digest: str, period: str) -> None:
-        this = (collection.c.digest == digest) & (collection.c.period == period)
+        this = _of(digest, period)
         with transaction(self._engine, writes=True) as connection:
             closed = connection.scalar(select(collection.c.id).where(this).with_for_update())  # no append is under way
             connection.execute(update(collection).where(this).values(closed=True))
@@ -277,7 +227,7 @@ class SqlStore:
             reach("close: between ids")
 
     def purge(self, digest: str, period: str) -> None:
-        this = (collection.c.digest == digest) & (collection.c.period == period)
+        this = _of(digest, period)
         if period not in self.closed_periods(digest):
             return
         self.drop_reports(digest, period)
@@ -302,10 +252,9 @@ class SqlStore:
         self._pause(took + BETWEEN_LOOKS)
 
     def closed_periods(self, digest: str) -> list[str]:
-        held = [exists().where(table.c.collection_id == collection.c.id) for table in _HELD]
-        asked = select(collection.c.period).where(collection.c.digest == digest, collection.c.closed)
-        with transaction(self._engine, writes=False) as connection:
-            return list(connection.scalars(asked.where(collection.c.summary.is_not(None) | held[0] | held[1])))
+        left = collection.c.summary.is_not(None) | _has_reports_in(*_HELD)
+        asked = select(collection.c.period).where(collection.c.digest == digest, collection.c.closed, left)
+        return [period for (period,) in fetched(self._engine, asked)]
 
     def add_refusals(self, counts: Mapping[tuple[str, str], int]) -> None:
         with transaction(self._engine, writes=True) as connection:
@@ -315,51 +264,11 @@ class SqlStore:
                 connection.execute(update(refusal).where(this).values(count=refusal.c.count + count))
 
     def refusals(self) -> dict[tuple[str, str], int]:
-        with transaction(self._engine, writes=False) as connection:
-            return {(row.metric, row.reason): row[2] for row in connection.execute(select(refusal))}
+        return {(row.metric, row.reason): row[2] for row in fetched(self._engine, select(refusal))}
 
     def segments_waiting(self) -> int:
-        with transaction(self._engine, writes=False) as connection:
-            return connection.scalar(select(func.count()).select_from(segment)) or 0
-
-    def add_token(self, token: Token, hashed: bytes) -> bool:
-        new = {"name": token.name, "hash": hashed, "scopes": " ".join(sorted(token.scopes))}
-        with transaction(self._engine, writes=True) as connection:
-            added = insert_new(connection, token_table).returning(token_table.c.name)
-            return connection.execute(added, new).first() is not None
-
-    def token(self, hashed: bytes) -> Token | None:
-        with transaction(self._engine, writes=False) as connection:
-            row = connection.execute(select(token_table).where(token_table.c.hash == hashed)).one_or_none()
-        return None if row is None else _token(row.name, row.scopes)
-
-    def tokens(self) -> list[Token]:
-        with transaction(self._engine, writes=False) as connection:
-            rows = connection.execute(select(token_table).order_by(token_table.c.name)).all()
-        return [_token(row.name, row.scopes) for row in rows]
-
-    def revoke_token(self, name: str) -> bool:
-        with transaction(self._engine, writes=True) as connection:
-            return connection.execute(delete(token_table).where(token_table.c.name == name)).rowcount == 1
-
-    def add_session(self, hashed: bytes, token: str, expires: int, now: int) -> bool:
-        named = select(token_table.c.name).where(token_table.c.name == token).with_for_update(read=True)
-        with transaction(self._engine, writes=True) as connection:
-            connection.execute(delete(session).where(session.c.expires <= now))
-            if connection.scalar(named) is None:
-                return False
-            connection.execute(insert(session), {"hash": hashed, "token": token, "expires": expires})
-        return True
-
-    def session(self, hashed: bytes, now: int) -> Token | None:
-        asked = select(token_table).join(session).where(session.c.hash == hashed, session.c.expires > now)
-        with transaction(self._engine, writes=False) as connection:
-            row = connection.execute(asked).one_or_none()
-        return None if row is None else _token(row.name, row.scopes)
-
-    def end_session(self, hashed: bytes) -> None:
-        with transaction(self._engine, writes=True) as connection:
-            connection.execute(delete(session).where(session.c.hash == hashed))
+        ((waiting,),) = fetched(self._engine, select(func.count()).select_from(segment))
+        return int(waiting)
 
     def probe(self) -> None:
         with transaction(self._engine, writes=True) as connection:
@@ -368,6 +277,15 @@ class SqlStore:
 
     def close(self) -> None:
         self._engine.dispose()
+
+
+def _of(digest: str, period: str) -> ColumnElement[bool]:
+    return (collection.c.digest == digest) & (collection.c.period == period)
+
+
+def _has_reports_in(*tables: Table) -> ColumnElement[bool]:
+    """Of a collection: whether any of these tables has reports of it."""
+    return or_(*(exists().where(table.c.collection_id == collection.c.id) for table in tables))
 
 
 def _segments(connection: Connection, collection_id: int, max_reports: int | None) -> list[tuple[int, bytes, bytes]]:
@@ -402,17 +320,3 @@ def _retain(connection: Connection, this: ColumnElement[bool], holding: Holding)
     known = collection.c.smallest <= holding.smallest
     smallest = case((known, collection.c.smallest), else_=holding.smallest)
     connection.execute(update(collection).where(this).values(smallest=smallest))
-
-
-def _take(fresh: set[bytes] | None, batch_id: bytes) -> Appended:
-    """Say what became of an id; it is new only the first time it is asked for."""
-    if fresh is None:
-        return Appended.CLOSED
-    if batch_id not in fresh:
-        return Appended.DUPLICATE
-    fresh.discard(batch_id)
-    return Appended.STORED
-
-
-def _token(name: str, scopes: str) -> Token:
-    return Token(name, frozenset(map(Scope, scopes.split())))
