@@ -16,7 +16,8 @@ from tests.aggregator.conftest import DEFINITIONS, NOON
 from hubbub import Definitions, Refusal
 from hubbub.checkup import Finding, Health
 from hubbub.cli import main
-from hubbub_aggregator.checkup import Asked, disk_room, expiries, exposure, of_aggregator, periods, refusals, tokens
+from hubbub_aggregator.checkup import Asked, disk_room, expiries, exposure, of_aggregator
+from hubbub_aggregator.database_checkup import periods, refusals, tokens
 from hubbub_aggregator.folding import fold
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.sql_store import SqlStore

@@ -16,7 +16,7 @@ from tests.aggregator.databases import sql
 from hubbub import Definitions
 from hubbub.checkup import Health
 from hubbub.cli import main
-from hubbub_aggregator.checkup import damage
+from hubbub_aggregator.database_checkup import damage
 from hubbub_aggregator.engine import opened
 from hubbub_aggregator.folding import fold
 from hubbub_aggregator.soundness import damages
