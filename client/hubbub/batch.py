@@ -107,7 +107,7 @@ class Batch:
         if len(self.rows) != n * params.row_bytes:
             raise RefusedError(
                 Refusal.WRONG_SIZE,
-                f"{n} reports of {params.num_bits} bits are {n * params.row_bytes} bytes, got {len(self.rows)}",
+                f"a report of {params.num_bits} bits has {params.row_bytes} bytes: bits must hold {n} times as many, got {len(self.rows)}",
             )
         if max(self.cohorts) >= params.num_cohorts:
             raise RefusedError(

@@ -191,8 +191,8 @@ def test_a_file_cut_short_or_changed_anywhere_is_refused_or_well_formed() -> Non
 @pytest.mark.parametrize(
     ("cohorts", "rows", "told"),
     [
-        ([0], [[0, 0], [0, 0]], r"1 reports of 13 bits are rows \(1, 2\), got \(2, 2\)"),
-        ([0], [[0]], r"rows \(1, 2\), got \(1, 1\)"),
+        ([0], [[0, 0], [0, 0]], r"rows must be \(1, 2\), one of 13 bits a report, got \(2, 2\)"),
+        ([0], [[0]], r"rows must be \(1, 2\), one of 13 bits a report, got \(1, 1\)"),
         ([[0]], [[0, 0]], "cohorts must|rows"),
         ([4], [[0, 0]], "cohorts must be below 4, got 4"),
         ([-1], [[0, 0]], "cohorts must not be negative"),

@@ -141,7 +141,7 @@ def test_summaries_of_different_definitions_do_not_add_up() -> None:
     [
         ([1, 1], [[0] * 8] * 4, "reports must have shape"),
         ([1] * 4, [[0] * 9] * 4, "the summary was made under other parameters"),
-        ([1] * 4, [[2] * 8] * 4, "2 ones in a bit but 1 reports"),
+        ([1] * 4, [[2] * 8] * 4, "2 ones in a bit, and counts of ones cannot exceed the reports: 1"),
         ([1.5] * 4, [[0] * 8] * 4, "reports must be whole numbers"),
         ([-1] * 4, [[0] * 8] * 4, "must not be negative, got -1"),
     ],

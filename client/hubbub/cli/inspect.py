@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from hubbub.cli.ledger import tell_damage
-from hubbub.cli.output import json_option, print_json
+from hubbub.cli.output import counted, json_option, print_json
 from hubbub.state import KEPT_SENT, State, Waiting
 
 
@@ -60,7 +60,7 @@ def command(directory: Path, *, count: int, as_json: bool) -> None:
         ", ".join(f"{name} {counts[name]}" for name in ("recorded", "formed", "acknowledged", "spooled", "quarantined"))
     )
     if state.failures:
-        click.echo(f"in vain: {state.failures} times, the last time: {state.trouble or 'no answer'}")
+        click.echo(f"in vain: {counted(state.failures, 'time')}, the last time: {state.trouble or 'no answer'}")
     for each in sorted(waiting, key=lambda each: str(each["sent_from"])):
         doubt = ", may have arrived already" if each["in_doubt"] else ""
         when = f"from {each['sent_from']} on" if each["sent_from"] else "until the app's definition is the aggregator's"

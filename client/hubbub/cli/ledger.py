@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from hubbub.cli.output import json_option, print_json
+from hubbub.cli.output import counted, json_option, print_json
 from hubbub.state import State
 
 
@@ -47,8 +47,8 @@ def command(directory: Path, *, as_json: bool) -> None:
     tell_damage(state)
     for each in state.accounts.values():
         click.echo(
-            f"{each.metric:20} {each.digest[:12]}  {each.units} {each.unit}(s) x {each.price:.3f} = eps {each.spent:.3f} "
-            f"of {each.reserved_epsilon:.3f} reserved, {each.reports} reports{_of(each.subject)}"
+            f"{each.metric:20} {each.digest[:12]}  {counted(each.units, each.unit)} x {each.price:.3f} = eps {each.spent:.3f} "
+            f"of {each.reserved_epsilon:.3f} reserved, {counted(each.reports, 'report')}{_of(each.subject)}"
         )
         if each.refused:
             click.echo(f"not collected{_of(each.subject)}: {each.refused}")
@@ -68,7 +68,7 @@ def tell_damage(state: State) -> None:
     """Say that records were lost, and with them what they had spent."""
     if state.damaged:
         click.echo(
-            f"{state.damaged} records are damaged: what they said was spent, formed or sent is not known any more"
+            f"{counted(state.damaged, 'record')} damaged: what they said was spent, formed or sent is not known any more"
         )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from hubbub.cli.output import json_option, print_json
+from hubbub.cli.output import counted, json_option, print_json
 
 _DELTA = 1e-9
 
@@ -55,7 +55,8 @@ def check(definitions: str, *, as_json: bool) -> None:
         return
     for each in warnings:
         click.echo(f"warning: {each}", err=True)
-    click.echo(f"{definitions}: well formed: {sum(1 for _ in loaded.versions())} definitions, {len(loaded)} metrics")
+    versions = counted(len(list(loaded.versions())), "definition")
+    click.echo(f"{definitions}: well formed: {versions}, {counted(len(loaded), 'metric')}")
 
 
 @command.command()

@@ -62,8 +62,8 @@ class BitCounts:
         worst = np.argmax((self.ones - self.reports[:, None]).max(axis=1))
         if self.ones[worst].max() > self.reports[worst]:
             raise SummaryError(
-                f"{metric.name}: cohort {worst} has {self.ones[worst].max()} ones in a bit but {self.reports[worst]} "
-                "reports: counts of ones cannot exceed the reports"
+                f"{metric.name}: cohort {worst} has {self.ones[worst].max()} ones in a bit, "
+                f"and counts of ones cannot exceed the reports: {self.reports[worst]}"
             )
         if self.with_ones is not None:
             counted = int(self.with_ones.sum()), int(self.with_ones @ np.arange(k + 1))

@@ -46,7 +46,7 @@ def rows_of(
     cohort_of = np.frombuffer(cohorts, np.uint8)
     if len(rows) != len(cohort_of) * width:
         raise SummaryError(
-            f"{metric.name}: {len(cohort_of)} reports are {len(cohort_of) * width} bytes, got {len(rows)}"
+            f"{metric.name}: a report has {width} bytes: rows must have {len(cohort_of)} times as many, got {len(rows)}"
         )
     if len(cohort_of) and cohort_of.max() >= metric.params.num_cohorts:
         raise SummaryError(f"{metric.name}: cohorts must be below {metric.params.num_cohorts}, got {cohort_of.max()}")
@@ -59,7 +59,7 @@ def report_rows_of(metric: Metric, cohorts: ArrayLike, rows: ArrayLike) -> tuple
     given, bits = np.asarray(cohorts), np.asarray(rows)
     if bits.shape != (given.size, params.row_bytes) or given.ndim != 1:
         raise SummaryError(
-            f"{metric.name}: {given.size} reports of {params.num_bits} bits are rows ({given.size}, {params.row_bytes}), got {bits.shape}"
+            f"{metric.name}: rows must be ({given.size}, {params.row_bytes}), one of {params.num_bits} bits a report, got {bits.shape}"
         )
     cohort_of = counts_of("cohorts", given, given.shape) if given.size else given
     if given.size and cohort_of.max() >= params.num_cohorts:
