@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,15 +11,15 @@ from numpy.typing import ArrayLike, NDArray
 from hubbub.errors import SummaryError
 from hubbub.metric import Metric
 from hubbub.params import Params
-from hubbub.report import Report
 from hubbub.summary.checked import asked_metric, counts_of, rows_of
+from hubbub.summary.collected import Collected
 from hubbub.summary.kernel import count_bits, count_ones
 from hubbub.summary.outline import Outline
 
 
 @dataclass(frozen=True, eq=False)
-class BitCounts:
-    """A commutative monoid under `+`: summaries of disjoint reports add up, in any order, on any machine.
+class BitCounts(Collected):
+    """Summaries that add up, whatever the metric's k.
 
     metric  : the definition the reports were made under; `Params` stand for an unnamed string metric
     reports : (m,) reports a cohort
@@ -39,6 +39,7 @@ class BitCounts:
     periods: tuple[str, ...] = ()
     with_ones: NDArray[np.int64] | None = None
     odd_refused: bool = False
+    arrays = ("reports", "ones", "with_ones")
 
     def __init__(
         self,
@@ -74,27 +75,14 @@ class BitCounts:
                 )
 
     @classmethod
-    def empty(cls, metric: Metric | Params) -> BitCounts:
-        """Return the neutral element: no reports."""
-        metric = asked_metric(metric)
-        m, k = metric.params.num_cohorts, metric.params.num_bits
-        return cls(metric, np.zeros(m, np.int64), np.zeros((m, k), np.int64), with_ones=np.zeros(k + 1, np.int64))
-
-    @classmethod
     def of_rows(
         cls, metric: Metric | Params, cohorts: bytes | NDArray[np.uint8], rows: bytes, periods: Iterable[str] = ()
     ) -> BitCounts:
-        """Sum wire rows: cohorts (n,) one byte each, rows n x ceil(k / 8) bytes."""
         metric = asked_metric(metric)
         params = metric.params
         cohort_of, bits = rows_of(metric, cohorts, rows)
         counts = count_bits(cohort_of, bits, params.num_cohorts, params.num_bits)
         return cls(metric, *counts, periods, count_ones(bits, params.num_bits))
-
-    @classmethod
-    def of_reports(cls, metric: Metric | Params, reports: Sequence[Report]) -> BitCounts:
-        """Sum reports."""
-        return cls.of_rows(metric, bytes(r.cohort for r in reports), b"".join(r.to_bytes() for r in reports))
 
     @property
     def num_reports(self) -> int:
@@ -106,30 +94,11 @@ class BitCounts:
         return Outline(self.reports, self.with_ones, len(self.periods))
 
     def __add__(self, other: BitCounts) -> BitCounts:
-        if other.metric.digest != self.metric.digest:
-            raise SummaryError(
-                f"summaries of different definitions do not add up: {self.metric.name} {self.metric.digest[:12]} "
-                f"and {other.metric.name} {other.metric.digest[:12]}; decode each by itself"
-            )
+        together = self._together(other)
         return BitCounts(
             self.metric,
             self.reports + other.reports,
             self.ones + other.ones,
-            (*self.periods, *other.periods),
-            None if self.with_ones is None or other.with_ones is None else self.with_ones + other.with_ones,
-            odd_refused=self.odd_refused or other.odd_refused,
+            with_ones=None if self.with_ones is None or other.with_ones is None else self.with_ones + other.with_ones,
+            **together,
         )
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, BitCounts):
-            return NotImplemented
-        return (
-            self.metric.digest == other.metric.digest
-            and self.periods == other.periods
-            and self.odd_refused == other.odd_refused
-            and np.array_equal(self.reports, other.reports)
-            and np.array_equal(self.ones, other.ones)
-            and np.array_equal(self.with_ones, other.with_ones)  # type: ignore[arg-type]  # None equals None
-        )
-
-    __hash__ = None  # type: ignore[assignment]  # arrays inside

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hubbub.errors import SummaryError
 from hubbub.metric import Metric
 from hubbub.params import Params
-from hubbub.report import Report
 from hubbub.summary.bit_counts import BitCounts
 from hubbub.summary.checked import asked_metric, report_rows_of, rows_of
+from hubbub.summary.collected import Collected
 from hubbub.summary.kernel import count_bits, count_ones, count_patterns
 from hubbub.summary.pattern_counts import PatternCounts
 
 
 @dataclass(frozen=True, eq=False)
-class Reports:
+class Reports(Collected):
     """Reports of one metric; under `+` they are put one after the other. Their order says nothing.
 
     metric  : the definition they were made under; `Params` stand for an unnamed string metric
@@ -38,6 +37,7 @@ class Reports:
     rows: NDArray[np.uint8]
     periods: tuple[str, ...] = ()
     odd_refused: bool = False
+    arrays = ("cohorts", "rows")
 
     def __init__(
         self,
@@ -58,22 +58,11 @@ class Reports:
         hold(self, "odd_refused", odd_refused)
 
     @classmethod
-    def empty(cls, metric: Metric | Params) -> Reports:
-        """Return the neutral element: no reports."""
-        return cls.of_rows(metric, b"", b"")
-
-    @classmethod
     def of_rows(
         cls, metric: Metric | Params, cohorts: bytes | NDArray[np.uint8], rows: bytes, periods: Iterable[str] = ()
     ) -> Reports:
-        """Take wire rows: cohorts (n,) one byte each, rows n x ceil(k / 8) bytes."""
         metric = asked_metric(metric)
         return cls(metric, *rows_of(metric, cohorts, rows), periods)
-
-    @classmethod
-    def of_reports(cls, metric: Metric | Params, reports: Sequence[Report]) -> Reports:
-        """Pack reports."""
-        return cls.of_rows(metric, bytes(r.cohort for r in reports), b"".join(r.to_bytes() for r in reports))
 
     @property
     def num_reports(self) -> int:
@@ -96,28 +85,10 @@ class Reports:
         return PatternCounts(empty.metric, counts, self.periods, odd_refused=self.odd_refused)
 
     def __add__(self, other: Reports) -> Reports:
-        if other.metric.digest != self.metric.digest:
-            raise SummaryError(
-                f"reports of different definitions do not add up: {self.metric.name} {self.metric.digest[:12]} "
-                f"and {other.metric.name} {other.metric.digest[:12]}; decode each by itself"
-            )
+        together = self._together(other)
         return Reports(
             self.metric,
             np.concatenate([self.cohorts, other.cohorts]),
             np.concatenate([self.rows, other.rows]),
-            (*self.periods, *other.periods),
-            odd_refused=self.odd_refused or other.odd_refused,
+            **together,
         )
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Reports):
-            return NotImplemented
-        return (
-            self.metric.digest == other.metric.digest
-            and self.periods == other.periods
-            and self.odd_refused == other.odd_refused
-            and np.array_equal(self.cohorts, other.cohorts)
-            and np.array_equal(self.rows, other.rows)
-        )
-
-    __hash__ = None  # type: ignore[assignment]  # arrays inside
