@@ -54,13 +54,25 @@ class Disk(Protocol):
     def lock(self, path: Path) -> Lock: ...
 
 
-class SystemFile:
-    """A file of the operating system; `identity` is (inode, size)."""
+class _Open:
+    """What is open until it is closed, or nobody has it any more."""
 
     _descriptor = -1
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class SystemFile(_Open):
+    """A file of the operating system; `identity` is (inode, size)."""
 
     def identity(self) -> tuple[int, int]:
         status = os.fstat(self._descriptor)
@@ -83,14 +95,6 @@ class SystemFile:
 
     def sync(self) -> None:
         os.fsync(self._descriptor)
-
-    def close(self) -> None:
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
-
-    def __del__(self) -> None:
-        self.close()
 
 
 _WHERE_THERE_ARE = ("O_BINARY", "O_CLOEXEC", "O_NOFOLLOW")
@@ -176,29 +180,19 @@ def _close_to_others(path: Path, descriptor: int, mode: int) -> None:
     )
 
 
-class SystemLock:
+class SystemLock(_Open):
     """`flock`; on Windows a lock of the file's first byte.
 
     It is released by name, not by closing: a child that was forked meanwhile has the same file open. `release` is no Python code,
     where it can be: no signal handler can come before it.
     """
 
-    _descriptor = -1
-
     def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+        super().__init__(descriptor)
         self.release: Callable[[], None] = _releasing(descriptor)
 
     def acquire(self, *, wait: bool) -> bool:
         return _acquire(self._descriptor, wait=wait)
-
-    def close(self) -> None:
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
-
-    def __del__(self) -> None:
-        self.close()
 
 
 if sys.platform == "win32":

@@ -6,7 +6,7 @@ Nothing here may be called but inside `with journal`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import date, datetime
 
@@ -43,7 +43,6 @@ class Former:
         today: Today,
         *,
         limits: Limits,
-        clock: Callable[[], datetime],
         coins: Coins,
     ) -> None:
         self._journal = journal
@@ -52,7 +51,6 @@ class Former:
         self._enroller = enroller
         self._today = today
         self._limits = limits
-        self._clock = clock
         self._coins = coins
         self._left: list[Key] = []
         self._soonest = date.max
@@ -68,7 +66,7 @@ class Former:
             return False
         if self._enroller.enrol_others(state):
             return True
-        today = self._clock().date()
+        today = self._today.now().date()
         self._today.current(PeriodKind.DAY)  # sees that the clock went back
         far = date.max.toordinal() > state.soonest.toordinal() > today.toordinal() + _FAR_AHEAD
         if not self._left and (self._today.may_be_earlier or far or state.soonest <= today):
@@ -90,7 +88,7 @@ class Former:
 
     def form_first(self, state: State, secret: Secret, account: Account) -> None:
         """Form what is over of one account: something is to be recorded for the period after it."""
-        self._form(state, secret, [account.key], self._clock().date())
+        self._form(state, secret, [account.key], self._today.now().date())
         self._give_up(state)
 
     def form_everything(self, state: State, *, ahead: bool = False) -> None:
@@ -120,7 +118,7 @@ class Former:
         far = [account for account in accounts if account.next > self._today.current(account.period).latest]
         if not far:
             return
-        if self._clock().timestamp() < state.confirmed - OPEN_BEFORE.total_seconds():
+        if self._today.now().timestamp() < state.confirmed - OPEN_BEFORE.total_seconds():
             self._say("the clock is behind what the aggregator confirmed earlier: no report is made until it is right")
             return
         self._say(
@@ -176,7 +174,7 @@ class Former:
         formed = state.formed
         for (_, ended), reports in sorted(ready.items(), key=lambda item: item[0][1]):
             formed += len(reports)
-            events.append(_formed(ended, reports, formed, self._clock(), self._coins))
+            events.append(_formed(ended, reports, formed, self._today.now(), self._coins))
         if events or silent:
             self._journal.write(*events, *silent)
 
@@ -185,7 +183,7 @@ class Former:
     ) -> Iterator[tuple[str, Choice]]:
         """Move an account past each period that is over; yield (period, choice) for each that has a report."""
         metric = self._definitions.get(account.metric)
-        oldest = date.fromordinal(max(1, self._clock().toordinal() - KEPT_FOR.days))
+        oldest = date.fromordinal(max(1, self._today.now().toordinal() - KEPT_FOR.days))
         account.next = max(account.next, str(Period.containing(account.period, oldest)))  # those before are too old
         while (period := account.next_period()).next().start <= until:
             if metric is None or not self._is_current(state, account, period):
@@ -203,7 +201,7 @@ class Former:
                 yield ended, choice
 
     def _give_up(self, state: State) -> None:
-        gone = given_up(state, self._definitions, self._limits, self._clock())
+        gone = given_up(state, self._definitions, self._limits, self._today.now())
         if gone:
             self._journal.write(*({"e": "gone", "id": batch_id, "why": why} for batch_id, why in gone.items()))
 

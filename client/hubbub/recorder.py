@@ -59,7 +59,7 @@ class Recorder:
         self.channels = Channels(journal, secret, coins)
         self.enroller = Enroller(journal, definitions, policy, self._today, own=own)
         self.former = Former(
-            journal, definitions, self.channels, self.enroller, self._today, limits=limits, clock=clock, coins=coins
+            journal, definitions, self.channels, self.enroller, self._today, limits=limits, coins=coins
         )
         self._is_new, self._is_new_name = Once(), Once()
         self._postponed: deque[tuple[str | None, str, Value]] = deque()

@@ -26,7 +26,7 @@ class Today:
     """What a clock says, as periods."""
 
     def __init__(self, clock: Callable[[], datetime]) -> None:
-        self._clock = clock
+        self.now = clock
         self._day: date | None = None
         self._current: dict[PeriodKind, Current] = {}
         self.may_be_earlier = True
@@ -34,7 +34,7 @@ class Today:
 
     def current(self, kind: PeriodKind) -> Current:
         """Return the current period of a kind."""
-        day = self._clock().date()
+        day = self.now().date()
         if self._day != day:
             self.may_be_earlier |= self._day is not None and day < self._day
             periods = [Period.containing(kind, day) for kind in PeriodKind]

@@ -253,7 +253,7 @@ def test_our_own_failures_still_do_not_reach_the_host(
     monkeypatch.setattr(failures, "swallowed", True)
     client = rig.agreed()
     client._started().stop(5)
-    client._clock = client._recorder._today._clock = lambda: 1 / 0  # type: ignore[assignment,return-value]
+    client._clock = client._recorder._today.now = lambda: 1 / 0  # type: ignore[assignment,return-value]
     client.record("homepage", "x")
     assert "ZeroDivisionError" in caplog.text
 
