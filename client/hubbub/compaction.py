@@ -180,6 +180,7 @@ def unprotected(state: State) -> Iterator[Event]:
             "kind": waiting.period,
             "at": waiting.at,
             "doubt": waiting.doubt,
+            "late": waiting.late,
         }
     for (subject, digest), draft in _still_in(state.drafts):
         yield {"e": "kept", "s": subject, "m": digest, "draft": asdict(draft)}

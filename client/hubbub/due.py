@@ -1,14 +1,19 @@
-"""Which of the batches that wait is to be sent first, and when: pure functions."""
+"""Which of the batches that wait is to be sent first, and when: functions of the state, the time and coins."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from hubbub.coins import Coins, uniform
 from hubbub.delivery import BACKOFF_CAP, MAX_RETRY_AFTER, PAUSE
+from hubbub.events import Event
 from hubbub.state import State, Waiting
 
 LONGEST_WAIT = 40 * 86400.0
 """No report waits longer than a month and its day for its time: what says more was written by a clock that was ahead."""
+
+_LATE, _SPREAD = 60.0, 3600.0
+_SPREAD_UNTIL = 14 * 86400.0
 
 
 def sendable(state: State, now: float) -> list[str]:
@@ -21,10 +26,25 @@ def sendable(state: State, now: float) -> list[str]:
     ]
 
 
-def first_of_all(state: State, now: float) -> tuple[str, float] | None:
-    """Return the batch that is to be sent before all others, by its id, and when, if nothing else holds it up."""
-    times = {batch_id: _sent_from(state.waiting[batch_id], now) for batch_id in sendable(state, now)}
+def first_of_all(state: State, now: float, *, hurry: bool = False) -> tuple[str, float] | None:
+    """Return the batch that is to be sent before all others, by its id, and when, if nothing else holds it up.
+
+    hurry : what is late does not wait for its second time
+    """
+    times = {batch_id: _sent_from(state.waiting[batch_id], now, hurry=hurry) for batch_id in sendable(state, now)}
     return min(times.items(), key=lambda item: item[1], default=None)
+
+
+def spread(state: State, now: float, coins: Coins) -> Event | None:
+    """Give what is late random times of their own in the next hour, if anything is: nobody ran when their time came, or the machine slept.
+
+    Sent at once, all of one person's reports would leave together, when their program starts. Only once, and not after two weeks: a program that
+    never lives for an hour sends them at its next start. What an outage held up is spread by `outcome`.
+    """
+    if state.failures:
+        return None
+    late = [batch_id for batch_id in sendable(state, now) if _is_late(state.waiting[batch_id], now)]
+    return {"e": "later", "at": {each: now + uniform(coins) * _SPREAD for each in late}, "late": True} if late else None
 
 
 def paused_until(state: State, now: float) -> float:
@@ -42,5 +62,13 @@ def _is_held(state: State, waiting: Waiting, now: float) -> bool:
     return until is None or now < until <= now + PAUSE
 
 
-def _sent_from(waiting: Waiting, now: float) -> float:
+def _is_late(waiting: Waiting, now: float) -> bool:
+    return (
+        not waiting.late and _sent_from(waiting, now) < now - _LATE and now < waiting.ends().timestamp() + _SPREAD_UNTIL
+    )
+
+
+def _sent_from(waiting: Waiting, now: float, *, hurry: bool = False) -> float:
+    if hurry and waiting.late:
+        return min(waiting.at, now)
     return waiting.at if waiting.at <= now + LONGEST_WAIT else now

@@ -11,7 +11,7 @@ from hubbub.coins import Coins
 from hubbub.consent import Consent, lesser
 from hubbub.delivery import clock_is_wrong
 from hubbub.disk import Disk, Lock
-from hubbub.due import first_of_all, paused_until, sendable
+from hubbub.due import first_of_all, paused_until, sendable, spread
 from hubbub.journal import Journal
 from hubbub.outcome import outcome
 from hubbub.recorder import Recorder
@@ -30,6 +30,7 @@ class Sender:
     allowed     : the most that this process may do now, whatever was agreed
     sends_after : seconds that this process must have lived, unless `sends_from` is set before, until it sends
     overdue     : whether something waited at the last attempt whose time had come
+    hurry       : until nothing is due, what is late is sent now, and not within the hour
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class Sender:
         self._coins = coins
         self._allowed = allowed
         self.sends_from = time.monotonic() + sends_after
-        self.overdue = False
+        self.overdue = self.hurry = False
         self._lease: Lock | None = None
         self._sending = ThreadLock()
         self._is_new = Once()
@@ -117,7 +118,10 @@ class Sender:
                 end = recorder.former.next_end(state)
                 if end is not None:
                     until_end = max(end.timestamp() - now, 0.001)
-            first = first_of_all(state, now)
+            hurry = self.hurry
+            first = first_of_all(state, now, hurry=hurry)
+            if hurry and (first is None or first[1] > now):
+                self.hurry = False
             if consent is not Consent.ON or first is None:
                 return until_end
             batch_id, at = first
@@ -125,6 +129,10 @@ class Sender:
             wait = self.sends_from - time.monotonic()
             if wait > 0:
                 return min(wait, until_end)
+            late = None if hurry or recorder is None or at > now else spread(state, now, self._coins)
+            if late is not None:
+                self._journal.write(late)
+                return 0.0
             at = max(at, paused_until(state, now))
             return batch_id if at <= now else min(at - now, until_end)
 

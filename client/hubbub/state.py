@@ -39,12 +39,16 @@ class Draft(Choice):
 
 @dataclass(slots=True)
 class Waiting:
-    """A batch as it was formed, once; `at` is when it is sent (POSIX seconds), `doubt` whether it may be stored already."""
+    """A batch as it was formed, once; `at` is when it is sent (POSIX seconds), `doubt` whether it may be stored already.
+
+    late : its time passed while nobody could send it, so that it was given another; see `due.spread`
+    """
 
     batch: Batch
     period: PeriodKind
     at: float
     doubt: bool = False
+    late: bool = False
 
     def ends(self) -> datetime:
         """Return when the period that it is of is over."""
@@ -194,13 +198,13 @@ class State:
 
     def _on_waiting(self, event: Event) -> None:
         self.waiting[event["batch"]["id"]] = Waiting(
-            _batch(event["batch"]), PeriodKind(event["kind"]), event["at"], event["doubt"]
+            _batch(event["batch"]), PeriodKind(event["kind"]), event["at"], event["doubt"], event.get("late", False)
         )
 
     def _on_split(self, event: Event) -> None:
         self.waiting.pop(event["id"], None)
         for half in event["halves"]:
-            self.waiting[half["id"]] = Waiting(_batch(half), PeriodKind(event["kind"]), event["at"])
+            self.waiting[half["id"]] = Waiting(_batch(half), PeriodKind(event["kind"]), event["at"], late=True)
 
     def _on_trying(self, event: Event) -> None:
         waiting = self.waiting.get(event["id"])
@@ -231,7 +235,8 @@ class State:
     def _on_later(self, event: Event) -> None:
         for batch_id, at in event["at"].items():
             if batch_id in self.waiting:
-                self.waiting[batch_id].at = at
+                waiting = self.waiting[batch_id]
+                waiting.at, waiting.late = at, waiting.late or event.get("late", False)
 
     def _on_gone(self, event: Event) -> None:
         waiting = self.waiting.pop(event["id"], None)

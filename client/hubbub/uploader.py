@@ -49,7 +49,7 @@ class Uploader:
     def flush(self, timeout: float) -> bool:
         """Wait until nothing that is due waits any more, at most so many seconds; return whether that is so."""
         deadline = time.monotonic() + timeout
-        self.sender.sends_from = 0.0
+        self.sender.sends_from, self.sender.hurry = 0.0, True
         self.start()
         wanted, ended = self._begun + 1, SimpleQueue[None]()
         self._waiting.append(ended)

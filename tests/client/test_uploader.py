@@ -6,11 +6,12 @@ import json
 import logging
 import random
 from collections import Counter
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from scipy import stats
 
-from hubbub import Period, PeriodKind
+from hubbub import Metric, Period, PeriodKind
 from hubbub.batch import Batch
 from hubbub.delivery import NO_ANSWER, NOT_SENT, Answer
 from hubbub.outcome import halved
@@ -220,6 +221,73 @@ def test_a_month_of_outage_loses_nothing_and_ends_without_a_burst(unseen_seed: i
     within = [moment for moment in moments if moment <= 1]
     assert len(within) > 800
     assert stats.kstest(within, "uniform").pvalue > 1e-6
+
+
+METRICS = [Metric.boolean(f"question_{i}", prob_p=0, prob_q=1, prob_f=0.5) for i in range(5)]
+
+
+def an_hour_a_day(rig: Rig, days: int, coins: SeededCoins, seconds: int = 3600) -> list[tuple[int, float]]:
+    """Return (day, seconds since its start) of each report of an app that runs from 9 o'clock on."""
+    sent: list[tuple[int, float]] = []
+    for day in range(days):
+        start = rig.clock.now = datetime(2026, 11, 21, 9, tzinfo=UTC) + timedelta(days=day)
+        client = rig.agreed(*METRICS, coins=coins)
+        sender = client._started().sender
+        client._stop()
+        while (left := seconds - (rig.clock() - start).total_seconds()) > 0:
+            before = len(rig.transport.bodies)
+            pause = sender.attempt()
+            sent += [(day, (rig.clock() - start).total_seconds())] * (len(rig.transport.bodies) - before)
+            if pause:
+                rig.clock.move(seconds=min(max(pause, 0.001), left + 0.001))
+        client.close()
+    return sent
+
+
+def test_reports_whose_time_passed_while_the_app_did_not_run_leave_at_times_of_their_own(
+    rig: Rig, unseen_seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An app that runs an hour a day: all but a few left in the instant of its start, together. Kolmogorov-Smirnov over its hour, alpha = 1e-6."""
+    monkeypatch.setattr("hubbub.uploader.Uploader.start", lambda _: None)
+    sent = an_hour_a_day(rig, 60, SeededCoins(unseen_seed))
+    assert len(sent) > 5 * 57  # of the last days some wait for the next start
+    assert len(set(sent)) == len(sent)
+    assert stats.kstest([moment / 3600 for _, moment in sent], "uniform").pvalue > 1e-6
+    require_balanced(rig.client(*METRICS).accounting())
+
+
+def test_an_app_that_runs_a_second_a_day_delivers_everything_one_start_later(
+    rig: Rig, unseen_seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hubbub.uploader.Uploader.start", lambda _: None)
+    sent = an_hour_a_day(rig, 10, SeededCoins(unseen_seed), seconds=1)
+    told = Counter(batch.period for batch in rig.transport.batches)
+    assert set(told.values()) == {5}  # formed on the day after, late a day later, sent the day after that
+    assert max(told) == "2026-11-27"
+    assert max(Counter(sent).values()) >= 5  # together: this is said in docs/privacy.md
+    assert rig.client(*METRICS).accounting()["dropped"]["age"] == 0
+
+
+def test_who_asks_to_flush_does_not_wait_for_a_second_time(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = rig.agreed(*METRICS)
+    with monkeypatch.context() as still:
+        still.setattr("hubbub.uploader.Uploader.start", lambda _: None)
+        client._stop()
+        rig.clock.move(days=1)
+        sender = client._started().sender
+        sender.attempt()  # forms
+        rig.clock.move(days=2)
+        while sender.attempt() == 0:
+            pass
+        with client._journal as state:
+            assert [each.late for each in state.waiting.values() if each.at <= rig.clock().timestamp()] == []
+            late = {batch_id for batch_id, each in state.waiting.items() if each.late}
+        client._compactor.compact(always=True)
+        with client._journal as state:
+            assert {batch_id for batch_id, each in state.waiting.items() if each.late} == late
+    assert len(late) == 5
+    assert client.flush(10)
+    assert len(rig.transport.bodies) == 5
 
 
 def test_halves_are_the_whole() -> None:
