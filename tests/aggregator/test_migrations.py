@@ -17,6 +17,7 @@ from alembic.runtime.migration import MigrationContext
 from click.testing import CliRunner
 from sqlalchemy import Connection, event, select
 from tests.aggregator.databases import contents, sql
+from tests.aggregator.dying import dies
 
 from hubbub import Definitions
 from hubbub.cli import main
@@ -35,10 +36,6 @@ if TYPE_CHECKING:
 NEXT = SCHEMA_VERSION + 1
 NEW = ("alembic_version", "retained", "session", "smallest")
 """Tables and columns that version 2 has not."""
-
-
-class DiesError(Exception):
-    """The process is gone: nothing after this happens."""
 
 
 def upgraded(database: str, to: int = SCHEMA_VERSION, steps: Path = STEPS) -> tuple[int, int]:
@@ -212,7 +209,7 @@ def test_of_several_upgrades_at_once_one_does_it_and_the_others_wait(version_2: 
 
 def test_an_upgrade_that_dies_after_any_statement_changes_nothing(version_2: str) -> None:
     deaths, before = 0, contents(version_2, NEW)
-    while dies(version_2, deaths):
+    while upgrade_dies(version_2, deaths):
         assert contents(version_2, NEW) == before
         with pytest.raises(SchemaError, match="schema 2"):
             SqlStore.open(version_2)
@@ -221,24 +218,13 @@ def test_an_upgrade_that_dies_after_any_statement_changes_nothing(version_2: str
     SqlStore.open(version_2).close()
 
 
-def dies(database: str, statements: int) -> bool:
-    """Say whether an upgrade died, having lived for so many statements."""
-    left = statements
-
-    def count_down(*_: object) -> None:
-        nonlocal left
-        left -= 1
-        if left < 0:
-            raise DiesError
+def upgrade_dies(database: str, statements: int) -> bool:
+    def act() -> None:
+        with transaction(engine, writes=True) as connection:
+            upgrade(connection)
 
     with opened(database) as engine:
-        event.listen(engine, "before_cursor_execute", count_down)
-        try:
-            with transaction(engine, writes=True) as connection:
-                upgrade(connection)
-        except DiesError:
-            return True
-    return False
+        return dies(engine, statements, act)
 
 
 def test_an_upgrade_does_not_wait_long_for_a_table_since_whoever_comes_next_would_wait_as_long(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from sqlalchemy import event
+from tests.aggregator.dying import dies
 
 from hubbub import Batch, Definitions, Metric
 from hubbub.cli import main
@@ -36,10 +37,6 @@ if TYPE_CHECKING:
 
 TODAY, YESTERDAY = "2024-06-15", "2024-06-14"
 RETAIN = Settings(retain={"homepage": 2, "carrier": 2})
-
-
-class DiesError(Exception):
-    """The process is gone: nothing after this happens."""
 
 
 @pytest.fixture
@@ -114,33 +111,13 @@ def test_a_fold_that_dies_after_any_statement_retains_nothing(
     (holding,) = store.read(metric.digest)
     summary = summary_to_bytes(summarize(metric, holding))
     deaths = 0
-    while dies(store, deaths, lambda: store.fold(holding, summary, retain=True)):
+    while dies(store._engine, deaths, lambda: store.fold(holding, summary, retain=True)):
         assert pairs(held(store, metric)) == sent(batch)
         assert store.unfolded(metric.digest) == [TODAY]
         deaths += 1
     assert deaths >= 4
     assert store.unfolded(metric.digest) == []
     assert pairs(held(store, metric)) == sent(batch)
-
-
-def dies(store: SqlStore, statements: int, act: Callable[[], object]) -> bool:
-    """Say whether the store died, having lived for so many statements more."""
-    left = statements
-
-    def count_down(*_: object) -> None:
-        nonlocal left
-        left -= 1
-        if left < 0:
-            raise DiesError
-
-    event.listen(store._engine, "before_cursor_execute", count_down)
-    try:
-        act()
-    except DiesError:
-        return True
-    finally:
-        event.remove(store._engine, "before_cursor_execute", count_down)
-    return False
 
 
 def test_the_file_says_nothing_about_who_came_when_or_with_whom(
@@ -260,7 +237,7 @@ def test_reports_are_dropped_in_small_transactions_which_may_die_at_any_of_them(
 ) -> None:
     store.append([make_batch(metric, 1_000), make_batch(metric, 5, period=YESTERDAY)])
     fold_retaining(store, metric)
-    assert dies(store, 7, lambda: store.drop_reports(metric.digest, TODAY))
+    assert dies(store._engine, 7, lambda: store.drop_reports(metric.digest, TODAY))
     left = held(store, metric, TODAY).num_reports
     assert left in range(100, 1_000, 100)
     commits: list[object] = []

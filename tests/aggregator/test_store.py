@@ -5,15 +5,14 @@ from __future__ import annotations
 import sqlite3
 import threading
 import uuid
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from sqlalchemy import Connection, event
+from tests.aggregator.dying import dies
 
 from hubbub import Definitions, Metric
 from hubbub.summary import BitCounts, summary_to_bytes
@@ -26,29 +25,9 @@ if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch
 
 
-class DiesError(Exception):
-    """The process is gone: nothing after this happens."""
-
-
 @pytest.fixture
 def metric(definitions: Definitions) -> Metric:
     return definitions["homepage"]
-
-
-@pytest.fixture
-def dying(store: SqlStore) -> Iterator[tuple[SqlStore, list[int]]]:
-    """A store, and how many more statements it lives for: an empty list is for ever."""
-    left: list[int] = []
-
-    def count_down(_connection: Connection, *_: Any) -> None:
-        if left:
-            left[0] -= 1
-            if left[0] < 0:
-                raise DiesError
-
-    event.listen(store._engine, "before_cursor_execute", count_down)
-    yield store, left
-    left.clear()
 
 
 def held(store: SqlStore, metric: Metric) -> list[Holding]:
@@ -157,12 +136,11 @@ def test_a_fold_that_came_second_changes_nothing(store: SqlStore, metric: Metric
 
 
 def test_an_append_that_dies_after_any_statement_stores_nothing(
-    dying: tuple[SqlStore, list[int]], metric: Metric, make_batch: MakeBatch
+    store: SqlStore, metric: Metric, make_batch: MakeBatch
 ) -> None:
-    store, left = dying
     batch = make_batch(metric)
     deaths = 0
-    while dies(left, deaths, lambda: store.append([batch])):
+    while dies(store._engine, deaths, lambda: store.append([batch])):
         assert held(store, metric) == []
         deaths += 1
     assert deaths >= 3
@@ -170,30 +148,17 @@ def test_an_append_that_dies_after_any_statement_stores_nothing(
 
 
 def test_a_fold_that_dies_after_any_statement_changes_nothing(
-    dying: tuple[SqlStore, list[int]], metric: Metric, make_batch: MakeBatch
+    store: SqlStore, metric: Metric, make_batch: MakeBatch
 ) -> None:
-    store, left = dying
     store.append([make_batch(metric)])
     (holding,) = held(store, metric)
     summary = summary_to_bytes(summarize(metric, holding))
     deaths = 0
-    while dies(left, deaths, lambda: store.fold(holding, summary)):
+    while dies(store._engine, deaths, lambda: store.fold(holding, summary)):
         assert held(store, metric) == [holding]
         deaths += 1
     assert deaths >= 2
     assert store.unfolded(metric.digest) == []
-
-
-def dies(left: list[int], statements: int, act: Callable[[], object]) -> bool:
-    """Say whether the store died, having lived for so many statements more; after that it lives for ever again."""
-    left.append(statements)
-    try:
-        act()
-    except DiesError:
-        return True
-    finally:
-        left.clear()
-    return False
 
 
 def test_a_commit_is_on_the_disk_before_it_returns(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 import time
@@ -18,7 +17,8 @@ from hubbub import Client, Consent, ParameterError
 from hubbub.detached import environment_of
 from hubbub.inspection import read_state
 from hubbub.testing import ManualClock
-from tests.client.test_fork import HUBBUB, METRICS, counted
+from tests.client.serving import METRICS, served
+from tests.client.test_fork import counted
 from tests.client.test_transport import server, silent
 
 PROGRAM = """
@@ -45,23 +45,8 @@ assert not children()
 
 @pytest.fixture
 def url(tmp_path: Path) -> Iterator[str]:
-    log = tmp_path / "log"
-    command = [
-        str(HUBBUB),
-        "serve",
-        str(METRICS),
-        "--port",
-        "0",
-        "--open-reads",
-        "--database",
-        f"{tmp_path}/reports.db",
-    ]
-    with log.open("wb") as errors, subprocess.Popen(command, stderr=errors) as serving:
-        while not (found := re.search(r"listening on (\S+)", log.read_text())):
-            assert serving.poll() is None, log.read_text()
-        yield found.group(1)
-        serving.terminate()
-        serving.wait(30)
+    with served(tmp_path) as url:
+        yield url
 
 
 @pytest.fixture

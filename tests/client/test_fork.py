@@ -16,32 +16,13 @@ import urllib3
 from hubbub import Client
 from hubbub.testing import deliver
 from tests.client.conftest import Rig
-
-METRICS = Path(__file__).parent.parent / "data" / "metrics.toml"
-HUBBUB = Path(sys.executable).with_name("hubbub")
+from tests.client.serving import METRICS, served
 
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    place = tmp_path_factory.mktemp("aggregator")
-    log = place / "log"
-    with log.open("wb") as errors:
-        command = [
-            str(HUBBUB),
-            "serve",
-            str(METRICS),
-            "--port",
-            "0",
-            "--open-reads",
-            "--database",
-            f"{place}/reports.db",
-        ]
-        with subprocess.Popen(command, stderr=errors) as serving:
-            while not (found := re.search(r"listening on (\S+)", log.read_text())):
-                assert serving.poll() is None, log.read_text()
-            yield found.group(1)
-            serving.terminate()
-            serving.wait(30)
+    with served(tmp_path_factory.mktemp("aggregator")) as url:
+        yield url
 
 
 def counted(url: str) -> int:
