@@ -201,15 +201,7 @@ class Client:
 
     def accounting(self) -> dict[str, Any]:
         """Return how many recordings and reports went where; both identities of `hubbub.state` hold."""
-        return self._journal.run(self._accounting)
-
-    def _accounting(self, state: State) -> dict[str, Any]:
-        self._recorder.record_postponed(state)
-        ignored = self._recorder.unsaved_ignored
-        counts = state.accounting()
-        counts["recorded"] += ignored.total()
-        counts["ignored"] = {reason: n + ignored[reason] for reason, n in counts["ignored"].items()}
-        return counts
+        return self._journal.run(self._recorder.accounting)
 
     def __enter__(self) -> Self:
         return self
@@ -229,18 +221,13 @@ class Client:
                 if self._uploader is not None:
                     self._uploader.wake()
                 return
-            if self._journal.run(self._take, subject_id, metric, value) is Consent.OFF:
+            if self._journal.run(self._recorder.take, subject_id, metric, value) is Consent.OFF:
                 return
             if self._durability == "power":
                 self._journal.sync()
             (self._uploader or self._started()).wake()
         except Exception as failure:  # noqa: BLE001  (the contract: never raises into its host)
             report_failure(failure)
-
-    def _take(self, state: State, subject_id: str | None, metric: str, value: Value) -> Consent:
-        self._recorder.record(state, subject_id, metric, value)
-        self._recorder.record_postponed(state)
-        return state.consent
 
     def _resume(self) -> None:
         """Form what was missed since the last time, and go on sending."""
@@ -280,8 +267,8 @@ class Client:
         return sum(uploader.sender.send_now(batch_id) for batch_id in self._journal.run(self._form_everything))
 
     def _form_everything(self, state: State) -> list[str]:
+        self._recorder.record_postponed(state)
         if not self._journal.locked_out:
-            self._recorder.record_postponed(state)
             self._recorder.former.form_everything(state, ahead=True)
         return list(state.waiting)
 

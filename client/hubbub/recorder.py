@@ -10,6 +10,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from datetime import datetime
 from itertools import islice
+from typing import Any
 
 from hubbub.channels import Channels
 from hubbub.coins import Coins, below
@@ -65,16 +66,22 @@ class Recorder:
         self._postponed: deque[tuple[str | None, str, Value]] = deque()
         self.unsaved_ignored: Counter[str] = Counter()
 
+    def take(self, state: State, subject_id: str | None, name: str, value: Value) -> Consent:
+        """Take one recording, and those that were postponed; return the consent under which."""
+        self.record(state, subject_id, name, value)
+        self.record_postponed(state)
+        return state.consent
+
     def record(self, state: State, subject_id: str | None, name: str, value: Value) -> None:
         """Take one recording; a value that is not taken is counted, by reason."""
         if self._journal.locked_out:
             self.postpone(subject_id, name, value)
             return
-        why = self._take(state, subject_id, name, value)
+        why = self._draft(state, subject_id, name, value)
         if why is not None:
             self.unsaved_ignored[why] += 1
 
-    def _take(self, state: State, subject_id: str | None, name: str, value: Value) -> str | None:
+    def _draft(self, state: State, subject_id: str | None, name: str, value: Value) -> str | None:
         """Let a recording become its period's draft, or not; return why it is ignored, if it is."""
         if state.consent is Consent.OFF:
             self.channels.forget_secret()  # another process may have destroyed its file
@@ -152,6 +159,14 @@ class Recorder:
         if self.unsaved_ignored and state.consent is not Consent.OFF:
             self._journal.write({"e": "ignored", "add": dict(self.unsaved_ignored)})
             self.unsaved_ignored.clear()
+
+    def accounting(self, state: State) -> dict[str, Any]:
+        """Return the state's counters, with what is not written down yet."""
+        self.record_postponed(state)
+        ignored, counts = self.unsaved_ignored, state.accounting()
+        counts["recorded"] += ignored.total()
+        counts["ignored"] = {reason: n + ignored[reason] for reason, n in counts["ignored"].items()}
+        return counts
 
     def _tell_unknown(self, name: object) -> None:
         """Warn once of each name that is none, as long as they are few."""
