@@ -18,7 +18,7 @@ from scipy import linalg, sparse
 from hubbub.summary import BitCounts
 from hubbub_decoder.covariance import RandomString, report_covariance
 from hubbub_decoder.design_matrix import DesignMatrix
-from hubbub_decoder.error_law import ErrorLaw
+from hubbub_decoder.error_law import ErrorLaw, chance_to_look_there
 from hubbub_decoder.inference import p_values, p_values_by_themselves
 from hubbub_decoder.marginals import bit_shares
 
@@ -27,7 +27,7 @@ _ROWS_AT_ONCE = 1024
 _RIDGE = 1e-9  # of the mean variance: without noise the bits of a report add up exactly, and a covariance is singular
 _MAX_INFLATION = 1e8  # variance of a share through the presence of others, beyond which it is not identified
 _NULL = 1e-10
-_MAX_FILTERS = 10_000
+_MAX_FILTERS = 2_500
 
 Floats = NDArray[np.float64]
 
@@ -110,7 +110,7 @@ def _tested(
     """Return how random strings err, and how often one would look as frequent as each candidate.
 
     In each cohort a random string's score is the sum of S^-1 (y - X x - w x_o) over the bits that it sets; where candidate j is left out,
-    (x, x_o) is less Cov e_j x_j / Cov_jj. Where sets of h bits are too many to go through, each bit is one more independent draw.
+    (x, x_o) is less Cov e_j x_j / Cov_jj. Where sets of h bits are too many to go through, some are drawn.
     """
     k, h = counts.metric.params.num_bits, counts.metric.params.num_hashes
     columns = len(found.shares)
@@ -119,24 +119,33 @@ def _tested(
         return None, np.full(columns, np.nan)
     errors = np.where(known, np.sqrt(np.diag(found.covariance)[:columns]), np.nan)
     solution = np.append(found.shares, found.unlisted)
-    sets = None if math.comb(k, h) > _MAX_FILTERS else np.array(list(combinations(range(k), h)))
+    sets = _sets(k, h)
 
-    def laws(solutions: Floats, scales: Floats) -> Iterator[ErrorLaw]:
-        scores = []
+    def scores(solutions: Floats, scales: Floats) -> Iterator[tuple[sparse.csr_array, Floats]]:
         for y_j, bits, s in _covariances(y, counts, blocks, random_string, solution[:-1], solution[-1], found.scatter):
             fitted = bits @ solutions[:-1] + np.outer(random_string.mean, solutions[-1])
-            scores.append(scales * np.linalg.solve(s, y_j[:, None] - fitted))
-        for some in range(len(scales)):
-            own = [score[:, some] for score in scores]
-            yield ErrorLaw.of(own * h if sets is None else [score[sets].sum(axis=1) for score in own])
+            yield bits, scales * np.linalg.solve(s, y_j[:, None] - fitted)
 
-    def without(some: NDArray[np.intp]) -> Iterator[ErrorLaw]:
+    def chances(some: NDArray[np.intp]) -> Iterator[float]:
         moved = found.covariance[:, some] * (solution[some] / errors[some] ** 2)
-        return laws(solution[:, None] - moved, errors[some])
+        parts = list(scores(solution[:, None] - moved, errors[some]))
+        own = np.array([(bits[:, some].T @ score).diagonal() for bits, score in parts])
+        for place in range(len(some)):
+            yield chance_to_look_there(own[:, place], [score[:, place][sets].sum(axis=1) for _, score in parts], meets)
 
-    (common,) = laws(solution[:, None], np.array([np.nanmedian(errors)]))
-    p = np.where(known, p_values(found.shares, errors, common), np.nan)
-    return common, p_values_by_themselves(p, found.shares, errors, without, int((counts.reports > 0).sum()))
+    meets = 1 - math.comb(k - h, h) / math.comb(k, h)
+    typical = np.array([np.nanmedian(errors)])
+    common = ErrorLaw.of(score[:, 0][sets].sum(axis=1) for _, score in scores(solution[:, None], typical))
+    p, normal = (np.where(known, p_values(found.shares, errors, law), np.nan) for law in (common, None))
+    used = int((counts.reports > 0).sum())
+    return common, p_values_by_themselves(p, normal, chances, used, math.comb(k, h) ** -float(used))
+
+
+def _sets(k: int, h: int) -> NDArray[np.intp]:
+    """Return all sets of h of k bits, or so many drawn at random as are enough: (n, h)."""
+    if math.comb(k, h) <= _MAX_FILTERS:
+        return np.array(list(combinations(range(k), h)), np.intp)
+    return np.argsort(np.random.default_rng(0).random((_MAX_FILTERS, k)), axis=1)[:, :h]
 
 
 def _scatter(normal: _Normal, solution: Floats, rows: int, blind: int, weighted_with: float) -> tuple[float, float]:

@@ -15,9 +15,11 @@ from hubbub_decoder.error_law import ErrorLaw
 Floats = NDArray[np.float64]
 
 POWER = 0.9
-_LIKELY, _DOUBTED, _COHORTS = 0.3, 20, 3  # q-values up to which, how many at most, and the fewest cohorts
+_LIKELY = 0.1
+_DOUBTED, _COHORTS = 20, 64  # how many at most in so many cohorts; in fewer, more
+_ANYBODY = 1e-4
 
-Laws = Callable[[NDArray[np.intp]], Iterable[ErrorLaw]]
+Chances = Callable[[NDArray[np.intp]], Iterable[float]]
 Target = Literal["reporters", "population"]
 
 
@@ -79,23 +81,29 @@ def p_values(shares: Floats, null_std_errors: Floats, law: ErrorLaw | None = Non
     return law.tail(z) if law else np.asarray(norm.sf(z))
 
 
-def p_values_by_themselves(p: Floats, shares: Floats, null_std_errors: Floats, laws: Laws, cohorts: int) -> Floats:
-    """Return p-values, those that decide what is found raised to what a law says that the candidate itself has no part in.
+def p_values_by_themselves(p: Floats, normal: Floats, chances: Chances, cohorts: int, alike: float) -> Floats:
+    """Return p-values, those that decide what is found replaced by what the candidate's cohorts say one by one, never below the normal's.
 
     What is estimated of the others may have taken up what a candidate has in common with a frequent string that nobody lists; all errors look small
-    then. So those about to be found, the least sure of them, are compared with random strings in the same reports, the model without them.
+    then. So those that may be found are compared with random strings in the same reports, the model without them (`chance_to_look_there`): first
+    those about to be found, the least sure of them, then those that a normal law would find, the surest of them. No p is raised above 1/2, from where
+    it would tell of how many are nothing.
 
-    p : nan where nothing is known      laws : of some candidates, each left out of the model
-    cohorts : below 3 p stays: any candidate may well be a frequent string of the same bits that nobody lists, and none could be found
+    p       : by the law of random strings; nan where nothing is known         normal : by a normal law
+    chances : of some candidates, each left out of the model
+    alike   : the chance that a random string has the bits of a candidate in all cohorts; where it is not small p stays: any candidate may well be a
+              frequent string of the same bits that nobody lists, and none could be found
     """
-    if cohorts < _COHORTS:
+    if alike > _ANYBODY:
         return p
-    raised, known = p.copy(), np.flatnonzero(~np.isnan(p))
-    doubted = known[q_values(p[known]) <= _LIKELY]
-    doubted = doubted[np.argsort(-p[doubted])][:_DOUBTED]
-    for j, law in zip(doubted, laws(doubted), strict=True):
-        raised[j] = max(p[j], float(p_values(shares[j], null_std_errors[j], law)))
-    return raised
+    judged, known = p.copy(), np.flatnonzero(~np.isnan(p))
+    found, perhaps = (known[np.maximum(some[known], q_values(some[known])) <= _LIKELY] for some in (p, normal))
+    perhaps = np.setdiff1d(perhaps, found)
+    most = _DOUBTED * max(1, _COHORTS // cohorts)
+    doubted = np.concatenate([found[np.argsort(-p[found])], perhaps[np.argsort(normal[perhaps])]])[:most]
+    for j, chance in zip(doubted, chances(doubted), strict=True):
+        judged[j] = max(float(normal[j]), min(chance, 0.5))
+    return judged
 
 
 def q_values(p: Floats) -> Floats:

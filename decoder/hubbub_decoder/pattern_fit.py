@@ -16,7 +16,7 @@ from hubbub.params import Params
 from hubbub.summary import PatternCounts
 from hubbub.summary.pattern_counts import MAX_PATTERN_BITS
 from hubbub_decoder.design_matrix import DesignMatrix
-from hubbub_decoder.error_law import ErrorLaw
+from hubbub_decoder.error_law import ErrorLaw, chance_to_look_there
 from hubbub_decoder.inference import p_values, p_values_by_themselves
 from hubbub_decoder.mixed_model import Beliefs, MixedModel, Solution, Solved, Totals
 from hubbub_decoder.patterns import MAX_CELLS, FilterTable, filters_of, number_of_filters, observe
@@ -81,32 +81,36 @@ def fit_patterns(counts: PatternCounts, design: DesignMatrix) -> PatternFit:
         elsewhere = _elsewhere(MixedModel(rest, table, filter_of), seen, unlisted)
         solution = elsewhere.solution()
         if np.median(solution.variances) < np.median(seen.variances):
-            return PatternFit(solution, totals, unlisted, *_tested(elsewhere, solution, table))
+            return PatternFit(solution, totals, unlisted, *_tested(elsewhere, solution, table, filter_of))
     d = observations.size
     whole = _FEW < size <= _MANY and (d <= _DENSE or d * size <= _WIDE)
     model = MixedModel(observations, table, filter_of) if whole else leading
     solved = model.solved(beliefs, unlisted)
     solution = solved.solution()
-    return PatternFit(solution, totals, unlisted, *_tested(solved, solution, table))
+    return PatternFit(solution, totals, unlisted, *_tested(solved, solution, table, filter_of))
 
 
-def _tested(solved: Solved, solution: Solution, table: FilterTable) -> tuple[ErrorLaw, Floats]:
+def _tested(
+    solved: Solved, solution: Solution, table: FilterTable, filter_of: NDArray[np.int16]
+) -> tuple[ErrorLaw, Floats]:
     """Return how random strings err, and how often one would look as frequent as each candidate."""
     known = np.isfinite(solution.variances)
     if not known.any():
         return ErrorLaw.of([]), np.full(len(known), np.nan)
     errors = np.sqrt(np.where(known, solution.variances, np.nan))
+    scores = solved.scores()
+    common = ErrorLaw.of([float(np.nanmedian(errors)) * score for score in scores], table.random)
+    p, normal = (np.where(known, p_values(solution.shares, errors, law), np.nan) for law in (common, None))
 
-    def law(error: float, without: int | None = None) -> ErrorLaw:
-        return ErrorLaw.of([error * score for score in solved.scores(without)], table.random)
+    def chances(some: NDArray[np.intp]) -> Iterator[float]:
+        for j in some.tolist():
+            parts = [errors[j] * score for score in solved.scores(j)]
+            own = [float(part[chosen]) for part, chosen in zip(parts, filter_of[:, j], strict=True)]
+            yield chance_to_look_there(own, parts, meets, table.random)
 
-    common = law(float(np.nanmedian(errors)))
-    p = np.where(known, p_values(solution.shares, errors, common), np.nan)
-
-    def without(some: NDArray[np.intp]) -> Iterator[ErrorLaw]:
-        return (law(float(errors[j]), j) for j in some.tolist())
-
-    return common, p_values_by_themselves(p, solution.shares, errors, without, len(solved.scores()))
+    meets = float(table.random.max())
+    used = sum(bool(score.any()) for score in scores)
+    return common, p_values_by_themselves(p, normal, chances, used, meets**used)
 
 
 def _elsewhere(rest: MixedModel, seen: Solution, unlisted: float) -> Solved:
