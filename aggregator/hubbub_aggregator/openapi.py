@@ -76,9 +76,15 @@ METRICS: _Route = {
     },
 }
 
+_OF_READING = (Refusal.UNAUTHORIZED, Refusal.FORBIDDEN, Refusal.INTERNAL_ERROR, Refusal.UNAVAILABLE)
+
 
 def _json(description: str, schema: _Route) -> _Route:
     return {"description": description, "content": {"application/json": {"schema": schema}}}
+
+
+def _file(description: str) -> _Route:
+    return {"description": description, "content": {SUMMARY_TYPE: {"schema": {"type": "string", "format": "binary"}}}}
 
 
 def _status(word: str) -> _Route:
@@ -123,44 +129,22 @@ GET_METRICS: _Route = {
 
 GET_SUMMARY: _Route = {
     "responses": {
-        200: {
-            "description": "The summary file: Parquet with the metric's definition in its metadata.",
-            "content": {SUMMARY_TYPE: {"schema": {"type": "string", "format": "binary"}}},
-        },
-        **described(
-            Refusal.UNAUTHORIZED,
-            Refusal.FORBIDDEN,
-            Refusal.UNKNOWN_METRIC,
-            Refusal.INVALID_QUERY,
-            Refusal.INTERNAL_ERROR,
-            Refusal.UNAVAILABLE,
-        ),
+        200: _file("The summary file: Parquet with the metric's definition in its metadata."),
+        **described(Refusal.UNKNOWN_METRIC, Refusal.INVALID_QUERY, *_OF_READING),
     },
 }
 
 GET_REPORTS: _Route = {
     "responses": {
-        200: {
-            "description": "The report file: Parquet with the metric's definition in its metadata.",
-            "content": {SUMMARY_TYPE: {"schema": {"type": "string", "format": "binary"}}},
-        },
-        **described(
-            Refusal.UNAUTHORIZED,
-            Refusal.FORBIDDEN,
-            Refusal.NOT_FOUND,
-            Refusal.UNKNOWN_METRIC,
-            Refusal.INVALID_QUERY,
-            Refusal.INTERNAL_ERROR,
-            Refusal.UNAVAILABLE,
-            Refusal.DISK_FULL,
-        ),
+        200: _file("The report file: Parquet with the metric's definition in its metadata."),
+        **described(Refusal.NOT_FOUND, Refusal.UNKNOWN_METRIC, Refusal.INVALID_QUERY, Refusal.DISK_FULL, *_OF_READING),
     },
 }
 
 GET_STATISTICS: _Route = {
     "responses": {
         200: {"description": "The Prometheus text format.", "content": {"text/plain": {"schema": {"type": "string"}}}},
-        **described(Refusal.UNAUTHORIZED, Refusal.FORBIDDEN, Refusal.INTERNAL_ERROR, Refusal.UNAVAILABLE),
+        **described(*_OF_READING),
     },
 }
 
@@ -179,7 +163,7 @@ GET_PAGE: _Route = {
     "responses": {
         200: {"description": "The page.", "content": _HTML},
         303: _TO_PAGE,
-        **described(Refusal.UNAUTHORIZED, Refusal.FORBIDDEN, Refusal.INTERNAL_ERROR, Refusal.UNAVAILABLE),
+        **described(*_OF_READING),
     },
 }
 

@@ -24,7 +24,7 @@ from hubbub.definitions import Definitions, load_definitions
 from hubbub.disk import Disk, SystemDisk
 from hubbub.encoder import Value
 from hubbub.errors import ParameterError
-from hubbub.failures import report_failure
+from hubbub.failures import guarded, report_failure
 from hubbub.forking import Section, alive, watch
 from hubbub.journal import Journal
 from hubbub.limits import Limits
@@ -113,7 +113,7 @@ class Client:
         self._uploader: Uploader | None = None
         self._open()
         watch(self)
-        self._guarded(self._resume)
+        guarded(self._resume, None)
         if self._journal.problem:
             warnings.warn(
                 f"hubbub records nothing that lasts, and sends nothing: {self._journal.problem}",
@@ -174,8 +174,7 @@ class Client:
         if consent not in tuple(Consent):
             raise ParameterError(f"consent must be one of {', '.join(Consent)}, got {consent!r}")
         text = text_of(text)
-        missing = ["something failed: the log says what"]
-        self._guarded(lambda: missing.__setitem__(slice(None), self._set_consent(Consent(consent), text)))
+        missing = guarded(lambda: self._set_consent(Consent(consent), text), ["something failed: the log says what"])
         if missing and consent != Consent.ON:
             warnings.warn(
                 f"consent is {consent} in this process, but the disk does not have all of it: {'; '.join(missing)}",
@@ -189,15 +188,11 @@ class Client:
 
         What waits for the end of its period, or for its random time in the next, is not due.
         """
-        try:
-            return self._started().flush(timeout)
-        except Exception as failure:  # noqa: BLE001  (the host's program goes on)
-            report_failure(failure)
-            return False
+        return guarded(lambda: self._started().flush(timeout), otherwise=False)
 
     def close(self) -> None:
         """Stop the background thread; nothing is lost, the next start goes on."""
-        self._guarded(self._close)
+        guarded(self._close, None)
 
     def accounting(self) -> dict[str, Any]:
         """Return how many recordings and reports went where; both identities of `hubbub.state` hold."""
@@ -305,12 +300,6 @@ class Client:
         if self._uploader is not None:
             self._uploader.stop(SECONDS_AT_EXIT)
             self._uploader = None
-
-    def _guarded(self, step: Callable[[], None]) -> None:
-        try:
-            step()
-        except Exception as failure:  # noqa: BLE001  (the contract: never raises into its host)
-            report_failure(failure)
 
     def _still(self) -> Section:
         """For `forking.py`: no thread is in the middle of something."""

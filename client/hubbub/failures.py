@@ -6,7 +6,10 @@ import functools
 import logging
 import signal
 import traceback
+from collections.abc import Callable
+from typing import TypeVar
 
+T = TypeVar("T")
 logger = logging.getLogger("hubbub")
 
 swallowed = True
@@ -19,6 +22,15 @@ def report_failure(failure: Exception) -> None:
         raise failure
     where = traceback.extract_tb(failure.__traceback__)[-1]
     log(logging.ERROR, "%s in %s, line %s of %s", type(failure).__name__, where.name, where.lineno, where.filename)
+
+
+def guarded(step: Callable[[], T], otherwise: T) -> T:
+    """Return what a step returns, or something else where it fails by a bug of ours: the host's program goes on."""
+    try:
+        return step()
+    except Exception as failure:  # noqa: BLE001  (the contract: nothing is raised into the host, nothing ends in its lap)
+        report_failure(failure)
+        return otherwise
 
 
 def log(level: int, text: str, *about: object) -> None:

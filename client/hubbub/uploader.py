@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import suppress
+from functools import partial
 from queue import Empty, SimpleQueue
 
 from hubbub.compaction import Compactor
-from hubbub.failures import report_failure
+from hubbub.failures import guarded
 from hubbub.journal import Journal
 from hubbub.sender import LONGEST_SLEEP, OTHER_SENDS, Sender
 
@@ -84,7 +85,7 @@ class Uploader:
         while not self._stopped:
             self._asked = self._dirty = False
             self._begun += 1
-            pause = self._round()
+            pause = guarded(self._round, OTHER_SENDS)
             self._pause, self._ended = pause, self._begun
             for ended in tuple(self._waiting):
                 ended.put(None)
@@ -103,24 +104,15 @@ class Uploader:
                 return
 
     def _round(self) -> float:
-        try:
-            if self._journal.unsynced:
-                self._journal.sync()
-            pause = self.sender.attempt()
-            self._start_compactor()
-        except Exception as failure:  # noqa: BLE001  (nothing may end in the host's lap)
-            report_failure(failure)
-            return OTHER_SENDS
+        if self._journal.unsynced:
+            self._journal.sync()
+        pause = self.sender.attempt()
+        self._start_compactor()
         return pause
 
     def _start_compactor(self) -> None:
         """Let another thread compact: syncing and sending go on."""
         if self._compactor.is_due() and (self._compacting is None or not self._compacting.is_alive()):
-            self._compacting = threading.Thread(target=self._compact, name="hubbub-compactor", daemon=True)
+            compact = partial(guarded, self._compactor.compact, False)
+            self._compacting = threading.Thread(target=compact, name="hubbub-compactor", daemon=True)
             self._compacting.start()
-
-    def _compact(self) -> None:
-        try:
-            self._compactor.compact()
-        except Exception as failure:  # noqa: BLE001  (nothing may end in the host's lap)
-            report_failure(failure)

@@ -53,13 +53,14 @@ class BitCounts(Collected):
     ) -> None:
         metric = asked_metric(metric)
         m, k = metric.params.num_cohorts, metric.params.num_bits
-        hold = object.__setattr__
-        hold(self, "metric", metric)
-        hold(self, "reports", counts_of("reports", reports, (m,)))
-        hold(self, "ones", counts_of("ones", ones, (m, k)))
-        hold(self, "periods", tuple(sorted(set(periods))))
-        hold(self, "with_ones", None if with_ones is None else counts_of("with_ones", with_ones, (k + 1,)))
-        hold(self, "odd_refused", odd_refused)
+        self._hold(
+            metric,
+            periods,
+            odd_refused,
+            reports=counts_of("reports", reports, (m,)),
+            ones=counts_of("ones", ones, (m, k)),
+            with_ones=None if with_ones is None else counts_of("with_ones", with_ones, (k + 1,)),
+        )
         worst = np.argmax((self.ones - self.reports[:, None]).max(axis=1))
         if self.ones[worst].max() > self.reports[worst]:
             raise SummaryError(

@@ -23,6 +23,12 @@ class Collected:
     arrays: ClassVar[tuple[str, ...]]
     """The names of what it holds beside."""
 
+    def _hold(self, metric: Metric, periods: Iterable[str], odd_refused: bool, **arrays: NDArray[Any] | None) -> None:
+        """Fill the fields of a frozen dataclass, which were checked."""
+        fields = {"metric": metric, "periods": tuple(sorted(set(periods))), "odd_refused": odd_refused, **arrays}
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
     @classmethod
     def of_rows(
         cls, metric: Metric | Params, cohorts: bytes | NDArray[np.uint8], rows: bytes, periods: Iterable[str] = ()

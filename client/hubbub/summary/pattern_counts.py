@@ -39,11 +39,8 @@ class PatternCounts(Collected):
     ) -> None:
         metric = asked_metric(metric)
         params = _with_patterns(metric)
-        hold = object.__setattr__
-        hold(self, "metric", metric)
-        hold(self, "counts", counts_of("counts", counts, (params.num_cohorts, 1 << params.num_bits)))
-        hold(self, "periods", tuple(sorted(set(periods))))
-        hold(self, "odd_refused", odd_refused)
+        checked = counts_of("counts", counts, (params.num_cohorts, 1 << params.num_bits))
+        self._hold(metric, periods, odd_refused, counts=checked)
 
     @classmethod
     def of_rows(

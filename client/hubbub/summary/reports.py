@@ -50,12 +50,7 @@ class Reports(Collected):
     ) -> None:
         metric = asked_metric(metric)
         checked_cohorts, checked_rows = report_rows_of(metric, cohorts, rows)
-        hold = object.__setattr__
-        hold(self, "metric", metric)
-        hold(self, "cohorts", checked_cohorts)
-        hold(self, "rows", checked_rows)
-        hold(self, "periods", tuple(sorted(set(periods))))
-        hold(self, "odd_refused", odd_refused)
+        self._hold(metric, periods, odd_refused, cohorts=checked_cohorts, rows=checked_rows)
 
     @classmethod
     def of_rows(
