@@ -241,6 +241,22 @@ def checkpoint(engine: Engine) -> None:
             connection.cursor().execute("PRAGMA wal_checkpoint(PASSIVE)")
 
 
+def empty_log(engine: Engine) -> bool:
+    """Empty SQLite's write-ahead log, where what was dropped still stands; False, at once, while others read or write."""
+    if engine.dialect.name != "sqlite":
+        return True
+    checkpoint(engine)  # so that hardly anything is left to do while others would wait
+    with closing(engine.raw_connection()) as connection:
+        cursor = connection.cursor()
+        ((patience,),) = cursor.execute("PRAGMA busy_timeout").fetchall()
+        cursor.execute("PRAGMA busy_timeout = 0")
+        try:
+            ((busy, *_),) = cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        finally:
+            cursor.execute(f"PRAGMA busy_timeout = {patience}")
+    return not busy
+
+
 def is_there(path: Path) -> bool:
     """Say whether a file can be seen; Path.exists raises where a directory may not be looked into."""
     return os.path.exists(path)  # noqa: PTH110

@@ -35,6 +35,7 @@ from hubbub_aggregator.engine import (
     BETWEEN_LOOKS,
     alone,
     checkpoint,
+    empty_log,
     fetched,
     insert_new,
     open_postgres,
@@ -49,6 +50,7 @@ from hubbub_aggregator.sql_tokens import SqlTokens
 from hubbub_aggregator.store import Appended, HeldReports, Holding, StoreError
 
 _IDS_A_STATEMENT = 1_000
+_TRIES = 20
 _SEGMENTS_A_FETCH = 64
 _REPORTS_A_BLOCK = 1 << 16
 _BLOCKS_A_FETCH = 8
@@ -190,6 +192,7 @@ class SqlStore(SqlTokens):
                 more = connection.scalar(select(some)) is not None
                 if not more:
                     connection.execute(update(collection).where(this).values(smallest=None))
+        self._empty_log()
 
     def smallest_segment(self, digest: str, period: str) -> int | None:
         this = _of(digest, period)
@@ -237,6 +240,14 @@ class SqlStore(SqlTokens):
             reach("purge: between segments and summary")
             nothing = update(collection).where(this).values(summary=None, revision=collection.c.revision + 1)
             connection.execute(nothing)
+        self._empty_log()
+
+    def _empty_log(self) -> None:
+        """Let what was dropped be nowhere any more; given up where others leave no moment for it."""
+        for _ in range(_TRIES):
+            if empty_log(self._engine):
+                return
+            self._pause(BETWEEN_LOOKS)
 
     @contextmanager
     def _short_transaction(self) -> Iterator[Connection]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import tracemalloc
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,12 +23,13 @@ from hubbub.errors import ParameterError
 from hubbub.summary import Reports, read_reports, reports_from_bytes, summary_to_bytes
 from hubbub_aggregator import reports as reports_module
 from hubbub_aggregator import sql_store
-from hubbub_aggregator.engine import checkpoint
+from hubbub_aggregator.engine import checkpoint, empty_log, open_sqlite, transaction
 from hubbub_aggregator.folding import fold, read_summary, summarize
 from hubbub_aggregator.lifecycle import upkeep
 from hubbub_aggregator.reports import write_reports
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.sql_store import SqlStore
+from hubbub_aggregator.store import Appended
 from hubbub_aggregator.tokens import Scope, Token, hash_of
 from hubbub_decoder.errors import PullError
 from hubbub_decoder.pull import pull_reports
@@ -270,6 +272,43 @@ def test_whoever_drops_brings_it_into_the_file_and_leaves_that_to_no_commit_of_o
     assert canary[:9] in file.read_bytes()
     sqlite_store.drop_reports(metric.digest, TODAY)
     assert canary[:9] not in file.read_bytes()
+
+
+def test_what_is_purged_while_others_are_connected_is_in_no_file(
+    sqlite_store: SqlStore, tmp_path: Path, metric: Metric, make_batch: MakeBatch
+) -> None:
+    """It stood in the write-ahead log until the aggregator ended."""
+    canary = bytes([0xCA, 0xFE, 0x0B]) * 2_000
+    other = SqlStore.open(str(tmp_path / "reports.db"))
+    assert other.open_periods() == []
+    sqlite_store.append([make_batch(metric, 0, cohorts=bytes(2_000), rows=canary)])
+    fold_retaining(sqlite_store, metric)
+    sqlite_store.close_period(metric.digest, TODAY)
+    sqlite_store.purge(metric.digest, TODAY)
+    files = sorted(tmp_path.iterdir())
+    assert [file.name for file in files] == ["reports.db", "reports.db-shm", "reports.db-wal"]
+    assert not any(canary[:9] in file.read_bytes() for file in files)
+    other.close()
+
+
+def test_a_purge_waits_for_nobody_who_reads(tmp_path: Path, metric: Metric, make_batch: MakeBatch) -> None:
+    pauses: list[float] = []
+    engine = open_sqlite(tmp_path / "reports.db")
+    SqlStore.open(str(tmp_path / "reports.db")).close()
+    store = SqlStore(engine, pause=pauses.append)
+    store.append([make_batch(metric)])
+    store.close_period(metric.digest, TODAY)
+    before = len(pauses)
+    with transaction(engine, writes=False) as reading:
+        reading.exec_driver_sql("SELECT count(*) FROM collection").scalar()
+        store.purge(metric.digest, TODAY)  # of which that reader sees nothing yet
+        assert not empty_log(engine)
+        assert store.append([make_batch(metric, period="2024-06-16")]) == [Appended.STORED]
+    assert len(pauses) - before > 10
+    assert empty_log(engine)
+    with closing(engine.raw_connection()) as connection:
+        assert connection.cursor().execute("PRAGMA busy_timeout").fetchall() == [(10_000,)]
+    store.close()
 
 
 def test_a_purge_of_a_closed_period_takes_the_reports_too(
