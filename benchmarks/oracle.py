@@ -79,7 +79,7 @@ def told(case: Case, regtest: Path | None, entropy: str) -> tuple[Tested, Tested
     design, table = design_matrix(names, counts.metric.params), FilterTable.of(counts.metric.params)
     filter_of, size = filters_of(design, table), len(table.filters)
     expected = np.array([np.bincount(chosen, truth, size) for chosen in filter_of]) + unlisted.sum() * table.random
-    model = MixedModel(observe(counts, table, expected), table, filter_of)
+    model = MixedModel(observe(counts, table, expected), filter_of[:, None], table.others, table.scatter)
     solution = model.solved(Beliefs(truth, np.full(len(truth), 1e-12)), float((unlisted**2).sum())).solution()
     x, errors = solution.shares, np.sqrt(solution.variances)
     score = interval_score(*interval(x, errors, 0.95), truth)

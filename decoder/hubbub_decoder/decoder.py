@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from numbers import Real
 
@@ -14,16 +14,20 @@ from hubbub.metric import Kind
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub_decoder import closed_form, doubts
 from hubbub_decoder.answer import Answer, decoding_of
+from hubbub_decoder.bit_fit import fit_bits
 from hubbub_decoder.candidates import distinct_candidates
 from hubbub_decoder.decoding import Decoding, FitTest
 from hubbub_decoder.design_matrix import DesignMatrix, design_matrix
 from hubbub_decoder.errors import CandidateError
-from hubbub_decoder.fit import Fit, fit
+from hubbub_decoder.fit import Fit, fit, must_be_fixed
+from hubbub_decoder.fitted import Fitted
 from hubbub_decoder.goodness_of_fit import goodness_of_fit
 from hubbub_decoder.inference import Target, among_reporters, of_poisson, p_values
 from hubbub_decoder.pattern_fit import fit_patterns, is_small
 from hubbub_decoder.report_likelihood import fit_reports, worth_fitting
 from hubbub_decoder.screening import Selection, select
+
+Floats = NDArray[np.float64]
 
 
 def decode(
@@ -107,35 +111,24 @@ def _decode_patterns(
     target: Target,
 ) -> Decoding:
     fitted = fit_patterns(summary, design)
-    solution = fitted.solution
-    n = None if target == "population" else counts.num_reports
-    known = np.isfinite(solution.variances)
-    variances = np.where(known, solution.variances, np.nan)
-    totals, errors = (
-        fitted.totals.shares,
-        np.sqrt(of_poisson(np.diag(fitted.totals.covariance), fitted.totals.shares, n, counts.num_reports)),
-    )
-    answer = Answer(
-        groups=design.groups,
-        shares=np.where(known, solution.shares, np.nan),
-        std_errors=np.sqrt(of_poisson(variances, solution.shares, n, counts.num_reports)),
-        p_values=np.where(known, fitted.p_values, 1),
-        totals=(
-            (float(totals[0]), float(errors[0])),
-            (float(totals[1]), float(errors[1])),
-            (1 - float(totals[2]), float(errors[2])),
-        ),
-        null_error=float(np.sqrt(np.median(variances[known]))) if known.any() else np.inf,
-        law=fitted.law,
+    n = counts.num_reports
+
+    def errors(variances: Floats, shares: Floats) -> Floats:
+        return np.sqrt(of_poisson(variances, shares, None if target == "population" else n, n))
+
+    (listed, unlisted, nothing), totals = fitted.totals.shares, fitted.totals
+    of_totals = errors(np.diag(totals.covariance), totals.shares)
+    answer = _answer_of(
+        fitted, np.arange(len(design.groups)), design, errors, ([listed, unlisted, 1 - nothing], of_totals)
     )
     decoding = decoding_of(answer, counts, level, fdr)
     warnings = (
         *doubts.about_counts(counts),
         *doubts.about_candidates(design),
         *doubts.about_merged(design, repeated),
-        *doubts.about_undetermined(int((~known).sum())),
+        *doubts.about_undetermined(int(np.isnan(answer.shares).sum())),
         *doubts.about_cohorts(counts, decoding),
-        *doubts.about_errors(fitted.law, fitted.unlisted),
+        *doubts.about_errors(fitted.law, fitted.scatter),
         *doubts.about_masses(decoding),
         *doubts.about_nothing_found(decoding),
     )
@@ -151,14 +144,28 @@ def _decode_bits(
     fdr: float,
     target: Target,
 ) -> Decoding:
-    """Fit the reports themselves where they are at hand and worth it, else their bit counts."""
+    """Fit the reports themselves where they are at hand and worth it, else their bit counts: few candidates fixed, many as random effects."""
     selection = select(counts, design)
     chosen = design.take(selection.columns)
+    num_reports = None if target == "population" else counts.num_reports
+    fitted: Fit | Fitted
     if reports is not None and worth_fitting(chosen):
         fitted = fit_reports(_only(reports, selection.counts.reports > 0), chosen)
-    else:
+        answer = _answer(fitted, selection, design, num_reports)
+    elif must_be_fixed(selection.counts, chosen):
         fitted = fit(selection.counts, chosen)
-    answer = _answer(fitted, selection, design, None if target == "population" else counts.num_reports)
+        answer = _answer(fitted, selection, design, num_reports)
+    else:
+        fitted = fit_bits(selection.counts, chosen)
+
+        def errors(variances: Floats, shares: Floats) -> Floats:
+            return np.sqrt(among_reporters(variances, shares, num_reports))
+
+        of_both = np.array([[1, 0], [0, 1], [1, 1]])
+        sums = of_both @ fitted.totals.shares
+        spread = np.einsum("ij,jk,ik->i", of_both, fitted.totals.covariance, of_both)
+        totals = sums, errors(spread, sums)
+        answer = _answer_of(fitted, selection.columns, design, errors, totals, tested=not selection.independent)
     decoding = decoding_of(answer, counts, level, fdr)
     if len(selection.columns) < len(design.groups):
         decoding = replace(decoding, chosen=len(selection.columns))
@@ -175,6 +182,36 @@ def _decode_bits(
         *doubts.about_nothing_found(decoding),
     )
     return replace(decoding, warnings=warnings)
+
+
+def _answer_of(
+    fitted: Fitted,
+    columns: NDArray[np.intp],
+    design: DesignMatrix,
+    errors: Callable[[Floats, Floats], Floats],
+    totals: tuple[Iterable[float], Iterable[float]],
+    *,
+    tested: bool = True,
+) -> Answer:
+    """Say what the fit of some columns says about each candidate.
+
+    errors : standard errors from variances and shares of the population      tested : whether the columns left out count as tested
+    """
+    solution = fitted.solution
+    known = np.isfinite(solution.variances)
+    variances, shares = np.where(known, solution.variances, np.nan), np.where(known, solution.shares, np.nan)
+    rows = np.full((3, len(design.groups)), np.nan)
+    rows[2] = 1 if tested else np.nan
+    rows[:, columns] = shares, errors(variances, shares), np.where(known, fitted.p_values, 1)
+    return Answer(
+        groups=design.groups,
+        shares=rows[0],
+        std_errors=rows[1],
+        p_values=rows[2],
+        totals=tuple((float(share), float(error)) for share, error in zip(*totals, strict=True)),
+        null_error=float(np.sqrt(np.median(variances[known]))) if known.any() else np.inf,
+        law=fitted.law,
+    )
 
 
 def _only(reports: Reports, cohorts: NDArray[np.bool_]) -> Reports:

@@ -42,6 +42,18 @@ class DesignMatrix:
         """Keep some columns, in the order given."""
         return DesignMatrix(self.params, tuple(self.groups[column] for column in columns), self.matrix[:, columns])
 
+    def places(self) -> NDArray[np.intp]:
+        """Return the bits of each column in each cohort: (m, columns, h), padded with k where it has fewer."""
+        k, m = self.params.num_bits, self.params.num_cohorts
+        columns = self.matrix.shape[1]
+        column = np.repeat(np.arange(columns), np.diff(self.matrix.indptr))
+        cell = column * m + self.matrix.indices // k
+        order = np.argsort(cell, kind="stable")
+        nth = np.arange(len(cell)) - np.searchsorted(cell[order], cell[order])
+        places = np.full((columns * m, int(nth.max(initial=0)) + 1), k, np.intp)
+        places[cell[order], nth] = self.matrix.indices[order] % k
+        return np.ascontiguousarray(places.reshape(columns, m, -1).transpose(1, 0, 2))
+
     def blocks(self) -> Iterator[sparse.csr_array]:
         """Yield each cohort's (k, columns) rows as floats."""
         k = self.params.num_bits

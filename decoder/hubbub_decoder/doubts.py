@@ -13,6 +13,7 @@ from hubbub_decoder.decoding import Decoding, FitTest
 from hubbub_decoder.design_matrix import DesignMatrix
 from hubbub_decoder.error_law import ErrorLaw
 from hubbub_decoder.fit import Fit
+from hubbub_decoder.fitted import Fitted
 from hubbub_decoder.screening import Selection
 from hubbub_decoder.words import counted, shown
 
@@ -152,7 +153,7 @@ def about_errors(law: ErrorLaw | None, unlisted: float) -> Iterator[str]:
         )
 
 
-def about_masses(decoding: Decoding, fitted: Fit | None = None) -> Iterator[str]:
+def about_masses(decoding: Decoding, fitted: Fit | Fitted | None = None) -> Iterator[str]:
     """Totals that no population can have, and bits that scatter more than any unlisted strings would."""
     if decoding.num_reports < _FEW * decoding.metric.params.num_cohorts:
         return

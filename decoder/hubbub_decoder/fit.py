@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,16 +17,17 @@ from scipy import linalg, sparse
 from hubbub.summary import BitCounts
 from hubbub_decoder.covariance import RandomString, report_covariance
 from hubbub_decoder.design_matrix import DesignMatrix
-from hubbub_decoder.error_law import ErrorLaw, chance_to_look_there
+from hubbub_decoder.error_law import ErrorLaw, RandomPlaces, chance_to_look_there
 from hubbub_decoder.inference import p_values, p_values_by_themselves
 from hubbub_decoder.marginals import bit_shares
+from hubbub_decoder.screening import numbers
 
 _REFITS = 3
 _ROWS_AT_ONCE = 1024
 _RIDGE = 1e-9  # of the mean variance: without noise the bits of a report add up exactly, and a covariance is singular
 _MAX_INFLATION = 1e8  # variance of a share through the presence of others, beyond which it is not identified
 _NULL = 1e-10
-_MAX_FILTERS = 2_500
+_COHORTS = 3
 
 Floats = NDArray[np.float64]
 
@@ -73,6 +73,14 @@ class _Normal:
     trace: float
 
 
+def must_be_fixed(counts: BitCounts, design: DesignMatrix) -> bool:
+    """Say whether every share is to be left open: it costs next to nothing, or there are too few cohorts to call hashing chance.
+
+    M columns of random bits make every variance 1 / (1 - M/R) times what it would be alone, R the independent numbers; M <= R / 20 is asked.
+    """
+    return len(design.groups) <= numbers(counts) // 20 or int((counts.reports > 0).sum()) < _COHORTS
+
+
 def fit(counts: BitCounts, design: DesignMatrix) -> Fit:
     """Fit all columns of the design at once.
 
@@ -112,14 +120,13 @@ def _tested(
     In each cohort a random string's score is the sum of S^-1 (y - X x - w x_o) over the bits that it sets; where candidate j is left out,
     (x, x_o) is less Cov e_j x_j / Cov_jj. Where sets of h bits are too many to go through, some are drawn.
     """
-    k, h = counts.metric.params.num_bits, counts.metric.params.num_hashes
     columns = len(found.shares)
     known = found.identified(np.eye(columns + 1))[:columns]
     if not known.any():
         return None, np.full(columns, np.nan)
     errors = np.where(known, np.sqrt(np.diag(found.covariance)[:columns]), np.nan)
     solution = np.append(found.shares, found.unlisted)
-    sets = _sets(k, h)
+    strings = RandomPlaces.of_bits(counts.metric.params)
 
     def scores(solutions: Floats, scales: Floats) -> Iterator[tuple[sparse.csr_array, Floats]]:
         for y_j, bits, s in _covariances(y, counts, blocks, random_string, solution[:-1], solution[-1], found.scatter):
@@ -131,21 +138,14 @@ def _tested(
         parts = list(scores(solution[:, None] - moved, errors[some]))
         own = np.array([(bits[:, some].T @ score).diagonal() for bits, score in parts])
         for place in range(len(some)):
-            yield chance_to_look_there(own[:, place], [score[:, place][sets].sum(axis=1) for _, score in parts], meets)
+            scored = [strings.scores(score[:, place]) for _, score in parts]
+            yield chance_to_look_there(own[:, place], scored, strings.meets)
 
-    meets = 1 - math.comb(k - h, h) / math.comb(k, h)
     typical = np.array([np.nanmedian(errors)])
-    common = ErrorLaw.of(score[:, 0][sets].sum(axis=1) for _, score in scores(solution[:, None], typical))
+    common = ErrorLaw.of(strings.scores(score[:, 0]) for _, score in scores(solution[:, None], typical))
     p, normal = (np.where(known, p_values(found.shares, errors, law), np.nan) for law in (common, None))
     used = int((counts.reports > 0).sum())
-    return common, p_values_by_themselves(p, normal, chances, used, math.comb(k, h) ** -float(used))
-
-
-def _sets(k: int, h: int) -> NDArray[np.intp]:
-    """Return all sets of h of k bits, or so many drawn at random as are enough: (n, h)."""
-    if math.comb(k, h) <= _MAX_FILTERS:
-        return np.array(list(combinations(range(k), h)), np.intp)
-    return np.argsort(np.random.default_rng(0).random((_MAX_FILTERS, k)), axis=1)[:, :h]
+    return common, p_values_by_themselves(p, normal, chances, used, strings.alike(used))
 
 
 def _scatter(normal: _Normal, solution: Floats, rows: int, blind: int, weighted_with: float) -> tuple[float, float]:

@@ -1,8 +1,9 @@
 """Shares as a linear mixed model: what is believed of each candidate is normal, unlisted strings scatter.
 
-    y_c = X_c x + u_c x_o + e_c x_0 + s_c        x_j ~ N(mean_j, variance_j)        s_c ~ N(0, I + tau**2 K_c)
+    y_c = X_c x + F_c x_others + s_c        x_j ~ N(mean_j, variance_j)        s_c ~ N(0, I + tau**2 K_c)
 
-x are the candidates' shares; x_o the unlisted strings', u their average pattern, K_c their scatter around it; x_0 "no value".
+x are the candidates' shares; x_others those of the unlisted strings, whose column of F is their average pattern, and of "no value", if that
+has a pattern; K_c is the unlisted strings' scatter around their average.
 What is believed of a candidate matters to the others only: how it hashes is chance, so to them it is noise of a known size. Its own
 estimate always takes its own belief away again (its *cavity*), so it is unbiased over the random hash.
 
@@ -14,12 +15,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import reduce
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from hubbub_decoder.patterns import FilterTable, Observations
+from hubbub_decoder.patterns import Observations
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -28,6 +31,7 @@ _RIDGE = 1e-10
 _NO_INFORMATION = 1e-9
 _SAMPLE = 4_096
 _BLOCK = 256
+_ROWS_AT_ONCE = 1024
 _LOOKUP = 500  # what looking up a candidate's pair of filters costs, in multiplications
 
 
@@ -44,7 +48,7 @@ class Solution:
     """What the model says of single shares of a population that the reports are drawn from.
 
     shares    : (M,) each candidate's, its own belief taken away     variances : (M,) theirs; nan, inf where nothing is known
-    posterior : (M,) with it                                         others    : x_o, x_0 (2,)
+    posterior : (M,) with it                                         others    : x_others (o,)
     """
 
     shares: Floats
@@ -55,7 +59,7 @@ class Solution:
 
 @dataclass(frozen=True, eq=False)
 class Totals:
-    """The candidates together, x_o and x_0: shares (3,) and their covariance (3, 3)."""
+    """The candidates together, then x_others: shares (1 + o,) and their covariance."""
 
     shares: Floats
     covariance: Floats
@@ -68,11 +72,12 @@ class Misfit:
         ratio = r'S^-1 K S^-1 r / tr(P K)        step = (r'S^-1 K S^-1 r - tr(P K)) / sum_c tr(P_cc K_c P_cc K_c)
 
     ratio : of the variance that estimates really have to the one they claim      step : to add to tau**2 (scoring; 0 at its restricted
-    maximum likelihood)
+    maximum likelihood)      error : tau**2's standard error, sqrt(2 / sum_c tr(P_cc K_c P_cc K_c))
     """
 
     ratio: float
     step: float
+    error: float
 
     @classmethod
     def of(cls, squares: list[float], blocks: list[Floats]) -> Misfit:
@@ -80,8 +85,8 @@ class Misfit:
         expected, curvature = (sum(map(f, blocks)) for f in (np.trace, lambda b: np.sum(b * b.T)))
         found = sum(squares)
         if not found > 0 < expected or not curvature > 0:
-            return cls(1.0, 0.0)
-        return cls(float(found / expected), float((found - expected) / curvature))
+            return cls(1.0, 0.0, np.inf)
+        return cls(float(found / expected), float((found - expected) / curvature), float(np.sqrt(2 / curvature)))
 
 
 class Solved(ABC):
@@ -93,7 +98,7 @@ class Solved(ABC):
 
     @abstractmethod
     def scores(self, without: int | None = None) -> list[Floats]:
-        """Return A'P(y - X mean) of each cohort: what a filter there adds to the score of a string about which nothing is believed.
+        """Return A'P(y - X mean) of each cohort: what each of its places adds to the score of a string about which nothing is believed.
 
         without : a candidate, to be left out of the model: P_{-j} r_{-j} = P r + P x_j posterior_j / (1 - s_j x_j'P x_j), s_j its belief's variance
         """
@@ -114,130 +119,178 @@ class MixedModel:
     """Observations of all cohorts, d numbers, about M candidates.
 
     It is solved for the shares (Henderson's equations) or for the observations, whichever takes less arithmetic. The covariance of the
-    latter is S = X diag(variance) X' + (I + tau**2 K), with P = S^-1 - S^-1 F (F'S^-1 F)^-1 F'S^-1 and F = (u, e); the d x M matrix X is
-    never held then: candidates with the same two filters in two cohorts are added up first, and looked up last.
+    latter is S = X diag(variance) X' + (I + tau**2 K), with P = S^-1 - S^-1 F (F'S^-1 F)^-1 F'S^-1; the d x M matrix X is never held
+    then: candidates with the same places in two cohorts are added up first, and looked up last.
+
+    observations : A_c and y_c of m cohorts, A_c with a column for each of p places
+    places       : (m, h, M) the places a candidate takes in each cohort: its filter, or its bits
+    others       : (p, o) what strings that are no candidate put there on average       scatter : (p, p) how the unlisted scatter there
     """
 
-    def __init__(self, observations: Observations, table: FilterTable, filter_of: NDArray[np.int16]) -> None:
-        self._features = observations.features
-        self._filter_of = filter_of.astype(np.intp)
-        self._size = len(table.filters)
-        self._starts = np.cumsum([0, *map(len, observations.responses)])
-        self._y = np.concatenate(observations.responses)
-        nothing = (table.filters == 0).astype(float)
-        self._others = np.concatenate(observations.features) @ np.column_stack([table.random, nothing])
-        self._scatters = [a @ table.scatter @ a.T for a in observations.features]
+    def __init__(
+        self, observations: Observations, places: NDArray[np.integer], others: Floats, scatter: Floats
+    ) -> None:
+        self.y, self.features = np.concatenate(observations.responses), observations.features
+        self.places = places.astype(np.intp, copy=False)
+        self.others = np.concatenate(self.features) @ others
+        self.scatters = [a @ scatter @ a.T for a in self.features]
+        self._starts = np.cumsum([0, *map(len, observations.responses)]).tolist()
+        self._of_places, self._size = (others, scatter), len(others)
+
+    def whitened(self, unlisted: float) -> MixedModel:
+        """Return the same with noise I in place of I + tau**2 K; unlisted : tau**2."""
+        roots = [np.linalg.inv(np.linalg.cholesky(np.eye(len(k)) + unlisted * k)) for k in self.scatters]
+        responses = tuple(root @ self.y[rows] for root, rows in zip(roots, self.rows(), strict=True))
+        features = tuple(root @ a for root, a in zip(roots, self.features, strict=True))
+        return MixedModel(Observations(responses, features), self.places, *self._of_places)
 
     @property
     def candidates(self) -> int:
         """M."""
-        return int(self._filter_of.shape[1])
+        return int(self.places.shape[2])
 
     def solved(self, beliefs: Beliefs, unlisted: float) -> Solved:
         """Solve under these beliefs; unlisted : tau**2."""
-        d, m, cohorts = len(self._y), self.candidates, len(self._features)
-        if d**3 + _LOOKUP * cohorts**2 * m < d * m**2 + m**3:
+        d, m, cohorts = len(self.y), self.candidates, len(self.features)
+        looks = cohorts * self.places.shape[1]
+        if d**3 + _LOOKUP * looks**2 * m < d * m**2 + m**3:
             return _InObservations(self, beliefs, unlisted)
         return _InShares(self, beliefs, unlisted)
 
     def rows(self) -> Iterator[slice]:
         """Yield where each cohort's observations stand."""
-        for start, end in zip(self._starts, self._starts[1:], strict=False):
-            yield slice(int(start), int(end))
+        for start, end in pairwise(self._starts):
+            yield slice(start, end)
 
     def variance_ratio(self, unlisted: float, before: float) -> float:
         """Return how much larger one tau**2 makes the observations' variances than another, on average."""
-        scatter = sum(map(np.trace, self._scatters)) / len(self._y)
+        scatter = sum(map(np.trace, self.scatters)) / len(self.y)
         return float((1 + unlisted * scatter) / (1 + before * scatter))
 
     def sums(self, shares: Floats) -> Floats:
         """Return X x, (d,)."""
-        parts = zip(self._features, self._filter_of, strict=True)
-        return np.concatenate([a @ np.bincount(chosen, shares, self._size) for a, chosen in parts])
+        parts = zip(self.features, self.places, strict=True)
+        return np.concatenate(
+            [a @ reduce(np.add, [np.bincount(one, shares, self._size) for one in taken]) for a, taken in parts]
+        )
 
     def scores(self, vectors: Floats, every: int = 1) -> Floats:
         """Return X'v, a row a candidate, or every n-th of them; v : (d,) or (d, n)."""
-        parts = zip(self.rows(), self._features, self._filter_of[:, ::every], strict=True)
-        return np.asarray(sum((a.T @ vectors[rows])[chosen] for rows, a, chosen in parts))
+        parts = zip(self.rows(), self.features, self.places[:, :, ::every], strict=True)
+        return np.asarray(
+            sum(looked[one] for rows, a, taken in parts for looked in [a.T @ vectors[rows]] for one in taken)
+        )
 
     def gram(self, weights: Floats) -> Floats:
         """Return X diag(weights) X', (d, d)."""
-        total = np.empty((len(self._y), len(self._y)))
-        for rows, a, columns, b, pair in self._pairs():
-            together = np.bincount(pair, weights, self._size**2).reshape(self._size, self._size)
-            block = a @ together @ b.T
+        total = np.empty((len(self.y), len(self.y)))
+        for rows, a, columns, b, pairs in self._pairs():
+            together = reduce(np.add, [np.bincount(pair, weights, self._size**2) for pair in pairs])
+            block = a @ together.reshape(self._size, self._size) @ b.T
             total[rows, columns], total[columns, rows] = block, block.T
         return total
 
     def squares(self, matrix: Floats, every: int = 1) -> Floats:
         """Return x'Ax for the column x of each candidate, or of every n-th, (M / n,); matrix : A, symmetric."""
         total = np.zeros(-(-self.candidates // every))
-        for rows, a, columns, b, pair in self._pairs(every):
-            total += ((1 if rows == columns else 2) * (a.T @ matrix[rows, columns] @ b)).take(pair)
+        for rows, a, columns, b, pairs in self._pairs(every):
+            table = (1 if rows == columns else 2) * (a.T @ matrix[rows, columns] @ b)
+            for pair in pairs:
+                total += table.take(pair)
         return total
 
-    def _pairs(self, every: int = 1) -> Iterator[tuple[slice, Floats, slice, Floats, NDArray[np.intp]]]:
-        cohorts = list(zip(self.rows(), self._features, self._filter_of[:, ::every], strict=True))
-        for place, (rows, a, chosen) in enumerate(cohorts):
-            first = chosen * self._size
-            for columns, b, other in cohorts[: place + 1]:
-                yield rows, a, columns, b, first + other
+    def _pairs(self, every: int = 1) -> Iterator[tuple[slice, Floats, slice, Floats, Iterator[NDArray[np.intp]]]]:
+        """Yield of each two cohorts what turns places into observations, and every two places of the candidates there, as one number."""
+        cohorts = list(zip(self.rows(), self.features, self.places[:, :, ::every], strict=True))
+        for number, (rows, a, taken) in enumerate(cohorts):
+            firsts = taken * self._size
+            for columns, b, others in cohorts[: number + 1]:
+                yield rows, a, columns, b, (first + other for first in firsts for other in others)
 
 
 class _InShares(Solved):
-    """(Z'Z + prior) x = Z'y + prior mean, all shares, x_o and x_0 at once; rows whitened. Z'Z + prior = L L', and L^-1 is kept."""
+    """(Z'Z + prior) x = Z'y + prior mean, all shares at once, x_others last; Z = (X, F) of the whitened model.
+
+    Of Z only some cohorts are held at a time. Z'Z + prior = L L', and L^-1 is kept.
+    """
 
     def __init__(self, model: MixedModel, beliefs: Beliefs, unlisted: float) -> None:
-        self._z, self._y = np.empty((len(model._y), model.candidates + 2)), np.empty(len(model._y))
-        self._scatters, self._looks = [], []
-        for rows, a, chosen, k in zip(model.rows(), model._features, model._filter_of, model._scatters, strict=True):
-            root = np.linalg.inv(np.linalg.cholesky(np.eye(len(k)) + unlisted * k))
-            self._z[rows, :-2], self._z[rows, -2:] = (root @ a)[:, chosen], root @ model._others[rows]
-            self._y[rows] = root @ model._y[rows]
-            self._scatters.append((rows, root @ k @ root.T))
-            self._looks.append((rows, root @ a))
-        self._beliefs = beliefs
-        normal = self._z.T @ self._z
-        precision = np.append(1 / beliefs.variances, [0, 0])
-        normal[np.diag_indices_from(normal)] += precision + _RIDGE * max(normal.trace() / len(normal), _RIDGE)
+        self._model, self._beliefs, self._listed = model.whitened(unlisted), beliefs, model.candidates
+        size = self._listed + model.others.shape[1]
+        normal = np.zeros((size, size))
+        for _, z in self._slabs():
+            normal += z.T @ z
+        precision, pull = np.zeros(size), np.zeros(size)
+        precision[: self._listed], pull[: self._listed] = 1 / beliefs.variances, beliefs.means / beliefs.variances
+        normal[np.diag_indices_from(normal)] += precision + _RIDGE * max(normal.trace() / size, _RIDGE)
         self._root = _inverse_root(normal)
-        self._x = self._times_covariance(self._z.T @ self._y + np.append(beliefs.means / beliefs.variances, [0, 0]))
+        self._x = self._times_covariance(self._scores(self._model.y) + pull)
+
+    def _slabs(self) -> Iterator[tuple[list[slice], Floats]]:
+        """Yield Z, some cohorts at a time, and where the rows of each of them stand in it."""
+        model = self._model
+        held: list[Floats] = []
+        for rows, a, taken in zip(model.rows(), model.features, model.places, strict=True):
+            held.append(np.column_stack([reduce(np.add, (a[:, one] for one in taken)), model.others[rows]]))
+            if rows.stop == len(model.y) or sum(map(len, held)) >= _ROWS_AT_ONCE:
+                ends = np.cumsum([0, *map(len, held)]).tolist()
+                yield [slice(start, end) for start, end in pairwise(ends)], np.concatenate(held)
+                held = []
+
+    def _sums(self, x: Floats) -> Floats:
+        """Z x."""
+        return self._model.sums(x[: self._listed]) + self._model.others @ x[self._listed :]
+
+    def _scores(self, vector: Floats) -> Floats:
+        """Z'v."""
+        return np.concatenate([self._model.scores(vector), self._model.others.T @ vector])
 
     def _times_covariance(self, vector: Floats) -> Floats:
         return np.asarray(self._root.T @ (self._root @ vector))
 
     def solution(self, *, roughly: bool = False) -> Solution:  # noqa: ARG002, exact is as fast here
-        spread, posterior = np.einsum("ij,ij->j", self._root, self._root)[:-2], self._x[:-2]
+        spread, posterior = np.einsum("ij,ij->j", self._root, self._root)[: self._listed], self._x[: self._listed]
         left = 1 / spread - 1 / self._beliefs.variances
         known = left > _NO_INFORMATION / spread
         own = 1 / np.where(known, left, 1)
         shares = own * (posterior / spread - self._beliefs.means / self._beliefs.variances)
-        return Solution(np.where(known, shares, np.nan), np.where(known, own, np.inf), posterior, self._x[-2:])
+        return Solution(
+            np.where(known, shares, np.nan), np.where(known, own, np.inf), posterior, self._x[self._listed :]
+        )
 
     def scores(self, without: int | None = None) -> list[Floats]:
         x = self._x
         if without is not None:  # the others' shares given that this one is 0
             column = self._root.T @ self._root[:, without]
             x = x - column * (x[without] / column[without])
-        residual = self._y - self._z @ x
-        return [look.T @ residual[rows] for rows, look in self._looks]
+        residual = self._model.y - self._sums(x)
+        return [a.T @ residual[rows] for rows, a in zip(self._model.rows(), self._model.features, strict=True)]
 
     def misfit(self) -> Misfit:
-        residual = self._y - self._z @ self._x
-        taken = linalg.blas.dtrmm(1.0, self._root, self._z.T, lower=1)
-        blocks = [k - taken[:, rows].T @ (taken[:, rows] @ k) for rows, k in self._scatters]
-        return Misfit.of([float(residual[rows] @ k @ residual[rows]) for rows, k in self._scatters], blocks)
+        residual, scatters = self._model.y - self._sums(self._x), self._model.scatters
+        squares = [
+            float(residual[rows] @ k @ residual[rows]) for rows, k in zip(self._model.rows(), scatters, strict=True)
+        ]
+        halves = (
+            taken[:, rows]
+            for held, z in self._slabs()
+            for taken in [linalg.blas.dtrmm(1.0, self._root, z.T, lower=1)]
+            for rows in held
+        )
+        return Misfit.of(squares, [k - half.T @ (half @ k) for half, k in zip(halves, scatters, strict=True)])
 
     def totals(self, exchangeable: Flags) -> Totals:
-        sums = np.zeros((3, len(self._x) + 1))
-        sums[0, :-3], sums[1, -3], sums[2, -2], sums[0, -1] = 1, 1, 1, exchangeable.sum()
-        column = self._z[:, :-2] @ exchangeable.astype(float)
-        solved = self._times_covariance(self._z.T @ column)
-        left = float(column @ column - column @ (self._z @ solved))
+        m = self._listed
+        others = len(self._x) - m
+        sums = np.zeros((1 + others, len(self._x) + 1))
+        sums[0, :m], sums[1:, m:-1], sums[0, -1] = 1, np.eye(others), exchangeable.sum()
+        column = self._model.sums(exchangeable.astype(float))
+        solved = self._times_covariance(self._scores(column))
+        left = float(column @ column - column @ self._sums(solved))
         if left <= _NO_INFORMATION * float(column @ column):  # nobody, or nothing to tell them from the unlisted
             reach = self._root @ sums[:, :-1].T
             return Totals(sums[:, :-1] @ self._x, reach.T @ reach)
-        mean = float(column @ self._y - column @ (self._z @ self._x)) / left
+        mean = float(column @ self._model.y - column @ self._sums(self._x)) / left
         direction = np.append(-solved, 1)
         reach, moved = self._root @ sums[:, :-1].T, sums @ direction
         return Totals(sums[:, :-1] @ self._x + mean * moved, reach.T @ reach + np.outer(moved, moved) / left)
@@ -249,11 +302,11 @@ class _InObservations(Solved):
     def __init__(self, model: MixedModel, beliefs: Beliefs, unlisted: float) -> None:
         self._model, self._beliefs = model, beliefs
         s = model.gram(beliefs.variances)
-        for rows, k in zip(model.rows(), model._scatters, strict=True):
+        for rows, k in zip(model.rows(), model.scatters, strict=True):
             s[rows, rows] += np.eye(len(k)) + unlisted * k
         self._inverse = _inverse(s)
-        self._surprise = model._y - model.sums(beliefs.means)
-        self._solved, self._covariance, self._effects = self._fixed(model._others)
+        self._surprise = model.y - model.sums(beliefs.means)
+        self._solved, self._covariance, self._effects = self._fixed(model.others)
         self._projected = self._inverse @ self._surprise - self._solved @ self._effects
 
     def _fixed(self, columns: Floats) -> tuple[Floats, Floats, Floats]:
@@ -285,10 +338,10 @@ class _InObservations(Solved):
 
     def scores(self, without: int | None = None) -> list[Floats]:
         model = self._model
-        parts = list(zip(model.rows(), model._features, model._filter_of, strict=True))
+        parts = list(zip(model.rows(), model.features, model.places, strict=True))
         residual = self._projected
         if without is not None:
-            column = np.concatenate([a[:, chosen[without]] for _, a, chosen in parts])
+            column = np.concatenate([a[:, taken[:, without]].sum(axis=1) for _, a, taken in parts])
             projected = self._inverse @ column - self._solved @ (self._covariance @ (self._solved.T @ column))
             mean, variance = self._beliefs.means[without], self._beliefs.variances[without]
             posterior = mean + variance * float(column @ self._projected)
@@ -296,7 +349,7 @@ class _InObservations(Solved):
         return [a.T @ residual[rows] for rows, a, _ in parts]
 
     def misfit(self) -> Misfit:
-        parts = list(zip(self._model.rows(), self._model._scatters, strict=True))
+        parts = list(zip(self._model.rows(), self._model.scatters, strict=True))
         squares = [float(self._projected[rows] @ k @ self._projected[rows]) for rows, k in parts]
         own = ((rows, self._solved[rows]) for rows, _ in parts)
         projections = [self._inverse[rows, rows] - solved @ self._covariance @ solved.T for rows, solved in own]
@@ -305,10 +358,11 @@ class _InObservations(Solved):
     def totals(self, exchangeable: Flags) -> Totals:
         """Predict: L'f + a'S^-1 (y - F f), with error variance (L - F'S^-1 a)' Cov f (L - F'S^-1 a) + 1'V 1 - a'S^-1 a, a = X V 1."""
         column = self._model.sums(exchangeable.astype(float))
-        fixed = np.column_stack([self._model._others, column])
+        fixed = np.column_stack([self._model.others, column])
         solved, covariance, effects = self._fixed(fixed)
-        reach = np.zeros((3, 3))
-        reach[1, 0], reach[2, 1], reach[0, 2] = 1, 1, exchangeable.sum()
+        others = self._model.others.shape[1]
+        reach = np.zeros((1 + others, 1 + others))
+        reach[1:, :-1], reach[0, -1] = np.eye(others), exchangeable.sum()
         totals = reach @ effects
         a = self._model.sums(self._beliefs.variances)
         totals[0] += self._beliefs.means.sum() + float(a @ (self._inverse @ (self._surprise - fixed @ effects)))

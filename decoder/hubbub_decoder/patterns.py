@@ -56,6 +56,11 @@ class FilterTable:
         return cls(filters, random, chance)
 
     @property
+    def others(self) -> Floats:
+        """What is no candidate, by filter: a random string, and "no value"; (F, 2)."""
+        return np.column_stack([self.random, self.filters == 0])
+
+    @property
     def scatter(self) -> Floats:
         """Covariance of the indicator of a random string's filter: diag(r) - r r'."""
         return np.diag(self.random) - np.outer(self.random, self.random)

@@ -125,7 +125,7 @@ def fit_reports(reports: Reports, design: DesignMatrix, *, seed: int = 0) -> Fit
     rows = reports.rows[order]
     number = np.bincount(reports.cohorts, minlength=params.num_cohorts)
     starts = np.concatenate(([0], np.cumsum(number)))
-    mixture = _Mixture(params, _places(design), _average_ratio(params), number / n)
+    mixture = _Mixture(params, design.places(), _average_ratio(params), number / n)
     rng = np.random.default_rng(seed)
     z = np.full(mixture.size, 0.5 / mixture.size)
     z[-2:] += 0.25
@@ -273,21 +273,6 @@ def _average_ratio(params: Params) -> Floats:
         )
         for t in range(k + 1)
     ])  # fmt: skip
-
-
-def _places(design: DesignMatrix) -> NDArray[np.intp]:
-    """Read the bits of each column in each cohort from the matrix: (m, M, h), padded with k."""
-    params = design.params
-    k, m = params.num_bits, params.num_cohorts
-    matrix = design.matrix
-    column = np.repeat(np.arange(matrix.shape[1]), np.diff(matrix.indptr))
-    cell = column * m + matrix.indices // k
-    order = np.argsort(cell, kind="stable")
-    nth = np.arange(len(cell)) - np.searchsorted(cell[order], cell[order])
-    width = int(nth.max(initial=0)) + 1
-    places = np.full((matrix.shape[1] * m, width), k, np.intp)
-    places[cell[order], nth] = matrix.indices[order] % k
-    return np.ascontiguousarray(places.reshape(matrix.shape[1], m, width).transpose(1, 0, 2))
 
 
 def _scatter(counts: BitCounts, z: Floats, covariance: Floats, design: DesignMatrix) -> tuple[float, float]:

@@ -20,8 +20,9 @@ from hubbub_decoder.covariance import RandomString
 from hubbub_decoder.design_matrix import DesignMatrix
 from hubbub_decoder.marginals import bit_shares
 
-MAX_COLUMNS = 4000
-"""What one machine fits at once in reasonable time and memory: the normal equations are dense."""
+_MAX_COLUMNS, _MAX_NUMBERS = 4_000, 5_000
+"""What one machine fits at once in reasonable time and memory: either the normal equations of the columns or those of the bits are dense."""
+_COHORTS = 8
 
 _UNPENALIZED = 1e4
 _TIGHTEN = 1.15
@@ -45,28 +46,34 @@ def select(counts: BitCounts, design: DesignMatrix) -> Selection:
     """Keep all columns if they can be fitted at once, else let half of the cohorts choose and leave the others to estimate from.
 
     What is chosen by looking at the reports looks too frequent in the same reports; people in other cohorts know nothing of the
-    choice, so intervals and tests stay true. The price, twice the variance, is what R / 2 columns at once would cost too (see
-    `capacity`). With one cohort there is nothing to halve: the same reports choose and estimate.
+    choice, so intervals and tests stay true. The price is twice the variance. With one cohort there is nothing to halve: the same
+    reports choose and estimate.
     """
     columns = len(design.groups)
     if columns <= capacity(counts):
         return Selection(np.arange(columns), counts, independent=True)
     used = np.flatnonzero(counts.reports)
     if len(used) == 1:
-        return Selection(screen(counts, design, capacity(counts)), counts, independent=False)
+        return Selection(screen(counts, design, numbers(counts) // 2), counts, independent=False)
     rest = _only(counts, used[1::2])
-    return Selection(screen(_only(counts, used[::2]), design, capacity(rest)), rest, independent=True)
+    return Selection(
+        screen(_only(counts, used[::2]), design, min(numbers(rest) // 2, _MAX_COLUMNS)), rest, independent=True
+    )
+
+
+def numbers(counts: BitCounts) -> int:
+    """Return how many independent numbers the bit counts have: R = m (k - 1) + 1, in murmur3-v1 the sum of a cohort's bits being everywhere the same."""
+    return int((counts.reports > 0).sum()) * (counts.metric.params.num_bits - 1) + 1
 
 
 def capacity(counts: BitCounts) -> int:
-    """Return how many columns can be fitted at once without paying much for it.
+    """Return how many columns can be fitted at once: 2 R, R / 2 in fewer than 8 cohorts.
 
-    The bit counts of a cohort have k numbers, of which murmur3-v1 fixes the sum to the same everywhere:
-    R = m (k - 1) + 1 in all. M columns of random bits make every variance 1 / (1 - M/R) times what it would be alone, so
-    R / 2 columns cost a factor of 2, and more cost more than halving the cohorts.
+    Beyond, what is believed of each follows the noise of all, and too many of the found are false (decision 17).
     """
-    used = int((counts.reports > 0).sum())
-    return max(1, min(MAX_COLUMNS, (used * (counts.metric.params.num_bits - 1) + 1) // 2))
+    r = numbers(counts)
+    most = 2 * r if (counts.reports > 0).sum() >= _COHORTS else r // 2
+    return max(1, most if r <= _MAX_NUMBERS else min(most, _MAX_COLUMNS))
 
 
 def screen(counts: BitCounts, design: DesignMatrix, most: int) -> NDArray[np.intp]:
@@ -75,7 +82,7 @@ def screen(counts: BitCounts, design: DesignMatrix, most: int) -> NDArray[np.int
         minimize  1/2 ||W (y - X x - w x_o)||**2 + z sum_v ||W X_v|| x_v        x >= 0, x_o free of penalty
 
     W divides by the noise's standard deviation, so a column of share 0 alone passes with chance P(Z > z), Z standard normal;
-    z lets a quarter of what can be fitted pass by chance, and grows while more are kept than can be fitted.
+    z lets a quarter of `most` pass by chance, and grows while more are kept.
     Source: Tibshirani 1996; a penalty from the known noise as in Donoho & Johnstone 1994.
     """
     response, weighted = _whitened(counts, design)

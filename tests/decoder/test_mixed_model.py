@@ -24,12 +24,12 @@ class Brute:
     """All of the model as dense matrices, noise not whitened away."""
 
     def __init__(self, model: MixedModel, table: FilterTable) -> None:
-        parts = zip(model._features, model._filter_of, strict=True)
-        self.y = model._y
-        self.x = np.concatenate([a[:, chosen] for a, chosen in parts])
-        self.others = model._others
+        parts = zip(model.features, model.places, strict=True)
+        self.y = model.y
+        self.x = np.concatenate([a[:, taken].sum(axis=1) for a, taken in parts])
+        self.others = model.others
         self.k = np.zeros((len(self.y), len(self.y)))
-        for rows, block in zip(model.rows(), model._scatters, strict=True):
+        for rows, block in zip(model.rows(), model.scatters, strict=True):
             self.k[rows, rows] = block
         assert len(table.filters) == 29
 
@@ -60,7 +60,7 @@ def model() -> tuple[MixedModel, Brute]:
     table = FilterTable.of(PARAMS)
     chosen = filters_of(design_matrix([f"v{i}" for i in range(12)], PARAMS), table)
     observations = observe(counts, table, np.tile(table.random, (4, 1)))
-    made = MixedModel(observations, table, chosen)
+    made = MixedModel(observations, chosen[:, None], table.others, table.scatter)
     return made, Brute(made, table)
 
 
@@ -143,7 +143,7 @@ def test_the_scores_of_filters_are_those_of_a_model_without_the_candidate(model:
         inverse = np.linalg.inv(brute.covariance(beliefs))
         effects, _ = brute.least_squares(beliefs, brute.others)
         projected = inverse @ (brute.y - brute.x @ beliefs.means - brute.others @ effects)
-        expected = [a.T @ projected[rows] for rows, a in zip(mixed.rows(), mixed._features, strict=True)]
+        expected = [a.T @ projected[rows] for rows, a in zip(mixed.rows(), mixed.features, strict=True)]
         for solved in both_ways(mixed):
             assert np.concatenate(solved.scores(left_out)) == pytest.approx(
                 np.concatenate(expected), rel=1e-4, abs=1e-4
@@ -174,9 +174,9 @@ def test_of_two_candidates_with_the_same_filters_nothing_is_known_but_their_sum(
     table = FilterTable.of(PARAMS)
     counts = simulate_pattern_counts(Metric.string("m", PARAMS), {"a": 5000}, np.random.default_rng(3))
     observations = observe(counts, table, np.tile(table.random, (4, 1)))
-    same = MixedModel(observations, table, np.full((4, 2), 7, np.int16))
+    same = MixedModel(observations, np.full((4, 1, 2), 7, np.int16), table.others, table.scatter)
     wide = Beliefs(np.zeros(2), np.full(2, 4.0))
     for solved in both_ways(same, wide):
         assert np.all(solved.solution().variances > 4)
-    apart = MixedModel(observations, table, np.array([[7, 8]] * 4, np.int16))
+    apart = MixedModel(observations, np.array([[[7, 8]]] * 4, np.int16), table.others, table.scatter)
     assert np.all(_InShares(apart, wide, UNLISTED).solution().variances < 0.1)

@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import binom, norm
 
 from hubbub import Metric, Params
-from hubbub_decoder import Decoding, decode, pattern_fit
+from hubbub_decoder import Decoding, decode, learning, pattern_fit
 from hubbub_decoder.mixed_model import Beliefs, Solution
 from hubbub_decoder.pattern_fit import is_small
 from hubbub_decoder.populations import draw_population, named_shares
@@ -82,12 +82,12 @@ def test_beliefs_joined_with_estimates_are_the_posterior_under_a_common_prior(
     unseen_seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Mean and variance of each, in one whole step; where the posterior is wider than the estimate the mean alone."""
-    monkeypatch.setattr(pattern_fit, "_PACE", 1.0)
+    monkeypatch.setattr(learning, "_PACE", 1.0)
     rng = np.random.default_rng(unseen_seed)
     v = np.full(300, 1e-6)
     x = rng.normal(np.where(np.arange(300) < 30, 0.004, 0.0), 1e-3)
     seen = Solution(x, v, x, np.zeros(2))
-    beliefs = pattern_fit._learn(seen, 1.0, Beliefs(np.zeros(300), np.ones(300)))
+    beliefs = learning._believed(seen, 1.0, Beliefs(np.zeros(300), np.ones(300)))
     joined = 1 / (1 / v + 1 / beliefs.variances)
     mean, variance = fit_prior(x, v).given(x, v)
     assert joined * (x / v + beliefs.means / beliefs.variances) == pytest.approx(mean, rel=1e-6, abs=1e-12)
@@ -104,7 +104,7 @@ def test_what_is_known_of_all_sharpens_each(unseen_seed: int, monkeypatch: pytes
     counts = simulate_pattern_counts(crowd, population, np.random.default_rng(unseen_seed))
     learnt = decode(counts, list(population))
     around_nothing = Beliefs(np.zeros(300), np.full(300, 1 / 300**2))
-    monkeypatch.setattr(pattern_fit, "_learn", lambda *_: around_nothing)
+    monkeypatch.setattr(learning, "_believed", lambda *_: around_nothing)
     alike = decode(counts, list(population))
     assert learnt["v0"].std_error < 0.9 * alike["v0"].std_error
     hits = sum(e.low <= 1 / 300 <= e.high for e in learnt.estimates)
@@ -178,7 +178,7 @@ def test_very_many_candidates_are_read_where_no_belief_was_learnt(
         covered += [e.low <= people.get(e.candidate, 0) / 10_000_000 <= e.high for e in decoding.estimates]
     assert np.mean(covered) > 0.935
     monkeypatch.setattr(
-        pattern_fit, "_elsewhere", lambda _, seen, __: SimpleNamespace(solution=lambda: seen)
+        pattern_fit, "solved_elsewhere", lambda _, __, seen: SimpleNamespace(solution=lambda: seen)
     )  # not better, so not taken
     errors = [np.median([e.std_error for e in d.estimates]) for d in (decoding, decode(counts, names))]
     assert errors[0] < errors[1]

@@ -127,7 +127,7 @@ def test_the_information_and_the_covariance_are_those_of_all_patterns(scheme: st
     projected = inverse - np.outer(inverse.sum(axis=0), inverse.sum(axis=0)) / inverse.sum()
     mixture = likelihood_module._Mixture(
         params,
-        likelihood_module._places(design_matrix(names, params)),
+        design_matrix(names, params).places(),
         likelihood_module._average_ratio(params),
         np.full(4, 0.25),
     )

@@ -1,0 +1,140 @@
+"""Bit counts, many candidates: by brute force, by another method, from simulation, and beside what it replaced."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from hubbub import Metric, Params
+from hubbub.summary import BitCounts
+from hubbub_decoder import decode
+from hubbub_decoder.bit_fit import _observe, fit_bits
+from hubbub_decoder.covariance import RandomString
+from hubbub_decoder.design_matrix import design_matrix
+from hubbub_decoder.error_law import RandomPlaces
+from hubbub_decoder.fit import fit
+from hubbub_decoder.mixed_model import Beliefs, MixedModel, _InObservations, _InShares
+from hubbub_decoder.populations import draw_population, named_shares
+from hubbub_decoder.simulate import simulate_bit_counts
+
+ALPHA = 1e-6
+
+
+def metric(k: int = 32, h: int = 2, m: int = 16, scheme: str = "murmur3-v1") -> Metric:
+    return Metric.string(
+        "x", Params(num_bits=k, num_hashes=h, num_cohorts=m, prob_p=0.25, prob_q=0.75, prob_f=0.25, hash_scheme=scheme)
+    )
+
+
+def drawn(asked: Metric, seed: int, values: int, reports: int = 1_000_000) -> tuple[BitCounts, dict[str, int]]:
+    rng = np.random.default_rng(seed)
+    people = draw_population(named_shares("zipf1", values), reports, rng)
+    return simulate_bit_counts(asked, people, rng), people
+
+
+@pytest.mark.parametrize("scheme", ["murmur3-v1", "google-md5"])
+def test_a_model_of_bits_is_that_of_the_dense_matrix(scheme: str, unseen_seed: int) -> None:
+    """Generalized least squares of the whitened bits, all of a candidate's bits added up, in both ways of solving; md5's coincident bits count once."""
+    asked = metric(8, 3, 3, scheme)
+    counts, _ = drawn(asked, unseen_seed, 10)
+    design = design_matrix([f"v{i}" for i in range(1, 9)], asked.params)
+    random_string = RandomString.of(asked.params)
+    observations = _observe(counts, design, random_string, np.zeros(8), 1.0)
+    others, scatter = np.append(random_string.mean, 0)[:, None], np.zeros((9, 9))
+    scatter[:8, :8] = random_string.covariance
+    model = MixedModel(observations, design.places().transpose(0, 2, 1), others, scatter)
+    beliefs, tau2 = Beliefs(np.linspace(0.1, 0, 8), np.geomspace(1e-2, 1e-4, 8)), 1e-3
+
+    whiteners = [a[:, :8] for a in observations.features]
+    x = np.concatenate([w @ block.toarray() for w, block in zip(whiteners, design.blocks(), strict=True)])
+    s = (x * beliefs.variances) @ x.T + np.eye(24)
+    for c, w in enumerate(whiteners):
+        s[8 * c : 8 * c + 8, 8 * c : 8 * c + 8] += tau2 * w @ random_string.covariance @ w.T
+    f = np.concatenate([w @ random_string.mean for w in whiteners])
+    inverse = np.linalg.inv(s)
+    surprise = model.y - x @ beliefs.means
+    effect = f @ inverse @ surprise / (f @ inverse @ f)
+    projection = inverse - np.outer(inverse @ f, inverse @ f) / (f @ inverse @ f)
+    information = np.einsum("ij,ik,kj->j", x, projection, x)
+    for solved in (_InShares(model, beliefs, tau2), _InObservations(model, beliefs, tau2)):
+        solution = solved.solution()
+        assert solution.others == pytest.approx([effect], rel=1e-6)
+        assert solution.shares == pytest.approx(beliefs.means + x.T @ projection @ surprise / information, rel=1e-5)
+        assert solution.variances == pytest.approx(1 / information - beliefs.variances, rel=1e-5)
+        scores = np.concatenate(
+            [whitener.T @ (projection @ surprise)[8 * c : 8 * c + 8] for c, whitener in enumerate(whiteners)]
+        )
+        assert np.concatenate([score[:8] for score in solved.scores()]) == pytest.approx(scores, rel=1e-5, abs=1e-6)
+
+
+def test_few_candidates_are_estimated_as_where_every_share_is_left_open(unseen_seed: int) -> None:
+    """Two methods, 12 candidates to 497 numbers: a standard error apart nowhere, and errors as large to 5 %."""
+    counts, _ = drawn(metric(), unseen_seed, 12)
+    design = design_matrix([f"v{i}" for i in range(1, 13)], counts.metric.params)
+    mixed, fixed = fit_bits(counts, design), fit(counts, design)
+    errors = np.sqrt(np.diag(fixed.covariance)[:-1])
+    assert np.all(np.abs(mixed.solution.shares - fixed.shares) < errors)
+    assert np.sqrt(mixed.solution.variances) == pytest.approx(errors, rel=0.05)
+    assert mixed.totals.shares[1] == pytest.approx(fixed.unlisted, abs=float(np.sqrt(fixed.covariance[-1, -1])))
+
+
+def test_many_candidates_cover_and_are_known_better_than_where_every_share_is_left_open(unseen_seed: int) -> None:
+    """20 populations, 300 candidates to 497 numbers: 95 % intervals cover, few of the found are false, errors are
+    at most .85 times as large: without the others' noise it would be sqrt(1 - 270/497) = .68."""
+    covered, false = [], []
+    for run in range(20):
+        counts, people = drawn(metric(), (unseen_seed + run) % 2**63, 100)
+        names = [f"v{i}" for i in range(1, 301) if i % 10]
+        design = design_matrix(names, counts.metric.params)
+        fitted = fit_bits(counts, design)
+        truth = np.array([people.get(name, 0) for name in names]) / 1_000_000
+        z = (fitted.solution.shares - truth) / np.sqrt(fitted.solution.variances)
+        covered.append([np.mean(np.abs(z[there]) < 1.96) for there in (truth > 0, truth == 0)])
+        found = np.argsort(fitted.p_values)[: np.sum(fitted.p_values < 1e-3)]
+        false.append(float(np.mean(truth[found] == 0)) if len(found) else 0.0)
+    error = np.std(covered, axis=0, ddof=1) / np.sqrt(20)
+    assert np.all(np.abs(np.mean(covered, axis=0) - 0.95) < 0.015 + norm.isf(ALPHA / 4) * error)
+    assert np.mean(false) < 0.05 + norm.isf(ALPHA) * np.std(false, ddof=1) / np.sqrt(20)
+    open_errors = np.sqrt(np.diag(fit(counts, design).covariance)[:-1])
+    assert np.median(np.sqrt(fitted.solution.variances) / open_errors) < 0.85
+
+
+def test_the_scatter_of_unlisted_strings_is_found(unseen_seed: int) -> None:
+    """tau**2 = .3**2 of one string nobody lists, within six of its standard errors, which are a tenth of it."""
+    asked = metric(m=64)
+    people = {**{f"v{i}": 2_000 for i in range(200)}, "not on the list": 170_000}
+    counts = simulate_bit_counts(asked, people, np.random.default_rng(unseen_seed))
+    fitted = fit_bits(counts, design_matrix([f"v{i}" for i in range(200)], asked.params))
+    truth = (170 / 570) ** 2
+    assert fitted.scatter_std < 0.15 * truth
+    assert abs(fitted.scatter - truth) < 6 * fitted.scatter_std
+
+
+def test_a_random_string_scores_the_bits_it_sets() -> None:
+    """All pairs of 8 bits, one of which scores 8: seven of 28; of 1,024 bits a fair draw of pairs."""
+    few = Params(num_bits=8, num_hashes=2, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=0)
+    strings = RandomPlaces.of_bits(few)
+    assert sorted(strings.scores(np.append(8.0, np.zeros(8)))) == [0.0] * 21 + [8.0] * 7
+    assert strings.meets == pytest.approx(13 / 28)
+    assert strings.alike(2) == pytest.approx(1 / 28**2)
+    many = RandomPlaces.of_bits(replace(few, num_bits=1024))
+    sets = many.sets
+    assert (sets[:, 0] != sets[:, 1]).all()
+    met = float(np.mean(many.scores(np.append(np.ones(256), np.zeros(769)))))
+    assert met == pytest.approx(0.5, abs=6 * np.sqrt(0.375 / len(sets)))
+
+
+def test_more_candidates_than_bits_decode_without_a_choice(unseen_seed: int) -> None:
+    """900 candidates to 497 numbers: every one has an estimate, the frequent are found, and no total is impossible."""
+    counts, _ = drawn(metric(), unseen_seed, 50)
+    decoding = decode(counts, [f"v{i}" for i in range(1, 901)])
+    assert decoding.chosen is None
+    assert np.isfinite([e.share for e in decoding]).all()
+    assert {"v1", "v2", "v3"} <= {e.candidate for e in decoding.detected}
+    for mass in (decoding.explained, decoding.unlisted, decoding.without_value):
+        assert mass.low < 1
+        assert mass.high > 0
+    assert decoding.explained.share + decoding.unlisted.share + decoding.without_value.share == pytest.approx(1)
