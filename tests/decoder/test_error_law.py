@@ -90,7 +90,7 @@ def test_who_is_there_in_all_cohorts_is_found_beside_a_frequent_string_that_nobo
 
 
 @pytest.mark.parametrize(
-    ("kind", "cohorts", "runs"), [("patterns", 16, 20), ("bits", 8, 60)], ids=["whole patterns", "bits"]
+    ("kind", "cohorts", "runs"), [("patterns", 16, 20), ("bits", 8, 24)], ids=["whole patterns", "bits"]
 )
 def test_a_frequent_string_that_nobody_lists_makes_few_others_look_frequent(
     kind: str, cohorts: int, runs: int, unseen_seed: int
