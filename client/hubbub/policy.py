@@ -14,11 +14,14 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """The largest privacy losses of one person; nothing but the app's own code can change them.
+    """The largest privacy losses that a client spends; nothing but the app's own code can change them.
+
+    What is bounded tells apart two histories of values that change at the same times. Changed against unchanged, it is bounded for metrics with
+    `hold` or f = 0 only. A metric's definitions have a budget each, under one total: whoever adds one could as well add a name.
 
     epsilon_report    : of one report, (0, inf]
-    epsilon_enrolment : of one metric under one secret, over all the values that it takes until consent is withdrawn, (0, inf]
-    epsilon_metric    : of one metric for ever, over all enrolments, (0, inf]
+    epsilon_enrolment : of one definition of a metric under one secret, over all the values that it takes until consent is withdrawn, (0, inf]
+    epsilon_metric    : of one definition of a metric for ever, over all enrolments, (0, inf]
     epsilon_total     : of all metrics and all their definitions, for ever, (0, inf]
     """
 

@@ -66,7 +66,7 @@ def check(definitions: str, *, as_json: bool) -> None:
     "--reports",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Also show what a report reveals among so many of a period, to who sees their sums alone.",
+    help="Also show what a report reveals among so many of a period, to who sees their sums alone, once, when it is over.",
 )
 @json_option
 def show(definitions: str, names: tuple[str, ...], reports: int | None, *, as_json: bool) -> None:
@@ -127,7 +127,8 @@ def _page(about: dict[str, Any]) -> str:
         lines.insert(
             -1,
             f"  eps = {about['epsilon_in_the_crowd']:.3g}, delta = {about['delta']:g} for one report among the "
-            f"{about['reports_of_a_cohort']:,} of its cohort, all honest, to who sees their sums alone; never to the operator",
+            f"{about['reports_of_a_cohort']:,} of an average cohort, all honest, to who sees their sums alone, once, when the period is over; "
+            "never to the operator",
         )
     if about["categories"]:
         lines.insert(3, f"  categories: {', '.join(about['categories'])}")
