@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from hubbub.checkup import Finding, changed_at, clock_before, fine, warning, wrong
 from hubbub.definitions import Definitions, load_definitions
 from hubbub.errors import DefinitionError
+from hubbub.findings import Finding, changed_at, clock_before, fine, warning, wrong
 from hubbub_aggregator.database_checkup import of_database
 from hubbub_aggregator.database_name import is_postgres
 from hubbub_aggregator.disk import free_at

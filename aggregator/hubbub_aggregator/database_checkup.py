@@ -8,8 +8,8 @@ from pathlib import Path
 
 from sqlalchemy import Connection, text
 
-from hubbub.checkup import Finding, fine, warning, wrong
 from hubbub.definitions import Definitions
+from hubbub.findings import Finding, fine, warning, wrong
 from hubbub.metric import Metric
 from hubbub.periods import Period
 from hubbub.refusals import Refusal

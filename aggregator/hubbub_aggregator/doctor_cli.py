@@ -52,7 +52,8 @@ def command(
     from datetime import UTC, datetime
     from functools import partial
 
-    from hubbub.checkup import Health, of_state
+    from hubbub.checkup import of_state
+    from hubbub.findings import Health
 
     if (definitions is None) == (state is None):
         raise click.UsageError("give the DEFINITIONS of an aggregator, or the --state of a client")

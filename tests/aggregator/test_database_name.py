@@ -18,8 +18,8 @@ from click.testing import CliRunner
 from tests.aggregator.conftest import DEFINITIONS
 
 from hubbub import Definitions
-from hubbub.checkup import Health
 from hubbub.cli import main
+from hubbub.findings import Health
 from hubbub_aggregator.checkup import Asked, of_aggregator
 from hubbub_aggregator.database_name import is_postgres, without_password
 from hubbub_aggregator.settings import Settings

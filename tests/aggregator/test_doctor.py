@@ -14,8 +14,8 @@ from click.testing import CliRunner
 from tests.aggregator.conftest import DEFINITIONS, NOON
 
 from hubbub import Definitions, Refusal
-from hubbub.checkup import Finding, Health
 from hubbub.cli import main
+from hubbub.findings import Finding, Health
 from hubbub_aggregator.checkup import Asked, disk_room, expiries, exposure, of_aggregator
 from hubbub_aggregator.database_checkup import periods, refusals, tokens
 from hubbub_aggregator.folding import fold

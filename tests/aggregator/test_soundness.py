@@ -14,8 +14,8 @@ from tests.aggregator.conftest import DEFINITIONS
 from tests.aggregator.databases import sql
 
 from hubbub import Definitions
-from hubbub.checkup import Health
 from hubbub.cli import main
+from hubbub.findings import Health
 from hubbub_aggregator.database_checkup import damage
 from hubbub_aggregator.engine import opened
 from hubbub_aggregator.folding import fold

@@ -13,9 +13,10 @@ import pytest
 from click.testing import CliRunner
 
 from hubbub import Client
-from hubbub.checkup import Finding, Health, of_state
+from hubbub.checkup import of_state
 from hubbub.cli import main
 from hubbub.delivery import Answer
+from hubbub.findings import Finding, Health
 from hubbub.testing import RecordingTransport, deliver
 
 METRICS = Path(__file__).parent.parent / "data" / "metrics.toml"

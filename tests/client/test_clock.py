@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from hubbub import Batch, Metric, PeriodKind
-from hubbub.checkup import Health, of_state
+from hubbub.checkup import of_state
 from hubbub.delivery import NO_ANSWER, Answer
+from hubbub.findings import Health
 from hubbub.state import MAX_RUNS, joined
 from hubbub.testing import ManualClock, SeededCoins, deliver
 from tests.client.conftest import HOMEPAGE, SURVEY, TODAY, Rig, require_balanced
