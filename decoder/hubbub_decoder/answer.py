@@ -16,6 +16,8 @@ from hubbub_decoder.inference import detectable_share, interval, level_after_sel
 
 Floats = NDArray[np.float64]
 
+_UNKNOWN = 0.25
+
 
 @dataclass(frozen=True, eq=False)
 class Answer:
@@ -86,8 +88,8 @@ def _estimates(answer: Answer, level: float, fdr: float) -> tuple[Estimate, ...]
 
 
 def _mass(share: float, std_error: float, level: float) -> Mass:
-    """Give a total its interval; one that is off by more than all there is, is not determined."""
-    if not std_error <= 1:
+    """Give a total its interval; one of which two standard errors each way are all there is, is not determined."""
+    if not std_error <= _UNKNOWN:
         return Mass(math.nan, math.nan, math.nan, math.nan)
     low, high = interval(np.array(share), np.array(std_error), level)
     return Mass(share, std_error, float(low), float(high))

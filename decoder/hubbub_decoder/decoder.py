@@ -129,6 +129,7 @@ def _decode_patterns(
         *doubts.about_undetermined(int(np.isnan(answer.shares).sum())),
         *doubts.about_cohorts(counts, decoding),
         *doubts.about_errors(fitted.law, fitted.scatter),
+        *doubts.about_totals(decoding),
         *doubts.about_masses(decoding),
         *doubts.about_nothing_found(decoding),
     )
@@ -178,6 +179,7 @@ def _decode_bits(
         *doubts.about_undetermined(int(np.isnan(answer.shares[selection.columns]).sum())),
         *doubts.about_cohorts(selection.counts, decoding),
         *doubts.about_errors(fitted.law, fitted.scatter),
+        *doubts.about_totals(decoding),
         *doubts.about_masses(decoding, fitted),
         *doubts.about_nothing_found(decoding),
     )

@@ -144,6 +144,15 @@ def about_undetermined(number: int) -> Iterator[str]:
         )
 
 
+def about_totals(decoding: Decoding) -> Iterator[str]:
+    """Candidates and unlisted strings that share out the values among them in any way."""
+    if math.isnan(decoding.unlisted.share):
+        yield (
+            f"the reports do not determine which share {counted(len(decoding), 'candidate')} have together and which the strings that are not listed: so many "
+            "strings hash alike that either may have sent these reports. The interval of each candidate stands; fewer candidates, more reports or more cohorts would tell"
+        )
+
+
 def about_errors(law: ErrorLaw | None, unlisted: float) -> Iterator[str]:
     """A frequent string that nobody lists; unlisted : tau**2."""
     if law is not None and law.is_skewed:

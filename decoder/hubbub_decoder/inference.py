@@ -63,7 +63,8 @@ def interval(shares: Floats, std_errors: Floats, level: float, law: ErrorLaw | N
     """
     beyond = (1 - level) / 2
     above, below = (law.above(beyond), law.below(beyond)) if law else (norm.isf(beyond),) * 2
-    return shares - above * std_errors, shares + below * std_errors
+    with np.errstate(invalid="ignore"):  # of none, that of no error reaches anywhere: level 1
+        return shares - above * std_errors, shares + below * std_errors
 
 
 def p_values(shares: Floats, null_std_errors: Floats, law: ErrorLaw | None = None) -> Floats:

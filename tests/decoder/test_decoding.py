@@ -19,6 +19,7 @@ from hubbub import Metric, Params, SummaryError
 from hubbub.summary import BitCounts, PatternCounts
 from hubbub.summary.oddities import oddities
 from hubbub_decoder import CandidateError, Decoding, Estimate, Mass, OutputError, decode
+from hubbub_decoder.answer import Answer, decoding_of
 from hubbub_decoder.inference import q_values
 from hubbub_decoder.rendering import Picture, conclusions
 from hubbub_decoder.simulate import simulate_bit_counts, simulate_pattern_counts
@@ -185,6 +186,28 @@ def test_a_handful_of_reports_is_said_to_be_too_few(unseen_seed: int) -> None:
     told = " ".join(conclusions(decode(counts, ["a", "b"])))
     assert "too few to reveal any share; for 1% it would take" in told
     assert "candidates not determined, unlisted strings not determined, no value not determined" in told
+
+
+@pytest.mark.parametrize(("error", "determined"), [(0.249, True), (0.251, False), (math.nan, False)])
+def test_a_total_that_may_be_anything_is_not_determined(error: float, determined: bool) -> None:
+    """Two standard errors each way are all there is from .25 on."""
+    counts = BitCounts(HOMEPAGE, np.full(8, 100), np.full((8, 16), 40))
+    one = np.array([0.1])
+    answer = Answer((("a",),), one, one, one, ((0.5, 0.1), (-0.4, error), (0.9, 0.1)), 0.1)
+    unlisted = decoding_of(answer, counts, 0.95, 0.05).unlisted
+    assert math.isnan(unlisted.share) is math.isnan(unlisted.low) is not determined
+
+
+def test_totals_that_so_many_candidates_leave_open_are_said_to_be_so(unseen_seed: int) -> None:
+    """400 candidates to the 4 x 29 numbers of four cohorts: who has one, and who has none of them, may be anything."""
+    params = Params(num_bits=8, num_hashes=2, num_cohorts=4, prob_p=0.25, prob_q=0.75, prob_f=0)
+    names = [f"{unseen_seed} {i}" for i in range(400)]
+    counts = simulate_pattern_counts(Metric.string("m", params), {names[0]: 20_000}, np.random.default_rng(unseen_seed))
+    decoding = decode(counts, names)
+    assert math.isnan(decoding.unlisted.share)
+    assert math.isnan(decoding.explained.share)
+    assert any("do not determine which share 400 candidates have together" in w for w in decoding.warnings)
+    assert not any("have together" in w for w in decode(counts, names[:3]).warnings)
 
 
 def test_a_summary_of_params_alone_decodes() -> None:
