@@ -72,7 +72,7 @@ def command(
         require_writable_suffix(out)
     candidates: list[str] | DesignMatrix | None = None if candidates_path is None else read_candidates(candidates_path)
     talk = Console(stderr=True)
-    with talk.status("decoding ..."):
+    with talk.status("reading ...") as status:
         parts = [read_collected(path) for path in summaries]
         summary = sum_of(parts)
         if summary.metric.kind is Kind.STRING and candidates_path is None and map_path is None:
@@ -86,6 +86,7 @@ def command(
                     f"{summary.metric.name} is {summary.metric.kind} and names its categories: leave --map out"
                 )
             candidates = map_design(map_path, summary.metric.params)
+        status.update(f"decoding {in_words(summary)} ... minutes where candidates and bits are many")
         decoding = decode(summary, candidates, level=level, fdr=fdr)
         twice = about_parts(list(zip(map(str, summaries), parts, strict=True)))
         decoding = replace(decoding, warnings=(*twice, *decoding.warnings))
