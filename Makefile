@@ -4,7 +4,7 @@ BIN := .venv/bin
 SOURCES := client aggregator decoder tests benchmarks examples
 
 .DEFAULT_GOAL := check
-.PHONY: demo test check ci format lint types slow bench bench-accuracy bench-client bench-encode bench-ingest bench-purge bench-fit bench-large matrix soak clean bench-report-likelihood
+.PHONY: demo test check ci format lint types slow bench bench-accuracy bench-client bench-encode bench-ingest bench-purge bench-fit bench-large bench-many matrix soak clean bench-report-likelihood
 
 .venv/.venv-made:
 	@command -v $(PYTHON) >/dev/null || { echo "hubbub needs Python 3.11 or newer; there is no $(PYTHON): make PYTHON=/path/to/python3.11" >&2; exit 1; }
@@ -79,6 +79,9 @@ bench-accuracy: .venv/.dev-installed            ## google/rappor's own grid, its
 
 bench-fit: .venv/.dev-installed                 ## are the tests of fit silent on honest reports, and what do they see?
 	$(BIN)/python -m benchmarks.goodness_of_fit --out docs/accuracy.md
+
+bench-many: .venv/.dev-installed                ## bit counts with more candidates than bits
+	$(BIN)/python -m benchmarks.many_candidates --out docs/accuracy.md
 
 bench-large: .venv/.dev-installed               ## 110,000 candidates
 	$(BIN)/python benchmarks/large_dictionary.py

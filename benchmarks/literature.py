@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 
 from hubbub import Metric, Params
 from hubbub.summary import PatternCounts, Reports
-from hubbub_decoder import decode
+from hubbub_decoder import Decoding, decode
 from hubbub_decoder.populations import draw_population, named_shares
 from hubbub_decoder.simulate import simulate_pattern_counts, simulate_reports
 
@@ -94,19 +94,24 @@ def run(row: Row, seed: int) -> Run:
     started = time.perf_counter()
     decoding = decode(collected, names)
     seconds = time.perf_counter() - started
-    truth = {name: people.get(name, 0) / REPORTS for name in names}
+    return beside(decoding, {name: people.get(name, 0) / REPORTS for name in names}, seconds)
+
+
+def beside(decoding: Decoding, truth: dict[str, float], seconds: float) -> Run:
+    """Put a decoding beside the shares its candidates truly have."""
     missing = 1 - sum(truth.values())
-    covered = {e.candidate: e.low <= truth[e.candidate] <= e.high for e in decoding.estimates}
+    known = [e for e in decoding if not math.isnan(e.share)]
+    covered = {
+        there: [e.low <= truth[e.candidate] <= e.high for e in known if (truth[e.candidate] > 0) == there]
+        for there in (True, False)
+    }
+    off = sum(abs((0 if math.isnan(e.best_guess) else e.best_guess) - truth[e.candidate]) for e in decoding)
     return Run(
-        total_variation=(
-            sum(abs((0 if math.isnan(e.best_guess) else e.best_guess) - truth[e.candidate]) for e in decoding.estimates)
-            + missing
-        )
-        / 2,
+        total_variation=(off + missing) / 2,
         found=sum(truth[e.candidate] > 0 for e in decoding.detected),
         false=sum(truth[e.candidate] == 0 for e in decoding.detected),
-        covered_there=float(np.mean([covered[name] for name in names if truth[name] > 0])),
-        covered_null=float(np.mean([covered[name] for name in names if truth[name] == 0])),
+        covered_there=float(np.mean(covered[True])),
+        covered_null=float(np.mean(covered[False])),
         selected=[e.selected_low <= truth[e.candidate] <= e.selected_high for e in decoding.detected],
         seconds=seconds,
     )

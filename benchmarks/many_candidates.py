@@ -1,0 +1,121 @@
+"""Bit counts and hundreds to thousands of candidates: what is found, how much of it is false, how near the whole comes.
+
+python -m benchmarks.many_candidates [--runs 4] [--out docs/accuracy.md]          (or: make bench-many)
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import platform
+import subprocess
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from benchmarks.literature import REPORTS, Run, beside
+from benchmarks.pages import put_section
+from threadpoolctl import threadpool_limits
+
+from hubbub import Metric, Params
+from hubbub_decoder import decode
+from hubbub_decoder.populations import draw_population, named_shares
+from hubbub_decoder.simulate import simulate_bit_counts
+
+HERE = Path(__file__).parent
+HEADING = "## Many candidates of bit counts"
+
+
+class Row(NamedTuple):
+    """A metric, how its values are distributed, and how many more candidates nobody has; a tenth of the values is no candidate."""
+
+    num_bits: int
+    num_hashes: int
+    num_cohorts: int
+    prob_f: float
+    distribution: str
+    values: int
+    nobodys: int
+
+
+ROWS = [
+    Row(64, 1, 64, 0.25, "zipf1", 1000, 1000),
+    Row(64, 2, 64, 0.25, "zipf1", 1000, 1000),
+    Row(64, 1, 64, 0.25, "exp", 1000, 1000),
+    Row(64, 2, 64, 0.25, "zipf1", 1000, 4000),
+    Row(128, 2, 16, 0.5, "zipf1.5", 200, 800),
+    Row(32, 1, 64, 0.5, "zipf1", 100, 100),
+    Row(32, 1, 64, 0.5, "zipf1", 1000, 200),
+    Row(32, 1, 64, 0.5, "exp", 100, 2000),
+    Row(32, 1, 64, 0.5, "exp", 100, 6000),
+]
+
+
+def run(row: Row, seed: int) -> Run:
+    """Simulate a million reports and decode their bit counts."""
+    rng = np.random.default_rng(seed)
+    params = Params(
+        num_bits=row.num_bits, num_hashes=row.num_hashes, num_cohorts=row.num_cohorts, prob_p=0.25, prob_q=0.75, prob_f=row.prob_f
+    )  # fmt: skip
+    people = draw_population(named_shares(row.distribution, row.values), REPORTS, rng)
+    counts = simulate_bit_counts(Metric.string("many", params), people, rng)
+    names = [name for name in people if not name.endswith("9")] + [f"nobody{i}" for i in range(row.nobodys)]
+    started = time.perf_counter()
+    decoding = decode(counts, names)
+    return beside(decoding, {name: people.get(name, 0) / REPORTS for name in names}, time.perf_counter() - started)
+
+
+def line(row: Row, runs: list[Run]) -> str:
+    """Sum up some runs of a row."""
+    false = [each.false / max(1, each.false + each.found) for each in runs]
+    figures = (
+        *(
+            f"{row.num_bits}, {row.num_hashes}, {row.num_cohorts}",
+            f"{row.prob_f:g}",
+            row.distribution,
+            f"{row.values:,}",
+            f"{row.nobodys:,}",
+        ),
+        f"{np.mean([each.total_variation for each in runs]):.3f}",
+        f"{np.mean([each.found for each in runs]):.1f}",
+        f"{100 * np.mean(false):.1f} ({100 * np.std(false, ddof=1) / len(runs) ** 0.5:.1f})",
+        *(f"{np.mean([getattr(each, name) for each in runs]):.3f}" for name in ("covered_there", "covered_null")),
+        f"{np.mean([inside for each in runs for inside in each.selected]):.3f}",
+        f"{np.mean([each.seconds for each in runs]):.1f}",
+    )
+    return f"| {' | '.join(figures)} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=4)
+    parser.add_argument("--out", type=Path, help="put the table into that page, in place of the one it has")
+    options = parser.parse_args()
+    head = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False, cwd=HERE
+    )
+    commit = head.stdout.strip() or "no commit"
+    lines = []
+    with threadpool_limits(1):
+        for row in ROWS:
+            texts = [f"{commit} {row} {i}" for i in range(options.runs)]
+            seeds = [int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") for text in texts]
+            lines.append(line(row, [run(row, seed) for seed in seeds]))
+            print(lines[-1], flush=True)
+    section = "\n".join([
+        HEADING,
+        "",
+        f"`benchmarks/many_candidates.py`, seeds from {commit}, Python {platform.python_version()}, one core: {REPORTS:,} reports, p, q = .25, .75, means of {options.runs} runs (standard errors). What it was before, and how many candidates",
+        "are carried: [decision 17](decisions/0017-many-candidates-of-bit-counts-are-noise-too.md). In the last row a lasso chooses.",
+        "",
+        "| k, h, m | f | values | how many | candidates nobody has | TV | found | false % | covers, truth > 0 | covers, truth = 0 | selected cover | seconds |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+        *lines,
+    ])  # fmt: skip
+    if options.out:
+        put_section(options.out, section)
+
+
+if __name__ == "__main__":
+    main()
