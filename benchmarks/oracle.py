@@ -27,6 +27,7 @@ from hubbub_decoder.inference import interval, q_values
 from hubbub_decoder.mixed_model import Beliefs, MixedModel
 from hubbub_decoder.patterns import FilterTable, filters_of, observe
 from hubbub_decoder.prior import Prior
+from hubbub_decoder.solving import solve
 
 HEADING = "## What the crowded cases can reveal"
 _CLASSES = 60
@@ -80,7 +81,7 @@ def told(case: Case, regtest: Path | None, entropy: str) -> tuple[Tested, Tested
     filter_of, size = filters_of(design, table), len(table.filters)
     expected = np.array([np.bincount(chosen, truth, size) for chosen in filter_of]) + unlisted.sum() * table.random
     model = MixedModel(observe(counts, table, expected), filter_of[:, None], table.others, table.scatter)
-    solution = model.solved(Beliefs(truth, np.full(len(truth), 1e-12)), float((unlisted**2).sum())).solution()
+    solution = solve(model, Beliefs(truth, np.full(len(truth), 1e-12)), float((unlisted**2).sum())).solution()
     x, errors = solution.shares, np.sqrt(solution.variances)
     score = interval_score(*interval(x, errors, 0.95), truth)
     return nothing, distribution, Tested(case.distribution, norm.sf(x / errors), truth > 0, score)

@@ -17,6 +17,7 @@ from hubbub_decoder.learning import ROUNDS, Learnt, learn, totals
 from hubbub_decoder.marginals import bit_shares
 from hubbub_decoder.mixed_model import MixedModel
 from hubbub_decoder.patterns import Observations
+from hubbub_decoder.solving import solve
 
 Floats = NDArray[np.float64]
 
@@ -42,7 +43,7 @@ def fit_bits(counts: BitCounts, design: DesignMatrix) -> Fitted:
         model = MixedModel(observations, places, others, scatter)
         learnt, seen = learn(model, learnt, rounds)
         shares, unlisted = seen.posterior, float(seen.others[0])
-    solved = model.solved(learnt.beliefs, learnt.scatter)
+    solved = solve(model, learnt.beliefs, learnt.scatter)
     return Fitted.of(solved, totals(model, learnt, seen), learnt, places, RandomPlaces.of_bits(params))
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hubbub_decoder.error_law import ErrorLaw, RandomPlaces, chance_to_look_there
 from hubbub_decoder.inference import p_values, p_values_by_themselves
 from hubbub_decoder.learning import Learnt
-from hubbub_decoder.mixed_model import Solution, Solved, Totals
+from hubbub_decoder.solution import Solution, Solved, Totals
 
 Floats = NDArray[np.float64]
 

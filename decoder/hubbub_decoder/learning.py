@@ -7,8 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub_decoder.mixed_model import Beliefs, MixedModel, Solution, Solved, Totals
+from hubbub_decoder.mixed_model import Beliefs, MixedModel
 from hubbub_decoder.prior import fit_prior
+from hubbub_decoder.solution import Solution, Solved, Totals
+from hubbub_decoder.solving import solve
 
 Floats = NDArray[np.float64]
 
@@ -42,7 +44,7 @@ def learn(model: MixedModel, learnt: Learnt, rounds: int) -> tuple[Learnt, Solut
     """Estimate, learn from all estimates how large shares are, and believe so of each, in turns; tau**2 beside it."""
     error = np.inf
     for _ in range(rounds):
-        solved = model.solved(learnt.beliefs, learnt.scatter)
+        solved = solve(model, learnt.beliefs, learnt.scatter)
         seen, misfit = solved.solution(roughly=True), solved.misfit()
         before = learnt.scatter
         scatter = float(np.clip(before + misfit.step, before / _STRIDE, before * _STRIDE))
@@ -79,13 +81,13 @@ def solved_elsewhere(rest: MixedModel, learnt: Learnt, seen: Solution) -> Solved
     """
     _, v, mean, variance = _posterior(seen, 1.0)
     beliefs, scatter = Beliefs(mean, np.maximum(variance, _SURE * v)), learnt.scatter
-    return rest.solved(beliefs, max(scatter + rest.solved(beliefs, scatter).misfit().step, scatter / _STRIDE))
+    return solve(rest, beliefs, max(scatter + solve(rest, beliefs, scatter).misfit().step, scatter / _STRIDE))
 
 
 def totals(model: MixedModel, learnt: Learnt, seen: Solution) -> Totals:
     """Add up, the strong candidates for themselves and all others with a mean of their own."""
     strong = seen.shares > _STRONG * np.sqrt(seen.variances)
-    return model.solved(_alike(seen, learnt.beliefs, strong), learnt.scatter).totals(~strong)
+    return solve(model, _alike(seen, learnt.beliefs, strong), learnt.scatter).totals(~strong)
 
 
 def _posterior(seen: Solution, misfit: float) -> tuple[Floats, Floats, Floats, Floats]:

@@ -16,8 +16,10 @@ from hubbub_decoder.design_matrix import DesignMatrix
 from hubbub_decoder.error_law import RandomPlaces
 from hubbub_decoder.fitted import Fitted
 from hubbub_decoder.learning import ROUNDS, Learnt, learn, solved_elsewhere, totals
-from hubbub_decoder.mixed_model import MixedModel, Solution
+from hubbub_decoder.mixed_model import MixedModel
 from hubbub_decoder.patterns import MAX_CELLS, FilterTable, Observations, filters_of, number_of_filters, observe
+from hubbub_decoder.solution import Solution
+from hubbub_decoder.solving import solve
 
 Floats = NDArray[np.float64]
 
@@ -58,7 +60,7 @@ def fit_patterns(counts: PatternCounts, design: DesignMatrix) -> Fitted:
     d = observations.size
     whole = _FEW < size <= _MANY and (d <= _DENSE or d * size <= _WIDE)
     model = _model(observations, table, filter_of) if whole else leading
-    return Fitted.of(model.solved(learnt.beliefs, learnt.scatter), sums, learnt, *tested)
+    return Fitted.of(solve(model, learnt.beliefs, learnt.scatter), sums, learnt, *tested)
 
 
 def _model(observations: Observations, table: FilterTable, filter_of: NDArray[np.int16]) -> MixedModel:

@@ -16,7 +16,9 @@ from hubbub_decoder.covariance import RandomString
 from hubbub_decoder.design_matrix import design_matrix
 from hubbub_decoder.error_law import RandomPlaces
 from hubbub_decoder.fit import fit
-from hubbub_decoder.mixed_model import Beliefs, MixedModel, _InObservations, _InShares
+from hubbub_decoder.in_observations import InObservations
+from hubbub_decoder.in_shares import InShares
+from hubbub_decoder.mixed_model import Beliefs, MixedModel
 from hubbub_decoder.populations import draw_population, named_shares
 from hubbub_decoder.simulate import simulate_bit_counts
 
@@ -59,7 +61,7 @@ def test_a_model_of_bits_is_that_of_the_dense_matrix(scheme: str, unseen_seed: i
     effect = f @ inverse @ surprise / (f @ inverse @ f)
     projection = inverse - np.outer(inverse @ f, inverse @ f) / (f @ inverse @ f)
     information = np.einsum("ij,ik,kj->j", x, projection, x)
-    for solved in (_InShares(model, beliefs, tau2), _InObservations(model, beliefs, tau2)):
+    for solved in (InShares(model, beliefs, tau2), InObservations(model, beliefs, tau2)):
         solution = solved.solution()
         assert solution.others == pytest.approx([effect], rel=1e-6)
         assert solution.shares == pytest.approx(beliefs.means + x.T @ projection @ surprise / information, rel=1e-5)

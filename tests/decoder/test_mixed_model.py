@@ -7,11 +7,14 @@ import pytest
 from numpy.typing import NDArray
 
 from hubbub import Metric, Params
-from hubbub_decoder import mixed_model
+from hubbub_decoder import in_observations
 from hubbub_decoder.design_matrix import design_matrix
-from hubbub_decoder.mixed_model import Beliefs, MixedModel, Solved, _InObservations, _InShares
+from hubbub_decoder.in_observations import InObservations
+from hubbub_decoder.in_shares import InShares
+from hubbub_decoder.mixed_model import Beliefs, MixedModel
 from hubbub_decoder.patterns import FilterTable, filters_of, observe
 from hubbub_decoder.simulate import simulate_pattern_counts
+from hubbub_decoder.solution import Solved
 
 Floats = NDArray[np.float64]
 PARAMS = Params(num_bits=8, num_hashes=2, num_cohorts=4, prob_p=0.2, prob_q=0.8, prob_f=0.1)
@@ -65,7 +68,7 @@ def model() -> tuple[MixedModel, Brute]:
 
 
 def both_ways(model: MixedModel, beliefs: Beliefs = BELIEFS, unlisted: float = UNLISTED) -> list[Solved]:
-    return [_InShares(model, beliefs, unlisted), _InObservations(model, beliefs, unlisted)]
+    return [InShares(model, beliefs, unlisted), InObservations(model, beliefs, unlisted)]
 
 
 def test_a_candidates_estimate_is_that_of_a_model_in_which_nothing_is_believed_of_it(
@@ -86,10 +89,10 @@ def test_a_candidates_estimate_is_that_of_a_model_in_which_nothing_is_believed_o
 def test_roughly_one_variance_stands_for_all(model: tuple[MixedModel, Brute], monkeypatch: pytest.MonkeyPatch) -> None:
     """Every second candidate looked at, beliefs of very different width: variances within a half, estimates within their errors."""
     made, _ = model
-    solved = _InObservations(made, BELIEFS, UNLISTED)
+    solved = InObservations(made, BELIEFS, UNLISTED)
     exact = solved.solution()
     assert solved.solution(roughly=True).variances.tolist() == exact.variances.tolist()
-    monkeypatch.setattr(mixed_model, "_SAMPLE", 6)
+    monkeypatch.setattr(in_observations, "_SAMPLE", 6)
     rough = solved.solution(roughly=True)
     assert rough.variances == pytest.approx(exact.variances, rel=0.5)
     assert np.all(np.abs(rough.shares - exact.shares) < np.sqrt(exact.variances))
@@ -129,7 +132,7 @@ def test_totals_are_predicted_with_a_mean_of_the_exchangeable_candidates(model: 
 
 def test_without_exchangeable_candidates_totals_are_sums(model: tuple[MixedModel, Brute]) -> None:
     made, _ = model
-    solved = _InShares(made, BELIEFS, UNLISTED)
+    solved = InShares(made, BELIEFS, UNLISTED)
     solution, totals = solved.solution(), solved.totals(np.zeros(12, bool))
     assert totals.shares == pytest.approx([solution.posterior.sum(), *solution.others])
 
@@ -179,4 +182,4 @@ def test_of_two_candidates_with_the_same_filters_nothing_is_known_but_their_sum(
     for solved in both_ways(same, wide):
         assert np.all(solved.solution().variances > 4)
     apart = MixedModel(observations, np.array([[[7, 8]]] * 4, np.int16), table.others, table.scatter)
-    assert np.all(_InShares(apart, wide, UNLISTED).solution().variances < 0.1)
+    assert np.all(InShares(apart, wide, UNLISTED).solution().variances < 0.1)

@@ -12,11 +12,12 @@ from scipy.stats import binom, norm
 
 from hubbub import Metric, Params
 from hubbub_decoder import Decoding, decode, learning, pattern_fit
-from hubbub_decoder.mixed_model import Beliefs, Solution
+from hubbub_decoder.mixed_model import Beliefs
 from hubbub_decoder.pattern_fit import is_small
 from hubbub_decoder.populations import draw_population, named_shares
 from hubbub_decoder.prior import fit_prior
 from hubbub_decoder.simulate import simulate_pattern_counts
+from hubbub_decoder.solution import Solution
 
 ALPHA = 1e-6
 
