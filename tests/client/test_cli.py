@@ -21,6 +21,8 @@ def test_show_says_what_a_metric_can_reveal() -> None:
     shown = hubbub("metrics", "show", METRICS, "homepage")
     assert shown.returncode == 0
     assert "eps = 2.043 a report, 4.394 for ever while the value stays" in shown.stdout
+    assert "two reports of the same value tell one of 12.7 people by their permanent noise" in shown.stdout
+    assert "that a value changed is not hidden: no hold" in shown.stdout
     about = json.loads(hubbub("metrics", "show", METRICS, "dark_mode", "--json").stdout)
     assert about[0]["epsilon_once"] == pytest.approx(1.0986, abs=1e-4)
 
@@ -31,6 +33,7 @@ def test_show_says_what_a_crowd_hides() -> None:
     assert about["reports_of_a_cohort"] == 1_000_000 // about["num_cohorts"]
     assert about["epsilon_in_the_crowd"] < about["epsilon_once"]
     assert f"eps = {about['epsilon_in_the_crowd']:.3g}, delta = 1e-09 for one report" in shown
+    assert "sums alone, once, when the period is over; never to the operator" in shown
 
 
 def test_show_says_infinity_in_valid_json(tmp_path: Path) -> None:
