@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import chain, repeat
 from typing import Literal, TypeVar
 
@@ -83,13 +83,15 @@ def below(n: int, coins: Coins) -> int:
     return 0
 
 
-def shuffled(items: Sequence[T], coins: Coins) -> list[T]:
-    """Return the items in a random order: that of 16 random bytes each, so every order is as likely but for n**2 / 2**129.
+def draw(items: list[T], number: int, coins: Coins) -> list[T]:
+    """Take so many items out of a list, or all if there are fewer, each choice in each order exactly as likely.
 
-    >>> shuffled("abc", lambda n: b"".join(bytes([rank]) * 16 for rank in (2, 3, 1)))
-    ['c', 'a', 'b']
+    >>> draw(["a", "b", "c"], 3, lambda n: bytes(n))
+    ['a', 'c', 'b']
     """
-    if len(items) < 2:
-        return list(items)
-    drawn = coins(16 * len(items))
-    return [items[i] for i in sorted(range(len(items)), key=lambda i: drawn[16 * i : 16 * i + 16])]
+    drawn = []
+    for _ in range(min(number, len(items))):
+        i = below(len(items), coins)
+        items[i], items[-1] = items[-1], items[i]
+        drawn.append(items.pop())
+    return drawn

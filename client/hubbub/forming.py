@@ -12,7 +12,7 @@ from datetime import date, datetime
 
 from hubbub.batch import Batch, new_id
 from hubbub.channels import Channels
-from hubbub.coins import Coins, shuffled, uniform
+from hubbub.coins import Coins, draw, uniform
 from hubbub.consent import Consent
 from hubbub.definitions import Definitions
 from hubbub.enrolling import AT_ONCE, Enroller
@@ -71,10 +71,9 @@ class Former:
         far = date.max.toordinal() > state.soonest.toordinal() > today.toordinal() + _FAR_AHEAD
         if not self._left and (self._today.may_be_earlier or far or state.soonest <= today):
             self._today.may_be_earlier = False
-            self._left = shuffled(list(state.accounts), self._coins)  # whose rows share a batch says nothing either
+            self._left = list(state.accounts)
             self._soonest = state.soonest = date.max
-        part = self._left[-AT_ONCE:]
-        del self._left[-AT_ONCE:]
+        part = draw(self._left, AT_ONCE, self._coins)  # whose rows share a batch says nothing either
         self.bring_back(state, filter(None, map(state.accounts.get, part)))
         taking_part = list(self._taking_part(state, part))
         self._form(state, secret, [account.key for account in taking_part if account.over() <= today], today)
@@ -211,7 +210,7 @@ def _formed(ended: str, reports: list[tuple[Choice, Account]], formed: int, now:
 
     Its rows are in a random order: in that of the accounts, row i would be one person on every day and for every metric.
     """
-    account, rows = reports[0][1], shuffled([choice for choice, _ in reports], coins)
+    account, rows = reports[0][1], draw([choice for choice, _ in reports], len(reports), coins)
     batch = Batch(
         new_id(coins),
         account.metric,
