@@ -8,8 +8,8 @@ w_i, with w_i = q*/p* where bit i of s is set and (1-q*)/(1-p*) where it is not;
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,9 @@ from hubbub.summary import BitCounts, Reports
 from hubbub_decoder.best_guess import best_guess
 from hubbub_decoder.covariance import RandomString
 from hubbub_decoder.design_matrix import DesignMatrix
+from hubbub_decoder.error_law import ErrorLaw, RandomPlaces, chance_to_look_there
 from hubbub_decoder.fit import Fit
+from hubbub_decoder.inference import p_values, p_values_by_themselves
 from hubbub_decoder.marginals import bit_shares
 
 MAX_CANDIDATES = 1500
@@ -33,6 +35,7 @@ _DRAWN, _DRAWN_EACH = 1 << 15, 24  # reports simulated for the information: so m
 _ROUGHLY = 4  # and a quarter of that for all looks but the last
 _LITTLE = 1e-3  # the least share of unlisted strings, of no value, and of all candidates together, that weights expect
 _PROBES = 256
+_STRINGS, _STRING_RATIOS = (256, 2048), 1 << 28  # random strings to compare candidates with, and times reports
 _LEAST_ERROR = 0.1  # reports: what is simulated is not known better, and nearly noiseless reports leave nothing else
 _NO_NOISE = 1e-12  # p* = 0 would make a ratio infinite
 _NULL = 1e-9
@@ -144,7 +147,7 @@ def fit_reports(reports: Reports, design: DesignMatrix, *, seed: int = 0) -> Fit
     scatter, scatter_std = _scatter(counts, estimate, noise + people, design)
     if scatter > 0:
         noise += scatter * look.projected @ _hashing_of_one(mixture, expected, drawn, rng) @ look.projected
-    return Fit(
+    found = Fit(
         shares=estimate[:-2],
         unlisted=float(estimate[-2]),
         covariance=(noise + people)[:-1, :-1],
@@ -153,6 +156,82 @@ def fit_reports(reports: Reports, design: DesignMatrix, *, seed: int = 0) -> Fit
         scatter_std=scatter_std,
         noise=noise[:-1, :-1],
     )
+    if not design.groups:
+        return found
+    strings = _random_places(params, int(np.clip(_STRING_RATIOS // n, *_STRINGS)), rng)
+
+    def scores(shares: Floats, some: NDArray[np.intp]) -> Iterator[tuple[Floats, Floats]]:
+        return _scores(mixture, rows, starts, expected, shares, some, strings)
+
+    law, p = _tested(found, estimate, look.projected, scores, RandomPlaces.of_bits(params), int((number > 0).sum()))
+    return replace(found, law=law, p_values=p)
+
+
+def _scores(
+    mixture: _Mixture,
+    rows: Bits,
+    starts: NDArray[np.int64],
+    z: Floats,
+    shares: Floats,
+    some: NDArray[np.intp],
+    strings: NDArray[np.intp],
+) -> Iterator[tuple[Floats, Floats]]:
+    """Yield what each cohort's reports say for more of a string than the shares have, (D,) of some candidates and (U, D) of some strings.
+
+        s_c(u) = n_c / n (mean over its reports of r_u (2 - f_x / f_z) / f_z  -  1)
+
+    is the score at shares x, to the first order in x - z, as the step to the estimate is.
+
+    shares : (M + 2, D) x, a column for each of the candidates      strings : (U, h) their places, the same in every cohort
+    """
+    k = mixture.params.num_bits
+    at_once = max(64, _CELLS_AT_ONCE // (mixture.size + len(strings) + k))
+    for cohort, places in enumerate(mixture.places):
+        seen = rows[starts[cohort] : starts[cohort + 1]]
+        own, sums = np.zeros(len(some)), np.zeros((len(strings), len(some)))
+        for start in range(0, len(seen), at_once):
+            bits = np.unpackbits(seen[start : start + at_once].T, axis=0, count=k, bitorder="little")
+            ratios = mixture.ratios(bits, places)
+            f = z @ ratios
+            weights = (2 - (shares.T @ ratios) / f) / f
+            own += np.sum(ratios[some] * weights, axis=1)
+            sums += mixture.ratios(bits, strings)[:-2] @ weights.T
+        if len(seen):
+            yield mixture.cohorts[cohort] * (own / len(seen) - 1), mixture.cohorts[cohort] * (sums / len(seen) - 1)
+
+
+def _tested(
+    found: Fit,
+    estimate: Floats,
+    projected: Floats,
+    scores: Callable[[Floats, NDArray[np.intp]], Iterable[tuple[Floats, Floats]]],
+    strings: RandomPlaces,
+    cohorts: int,
+) -> tuple[ErrorLaw, Floats]:
+    """Return how random strings err, and how often one would look as frequent as each candidate.
+
+    A string's score times P_jj is its share; where candidate j is left out, the shares are z - P e_j z_j / P_jj.
+    """
+    size = len(found.shares)
+    known = found.identified(np.eye(size + 1))[:size]
+    if not known.any():
+        return ErrorLaw.of([]), np.full(size, np.nan)
+    errors = np.where(known, np.sqrt(np.diag(found.covariance)[:size]), np.nan)
+    scale = np.diag(projected)[:size] / errors
+    anybody = np.zeros(1, np.intp)
+    common = ErrorLaw.of(float(np.nanmedian(scale)) * all_[:, 0] for _, all_ in scores(estimate[:, None], anybody))
+    p, normal = (np.where(known, p_values(found.shares, errors, law), np.nan) for law in (common, None))
+
+    def chances(some: NDArray[np.intp]) -> Iterator[float]:
+        if not len(some):
+            return
+        moved = projected[:, some] * (estimate[some] / np.diag(projected)[some])
+        parts = [(scale[some] * own, scale[some] * all_) for own, all_ in scores(estimate[:, None] - moved, some)]
+        for place in range(len(some)):
+            of_strings = [np.ascontiguousarray(all_[:, place]) for _, all_ in parts]
+            yield chance_to_look_there([float(own[place]) for own, _ in parts], of_strings, strings.meets)
+
+    return common, p_values_by_themselves(p, normal, chances, cohorts, strings.alike(cohorts))
 
 
 def worth_fitting(design: DesignMatrix) -> bool:
