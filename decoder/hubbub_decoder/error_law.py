@@ -35,19 +35,18 @@ class RandomPlaces:
     """What a string that hashes anywhere takes in a cohort: one filter, or h bits.
 
     sets    : (n, h) places, each set as likely as `chances` says      chances : (n,); None: all alike
-    meets   : how often it shares a place with a given candidate       same    : how often it has a candidate's very set
+    same    : how often it has a given candidate's very set
     """
 
     sets: NDArray[np.intp]
     chances: Floats | None
-    meets: float
     same: float
 
     @classmethod
     def of_filters(cls, chances: Floats) -> RandomPlaces:
         """Return one of so many filters."""
         likeliest = float(chances.max())
-        return cls(np.arange(len(chances))[:, None], chances, likeliest, likeliest)
+        return cls(np.arange(len(chances))[:, None], chances, likeliest)
 
     @classmethod
     def of_bits(cls, params: Params) -> RandomPlaces:
@@ -58,7 +57,7 @@ class RandomPlaces:
             sets = np.array(list(combinations(range(k), h)), np.intp)
         else:
             sets = np.argsort(np.random.default_rng(0).random((_MAX_SETS, k)), axis=1)[:, :h]
-        return cls(sets, None, 1 - math.comb(k - h, h) / number, 1 / number)
+        return cls(sets, None, 1 / number)
 
     def alike(self, cohorts: int) -> float:
         """Return how often it has a candidate's places in so many cohorts."""
@@ -135,7 +134,7 @@ def chance_to_look_there(
 
     own : z_c, of each cohort, what the candidate's filter adds to its estimate, in standard errors
     scores, chances : the same of every filter, and how likely each is; all alike if None; cohorts in which all are 0 do not count
-    meets : how often a candidate shares bits with a given string in a cohort
+    meets : how often a candidate has the very bits of a given string in a cohort
 
     >>> met = np.array([3.0] + [0.0] * 27)  # a string of 3 standard errors a cohort has no candidate
     >>> chances = [chance_to_look_there(own, [met] * 4, 1 / 28) for own in ([3.0, 3.0, 0.2, -0.2], [1.5] * 4)]

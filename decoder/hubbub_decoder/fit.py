@@ -139,7 +139,7 @@ def _tested(
         own = np.array([(bits[:, some].T @ score).diagonal() for bits, score in parts])
         for place in range(len(some)):
             scored = [strings.scores(score[:, place]) for _, score in parts]
-            yield chance_to_look_there(own[:, place], scored, strings.meets)
+            yield chance_to_look_there(own[:, place], scored, strings.same)
 
     typical = np.array([np.nanmedian(errors)])
     common = ErrorLaw.of(strings.scores(score[:, 0]) for _, score in scores(solution[:, None], typical))

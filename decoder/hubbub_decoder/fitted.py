@@ -58,7 +58,7 @@ def _tested(
         for j in some.tolist():
             parts = [errors[j] * score for score in solved.scores(j)]
             own = [float(part[taken].sum()) for part, taken in zip(parts, places[:, :, j], strict=True)]
-            yield chance_to_look_there(own, [strings.scores(part) for part in parts], strings.meets, strings.chances)
+            yield chance_to_look_there(own, [strings.scores(part) for part in parts], strings.same, strings.chances)
 
     used = sum(bool(score.any()) for score in scores)
     return common, p_values_by_themselves(p, normal, chances, used, strings.alike(used))

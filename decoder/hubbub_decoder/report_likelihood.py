@@ -210,7 +210,8 @@ def _tested(
 ) -> tuple[ErrorLaw, Floats]:
     """Return how random strings err, and how often one would look as frequent as each candidate.
 
-    A string's score times P_jj is its share; where candidate j is left out, the shares are z - P e_j z_j / P_jj.
+    A string's score times P_jj is its share; where candidate j is left out, the shares are z - P e_j z_j / P_jj. Scores away from z err by the information that the
+    reports happen to have as well, which no estimate does: their spread is brought down to that of the errors, and only their shape is taken.
     """
     size = len(found.shares)
     known = found.identified(np.eye(size + 1))[:size]
@@ -219,19 +220,30 @@ def _tested(
     errors = np.where(known, np.sqrt(np.diag(found.covariance)[:size]), np.nan)
     scale = np.diag(projected)[:size] / errors
     anybody = np.zeros(1, np.intp)
-    common = ErrorLaw.of(float(np.nanmedian(scale)) * all_[:, 0] for _, all_ in scores(estimate[:, None], anybody))
+    seen = [float(np.nanmedian(scale)) * all_[:, 0] for _, all_ in _levelled(scores(estimate[:, None], anybody))]
+    spread = max(1.0, math.sqrt(sum(float(score.var()) for score in seen)))
+    common = ErrorLaw.of(score / spread for score in seen)
     p, normal = (np.where(known, p_values(found.shares, errors, law), np.nan) for law in (common, None))
 
     def chances(some: NDArray[np.intp]) -> Iterator[float]:
         if not len(some):
             return
         moved = projected[:, some] * (estimate[some] / np.diag(projected)[some])
-        parts = [(scale[some] * own, scale[some] * all_) for own, all_ in scores(estimate[:, None] - moved, some)]
+        parts = [
+            (scale[some] * own, scale[some] * all_) for own, all_ in _levelled(scores(estimate[:, None] - moved, some))
+        ]
         for place in range(len(some)):
-            of_strings = [np.ascontiguousarray(all_[:, place]) for _, all_ in parts]
-            yield chance_to_look_there([float(own[place]) for own, _ in parts], of_strings, strings.meets)
+            of_strings = [all_[:, place] / spread for _, all_ in parts]
+            yield chance_to_look_there([float(own[place]) for own, _ in parts], of_strings, strings.same)
 
     return common, p_values_by_themselves(p, normal, chances, cohorts, strings.alike(cohorts))
+
+
+def _levelled(scores: Iterable[tuple[Floats, Floats]]) -> list[tuple[Floats, Floats]]:
+    """Take away what all strings score together, the same in every cohort: shares sum to one, so only differences count."""
+    parts = list(scores)
+    level = sum(all_.mean(axis=0) for _, all_ in parts) / len(parts)
+    return [(own - level, all_ - level) for own, all_ in parts]
 
 
 def worth_fitting(design: DesignMatrix) -> bool:
