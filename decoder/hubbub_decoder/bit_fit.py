@@ -9,19 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.summary import BitCounts
-from hubbub_decoder.covariance import RandomString, report_covariance
+from hubbub_decoder.covariance import RandomString, bit_shares_with_noise
 from hubbub_decoder.design_matrix import DesignMatrix
 from hubbub_decoder.error_law import RandomPlaces
 from hubbub_decoder.fitted import Fitted
 from hubbub_decoder.learning import ROUNDS, Learnt, learn, totals
-from hubbub_decoder.marginals import bit_shares
 from hubbub_decoder.mixed_model import MixedModel
 from hubbub_decoder.patterns import Observations
 from hubbub_decoder.solving import solve
 
 Floats = NDArray[np.float64]
-
-_RIDGE = 1e-9  # of the mean variance: without noise the bits of a report add up exactly, and a covariance is singular
 
 
 def fit_bits(counts: BitCounts, design: DesignMatrix) -> Fitted:
@@ -35,11 +32,10 @@ def fit_bits(counts: BitCounts, design: DesignMatrix) -> Fitted:
     places = design.places()[used].transpose(0, 2, 1)
     others, scatter = np.append(random_string.mean, 0)[:, None], np.zeros((k + 1, k + 1))
     scatter[:k, :k] = random_string.covariance
-    ones = bit_shares(counts)[used].sum(axis=1)
     learnt, shares = Learnt.nothing(len(design.groups)), np.zeros(len(design.groups))
-    unlisted = float(np.average(ones, weights=counts.reports[used]) / random_string.mean.sum())
+    unlisted = random_string.share_of_all(counts)
     for rounds in ROUNDS:
-        observations = _observe(counts, design, random_string, *_plausible(shares, unlisted, counts.num_reports))
+        observations = _observe(counts, design, random_string, shares, unlisted)
         model = MixedModel(observations, places, others, scatter)
         learnt, seen = learn(model, learnt, rounds)
         shares, unlisted = seen.posterior, float(seen.others[0])
@@ -56,22 +52,9 @@ def _observe(
 
     C_c is `report_covariance` at these shares of the candidates and of the unlisted strings.
     """
-    params = counts.metric.params
-    contrast = (params.q_star - params.p_star) ** 2
     responses, features = [], []
-    for y_c, n_c, bits in zip(bit_shares(counts), counts.reports, design.blocks(), strict=True):
-        if n_c:
-            covariance = report_covariance(bits, shares, unlisted, random_string, params) / (n_c * contrast)
-            covariance[np.diag_indices_from(covariance)] += _RIDGE * covariance.trace() / len(covariance)
-            whitener = np.linalg.inv(np.linalg.cholesky(covariance))
-            responses.append(whitener @ y_c)
-            features.append(np.pad(whitener, [(0, 0), (0, 1)]))
+    for y_c, _, covariance in bit_shares_with_noise(counts, design.blocks(), random_string, shares, unlisted):
+        whitener = np.linalg.inv(np.linalg.cholesky(covariance))
+        responses.append(whitener @ y_c)
+        features.append(np.pad(whitener, [(0, 0), (0, 1)]))
     return Observations(tuple(responses), tuple(features))
-
-
-def _plausible(shares: Floats, unlisted: float, num_reports: int) -> tuple[Floats, float]:
-    """Cut estimates to shares that a population can have, for the weights; every bit keeps a chance to be set."""
-    cut = np.maximum(shares, 0)
-    rest = max(unlisted, 1 / num_reports)
-    total = max(1.0, cut.sum() + rest)
-    return cut / total, rest / total

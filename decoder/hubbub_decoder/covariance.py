@@ -7,6 +7,7 @@ random strings.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,8 +15,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from hubbub.params import Params
+from hubbub.summary import BitCounts
+from hubbub_decoder.marginals import bit_shares
 
 Floats = NDArray[np.float64]
+
+_RIDGE = 1e-9  # of the mean variance: without noise the bits of a report add up exactly, and a covariance is singular
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +38,12 @@ class RandomString:
     def covariance(self) -> Floats:
         """V = W - w w'."""
         return self.second - np.outer(self.mean, self.mean)
+
+    def share_of_all(self, counts: BitCounts) -> float:
+        """Return the share of the reports that have a value, were every value such a string: what their ones add up to."""
+        used = counts.reports > 0
+        ones = bit_shares(counts)[used].sum(axis=1)
+        return float(np.average(ones, weights=counts.reports[used]) / self.mean.sum())
 
     @classmethod
     def of(cls, params: Params) -> RandomString:
@@ -79,3 +90,21 @@ def report_covariance(
     pi = params.p_star + contrast * mu
     np.fill_diagonal(covariance, pi * (1 - pi))
     return covariance
+
+
+def bit_shares_with_noise(
+    counts: BitCounts, blocks: Iterable[sparse.csr_array], random_string: RandomString, shares: Floats, unlisted: float
+) -> Iterator[tuple[Floats, sparse.csr_array, Floats]]:
+    """Yield, of each cohort that sent anything, its bit shares y_j (k,), the candidates' bits (k, M) and C_j / (n_j (q* - p*)**2), (k, k).
+
+    C_j is `report_covariance` at these shares, cut to what a population can have; a little more, so that it can be inverted without noise.
+    """
+    params = counts.metric.params
+    cut, rest = np.maximum(shares, 0), max(unlisted, 1 / counts.num_reports)
+    total = max(1.0, cut.sum() + rest)
+    for y, n, bits in zip(bit_shares(counts), counts.reports, blocks, strict=True):
+        if n:
+            covariance = report_covariance(bits, cut / total, rest / total, random_string, params)
+            covariance /= n * (params.q_star - params.p_star) ** 2
+            covariance[np.diag_indices_from(covariance)] += _RIDGE * covariance.trace() / len(covariance)
+            yield y, bits, covariance

@@ -15,16 +15,14 @@ from numpy.typing import NDArray
 from scipy import linalg, sparse
 
 from hubbub.summary import BitCounts
-from hubbub_decoder.covariance import RandomString, report_covariance
+from hubbub_decoder.covariance import RandomString, bit_shares_with_noise
 from hubbub_decoder.design_matrix import DesignMatrix
 from hubbub_decoder.error_law import ErrorLaw, RandomPlaces, chance_to_look_there
 from hubbub_decoder.inference import p_values, p_values_by_themselves
-from hubbub_decoder.marginals import bit_shares
 from hubbub_decoder.screening import numbers
 
 _REFITS = 3
 _ROWS_AT_ONCE = 1024
-_RIDGE = 1e-9  # of the mean variance: without noise the bits of a report add up exactly, and a covariance is singular
 _MAX_INFLATION = 1e8  # variance of a share through the presence of others, beyond which it is not identified
 _NULL = 1e-10
 _COHORTS = 3
@@ -93,27 +91,24 @@ def fit(counts: BitCounts, design: DesignMatrix) -> Fit:
     counts : bit counts with at least one report      design : fewer columns than the bits can carry
     Source: generalized least squares; tau**2 by the method of moments on the residuals.
     """
-    used = counts.reports > 0
-    rows = int(used.sum()) * counts.metric.params.num_bits
+    rows = int((counts.reports > 0).sum()) * counts.metric.params.num_bits
     random_string = RandomString.of(counts.metric.params)
-    y = bit_shares(counts)
     blocks = list(design.blocks())
-    total = float(np.average(y[used].sum(axis=1), weights=counts.reports[used]) / random_string.mean.sum())
-    shares, unlisted, scatter = np.zeros(len(design.groups)), total, 0.0
+    shares, unlisted, scatter = np.zeros(len(design.groups)), random_string.share_of_all(counts), 0.0
     for _ in range(1 + _REFITS):
         weighted_with = scatter
-        normal = _normal_equations(y, counts, blocks, random_string, shares, unlisted, weighted_with)
+        normal = _normal_equations(counts, blocks, random_string, shares, unlisted, weighted_with)
         covariance, unexplained = _inverse(normal.information)
         solution = covariance @ normal.moment
         shares, unlisted = solution[:-1], float(solution[-1])
         scatter, scatter_std = _scatter(normal, solution, rows, unexplained.shape[1], weighted_with)
     found = Fit(shares, unlisted, covariance, unexplained, weighted_with, scatter_std)
-    law, p = _tested(found, y, counts, blocks, random_string)
+    law, p = _tested(found, counts, blocks, random_string)
     return replace(found, law=law, p_values=p)
 
 
 def _tested(
-    found: Fit, y: Floats, counts: BitCounts, blocks: list[sparse.csr_array], random_string: RandomString
+    found: Fit, counts: BitCounts, blocks: list[sparse.csr_array], random_string: RandomString
 ) -> tuple[ErrorLaw | None, Floats]:
     """Return how random strings err, and how often one would look as frequent as each candidate.
 
@@ -129,7 +124,7 @@ def _tested(
     strings = RandomPlaces.of_bits(counts.metric.params)
 
     def scores(solutions: Floats, scales: Floats) -> Iterator[tuple[sparse.csr_array, Floats]]:
-        for y_j, bits, s in _covariances(y, counts, blocks, random_string, solution[:-1], solution[-1], found.scatter):
+        for y_j, bits, s in _covariances(counts, blocks, random_string, solution[:-1], solution[-1], found.scatter):
             fitted = bits @ solutions[:-1] + np.outer(random_string.mean, solutions[-1])
             yield bits, scales * np.linalg.solve(s, y_j[:, None] - fitted)
 
@@ -162,7 +157,6 @@ def _scatter(normal: _Normal, solution: Floats, rows: int, blind: int, weighted_
 
 
 def _normal_equations(
-    y: Floats,
     counts: BitCounts,
     blocks: list[sparse.csr_array],
     random_string: RandomString,
@@ -174,7 +168,7 @@ def _normal_equations(
     gram = np.zeros((len(shares) + 2, len(shares) + 2))
     trace = 0.0
     held: list[Floats] = []
-    for y_j, bits, s in _covariances(y, counts, blocks, random_string, shares, unlisted, scatter):
+    for y_j, bits, s in _covariances(counts, blocks, random_string, shares, unlisted, scatter):
         whitener = np.linalg.inv(np.linalg.cholesky(s))
         held.append(np.column_stack([(bits.T @ whitener.T).T, whitener @ random_string.mean, whitener @ y_j]))
         trace += float(np.sum((whitener @ random_string.covariance) * whitener))
@@ -186,7 +180,6 @@ def _normal_equations(
 
 
 def _covariances(
-    y: Floats,
     counts: BitCounts,
     blocks: list[sparse.csr_array],
     random_string: RandomString,
@@ -195,28 +188,13 @@ def _covariances(
     scatter: float,
 ) -> Iterator[tuple[Floats, sparse.csr_array, Floats]]:
     """Yield y_j, X_j and S_j of each cohort that sent anything."""
-    params = counts.metric.params
-    plausible, plausible_unlisted = _plausible(shares, unlisted, counts.num_reports)
-    for y_j, n_j, bits in zip(y, counts.reports, blocks, strict=True):
-        if n_j == 0:
-            continue
-        covariance = report_covariance(bits, plausible, plausible_unlisted, random_string, params)
-        s = covariance / (n_j * (params.q_star - params.p_star) ** 2) + scatter * random_string.covariance
-        s[np.diag_indices_from(s)] += _RIDGE * s.trace() / len(s)
-        yield y_j, bits, s
+    for y_j, bits, s in bit_shares_with_noise(counts, blocks, random_string, shares, unlisted):
+        yield y_j, bits, s + scatter * random_string.covariance
 
 
 def _gram(blocks: list[Floats]) -> Floats:
     rows = np.concatenate(blocks)
     return rows.T @ rows
-
-
-def _plausible(shares: Floats, unlisted: float, num_reports: int) -> tuple[Floats, float]:
-    """Cut estimates to shares that a population can have, for the weights; every bit keeps a chance to be set."""
-    cut = np.maximum(shares, 0)
-    rest = max(unlisted, 1 / num_reports)
-    total = max(1.0, cut.sum() + rest)
-    return cut / total, rest / total
 
 
 def _inverse(information: Floats) -> tuple[Floats, Floats]:
