@@ -121,6 +121,8 @@ def transaction(engine: Engine, *, writes: bool) -> Iterator[Connection]:
                 yield connection
     except SQLAlchemyError as problem:
         raise StoreError(f"the database cannot do it: {_told(problem)}") from problem
+    except UnicodeDecodeError:  # the bytes are in it
+        raise StoreError("the database is damaged: a text in it is no UTF-8; restore a backup") from None
 
 
 def fetched(engine: Engine, asked: Select[*tuple[Any, ...]]) -> Sequence[Row[*tuple[Any, ...]]]:

@@ -276,6 +276,19 @@ def test_a_backup_with_a_byte_changed_is_refused_or_restored_as_it_was(
         assert checked.exit_code == 0
 
 
+def test_a_backup_whose_tables_have_names_that_are_no_text_is_damaged(backup: Path, tmp_path: Path) -> None:
+    """SQLite says which name it cannot read, in the bytes that it has."""
+    data = backup.read_bytes()
+    assert b"CREATE TABLE segment" in data
+    (tmp_path / "damaged.db").write_bytes(data.replace(b"CREATE TABLE segment", b"CREATE TABLE s\xf4gment"))
+    with pytest.raises(StoreError, match="damaged"):
+        copy(str(tmp_path / "damaged.db"), str(tmp_path / "restored.db"))
+    assert not (tmp_path / "restored.db").exists()
+    said = CliRunner().invoke(main, ["db", "check", "--database", str(tmp_path / "damaged.db")])
+    assert said.exit_code == 1
+    assert "Traceback" not in said.output
+
+
 def test_a_bit_changed_among_the_reports_is_damage(backup: Path, tmp_path: Path) -> None:
     with opened(str(backup), read_only=True) as engine, transaction(engine, writes=False) as connection:
         rows = connection.exec_driver_sql("SELECT rows FROM segment ORDER BY length(rows) DESC").scalar_one()
