@@ -279,8 +279,12 @@ def test_a_backup_with_a_byte_changed_is_refused_or_restored_as_it_was(
 def test_a_backup_whose_tables_have_names_that_are_no_text_is_damaged(backup: Path, tmp_path: Path) -> None:
     """SQLite says which name it cannot read, in the bytes that it has."""
     data = backup.read_bytes()
-    assert b"CREATE TABLE segment" in data
-    (tmp_path / "damaged.db").write_bytes(data.replace(b"CREATE TABLE segment", b"CREATE TABLE s\xf4gment"))
+    assert b"tablesegmentsegment" in data
+    (tmp_path / "damaged.db").write_bytes(
+        data.replace(b"tablesegmentsegment", b"tables\xf4gmentsegment").replace(
+            b"CREATE TABLE segment", b"CREATE TABLX segment"
+        )
+    )
     with pytest.raises(StoreError, match="damaged"):
         copy(str(tmp_path / "damaged.db"), str(tmp_path / "restored.db"))
     assert not (tmp_path / "restored.db").exists()
