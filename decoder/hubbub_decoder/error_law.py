@@ -27,6 +27,7 @@ _GRID = np.linspace(-_REACH, _REACH, _CELLS)
 _TELLING, _WIDER = 1e-3, 1.25
 _BEYOND = 1.5  # standard errors of a cohort's part above the middle ones that still count
 _SELDOM = 0.01
+_MANY_COHORTS = 64
 _MAX_SETS = 2_500
 
 
@@ -132,6 +133,8 @@ def chance_to_look_there(
 
         max over j of P(J >= j) P(N(0, 1) >= sum of the m - j least z_c / sqrt(1 - j/m))        J = Binomial(m, meets), P(J >= j) <= 1/100
 
+    In 64 cohorts or more the sum alone is compared, cap = infinity: no string that nobody lists meets a candidate in most of them.
+
     own : z_c, of each cohort, what the candidate's filter adds to its estimate, in standard errors
     scores, chances : the same of every filter, and how likely each is; all alike if None; cohorts in which all are 0 do not count
     meets : how often a candidate has the very bits of a given string in a cohort
@@ -145,15 +148,17 @@ def chance_to_look_there(
     seen, m = np.sort([own[c] for c in used]), len(used)
     if not m:
         return 1.0
-    met = np.arange(1, m)
-    often = binom.sf(met - 1, m, meets)
-    left = np.cumsum(seen)[m - 1 - met] / np.sqrt(1 - met / m)
-    without = (often * norm.sf(left))[often <= _SELDOM].max(initial=0)
-    cut = (m + 1) // 4
-    cap = float(seen[cut : m - cut].mean()) + _BEYOND / math.sqrt(m)
+    cap, without = math.inf, 0.0
+    if m < _MANY_COHORTS:
+        met = np.arange(1, m)
+        often = binom.sf(met - 1, m, meets)
+        left = np.cumsum(seen)[m - 1 - met] / np.sqrt(1 - met / m)
+        without = float((often * norm.sf(left))[often <= _SELDOM].max(initial=0))
+        cut = (m + 1) // 4
+        cap = float(seen[cut : m - cut].mean()) + _BEYOND / math.sqrt(m)
     law = _sum((np.minimum(scores[c], cap) for c in used), chances)
     total = float(np.clip(np.minimum(seen, cap).sum(), -_REACH, _REACH))
-    return max(float(without), float(law[math.floor(total / _STEP) + _CELLS // 2 :].sum()))
+    return max(without, float(law[math.floor(total / _STEP) + _CELLS // 2 :].sum()))
 
 
 def _sum(scores: Iterable[Floats], chances: Floats | None) -> Floats:

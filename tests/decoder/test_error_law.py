@@ -69,6 +69,14 @@ def test_what_stands_in_two_cohorts_of_four_only_may_have_met_a_string_there() -
     assert chance_to_look_there([1.7, 1.8, 1.7, 1.8], quiet, 1 / 28) < chance / 30
 
 
+def test_in_many_cohorts_the_sum_alone_is_compared() -> None:
+    """Of 3 filters one scores .5: a string's sum is binomial. Three cohorts that say 4 are a sum of 12 among 64, and three that are capped among 63."""
+    scores = [np.array([0.5, 0.0, 0.0])] * 64
+    own = [4.0] * 3 + [0.0] * 61
+    assert chance_to_look_there(own, scores, 1 / 28) == pytest.approx(binom.sf(23, 64, 1 / 3), rel=1e-6)
+    assert chance_to_look_there(own[:63], scores[:63], 1 / 28) > 0.9
+
+
 def test_a_cohort_without_reports_does_not_count() -> None:
     scores = [np.array([2.0, -0.2, -0.1, 0.3])] * 4
     own = [0.9, 1.1, 1.0, 1.0]
