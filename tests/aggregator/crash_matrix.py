@@ -290,10 +290,11 @@ def _serve(campaign: Campaign, held: socket.socket, target: str | None, countdow
 
     def hook(name: str) -> None:
         nonlocal left
-        left -= name == target
-        if left == 0:
-            say(f"met {name}")
-            os.kill(os.getpid(), signal.SIGKILL)
+        if name == target:  # several threads pass here
+            left -= 1
+            if left <= 0:
+                say(f"met {name}")
+                os.kill(os.getpid(), signal.SIGKILL)
 
     def work(_number: int, ready: Callable[[], None]) -> None:
         say(f"worker {os.getpid()}")
