@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 from threadpoolctl import threadpool_limits
 
-from hubbub_decoder import decode, pattern_fit
+from hubbub_decoder import decode, learning
 from hubbub_decoder.design_matrix import design_matrix
 from hubbub_decoder.inference import interval, q_values
 from hubbub_decoder.mixed_model import Beliefs, MixedModel
@@ -74,7 +74,7 @@ def told(case: Case, regtest: Path | None, entropy: str) -> tuple[Tested, Tested
         return Tested(case.distribution, p, truth > 0, interval_score(low, high, truth))
 
     nothing, prior = tested(), prior_of(truth)
-    with mock.patch.object(pattern_fit, "fit_prior", return_value=prior):
+    with mock.patch.object(learning, "fit_prior", return_value=prior):
         distribution = tested()
     unlisted = np.delete(shares, [v - 1 for v in case.candidates if v <= len(shares)])
     design, table = design_matrix(names, counts.metric.params), FilterTable.of(counts.metric.params)
