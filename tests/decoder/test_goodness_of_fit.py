@@ -112,13 +112,16 @@ def test_wrong_parameters_and_another_hash_are_seen(
 @pytest.mark.parametrize("k", [8, 24])
 @pytest.mark.parametrize("one_cohort", [False, True])
 def test_reports_that_are_made_up_are_seen(k: int, one_cohort: bool, unseen_seed: int) -> None:
-    """Half a per cent of all-ones reports, everywhere or in cohort 0 only."""
+    """Half a per cent of all-ones reports, all in cohort 0 or five in every cohort: alike everywhere, they set no cohort apart."""
     honest = reported(string_params(k), unseen_seed % (1 << 62))
     cohorts, rows = honest.cohorts.copy(), honest.rows.copy()
-    made_up = np.random.default_rng(unseen_seed).permutation(len(rows))[:300]
-    rows[made_up] = 255
+    order = np.random.default_rng(unseen_seed).permutation(len(rows))
     if one_cohort:
+        made_up = order[:320]
         cohorts[made_up] = 0
+    else:
+        made_up = np.concatenate([order[cohorts[order] == cohort][:5] for cohort in range(64)])
+    rows[made_up] = 255
     found = alarms(goodness_of_fit(collected(Reports(honest.metric, cohorts, rows))))
     assert "number of ones" in found
     assert ("ones by cohort" in found) == one_cohort
