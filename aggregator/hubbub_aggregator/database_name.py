@@ -11,6 +11,7 @@ from sqlalchemy.exc import ArgumentError
 from hubbub_aggregator.store import StoreError
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://|(postgres(?:ql)?):")
+_NO_PORT = re.compile(r"^([a-z][\w+.-]*:(?://)?(?:\[[^]]*\]|[^:?[]*)):(?!\d+(?:[/?]|$)).+", re.DOTALL | re.IGNORECASE)
 _WRITE = "write a path or postgresql://user@host/database"
 
 
@@ -47,6 +48,13 @@ def without_password(database: str) -> str:
 
     >>> without_password("mysql://u:sec/r@t@host/y?password=too")
     'mysql://u:***@host/y?password=***'
+
+    Where the host was forgotten, what stands in the port's place and is no port is the password.
+
+    >>> without_password("postgresql://u:sec/ret"), without_password("postgresql://[::1]:5432/y")
+    ('postgresql://u:***', 'postgresql://[::1]:5432/y')
     """
     shown = re.sub(r"^((?:[A-Za-z][\w+.-]*://)?+[^:]*):.*@", r"\1:***@", database, flags=re.DOTALL)
+    if "@" not in database and _SCHEME.match(database):
+        shown = _NO_PORT.sub(r"\1:***", shown)
     return re.sub(r"(password=)[^&\s]*", r"\1***", shown, flags=re.IGNORECASE)

@@ -106,6 +106,9 @@ def _require_asked(url: str, told: Metric, metric: str, digest: str | None) -> N
 
 def _address(url: str, metric: str, what: str, periods: Sequence[str], fields: Mapping[str, str | None]) -> str:
     parts = urlsplit(url)
+    if "@" in parts.netloc:
+        host = parts.netloc.rpartition("@")[2]
+        raise PullError(f"{parts.scheme}://***@{host}: an aggregator knows no passwords: set HUBBUB_TOKEN to a token")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise PullError(f"{url}: is not the address of an aggregator: write https://host")
     if parts.query or parts.fragment:

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 SECRETS = ("s3cret", "tw0")
 UNUSABLE = [
     ("postgresql://u:s3cret@127.0.0.1:port/y", "the port is not a number"),
+    ("postgresql://u:s3cret/tw0", "the port is not a number"),
+    ("mysql://u:s3cret/tw0", "unknown scheme mysql"),
+    ("postgresql:u:s3cret", "unknown scheme postgresql"),
     ("postgresql://u:s3cret@tw0@h/y", "an @ in a user's name or a password is written %40"),
     ("postgresql+psycopg://u:s3cret@h/y", "unknown scheme postgresql+psycopg: write a path or postgresql://"),
     ("Postgresql://u:s3cret@h/y", "unknown scheme Postgresql"),

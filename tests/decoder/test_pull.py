@@ -113,6 +113,12 @@ def test_an_address_that_is_unsafe_or_none_is_refused_before_anything_is_sent(ur
         pull_summary(url, "homepage")
 
 
+def test_a_password_in_the_address_is_refused_and_not_shown() -> None:
+    with pytest.raises(PullError, match=r"^https://\*\*\*@host: .*HUBBUB_TOKEN") as refused:
+        pull_summary("https://user:s3cret@host", "homepage")
+    assert "s3cret" not in str(refused.value)
+
+
 def test_a_name_no_metric_can_have_is_refused(aggregator: Answers) -> None:
     with pytest.raises(PullError, match="is not a metric's name"):
         pull_summary(aggregator.url, "../livez")
