@@ -107,7 +107,7 @@ def main() -> None:
         HEADING,
         "",
         f"`benchmarks/many_candidates.py`, seeds from {commit}, Python {platform.python_version()}, one core: {REPORTS:,} reports, p, q = .25, .75, means of {options.runs} runs (standard errors). What it was before, and how many candidates",
-        "are carried: [decision 17](decisions/0017-many-candidates-of-bit-counts-are-noise-too.md). In the last row a lasso chooses.",
+        "are carried: [decision 14](decisions/0014-many-candidates-of-bit-counts-are-noise-too.md). In the last row a lasso chooses.",
         "",
         "| k, h, m | f | values | how many | candidates nobody has | TV | found | false % | covers, truth > 0 | covers, truth = 0 | selected cover | seconds |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|",
