@@ -12,11 +12,13 @@ from pathlib import Path
 from hubbub.definitions import Definitions, load_definitions
 from hubbub.errors import DefinitionError
 from hubbub.findings import Finding, changed_at, clock_before, fine, warning, wrong
+from hubbub.words import counted
 from hubbub_aggregator.database_checkup import of_database
 from hubbub_aggregator.database_name import is_postgres
 from hubbub_aggregator.disk import free_at
 from hubbub_aggregator.loopback import is_loopback
 from hubbub_aggregator.settings import Settings
+from hubbub_aggregator.sizes import about
 
 _SOON = timedelta(days=30)
 
@@ -84,7 +86,10 @@ def expiries(definitions: Definitions, now: datetime) -> Iterator[Finding]:
             "decide now whether it is still to be asked",
         )
     if not past and not soon:
-        yield fine("definitions", f"{len(definitions)} metrics, {sum(1 for _ in definitions.versions())} definitions")
+        yield fine(
+            "definitions",
+            f"{counted(len(definitions), 'metric')}, {counted(sum(1 for _ in definitions.versions()), 'definition')}",
+        )
 
 
 def _unknown_kept(definitions: Definitions, settings: Settings) -> Iterator[Finding]:
@@ -140,7 +145,7 @@ def _disk(file: Path, settings: Settings) -> Finding:
 
 def disk_room(free: int, min_free: float) -> Finding:
     """Compare what is free with what must stay free."""
-    told = f"{free >> 20} MiB are free, {int(min_free) >> 20} MiB must stay so"
+    told = f"{about(free)} free, of which {about(min_free)} must stay so"
     if free < min_free:
         return wrong("disk", told, "every batch is refused (507)", "make room, or lower --min-free")
     if free < 4 * min_free:

@@ -13,6 +13,7 @@ from hubbub.findings import Finding, fine, warning, wrong
 from hubbub.metric import Metric
 from hubbub.periods import Period
 from hubbub.refusals import Refusal
+from hubbub.words import counted
 from hubbub_aggregator.database_name import is_postgres
 from hubbub_aggregator.engine import is_there, naming, opened, require_place, transaction
 from hubbub_aggregator.lifecycle import kept_until, retains
@@ -151,7 +152,7 @@ def periods(store: Store, definitions: Definitions, settings: Settings, now: dat
     if orphans:
         yield warning(
             "periods",
-            f"{orphans} open periods are of definitions that the file has not",
+            f"{counted(orphans, 'open period')} of definitions that the file has not",
             "they are never closed or purged: how long they are is no longer known",
             "put the definitions back, below which the newer ones stand, until their periods are closed",
         )
@@ -180,12 +181,12 @@ def periods(store: Store, definitions: Definitions, settings: Settings, now: dat
     if waiting > _MANY_SEGMENTS:
         yield warning(
             "upkeep",
-            f"{waiting} segments are not folded",
+            f"{counted(waiting, 'segment')} not folded",
             "summaries take longer to read the more there are",
             "see that the service runs, and its log; lower --fold-every",
         )
     if not (orphans or late or early):
-        yield fine("periods", f"{len(open_)} are open, {waiting} segments wait to be folded")
+        yield fine("periods", f"{len(open_)} open; {counted(waiting, 'segment')} to be folded")
 
 
 def _overdue(store: Store, metric: Metric, settings: Settings, due: datetime) -> Iterator[str]:

@@ -30,3 +30,16 @@ def written(size: int) -> str:
     """
     unit = max((unit for unit in _UNITS if size % _UNITS[unit] == 0), key=_UNITS.__getitem__)
     return f"{size // _UNITS[unit]} {unit}".strip()
+
+
+def about(size: float) -> str:
+    """Write a size for people.
+
+    >>> about(0), about(1536), about(3 << 30)
+    ('0 B', '1.5 KiB', '3 GiB')
+    """
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.3g} {unit}"
+        size /= 1024
+    return f"{size:.4g} TiB"

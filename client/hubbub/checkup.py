@@ -14,6 +14,7 @@ from hubbub.inspection import read_state
 from hubbub.periods import Period
 from hubbub.secret import SECRET_BYTES
 from hubbub.state import State
+from hubbub.words import counted
 
 _LATE = timedelta(days=3)
 
@@ -71,7 +72,7 @@ def _clock_of(state: State, now: datetime) -> Finding | None:
     if to_come:
         return warning(
             "clock",
-            f"{to_come} batches are of days to come: the app ran under a clock that was ahead",
+            f"{counted(to_come, 'batch')} of days to come: the app ran under a clock that was ahead",
             "they are not sent; they are dropped once an answer confirms the date, as far as none of them may have left",
             "let something keep the clock (ntp, chrony)",
         )
@@ -118,7 +119,7 @@ def _journal(directory: Path, state: State) -> Finding:
     if state.damaged:
         return warning(
             "journal",
-            f"{state.damaged} records are damaged",
+            f"{counted(state.damaged, 'damaged record')}",
             "what they said was spent, formed or sent is not known any more",
             f"check the disk; `hubbub ledger {directory}` has what is left",
         )
@@ -143,7 +144,7 @@ def _waiting(state: State, now: datetime) -> Finding:
         problem = next(reversed(state.quarantine.values()))[1]
         return wrong(
             "spool",
-            f"{len(state.quarantine)} batches were refused for good, the last as {problem}",
+            f"refused for good: {counted(len(state.quarantine), 'batch')}, the last as {problem}",
             "the aggregator and this program do not agree on what a batch is",
             "compare the definitions with the aggregator's /v1/metrics; `hubbub inspect` shows the batches",
         )
@@ -160,18 +161,20 @@ def _waiting(state: State, now: datetime) -> Finding:
     if state.failures > 1:
         return warning(
             "spool",
-            f"{len(state.waiting)} batches wait: {state.failures} attempts in a row were in vain, the last: {state.trouble or 'no answer'}",
+            f"{counted(len(state.waiting), 'batch')} waiting: {state.failures} attempts in a row were in vain, the last: {state.trouble or 'no answer'}",
             "a period takes no reports any more 30 days after its end: then they are dropped",
             "see that the address, the certificate and the proxy are right, and that the aggregator answers",
         )
     if late:
         return warning(
             "spool",
-            f"{len(late)} of {len(state.waiting)} batches were to be sent more than {_LATE.days} days ago",
+            f"{len(late)} of {counted(len(state.waiting), 'batch')} should have been sent more than {_LATE.days} days ago",
             "a period takes no reports any more 30 days after its end: then they are dropped",
             "see that the aggregator can be reached from here, and that the app runs long enough to send",
         )
-    return fine("spool", f"{len(state.waiting)} batches wait, {state.acknowledged} reports were acknowledged")
+    return fine(
+        "spool", f"{counted(len(state.waiting), 'batch')} waiting, {counted(state.acknowledged, 'report')} acknowledged"
+    )
 
 
 def _ledger(state: State) -> Finding:
@@ -186,5 +189,5 @@ def _ledger(state: State) -> Finding:
     total = max((state.spent(subject) for subject in state.digests), default=0.0)
     return fine(
         "ledger",
-        f"{len(state.accounts)} accounts, at most eps = {total:.3f} of one person, {state.enrolments} enrolments",
+        f"{counted(len(state.accounts), 'account')}, at most eps = {total:.3f} of one person, {counted(state.enrolments, 'enrolment')}",
     )

@@ -8,7 +8,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from hubbub_decoder.errors import CandidateError, OutputError
+from hubbub_decoder.errors import CandidateError
+from hubbub_decoder.output import whole_file
 from hubbub_decoder.words import shown
 
 _HEADERS = ("candidate", "value")
@@ -65,10 +66,8 @@ def write_candidates(candidates: list[str], path: str | Path) -> None:
     text = "".join(f"{candidate}\n" for candidate in candidates)
     if _lines(text)[:-1] != candidates or "" in candidates:
         raise CandidateError(f"{path}: a candidate is empty or has a line break: a file of lines cannot hold it")
-    try:
-        Path(path).write_text(text, encoding="utf-8", newline="")
-    except OSError as problem:
-        raise OutputError(f"{path}: cannot be written: {problem.strerror}") from None
+    with whole_file(path) as file:
+        file.write(text.encode())
 
 
 def read_text(path: str | Path) -> str:

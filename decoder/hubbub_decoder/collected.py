@@ -8,7 +8,7 @@ from operator import add
 
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub.summary.pattern_counts import MAX_PATTERN_BITS
-from hubbub_decoder.words import counted
+from hubbub.words import counted
 
 Collected = BitCounts | PatternCounts | Reports
 

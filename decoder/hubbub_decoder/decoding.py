@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubbub.metric import Metric
-from hubbub_decoder.errors import OutputError
-from hubbub_decoder.words import counted
+from hubbub.words import counted
+from hubbub_decoder.output import require_table, whole_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -181,7 +181,7 @@ class Decoding:
     def save(self, path: str | Path) -> None:
         """Write one row a candidate to a .csv or .parquet file, or everything to a .json file."""
         path = Path(path)
-        require_writable_suffix(path)
+        require_table(path)
         match path.suffix.lower():
             case ".json":
                 data = (json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n").encode()
@@ -189,10 +189,8 @@ class Decoding:
                 data = self._csv()
             case _:
                 data = self._parquet()
-        try:
-            path.write_bytes(data)
-        except OSError as problem:
-            raise OutputError(f"{path}: cannot be written: {problem.strerror}") from None
+        with whole_file(path) as file:
+            file.write(data)
 
     def _csv(self) -> bytes:
         import csv
@@ -222,12 +220,6 @@ class Decoding:
         from hubbub_decoder.rendering import as_html
 
         return as_html(self)
-
-
-def require_writable_suffix(path: Path) -> None:
-    """Refuse a file name that does not say CSV, JSON or Parquet."""
-    if path.suffix.lower() not in (".csv", ".json", ".parquet"):
-        raise OutputError(f"{path}: must end in .csv, .json or .parquet: the suffix says the format")
 
 
 def _plain(mass: Mass) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from hubbub.summary import BitCounts, Reports
 from hubbub.summary.oddities import TAIL, oddities, usual
+from hubbub.words import counted
 from hubbub_decoder import report_likelihood
 from hubbub_decoder.collected import Collected
 from hubbub_decoder.decoding import Decoding, FitTest
@@ -15,7 +16,7 @@ from hubbub_decoder.error_law import ErrorLaw
 from hubbub_decoder.fit import Fit
 from hubbub_decoder.fitted import Fitted
 from hubbub_decoder.screening import Selection
-from hubbub_decoder.words import counted, shown
+from hubbub_decoder.words import shown
 
 _FEW = 30
 _FEW_COHORTS = 8

@@ -14,6 +14,7 @@ from scipy.stats import norm
 from hubbub.metric import Kind, Metric
 from hubbub_decoder.candidates import read_text
 from hubbub_decoder.errors import CandidateError, PopulationError
+from hubbub_decoder.words import shown
 
 Floats = NDArray[np.float64]
 
@@ -77,7 +78,8 @@ def read_population(path: str | Path) -> dict[str, int]:
     except CandidateError as problem:
         raise PopulationError(str(problem)) from None
     if not {"value", "count"} <= set(rows.fieldnames or ()):
-        raise PopulationError(f"{path}: the header must name the columns value and count, got {rows.fieldnames}")
+        named = shown(", ".join(rows.fieldnames)) if rows.fieldnames else "nothing"
+        raise PopulationError(f"{path}: line 1 must name the columns value and count, it has {named}")
     population: dict[str, int] = {}
     for number, row in enumerate(rows, start=2):
         text = (row["count"] or "").strip()

@@ -8,7 +8,6 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -17,7 +16,8 @@ import urllib3
 from hubbub.errors import SummaryError
 from hubbub.metric import Metric
 from hubbub.summary import ReportFile, Summary, summary_from_bytes
-from hubbub_decoder.errors import OutputError, PullError
+from hubbub_decoder.errors import PullError
+from hubbub_decoder.output import whole_file
 
 COUNTS = ("bits", "patterns")
 
@@ -78,22 +78,15 @@ def pull_reports(
     for `pull_summary`.
     """
     address = _address(url, metric, "reports", periods, {"digest": digest})
-    coming = Path(f"{path}.part")
-    try:
-        with coming.open("wb") as file:
-            for piece in _pieces(url, address, token, http, progress, math.inf):
-                file.write(piece)
+    with whole_file(path) as file:
+        for piece in _pieces(url, address, token, http, progress, math.inf):
+            file.write(piece)
+        file.flush()
         try:
-            told = ReportFile(coming).metric
+            told = ReportFile(file.name).metric
         except SummaryError as problem:
             raise PullError(f"{url} answered something else than reports: {problem}") from None
         _require_asked(url, told, metric, digest)
-        coming.replace(path)
-    except OSError as problem:
-        raise OutputError(f"{path}: cannot be written: {problem.strerror}") from None
-    finally:
-        with suppress(OSError):
-            coming.unlink(missing_ok=True)
     return ReportFile(path)
 
 

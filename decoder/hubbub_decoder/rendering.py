@@ -14,9 +14,10 @@ from rich.text import Text
 
 from hubbub.metric import Kind
 from hubbub.privacy import epsilon, epsilon_forever
+from hubbub.words import counted
 from hubbub_decoder.decoding import Decoding, Estimate, Mass
 from hubbub_decoder.inference import reports_to_detect
-from hubbub_decoder.words import counted, shown
+from hubbub_decoder.words import shown
 
 _BAR_WIDTH = 24
 _MODEST = 0.01

@@ -1,17 +1,8 @@
-"""Numbers and strings of strangers as people read them, in a terminal too."""
+"""Strings of strangers as people read them, in a terminal too."""
 
 from __future__ import annotations
 
 _LONGEST = 80
-
-
-def counted(number: int, noun: str) -> str:
-    """Count things.
-
-    >>> counted(1, "report"), counted(2000, "report")
-    ('1 report', '2,000 reports')
-    """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def shown(value: str) -> str:

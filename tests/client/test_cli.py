@@ -106,3 +106,16 @@ def test_encode_shows_reports_and_refuses_unknown_metrics() -> None:
 def test_wrong_usage_exits_with_2() -> None:
     assert hubbub("encode").returncode == 2
     assert hubbub("no-such-command").returncode == 2
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("arguments", [("--help",), ("metrics", "show", METRICS)])
+def test_output_that_finds_no_room_is_one_sentence(arguments: tuple[str | Path, ...]) -> None:
+    program = Path(sys.executable).with_name("hubbub")
+    with Path("/dev/full").open("w") as full:
+        told = subprocess.run([program, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (told.returncode, told.stderr) == (1, "Error: the output cannot be written: No space left on device\n")
+
+
+def test_a_directory_that_is_no_state_is_not_said_to_be_missing(tmp_path: Path) -> None:
+    assert "holds no client's state (there is no journal in it)" in hubbub("inspect", tmp_path).stderr

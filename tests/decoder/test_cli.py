@@ -224,7 +224,7 @@ def test_summaries_of_different_definitions_are_not_added(summary: Path, candida
 def test_what_cannot_be_simulated_is_one_sentence_and_exit_1(definitions: Path, tmp_path: Path) -> None:
     out = ("--out", tmp_path / "s.parquet")
     uniform = ("--distribution", "uniform")
-    assert "defines no metric 'hompage'; it has homepage, os" in error(
+    assert "has no metric 'hompage': it has homepage, os" in error(
         "simulate", definitions, "hompage", "--reports", 10, *uniform, *out
     )
     assert "give --reports" in error("simulate", definitions, "os", *uniform, *out)
@@ -267,7 +267,18 @@ def test_wrong_usage_is_exit_2(arguments: tuple[str, ...]) -> None:
     assert hubbub(*arguments).exit_code == 2
 
 
-@pytest.mark.parametrize("name", ["decode", "pull", "simulate"])
+@pytest.mark.parametrize("out", ["no/e.csv", "folder.csv"])
+def test_where_nothing_can_be_written_is_said_before_minutes_of_decoding(
+    out: str, summary: Path, candidates: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "folder.csv").mkdir()
+    result = hubbub("decode", summary, "--candidates", candidates, "--out", tmp_path / out)
+    assert result.exit_code == 1
+    assert ("is a directory" if out == "folder.csv" else "there is no directory") in result.stderr
+    assert "decoded" not in result.stderr
+
+
+@pytest.mark.parametrize("name", ["decode", "import", "pull", "simulate"])
 def test_every_help_has_an_example(name: str) -> None:
     result = hubbub(name, "--help")
     assert result.exit_code == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from hubbub import Metric
 from hubbub_decoder import CandidateError, PopulationError
 from hubbub_decoder.candidates import distinct_candidates, read_candidates, write_candidates
+from hubbub_decoder.output import whole_file
 from hubbub_decoder.populations import DISTRIBUTIONS, draw_population, named_population, named_shares, read_population
 
 
@@ -155,3 +157,34 @@ def test_categories_are_the_values_of_their_metric() -> None:
         named_shares("zipf1", 0)
     with pytest.raises(PopulationError, match="distribution must be one of"):
         named_shares("cauchy", 3)
+
+
+def test_a_file_that_is_not_finished_leaves_its_name_to_what_had_it(tmp_path: Path) -> None:
+    """As when somebody presses Ctrl-C: half a file of reports would be read as all of them."""
+    path = tmp_path / "reports.parquet"
+
+    def interrupted() -> None:
+        with whole_file(path) as file:
+            file.write(b"half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert list(tmp_path.iterdir()) == []
+    path.write_bytes(b"before")
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert [each.read_bytes() for each in tmp_path.iterdir()] == [b"before"]
+
+
+def test_what_is_no_file_is_written_into_and_never_replaced(tmp_path: Path) -> None:
+    """A pipe, or a device: root, who writes to /dev/null, would have a file in its place."""
+    pipe, link = tmp_path / "pipe", tmp_path / "out.parquet"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    with whole_file(link) as file:
+        file.write(b"all")
+    assert os.read(reader, 10) == b"all"
+    os.close(reader)
+    assert (pipe.is_fifo(), link.is_symlink()) == (True, True)

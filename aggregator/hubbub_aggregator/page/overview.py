@@ -17,6 +17,7 @@ from hubbub.summary.parquet import num_reports_of
 from hubbub_aggregator.crowd import Crowd, last_crowd
 from hubbub_aggregator.readiness import trouble
 from hubbub_aggregator.settings import Settings
+from hubbub_aggregator.sizes import about
 from hubbub_aggregator.store import Store
 from hubbub_aggregator.taking import Service
 from hubbub_aggregator.watch import Odd
@@ -138,8 +139,8 @@ def overview(service: Service, writer: GroupWriter) -> Overview:
         reports=sum(metric.reports for metric in metrics),
         refused=sum(count for _, count in refusals),
         segments_waiting=service.store.segments_waiting(),
-        queue=size(writer.waiting),
-        disk_free=None if free is None else size(free),
+        queue=about(writer.waiting),
+        disk_free=None if free is None else about(free),
         metrics=metrics,
         refusals=tuple(RefusalRow(metric, reason, count) for (metric, reason), count in refusals),
     )
@@ -238,19 +239,6 @@ def odd_in_words(found: Iterable[tuple[str, Oddity]]) -> tuple[str, ...]:
         more = f" and {len(periods) - 1} earlier" if len(periods) > 1 else ""
         words.append(f"{last}{more}: {about}")
     return tuple(words)
-
-
-def size(number: float) -> str:
-    """Write a number of bytes for people.
-
-    >>> size(0), size(1536), size(3 << 30)
-    ('0 B', '1.5 KiB', '3 GiB')
-    """
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if number < 1024:
-            return f"{number:.3g} {unit}"
-        number /= 1024
-    return f"{number:.4g} TiB"
 
 
 def _probabilities(params: Params) -> str:

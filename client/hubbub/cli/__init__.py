@@ -6,6 +6,8 @@ heavy inside the command, so that `hubbub --help` lists all of them from a bare 
 
 from __future__ import annotations
 
+import errno
+import sys
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -25,6 +27,15 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         entry = _commands().get(cmd_name)
         return None if entry is None else entry.load()
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().main(*args, **kwargs)
+        except OSError as problem:
+            if problem.errno != errno.ENOSPC:
+                raise
+            click.echo(f"Error: the output cannot be written: {problem.strerror}", err=True)
+            sys.exit(1)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

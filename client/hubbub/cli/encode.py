@@ -21,16 +21,13 @@ def command(definitions: str, metric_name: str, values: tuple[str, ...], *, as_j
     Example:
       hubbub encode metrics.toml homepage https://example.org/
     """
-    from hubbub.definitions import load_definitions
+    from hubbub.cli.asked import definitions_with
     from hubbub.encoder import Encoder, Value
-    from hubbub.errors import DefinitionError, InvalidValueError
+    from hubbub.errors import InvalidValueError
     from hubbub.metric import Kind
     from hubbub.secret import Secret
 
-    loaded = load_definitions(definitions)
-    if metric_name not in loaded:
-        raise DefinitionError(f"{definitions} has no metric {metric_name!r}: it has {', '.join(loaded)}")
-    metric = loaded[metric_name]
+    metric = definitions_with(definitions, [metric_name])[metric_name]
     given: list[Value] = list(values) or [None]
     if metric.kind is Kind.BOOLEAN:
         if any(value not in {"true", "false", None} for value in given):

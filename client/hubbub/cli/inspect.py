@@ -8,8 +8,9 @@ from pathlib import Path
 import click
 
 from hubbub.cli.ledger import tell_damage
-from hubbub.cli.output import counted, json_option, print_json
+from hubbub.cli.output import json_option, print_json
 from hubbub.state import KEPT_SENT, State, Waiting
+from hubbub.words import counted
 
 
 @click.command()

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
-from hubbub.cli.output import counted, json_option, print_json
+from hubbub.cli.output import json_option, print_json
 from hubbub.state import State
+from hubbub.words import counted
 
 
 @click.command()

@@ -7,14 +7,20 @@ from typing import Any
 
 import click
 
-from hubbub.cli.output import counted, json_option, print_json
+from hubbub.cli.output import json_option, print_json
+from hubbub.words import counted
 
 _DELTA = 1e-9
 
 
 @click.group()
 def command() -> None:
-    """Check and show a file of metric definitions."""
+    """Check and show a file of metric definitions.
+
+    \b
+    Example:
+      hubbub metrics show metrics.toml
+    """
 
 
 @command.command()
@@ -76,13 +82,9 @@ def show(definitions: str, names: tuple[str, ...], reports: int | None, *, as_js
     Example:
       hubbub metrics show metrics.toml homepage --reports 1000000
     """
-    from hubbub.definitions import load_definitions
-    from hubbub.errors import DefinitionError
+    from hubbub.cli.asked import definitions_with
 
-    loaded = load_definitions(definitions)
-    for name in names:
-        if name not in loaded:
-            raise DefinitionError(f"{definitions} has no metric {name!r}: it has {', '.join(loaded)}")
+    loaded = definitions_with(definitions, names)
     shown = [_about(metric, reports) for metric in loaded.versions() if not names or metric.name in names]
     if as_json:
         print_json(shown)

@@ -16,15 +16,6 @@ def print_json(result: Any) -> None:
     click.echo(json.dumps(finite(result), indent=2, ensure_ascii=False, allow_nan=False))
 
 
-def counted(number: int, name: str) -> str:
-    """Say how many of something there are.
-
-    >>> counted(1, "report"), counted(0, "report"), counted(1200, "batch")
-    ('1 report', '0 reports', '1200 batches')
-    """
-    return f"{number} {name}{'' if number == 1 else 'es' if name.endswith('ch') else 's'}"
-
-
 def finite(result: Any) -> Any:
     """Replace the floats that JSON cannot hold.
 

@@ -59,17 +59,17 @@ def command(
     from hubbub_decoder.candidates import read_candidates
     from hubbub_decoder.collected import in_words, sum_of
     from hubbub_decoder.decoder import decode
-    from hubbub_decoder.decoding import require_writable_suffix
     from hubbub_decoder.design_matrix import DesignMatrix
     from hubbub_decoder.doubts import about_parts
     from hubbub_decoder.errors import CandidateError
     from hubbub_decoder.google_rappor import map_design
+    from hubbub_decoder.output import require_table
     from hubbub_decoder.rendering import Picture
 
     if candidates_path is not None and map_path is not None:
         raise click.UsageError("give either --candidates or --map")
     if out is not None:
-        require_writable_suffix(out)
+        require_table(out)
     candidates: list[str] | DesignMatrix | None = None if candidates_path is None else read_candidates(candidates_path)
     talk = Console(stderr=True)
     with talk.status("reading ...") as status:

@@ -11,7 +11,12 @@ from hubbub.cli.output import json_option, print_json
 
 @click.group()
 def command() -> None:
-    """Turn the files of another collector into a summary that `hubbub decode` reads."""
+    """Turn another collector's files into a summary.
+
+    \b
+    Example:
+      hubbub import google-rappor --params params.csv --counts counts.csv --map map.csv --out summary.parquet
+    """
 
 
 @command.command("google-rappor")
@@ -60,6 +65,7 @@ def google_rappor(
 
     from hubbub.metric import Metric
     from hubbub.summary import BitCounts
+    from hubbub.words import counted
     from hubbub_decoder.candidates import write_candidates
     from hubbub_decoder.errors import ForeignFileError
     from hubbub_decoder.google_rappor import (
@@ -70,14 +76,15 @@ def google_rappor(
         read_reports,
         summary_of,
     )
-    from hubbub_decoder.output import require_parquet, write_report_file, write_summary_file
-    from hubbub_decoder.words import counted
+    from hubbub_decoder.output import require_parquet, require_place, write_report_file, write_summary_file
 
     if counts_path is None and reports_path is None:
         raise click.UsageError("give --counts or --reports")
     if candidates_out is not None and map_path is None:
         raise click.UsageError("--candidates-out goes with --map")
     require_parquet(out)
+    if candidates_out is not None:
+        require_place(candidates_out)
     talk = Console(stderr=True)
     warnings: list[str] = []
     told: list[str] = [str(out)]

@@ -57,23 +57,27 @@ def command(
     import numpy as np
     from rich.console import Console
 
-    from hubbub.definitions import load_definitions
-    from hubbub.errors import DefinitionError
+    from hubbub.cli.asked import definitions_with
+    from hubbub.words import counted
     from hubbub_decoder.errors import PopulationError
-    from hubbub_decoder.output import require_parquet, write_population, write_report_file, write_summary_file
+    from hubbub_decoder.output import (
+        require_parquet,
+        require_place,
+        write_population,
+        write_report_file,
+        write_summary_file,
+    )
     from hubbub_decoder.populations import draw_population, named_population, read_population
     from hubbub_decoder.simulate import simulate_bit_counts, simulate_pattern_counts, simulate_reports
-    from hubbub_decoder.words import counted
 
     if (distribution is None) == (population_path is None):
         raise click.UsageError("give either --distribution or --population")
     if distribution is None and values is not None:
         raise click.UsageError("--values goes with --distribution")
     require_parquet(out)
-    collected = load_definitions(definitions)
-    if metric not in collected:
-        raise DefinitionError(f"{definitions}: defines no metric {metric!r}; it has {', '.join(collected)}")
-    asked = collected[metric]
+    if truth is not None:
+        require_place(truth)
+    asked = definitions_with(definitions, [metric])[metric]
     talk = Console(stderr=True)
     rng = np.random.default_rng(seed)
     with talk.status("simulating ..."):
