@@ -8,29 +8,21 @@ them: pattern counts for k = 8, the reports themselves for k = 32 and 128.
 
 from __future__ import annotations
 
-import argparse
-import hashlib
 import math
-import platform
-import subprocess
 import time
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from benchmarks.pages import put_section
+from benchmarks.runs import REPORTS, Run, beside, put_table
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from hubbub import Metric, Params
 from hubbub.summary import PatternCounts, Reports
-from hubbub_decoder import Decoding, decode
+from hubbub_decoder import decode
 from hubbub_decoder.populations import draw_population, named_shares
 from hubbub_decoder.simulate import simulate_pattern_counts, simulate_reports
 
-HERE = Path(__file__).parent
 HEADING = "## The literature's eleven rows"
-REPORTS = 1_000_000
 Floats = NDArray[np.float64]
 
 
@@ -65,18 +57,6 @@ ROWS = [
 ]
 
 
-class Run(NamedTuple):
-    """One decode beside the truth."""
-
-    total_variation: float
-    found: int
-    false: int
-    covered_there: float
-    covered_null: float
-    selected: list[bool]
-    seconds: float
-
-
 def run(row: Row, seed: int) -> Run:
     """Simulate a million reports of 100 values, of which every tenth has no candidate but in `paper`, and decode."""
     rng = np.random.default_rng(seed)
@@ -97,26 +77,6 @@ def run(row: Row, seed: int) -> Run:
     return beside(decoding, {name: people.get(name, 0) / REPORTS for name in names}, seconds)
 
 
-def beside(decoding: Decoding, truth: dict[str, float], seconds: float) -> Run:
-    """Put a decoding beside the shares its candidates truly have."""
-    missing = 1 - sum(truth.values())
-    known = [e for e in decoding if not math.isnan(e.share)]
-    covered = {
-        there: [e.low <= truth[e.candidate] <= e.high for e in known if (truth[e.candidate] > 0) == there]
-        for there in (True, False)
-    }
-    off = sum(abs((0 if math.isnan(e.best_guess) else e.best_guess) - truth[e.candidate]) for e in decoding)
-    return Run(
-        total_variation=(off + missing) / 2,
-        found=sum(truth[e.candidate] > 0 for e in decoding.detected),
-        false=sum(truth[e.candidate] == 0 for e in decoding.detected),
-        covered_there=float(np.mean(covered[True])),
-        covered_null=float(np.mean(covered[False])),
-        selected=[e.selected_low <= truth[e.candidate] <= e.selected_high for e in decoding.detected],
-        seconds=seconds,
-    )
-
-
 def line(row: Row, runs: list[Run]) -> str:
     """Put five runs beside R's."""
     variation = [each.total_variation for each in runs]
@@ -134,36 +94,19 @@ def _error(values: list[float]) -> float:
     return float(np.std(values, ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.nan
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--out", type=Path, help="put the table into that page, in place of the one it has")
-    options = parser.parse_args()
-    head = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False, cwd=HERE
-    )
-    commit = head.stdout.strip() or "no commit"
-    lines = []
-    with threadpool_limits(1):
-        for row in ROWS:
-            texts = [f"{commit} {row.config} {row.distribution} {i}" for i in range(options.runs)]
-            seeds = [int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") for text in texts]
-            lines.append(line(row, [run(row, seed) for seed in seeds]))
-            print(lines[-1], flush=True)
-    section = "\n".join([
+def section(setting: str) -> list[str]:
+    """Say what the rows are."""
+    return [
         HEADING,
         "",
-        f"`benchmarks/literature.py`, seeds from {commit}, Python {platform.python_version()}, one core: 100 values, {REPORTS:,} reports, means of {options.runs} runs (standard errors). paper:",
+        f"{setting} 100 values. paper:",
         "k, h, m = 128, 2, 16 and p, q, f = .5, .75, .5, 100 candidates nobody has; typical: 8, 2, 128, eps = 1, a tenth of the values without a candidate, 20 nobody has; demo: 32, 1, 64,",
         ".25, .75, .5, a tenth without a candidate, 100 nobody has. R's own intervals cover .54 to .78 of what it detects.",
         "",
         "| configuration | values | TV R | TV ours | found R | found ours | false R % | false ours % | covers, truth > 0 | covers, truth = 0 | selected cover | seconds |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|",
-        *lines,
-    ])  # fmt: skip
-    if options.out:
-        put_section(options.out, section)
+    ]
 
 
 if __name__ == "__main__":
-    main()
+    put_table("literature", __doc__, ROWS, run, line, section, runs=5)

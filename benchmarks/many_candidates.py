@@ -5,25 +5,17 @@ python -m benchmarks.many_candidates [--runs 4] [--out docs/accuracy.md]        
 
 from __future__ import annotations
 
-import argparse
-import hashlib
-import platform
-import subprocess
 import time
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from benchmarks.literature import REPORTS, Run, beside
-from benchmarks.pages import put_section
-from threadpoolctl import threadpool_limits
+from benchmarks.runs import REPORTS, Run, beside, put_table
 
 from hubbub import Metric, Params
 from hubbub_decoder import decode
 from hubbub_decoder.populations import draw_population, named_shares
 from hubbub_decoder.simulate import simulate_bit_counts
 
-HERE = Path(__file__).parent
 HEADING = "## Many candidates of bit counts"
 
 
@@ -87,35 +79,18 @@ def line(row: Row, runs: list[Run]) -> str:
     return f"| {' | '.join(figures)} |"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=4)
-    parser.add_argument("--out", type=Path, help="put the table into that page, in place of the one it has")
-    options = parser.parse_args()
-    head = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False, cwd=HERE
-    )
-    commit = head.stdout.strip() or "no commit"
-    lines = []
-    with threadpool_limits(1):
-        for row in ROWS:
-            texts = [f"{commit} {row} {i}" for i in range(options.runs)]
-            seeds = [int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") for text in texts]
-            lines.append(line(row, [run(row, seed) for seed in seeds]))
-            print(lines[-1], flush=True)
-    section = "\n".join([
+def section(setting: str) -> list[str]:
+    """Say what the rows are."""
+    return [
         HEADING,
         "",
-        f"`benchmarks/many_candidates.py`, seeds from {commit}, Python {platform.python_version()}, one core: {REPORTS:,} reports, p, q = .25, .75, means of {options.runs} runs (standard errors). What it was before, and how many candidates",
+        f"{setting} p, q = .25, .75. What it was before, and how many candidates",
         "are carried: [decision 14](decisions/0014-many-candidates-of-bit-counts-are-noise-too.md). In the last row a lasso chooses.",
         "",
         "| k, h, m | f | values | how many | candidates nobody has | TV | found | false % | covers, truth > 0 | covers, truth = 0 | selected cover | seconds |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|",
-        *lines,
-    ])  # fmt: skip
-    if options.out:
-        put_section(options.out, section)
+    ]
 
 
 if __name__ == "__main__":
-    main()
+    put_table("many_candidates", __doc__, ROWS, run, line, section, runs=4)

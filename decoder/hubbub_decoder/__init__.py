@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hubbub_decoder.decoder import decode
-    from hubbub_decoder.decoding import Decoding, Estimate, Mass
+    from hubbub_decoder.decoding import Decoding
     from hubbub_decoder.errors import CandidateError, ForeignFileError, OutputError, PopulationError, PullError
+    from hubbub_decoder.estimates import Estimate, Mass
 
 __all__ = [
     "CandidateError",
@@ -32,7 +33,7 @@ __all__ = [
     "decode",
 ]
 
-_HOMES = {"decode": "decoder", "Decoding": "decoding", "Estimate": "decoding", "Mass": "decoding"}
+_HOMES = {"decode": "decoder", "Decoding": "decoding", "Estimate": "estimates", "Mass": "estimates"}
 
 
 def __getattr__(name: str) -> object:

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from hubbub.summary import BitCounts
 from hubbub_decoder.best_guess import best_guess
-from hubbub_decoder.decoding import Decoding, Estimate, Mass
+from hubbub_decoder.decoding import Decoding
 from hubbub_decoder.error_law import ErrorLaw
+from hubbub_decoder.estimates import Estimate, Mass
 from hubbub_decoder.inference import detectable_share, interval, level_after_selection, q_values
 
 Floats = NDArray[np.float64]

@@ -16,9 +16,10 @@ from hubbub_decoder import closed_form, doubts
 from hubbub_decoder.answer import Answer, decoding_of
 from hubbub_decoder.bit_fit import fit_bits
 from hubbub_decoder.candidates import distinct_candidates
-from hubbub_decoder.decoding import Decoding, FitTest
+from hubbub_decoder.decoding import Decoding
 from hubbub_decoder.design_matrix import DesignMatrix, design_matrix
 from hubbub_decoder.errors import CandidateError
+from hubbub_decoder.estimates import FitTest
 from hubbub_decoder.fit import Fit, fit, must_be_fixed
 from hubbub_decoder.fitted import Fitted
 from hubbub_decoder.goodness_of_fit import goodness_of_fit

@@ -10,9 +10,10 @@ from hubbub.summary.oddities import TAIL, oddities, usual
 from hubbub.words import counted
 from hubbub_decoder import report_likelihood
 from hubbub_decoder.collected import Collected
-from hubbub_decoder.decoding import Decoding, FitTest
+from hubbub_decoder.decoding import Decoding
 from hubbub_decoder.design_matrix import DesignMatrix
 from hubbub_decoder.error_law import ErrorLaw
+from hubbub_decoder.estimates import FitTest
 from hubbub_decoder.fit import Fit
 from hubbub_decoder.fitted import Fitted
 from hubbub_decoder.screening import Selection

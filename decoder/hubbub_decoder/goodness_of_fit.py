@@ -15,7 +15,7 @@ from scipy import stats
 from hubbub.params import Params
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub_decoder.covariance import RandomString
-from hubbub_decoder.decoding import FitTest
+from hubbub_decoder.estimates import FitTest
 from hubbub_decoder.marginals import bit_shares
 from hubbub_decoder.pattern_fit import is_small
 from hubbub_decoder.patterns import FilterTable

@@ -9,7 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from hubbub_decoder.decoding import Decoding, Estimate
+from hubbub_decoder.decoding import Decoding
+from hubbub_decoder.estimates import Estimate
 
 ESTIMATE, TRUTH, FAINT = "#2563a8", "#d9480f", "#9aa5b1"
 

@@ -6,6 +6,7 @@ import io
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markup import escape
@@ -15,9 +16,12 @@ from rich.text import Text
 from hubbub.metric import Kind
 from hubbub.privacy import epsilon, epsilon_forever
 from hubbub.words import counted
-from hubbub_decoder.decoding import Decoding, Estimate, Mass
+from hubbub_decoder.estimates import Estimate, Mass
 from hubbub_decoder.inference import reports_to_detect
 from hubbub_decoder.words import shown
+
+if TYPE_CHECKING:
+    from hubbub_decoder.decoding import Decoding
 
 _BAR_WIDTH = 24
 _MODEST = 0.01
@@ -108,6 +112,7 @@ def headline(decoding: Decoding) -> str:
     """Say how many people spoke and what each gave away.
 
     >>> from hubbub.metric import Metric
+    >>> from hubbub_decoder import Decoding
     >>> survey = Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5)
     >>> nothing = Mass(0, 0, 0, 0)
     >>> headline(Decoding(survey, 1000, 0.95, 0.05, (), nothing, nothing, nothing, 0.1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Self
 
@@ -14,7 +15,7 @@ from hubbub.params import Params
 from hubbub.report import Report
 
 
-class Collected:
+class Collected(ABC):
     """A commutative monoid under `+`: what was made of disjoint reports adds up, in any order, on any machine."""
 
     metric: Metric
@@ -30,11 +31,11 @@ class Collected:
             object.__setattr__(self, name, value)
 
     @classmethod
+    @abstractmethod
     def of_rows(
         cls, metric: Metric | Params, cohorts: bytes | NDArray[np.uint8], rows: bytes, periods: Iterable[str] = ()
     ) -> Self:
         """Take wire rows: cohorts (n,) one byte each, rows n x ceil(k / 8) bytes."""
-        raise NotImplementedError
 
     @classmethod
     def of_reports(cls, metric: Metric | Params, reports: Sequence[Report]) -> Self:

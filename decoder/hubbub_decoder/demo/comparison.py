@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from hubbub.privacy import epsilon, epsilon_forever
-from hubbub_decoder.decoding import Decoding, Estimate
+from hubbub_decoder.decoding import Decoding
+from hubbub_decoder.estimates import Estimate
 
 
 @dataclass(frozen=True, slots=True)

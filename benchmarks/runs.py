@@ -1,0 +1,86 @@
+"""Populations simulated and decoded a few times each, put beside the truth, a row of a page for each."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import math
+import platform
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from benchmarks.pages import put_section
+from threadpoolctl import threadpool_limits
+
+from hubbub_decoder import Decoding
+
+REPORTS = 1_000_000
+Row = TypeVar("Row")
+
+
+class Run(NamedTuple):
+    """One decode beside the truth."""
+
+    total_variation: float
+    found: int
+    false: int
+    covered_there: float
+    covered_null: float
+    selected: list[bool]
+    seconds: float
+
+
+def beside(decoding: Decoding, truth: dict[str, float], seconds: float) -> Run:
+    """Put a decoding beside the shares its candidates truly have."""
+    missing = 1 - sum(truth.values())
+    known = [e for e in decoding if not math.isnan(e.share)]
+    covered = {
+        there: [e.low <= truth[e.candidate] <= e.high for e in known if (truth[e.candidate] > 0) == there]
+        for there in (True, False)
+    }
+    off = sum(abs((0 if math.isnan(e.best_guess) else e.best_guess) - truth[e.candidate]) for e in decoding)
+    return Run(
+        total_variation=(off + missing) / 2,
+        found=sum(truth[e.candidate] > 0 for e in decoding.detected),
+        false=sum(truth[e.candidate] == 0 for e in decoding.detected),
+        covered_there=float(np.mean(covered[True])),
+        covered_null=float(np.mean(covered[False])),
+        selected=[e.selected_low <= truth[e.candidate] <= e.selected_high for e in decoding.detected],
+        seconds=seconds,
+    )
+
+
+def put_table(
+    name: str,
+    doc: str | None,
+    rows: Sequence[Row],
+    run: Callable[[Row, int], Run],
+    line: Callable[[Row, list[Run]], str],
+    section: Callable[[str], Sequence[str]],
+    *,
+    runs: int,
+) -> None:
+    """Run each row a few times and print what came of it; `section` puts a heading and the columns around, and is told the setting."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=runs)
+    parser.add_argument("--out", type=Path, help="put the table into that page, in place of the one it has")
+    options = parser.parse_args()
+    command = ["git", "describe", "--always", "--dirty"]
+    head = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parent)
+    commit = head.stdout.strip() or "no commit"
+    lines = []
+    with threadpool_limits(1):
+        for row in rows:
+            texts = [f"{commit} {row} {i}" for i in range(options.runs)]
+            seeds = [int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") for text in texts]
+            lines.append(line(row, [run(row, seed) for seed in seeds]))
+            print(lines[-1], flush=True)
+    if options.out:
+        setting = (
+            f"`benchmarks/{name}.py`, seeds from {commit}, Python {platform.python_version()}, one core: {REPORTS:,} reports, "
+            f"means of {options.runs} runs (standard errors)."
+        )
+        put_section(options.out, "\n".join([*section(setting), *lines]))
