@@ -247,7 +247,7 @@ def test_an_unknown_suffix_is_refused_before_anything_is_written(name: str, tmp_
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match=r"nowhere.out\.csv: cannot be written: No such file"):
+    with pytest.raises(OutputError, match=r"nowhere.out\.csv: cannot be written: there is no directory"):
         by_hand().save(tmp_path / "nowhere" / "out.csv")
 
 
