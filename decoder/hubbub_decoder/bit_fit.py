@@ -13,7 +13,7 @@ from hubbub_decoder.covariance import RandomString, bit_shares_with_noise
 from hubbub_decoder.design_matrix import DesignMatrix
 from hubbub_decoder.error_law import RandomPlaces
 from hubbub_decoder.fitted import Fitted
-from hubbub_decoder.learning import ROUNDS, Learnt, learn, totals
+from hubbub_decoder.learning import begin, learn, totals
 from hubbub_decoder.mixed_model import MixedModel
 from hubbub_decoder.patterns import Observations
 from hubbub_decoder.solving import solve
@@ -32,13 +32,14 @@ def fit_bits(counts: BitCounts, design: DesignMatrix) -> Fitted:
     places = design.places()[used].transpose(0, 2, 1)
     others, scatter = np.append(random_string.mean, 0)[:, None], np.zeros((k + 1, k + 1))
     scatter[:k, :k] = random_string.covariance
-    learnt, shares = Learnt.nothing(len(design.groups)), np.zeros(len(design.groups))
-    unlisted = random_string.share_of_all(counts)
-    for rounds in ROUNDS:
+
+    def observed(shares: Floats, unlisted: float) -> MixedModel:
         observations = _observe(counts, design, random_string, shares, unlisted)
-        model = MixedModel(observations, places, others, scatter)
-        learnt, seen = learn(model, learnt, rounds)
-        shares, unlisted = seen.posterior, float(seen.others[0])
+        return MixedModel(observations, places, others, scatter)
+
+    learnt, seen = begin(observed(np.zeros(len(design.groups)), random_string.share_of_all(counts)))
+    model = observed(seen.posterior, float(seen.others[0]))
+    learnt, seen = learn(model, learnt)
     solved = solve(model, learnt.beliefs, learnt.scatter)
     return Fitted.of(solved, totals(model, learnt, seen), learnt, places, RandomPlaces.of_bits(params))
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hubbub_decoder.first_look import look
 from hubbub_decoder.mixed_model import Beliefs, MixedModel
 from hubbub_decoder.prior import fit_prior
 from hubbub_decoder.solution import Solution, Solved, Totals
@@ -14,11 +15,9 @@ from hubbub_decoder.solving import solve
 
 Floats = NDArray[np.float64]
 
-ROUNDS = 5, 6
-"""At most, on the observations at an average population and on those at the shares found."""
-
+_LOOKS, _ROUNDS = 6, 8
 _SETTLED = 0.02
-_STRIDE = 4.0  # tau**2 grows or shrinks by this factor a round at most
+_STRIDE = 4.0  # tau**2 shrinks by this factor a round at most
 _PACE = 0.7  # how far beliefs move in a round; at 1 they swing
 _OWN = 0.02  # no belief is wider than 1 / this many of the estimate's own variances, nor narrower than _SURE of one
 _SURE = 1e-4
@@ -33,30 +32,49 @@ class Learnt:
     scatter: float
     scatter_std: float
 
-    @classmethod
-    def nothing(cls, candidates: int) -> Learnt:
-        """Where to begin: next to nothing is anybody's."""
-        variances = np.full(candidates, 1e-4 / np.sqrt(max(candidates, 1)))
-        return cls(Beliefs(np.zeros(candidates), variances), 1e-3, np.inf)
+
+def begin(model: MixedModel) -> tuple[Learnt, Solution]:
+    """Look at each cohort by itself, the strong candidates subtracted and all others taken for scatter.
+
+    tau**2 is then the sum of squared shares of all strings but the strong; less what is believed of candidates, that of the strings
+    without one.
+    """
+    known, scatter = np.zeros(model.candidates), 0.0
+    for _ in range(_LOOKS):
+        strong = known
+        seen, misfit = look(model, strong, scatter)
+        scatter = max(scatter + misfit.step, 0.0)
+        estimates = _posterior(seen, misfit.ratio)
+        x, v, mean, variance = estimates
+        known = np.where(x > _STRONG * np.sqrt(v), mean, 0)
+        if abs(misfit.ratio - 1) < _SETTLED:
+            break
+    weak = mean - strong
+    left = scatter - float(np.sum(variance + weak**2))
+    others = seen.others - np.eye(1, len(seen.others))[0] * weak.sum()
+    return Learnt(_beliefs(*estimates), max(left, scatter / _STRIDE), misfit.error), replace(
+        seen, posterior=mean, others=others
+    )
 
 
-def learn(model: MixedModel, learnt: Learnt, rounds: int) -> tuple[Learnt, Solution]:
+def learn(model: MixedModel, learnt: Learnt) -> tuple[Learnt, Solution]:
     """Estimate, learn from all estimates how large shares are, and believe so of each, in turns; tau**2 beside it."""
     error = np.inf
-    for _ in range(rounds):
+    for _ in range(_ROUNDS):
         solved = solve(model, learnt.beliefs, learnt.scatter)
         seen, misfit = solved.solution(roughly=True), solved.misfit()
         before = learnt.scatter
-        scatter = float(np.clip(before + misfit.step, before / _STRIDE, before * _STRIDE))
-        learnt = Learnt(_believed(seen, misfit.ratio, learnt.beliefs), scatter, misfit.error)
+        scatter = max(before + misfit.step, before / _STRIDE)
+        beliefs = _moved(learnt.beliefs, _beliefs(*_posterior(seen, misfit.ratio)))
+        learnt = Learnt(beliefs, scatter, misfit.error)
         was, error = error, float(np.median(seen.variances)) if len(seen.variances) else 1.0
-        changes = misfit.ratio, model.variance_ratio(scatter, before), error / was
+        changes = model.variance_ratio(scatter, before), error / was
         if max(abs(change - 1) for change in changes) < _SETTLED:
             break
     return learnt, seen
 
 
-def _believed(seen: Solution, misfit: float, was: Beliefs) -> Beliefs:
+def _beliefs(x: Floats, v: Floats, mean: Floats, variance: Floats) -> Beliefs:
     """Return the normal beliefs that, joined with the estimates, have mean and variance of the posterior under a common prior.
 
         1/variance = 1/Var(x | estimate) - 1/v        mean/variance = E(x | estimate)/Var(x | estimate) - estimate/v
@@ -64,12 +82,15 @@ def _believed(seen: Solution, misfit: float, was: Beliefs) -> Beliefs:
     (expectation propagation). Where the posterior is wider than the estimate's own error, a belief that says almost nothing stands in for
     one of negative variance.
     """
-    if not len(seen.shares):
-        return was
-    x, v, mean, variance = _posterior(seen, misfit)
     variance = np.clip(variance, _SURE * v, v / (1 + _OWN))
-    precision = _PACE * (1 / variance - 1 / v) + (1 - _PACE) / was.variances
-    pull = _PACE * (mean / variance - x / v) + (1 - _PACE) * was.means / was.variances
+    precision = 1 / variance - 1 / v
+    return Beliefs((mean / variance - x / v) / precision, 1 / precision)
+
+
+def _moved(was: Beliefs, now: Beliefs) -> Beliefs:
+    """Go some of the way from one to the other, in precisions."""
+    precision = _PACE / now.variances + (1 - _PACE) / was.variances
+    pull = _PACE * now.means / now.variances + (1 - _PACE) * was.means / was.variances
     return Beliefs(pull / precision, 1 / precision)
 
 
@@ -93,7 +114,7 @@ def totals(model: MixedModel, learnt: Learnt, seen: Solution) -> Totals:
 def _posterior(seen: Solution, misfit: float) -> tuple[Floats, Floats, Floats, Floats]:
     """Return estimates, their variances, and mean and variance of each share under a prior fitted to all of them."""
     x, v = np.nan_to_num(seen.shares), np.minimum(misfit * seen.variances, 1.0)
-    return x, v, *fit_prior(x, v).given(x, v)
+    return x, v, *(fit_prior(x, v).given(x, v) if len(x) else (x, v))
 
 
 def _alike(seen: Solution, beliefs: Beliefs, strong: NDArray[np.bool_]) -> Beliefs:

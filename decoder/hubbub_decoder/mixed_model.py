@@ -91,6 +91,16 @@ class MixedModel:
             sum(looked[one] for rows, a, taken in parts for looked in [a.T @ vectors[rows]] for one in taken)
         )
 
+    def lengths(self) -> Floats:
+        """Return x'x for the column x of each candidate, (M,)."""
+        total = np.zeros(self.candidates)
+        for a, taken in zip(self.features, self.places, strict=True):
+            table = a.T @ a
+            for one in taken:
+                for other in taken:
+                    total += table[one, other]
+        return total
+
     def gram(self, weights: Floats) -> Floats:
         """Return X diag(weights) X', (d, d)."""
         total = np.empty((len(self.y), len(self.y)))

@@ -15,7 +15,7 @@ from hubbub.summary.pattern_counts import MAX_PATTERN_BITS
 from hubbub_decoder.design_matrix import DesignMatrix
 from hubbub_decoder.error_law import RandomPlaces
 from hubbub_decoder.fitted import Fitted
-from hubbub_decoder.learning import ROUNDS, Learnt, learn, solved_elsewhere, totals
+from hubbub_decoder.learning import begin, learn, solved_elsewhere, totals
 from hubbub_decoder.mixed_model import MixedModel
 from hubbub_decoder.patterns import MAX_CELLS, FilterTable, Observations, filters_of, number_of_filters, observe
 from hubbub_decoder.solution import Solution
@@ -42,15 +42,17 @@ def fit_patterns(counts: PatternCounts, design: DesignMatrix) -> Fitted:
     table = FilterTable.of(design.params)
     filter_of = filters_of(design, table)
     size = filter_of.shape[1]
-    learnt = Learnt.nothing(size)
-    expected = np.tile(table.random + _LITTLE * (table.filters == 0), (len(filter_of), 1))
     most = design.params.num_bits + _BEYOND_BITS
-    for rounds in ROUNDS:
+
+    def parted(expected: Floats) -> tuple[Observations, MixedModel, Observations | None]:
         observations = observe(counts, table, expected)
         few, rest = (observations, None) if size <= _FEW else observations.parted(table, _KEPT, most)
-        leading = _model(few, table, filter_of)
-        learnt, seen = learn(leading, learnt, rounds)
-        expected = _expected(seen, table, filter_of)
+        return observations, _model(few, table, filter_of), rest
+
+    average = np.tile(table.random + _LITTLE * (table.filters == 0), (len(filter_of), 1))
+    learnt, seen = begin(parted(average)[1])
+    observations, leading, rest = parted(_expected(seen, table, filter_of))
+    learnt, seen = learn(leading, learnt)
     sums = totals(leading, learnt, seen)
     tested = filter_of[:, None], RandomPlaces.of_filters(table.random)
     if size > _MANY and rest is not None and rest.size:

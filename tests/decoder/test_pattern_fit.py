@@ -79,16 +79,13 @@ def test_intervals_cover_and_false_discoveries_are_few(
     assert np.mean(false) < 0.05 + norm.isf(ALPHA) * np.std(false, ddof=1) / np.sqrt(40)
 
 
-def test_beliefs_joined_with_estimates_are_the_posterior_under_a_common_prior(
-    unseen_seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Mean and variance of each, in one whole step; where the posterior is wider than the estimate the mean alone."""
-    monkeypatch.setattr(learning, "_PACE", 1.0)
+def test_beliefs_joined_with_estimates_are_the_posterior_under_a_common_prior(unseen_seed: int) -> None:
+    """Mean and variance of each; where the posterior is wider than the estimate the mean alone."""
     rng = np.random.default_rng(unseen_seed)
     v = np.full(300, 1e-6)
     x = rng.normal(np.where(np.arange(300) < 30, 0.004, 0.0), 1e-3)
     seen = Solution(x, v, x, np.zeros(2))
-    beliefs = learning._believed(seen, 1.0, Beliefs(np.zeros(300), np.ones(300)))
+    beliefs = learning._beliefs(*learning._posterior(seen, 1.0))
     joined = 1 / (1 / v + 1 / beliefs.variances)
     mean, variance = fit_prior(x, v).given(x, v)
     assert joined * (x / v + beliefs.means / beliefs.variances) == pytest.approx(mean, rel=1e-6, abs=1e-12)
@@ -105,7 +102,7 @@ def test_what_is_known_of_all_sharpens_each(unseen_seed: int, monkeypatch: pytes
     counts = simulate_pattern_counts(crowd, population, np.random.default_rng(unseen_seed))
     learnt = decode(counts, list(population))
     around_nothing = Beliefs(np.zeros(300), np.full(300, 1 / 300**2))
-    monkeypatch.setattr(learning, "_believed", lambda *_: around_nothing)
+    monkeypatch.setattr(learning, "_beliefs", lambda *_: around_nothing)
     alike = decode(counts, list(population))
     assert learnt["v0"].std_error < 0.9 * alike["v0"].std_error
     hits = sum(e.low <= 1 / 300 <= e.high for e in learnt.estimates)

@@ -1,0 +1,66 @@
+"""The first look at each cohort by itself: another method says the same, and what it leaves to learning is near where it ends."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hubbub import Metric, Params
+from hubbub_decoder.design_matrix import design_matrix
+from hubbub_decoder.first_look import look
+from hubbub_decoder.in_observations import InObservations
+from hubbub_decoder.learning import begin, learn
+from hubbub_decoder.mixed_model import Beliefs, MixedModel
+from hubbub_decoder.patterns import FilterTable, filters_of, observe
+from hubbub_decoder.simulate import simulate_pattern_counts
+
+
+def model_of(population: dict[str, int], names: list[str], scheme: str = "murmur3-v1", seed: int = 7) -> MixedModel:
+    params = Params(num_bits=8, num_hashes=2, num_cohorts=32, prob_p=0.25, prob_q=0.75, prob_f=0.2, hash_scheme=scheme)
+    counts = simulate_pattern_counts(Metric.string("m", params), population, np.random.default_rng(seed))
+    table = FilterTable.of(params)
+    chosen = filters_of(design_matrix(names, params), table)
+    observations = observe(counts, table, np.tile(table.random + 1e-3 * (table.filters == 0), (32, 1)))
+    return MixedModel(observations, chosen[:, None], table.others, table.scatter)
+
+
+@pytest.mark.parametrize("scheme", ["murmur3-v1", "google-md5"])
+def test_it_is_the_model_in_which_nothing_but_the_known_is_believed(scheme: str) -> None:
+    """Beliefs of no variance: the covariance of all observations, solved whole, says the same of shares, of all others and of the misfit."""
+    model = model_of({f"v{i}": 20_000 // (i + 1) for i in range(20)}, [f"v{i}" for i in range(12)], scheme)
+    known = np.where(np.arange(12) < 2, 0.2, 0.0)
+    seen, misfit = look(model, known, 3e-3)
+    whole = InObservations(model, Beliefs(known, np.full(12, 1e-14)), 3e-3)
+    assert seen.shares == pytest.approx(whole.solution().shares, abs=1e-7)
+    assert seen.variances == pytest.approx(whole.solution().variances, rel=1e-6)
+    assert seen.others == pytest.approx(whole.solution().others, abs=1e-6)
+    assert misfit.ratio == pytest.approx(whole.misfit().ratio, rel=1e-6)
+    assert misfit.step == pytest.approx(whole.misfit().step, rel=1e-5)
+
+
+def test_lengths_are_those_of_the_columns() -> None:
+    model = model_of({"a": 1000}, ["a", "b", "c"])
+    columns = np.column_stack([model.sums(one) for one in np.eye(3)])
+    assert model.lengths() == pytest.approx(np.sum(columns**2, axis=0), rel=1e-12)
+
+
+def test_what_is_left_to_learn_is_little(unseen_seed: int) -> None:
+    """Half of all reports of one string, half of 100, of whom none has a candidate: tau**2 is .0025, not the .25 of the strong one.
+
+    Its standard deviation is 2 % of that (25 populations), and the whole model moves it by .5 %: a fifth is ten of them.
+    """
+    population = {"heavy": 1_000_000} | {f"other {i}": 10_000 for i in range(100)}
+    model = model_of(population, ["heavy", *(f"w{i}" for i in range(400))], seed=unseen_seed)
+    learnt, seen = begin(model)
+    assert learnt.scatter == pytest.approx(0.0025, rel=0.2)
+    assert seen.posterior[0] == pytest.approx(0.5, abs=0.05)
+    assert seen.others[0] == pytest.approx(0.5, abs=0.1)
+    after, _ = learn(model, learnt)
+    assert after.scatter == pytest.approx(learnt.scatter, rel=0.2)
+
+
+def test_nobody_to_look_at() -> None:
+    model = model_of({"a": 1000}, [])
+    learnt, seen = begin(model)
+    assert len(seen.shares) == 0
+    assert learn(model, learnt)[1].others.sum() == pytest.approx(1, abs=0.2)
