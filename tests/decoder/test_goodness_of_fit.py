@@ -81,11 +81,14 @@ def test_honest_reports_of_unlisted_strings_alarm_nobody(scheme: str, k: int, f:
 
 
 def test_who_has_a_value_is_chance_too(unseen_seed: int) -> None:
-    """Half of the reports have none, 4 hashes, little noise: the ones of a report vary nine times as much as their noise."""
+    """Half of the reports have none, 4 hashes, little noise: the ones of a report vary nine times as much as their noise.
+
+    25 p-values, alpha = 1e-6 over all of them.
+    """
     params = string_params(k=24, h=4, p=0.05, q=0.95)
     for run in range(5):
         reports = reported(params, (unseen_seed + run) % (1 << 62), num_reports=20_000, without_value=10_000)
-        assert alarms(goodness_of_fit(reports)) == set()
+        assert min(test.p_value for test in goodness_of_fit(reports)) > ALPHA / 25
 
 
 @pytest.mark.parametrize(
@@ -104,8 +107,8 @@ def test_who_has_a_value_is_chance_too(unseen_seed: int) -> None:
 def test_wrong_parameters_and_another_hash_are_seen(
     true: Params, claimed: Params, alarm: str, unseen_seed: int
 ) -> None:
-    """200,000 reports, of which a tenth without a value: each is seen nearly always."""
-    reports = told(claimed, reported(true, unseen_seed % (1 << 62), num_reports=200_000))
+    """500,000 reports: p < 1e-24 in each of 150 draws of the least telling, six of their standard deviations or more from 1e-6."""
+    reports = told(claimed, reported(true, unseen_seed % (1 << 62), num_reports=500_000))
     assert alarm in alarms(goodness_of_fit(collected(reports)))
 
 
@@ -145,8 +148,11 @@ def test_a_cohort_that_many_are_stuck_in_is_seen(unseen_seed: int) -> None:
 
 
 def test_the_same_people_reporting_again_alarm_nobody(unseen_seed: int) -> None:
-    """30,000 people, 8 periods: cohort and permanent noise stay. Told as one period, it is 8 times the reports there are."""
-    params = string_params(32, m=32, p=0.25, q=0.75, f=0.5)
+    """30,000 people, 8 periods: cohort and permanent noise stay. Told as one period, it is 8 times the reports there are.
+
+    Then equal cohorts are a chi-squared of 63 degrees of freedom, 8 times: below its 1e-6 once in 2e9 runs.
+    """
+    params = string_params(32, m=64, p=0.25, q=0.75, f=0.5)
     once = reported(
         replace(params, prob_p=0, prob_q=1), unseen_seed % (1 << 62), num_reports=30_000, without_value=3_000
     )
