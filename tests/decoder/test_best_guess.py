@@ -42,7 +42,10 @@ def test_pure_noise_is_guessed_to_be_nothing(unseen_seed: int) -> None:
 
 
 def test_it_is_nearer_the_truth_than_cutting_off_at_zero_or_keeping_what_was_found(unseen_seed: int) -> None:
-    """Zipf over 100 of 300 candidates, errors .004: half the L1 distance, mean of 50 runs."""
+    """Zipf over 100 of 300 candidates, errors .004: half the L1 distance, mean of 50 runs.
+
+    That of 60 such means .207 +- .003 was below .223 by .0158 +- .0032: one in 3 million is not.
+    """
     rng = np.random.default_rng(unseen_seed)
     truth = np.concatenate([1 / np.arange(1, 101), np.zeros(200)])
     truth /= truth.sum()
