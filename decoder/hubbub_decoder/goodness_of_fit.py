@@ -28,6 +28,7 @@ _MOST_BITS_A_COHORT = 10
 _FEW_COHORTS = 32
 _NULL = 1e-13
 _FEW_REPORTS = 30
+_USUAL_SIZES = (0.1, 0.1, 0.8)  # of strings with 0, 1 and 2 bits: what numbers of ones are weighted for
 
 
 def goodness_of_fit(collected: BitCounts | PatternCounts | Reports) -> tuple[FitTest, ...]:
@@ -82,13 +83,14 @@ def _coincident_hashes(seen: NDArray[np.int64], params: Params) -> FitTest | Non
     """Hashes of google-md5 coincide: of h = 2, in one string of k. murmur3-v1's never do.
 
     The share of strings with one bit only, less 1/k of the share of all strings, is 0 in the mean over cohorts, which hash independently: Student's t.
+    Weights are fixed: those of what was seen follow a rare number of ones that came by chance still more rarely, and p < 1e-6 came in 1 of 500.
     """
     n = seen.sum(axis=1)
     used = n >= _FEW_REPORTS
     if params.hash_scheme != "google-md5" or params.num_hashes != 2 or used.sum() < _FEW_COHORTS:
         return None
     chance, shares = _chance_of_ones(params), seen[used] / n[used][:, None]
-    weighted = chance / np.maximum(shares.mean(axis=0), 1 / n.sum())[:, None]
+    weighted = chance / np.maximum(chance @ _USUAL_SIZES, np.finfo(float).tiny)[:, None]
     of_sizes = shares @ np.linalg.lstsq(chance.T @ weighted, weighted.T, rcond=None)[0].T
     coincide = float(np.sum((np.bincount(np.arange(256) % params.num_bits) / 256) ** 2))
     t, p_value = stats.ttest_1samp(of_sizes[:, 1] - coincide * (of_sizes[:, 1] + of_sizes[:, 2]), 0)

@@ -80,6 +80,14 @@ def test_honest_reports_of_unlisted_strings_alarm_nobody(scheme: str, k: int, f:
     assert ("coincident hashes" in p_values) == (scheme == "google-md5")
 
 
+def test_a_number_of_ones_that_came_too_rarely_is_no_coincident_hash() -> None:
+    """Regression: 1 report without a one where 5 were expected weighed five times as much, and p was 6e-7."""
+    params = string_params(24, scheme="google-md5")
+    honest = reported(params, 50_000_001_591_719, num_reports=20_000, without_value=2_000)
+    (p_value,) = (test.p_value for test in goodness_of_fit(honest) if test.name == "coincident hashes")
+    assert p_value > 0.01
+
+
 def test_who_has_a_value_is_chance_too(unseen_seed: int) -> None:
     """Half of the reports have none, 4 hashes, little noise: the ones of a report vary nine times as much as their noise.
 
