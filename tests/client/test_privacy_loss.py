@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 
@@ -183,8 +182,11 @@ def test_who_sums_squared_differences_of_linked_reports_sees_that_a_value_change
     squares = (times[:, None] - times) ** 2
 
     def summed(bits: list[tuple[Floats, int]]) -> Floats:
-        chances = [np.bincount(squares.ravel(), weights=joint.ravel()) for joint, many in bits for _ in range(many)]
-        return functools.reduce(np.convolve, chances)
+        total = np.ones(1)
+        for joint, many in bits:
+            for _ in range(many):
+                total = np.convolve(total, np.bincount(squares.ravel(), weights=joint.ravel()))
+        return total
 
     zero, one = (one_bit(CHANGING, TEN, true) for true in (0, 1))
     stayed = summed([(one_bit_twice(CHANGING, TEN, 1), 2), (one_bit_twice(CHANGING, TEN, 0), 126)])
