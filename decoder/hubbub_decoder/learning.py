@@ -39,20 +39,18 @@ def begin(model: MixedModel) -> tuple[Learnt, Solution]:
     tau**2 is then the sum of squared shares of all strings but the strong; less what is believed of candidates, that of the strings
     without one.
     """
-    known, scatter = np.zeros(model.candidates), 0.0
+    strong, scatter = np.zeros(model.candidates), 0.0
     for _ in range(_LOOKS):
-        strong = known
         seen, misfit = look(model, strong, scatter)
-        scatter = max(scatter + misfit.step, 0.0)
-        estimates = _posterior(seen, misfit.ratio)
-        x, v, mean, variance = estimates
-        known = np.where(x > _STRONG * np.sqrt(v), mean, 0)
-        if abs(misfit.ratio - 1) < _SETTLED:
+        before, scatter, subtracted = scatter, max(scatter + misfit.step, 0.0), strong
+        strong = np.where(seen.shares > _STRONG * np.sqrt(misfit.ratio * seen.variances), seen.shares, 0)
+        if abs(model.variance_ratio(scatter, before) - 1) < _SETTLED:
             break
-    weak = mean - strong
+    x, v, mean, variance = _posterior(seen, misfit.ratio)
+    weak = mean - subtracted
     left = scatter - float(np.sum(variance + weak**2))
     others = seen.others - np.eye(1, len(seen.others))[0] * weak.sum()
-    return Learnt(_beliefs(*estimates), max(left, scatter / _STRIDE), misfit.error), replace(
+    return Learnt(_beliefs(x, v, mean, variance), max(left, scatter / _STRIDE), misfit.error), replace(
         seen, posterior=mean, others=others
     )
 
