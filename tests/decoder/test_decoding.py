@@ -173,12 +173,15 @@ def test_listed_unlisted_and_no_value_are_all_the_reports(decoding: Decoding) ->
 
 
 def test_patterns_say_what_their_bit_counts_say_and_no_less_surely(unseen_seed: int) -> None:
-    """Two likelihoods of one truth: 5 standard errors apart at most (alpha < 1e-6), the whole one not the wider."""
+    """Two likelihoods of one truth: 5 standard errors apart at most (alpha < 1e-6), the whole one not much the wider.
+
+    Its standard error of a, tau**2 of 8 cohorts in both, was .94 times as large, the logarithm +- .029 (40 draws): 1.1 times is 5.5 of these away.
+    """
     patterns = simulate_pattern_counts(HOMEPAGE, {"a": 60_000, "b": 40_000}, np.random.default_rng(unseen_seed))
     whole, marginal = decode(patterns, ["a", "b", "c"]), decode(patterns.bit_counts(), ["a", "b", "c"])
     for name in ("a", "b", "c"):
         assert abs(whole[name].share - marginal[name].share) < 5 * marginal[name].std_error
-        assert whole[name].std_error < 1.02 * marginal[name].std_error
+        assert whole[name].std_error < 1.1 * marginal[name].std_error
 
 
 def test_a_handful_of_reports_is_said_to_be_too_few(unseen_seed: int) -> None:
