@@ -186,9 +186,9 @@ def command(
     print_config: bool,
     **settings: Any,
 ) -> None:
-    """Collect reports of the metrics in DEFINITIONS, a TOML file, and answer with their counts.
+    """Collect reports of the metrics in DEFINITIONS, a TOML file.
 
-    Reading the counts takes a token: `hubbub token create`.
+    Who has a token may read their counts: `hubbub token create`.
 
     \b
     Example:

@@ -22,7 +22,9 @@ def command() -> None:
 @database_option
 @json_option
 def check(database: str, as_json: bool) -> None:
-    """Say which schema a database has, and read it all; exit code 1 if `hubbub serve` would refuse it, or it is damaged.
+    """Say which schema a database has, and whether it is whole.
+
+    Reads all of it; exit code 1 if `hubbub serve` would refuse it, or it is damaged.
 
     \b
     Example:
@@ -67,7 +69,9 @@ def check(database: str, as_json: bool) -> None:
 @database_option
 @json_option
 def upgrade(database: str, as_json: bool) -> None:
-    """Bring a database to this hubbub's schema, whole or not at all, while older workers go on.
+    """Bring a database to this hubbub's schema.
+
+    Whole or not at all, while older workers go on.
 
     \b
     Example:
@@ -89,9 +93,9 @@ def upgrade(database: str, as_json: bool) -> None:
 @database_option
 @json_option
 def backup(file: str, database: str, as_json: bool) -> None:
-    """Write all that a database holds into a new FILE, as of now, while it is served.
+    """Write all that a database holds into a new FILE.
 
-    FILE is a SQLite file, whichever engine the database is on. It holds the reports and the tokens' hashes: keep it as
+    It is served meanwhile. FILE is a SQLite file, whichever engine the database is on. It holds the reports and the tokens' hashes: keep it as
     closely as the database.
 
     \b
@@ -106,7 +110,9 @@ def backup(file: str, database: str, as_json: bool) -> None:
 @database_option
 @json_option
 def restore(file: str, database: str, as_json: bool) -> None:
-    """Make a database of what `hubbub db backup` wrote; a database that holds anything is left alone.
+    """Make a database of what `hubbub db backup` wrote.
+
+    A database that holds anything is left alone.
 
     \b
     Example:
@@ -120,9 +126,9 @@ def restore(file: str, database: str, as_json: bool) -> None:
 @click.argument("target", metavar="TO", type=DatabaseName())
 @json_option
 def copy(source: str, target: str, as_json: bool) -> None:
-    """Copy a database to another engine: FROM and TO are SQLite files or postgresql:// addresses, and TO is empty.
+    """Copy a database to another engine.
 
-    Stop the aggregator first: what it takes from FROM later is not in TO.
+    FROM and TO are SQLite files or postgresql:// addresses, and TO is empty. Stop the aggregator first: what it takes from FROM later is not in TO.
 
     \b
     Example:
@@ -149,5 +155,5 @@ def _copy(source: str, target: str, as_json: bool, *, sealed: bool = False) -> N
     if as_json:
         print_json({"from": without_password(source), "to": without_password(target), "rows": rows})
     else:
-        told = ", ".join(f"{count:,} of {name}" for name, count in rows.items())
+        told = ", ".join(f"{count:,} in {name}" for name, count in rows.items() if count) or "no rows"
         click.echo(f"{without_password(target)} is whole: {told}")

@@ -38,9 +38,10 @@ def command(
     as_json: bool,
     **others: Any,
 ) -> None:
-    """Look for what is wrong with an aggregator of DEFINITIONS, or with a client's state; exit code 1 if something is.
+    """Look for what is wrong with an aggregator, or a client's state.
 
-    Takes the options of `hubbub serve`: give those that the aggregator is started with. Nothing is changed.
+    Exit code 1 if something is; nothing is changed. Takes the options of `hubbub serve`: give those that the aggregator
+    is started with.
 
     \b
     Example:

@@ -12,7 +12,7 @@ from hubbub_aggregator.database_option import database_option
 
 @click.group()
 def command() -> None:
-    """Create, list and revoke the tokens that let someone read an aggregator's counts.
+    """Create, list and revoke the tokens that let someone read.
 
     \b
     Example:
@@ -89,7 +89,9 @@ def list_(database: str, as_json: bool) -> None:
 @database_option
 @json_option
 def revoke(name: str, database: str, as_json: bool) -> None:
-    """Make a token worthless; a running aggregator stops taking it within 5 seconds.
+    """Make a token worthless.
+
+    A running aggregator stops taking it within 5 seconds.
 
     \b
     Example:

@@ -124,7 +124,7 @@ def about_selection(design: DesignMatrix, selection: Selection) -> Iterator[str]
     if fitted < columns:
         yield (
             f"{columns:,} candidates are more than these bit counts carry: a lasso chose {fitted:,} of them, and the others count "
-            f"as unlisted: the total of the candidates is that of the chosen. {_HALVED if selection.independent else _WHOLE}"
+            f"as unlisted: the total of the candidates is that of the chosen. {_HALVED if selection.independent else _WHOLE if fitted else _NONE}"
         )
 
 
@@ -189,6 +189,7 @@ _WHOLE = (
     "The reports are of one cohort only, so the same reports chose and were estimated from: shares of the chosen tend to be too large and their "
     "intervals too narrow; fewer candidates avoid it"
 )
+_NONE = "More reports, or fewer candidates, would let it choose"
 _WRONG = "a frequent string may have no candidate, the parameters or the hash scheme may not be those of the reports, or reports may be made up"
 _COMPARE = "compare num_bits, num_hashes, prob_p, prob_q, prob_f and hash_scheme with those of the clients; if they are the same, reports are made up"
 _SAME_AS = {"shape": "number of ones", "cohorts": "equal cohorts"}

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _BAR_WIDTH = 24
 _MODEST = 0.01
+_UNKNOWN = "not determined"
 _OTHER_WIDTH = 52  # a name of 12, a share, an interval, a q-value and what separates them
 _NARROW = 50  # below, an interval takes two lines
 
@@ -135,7 +136,9 @@ def conclusions(decoding: Decoding) -> Iterator[str]:
         parts = [f"{listed} {_share(decoding.explained)}"]
         if kind is Kind.STRING or decoding.unlisted.std_error != 0:
             parts.append(f"{rest} {_share(decoding.unlisted)}")
-        yield ", ".join([*parts, f"no value {_share(decoding.without_value)}"])
+        parts.append(f"no value {_share(decoding.without_value)}")
+        known = [part for part in parts if not part.endswith(_UNKNOWN)]
+        yield ", ".join(parts) if known else "How many have any value at all is not determined."
     found, tested = len(decoding.detected), len(decoding.estimates)
     yield f"{found} of {tested:,} found (false discovery rate {decoding.fdr:.0%}); {tested - found:,} not found."
     if 1 <= decoding.detectable < math.inf:
@@ -152,7 +155,7 @@ def conclusions(decoding: Decoding) -> Iterator[str]:
 
 def _share(mass: Mass) -> str:
     if math.isnan(mass.share):
-        return "not determined"
+        return _UNKNOWN
     return f"{mass.share:.1%} ({mass.low:.1%} .. {mass.high:.1%})"
 
 

@@ -394,7 +394,7 @@ def test_the_commands_copy_there_and_back(
     file, there = str(tmp_path / "backup.db"), elsewhere(database, tmp_path, request)
     done = run("backup", file, "--database", database)
     assert (done.exit_code, done.stderr) == (0, "")
-    assert done.stdout.startswith(f"{file} is whole: 5 of collection, ")
+    assert done.stdout.startswith(f"{file} is whole: 5 in collection, ")
     told = json.loads(run("restore", file, "--database", there, "--json").stdout)
     assert told["rows"] == ROWS
     assert contents(there) == contents(database)

@@ -119,3 +119,10 @@ def test_output_that_finds_no_room_is_one_sentence(arguments: tuple[str | Path, 
 
 def test_a_directory_that_is_no_state_is_not_said_to_be_missing(tmp_path: Path) -> None:
     assert "holds no client's state (there is no journal in it)" in hubbub("inspect", tmp_path).stderr
+
+
+@pytest.mark.parametrize("group", [(), ("db",), ("import",), ("metrics",), ("token",)])
+def test_every_list_of_commands_has_an_example_and_says_whole_what_each_does(group: tuple[str, ...]) -> None:
+    told = hubbub(*group, "--help").stdout
+    assert "Example:\n    hubbub" in told
+    assert "..." not in told.replace("[ARGS]...", "")

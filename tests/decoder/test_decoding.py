@@ -188,7 +188,7 @@ def test_a_handful_of_reports_is_said_to_be_too_few(unseen_seed: int) -> None:
     counts = simulate_bit_counts(HOMEPAGE, {"a": 3}, np.random.default_rng(unseen_seed))
     told = " ".join(conclusions(decode(counts, ["a", "b"])))
     assert "too few to reveal any share; for 1% it would take" in told
-    assert "candidates not determined, unlisted strings not determined, no value not determined" in told
+    assert "How many have any value at all is not determined." in told
 
 
 @pytest.mark.parametrize(("error", "determined"), [(0.249, True), (0.251, False), (math.nan, False)])
@@ -300,10 +300,9 @@ def test_one_report_of_which_nothing_was_fitted_determines_nothing(unseen_seed: 
     told = decoding.to_dict()
     for total in ("explained", "unlisted", "without_value"):
         assert set(told[total].values()) == {None}, total
-    assert "not determined, other candidates and unlisted strings not determined, no value not determined" in " ".join(
-        conclusions(decoding)
-    )
-    assert warned(decoding, "The reports are of one cohort only")
+    assert "How many have any value at all is not determined." in conclusions(decoding)
+    assert warned(decoding, "a lasso chose 0 of them")
+    assert not warned(decoding, "shares of the chosen")
     assert warned(decoding, "only 1 report in 64 cohorts")
     assert warned(decoding, "reports of more cohorts avoid it")
 

@@ -13,7 +13,9 @@ from hubbub.cli.output import json_option, print_json
 @click.argument("values", nargs=-1)
 @json_option
 def command(definitions: str, metric_name: str, values: tuple[str, ...], *, as_json: bool) -> None:
-    """Encode VALUES of METRIC (true or false for a boolean; none: what silence sends).
+    """Encode VALUES of METRIC: what would be sent.
+
+    A boolean is true or false; no value is what silence sends.
 
     A new secret is drawn and thrown away, so the same call answers differently each time; nothing is sent.
 

@@ -25,7 +25,7 @@ from hubbub.words import counted
 )
 @json_option
 def command(directory: Path, *, count: int, as_json: bool) -> None:
-    """Show what the client whose state is in STATE holds and sent; nothing is changed.
+    """Show what a client, whose state is in STATE, holds and sent.
 
     \b
     Example:

@@ -16,7 +16,7 @@ from hubbub.words import counted
 @click.argument("directory", metavar="STATE", type=click.Path(path_type=Path))
 @json_option
 def command(directory: Path, *, as_json: bool) -> None:
-    """Show what the client whose state is in STATE has spent; nothing is changed.
+    """Show what a client, whose state is in STATE, has spent.
 
     \b
     Example:

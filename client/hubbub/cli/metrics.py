@@ -27,7 +27,7 @@ def command() -> None:
 @click.argument("definitions", type=click.Path())
 @json_option
 def check(definitions: str, *, as_json: bool) -> None:
-    """Say whether DEFINITIONS can be collected under; the first thing that is wrong, if not.
+    """Say whether DEFINITIONS can be collected under, or why not.
 
     What they permit and nobody would expect is said beside: metrics that have expired, those that a client's default
     Policy refuses or soon silences, and those whose reports anybody can match who has them.
@@ -76,7 +76,7 @@ def check(definitions: str, *, as_json: bool) -> None:
 )
 @json_option
 def show(definitions: str, names: tuple[str, ...], reports: int | None, *, as_json: bool) -> None:
-    """Show each metric of DEFINITIONS with its parameters and what it can reveal.
+    """Show each metric's parameters, and what it can reveal.
 
     \b
     Example:

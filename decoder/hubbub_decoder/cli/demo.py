@@ -22,7 +22,7 @@ from hubbub.cli.output import json_option, print_json
 )
 @json_option
 def command(reports: int | None, out: Path, *, as_json: bool) -> None:
-    """Let New York's flights report where they went without saying so, and estimate it all the same.
+    """Let New York's flights report where they went without saying so.
 
     Starts an aggregator on this machine, reports over HTTP through the real client encoder, pulls the counts,
     decodes them, and shows the truth beside each estimate.

@@ -34,7 +34,7 @@ def command(
     reports: bool,
     as_json: bool,
 ) -> None:
-    """Fetch the summary of a METRIC from the aggregator at URL, or its retained reports.
+    """Fetch a METRIC's counts, or its reports, from an aggregator.
 
     The token that lets you read is taken from the environment: HUBBUB_TOKEN.
 

@@ -46,7 +46,7 @@ def command(
     truth: Path | None,
     as_json: bool,
 ) -> None:
-    """Simulate one report from everybody, under a METRIC of a DEFINITIONS file.
+    """Simulate one report from everybody, of a METRIC of DEFINITIONS.
 
     \b
     Example:
