@@ -71,7 +71,7 @@ def poisoned(outline: Outline, ones: int, reports: int) -> Outline:
 
 @pytest.mark.parametrize("params", CROWDS)
 def test_nothing_is_odd_about_an_honest_crowd_of_any_size_and_any_values(params: Params, unseen_seed: int) -> None:
-    """9 x 100 crowds at a level of 1e-6 each: one alarm in 1,100 runs of this test, were the bounds tight."""
+    """9 x 100 crowds, by bounds of 1e-6 each: extremes, whose is the tightest, truly alarm in one of 500,000 runs of this test."""
     rng = np.random.default_rng(unseen_seed)
     sizes = [1, 2, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 1_000_000_000]
     assert [kinds(params, honest(params, n, rng)) for n in sizes * 10] == [set()] * 100
@@ -85,7 +85,7 @@ def test_nothing_is_odd_about_an_honest_crowd_of_any_size_and_any_values(params:
         (bloom(64, 1, f=0.25), 64, 5),
         (bloom(16, 2, m=16), 16, 80),
         (Params.one_hot(5, prob_p=0.25, prob_q=0.75, prob_f=0.5), 5, 1_800),
-        (bloom(128, 2, p=0.5), 82, 3_000),  # two standard deviations above the mean
+        (bloom(128, 2, p=0.5), 82, 3_500),  # two standard deviations above the mean
     ],
 )
 def test_so_many_made_up_reports_among_a_million_are_seen(

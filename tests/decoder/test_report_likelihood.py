@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom, chi2
 
+import hubbub_decoder.fit as fit_module
 import hubbub_decoder.report_likelihood as likelihood_module
 from hubbub import Metric, Params
 from hubbub.errors import SummaryError
@@ -256,8 +257,12 @@ def test_the_hashing_of_unlisted_strings_is_in_the_standard_errors(
 
 
 @pytest.mark.parametrize("scheme", ["murmur3-v1", "google-md5"])
-def test_standard_errors_are_smaller_than_those_of_bit_counts(scheme: str, unseen_seed: int) -> None:
-    """k = 8, h = 2, p = .225, q = .775, f = 0: 1.3 times or more, in theory 1.4 to 1.6."""
+def test_standard_errors_are_smaller_than_those_of_bit_counts(
+    scheme: str, monkeypatch: pytest.MonkeyPatch, unseen_seed: int
+) -> None:
+    """k = 8, h = 2, p = .225, q = .775, f = 0: 1.3 times or more, in theory 1.4 to 1.6. Of the noise alone: tau**2 is left out of both."""
+    for module in (fit_module, likelihood_module):
+        monkeypatch.setattr(module, "_scatter", lambda *_: (0.0, 0.0))
     params = string_params(8, 2, 64, 0.225, 0.775, scheme=scheme)
     names = [f"v{i}" for i in range(40)]
     reports = simulated(params, dict.fromkeys(names, 1500), unseen_seed)
