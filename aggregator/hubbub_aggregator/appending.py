@@ -8,7 +8,8 @@ from sqlalchemy import Connection, Engine, bindparam, insert, select
 
 from hubbub.batch import Batch
 from hubbub.coins import Coins
-from hubbub_aggregator.engine import Ids, Statement, insert_new, transaction
+from hubbub_aggregator.batch_ids import Ids
+from hubbub_aggregator.engine import Statement, insert_new, transaction
 from hubbub_aggregator.failpoints import reach
 from hubbub_aggregator.schema import collection, segment
 from hubbub_aggregator.shuffle import shuffled

@@ -14,8 +14,9 @@ from hubbub.metric import Metric
 from hubbub.periods import Period
 from hubbub.refusals import Refusal
 from hubbub.words import counted
+from hubbub_aggregator.database_file import is_there, require_place
 from hubbub_aggregator.database_name import is_postgres
-from hubbub_aggregator.engine import is_there, naming, opened, require_place, transaction
+from hubbub_aggregator.engine import naming, opened, transaction
 from hubbub_aggregator.lifecycle import kept_until, retains
 from hubbub_aggregator.schema_version import require_served, version_of
 from hubbub_aggregator.settings import Settings

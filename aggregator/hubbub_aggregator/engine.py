@@ -1,11 +1,10 @@
-"""What differs between databases, all of it: how one is opened, how a transaction begins, what an insert ignores."""
+"""What differs between databases: how one is opened, how a transaction begins, what an insert ignores."""
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -28,6 +27,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.sql.compiler import SQLCompiler
 
+from hubbub_aggregator.database_file import claim, is_there, require_place
 from hubbub_aggregator.database_name import is_postgres, postgres_url, without_password
 from hubbub_aggregator.store import StoreError
 
@@ -52,16 +52,6 @@ _NEXT_STEP = {
 }
 _FLEETING = ("PRAGMA synchronous = OFF",)
 _FOREIGN_KEYS = "PRAGMA foreign_keys = ON"
-_GIVEN = """
-    WITH RECURSIVE at(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM at WHERE i + 1 < :n),
-    given(batch_id) AS (SELECT substr(:ids, 16 * i + 1, 16) FROM at)
-"""
-_STORED = text(_GIVEN + "SELECT batch_id FROM batch WHERE collection_id = :collection_id AND batch_id IN given")  # noqa: S608  (constants)
-_INSERT = text("INSERT INTO batch (collection_id, batch_id)" + _GIVEN + "SELECT :collection_id, batch_id FROM given")  # noqa: S608
-_INSERT_NEW = text(
-    "INSERT INTO batch (collection_id, batch_id) SELECT :collection_id, unnest(CAST(:ids AS bytea[])) "
-    "ON CONFLICT DO NOTHING RETURNING batch_id"
-)
 
 
 def open_sqlite(path: Path, *, read_only: bool = False, lasting: bool = True) -> Engine:
@@ -71,7 +61,7 @@ def open_sqlite(path: Path, *, read_only: bool = False, lasting: bool = True) ->
     """
     require_place(path, read_only=read_only)
     if not read_only:
-        _claim(path)
+        claim(path)
     mode = "ro" if read_only else "rwc"
     engine = create_engine(
         URL.create("sqlite", database=f"file:{quote(str(path.absolute()))}", query={"mode": mode, "uri": "true"}),
@@ -88,24 +78,6 @@ def open_sqlite(path: Path, *, read_only: bool = False, lasting: bool = True) ->
     event.listen(engine, "connect", prepare)
     event.listen(engine, "begin", _begin)
     return engine
-
-
-def require_place(file: Path, *, read_only: bool = False) -> None:
-    """Say what is in the way of a file: SQLite says `unable to open database file` of all that."""
-    if _is_directory(file):
-        raise StoreError("is a directory: name a file in it")
-    if read_only:
-        return
-    if not _is_directory(file.parent):
-        raise StoreError(
-            f"there is no directory {file.parent} that this user can reach: make it, or give another --database"
-        )
-    for place in (file.parent, file):
-        if is_there(place) and not os.access(place, os.W_OK, effective_ids=True):
-            raise StoreError(
-                f"this user may not write to {place}: change its owner or mode, or give another --database "
-                "(SQLite keeps two files beside its own)"
-            )
 
 
 @contextmanager
@@ -213,29 +185,6 @@ def continue_ids(connection: Connection, table: Table) -> None:
         connection.execute(text(last.format(table.name)), {"name": table.name})
 
 
-class Ids:
-    """Inserts the batch ids that are new to a collection, in at most two statements, however many they are.
-
-    Each call of the database lets go of the interpreter, and has to get it back.
-    """
-
-    def __init__(self, engine: Engine) -> None:
-        self._postgres = engine.dialect.name == "postgresql"
-        self._insert = Statement(engine, _INSERT_NEW if self._postgres else _INSERT)
-        self._stored = Statement(engine, _STORED)
-
-    def insert(self, connection: Connection, collection_id: int, ids: Collection[bytes]) -> set[bytes]:
-        """Return those that were new."""
-        if self._postgres:  # in order, so that two who insert the same ids cannot block each other
-            given = {"collection_id": collection_id, "ids": sorted(ids)}
-            return {new for (new,) in self._insert.on(connection, given)}
-        given = {"collection_id": collection_id, "ids": b"".join(ids), "n": len(ids)}
-        new = set(ids).difference(stored for (stored,) in self._stored.on(connection, given))
-        if new:
-            self._insert.on(connection, given | {"ids": b"".join(new), "n": len(new)})
-        return new
-
-
 def checkpoint(engine: Engine) -> None:
     """Bring what was written into SQLite's file now, beside all others: else it is one of their commits that does it."""
     if engine.dialect.name == "sqlite":
@@ -257,25 +206,6 @@ def empty_log(engine: Engine) -> bool:
         finally:
             cursor.execute(f"PRAGMA busy_timeout = {patience}")
     return not busy
-
-
-def is_there(path: Path) -> bool:
-    """Say whether a file can be seen; Path.exists raises where a directory may not be looked into."""
-    return os.path.exists(path)  # noqa: PTH110
-
-
-def _is_directory(path: Path) -> bool:
-    return os.path.isdir(path)  # noqa: PTH112  (Path's raises where a directory may not be looked into)
-
-
-def _claim(file: Path) -> None:
-    """Make a new file, for its owner alone: SQLite gives those beside it the same mode."""
-    try:
-        os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-    except FileExistsError:
-        pass  # and is not opened: closing it would drop the locks that this process has on it
-    except OSError as problem:
-        raise StoreError(f"cannot be made: {problem.strerror}: give another --database") from None
 
 
 def _told(problem: SQLAlchemyError) -> str:

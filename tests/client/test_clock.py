@@ -127,7 +127,7 @@ def test_a_minute_forty_days_ahead_drops_no_good_report_and_the_days_it_spoilt_a
     with client._journal as state:
         client._recorder.former.form_everything(state)
         assert good <= set(state.waiting)
-    assert "batches are of days to come" in findings(rig)[0][1]
+    assert "batches of days to come" in findings(rig)[0][1]
     days(rig, true, 45, client)
     assert aggregator.twice == []
     assert len(aggregator.taken) >= 47  # 49 days and no more; the one that had begun when the clock was wrong is lost
