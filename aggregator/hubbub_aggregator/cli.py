@@ -59,8 +59,10 @@ def _from_file(context: click.Context, _option: click.Parameter, path: Path | No
         return
     try:
         told = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as problem:
-        raise click.BadParameter(f"{path}: {problem}") from None
+    except OSError as problem:
+        raise click.BadParameter(f"{path}: cannot be read: {problem.strerror}") from None
+    except ValueError as problem:
+        raise click.BadParameter(f"{path}: is not TOML: {problem}") from None
     known = {option.name: option for option in context.command.params if option.envvar and option is not _option}
     for name, value in told.items():
         taken = known.get(name.replace("-", "_"))

@@ -55,7 +55,8 @@ def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
 
 
 def _cannot_listen(host: str, port: int, problem: Exception) -> ListenError:
-    return ListenError(f"cannot listen on {host}:{port}: {problem}: give another --host or --port")
+    told = getattr(problem, "strerror", None) or problem
+    return ListenError(f"cannot listen on {host}:{port}: {told}: give another --host or --port")
 
 
 @contextmanager

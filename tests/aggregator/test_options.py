@@ -25,6 +25,7 @@ def test_a_flag_wins_over_the_environment_and_that_over_the_file(tmp_path: Path)
 @pytest.mark.parametrize(
     ("line", "told"),
     [
+        ("port = ", "is not TOML: Invalid value"),
         ("prot = 1", "there is no option 'prot'"),
         ("print_config = true", "there is no option 'print_config'"),
         ('config = "other.toml"', "there is no option 'config'"),
@@ -46,6 +47,13 @@ def test_a_line_of_the_file_that_cannot_be_is_told_with_its_file_and_value(
     assert said.exit_code == 2
     assert told in said.output
     assert str(file) in said.output or "keep" in line
+
+
+def test_a_file_of_options_that_is_not_there_is_told_as_other_files_are(tmp_path: Path) -> None:
+    (definitions := tmp_path / "metrics.toml").write_text(DEFINITIONS)
+    said = CliRunner().invoke(serve, [str(definitions), "--config", str(tmp_path / "nowhere.toml")])
+    assert said.exit_code == 2
+    assert "nowhere.toml: cannot be read: No such file or directory" in said.output
 
 
 def test_a_size_may_have_a_unit_and_is_shown_with_one(tmp_path: Path) -> None:

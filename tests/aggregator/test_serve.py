@@ -176,7 +176,9 @@ def test_what_stands_in_the_way_is_one_sentence_and_exit_code_1(definitions_file
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         database = str(tmp_path / "some.db")
-        assert f"cannot listen on 127.0.0.1:{port}" in failure(definitions_file, "--port", port, "--database", database)
+        assert f"cannot listen on 127.0.0.1:{port}: Address already in use: give another" in failure(
+            definitions_file, "--port", port, "--database", database
+        )
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])

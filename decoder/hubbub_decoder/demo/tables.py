@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hubbub.privacy import sequential
+from hubbub.words import counted
 from hubbub_decoder.demo.comparison import Comparison
 from hubbub_decoder.rendering import bar
 
@@ -48,7 +49,9 @@ def verdict(comparison: Comparison, shown: int) -> str:
     if tested > 1:
         false = f" and {comparison.false} of {tested - there} that nobody reported" if tested > there else ""
         parts.append(f"found {comparison.found} of {there} that were reported{false}")
-    parts.append(f"{comparison.covered} of {tested} intervals hold the truth")
+    parts.append(
+        f"{comparison.covered} of {counted(tested, 'interval')} {'holds' if tested == 1 else 'hold'} the truth"
+    )
     return "; ".join(parts)
 
 
