@@ -13,9 +13,10 @@ from hubbub_decoder.covariance import RandomString, bit_shares_with_noise
 from hubbub_decoder.design_matrix import DesignMatrix
 from hubbub_decoder.error_law import RandomPlaces
 from hubbub_decoder.fitted import Fitted
-from hubbub_decoder.learning import begin, learn, totals
+from hubbub_decoder.learning import Learnt, begin, learn, totals
 from hubbub_decoder.mixed_model import MixedModel
 from hubbub_decoder.patterns import Observations
+from hubbub_decoder.solution import Solution
 from hubbub_decoder.solving import solve
 
 Floats = NDArray[np.float64]
@@ -26,22 +27,27 @@ def fit_bits(counts: BitCounts, design: DesignMatrix) -> Fitted:
 
     counts : bit counts with at least one report
     """
+    learnt, seen = begin_with_bits(counts, design)
+    model = _model(counts, design, seen.posterior, float(seen.others[0]))
+    learnt, seen = learn(model, learnt)
+    solved, sums = solve(model, learnt.beliefs, learnt.scatter), totals(model, learnt, seen)
+    return Fitted.of(solved, sums, learnt, model.places, RandomPlaces.of_bits(counts.metric.params))
+
+
+def begin_with_bits(counts: BitCounts, design: DesignMatrix) -> tuple[Learnt, Solution]:
+    """Look at the bits of an average population."""
+    unlisted = RandomString.of(counts.metric.params).share_of_all(counts)
+    return begin(_model(counts, design, np.zeros(len(design.groups)), unlisted))
+
+
+def _model(counts: BitCounts, design: DesignMatrix, shares: Floats, unlisted: float) -> MixedModel:
+    """Observe the bits as they scatter at these shares."""
     params = counts.metric.params
-    k, used = params.num_bits, counts.reports > 0
-    random_string = RandomString.of(params)
-    places = design.places()[used].transpose(0, 2, 1)
+    k, random_string = params.num_bits, RandomString.of(params)
     others, scatter = np.append(random_string.mean, 0)[:, None], np.zeros((k + 1, k + 1))
     scatter[:k, :k] = random_string.covariance
-
-    def observed(shares: Floats, unlisted: float) -> MixedModel:
-        observations = _observe(counts, design, random_string, shares, unlisted)
-        return MixedModel(observations, places, others, scatter)
-
-    learnt, seen = begin(observed(np.zeros(len(design.groups)), random_string.share_of_all(counts)))
-    model = observed(seen.posterior, float(seen.others[0]))
-    learnt, seen = learn(model, learnt)
-    solved = solve(model, learnt.beliefs, learnt.scatter)
-    return Fitted.of(solved, totals(model, learnt, seen), learnt, places, RandomPlaces.of_bits(params))
+    places = design.places()[counts.reports > 0].transpose(0, 2, 1)
+    return MixedModel(_observe(counts, design, random_string, shares, unlisted), places, others, scatter)
 
 
 def _observe(

@@ -25,7 +25,8 @@ from hubbub_decoder.fitted import Fitted
 from hubbub_decoder.goodness_of_fit import goodness_of_fit
 from hubbub_decoder.inference import Target, among_reporters, of_poisson, p_values
 from hubbub_decoder.pattern_fit import fit_patterns, is_small
-from hubbub_decoder.report_likelihood import fit_reports, worth_fitting
+from hubbub_decoder.report_fit import fit_many, worth_fitting
+from hubbub_decoder.report_likelihood import fit_reports
 from hubbub_decoder.screening import Selection, select
 
 Floats = NDArray[np.float64]
@@ -151,14 +152,12 @@ def _decode_bits(
     chosen = design.take(selection.columns)
     num_reports = None if target == "population" else counts.num_reports
     fitted: Fit | Fitted
-    if reports is not None and worth_fitting(chosen):
-        fitted = fit_reports(_only(reports, selection.counts.reports > 0), chosen)
-        answer = _answer(fitted, selection, design, num_reports)
-    elif must_be_fixed(selection.counts, chosen):
-        fitted = fit(selection.counts, chosen)
+    seen = None if reports is None or not worth_fitting(chosen) else _only(reports, selection.counts.reports > 0)
+    if must_be_fixed(selection.counts, chosen):
+        fitted = fit(selection.counts, chosen) if seen is None else fit_reports(seen, chosen)
         answer = _answer(fitted, selection, design, num_reports)
     else:
-        fitted = fit_bits(selection.counts, chosen)
+        fitted = fit_bits(selection.counts, chosen) if seen is None else fit_many(seen, chosen)
 
         def errors(variances: Floats, shares: Floats) -> Floats:
             return np.sqrt(among_reporters(variances, shares, num_reports))

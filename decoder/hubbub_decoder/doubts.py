@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from hubbub.summary import BitCounts, Reports
 from hubbub.summary.oddities import TAIL, oddities, usual
 from hubbub.words import counted
-from hubbub_decoder import report_likelihood
+from hubbub_decoder import report_fit
 from hubbub_decoder.collected import Collected
 from hubbub_decoder.decoding import Decoding
 from hubbub_decoder.design_matrix import DesignMatrix
@@ -130,9 +130,9 @@ def about_selection(design: DesignMatrix, selection: Selection) -> Iterator[str]
 
 def about_reports(reports: Reports | None, chosen: DesignMatrix) -> Iterator[str]:
     """Retained reports of which no more than their bit counts were fitted."""
-    if reports is not None and not report_likelihood.worth_fitting(chosen):
+    if reports is not None and not report_fit.worth_fitting(chosen):
         yield (
-            f"the reports were retained but only their bit counts were fitted: the reports themselves say more, with {report_likelihood.MAX_CANDIDATES:,} "
+            f"the reports were retained but only their bit counts were fitted: the reports themselves say more, with {report_fit.MAX_CANDIDATES:,} "
             f"candidates at most, and there are {len(chosen.groups):,}; fewer candidates make errors smaller"
         )
 

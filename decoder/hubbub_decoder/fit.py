@@ -17,9 +17,9 @@ from scipy import linalg, sparse
 from hubbub.summary import BitCounts
 from hubbub_decoder.covariance import RandomString, bit_shares_with_noise
 from hubbub_decoder.design_matrix import DesignMatrix
-from hubbub_decoder.error_law import ErrorLaw, RandomPlaces, chance_to_look_there
-from hubbub_decoder.inference import p_values, p_values_by_themselves
+from hubbub_decoder.error_law import ErrorLaw, RandomPlaces
 from hubbub_decoder.screening import numbers
+from hubbub_decoder.tested import Seen, tested
 
 _REFITS = 3
 _ROWS_AT_ONCE = 1024
@@ -128,19 +128,16 @@ def _tested(
             fitted = bits @ solutions[:-1] + np.outer(random_string.mean, solutions[-1])
             yield bits, scales * np.linalg.solve(s, y_j[:, None] - fitted)
 
-    def chances(some: NDArray[np.intp]) -> Iterator[float]:
+    def left_out(some: NDArray[np.intp]) -> Iterator[Seen]:
         moved = found.covariance[:, some] * (solution[some] / errors[some] ** 2)
         parts = list(scores(solution[:, None] - moved, errors[some]))
         own = np.array([(bits[:, some].T @ score).diagonal() for bits, score in parts])
         for place in range(len(some)):
-            scored = [strings.scores(score[:, place]) for _, score in parts]
-            yield chance_to_look_there(own[:, place], scored, strings.same)
+            yield own[:, place], [strings.scores(score[:, place]) for _, score in parts]
 
     typical = np.array([np.nanmedian(errors)])
-    common = ErrorLaw.of(strings.scores(score[:, 0]) for _, score in scores(solution[:, None], typical))
-    p, normal = (np.where(known, p_values(found.shares, errors, law), np.nan) for law in (common, None))
-    used = int((counts.reports > 0).sum())
-    return common, p_values_by_themselves(p, normal, chances, used, strings.alike(used))
+    anybody = (strings.scores(score[:, 0]) for _, score in scores(solution[:, None], typical))
+    return tested(found.shares, errors, anybody, left_out, strings, int((counts.reports > 0).sum()))
 
 
 def _scatter(normal: _Normal, solution: Floats, rows: int, blind: int, weighted_with: float) -> tuple[float, float]:

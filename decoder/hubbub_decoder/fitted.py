@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub_decoder.error_law import ErrorLaw, RandomPlaces, chance_to_look_there
-from hubbub_decoder.inference import p_values, p_values_by_themselves
+from hubbub_decoder.error_law import ErrorLaw, RandomPlaces
 from hubbub_decoder.learning import Learnt
 from hubbub_decoder.solution import Solution, Solved, Totals
+from hubbub_decoder.tested import Seen, tested
 
 Floats = NDArray[np.float64]
 
@@ -47,18 +47,15 @@ def _tested(
 ) -> tuple[ErrorLaw, Floats]:
     """Return how random strings err, and how often one would look as frequent as each candidate."""
     known = np.isfinite(solution.variances)
-    if not known.any():
-        return ErrorLaw.of([]), np.full(len(known), np.nan)
     errors = np.sqrt(np.where(known, solution.variances, np.nan))
-    scores, typical = solved.scores(), float(np.nanmedian(errors))
-    common = ErrorLaw.of((strings.scores(typical * score) for score in scores), strings.chances)
-    p, normal = (np.where(known, p_values(solution.shares, errors, law), np.nan) for law in (common, None))
+    typical = float(np.median(errors[known])) if known.any() else 1.0
+    scores = solved.scores()
 
-    def chances(some: NDArray[np.intp]) -> Iterator[float]:
+    def left_out(some: NDArray[np.intp]) -> Iterator[Seen]:
         for j in some.tolist():
             parts = [errors[j] * score for score in solved.scores(j)]
             own = [float(part[taken].sum()) for part, taken in zip(parts, places[:, :, j], strict=True)]
-            yield chance_to_look_there(own, [strings.scores(part) for part in parts], strings.same, strings.chances)
+            yield own, [strings.scores(part) for part in parts]
 
-    used = sum(bool(score.any()) for score in scores)
-    return common, p_values_by_themselves(p, normal, chances, used, strings.alike(used))
+    anybody = (strings.scores(typical * score) for score in scores)
+    return tested(solution.shares, errors, anybody, left_out, strings, sum(bool(score.any()) for score in scores))

@@ -37,7 +37,8 @@ class InShares(Solved):
         precision[: self._listed], pull[: self._listed] = 1 / beliefs.variances, beliefs.means / beliefs.variances
         normal[np.diag_indices_from(normal)] += precision + _RIDGE * max(normal.trace() / size, _RIDGE)
         self._root = inverse_root(normal)
-        self._x = self._times_covariance(self._scores(self._model.y) + pull)
+        self._right = self._scores(self._model.y) + pull
+        self._x = self._times_covariance(self._right)
 
     def _slabs(self) -> Iterator[tuple[list[slice], Floats]]:
         """Yield Z, some cohorts at a time, and where the rows of each of them stand in it."""
@@ -93,17 +94,21 @@ class InShares(Solved):
         return Misfit.of(squares, [k - half.T @ (half @ k) for half, k in zip(halves, scatters, strict=True)])
 
     def totals(self, exchangeable: Flags) -> Totals:
-        m = self._listed
-        others = len(self._x) - m
-        sums = np.zeros((1 + others, len(self._x) + 1))
+        weights, sums, column = self._weights(exchangeable)
+        return Totals(weights @ np.append(self._right, column @ self._model.y), weights @ sums.T)
+
+    def _weights(self, exchangeable: Flags) -> tuple[Floats, Floats, Floats]:
+        """Return how much each equation counts for the totals, the last that of the exchangeable's mean, (1 + o, M + o + 1); what adds up to them; and X 1."""
+        m, size = self._listed, len(self._x)
+        others = size - m
+        sums = np.zeros((1 + others, size + 1))
         sums[0, :m], sums[1:, m:-1], sums[0, -1] = 1, np.eye(others), exchangeable.sum()
         column = self._model.sums(exchangeable.astype(float))
         solved = self._times_covariance(self._scores(column))
         left = float(column @ column - column @ self._sums(solved))
-        if left <= _NO_INFORMATION * float(column @ column):  # nobody, or nothing to tell them from the unlisted
-            reach = self._root @ sums[:, :-1].T
-            return Totals(sums[:, :-1] @ self._x, reach.T @ reach)
-        mean = float(column @ self._model.y - column @ self._sums(self._x)) / left
-        direction = np.append(-solved, 1)
-        reach, moved = self._root @ sums[:, :-1].T, sums @ direction
-        return Totals(sums[:, :-1] @ self._x + mean * moved, reach.T @ reach + np.outer(moved, moved) / left)
+        weights = np.zeros_like(sums)
+        weights[:, :-1] = self._times_covariance(sums[:, :-1].T).T
+        if left > _NO_INFORMATION * float(column @ column):  # else nobody, or nothing to tell them from the unlisted
+            direction = np.append(-solved, 1)
+            weights += np.outer(sums @ direction, direction) / left
+        return weights, sums, column

@@ -12,14 +12,19 @@ from scipy.stats import binom, chi2
 
 import hubbub_decoder.fit as fit_module
 import hubbub_decoder.report_likelihood as likelihood_module
+import hubbub_decoder.tested as tested_module
 from hubbub import Metric, Params
 from hubbub.errors import SummaryError
 from hubbub.summary import Reports
+from hubbub_decoder.bit_residuals import BitResiduals
 from hubbub_decoder.decoder import decode
 from hubbub_decoder.design_matrix import DesignMatrix, bit_positions, design_matrix
 from hubbub_decoder.fit import Fit, fit
+from hubbub_decoder.mixture import Mixture
 from hubbub_decoder.report_likelihood import fit_reports
 from hubbub_decoder.simulate import simulate_reports
+from hubbub_decoder.simulated_information import draw
+from hubbub_decoder.solution import Misfit
 
 ALPHA = 1e-6
 Floats = NDArray[np.float64]
@@ -91,7 +96,7 @@ def test_the_fit_is_next_to_the_maximum_of_the_pattern_likelihood_and_has_its_er
 
     An efficient estimate differs from the maximum by a fraction of a standard error.
     """
-    monkeypatch.setattr(likelihood_module, "_scatter", lambda *_: (0.0, 0.0))
+    monkeypatch.setattr(BitResiduals, "misfit", lambda *_: Misfit(1.0, 0.0, 0.0))
     params = string_params(8, 2, 4, p, q, f, scheme)
     names = ["a", "b", "c", "d"]
     people = {"a": 30_000, "b": 10_000, "c": 6000, "d": 2000} | {f"u{i}": 60 for i in range(100)}
@@ -126,13 +131,8 @@ def test_the_information_and_the_covariance_are_those_of_all_patterns(scheme: st
     assert information @ z == pytest.approx(np.ones(5))
     inverse = np.linalg.inv(information)
     projected = inverse - np.outer(inverse.sum(axis=0), inverse.sum(axis=0)) / inverse.sum()
-    mixture = likelihood_module._Mixture(
-        params,
-        design_matrix(names, params).places(),
-        likelihood_module._average_ratio(params),
-        np.full(4, 0.25),
-    )
-    drawn = list(likelihood_module._draw(mixture, z, 1 << 19, np.random.default_rng(unseen_seed)))
+    mixture = Mixture.of(design_matrix(names, params))
+    drawn = list(draw(mixture, np.full(4, 0.25), z, 1 << 19, np.random.default_rng(unseen_seed)))
     look = likelihood_module._look(mixture, z, drawn, np.zeros(5))
     assert np.diag(look.projected) == pytest.approx(np.diag(projected), rel=0.03)
     assert np.sqrt(np.diag(look.covariance)) == pytest.approx(
@@ -240,7 +240,7 @@ def test_the_hashing_of_unlisted_strings_is_in_the_standard_errors(
     params = string_params(32, 2, 8)
     rng = np.random.default_rng(unseen_seed)
     squares: dict[bool, list[float]] = {True: [], False: []}
-    scatter = likelihood_module._scatter
+    misfit = BitResiduals.misfit
     for _ in range(30):
         tag = int(rng.integers(1 << 30))
         names = [f"{tag}-{i}" for i in range(6)]
@@ -248,7 +248,7 @@ def test_the_hashing_of_unlisted_strings_is_in_the_standard_errors(
         reports = simulated(params, people, int(rng.integers(1 << 62)))
         truth = np.array([people.get(name, 0) for name in names]) / reports.num_reports
         for known in squares:
-            monkeypatch.setattr(likelihood_module, "_scatter", scatter if known else lambda *_: (0.0, 0.0))
+            monkeypatch.setattr(BitResiduals, "misfit", misfit if known else lambda *_: Misfit(1.0, 0.0, 0.0))
             fitted = fit_reports(reports, design_matrix(names, params))
             squares[known].append(float(np.mean(((fitted.shares - truth) / errors_of(fitted)) ** 2)))
     low, high = chi2.ppf([ALPHA / 2, 1 - ALPHA / 2], 30) / 30
@@ -353,7 +353,7 @@ def test_what_cohorts_say_for_a_candidate_left_out_adds_up_to_its_estimate(
         added.append(sum(own))
         return 0.5
 
-    monkeypatch.setattr(likelihood_module, "chance_to_look_there", record)
+    monkeypatch.setattr(tested_module, "chance_to_look_there", record)
     params = string_params(32, 2, 8)
     reports = simulated(params, {"a": 1_800, "b": 1_200, "c": 800, "d": 1_200}, unseen_seed, without_value=15_000)
     found = fit_reports(reports, design_matrix(["a", "b", "c", "nobody"], params))
