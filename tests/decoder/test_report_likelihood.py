@@ -194,10 +194,10 @@ def test_the_order_of_the_reports_changes_nothing(unseen_seed: int) -> None:
 def test_intervals_cover_the_shares_among_those_who_reported(
     p: float, q: float, h: int, unlisted: int, unseen_seed: int
 ) -> None:
-    """40 fits of 12 candidates, with and without two large unlisted strings (a fifth of the reports).
+    """30 fits of 12 candidates, with and without two large unlisted strings (a fifth of the reports).
 
     Estimates of one fit depend on each other a little, so the count is tested as that of half as many independent
-    ones: between the binomial's quantiles of alpha = 1e-6 at coverage .95, 240 of them.
+    ones: between the binomial's quantiles of alpha = 1e-6 at coverage .95, 180 of them.
     """
     params = string_params(16, h, 32, p, q)
     names = [f"v{i}" for i in range(12)]
@@ -205,13 +205,13 @@ def test_intervals_cover_the_shares_among_those_who_reported(
     design = design_matrix(names, params)
     rng = np.random.default_rng(unseen_seed)
     covered: list[bool] = []
-    for _ in range(40):
+    for _ in range(30):
         reports = simulated(params, people, int(rng.integers(1 << 62)), without_value=200)
         fitted = fit_reports(reports, design)
         truth = np.array([people.get(name, 0) for name in names]) / reports.num_reports
         covered.extend(np.abs(fitted.shares - truth) < 1.96 * errors_of(fitted))
     share = float(np.mean(covered))
-    low, high = binom.ppf([ALPHA / 2, 1 - ALPHA / 2], 240, 0.95) / 240
+    low, high = binom.ppf([ALPHA / 2, 1 - ALPHA / 2], 180, 0.95) / 180
     assert low <= share <= high
 
 
