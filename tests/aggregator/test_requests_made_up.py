@@ -33,9 +33,13 @@ OFTEN = {
     "digest-mismatch",
     "cohort-out-of-range",
     "padding-set",
-    "period-closed",
     "unsupported-media-type",
 }
+OF_PERIODS = {
+    "period-closed",
+    "period-misaligned",
+    "period-not-started",
+}  # each seldom, together 29 to 47 times in 8 runs
 LIMITS = Settings(max_body=MAX_BODY, max_inflated=MAX_INFLATED, max_reports=MAX_REPORTS, open_reads=True)
 
 
@@ -114,7 +118,9 @@ def test_whatever_is_sent_is_refused_as_documented_or_counted_once(
     stored = sum(read_summary(sqlite_store, metric).num_reports for metric in definitions.versions())
     assert stored == sum(acknowledged.values())
     assert set(verdicts) == {"right", "nearly right", "damaged", "hostile", "gzipped", "lengths", "headed"}
-    assert {*OFTEN, "stored", "duplicate"} <= set(sum(verdicts.values(), Counter()))
+    met = set(sum(verdicts.values(), Counter()))
+    assert {*OFTEN, "stored", "duplicate"} <= met
+    assert OF_PERIODS & met
     with capsys.disabled():
         if "HUBBUB_REQUESTS" in os.environ:
             for family, of in sorted(verdicts.items()):
