@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from hubbub.cli.output import PATH
 from hubbub.errors import ParameterError
 from hubbub_aggregator.database_option import DatabaseName
 from hubbub_aggregator.logs import FORMATS, LEVELS, announce, configure
@@ -113,10 +114,10 @@ def _print_config(context: click.Context) -> None:
 
 
 @click.command()
-@click.argument("definitions", type=click.Path(path_type=Path))
+@click.argument("definitions", type=PATH)
 @click.option(
     "--config",
-    type=click.Path(path_type=Path),
+    type=PATH,
     is_eager=True,
     expose_value=False,
     callback=_from_file,

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from hubbub.cli.output import json_option, print_json
+from hubbub.cli.output import PATH, json_option, print_json
 from hubbub.errors import ParameterError
 from hubbub_aggregator.cli import command as serve
 from hubbub_aggregator.settings import Settings
@@ -18,8 +18,8 @@ _COLOUR = {"fine": "green", "warning": "yellow", "wrong": "red"}
 
 
 @click.command(params=[parameter for parameter in serve.params if parameter.name not in _NOT_ASKED])
-@click.argument("definitions", required=False, type=click.Path(path_type=Path))
-@click.option("--state", type=click.Path(path_type=Path), help="Directory of a client's state; instead of DEFINITIONS.")
+@click.argument("definitions", required=False, type=PATH)
+@click.option("--state", type=PATH, help="Directory of a client's state; instead of DEFINITIONS.")
 @click.option(
     "--watch",
     type=click.FloatRange(0, 3600),

@@ -15,11 +15,11 @@ def read_state(directory: Path) -> State:
     try:
         contents = _contents(directory)
     except OSError as problem:
-        told = (
-            "it is a file" if directory.is_file()
-            else "there is no journal in it" if directory.is_dir() and isinstance(problem, FileNotFoundError)
-            else problem.strerror
-        )  # fmt: skip
+        told = problem.strerror
+        if isinstance(problem, NotADirectoryError):
+            told = "it is a file"
+        elif isinstance(problem, FileNotFoundError) and directory.is_dir():
+            told = "there is no journal in it"
         raise HubbubError(
             f"{directory} holds no client's state ({told}): give the directory that the app passes to Client as `state`"
         ) from None

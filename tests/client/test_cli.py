@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
+
+from hubbub.cli import main
+from hubbub.errors import HubbubError
+from hubbub.inspection import read_state
 
 METRICS = Path(__file__).parent.parent / "data" / "metrics.toml"
 
@@ -126,3 +133,29 @@ def test_every_list_of_commands_has_an_example_and_says_whole_what_each_does(gro
     told = hubbub(*group, "--help").stdout
     assert "Example:\n    hubbub" in told
     assert "..." not in told.replace("[ARGS]...", "")
+
+
+def test_a_state_that_may_not_be_looked_at_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    for look in ("open", "read_bytes", "is_file", "is_dir", "stat"):
+        monkeypatch.setattr(Path, look, refuse)
+    with pytest.raises(HubbubError, match=r"holds no client's state \(Permission denied\)"):
+        read_state(tmp_path)
+
+
+def test_what_is_wrong_with_a_file_is_said_by_who_opens_it() -> None:
+    """Click would look first whether it can be read, in words and with an exit code of its own, of files to write, too."""
+    context = click.Context(main)
+    commands = [main.get_command(context, name) for name in main.list_commands(context)]
+    commands += [sub for group in commands if isinstance(group, click.Group) for sub in group.commands.values()]
+    paths = [
+        option.type
+        for command in commands
+        if command
+        for option in command.params
+        if isinstance(option.type, click.Path)
+    ]
+    assert len(paths) > 20
+    assert not any(path.readable for path in paths)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
-from hubbub.cli.output import json_option, print_json
+from hubbub.cli.output import PATH, json_option, print_json
 
 
 @click.command()
-@click.argument("definitions", type=click.Path())
+@click.argument("definitions", type=PATH)
 @click.argument("metric_name", metavar="METRIC")
 @click.argument("values", nargs=-1)
 @json_option
-def command(definitions: str, metric_name: str, values: tuple[str, ...], *, as_json: bool) -> None:
+def command(definitions: Path, metric_name: str, values: tuple[str, ...], *, as_json: bool) -> None:
     """Encode VALUES of METRIC: what would be sent.
 
     A boolean is true or false; no value is what silence sends.

@@ -8,13 +8,13 @@ from pathlib import Path
 import click
 
 from hubbub.cli.ledger import tell_damage
-from hubbub.cli.output import json_option, print_json
+from hubbub.cli.output import PATH, json_option, print_json
 from hubbub.state import KEPT_SENT, State, Waiting
 from hubbub.words import counted
 
 
 @click.command()
-@click.argument("directory", metavar="STATE", type=click.Path(path_type=Path))
+@click.argument("directory", metavar="STATE", type=PATH)
 @click.option(
     "--last",
     "count",

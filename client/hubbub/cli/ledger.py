@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
-from hubbub.cli.output import json_option, print_json
+from hubbub.cli.output import PATH, json_option, print_json
 from hubbub.state import State
 from hubbub.words import counted
 
 
 @click.command()
-@click.argument("directory", metavar="STATE", type=click.Path(path_type=Path))
+@click.argument("directory", metavar="STATE", type=PATH)
 @json_option
 def command(directory: Path, *, as_json: bool) -> None:
     """Show what a client, whose state is in STATE, has spent.

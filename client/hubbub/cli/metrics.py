@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import click
 
-from hubbub.cli.output import json_option, print_json
+from hubbub.cli.output import PATH, json_option, print_json
 from hubbub.words import counted
 
 _DELTA = 1e-9
@@ -24,9 +25,9 @@ def command() -> None:
 
 
 @command.command()
-@click.argument("definitions", type=click.Path())
+@click.argument("definitions", type=PATH)
 @json_option
-def check(definitions: str, *, as_json: bool) -> None:
+def check(definitions: Path, *, as_json: bool) -> None:
     """Say whether DEFINITIONS can be collected under, or why not.
 
     What they permit and nobody would expect is said beside: metrics that have expired, those that a client's default
@@ -66,7 +67,7 @@ def check(definitions: str, *, as_json: bool) -> None:
 
 
 @command.command()
-@click.argument("definitions", type=click.Path())
+@click.argument("definitions", type=PATH)
 @click.argument("names", nargs=-1)
 @click.option(
     "--reports",
@@ -75,7 +76,7 @@ def check(definitions: str, *, as_json: bool) -> None:
     help="Also show what a report reveals among so many of a period, to who sees their sums alone, once, when it is over.",
 )
 @json_option
-def show(definitions: str, names: tuple[str, ...], reports: int | None, *, as_json: bool) -> None:
+def show(definitions: Path, names: tuple[str, ...], reports: int | None, *, as_json: bool) -> None:
     """Show each metric's parameters, and what it can reveal.
 
     \b

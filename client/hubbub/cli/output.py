@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import click
+
+PATH = click.Path(path_type=Path, readable=False)
+"""Whatever is wrong with a file is said by who opens it, in the same words for all that can be wrong."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 

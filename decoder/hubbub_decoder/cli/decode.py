@@ -6,23 +6,23 @@ from pathlib import Path
 
 import click
 
-from hubbub.cli.output import json_option, print_json
+from hubbub.cli.output import PATH, json_option, print_json
 
 
 @click.command()
-@click.argument("summaries", metavar="SUMMARY...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("summaries", metavar="SUMMARY...", nargs=-1, required=True, type=PATH)
 @click.option(
     "--candidates",
     "candidates_path",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Strings to look for: one a line, or a .csv with a column `candidate`; - reads stdin. Categories need none.",
 )
 @click.option(
-    "--map", "map_path", type=click.Path(path_type=Path),
+    "--map", "map_path", type=PATH,
     help="Instead: google/rappor's map, candidates with the bits they set.",
 )  # fmt: skip
 @json_option
-@click.option("--out", type=click.Path(path_type=Path), help="Also save it: .csv, .json or .parquet.")
+@click.option("--out", type=PATH, help="Also save it: .csv, .json or .parquet.")
 @click.option("--all", "everything", is_flag=True, help="Show every candidate, not only what was found.")
 @click.option(
     "--level", default=0.95, show_default=True, type=click.FloatRange(0, 1, min_open=True, max_open=True),

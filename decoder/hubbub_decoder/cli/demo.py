@@ -15,7 +15,7 @@ from hubbub.cli.output import json_option, print_json
 )
 @click.option(
     "--out",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=click.Path(path_type=Path, file_okay=False, readable=False),
     default=Path("demo-out"),
     show_default=True,
     help="Folder for the page and the estimates.",

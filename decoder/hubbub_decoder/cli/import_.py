@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from hubbub.cli.output import json_option, print_json
+from hubbub.cli.output import PATH, json_option, print_json
 
 
 @click.group()
@@ -20,24 +20,20 @@ def command() -> None:
 
 
 @command.command("google-rappor")
-@click.option("--params", "params_path", required=True, type=click.Path(path_type=Path), help="k,h,m,p,q,f.")
+@click.option("--params", "params_path", required=True, type=PATH, help="k,h,m,p,q,f.")
+@click.option("--counts", "counts_path", type=PATH, help="One line a cohort: reports, ones a bit.")
 @click.option(
-    "--counts", "counts_path", type=click.Path(path_type=Path), help="One line a cohort: reports, ones a bit."
-)
-@click.option(
-    "--reports", "reports_path", type=click.Path(path_type=Path),
+    "--reports", "reports_path", type=PATH,
     help="client,cohort,bloom,prr,irr: they say more than counts.",
 )  # fmt: skip
-@click.option("--map", "map_path", type=click.Path(path_type=Path), help="Candidates and the places they set.")
+@click.option("--map", "map_path", type=PATH, help="Candidates and the places they set.")
 @click.option("--name", default="google-rappor", show_default=True, help="What to call the metric.")
 @click.option(
     "--client", type=click.Choice(["python", "cpp"]),
     help="Whose reports: Python rounds f up to 1/128, C++ down. Default: f as written.",
 )  # fmt: skip
-@click.option(
-    "--out", required=True, type=click.Path(path_type=Path), help="The file to write: a summary, or reports of k > 16."
-)
-@click.option("--candidates-out", type=click.Path(path_type=Path), help="Also write the map's candidates, one a line.")
+@click.option("--out", required=True, type=PATH, help="The file to write: a summary, or reports of k > 16.")
+@click.option("--candidates-out", type=PATH, help="Also write the map's candidates, one a line.")
 @json_option
 def google_rappor(
     params_path: Path,

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from hubbub.cli.output import json_option, print_json
+from hubbub.cli.output import PATH, json_option, print_json
 
 
 @click.command()
 @click.argument("url")
 @click.argument("metric")
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="The file to write.")
+@click.option("--out", required=True, type=PATH, help="The file to write.")
 @click.option(
     "--period",
     "periods",

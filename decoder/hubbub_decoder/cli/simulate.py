@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from hubbub.cli.output import json_option, print_json
+from hubbub.cli.output import PATH, json_option, print_json
 
 
 @click.command()
-@click.argument("definitions", type=click.Path(path_type=Path))
+@click.argument("definitions", type=PATH)
 @click.argument("metric")
 @click.option("--reports", type=click.IntRange(min=1), help="How many people report; with --population drawn from it.")
 @click.option(
@@ -19,9 +19,7 @@ from hubbub.cli.output import json_option, print_json
     help="Of the values v1, v2, ...; of a categorical metric, of its categories.",
 )
 @click.option("--values", type=click.IntRange(min=1), help="How many values the distribution has. Default: 100.")
-@click.option(
-    "--population", "population_path", type=click.Path(path_type=Path), help="A .csv with the columns value and count."
-)
+@click.option("--population", "population_path", type=PATH, help="A .csv with the columns value and count.")
 @click.option("--seed", type=click.IntRange(min=0), help="Repeat a run; default: a new one each time.")
 @click.option(
     "--counts",
@@ -30,8 +28,8 @@ from hubbub.cli.output import json_option, print_json
     show_default=True,
     help="What the file holds: counts of bits or of whole patterns, or the reports themselves.",
 )
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="The file to write.")
-@click.option("--truth", type=click.Path(path_type=Path), help="Also write who truly had what, as .csv.")
+@click.option("--out", required=True, type=PATH, help="The file to write.")
+@click.option("--truth", type=PATH, help="Also write who truly had what, as .csv.")
 @json_option
 def command(
     definitions: Path,
