@@ -260,7 +260,7 @@ def test_a_backup_with_a_byte_changed_is_refused_or_restored_as_it_was(
 ) -> None:
     """A byte that nothing is read from may be another; half of them are among the reports, which nothing else would miss.
 
-    The check says more: also that a byte of SQLite's own is another, a page's count of fragments, from which nothing is read (some 3 in 10,000).
+    The check says more: also that an index or a page's count of fragments is damaged, from which nothing is read (3 of 1,092 bytes).
     """
     rng = random.Random(unseen_seed * 30 + number)  # noqa: S311
     data = bytearray(backup.read_bytes())
