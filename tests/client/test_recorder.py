@@ -37,12 +37,14 @@ def test_each_recording_of_a_period_is_as_likely_to_be_the_one_reported(rig: Rig
     """4,000 periods of 5 recordings; chi-squared over the 5 at alpha = 1e-6 (a share off by a fifth is seen)."""
     client = rig.agreed(PLAIN, coins=SeededCoins(unseen_seed), durability="memory")
     chosen: Counter[str] = Counter()
-    for _ in range(4000):
+    for period in range(4000):
         for value in PLAIN.categories:
             client.record("plain", value)
         with client._journal as state:
             (draft,) = state.drafts.values()
             chosen[draft.row] += 1
+        if period % 50 == 0:  # what waits is gone through at each new period
+            deliver(client)
         rig.clock.move(days=1)
     assert len(chosen) == 5
     counts = client.accounting()
