@@ -35,7 +35,7 @@ ci: check slow                     ## check, and what is slow
 slow: .venv/.dev-installed
 	$(BIN)/hubbub demo --reports 20000 --out build/demo
 
-matrix: .venv/.dev-installed       ## kill the service (on each engine, and with several workers) and clients at 200 points each, named moments and random ones
+matrix: .venv/.dev-installed       ## kill the service (on each engine, one process and two) and clients at 200 points each, named moments and random ones
 	$(BIN)/python -m tests.aggregator.crash_matrix sqlite 1 200
 	$(BIN)/python -m tests.aggregator.crash_matrix sqlite 2 200
 	$(BIN)/python -m tests.aggregator.crash_matrix postgres 2 200

@@ -2,7 +2,7 @@
 
 python -m benchmarks.ingest [SQLite | PostgreSQL]         (or: make bench-ingest)
 
-Do-nothing is a FastAPI POST without a body model, on the same server with as many workers and connections, in the same
+Do-nothing is a FastAPI POST without a body model, on the same server with as many processes and connections, in the same
 run. The load comes from this process, on the same machine, over connections that stay open. Medians over rounds, the two
 taking turns.
 """
@@ -22,12 +22,12 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, cast
+from typing import cast
 
 from tests.aggregator.databases import new_postgres
 from tests.aggregator.postgres import postgres
@@ -42,7 +42,7 @@ class Case:
     """One line of the table; beyond `formed` batches they come again, as duplicates."""
 
     engine: str
-    workers: int
+    processes: int
     reports: int
     connections: int
     seconds: float
@@ -74,10 +74,8 @@ expires = 9000-01-01
 """
 
 DO_NOTHING = """
-import sys
 from fastapi import FastAPI, Request
-from hubbub_aggregator.server import address_for_several, listen_beside, run, url_of
-from hubbub_aggregator.workers import supervise
+from hubbub_aggregator.server import listen, run, url_of
 
 app = FastAPI()
 
@@ -86,12 +84,8 @@ async def post(request: Request) -> dict[str, str]:
     await request.body()
     return {"status": "stored"}
 
-with address_for_several("127.0.0.1", 0) as held:
-    supervise(
-        lambda number, ready: run(app, listen_beside(held), ready),
-        int(sys.argv[1]),
-        lambda: print("listening on", url_of(held), file=sys.stderr, flush=True),
-    )
+with listen("127.0.0.1", 0) as listener:
+    run(app, listener, lambda: print("listening on", url_of(listener), file=sys.stderr, flush=True))
 """
 
 
@@ -172,10 +166,12 @@ def requests_of(metric: Metric, reports: int, number: int) -> list[bytes]:
     return formed
 
 
-async def drive(address: Sequence[Any], requests: Iterator[bytes], connections: int, seconds: float) -> Tally:
-    """Send requests over so many connections for so long."""
-    tally, loop = Tally(), asyncio.get_running_loop()
-    made = [loop.create_connection(lambda: Lane(requests, tally), *address) for _ in range(connections)]
+async def drive(
+    addresses: Sequence[tuple[str, int]], requests: Iterator[bytes], connections: int, seconds: float
+) -> Tally:
+    """Send requests over so many connections, the addresses taking turns, for so long."""
+    tally, loop, turns = Tally(), asyncio.get_running_loop(), itertools.cycle(addresses)
+    made = [loop.create_connection(lambda: Lane(requests, tally), *next(turns)) for _ in range(connections)]
     lanes = [lane for _, lane in await asyncio.gather(*made)]
     await asyncio.sleep(seconds)
     for lane in lanes:
@@ -195,12 +191,14 @@ def measured(case: Case, server: str) -> tuple[list[Tally], list[Tally]]:
             definitions.write_text(DEFINITIONS, encoding="utf-8")
             database = str(Path(directory) / "hubbub.db") if case.engine == "SQLite" else new_postgres(server)
             ours = ["-m", "hubbub", "serve", str(definitions), "--port", "0"]
-            ours += ["--database", database, "--workers", str(case.workers)]
-            for command, tallies in ((["-c", DO_NOTHING, str(case.workers)], rounds[0]), (ours, rounds[1])):
-                with started(command) as (*address, _):
-                    uvloop.run(drive(address, iter(requests[: case.connections]), case.connections, 0.3))
+            ours += ["--database", database]
+            for command, tallies in ((["-c", DO_NOTHING], rounds[0]), (ours, rounds[1])):
+                with ExitStack() as running:
+                    services = [running.enter_context(started(command)) for _ in range(case.processes)]
+                    addresses = [(host, port) for host, port, _ in services]
+                    uvloop.run(drive(addresses, iter(requests[: case.connections]), case.connections, 0.3))
                     served = itertools.islice(itertools.cycle(requests), case.connections, None)
-                    tallies.append(uvloop.run(drive(address, served, case.connections, case.seconds)))
+                    tallies.append(uvloop.run(drive(addresses, served, case.connections, case.seconds)))
     return rounds
 
 
@@ -210,7 +208,7 @@ def main(engines: list[str]) -> None:
     )
     print(f"median of {ROUNDS} rounds\n")
     print(
-        "| engine | workers | reports a batch | connections | do-nothing req/s | ours req/s | ratio | reports/s "
+        "| engine | processes | reports a batch | connections | do-nothing req/s | ours req/s | ratio | reports/s "
         "| p99 ms | other answers |"
     )
     print("|---|---|---|---|---|---|---|---|---|---|")
@@ -227,7 +225,7 @@ def line(case: Case, nothing: list[Tally], ours: list[Tally]) -> str:
     told = {status: count for status, count in other.items() if status != 202} or "none"
     p99 = statistics.median(tally.p99() for tally in ours)
     return (
-        f"| {case.engine} | {case.workers} | {case.reports:,} | {case.connections} | {base:,.0f} | {rate:,.0f} "
+        f"| {case.engine} | {case.processes} | {case.reports:,} | {case.connections} | {base:,.0f} | {rate:,.0f} "
         f"| {rate / base:.2f} | {rate * case.reports:,.0f} | {p99:.0f} | {told} |"
     )
 

@@ -118,7 +118,7 @@ def main() -> None:
     import uvloop
 
     print(
-        f"Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; SQLite, one worker;"
+        f"Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; SQLite, one process;"
     )
     print(f"median of {ROUNDS} rounds\n")
     print(
@@ -136,9 +136,9 @@ def main() -> None:
                 command = ["-m", "hubbub", "serve", str(definitions), "--port", "0", *case.options]
                 with started([*command, "--database", str(Path(directory) / "reports.db")]) as (host, port, pid):
                     served = itertools.cycle(requests)
-                    warm = uvloop.run(drive((host, port), served, 32, 0.3))
+                    warm = uvloop.run(drive([(host, port)], served, 32, 0.3))
                     assert warm.statuses[202]
-                    peak = uvloop.run(drive((host, port), served, 32 if case.options else 128, 2.0)).rate(2.0)
+                    peak = uvloop.run(drive([(host, port)], served, 32 if case.options else 128, 2.0)).rate(2.0)
                     before = resident(pid, "VmRSS")
                     over = uvloop.run(flood((host, port), served, TIMES * peak))
                     peaks.append(peak)

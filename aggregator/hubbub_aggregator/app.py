@@ -35,7 +35,6 @@ from hubbub_aggregator.rate_limit import RateLimit
 from hubbub_aggregator.routes import routes
 from hubbub_aggregator.security_headers import SecurityHeaders
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.shared_numbers import SharedNumbers
 from hubbub_aggregator.store import Store, StoreError
 from hubbub_aggregator.taking import Clock, Service, Shortcut
 from hubbub_aggregator.tally import Tally
@@ -50,11 +49,6 @@ _FLUSH_EVERY = 1.0  # seconds: what SIGKILL may take from the counters of refusa
 _LOOK_EVERY = 1.0
 
 
-def new_numbers(workers: int = 1) -> SharedNumbers:
-    """Return the numbers that so many workers count together; they are forked after this."""
-    return SharedNumbers((*Tally.NAMES, *GroupWriter.NAMES, *Troubles.NAMES), workers)
-
-
 def create_app(
     definitions: Definitions,
     store: Store,
@@ -62,25 +56,22 @@ def create_app(
     clock: Clock = utc_now,
     free: Callable[[], int] | None = None,
     reload: Callable[[], Definitions] | None = None,
-    numbers: SharedNumbers | None = None,
 ) -> ASGIApp:
     """Put the service together; its writer and its upkeep live as long as the application does.
 
     free : how many bytes are free on the disk that the store is on; None: it is on no disk of ours
     reload : reads the definitions anew when SIGHUP comes; None: SIGHUP is not handled
-    numbers : those of `new_numbers`, as this worker; None: there is one
     """
     settings = settings or Settings()
-    numbers = numbers or new_numbers()
-    tally, disk = Tally(numbers), DiskWatch(free, settings.min_free)
+    tally, disk = Tally(), DiskWatch(free, settings.min_free)
     proxies, rate = Proxies(settings.trusted_proxy), RateLimit(settings.client_rate, settings.client_burst)
     collecting = Collecting(definitions, reload or (lambda: definitions), store.open_periods)
-    door, watch, troubles = Doorkeeper(store.token), Watch(store), Troubles(numbers)
+    door, watch, troubles = Doorkeeper(store.token), Watch(store), Troubles()
     service = Service(collecting, store, settings, clock, tally, proxies, rate, disk, door, watch, troubles)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[dict[str, Any]]:
-        writer = GroupWriter(store, settings, numbers, troubles)
+        writer = GroupWriter(store, settings, troubles)
         jobs = (
             Periodic("upkeep", lambda: upkeep(store, collecting.now, settings, clock()), settings.fold_every, troubles),
             Periodic("counting refusals", lambda: tally.flush(store), _FLUSH_EVERY, troubles),
@@ -90,7 +81,6 @@ def create_app(
             loop = asyncio.get_running_loop()
             asked = partial(collecting.reload, asked=True)
             loop.add_signal_handler(signal.SIGHUP, lambda: loop.run_in_executor(None, asked))
-            await run_in_threadpool(collecting.reload)  # a worker that is started again may come long after the command
         try:
             yield {"service": service, "writer": writer}
         finally:

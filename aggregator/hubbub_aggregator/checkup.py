@@ -30,7 +30,6 @@ class Asked:
     definitions: Path
     database: str
     host: str
-    workers: int
     settings: Settings
 
 
@@ -50,13 +49,6 @@ def of_aggregator(asked: Asked, now: datetime, pause: Callable[[], None]) -> Ite
         yield from expiries(definitions, now)
         yield from _unknown_kept(definitions, asked.settings)
     yield from exposure(asked.host, asked.settings)
-    if asked.workers > 1 and not is_postgres(asked.database):
-        yield warning(
-            "workers",
-            f"{asked.workers} workers share a SQLite file",
-            "SQLite has one writer at a time, which the others wait for: one worker is faster",
-            "--workers 1, or a PostgreSQL --database",
-        )
     files = [asked.definitions]
     if not is_postgres(asked.database):
         files.append(Path(asked.database))

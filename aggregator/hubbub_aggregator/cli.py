@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -78,7 +77,7 @@ def _from_file(context: click.Context, _option: click.Parameter, path: Path | No
 
 
 def _require_kind(option: click.Option, value: object) -> None:
-    """Refuse what click would make something else of: `true` for a port, `1.5` for a number of workers."""
+    """Refuse what click would make something else of: `true` for a port, `1.5` for a number of bytes."""
     whole, number = (
         isinstance(option.type, (click.types.IntParamType, Size)),
         isinstance(option.type, click.types.FloatParamType),
@@ -149,13 +148,6 @@ def _print_config(context: click.Context) -> None:
     help="Keep this metric's reports, too, until N periods after their period's end; may be repeated. Default: none.",
 )
 @option(
-    "workers",
-    type=click.IntRange(1, 64),
-    default=1,
-    show_default=True,
-    help="Processes that answer; on SQLite one is the fastest.",
-)
-@option(
     "cors_origin",
     multiple=True,
     metavar="URL",
@@ -183,7 +175,6 @@ def command(
     host: str,
     port: int,
     database: str,
-    workers: int,
     log_format: str,
     log_level: str,
     print_config: bool,
@@ -201,13 +192,12 @@ def command(
     from functools import partial
 
     from hubbub.definitions import load_definitions
-    from hubbub_aggregator.app import create_app, new_numbers
+    from hubbub_aggregator.app import create_app
     from hubbub_aggregator.collecting import warn_of_dropped
     from hubbub_aggregator.database_name import is_postgres
     from hubbub_aggregator.disk import free_at
-    from hubbub_aggregator.server import address_for_several, listen, listen_beside, run, url_of
+    from hubbub_aggregator.server import listen, run, url_of
     from hubbub_aggregator.sql_store import SqlStore
-    from hubbub_aggregator.workers import supervise
 
     if settings["open_reads"] and not is_loopback(host):
         raise click.UsageError(
@@ -235,21 +225,7 @@ def command(
             )
     free = None if is_postgres(database) else free_at(Path(database))
 
-    numbers = new_numbers(workers)
-
-    def serve(worker: int, listener: socket.socket, tell: Callable[[], None]) -> None:
-        with listener, closing(SqlStore.open(database)) as store:
-            if worker == 0:
-                warn_of_dropped(metrics, store)
-            app = create_app(metrics, store, checked, free=free, reload=load, numbers=numbers.of(worker))
-            run(app, listener, tell)
-
-    def ready(listener: socket.socket) -> Callable[[], None]:
-        return partial(announce, log_format, url_of(listener))
-
-    if workers == 1:
-        listener = listen(host, port)
-        serve(0, listener, ready(listener))
-    else:
-        with address_for_several(host, port) as held:
-            supervise(lambda worker, tell: serve(worker, listen_beside(held), tell), workers, ready(held))
+    with listen(host, port) as listener, closing(SqlStore.open(database)) as store:
+        warn_of_dropped(metrics, store)
+        app = create_app(metrics, store, checked, free=free, reload=load)
+        run(app, listener, partial(announce, log_format, url_of(listener)))

@@ -7,7 +7,6 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from hubbub_aggregator.protocol import ANSWER_AT_ONCE
 from hubbub_aggregator.security_headers import SECURITY_HEADERS
 from hubbub_aggregator.taking import PATH
 
@@ -36,7 +35,6 @@ class CrossOrigin:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         app = self._open.get(scope["path"], self._app) if scope["type"] == "http" else self._app
-        scope.pop(ANSWER_AT_ONCE, None)  # what is sent gets more headers on its way
         await app(scope, receive, send)
 
 

@@ -34,7 +34,6 @@ def command(
     watch: float,
     host: str,
     database: str,
-    workers: int,
     as_json: bool,
     **others: Any,
 ) -> None:
@@ -64,7 +63,7 @@ def command(
 
         told = {name: value for name, value in others.items() if name in Settings.__dataclass_fields__}
         try:
-            asked = Asked(definitions, database, host, workers, Settings(**told))
+            asked = Asked(definitions, database, host, Settings(**told))
         except ParameterError as problem:
             raise click.UsageError(str(problem)) from None
         findings = list(of_aggregator(asked, now, partial(time.sleep, watch)))

@@ -228,7 +228,7 @@ def _is_of_another(connection: Any) -> bool:
 
 
 def _patiently(connection: Any, pragma: str) -> None:
-    """Try until it is done: for a new file's journal mode SQLite does not wait, and several workers may open one at once."""
+    """Try until it is done: for a new file's journal mode SQLite does not wait, and several processes may open one at once."""
     give_up = time.monotonic() + _WAIT_FOR_LOCK
     while True:
         try:

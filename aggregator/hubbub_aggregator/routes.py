@@ -19,14 +19,15 @@ from hubbub.refusals import Refusal
 from hubbub.summary import summary_to_bytes
 from hubbub.summary.parquet import CONTENT_TYPE as SUMMARY_TYPE
 from hubbub.summary.pattern_counts import MAX_PATTERN_BITS, PatternCounts
-from hubbub_aggregator import exposition, openapi
+from hubbub_aggregator import openapi
 from hubbub_aggregator.folding import read_summary
 from hubbub_aggregator.lifecycle import retains
 from hubbub_aggregator.problems import page
 from hubbub_aggregator.readiness import require_ready
 from hubbub_aggregator.reading import reads
 from hubbub_aggregator.reports import FileResponse, reports_file
-from hubbub_aggregator.statistics import statistics
+from hubbub_aggregator.statistics import CONTENT_TYPE as METRICS_TYPE
+from hubbub_aggregator.statistics import prometheus_text
 from hubbub_aggregator.taking import PATH, Service, reads_are_open
 from hubbub_aggregator.tokens import Scope
 
@@ -127,10 +128,8 @@ def get_reports(
     routes, "/metrics", response_class=PlainTextResponse, dependencies=[Security(_monitor)], **openapi.GET_STATISTICS
 )
 def get_statistics(request: Request) -> Response:
-    """The service's own numbers, for Prometheus."""
-    service: Service = request.state.service
-    lines = statistics(service, request.state.writer)
-    return Response("\n".join(lines) + "\n", media_type=exposition.CONTENT_TYPE)
+    """Prometheus metrics of the service."""
+    return Response(prometheus_text(request.state.service, request.state.writer), media_type=METRICS_TYPE)
 
 
 @reads(routes, "/livez", **openapi.GET_LIVEZ)

@@ -16,7 +16,6 @@ from hubbub.errors import HubbubError
 from hubbub_aggregator.protocol import Protocol
 
 _BACKLOG = 2048
-_DEALS = sys.platform == "linux"
 _SECONDS_TO_FINISH = 8
 """What was accepted is stored within a second; a body that is still coming is not waited for: containers are killed after ten."""
 _SWITCH_INTERVAL = 0.001
@@ -27,54 +26,20 @@ class ListenError(HubbubError):
     """The address cannot be listened on."""
 
 
-def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
-    """Take an address, port 0: any free one; `shared` with other sockets that say so, too."""
+def listen(host: str, port: int) -> socket.socket:
+    """Bind an address (port 0: any free one) and listen on it."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # The protocol is named because asyncio sets TCP_NODELAY only on sockets that say it: else an answer takes 40 ms.
     bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if shared:
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         bound.bind((host, port))
+        bound.listen(_BACKLOG)
     except (OSError, OverflowError) as problem:
         bound.close()
-        raise _cannot_listen(host, port, problem) from None
+        reason = getattr(problem, "strerror", None) or problem
+        raise ListenError(f"cannot listen on {host}:{port}: {reason}: give another --host or --port") from None
     return bound
-
-
-def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
-    """Take an address and listen on it."""
-    listener = bind(host, port, shared=shared)
-    try:
-        listener.listen(_BACKLOG)
-    except OSError as problem:
-        listener.close()
-        raise _cannot_listen(host, port, problem) from None
-    return listener
-
-
-def _cannot_listen(host: str, port: int, problem: Exception) -> ListenError:
-    told = getattr(problem, "strerror", None) or problem
-    return ListenError(f"cannot listen on {host}:{port}: {told}: give another --host or --port")
-
-
-@contextmanager
-def address_for_several(host: str, port: int) -> Iterator[socket.socket]:
-    """Hold an address that the processes forked meanwhile listen on: see `listen_beside`."""
-    with bind(host, port) as alone:  # a shared socket would not mind another service that shares its port
-        host, port = alone.getsockname()[:2]
-    with bind(host, port, shared=True) if _DEALS else listen(host, port) as held:
-        yield held
-
-
-def listen_beside(held: socket.socket) -> socket.socket:
-    """Listen on a held address, from one of several processes.
-
-    Linux deals the connections out to the sockets of one address: of 128, two workers had 60 to 68 each in three
-    trials. Where all accept from one socket, whoever wakes first takes all that wait: 20 and 108 of 128, 32 of 32.
-    """
-    return listen(*held.getsockname()[:2], shared=True) if _DEALS else held
 
 
 def url_of(listener: socket.socket) -> str:

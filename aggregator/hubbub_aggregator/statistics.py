@@ -1,68 +1,120 @@
-"""What `/metrics` shows, each number once."""
+"""Prometheus metrics of the aggregator (`GET /metrics`), collected when scraped."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import version
 
-from hubbub_aggregator.exposition import metric
+from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+
 from hubbub_aggregator.store import StoreError
 from hubbub_aggregator.taking import Service
 from hubbub_aggregator.writer import GroupWriter
 
+CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
-def statistics(service: Service, writer: GroupWriter) -> Iterator[str]:
-    """Yield the lines of the answer: what memory has, then what the store has, unless it cannot be read just now."""
-    running = [({"version": version("hubbub")}, 1)]
-    yield from metric("hubbub_build_info", "gauge", "What is running.", running)
-    verdicts = [({"verdict": verdict}, count) for verdict, count in sorted(service.tally.verdicts().items())]
-    yield from metric("hubbub_batches_total", "counter", "Batches answered since the start, by verdict.", verdicts)
-    others = [({"reason": reason}, count) for reason, count in sorted(service.tally.refused_requests().items())]
-    yield from metric("hubbub_refused_requests_total", "counter", "Other requests refused since the start.", others)
-    yield from metric("hubbub_queue_bytes", "gauge", "Batches waiting for their commit.", [({}, writer.waiting)])
-    yield from metric("hubbub_queue_limit_bytes", "gauge", "Beyond it batches are refused: 503.", [({}, writer.room)])
-    yield from writer.commits.lines("hubbub_commit_seconds", "How long commits took.")
-    failures = [({"job": job}, count) for job, count in service.troubles.failures().items()]
-    yield from metric("hubbub_job_failures_total", "counter", "Failures since the start; the log says why.", failures)
-    failing = [({"job": job}, count) for job, count in service.troubles.failing().items()]
-    yield from metric("hubbub_job_failing", "gauge", "Workers in which it failed the last time.", failing)
-    collected = [({"metric": each.name, "digest": each.digest}, 1) for each in service.definitions.versions()]
-    yield from metric("hubbub_definition_info", "gauge", "What is collected under.", collected)
-    taken = int(service.collecting.last_reload_ok)
-    yield from metric("hubbub_definitions_reload_ok", "gauge", "0: the last SIGHUP changed nothing.", [({}, taken)])
-    if service.disk.free is not None:
-        yield from metric("hubbub_disk_free_bytes", "gauge", "Room where the database is.", [({}, service.disk.free)])
-    try:
-        stored = list(_stored(service))
-    except StoreError:
-        stored = []
-    yield from metric(
-        "hubbub_store_up",
-        "gauge",
-        "0: the database could not be read; what it has is missing here.",
-        [({}, int(bool(stored)))],
-    )
-    yield from stored
+Samples = Iterable[tuple[Mapping[str, str], float]]
 
 
-def _stored(service: Service) -> Iterator[str]:
-    service.tally.flush(service.store)
-    refused = [
-        ({"metric": name, "reason": reason}, count)
-        for (name, reason), count in sorted(service.store.refusals().items())
-    ]
-    yield from metric(
-        "hubbub_refused_batches_total", "counter", "Batches refused, ever; metric empty: unknown.", refused
-    )
-    waiting = service.store.segments_waiting()
-    yield from metric("hubbub_segments_waiting", "gauge", "Segments not folded yet.", [({}, waiting)])
-    odd = Counter(
-        (each.name, oddity.kind)
-        for (digest, _), found in service.watch.look(service.definitions).items()
-        for each in service.definitions.versions()
-        if each.digest == digest
-        for oddity in found
-    )
-    samples = [({"metric": name, "oddity": kind}, count) for (name, kind), count in sorted(odd.items())]
-    yield from metric("hubbub_odd_periods", "gauge", "Periods whose reports no honest crowd would send.", samples)
+class Statistics:
+    """Collector of the service's figures: from memory, then from the store unless it cannot be read."""
+
+    def __init__(self, service: Service, writer: GroupWriter) -> None:
+        self._service = service
+        self._writer = writer
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metric families of one scrape."""
+        yield from self._from_memory()
+        try:
+            stored = list(self._from_store())
+        except StoreError:
+            stored = []
+        yield _gauge(
+            "hubbub_store_up", "0: the database could not be read, and its metrics are missing.", [({}, bool(stored))]
+        )
+        yield from stored
+
+    def _from_memory(self) -> Iterator[Metric]:
+        service, writer = self._service, self._writer
+        yield _gauge("hubbub_build_info", "The running version.", [({"version": version("hubbub")}, 1)])
+        yield _counter(
+            "hubbub_batches", "Batches answered since the start.", _labelled("result", service.tally.verdicts())
+        )
+        yield _counter(
+            "hubbub_refused_requests",
+            "Other requests refused since the start.",
+            _labelled("reason", service.tally.refused_requests()),
+        )
+        yield _gauge("hubbub_queue_bytes", "Batches waiting for their commit.", [({}, writer.waiting)])
+        yield _gauge(
+            "hubbub_queue_limit_bytes", "Beyond it batches are refused: 503.", [({}, service.settings.max_waiting)]
+        )
+        yield from writer.commits.collect()
+        troubles = service.troubles
+        yield _counter(
+            "hubbub_job_failures",
+            "Failures since the start; the log has the causes.",
+            _labelled("job", troubles.failures()),
+        )
+        yield _gauge(
+            "hubbub_job_failing", "1: the job failed the last time it ran.", _labelled("job", troubles.failing())
+        )
+        definitions = [({"metric": each.name, "digest": each.digest}, 1) for each in service.definitions.versions()]
+        yield _gauge("hubbub_definition_info", "Metric definitions in force.", definitions)
+        reloaded = service.collecting.last_reload_ok
+        yield _gauge("hubbub_definitions_reload_ok", "0: the last SIGHUP changed nothing.", [({}, reloaded)])
+        if service.disk.free is not None:
+            yield _gauge("hubbub_disk_free_bytes", "Free space where the database is.", [({}, service.disk.free)])
+
+    def _from_store(self) -> Iterator[Metric]:
+        service = self._service
+        service.tally.flush(service.store)
+        refused = [({"metric": name, "reason": reason}, n) for (name, reason), n in service.store.refusals().items()]
+        yield _counter(
+            "hubbub_refused_batches", "Batches refused since the database was created; metric empty: unknown.", refused
+        )
+        yield _gauge("hubbub_segments_waiting", "Segments not folded yet.", [({}, service.store.segments_waiting())])
+        names = {each.digest: each.name for each in service.definitions.versions()}
+        implausible = Counter(
+            (names[digest], oddity.kind)
+            for (digest, _), found in service.watch.look(service.definitions).items()
+            for oddity in found
+        )
+        yield _gauge(
+            "hubbub_implausible_periods",
+            "Periods whose reports honest clients would not send.",
+            [({"metric": name, "kind": kind}, count) for (name, kind), count in implausible.items()],
+        )
+
+
+def prometheus_text(service: Service, writer: GroupWriter) -> bytes:
+    """Return the answer to a scrape: the service's figures and those of its process, in Prometheus' text format."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Statistics(service, writer))
+    ProcessCollector(registry=registry)
+    GCCollector(registry=registry)
+    return generate_latest(registry)
+
+
+def _labelled(label: str, values: Mapping[str, float]) -> Samples:
+    return [({label: key}, value) for key, value in values.items()]
+
+
+def _gauge(name: str, help_text: str, samples: Samples) -> Metric:
+    family = GaugeMetricFamily(name, help_text)
+    return _filled(family, "", samples)
+
+
+def _counter(name: str, help_text: str, samples: Samples) -> Metric:
+    family = CounterMetricFamily(name, help_text)
+    return _filled(family, "_total", samples)
+
+
+def _filled(family: Metric, suffix: str, samples: Samples) -> Metric:
+    for labels, value in sorted(samples, key=lambda sample: sorted(sample[0].items())):
+        family.add_sample(family.name + suffix, dict(labels), float(value))
+    return family

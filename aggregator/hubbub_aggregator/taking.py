@@ -33,7 +33,7 @@ from hubbub_aggregator.intake import (
 from hubbub_aggregator.last_resort import unforeseen
 from hubbub_aggregator.loopback import asked_directly
 from hubbub_aggregator.problems import problem, refused_with
-from hubbub_aggregator.protocol import ANSWER_AT_ONCE, BODY_IS_HERE, head_of
+from hubbub_aggregator.protocol import BODY_IS_HERE
 from hubbub_aggregator.proxies import Proxies
 from hubbub_aggregator.rate_limit import RateLimit
 from hubbub_aggregator.security_headers import SECURITY_HEADERS
@@ -81,15 +81,11 @@ def reads_are_open(service: Service, headers: Mapping[str, str]) -> bool:
 
 
 class Answer(NamedTuple):
-    """What is answered, as it goes to the server; a `Response` takes as long to make as a batch to be read.
-
-    head : its first lines, where they are known before it is
-    """
+    """What is answered, as it goes to the server; a `Response` takes as long to make as a batch to be read."""
 
     status: int
     headers: Sequence[tuple[bytes, bytes]]
     body: bytes
-    head: bytes = b""
 
     @classmethod
     def of(cls, response: Response) -> Self:
@@ -100,8 +96,7 @@ def _taken(status: int, appended: Appended) -> Answer:
     """Return the answer to a batch, but for its id."""
     told = b'{"batch_id":"%%b","status":"%b"}' % appended.value.encode()
     length = len(told % str(uuid.UUID(int=0)).encode())
-    answer = Answer.of(Response(told, status, {"Content-Length": str(length)}, "application/json"))
-    return answer._replace(head=head_of(status, answer.headers))
+    return Answer.of(Response(told, status, {"Content-Length": str(length)}, "application/json"))
 
 
 _TAKEN = {Appended.STORED: _taken(202, Appended.STORED), Appended.DUPLICATE: _taken(200, Appended.DUPLICATE)}
@@ -141,7 +136,7 @@ async def take(scope: Scope, receive: Receive) -> Answer:
         return Answer.of(refused_with(refused))
     service.tally.took(appended.value)
     taken = _TAKEN[appended]
-    return Answer(taken.status, taken.headers, taken.body % str(batch.batch_id).encode(), taken.head)
+    return Answer(taken.status, taken.headers, taken.body % str(batch.batch_id).encode())
 
 
 def _require_room(
@@ -182,11 +177,8 @@ class Shortcut:
             return  # in the middle of its body: nobody is there to answer
         except Exception as failure:  # noqa: BLE001  (as everywhere: see last_resort.py)
             answer = Answer.of(unforeseen(failure))
-        at_once = scope.get(ANSWER_AT_ONCE)
-        if not (at_once and answer.head and at_once(answer.head, answer.body)):
-            start = {"type": "http.response.start", "status": answer.status, "headers": [*answer.headers]}
-            await send(start)
-            await send({"type": "http.response.body", "body": answer.body})
+        await send({"type": "http.response.start", "status": answer.status, "headers": [*answer.headers]})
+        await send({"type": "http.response.body", "body": answer.body})
 
 
 async def _body(scope: Scope, headers: dict[bytes, bytes], receive: Receive, settings: Settings) -> bytes:

@@ -1,4 +1,4 @@
-"""What was answered: to batches by verdict since the start, and what of them was refused, by metric and reason, for ever; other refusals."""
+"""Counts of the aggregator's answers: accepted and refused batches by metric and reason, and other refused requests."""
 
 from __future__ import annotations
 
@@ -6,59 +6,58 @@ from collections import Counter
 from threading import Lock
 
 from hubbub.refusals import Refusal
-from hubbub_aggregator.shared_numbers import SharedNumbers
 from hubbub_aggregator.store import Store
 
-_VERDICTS = ("stored", "duplicate", *(refusal.slug for refusal in Refusal))
-_TURNED_AWAY = {refusal: f"turned away: {refusal.slug}" for refusal in Refusal}
+_RESULTS = ("stored", "duplicate", *(refusal.slug for refusal in Refusal))
 
 
 class Tally:
-    """Counts in memory, and what of it is still to be added to the store's counters; for any thread.
+    """Counters since the start, and the refusals that are still to be added to the store's permanent counters.
 
-    numbers : has the NAMES
+    All methods may be called from any thread.
     """
 
-    NAMES = (*_VERDICTS, *_TURNED_AWAY.values())
-
-    def __init__(self, numbers: SharedNumbers) -> None:
+    def __init__(self) -> None:
         self._lock = Lock()
-        self._numbers = numbers
-        self._waiting: Counter[tuple[str, str]] = Counter()
+        self._batches: Counter[str] = Counter()
+        self._requests: Counter[str] = Counter()
+        self._unflushed: Counter[tuple[str, str]] = Counter()
 
-    def took(self, verdict: str) -> None:
-        """Count a batch that was stored, or was already."""
+    def took(self, result: str) -> None:
+        """Count a batch that was stored, or that the store already had."""
         with self._lock:
-            self._numbers.add(verdict)
+            self._batches[result] += 1
 
     def refused(self, metric: str, refusal: Refusal) -> None:
-        """Count a refusal; metric: a name that is defined here, or empty (a name that somebody made up is not kept)."""
+        """Count a refused batch; metric: the name of a defined metric, or "" (undefined names are not kept)."""
         with self._lock:
-            self._numbers.add(refusal.slug)
-            self._waiting[metric, refusal.slug] += 1
+            self._batches[refusal.slug] += 1
+            self._unflushed[metric, refusal.slug] += 1
 
     def turned_away(self, refusal: Refusal) -> None:
-        """Count a request that was no batch, and was refused."""
+        """Count a refused request that was not a batch."""
         with self._lock:
-            self._numbers.add(_TURNED_AWAY[refusal])
+            self._requests[refusal.slug] += 1
 
     def verdicts(self) -> dict[str, int]:
-        """Return the answers to batches of all workers since the start, by `stored`, `duplicate` or the refusal's slug."""
-        return {verdict: int(self._numbers[verdict]) for verdict in _VERDICTS}
+        """Return the number of batches since the start, by `stored`, `duplicate` or the problem's slug."""
+        with self._lock:
+            return {result: self._batches[result] for result in _RESULTS}
 
     def refused_requests(self) -> dict[str, int]:
-        """Return how often other requests were refused by all workers since the start, by the refusal's slug."""
-        return {refusal.slug: int(count) for refusal, name in _TURNED_AWAY.items() if (count := self._numbers[name])}
+        """Return the number of other refused requests since the start, by the problem's slug."""
+        with self._lock:
+            return dict(self._requests)
 
     def flush(self, store: Store) -> None:
-        """Add what was refused since the last time to the store's counters; if that fails it waits for the next."""
+        """Add the refusals since the last flush to the store's counters; if that fails they wait for the next flush."""
         with self._lock:
-            added, self._waiting = self._waiting, Counter()
+            added, self._unflushed = self._unflushed, Counter()
         if not added:
             return
         try:
             store.add_refusals(added)
         except Exception:
             with self._lock:
-                self._waiting.update(added)
+                self._unflushed.update(added)
             raise

@@ -7,14 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from hubbub.errors import HubbubError
-from hubbub_aggregator.shared_numbers import SharedNumbers
 from hubbub_aggregator.store import StoreError
 
 logger = logging.getLogger(__name__)
 
 JOBS = ("storing batches", "upkeep", "counting refusals", "watching the disk")
-_FAILURES = {job: f"failures: {job}" for job in JOBS}
-_FAILING = {job: f"failing: {job}" for job in JOBS}
 
 
 class JobError(HubbubError):
@@ -27,18 +24,11 @@ def cause(problem: Exception) -> str:
 
 
 class Troubles:
-    """Counts failures, of all workers; each job is done by one thread at a time.
+    """Counts the failures of each job; one thread at a time runs a job."""
 
-    numbers : has the NAMES
-    """
-
-    NAMES = (*_FAILURES.values(), *_FAILING.values())
-
-    def __init__(self, numbers: SharedNumbers | None = None) -> None:
-        self._numbers = numbers or SharedNumbers(self.NAMES)
+    def __init__(self) -> None:
+        self._failures = dict.fromkeys(JOBS, 0)
         self._failing = dict.fromkeys(JOBS, False)
-        for job in JOBS:
-            self._numbers.put(_FAILING[job], 0)  # what failed in a worker that died fails no more
 
     @contextmanager
     def survived(self, job: str) -> Iterator[None]:
@@ -47,21 +37,17 @@ class Troubles:
             yield
         except Exception as problem:  # noqa: BLE001  (nothing may stop the service)
             logger.error("%s failed: %s", job, cause(problem))
-            self._numbers.add(_FAILURES[job])
-            self._say(job, True)
+            self._failures[job] += 1
+            self._failing[job] = True
         else:
             if self._failing[job]:
                 logger.warning("%s works again", job)
-                self._say(job, False)
-
-    def _say(self, job: str, failing: bool) -> None:
-        self._failing[job] = failing
-        self._numbers.put(_FAILING[job], failing)
+                self._failing[job] = False
 
     def failures(self) -> dict[str, int]:
         """Return how often each job failed since the start."""
-        return {job: int(self._numbers[_FAILURES[job]]) for job in JOBS}
+        return dict(self._failures)
 
-    def failing(self) -> dict[str, int]:
-        """Return in how many workers each job failed the last time."""
-        return {job: int(self._numbers[_FAILING[job]]) for job in JOBS}
+    def failing(self) -> dict[str, bool]:
+        """Return whether each job failed the last time it ran."""
+        return dict(self._failing)

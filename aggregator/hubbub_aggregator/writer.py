@@ -8,17 +8,19 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import NamedTuple
 
+from prometheus_client import Histogram
+
 from hubbub.batch import Batch
 from hubbub.errors import RefusedError
 from hubbub.refusals import Refusal
-from hubbub_aggregator.exposition import Durations
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.shared_numbers import SharedNumbers
 from hubbub_aggregator.store import Appended, Store
 from hubbub_aggregator.troubles import Troubles
 
 _PER_BATCH = 1_024
 """What a waiting batch weighs beside its reports, in bytes: its id, its future, the request around it."""
+
+_COMMIT_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)  # seconds
 
 
 class _Waiting(NamedTuple):
@@ -28,25 +30,21 @@ class _Waiting(NamedTuple):
 
 
 class GroupWriter:
-    """One thread that writes, and a bounded queue in front of it; it counts in the NAMES of `numbers`.
+    """One thread that writes, and a bounded queue in front of it.
 
     Made, asked and closed in one event loop; only `_run` runs in the thread.
     """
 
-    NAMES = (*Durations.NAMES, "queue")
-
-    def __init__(
-        self, store: Store, settings: Settings, numbers: SharedNumbers | None = None, troubles: Troubles | None = None
-    ) -> None:
+    def __init__(self, store: Store, settings: Settings, troubles: Troubles | None = None) -> None:
         self._store = store
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
-        self._numbers = numbers or SharedNumbers(self.NAMES)
         self._troubles = troubles or Troubles()
         self._weight = 0
-        self._weigh(0)  # what waited in a worker that died waits no more
-        self.commits = Durations(self._numbers)
+        self.commits = Histogram(
+            "hubbub_commit_seconds", "Duration of a commit.", registry=None, buckets=_COMMIT_BUCKETS
+        )
         self._thread = Thread(target=self._run, name="hubbub-writer")
         self._thread.start()
 
@@ -55,13 +53,9 @@ class GroupWriter:
         weight = len(batch.cohorts) + len(batch.rows) + _PER_BATCH
         self.require_room(weight)
         answer: asyncio.Future[Appended] = self._loop.create_future()
-        self._weigh(weight)
+        self._weight += weight
         self._queue.put(_Waiting(batch, answer, weight))
         return await answer
-
-    def _weigh(self, more: int) -> None:
-        self._weight += more
-        self._numbers.put("queue", self._weight)
 
     def require_room(self, weight: int = _PER_BATCH) -> None:
         """Refuse what has no room in the queue; by default anything, where there is no room even for an empty batch."""
@@ -70,13 +64,8 @@ class GroupWriter:
 
     @property
     def waiting(self) -> int:
-        """How many bytes of batches wait for their commit, in all workers."""
-        return int(self._numbers["queue"])
-
-    @property
-    def room(self) -> int:
-        """How many bytes of batches may wait, in all workers."""
-        return int(self._settings.max_waiting) * self._numbers.workers
+        """How many bytes of batches wait for their commit."""
+        return self._weight
 
     @property
     def alive(self) -> bool:
@@ -112,7 +101,7 @@ class GroupWriter:
         return arrived
 
     def _settle(self, group: list[_Waiting], appended: list[Appended] | None) -> None:
-        self._weigh(-sum(waiting.weight for waiting in group))
+        self._weight -= sum(waiting.weight for waiting in group)
         for number, waiting in enumerate(group):
             if waiting.answer.done():  # cancelled: nobody waits for it any more
                 continue

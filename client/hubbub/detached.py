@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from hubbub.coins import system_coins
 from hubbub.consent import allowed_by
@@ -32,14 +31,9 @@ _KEPT = frozenset(
     (
         *("http_proxy", "https_proxy", "all_proxy", "no_proxy", "ssl_cert_file", "ssl_cert_dir"),
         *("do_not_track", "hubbub_consent"),
-        *("home", "ld_library_path", "dyld_library_path", "pythonhome", "systemroot"),
+        *("home", "ld_library_path", "dyld_library_path", "pythonhome"),
     )
 )
-_APART: dict[str, Any]
-if sys.platform == "win32":
-    _APART = {"creationflags": subprocess.DETACHED_PROCESS | subprocess.CREATE_NEW_PROCESS_GROUP}
-else:
-    _APART = {"start_new_session": True}
 
 
 def take_turn(journal: Journal, state: State, now: float) -> bool:
@@ -67,7 +61,7 @@ def detach(directory: Path, url: str, ca_certs: str | None) -> None:
         close_fds=True,
         cwd=directory,
         env=environment_of(os.environ, sys.path),
-        **_APART,
+        start_new_session=True,
     )
     threading.Thread(target=started.wait, name="hubbub-detached", daemon=True).start()
 

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -126,12 +126,11 @@ class SystemDisk:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
                 raise OSError(errno.EINVAL, f"{path.name} is not a file")
-            if sys.platform != "win32":
-                if status.st_uid != os.geteuid():
-                    told = f"{path.name} belongs to user {status.st_uid}, and this is user {os.geteuid()}"
-                    raise PermissionError(errno.EPERM, told)
-                if status.st_mode & 0o077:
-                    _close_to_others(path, descriptor, status.st_mode)
+            if status.st_uid != os.geteuid():
+                told = f"{path.name} belongs to user {status.st_uid}, and this is user {os.geteuid()}"
+                raise PermissionError(errno.EPERM, told)
+            if status.st_mode & 0o077:
+                _close_to_others(path, descriptor, status.st_mode)
         except OSError:
             os.close(descriptor)
             raise
@@ -157,8 +156,6 @@ class SystemDisk:
         source.replace(target)
 
     def sync_directory(self, path: Path) -> None:
-        if sys.platform == "win32":
-            return  # NTFS journals its names, and has no handle to synchronize
         descriptor = os.open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -181,7 +178,7 @@ def _close_to_others(path: Path, descriptor: int, mode: int) -> None:
 
 
 class SystemLock(_Open):
-    """`flock`; on Windows a lock of the file's first byte.
+    """`flock`.
 
     It is released by name, not by closing: a child that was forked meanwhile has the same file open. `release` is no Python code,
     where it can be: no signal handler can come before it.
@@ -195,36 +192,13 @@ class SystemLock(_Open):
         return _acquire(self._descriptor, wait=wait)
 
 
-if sys.platform == "win32":
-    import msvcrt
+def _acquire(descriptor: int, *, wait: bool) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
-    def _acquire(descriptor: int, *, wait: bool) -> bool:
-        while True:
-            os.lseek(descriptor, 0, os.SEEK_SET)
-            try:
-                msvcrt.locking(descriptor, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
-            except OSError:  # LK_LOCK gives up after ten seconds
-                if not wait:
-                    return False
-            else:
-                return True
 
-    def _releasing(descriptor: int) -> Callable[[], None]:
-        def release() -> None:
-            os.lseek(descriptor, 0, os.SEEK_SET)
-            with suppress(OSError):  # it was not held
-                msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
-
-        return release
-else:
-    import fcntl
-
-    def _acquire(descriptor: int, *, wait: bool) -> bool:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
-
-    def _releasing(descriptor: int) -> Callable[[], None]:
-        return partial(fcntl.flock, descriptor, fcntl.LOCK_UN)
+def _releasing(descriptor: int) -> Callable[[], None]:
+    return partial(fcntl.flock, descriptor, fcntl.LOCK_UN)

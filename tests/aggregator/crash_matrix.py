@@ -1,6 +1,6 @@
 """Kill the service at named and at random moments, and see that no report is lost and none is counted twice.
 
-python -m tests.aggregator.crash_matrix ENGINE WORKERS CRASHES [SEED]      (or: make matrix, make soak)
+python -m tests.aggregator.crash_matrix ENGINE PROCESSES CRASHES [SEED]      (or: make matrix, make soak)
 
 A campaign is a database and 25 crashes. Each report has a bit of its own, and no noise, so that its count is seen: 0, 1,
 or the 2 that must not be. The service is forked from this process, which has imported all it needs and opened nothing.
@@ -9,9 +9,10 @@ period has been answered, the two are equal. The clock moves on, so that periods
 purged: what had been acknowledged stays counted as it was, what is purged stays away. Those of the other are retained:
 what is held of it is what is counted.
 
-At a named moment whoever reaches it is killed. At a random one it is whoever `victims` has: with several workers one of
-them, their supervisor, or all at once; on PostgreSQL also the process that serves a worker, or the whole server. Every
-fifth batch is sent twice at the same time, over two connections, which with several workers may be two workers'.
+PROCESSES services share the database, each with a port of its own, as behind a proxy. At a named moment the process
+that reaches it is killed. At a random moment all processes are killed, or one of several, whose place a new one takes;
+on PostgreSQL also a backend of the server, or the whole server. Every fifth batch is sent twice at the same time, over
+two connections, to the same process or to two.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
@@ -49,13 +50,12 @@ from hubbub_aggregator.app import create_app
 from hubbub_aggregator.folding import read_summary
 from hubbub_aggregator.lifecycle import upkeep
 from hubbub_aggregator.reports import write_reports
-from hubbub_aggregator.server import address_for_several, listen_beside, run
+from hubbub_aggregator.server import listen, run
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.sql_store import SqlStore
-from hubbub_aggregator.workers import WorkerError, supervise
 
 CRASHES_A_CAMPAIGN, BITS, SENDERS, GIVE_UP = 25, 1_024, 4, 15.0
-ALL, WORKER, SUPERVISOR = "all at a random moment", "a worker at a random moment", "the supervisor at a random moment"
+ALL, ONE = "all at a random moment", "one process at a random moment"
 BACKEND, SERVER = "a process of PostgreSQL at a random moment", "PostgreSQL at a random moment"
 FIRST_DAY, DAYS = date(2024, 6, 1), 8
 
@@ -88,7 +88,7 @@ class Campaign:
 
     database: str
     rng: random.Random
-    workers: int = 1
+    processes: int = 1
     server: Postgres | None = None
     day: int = 0  # how many periods have closed
     sent: dict[uuid.UUID, tuple[Batch, range, int]] = field(default_factory=dict)
@@ -105,7 +105,7 @@ class Campaign:
         """Whoever a random moment may hit."""
         return [
             ALL,
-            *([WORKER, SUPERVISOR] if self.workers > 1 else []),
+            *([ONE] if self.processes > 1 else []),
             *([BACKEND, SERVER] if self.server else []),
         ]
 
@@ -132,7 +132,7 @@ class Campaign:
         self.database_died = victim in (BACKEND, SERVER)
         self.over.clear()
         service = Service(self, target, self.rng.randint(1, 3) if target and target.startswith("append") else 1)
-        threads = [threading.Thread(target=self._send, args=(service.port,), daemon=True) for _ in range(SENDERS)]
+        threads = [threading.Thread(target=self._send, args=(service.ports,), daemon=True) for _ in range(SENDERS)]
         for thread in threads:
             thread.start()
         if target:
@@ -144,13 +144,8 @@ class Campaign:
             service.hear("nothing", self.rng.uniform(0, 0.3))
             self._kill(victim, service)
             met = True
-        if self.workers > 1:
-            service.hear(
-                "nothing", self.rng.choice([0, 0.1, 0.1, 0.8])
-            )  # who is left goes on; in .5 s all are there again
-        if victim == SUPERVISOR:
-            service.hear("nothing", GIVE_UP)  # the workers end by themselves
-            assert service.is_over, "workers outlive their supervisor"
+        if self.processes > 1 and not service.is_over:
+            service.hear("nothing", self.rng.choice([0, 0.1, 0.1, 0.8]))  # the others go on
         service.kill()
         self.over.set()
         for thread in threads:
@@ -162,17 +157,15 @@ class Campaign:
     def _kill(self, victim: str, service: Service) -> None:
         if victim == ALL:
             service.kill()
-        elif victim == WORKER:
-            service.kill_one(self.rng)
-        elif victim == SUPERVISOR:
-            os.kill(service.pid, signal.SIGKILL)
+        elif victim == ONE:
+            service.replace_one(self.rng)
         elif self.server and victim == BACKEND:
             self.server.kill_backend(self.rng)
         elif self.server:
             self.server.kill()
             self.server.start()
 
-    def _send(self, port: int) -> None:
+    def _send(self, ports: list[int]) -> None:
         rng = random.Random(self.rng.random())  # noqa: S311  (what to send)
         while not self.over.is_set():
             with self.lock:
@@ -180,7 +173,7 @@ class Campaign:
                 again = rng.random() < 0.2 or not waiting
                 chosen = rng.choice(list(self.sent) if again else waiting)
             batch, _, day = self.sent[chosen]
-            statuses = _post(port, batch, 2 if rng.random() < 0.2 else 1)
+            statuses = _post([rng.choice(ports) for _ in range(2 if rng.random() < 0.2 else 1)], batch)
             in_doubt = [status for status in statuses if status == 503 and self.database_died]
             closed = [status for status in statuses if status == 410 and day < self.day]
             taken = [status for status in statuses if status in (200, 202)]
@@ -220,11 +213,11 @@ def _batch(metric: Metric, numbers: range, day: int) -> Batch:
     return Batch(uuid.uuid4(), metric.name, metric.digest, period, bytes(len(numbers)), rows)
 
 
-def _post(port: int, batch: Batch, times: int) -> list[int]:
-    """Send a batch so often at the same time; return the answers that came."""
+def _post(ports: Sequence[int], batch: Batch) -> list[int]:
+    """Send a batch to each port at the same time; return the answers that came."""
     body, asked, statuses = batch.to_json(), [], []
     with ExitStack() as stack:
-        for _ in range(times):
+        for port in ports:
             connection = stack.enter_context(closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)))
             with suppress(OSError):
                 connection.request("POST", "/v1/reports", body, {"Content-Type": "application/json"})
@@ -236,53 +229,66 @@ def _post(port: int, batch: Batch, times: int) -> list[int]:
 
 
 class Service:
-    """The service in a process group of its own, and what it says in a pipe: who is there, that it is ready, `met`."""
+    """The processes of the service, in one process group; a pipe tells what they say: `ready`, `met MOMENT`.
+
+    ports : where the processes listen; changes when one takes the place of another
+    """
 
     def __init__(self, campaign: Campaign, target: str | None, countdown: int) -> None:
         self.said: list[str] = []
         self.is_over = False
-        with address_for_several("127.0.0.1", 0) as held:
-            self.port: int = held.getsockname()[1]
-            self._read_end, write_end = os.pipe()
-            self.pid = os.fork()
-            if self.pid == 0:
-                os.setpgid(0, 0)
+        self._campaign, self._target, self._countdown = campaign, target, countdown
+        self._read_end, self._write_end = os.pipe()
+        self._group = 0
+        self._pids: list[int] = []
+        self.ports: list[int] = []
+        for _ in range(campaign.processes):
+            self._start()
+
+    def _start(self) -> None:
+        with listen("127.0.0.1", 0) as listener:
+            self.ports.append(listener.getsockname()[1])
+            pid = os.fork()
+            if pid == 0:
+                os.setpgid(0, self._group)
                 os.close(self._read_end)
-                _serve(campaign, held, target, countdown, write_end)
+                _serve(self._campaign, listener, self._target, self._countdown, self._write_end)
+        self._pids.append(pid)
+        self._group = self._group or pid
         with suppress(OSError):  # it may have done so itself
-            os.setpgid(self.pid, self.pid)
-        os.close(write_end)
+            os.setpgid(pid, self._group)
 
     def hear(self, words: str, seconds: float) -> None:
-        """Wait until it says so, so long at most, or until it is over."""
+        """Wait until a process says so, so long at most."""
         until = time.monotonic() + seconds
-        while words not in self.said and not self.is_over:
+        while words not in self.said:
             if not select([self._read_end], [], [], max(0, until - time.monotonic()))[0]:
                 return
-            told = os.read(self._read_end, 1 << 16)
-            self.said += told.decode().splitlines()
-            self.is_over = not told
+            self.said += os.read(self._read_end, 1 << 16).decode().splitlines()
 
-    def kill_one(self, rng: random.Random) -> None:
-        """Kill a worker."""
-        workers = [int(line.removeprefix("worker ")) for line in self.said if line.startswith("worker ")]
-        if workers:
-            with suppress(ProcessLookupError):
-                os.kill(rng.choice(workers[-2:]), signal.SIGKILL)
+    def replace_one(self, rng: random.Random) -> None:
+        """Kill a process that is not the group's first, whose id the group has; start another in its place."""
+        number = rng.randrange(1, len(self._pids))
+        os.kill(self._pids[number], signal.SIGKILL)
+        os.waitpid(self._pids.pop(number), 0)
+        self._start()
+        self.ports.pop(number)
 
     def kill(self) -> None:
-        """Kill all its processes at once, and wait until they are gone."""
+        """Kill all processes at once, and wait until they are gone."""
+        if self.is_over:
+            return
+        self.is_over = True
         with suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
-        if not self.is_over:
-            self.hear("nothing", GIVE_UP)
-            assert self.is_over, "somebody is still there"
-            os.waitpid(self.pid, 0)
-            os.close(self._read_end)
+            os.killpg(self._group, signal.SIGKILL)
+        for pid in self._pids:
+            os.waitpid(pid, 0)
+        os.close(self._read_end)
+        os.close(self._write_end)
 
 
-def _serve(campaign: Campaign, held: socket.socket, target: str | None, countdown: int, write_end: int) -> None:
-    """Be the service, in the child, until killed."""
+def _serve(campaign: Campaign, listener: socket.socket, target: str | None, countdown: int, write_end: int) -> None:
+    """Be one process of the service, in the child, until killed."""
     left = countdown
 
     def say(words: str) -> None:
@@ -296,21 +302,12 @@ def _serve(campaign: Campaign, held: socket.socket, target: str | None, countdow
                 say(f"met {name}")
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    def work(_number: int, ready: Callable[[], None]) -> None:
-        say(f"worker {os.getpid()}")
-        store = SqlStore.open(campaign.database)
-        run(create_app(DEFINITIONS, store, SETTINGS, clock=lambda: now), listen_beside(held), ready)
-
     now = campaign.now
     logging.disable()
     failpoints.listen(hook)
     try:
-        if campaign.workers == 1:
-            work(0, lambda: say("ready"))
-        else:
-            supervise(work, campaign.workers, lambda: say("ready"))
-    except WorkerError:
-        pass  # killed while it started
+        store = SqlStore.open(campaign.database)
+        run(create_app(DEFINITIONS, store, SETTINGS, clock=lambda: now), listener, lambda: say("ready"))
     finally:
         os._exit(3)
 
@@ -371,7 +368,7 @@ def _not_before(target: str | None) -> float:
     return 0.3 if _ends_a_period(target) else 0
 
 
-def campaign(crashes: int, seed: int, workers: int, server: Postgres | None) -> Counter[str]:
+def campaign(crashes: int, seed: int, processes: int, server: Postgres | None) -> Counter[str]:
     """Run one campaign; return how often each moment was met."""
     rng = random.Random(seed)  # noqa: S311  (when to kill)
     targets: list[str | None] = [name for name in failpoint_names() if crashes >= CRASHES_A_CAMPAIGN]
@@ -379,7 +376,7 @@ def campaign(crashes: int, seed: int, workers: int, server: Postgres | None) -> 
     targets.sort(key=lambda target: _not_before(target) + (1 - abs(_not_before(target))) * rng.random())
     with TemporaryDirectory(prefix="hubbub-crash-") as directory:
         database = new_postgres(server.url) if server else str(Path(directory) / "reports.db")
-        one = Campaign(database, rng, workers, server)
+        one = Campaign(database, rng, processes, server)
         for number, target in enumerate(targets):
             one.form(2 + BITS // 3 // crashes)
             if _ends_a_period(target):
@@ -391,20 +388,20 @@ def campaign(crashes: int, seed: int, workers: int, server: Postgres | None) -> 
         return one.reached
 
 
-def main(engine: str, workers: int, crashes: int, seed: int) -> None:
+def main(engine: str, processes: int, crashes: int, seed: int) -> None:
     began, reached = time.monotonic(), Counter[str]()
     with postgres_server() if engine == "postgres" else nullcontext() as server:
         for number, start in enumerate(range(0, crashes, CRASHES_A_CAMPAIGN)):
             print(f"{start} of {crashes} crashes; then seed {seed + number}", file=sys.stderr)  # noqa: T201
-            reached += campaign(min(CRASHES_A_CAMPAIGN, crashes - start), seed + number, workers, server)
+            reached += campaign(min(CRASHES_A_CAMPAIGN, crashes - start), seed + number, processes, server)
     for name in sorted({*failpoint_names(), *reached}):
         print(f"{reached[name]:5}  {name}")  # noqa: T201
     print(  # noqa: T201
-        f"{crashes} crashes of {workers} workers on {engine} in {time.monotonic() - began:.0f} s, seed {seed}: "
+        f"{crashes} crashes of {processes} processes on {engine} in {time.monotonic() - began:.0f} s, seed {seed}: "
         "nothing lost, nothing counted twice"
     )
 
 
 if __name__ == "__main__":
-    engine, workers, crashes, *seed = sys.argv[1:]
-    main(engine, int(workers), int(crashes), int(seed[0]) if seed else random.SystemRandom().getrandbits(48))
+    engine, processes, crashes, *seed = sys.argv[1:]
+    main(engine, int(processes), int(crashes), int(seed[0]) if seed else random.SystemRandom().getrandbits(48))

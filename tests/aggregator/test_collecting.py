@@ -183,4 +183,4 @@ def test_the_numbers_say_whether_the_last_reload_was_taken(caller: Caller) -> No
     collecting = caller.state["service"].collecting
     for ok in (True, False):
         collecting.last_reload_ok = ok
-        assert f"hubbub_definitions_reload_ok {int(ok)}" in caller.call("GET", "/metrics").body.decode().splitlines()
+        assert f"hubbub_definitions_reload_ok {float(ok)}" in caller.call("GET", "/metrics").body.decode().splitlines()

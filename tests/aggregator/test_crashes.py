@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.parametrize(("engine", "workers"), [("sqlite", 1), ("postgres", 2)])
+@pytest.mark.parametrize(("engine", "processes"), [("sqlite", 1), ("postgres", 2)])
 def test_no_report_is_lost_and_none_counted_twice_wherever_the_service_is_killed(
-    engine: str, workers: int, unseen_seed: int
+    engine: str, processes: int, unseen_seed: int
 ) -> None:
     """25 crashes each: every named moment, which must have been met, and random ones for the rest."""
     root = Path(__file__).parents[2]
-    matrix = [sys.executable, "-m", "tests.aggregator.crash_matrix", engine, str(workers), "25", str(unseen_seed)]
+    matrix = [sys.executable, "-m", "tests.aggregator.crash_matrix", engine, str(processes), "25", str(unseen_seed)]
     done = subprocess.run(matrix, cwd=root, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     met = {name: int(times) for times, name in re.findall(r"^ *(\d+)  (.*)$", done.stdout, re.MULTILINE)}

@@ -172,7 +172,7 @@ def test_a_place_that_may_not_be_written_to_is_told_by_name_and_found_by_doctor(
     told = f"this user may not write to {nobody}: change its owner or mode"
     with pytest.raises(StoreError, match=told):
         SqlStore.open(new)
-    asked = Asked(nobody / "metrics.toml", new, "127.0.0.1", 1, Settings())
+    asked = Asked(nobody / "metrics.toml", new, "127.0.0.1", Settings())
     found = [
         finding.what
         for finding in of_aggregator(asked, datetime.now(UTC), lambda: None)

@@ -36,14 +36,12 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def looked_at(
-    file: Path, database: str | Path, now: datetime = NOW, workers: int = 1, **settings: Any
-) -> list[Finding]:
+def looked_at(file: Path, database: str | Path, now: datetime = NOW, **settings: Any) -> list[Finding]:
     """Look, with a clock and files that agree."""
     for path in (file, Path(database)):
         if path.exists():
             os.utime(path, (NOW.timestamp(), NOW.timestamp()))
-    asked = Asked(file, str(database), "127.0.0.1", workers, Settings(**settings))
+    asked = Asked(file, str(database), "127.0.0.1", Settings(**settings))
     return list(of_aggregator(asked, now, lambda: None))
 
 
@@ -81,9 +79,9 @@ def test_expired_metrics_and_those_that_soon_will_be_are_named(definitions: Defi
     assert "within 30 days: gone (2024-06-15)" in next(expiries(definitions, before)).what
 
 
-def test_keeping_what_is_not_there_and_workers_that_share_a_file_are_warned_of(file: Path, tmp_path: Path) -> None:
-    found = ill(looked_at(file, tmp_path / "none.db", workers=2, keep={"homepages": 3}))
-    assert found == [(Health.WARNING, "retention"), (Health.WARNING, "workers"), (Health.WARNING, "database")]
+def test_warns_of_keeping_unknown_metrics(file: Path, tmp_path: Path) -> None:
+    found = ill(looked_at(file, tmp_path / "none.db", keep={"homepages": 3}))
+    assert found == [(Health.WARNING, "retention"), (Health.WARNING, "database")]
 
 
 @pytest.mark.parametrize(
@@ -234,8 +232,8 @@ def test_the_command_says_it_in_a_table_and_in_json_and_exits_with_1_when_someth
 
 
 def test_doctor_takes_what_serve_takes_from_the_same_places(file: Path, tmp_path: Path) -> None:
-    (tmp_path / "serve.toml").write_text('workers = 3\nport = 1\nlog-format = "json"\n')
+    (tmp_path / "serve.toml").write_text('min-free = "900000GiB"\nport = 1\nlog-format = "json"\n')
     arguments = ["doctor", str(file), "--config", str(tmp_path / "serve.toml"), "--json", "--watch", "0"]
     said = CliRunner().invoke(main, arguments, env={"HUBBUB_DATABASE": str(tmp_path / "x.db")})
-    assert "3 workers share a SQLite file" in said.stdout
+    assert "of which 878.9 TiB must stay so" in said.stdout
     assert "x.db is not there" in said.stdout

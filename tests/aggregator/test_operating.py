@@ -77,21 +77,21 @@ def test_the_numbers_say_what_was_answered(start: StartAggregator, store: SqlSto
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     lines = answer.body.decode().splitlines()
     for expected in (
-        'hubbub_batches_total{verdict="stored"} 2',
-        'hubbub_batches_total{verdict="duplicate"} 1',
-        'hubbub_batches_total{verdict="no-reports"} 1',
-        'hubbub_refused_batches_total{metric="homepage",reason="no-reports"} 1',
-        'hubbub_commit_seconds_bucket{le="+Inf"} 3',
-        "hubbub_commit_seconds_count 3",
-        "hubbub_queue_bytes 0",
-        "hubbub_segments_waiting 2",
-        "hubbub_disk_free_bytes 1099511627776",
-        'hubbub_batches_total{verdict="too-slow"} 0',
-        f'hubbub_definition_info{{metric="homepage",digest="{metric.digest}"}} 1',
-        "hubbub_store_up 1",
+        'hubbub_batches_total{result="stored"} 2.0',
+        'hubbub_batches_total{result="duplicate"} 1.0',
+        'hubbub_batches_total{result="no-reports"} 1.0',
+        'hubbub_refused_batches_total{metric="homepage",reason="no-reports"} 1.0',
+        'hubbub_commit_seconds_bucket{le="+Inf"} 3.0',
+        "hubbub_commit_seconds_count 3.0",
+        "hubbub_queue_bytes 0.0",
+        "hubbub_segments_waiting 2.0",
+        "hubbub_disk_free_bytes 1.099511627776e+12",
+        'hubbub_batches_total{result="too-slow"} 0.0',
+        f'hubbub_definition_info{{digest="{metric.digest}",metric="homepage"}} 1.0',
+        "hubbub_store_up 1.0",
     ):
         assert expected in lines
-    sample = re.compile(r'[a-z_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? [0-9.e+-]+')
+    sample = re.compile(r'[a-z_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? ([0-9.e+-]+|NaN)')
     assert all(line.startswith("# ") or sample.fullmatch(line) for line in lines)
 
 
@@ -108,10 +108,10 @@ def test_requests_that_are_refused_and_are_no_batches_are_counted_too(start: Sta
     aggregator.request("PUT", "/livez")
     lines = aggregator.get("/metrics").body.decode().splitlines()
     assert [line for line in lines if line.startswith("hubbub_refused_requests_total{")] == [
-        'hubbub_refused_requests_total{reason="invalid-query"} 1',
-        'hubbub_refused_requests_total{reason="method-not-allowed"} 1',
-        'hubbub_refused_requests_total{reason="not-found"} 1',
-        'hubbub_refused_requests_total{reason="unauthorized"} 2',
+        'hubbub_refused_requests_total{reason="invalid-query"} 1.0',
+        'hubbub_refused_requests_total{reason="method-not-allowed"} 1.0',
+        'hubbub_refused_requests_total{reason="not-found"} 1.0',
+        'hubbub_refused_requests_total{reason="unauthorized"} 2.0',
     ]
 
 
@@ -126,7 +126,7 @@ def test_the_numbers_in_memory_are_told_while_the_store_is_away(
 
     monkeypatch.setattr(store, "segments_waiting", away)
     lines = aggregator.get("/metrics").body.decode().splitlines()
-    assert {'hubbub_batches_total{verdict="stored"} 1', "hubbub_store_up 0", "hubbub_queue_bytes 0"} <= set(lines)
+    assert {'hubbub_batches_total{result="stored"} 1.0', "hubbub_store_up 0.0", "hubbub_queue_bytes 0.0"} <= set(lines)
     assert not any(line.startswith("hubbub_segments_waiting") for line in lines)
 
 

@@ -37,7 +37,7 @@ class SlowStore(SqlStore):
 
 def waiting(aggregator: Aggregator) -> int:
     lines = aggregator.get("/metrics").body.decode().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("hubbub_queue_bytes "))
+    return next(int(float(line.split()[1])) for line in lines if line.startswith("hubbub_queue_bytes "))
 
 
 def test_what_does_not_fit_in_the_queue_is_refused_at_once_and_what_was_acknowledged_is_stored(

@@ -6,12 +6,11 @@ import json
 import re
 import socket
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pytest
 
 from hubbub import Refusal
-from hubbub_aggregator.protocol import Protocol
 from hubbub_aggregator.sql_store import SqlStore
 
 if TYPE_CHECKING:
@@ -128,59 +127,6 @@ def test_a_body_may_be_larger_than_what_comes_around_it(
 def test_another_protocol_that_is_asked_for_is_not_taken_up(aggregator: Aggregator, upgrade: str) -> None:
     answer = aggregator.get("/livez", connection="Upgrade", upgrade=upgrade, sec_websocket_version="13")
     assert (answer.status, answer.json) == (200, {"status": "alive"})
-
-
-class Writes:
-    """A connection that notes what is written."""
-
-    def __init__(self, transport: Any, written: list[bytes]) -> None:
-        self._transport, self._written = transport, written
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-    def write(self, data: bytes) -> None:
-        self._written.append(data)
-        self._transport.write(data)
-
-
-def test_what_became_of_a_batch_is_written_at_once(
-    start: StartAggregator, sqlite_store: SqlStore, make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    written: list[bytes] = []
-    made = Protocol.connection_made
-    monkeypatch.setattr(Protocol, "connection_made", lambda self, to: made(self, cast(Any, Writes(to, written))))
-    aggregator = start(sqlite_store)
-    batch = make_batch(aggregator.definitions["homepage"])
-    written.clear()
-    assert [aggregator.post(batch).status for _ in range(2)] == [202, 200]
-    assert [(answer[9:12], answer[-12:]) for answer in written] == [
-        (b"202", b's":"stored"}'),
-        (b"200", b'"duplicate"}'),
-    ]
-
-
-@pytest.mark.parametrize("new", [True, False])
-def test_the_answer_in_one_packet_says_what_the_server_says_by_itself(
-    aggregator: Aggregator, make_batch: MakeBatch, new: bool
-) -> None:
-    """The server by itself answers who will close the connection."""
-    said: list[tuple[list[bytes], bytes]] = []
-    for leaving in (b"", b"Connection: close\r\n"):
-        body = make_batch(aggregator.definitions["homepage"]).to_json()
-        request = POST + leaving + b"Content-Length: %d\r\n\r\n" % len(body) + body
-        if not new:
-            aggregator.post(body)
-        got = b""
-        with connected(aggregator) as client:
-            client.sendall(request)
-            while not got.endswith(b"}"):
-                got += client.recv(1 << 16)
-        head, _, told = got.partition(b"\r\n\r\n")
-        lines = [line for line in head.split(b"\r\n") if not line.startswith((b"date: ", b"connection: "))]
-        assert len(lines) == len(head.split(b"\r\n")) - (2 if leaving else 1)
-        said.append((sorted(lines), told.replace(body[13:49], b"")))
-    assert said[0] == said[1]
 
 
 def test_who_waits_to_be_told_to_go_on_is(aggregator: Aggregator, make_batch: MakeBatch) -> None:

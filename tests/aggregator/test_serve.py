@@ -130,13 +130,12 @@ def batch_of(metric: Metric, numbers: range) -> Batch:
     return Batch(uuid.uuid4(), metric.name, metric.digest, today, bytes(len(numbers)), b"".join(rows))
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
 def test_sigterm_finishes_what_was_accepted_and_exits_with_0(
-    serve: Callable[..., Process], definitions_file: Path, workers: str
+    serve: Callable[..., Process], definitions_file: Path
 ) -> None:
     """A request whose body is still coming when the signal comes is answered, and durably."""
     metric = load_definitions(definitions_file)["number"]
-    process, body = serve("--workers", workers), batch_of(metric, range(3)).to_json()
+    process, body = serve(), batch_of(metric, range(3)).to_json()
     host, port = process.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=30) as client:
         client.sendall(b"POST /v1/reports HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n")
@@ -172,7 +171,6 @@ def test_what_stands_in_the_way_is_one_sentence_and_exit_code_1(definitions_file
     wrong.write_text(DEFINITIONS.replace("prob_f = 0", "prob_f = 1"))
     assert "number: prob_f must be in [0, 1), got 1" in failure(wrong)
     assert "file is not a database" in failure(definitions_file, "--database", str(wrong))
-    assert "file is not a database" in failure(definitions_file, "--database", str(wrong), "--workers", "3")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         database = str(tmp_path / "some.db")
@@ -181,43 +179,40 @@ def test_what_stands_in_the_way_is_one_sentence_and_exit_code_1(definitions_file
         )
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_service_does_not_share_its_address_with_another(
-    serve: Callable[..., Process], definitions_file: Path, workers: str
-) -> None:
-    port = serve("--workers", "2").url.rpartition(":")[2]
-    assert f"cannot listen on 127.0.0.1:{port}" in failure(definitions_file, "--port", port, "--workers", workers)
+def test_refuses_an_address_that_another_service_has(serve: Callable[..., Process], definitions_file: Path) -> None:
+    port = serve().url.rpartition(":")[2]
+    assert f"cannot listen on 127.0.0.1:{port}" in failure(definitions_file, "--port", port)
 
 
-def test_workers_contend_for_a_database_and_neither_refuse_nor_count_twice(
+def test_replicas_on_one_database_store_every_batch_once(
     serve: Callable[..., Process], definitions_file: Path, database: str
 ) -> None:
-    """Every batch is sent three times at once, over connections that the workers share, while both workers fold."""
+    """Every batch is sent three times at once, to two processes that both fold; every copy is answered."""
     metric = load_definitions(definitions_file)["number"]
-    process = serve("--workers", "2", "--fold-every", "0.01", "--database", database)
+    replicas = [serve("--fold-every", "0.01", "--database", database) for _ in range(2)]
     bodies = [batch_of(metric, range(n, n + 4)).to_json() for n in range(0, NUM_REPORTS, 4)]
+    copies = [(replicas[(number + copy) % 2], body) for number, body in enumerate(bodies) for copy in range(3)]
     with ThreadPoolExecutor(24) as pool:
-        statuses = list(pool.map(process.post_alone, [body for body in bodies for _ in range(3)]))
+        statuses = list(pool.map(lambda sent: sent[0].post_alone(sent[1]), copies))
     assert Counter(statuses) == {202: len(bodies), 200: 2 * len(bodies)}
-    assert process.counted() == [1] * NUM_REPORTS
-    for _ in range(8):  # whichever worker is asked
-        with urllib3.PoolManager(retries=False) as http:
-            numbers = http.request("GET", f"{process.url}/metrics").data.decode().splitlines()
-        assert f'hubbub_batches_total{{verdict="stored"}} {len(bodies)}' in numbers
-        assert f'hubbub_batches_total{{verdict="duplicate"}} {2 * len(bodies)}' in numbers
-        assert f"hubbub_queue_limit_bytes {2 * (32 << 20)}" in numbers
-    assert process.end(signal.SIGTERM) == ""
+    results = Counter[str]()
+    for process in replicas:
+        assert process.counted() == [1] * NUM_REPORTS
+        text = process.http.request("GET", f"{process.url}/metrics").data.decode()
+        for result, count in re.findall(r'hubbub_batches_total\{result="(stored|duplicate)"\} (\S+)', text):
+            results[result] += int(float(count))
+        assert process.end(signal.SIGTERM) == ""
+    assert results == {"stored": len(bodies), "duplicate": 2 * len(bodies)}
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_start_with_a_definition_that_was_edited_in_place_says_so_once(
-    serve: Callable[..., Process], definitions_file: Path, workers: str
+    serve: Callable[..., Process], definitions_file: Path
 ) -> None:
     metric, process = load_definitions(definitions_file)["number"], serve()
     assert process.post(batch_of(metric, range(1)).to_json()) == 202
     assert (process.before, process.end(signal.SIGTERM)) == ("", "")
     definitions_file.write_text(DEFINITIONS.replace("prob_q = 1", "prob_q = 0.75"))
-    again = serve("--workers", workers)
+    again = serve()
     assert (again.before + again.end(signal.SIGTERM)).count(
         f"number of digest {metric.digest[:12]} is changed or gone"
     ) == 1
@@ -236,23 +231,19 @@ expires = 9000-01-01
 """
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_sighup_reads_the_definitions_again_in_every_worker_and_says_so_in_lines_of_json(
-    definitions_file: Path, tmp_path: Path, workers: int
-) -> None:
+def test_sighup_reads_the_definitions_again_and_logs_it_as_json(definitions_file: Path, tmp_path: Path) -> None:
     program = [str(Path(sys.executable).parent / "hubbub"), "serve", str(definitions_file), "--port", "0"]
-    program += ["--database", str(tmp_path / "reports.db"), "--workers", str(workers)]
+    program += ["--database", str(tmp_path / "reports.db")]
     program += ["--log-format", "json", "--log-level", "info"]
     popen = subprocess.Popen(program, stderr=subprocess.PIPE, text=True)
     http = urllib3.PoolManager(retries=False)
     lines: list[dict[str, Any]] = []
 
-    def heard(beginning: str, times: int) -> dict[str, Any]:
-        """Read on until so many lines began like this; return the last one."""
+    def heard(beginning: str) -> dict[str, Any]:
+        """Read on until a line begins like this; return it."""
         assert popen.stderr is not None
-        while times:
+        while not lines or not lines[-1]["message"].startswith(beginning):
             lines.append(json.loads(popen.stderr.readline()))
-            times -= lines[-1]["message"].startswith(beginning)
         return lines[-1]
 
     def collected() -> set[str]:
@@ -260,11 +251,11 @@ def test_sighup_reads_the_definitions_again_in_every_worker_and_says_so_in_lines
         return {" ".join(metric["name"] for metric in each["metrics"]) for each in told}
 
     try:
-        url = heard("hubbub is listening on http", 1)["url"]
+        url = heard("hubbub is listening on http")["url"]
         assert collected() == {"number"}
         definitions_file.write_text(DEFINITIONS + NEW_METRIC)
         popen.send_signal(signal.SIGHUP)
-        said = heard("the definitions are read, of number, theme; added: theme", workers)
+        said = heard("the definitions are read, of number, theme; added: theme")
         assert (said["level"], said["metrics"], len(said["added"]), said["gone"]) == (
             "info",
             ["number", "theme"],
@@ -274,7 +265,7 @@ def test_sighup_reads_the_definitions_again_in_every_worker_and_says_so_in_lines
         assert collected() == {"number theme"}
         definitions_file.write_text(DEFINITIONS + "[[")
         popen.send_signal(signal.SIGHUP)
-        assert heard("the definitions are not reloaded", workers)["level"] == "error"
+        assert heard("the definitions are not reloaded")["level"] == "error"
         assert collected() == {"number theme"}
         with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=30) as client:
             client.sendall(b"canary\r\n\r\n")
@@ -288,7 +279,7 @@ def test_sighup_reads_the_definitions_again_in_every_worker_and_says_so_in_lines
     assert popen.returncode == 0
     told = [*lines, *map(json.loads, rest.splitlines())]
     assert all({"time", "level", "logger", "message"} <= set(line) for line in told)
-    assert sum(line["message"] == "Application shutdown complete." for line in told) == workers
+    assert sum(line["message"] == "Application shutdown complete." for line in told) == 1
     assert "canary" not in str(told)
     assert "Invalid HTTP request" not in str(told), "a request is no event"
 

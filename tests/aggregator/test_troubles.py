@@ -14,7 +14,6 @@ from tests.aggregator.databases import new_postgres
 from hubbub_aggregator.engine import open_sqlite, transaction
 from hubbub_aggregator.logs import OnceAMinute
 from hubbub_aggregator.schema import refusal
-from hubbub_aggregator.shared_numbers import SharedNumbers
 from hubbub_aggregator.sql_store import SqlStore
 from hubbub_aggregator.store import StoreError
 from hubbub_aggregator.troubles import Troubles
@@ -72,16 +71,6 @@ def test_a_database_that_is_down_for_an_hour_is_a_line_a_minute_and_one_at_the_e
     assert caplog.records[-1].getMessage() == "upkeep works again"
 
 
-def test_all_workers_failures_are_counted_and_one_that_is_started_again_fails_no_more() -> None:
-    numbers = SharedNumbers(Troubles.NAMES, workers=2)
-    first, second = Troubles(numbers.of(0)), Troubles(numbers.of(1))
-    for troubles in (first, second, second):
-        fail(troubles, OSError())
-    assert (first.failures()["upkeep"], first.failing()["upkeep"]) == (3, 2)
-    assert Troubles(numbers.of(1)).failing()["upkeep"] == 1
-    assert first.failures()["upkeep"] == 3
-
-
 def test_an_upkeep_that_fails_is_in_the_numbers_and_on_the_page_and_batches_are_stored_all_the_same(
     start: StartAggregator,
     sqlite_store: SqlStore,
@@ -96,7 +85,7 @@ def test_an_upkeep_that_fails_is_in_the_numbers_and_on_the_page_and_batches_are_
 
     def number(name: str) -> int:
         lines = aggregator.get("/metrics").body.decode().splitlines()
-        return int(next(line for line in lines if line.startswith(f'{name}{{job="upkeep"}} ')).split()[-1])
+        return int(float(next(line for line in lines if line.startswith(f'{name}{{job="upkeep"}} ')).split()[-1]))
 
     def wait_until(failing: int) -> None:
         while number("hubbub_job_failing") != failing:

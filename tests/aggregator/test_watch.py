@@ -58,8 +58,8 @@ def test_made_up_reports_are_seen_where_they_came_and_nowhere_else(
     assert aggregator.post(all_ones(make_batch, homepage, 40, TODAY)).status == 202
     folded(aggregator)
     numbers = aggregator.get("/metrics").body.decode()
-    assert 'hubbub_odd_periods{metric="homepage",oddity="shape"} 1' in numbers
-    assert 'oddity="' not in numbers.replace('metric="homepage",oddity="', "")
+    assert 'hubbub_implausible_periods{kind="shape",metric="homepage"} 1.0' in numbers
+    assert 'kind="' not in numbers.replace('{kind="shape",metric="homepage"}', "")
     page = get(aggregator).body.decode()
     assert f'<p class="bad">{TODAY}: ' in page
     assert f'<p class="bad">{YESTERDAY}: ' not in page

@@ -135,7 +135,7 @@ def overview(service: Service, writer: GroupWriter) -> Overview:
     free = service.disk.free
     return Overview(
         trouble=trouble(service, writer),
-        failing=tuple(job for job, workers in service.troubles.failing().items() if workers),
+        failing=tuple(job for job, failing in service.troubles.failing().items() if failing),
         reports=sum(metric.reports for metric in metrics),
         refused=sum(count for _, count in refusals),
         segments_waiting=service.store.segments_waiting(),
