@@ -10,6 +10,8 @@ from hubbub.errors import ParameterError
 
 _LOOPBACK = ("127.0.0.0/8", "::1/128")
 _REMEMBERED = 1024
+LOCAL = "local"
+"""The network of requests that come from this machine or a trusted proxy and name no client."""
 
 
 class Proxies:
@@ -17,15 +19,15 @@ class Proxies:
 
     >>> proxies = Proxies(["10.0.0.0/8"])
     >>> proxies.peer("127.0.0.1", "192.0.2.1, 10.1.2.3"), proxies.peer("198.51.100.7", "192.0.2.1"), proxies.peer("10.1.2.3", None)
-    ('192.0.2.1', '198.51.100.7', None)
+    ('192.0.2.1', '198.51.100.7', 'local')
     """
 
     def __init__(self, networks: Iterable[str] = ()) -> None:
         self._networks = [network_of(text) for text in (*_LOOPBACK, *networks)]
         self._is_ours = lru_cache(_REMEMBERED)(self._look)
 
-    def peer(self, host: str, forwarded_for: str | None) -> str | None:
-        """Return whom a request is counted with: the nearest address that is no proxy's; None if there is no such.
+    def peer(self, host: str, forwarded_for: str | None) -> str:
+        """Return the address that a request is counted with: the nearest one that is no proxy's, or `LOCAL` if there is none.
 
         Of `X-Forwarded-For` each proxy writes the last entry, so whatever a client writes there stands before its own address.
         """
@@ -34,14 +36,13 @@ class Proxies:
         for entry in reversed((forwarded_for or "").split(",")):
             address = without_port(entry.strip())
             if address and not self._is_ours(address):
-                return address
-        return None
+                return address if is_address(address) else LOCAL
+        return LOCAL
 
     def _look(self, host: str) -> bool:
-        try:
-            address = ipaddress.ip_address(host)
-        except ValueError:
+        if not is_address(host):
             return False
+        address = ipaddress.ip_address(host)
         if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
             address = address.ipv4_mapped
         return any(address in network for network in self._networks)
@@ -53,6 +54,19 @@ def network_of(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
         return ipaddress.ip_network(text)
     except ValueError as problem:
         raise ParameterError(f"trusted_proxy is a network, as 10.0.0.0/8, or an address: {problem}") from None
+
+
+def is_address(text: str) -> bool:
+    """Return whether a text is an IPv4 or IPv6 address.
+
+    >>> is_address("192.0.2.1"), is_address("unknown")
+    (True, False)
+    """
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def without_port(entry: str) -> str:

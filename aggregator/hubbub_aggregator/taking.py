@@ -34,7 +34,7 @@ from hubbub_aggregator.last_resort import unforeseen
 from hubbub_aggregator.loopback import asked_directly
 from hubbub_aggregator.problems import problem, refused_with
 from hubbub_aggregator.protocol import BODY_IS_HERE
-from hubbub_aggregator.proxies import Proxies
+from hubbub_aggregator.proxies import LOCAL, Proxies
 from hubbub_aggregator.rate_limit import RateLimit
 from hubbub_aggregator.security_headers import SECURITY_HEADERS
 from hubbub_aggregator.settings import Settings
@@ -151,8 +151,8 @@ def _require_room(
 
 def require_rate(service: Service, client: tuple[str, int] | None, forwarded_for: str | None) -> None:
     """Refuse a request of a network that sent too many."""
-    host = None if client is None else service.proxies.peer(client[0], forwarded_for)
-    wait = 0.0 if host is None else service.rate.wait(host)
+    host = LOCAL if client is None else service.proxies.peer(client[0], forwarded_for)
+    wait = 0.0 if host == LOCAL else service.rate.wait(host)
     if wait:
         raise RefusedWithHeaderError(
             Refusal.TOO_MANY,
