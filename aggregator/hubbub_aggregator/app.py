@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import signal
 from collections.abc import AsyncIterator, Callable
@@ -22,6 +23,7 @@ from hubbub.definitions import Definitions
 from hubbub.errors import RefusedError
 from hubbub.refusals import Refusal
 from hubbub.today import utc_now
+from hubbub_aggregator.body_memory import BodyMemory
 from hubbub_aggregator.collecting import Collecting
 from hubbub_aggregator.cross_origin import CrossOrigin
 from hubbub_aggregator.disk import DiskWatch
@@ -32,6 +34,7 @@ from hubbub_aggregator.periodic import Periodic
 from hubbub_aggregator.problems import problem, refused_with
 from hubbub_aggregator.proxies import Proxies
 from hubbub_aggregator.rate_limit import RateLimit
+from hubbub_aggregator.reading import reads
 from hubbub_aggregator.routes import routes
 from hubbub_aggregator.security_headers import SecurityHeaders
 from hubbub_aggregator.settings import Settings
@@ -64,10 +67,11 @@ def create_app(
     """
     settings = settings or Settings()
     tally, disk = Tally(), DiskWatch(free, settings.min_free)
-    proxies, rate = Proxies(settings.trusted_proxy), RateLimit(settings.client_rate, settings.client_burst)
-    collecting = Collecting(definitions, reload or (lambda: definitions), store.open_periods)
+    proxies, rate = Proxies(settings.trusted_proxy), RateLimit(settings.client_burst_seconds)
+    bodies = BodyMemory(settings.max_body_memory, settings.max_body_memory // 8)
+    collecting = Collecting(definitions, reload or (lambda: definitions), store.open_periods, settings.max_reports)
     door, watch, troubles = Doorkeeper(store.token), Watch(store), Troubles()
-    service = Service(collecting, store, settings, clock, tally, proxies, rate, disk, door, watch, troubles)
+    service = Service(collecting, store, settings, clock, tally, proxies, rate, bodies, disk, door, watch, troubles)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[dict[str, Any]]:
@@ -97,11 +101,18 @@ def create_app(
         lifespan=lifespan,
         docs_url=None,  # the page would load its scripts from a third party
         redoc_url=None,
+        openapi_url=None,  # served by our own route, from bytes that are made once
         telemetry={"tracing": False, "metrics": False, "logs": False},  # it would send clients' addresses
         redirect_slashes=False,  # a redirect is no answer to a client
     )
     app.include_router(routes)
     app.include_router(page_routes)
+    document = json.dumps(app.openapi()).encode()
+
+    @reads(app.router, "/openapi.json", include_in_schema=False)
+    async def get_openapi() -> Response:
+        return Response(document, media_type="application/json")
+
     app.exception_handler(RefusedError)(_refused)
     app.exception_handler(HTTPException)(_framework_refused)
     app.exception_handler(RequestValidationError)(_invalid_query)

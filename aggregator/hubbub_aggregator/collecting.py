@@ -13,6 +13,7 @@ from hubbub.definitions import Definitions
 from hubbub.errors import DefinitionError, HubbubError
 from hubbub.metric import Metric
 from hubbub.periods import Period
+from hubbub_aggregator.batch_decoding import largest_batch
 from hubbub_aggregator.logs import say
 from hubbub_aggregator.store import Store
 
@@ -26,6 +27,9 @@ class Collecting:
 
     load         : reads the definitions that are to hold from now on
     open_periods : gives the digest and period of whatever takes reports still
+    max_reports  : of one batch
+
+    `largest_batch` is the size in bytes of the largest JSON that a batch of these definitions can need.
     """
 
     def __init__(
@@ -33,12 +37,18 @@ class Collecting:
         definitions: Definitions,
         load: Callable[[], Definitions],
         open_periods: Callable[[], Iterable[tuple[str, str]]],
+        max_reports: int = 10_000,
     ) -> None:
-        self.now = definitions
+        self._max_reports = max_reports
+        self._take(definitions)
         self.last_reload_ok = True
         self._load = load
         self._open_periods = open_periods
         self._lock = Lock()
+
+    def _take(self, definitions: Definitions) -> None:
+        self.now = definitions
+        self.largest_batch = largest_batch(definitions, self._max_reports)
 
     def reload(self, *, asked: bool = False) -> None:
         """Take what the file says now; if that cannot be, say why and go on with what was.
@@ -54,7 +64,8 @@ class Collecting:
                 logger.error("the definitions are not reloaded, those of before hold on: %s", problem)
                 return
             changes = what_changed(self.now, new)
-            self.now, self.last_reload_ok = new, True
+            self._take(new)
+            self.last_reload_ok = True
         if asked or logger.isEnabledFor(logging.INFO):
             told = "; ".join(f"{what}: {', '.join(which)}" for what, which in changes.items() if which)
             text = f"the definitions are read, of {', '.join(new)}; {told or 'nothing changed'}"

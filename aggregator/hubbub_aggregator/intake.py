@@ -28,7 +28,6 @@ from hubbub.refusals import Refusal
 from hubbub.summary.oddities import usual
 from hubbub_aggregator.settings import Settings
 
-_ALWAYS_INFLATED = 1 << 16
 _DIGITS_OF_A_SIZE = 20
 _GZIP = 16 + zlib.MAX_WBITS
 
@@ -71,20 +70,16 @@ def announced(content_length: str | None) -> int:
     return int(text)
 
 
-def require_size(size: int, settings: Settings) -> None:
-    """Refuse a body that is, or has already become, too large."""
-    if size > settings.max_body:
+def require_size(size: int, limit: int) -> None:
+    """Refuse a body that is, or has already become, larger than `limit` bytes."""
+    if size > limit:
         raise RefusedError(
-            Refusal.TOO_LARGE, f"a body is at most {settings.max_body} bytes, got {size} or more: send smaller batches"
+            Refusal.TOO_LARGE, f"a body is at most {limit} bytes, got {size} or more: send smaller batches"
         )
 
 
-def inflated(body: bytes, settings: Settings) -> bytes:
-    """Inflate one gzip member, never beyond the limit.
-
-    limit = min(max_inflated, max(64 KiB, max_ratio * sent))
-    """
-    limit = min(settings.max_inflated, max(_ALWAYS_INFLATED, settings.max_ratio * len(body)))
+def inflated(body: bytes, limit: int) -> bytes:
+    """Inflate one gzip member; more than `limit` bytes are refused and never made."""
     stream = zlib.decompressobj(_GZIP)
     try:
         data = stream.decompress(body, limit + 1)

@@ -13,7 +13,9 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from hubbub.errors import HubbubError
-from hubbub_aggregator.protocol import Protocol
+from hubbub_aggregator.protocol import ConnectionLimits, Protocol
+from hubbub_aggregator.proxies import Proxies
+from hubbub_aggregator.settings import Settings
 
 _BACKLOG = 2048
 _SECONDS_TO_FINISH = 8
@@ -48,17 +50,23 @@ def url_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def run(app: ASGIApp, listener: socket.socket, ready: Callable[[], None]) -> None:
+def run(app: ASGIApp, listener: socket.socket, ready: Callable[[], None], settings: Settings | None = None) -> None:
     """Serve until SIGTERM or SIGINT (call `ready` when requests are answered), then finish what was accepted; nothing about a request is logged."""
     sys.setswitchinterval(_SWITCH_INTERVAL)
-    _Server(configured(app), ready).run(sockets=[listener])
+    _Server(configured(app, settings or Settings()), ready).run(sockets=[listener])
 
 
-def configured(app: ASGIApp) -> uvicorn.Config:
-    """Say how requests are read and answered, and that none is logged."""
+def configured(app: ASGIApp, settings: Settings) -> uvicorn.Config:
+    """Return uvicorn's configuration: our protocol with its limits, and no request logged."""
+
+    class LimitedProtocol(Protocol):
+        limits = ConnectionLimits(
+            settings.max_connections, settings.max_network_connections, Proxies(settings.trusted_proxy)
+        )
+
     return uvicorn.Config(
         app,
-        http=Protocol,
+        http=LimitedProtocol,
         ws="none",
         access_log=False,
         log_config=None,

@@ -24,25 +24,35 @@ def _setting(default: float, about: str, *, is_size: bool = False) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How much an aggregator takes, and how often it folds. Sizes are in bytes, times in seconds.
-
-    The largest useful body: 10,000 reports of 128 bits are 240 kB of JSON.
-    """
+    """Limits of one aggregator process, and how often it folds. Sizes are in bytes, times in seconds."""
 
     max_body: int = _setting(1 << 20, "Largest body of a request as sent.", is_size=True)
-    max_inflated: int = _setting(4 << 20, "Largest body of a request once inflated.", is_size=True)
-    max_ratio: int = _setting(
-        100, "How many times larger than sent an inflated body may be (bodies below 64 KiB: as they like)."
+    max_body_seconds: float = _setting(30.0, "Longest time that a body may take to arrive; beyond it: 408.")
+    min_body_rate: float = _setting(
+        1_024.0, "Bytes a second that an unfinished body must bring, measured every 5 seconds; below it: 408."
     )
-    max_body_seconds: float = _setting(30.0, "Longest time that a body may take to arrive.")
+    max_body_memory: int = _setting(
+        32 << 20, "Memory for bodies that are arriving, an eighth of it for one network; beyond it: 503.", is_size=True
+    )
+    max_connections: int = _setting(1_000, "Open connections; beyond it: 503.")
+    max_network_connections: int = _setting(
+        200, "Open connections from one network, trusted proxies excepted; beyond it: 503."
+    )
     max_reports: int = _setting(10_000, "Most reports in one batch.")
     max_waiting: int = _setting(32 << 20, "Batches waiting for their commit; beyond it: 503.", is_size=True)
     max_group: int = _setting(1_000, "Most batches in one commit.")
     fold_every: float = _setting(10.0, "Seconds between two rounds of folding segments and closing periods.")
     client_rate: float = _setting(
-        50.0, "Batches a second, in the long run, from one network (IPv4 /24, IPv6 /48); beyond it: 429."
+        50.0, "Requests a second, in the long run, from one network (IPv4 /24, IPv6 /48); beyond it: 429."
     )
-    client_burst: float = _setting(2_000.0, "Batches at once from one network.")
+    client_report_rate: float = _setting(500.0, "Reports a second from one network; beyond it: 429.")
+    client_byte_rate: int = _setting(
+        256 << 10, "Bytes of batches a second from one network, once inflated; beyond it: 429.", is_size=True
+    )
+    client_burst_seconds: float = _setting(40.0, "Seconds' worth of the three rates that one network may send at once.")
+    local_rate_factor: float = _setting(
+        100.0, "How many times the three rates this machine may send without X-Forwarded-For."
+    )
     min_free: int = _setting(256 << 20, "What stays free on the disk; below it: 507.", is_size=True)
     keep: Mapping[str, int] = field(
         default_factory=dict,

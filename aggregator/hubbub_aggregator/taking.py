@@ -20,6 +20,8 @@ from hubbub.batch import Batch
 from hubbub.definitions import Definitions
 from hubbub.errors import RefusedError
 from hubbub.refusals import Refusal
+from hubbub_aggregator.batch_decoding import decode_batch
+from hubbub_aggregator.body_memory import BodyMemory, ReceivedBody
 from hubbub_aggregator.collecting import Collecting
 from hubbub_aggregator.disk import DiskWatch
 from hubbub_aggregator.intake import (
@@ -49,6 +51,7 @@ from hubbub_aggregator.writer import GroupWriter
 logger = logging.getLogger(__name__)
 
 PATH = "/v1/reports"
+_RATE_WINDOW = 5.0  # seconds over which a body's arrival rate is measured
 
 Clock = Callable[[], datetime]
 
@@ -64,6 +67,7 @@ class Service:
     tally: Tally
     proxies: Proxies
     rate: RateLimit
+    bodies: BodyMemory
     disk: DiskWatch
     door: Doorkeeper
     watch: Watch
@@ -110,10 +114,10 @@ async def take(scope: Scope, receive: Receive) -> Answer:
     batch: Batch | None = None
     try:
         headers: dict[bytes, bytes] = dict(scope["headers"])
-        _require_room(service, writer, scope["client"], headers)
+        address = _require_room(service, writer, scope["client"], headers)
         if service.settings.closed_reports:
             await run_in_threadpool(service.door.require, TokenScope.REPORT, _text(headers, b"authorization"))
-        batch = Batch.from_json(await _body(scope, headers, receive, service.settings))
+        batch = await _batch(scope, headers, receive, service, address)
         try:
             require_admissible(batch, definitions, service.clock(), service.settings)
         except RefusedError:
@@ -141,35 +145,61 @@ async def take(scope: Scope, receive: Receive) -> Answer:
 
 def _require_room(
     service: Service, writer: GroupWriter, client: tuple[str, int] | None, headers: dict[bytes, bytes]
-) -> None:
-    """Refuse before anything is read, and so cheaply: too much of one network, too much waiting, hardly any disk left."""
-    require_rate(service, client, _text(headers, b"x-forwarded-for"))
+) -> str:
+    """Refuse before the body is read: too much from one network, too much waiting, a full disk; return the sender's address."""
+    address = require_rate(service, client, _text(headers, b"x-forwarded-for"))
     writer.require_room()
     if service.disk.full:
         raise RefusedError(Refusal.DISK_FULL, "the aggregator's disk is nearly full: send the same batch again later")
+    return address
 
 
-def require_rate(service: Service, client: tuple[str, int] | None, forwarded_for: str | None) -> None:
-    """Refuse a request of a network that sent too many."""
-    host = LOCAL if client is None else service.proxies.peer(client[0], forwarded_for)
-    wait = 0.0 if host == LOCAL else service.rate.wait(host)
-    if wait:
-        raise RefusedWithHeaderError(
-            Refusal.TOO_MANY,
-            f"one network may send {service.settings.client_rate:g} batches a second: send the same batch again later",
-            ("Retry-After", str(math.ceil(wait))),
+def require_rate(service: Service, client: tuple[str, int] | None, forwarded_for: str | None) -> str:
+    """Charge a request to its network, or refuse it; return the address that it is counted with."""
+    address = LOCAL if client is None else service.proxies.peer(client[0], forwarded_for)
+    _charge(service, address, 1 / service.settings.client_rate)
+    return address
+
+
+def _charge(service: Service, address: str, seconds: float) -> None:
+    """Charge what costs so many seconds at the permitted rate, or refuse it with the time when it will be accepted."""
+    settings = service.settings
+    wait = service.rate.spend(address, seconds / (settings.local_rate_factor if address == LOCAL else 1))
+    if not wait:
+        return
+    if address == LOCAL:
+        logger.warning(
+            "Requests from this machine without X-Forwarded-For exceed --local-rate-factor and are refused (429). If they "
+            "come through a proxy, set X-Forwarded-For in it, so that each network is limited by itself."
         )
+    raise RefusedWithHeaderError(
+        Refusal.TOO_MANY,
+        f"one network may send {settings.client_rate:g} requests, {settings.client_report_rate:g} reports and "
+        f"{settings.client_byte_rate} bytes a second: send the same again later",
+        ("Retry-After", str(math.ceil(wait))),
+    )
+
+
+_CLOSING = {408, 429, 503, 507}
+"""Answers after which a body that is still arriving is not read to its end: its client sends it again, whole."""
+
+_UNLIMITED = {("GET", "/livez"), ("HEAD", "/livez"), ("POST", "/sign-in")}
+"""Requests that the middleware does not charge: a probe of the process, and a form whose route answers in HTML."""
 
 
 class Shortcut:
-    """Middleware: a POST of a batch goes to `take` and meets nothing else on its way."""
+    """Middleware: a POST of a batch goes to `take` and meets nothing else on its way; any other request is charged first."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] != PATH or scope["method"] != "POST":
-            await self._app(scope, receive, send)
+            refused = _refused_by_rate(scope) if scope["type"] == "http" else None
+            if refused is None:
+                await self._app(scope, receive, send)
+            else:
+                await _send(send, refused)
             return
         try:
             answer = await take(scope, receive)
@@ -177,46 +207,92 @@ class Shortcut:
             return  # in the middle of its body: nobody is there to answer
         except Exception as failure:  # noqa: BLE001  (as everywhere: see last_resort.py)
             answer = Answer.of(unforeseen(failure))
-        await send({"type": "http.response.start", "status": answer.status, "headers": [*answer.headers]})
-        await send({"type": "http.response.body", "body": answer.body})
+        if answer.status in _CLOSING and BODY_IS_HERE not in scope:
+            answer = answer._replace(headers=[*answer.headers, (b"connection", b"close")])  # do not read the rest
+        await _send(send, answer)
 
 
-async def _body(scope: Scope, headers: dict[bytes, bytes], receive: Receive, settings: Settings) -> bytes:
-    gzip = is_gzip(_text(headers, b"content-type"), _text(headers, b"content-encoding"))
-    require_size(announced(_text(headers, b"content-length")), settings)
-    if BODY_IS_HERE in scope:
-        come = bytearray()
-        await _receive(receive, settings, come)
-        body = bytes(come)
-    else:
-        body = await read_body(receive, settings)
-    return inflated(body, settings) if gzip else body
+async def _send(send: Send, answer: Answer) -> None:
+    await send({"type": "http.response.start", "status": answer.status, "headers": [*answer.headers]})
+    await send({"type": "http.response.body", "body": answer.body})
 
 
-async def read_body(receive: Receive, settings: Settings) -> bytes:
-    """Return a request's body, or refuse what is too large or too slow."""
-    body = bytearray()
+def _refused_by_rate(scope: Scope) -> Answer | None:
+    """Charge a request to its network; return the answer if it is refused."""
+    if (scope["method"], scope["path"]) in _UNLIMITED:
+        return None
+    service: Service = scope["state"]["service"]
     try:
-        async with asyncio.timeout(settings.max_body_seconds):
-            await _receive(receive, settings, body)
+        require_rate(service, scope["client"], _text(dict(scope["headers"]), b"x-forwarded-for"))
+    except RefusedError as refused:
+        service.tally.turned_away(refused.refusal)
+        return Answer.of(refused_with(refused))
+    return None
+
+
+async def _batch(scope: Scope, headers: dict[bytes, bytes], receive: Receive, service: Service, address: str) -> Batch:
+    """Receive, inflate and decode a body; its bytes and reports are charged to the sender's network.
+
+    A request has been charged as one already. What it costs is the most of its share in requests, bytes and reports.
+    """
+    settings, largest = service.settings, service.collecting.largest_batch
+    gzip = is_gzip(_text(headers, b"content-type"), _text(headers, b"content-encoding"))
+    limit = settings.max_body if gzip else min(settings.max_body, largest)
+    require_size(announced(_text(headers, b"content-length")), limit)
+    with service.bodies.receive(address) as received:
+        if BODY_IS_HERE in scope:
+            body = await _receive_all(receive, limit, received)
+        else:
+            body = await read_body(receive, settings, limit, received)
+    if gzip:
+        body = inflated(body, largest)
+    charged = 1 / settings.client_rate
+    cost = max(charged, len(body) / settings.client_byte_rate)
+    if cost > charged:
+        _charge(service, address, cost - charged)
+    batch = decode_batch(body)
+    if (reports := len(batch) / settings.client_report_rate) > cost:
+        _charge(service, address, reports - cost)
+    return batch
+
+
+async def read_body(receive: Receive, settings: Settings, limit: int, received: ReceivedBody) -> bytes:
+    """Return a request's body; refuse what is larger than `limit` bytes, has no room in memory, or arrives too slowly."""
+    loop, body = asyncio.get_running_loop(), bytearray()
+    began, brought = loop.time(), 0  # of the window over which the arrival rate is measured
+    end = began + settings.max_body_seconds
+    try:
+        async with asyncio.timeout_at(min(end, began + _RATE_WINDOW)) as timeout:
+            while await _receive(receive, limit, received, body):
+                if len(body) - brought >= settings.min_body_rate * _RATE_WINDOW:
+                    began, brought = loop.time(), len(body)
+                    timeout.reschedule(min(end, began + _RATE_WINDOW))
     except TimeoutError:
         raise RefusedError(
             Refusal.TOO_SLOW,
-            f"a body comes within {settings.max_body_seconds:g} seconds, got {len(body)} bytes by then",
+            f"a body arrives within {settings.max_body_seconds:g} seconds, at {settings.min_body_rate:g} bytes a second "
+            f"or more; {len(body)} bytes had arrived",
         ) from None
     return bytes(body)
 
 
-async def _receive(receive: Receive, settings: Settings, body: bytearray) -> None:
-    """Append a request's body, or what comes of it until it is too large."""
-    more = True
-    while more:
-        message: Any = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        body += message.get("body", b"")
-        require_size(len(body), settings)
-        more = message.get("more_body", False)
+async def _receive_all(receive: Receive, limit: int, received: ReceivedBody) -> bytes:
+    """Return a body all of which has arrived, without the timer that `read_body` needs."""
+    body = bytearray()
+    while await _receive(receive, limit, received, body):
+        pass
+    return bytes(body)
+
+
+async def _receive(receive: Receive, limit: int, received: ReceivedBody, body: bytearray) -> bool:
+    """Append the next piece of a body; return whether more will come."""
+    message: Any = await receive()
+    if message["type"] == "http.disconnect":
+        raise ClientDisconnect
+    body += message.get("body", b"")
+    require_size(len(body), limit)
+    received.hold(len(body))
+    return bool(message.get("more_body", False))
 
 
 def _text(headers: dict[bytes, bytes], name: bytes) -> str | None:

@@ -85,15 +85,17 @@ class Batch:
             raise RefusedError(Refusal.MALFORMED, f"the body is not JSON ({len(body)} bytes)") from None
         if not isinstance(fields, dict):
             raise RefusedError(Refusal.MALFORMED, f"the body must be a JSON object, got {type(fields).__name__}")
-        parse_day(_text(fields, "period"))
-        return cls(
-            batch_id=_batch_id(_text(fields, "batch_id")),
-            metric=_text(fields, "metric"),
-            digest=_text(fields, "digest"),
-            period=fields["period"],
-            cohorts=_cohorts(fields.get("cohorts")),
-            rows=_rows(_text(fields, "bits")),
-        )
+        batch_id, metric, digest, period = (_text(fields, name) for name in ("batch_id", "metric", "digest", "period"))
+        cohorts = fields.get("cohorts")
+        if not isinstance(cohorts, list) or not all(type(cohort) is int for cohort in cohorts):
+            raise RefusedError(Refusal.MALFORMED, "cohorts must be a list of whole numbers, one a report")
+        return cls.from_fields(batch_id, metric, digest, period, cohorts, _text(fields, "bits"))
+
+    @classmethod
+    def from_fields(cls, batch_id: str, metric: str, digest: str, period: str, cohorts: list[int], bits: str) -> Batch:
+        """Make a batch of the decoded fields of a body; RefusedError if one of them cannot be."""
+        parse_day(period)
+        return cls(_batch_id(batch_id), metric, digest, period, _cohorts(cohorts), _rows(bits))
 
     def require_fit(self, metric: Metric, max_reports: int) -> None:
         """Refuse what is well-formed but impossible under the metric: sizes, cohorts, padding."""
@@ -146,11 +148,9 @@ def _batch_id(text: str) -> UUID:
     return UUID(text)
 
 
-def _cohorts(value: object) -> bytes:
-    if not isinstance(value, list) or not all(type(cohort) is int for cohort in value):
-        raise RefusedError(Refusal.MALFORMED, "cohorts must be a list of whole numbers, one a report")
+def _cohorts(values: list[int]) -> bytes:
     try:
-        return bytes(value)
+        return bytes(values)
     except (ValueError, OverflowError):
         raise RefusedError(
             Refusal.COHORT_OUT_OF_RANGE, f"a cohort is in [0, {MAX_CLIENT_COHORTS}), and one is outside it"

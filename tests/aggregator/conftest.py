@@ -153,7 +153,7 @@ def running(
     clock = clock or FakeClock()
     listener = listen("127.0.0.1", 0)
     url = url_of(listener)
-    server = uvicorn.Server(configured(create_app(definitions, store, settings, clock, free)))
+    server = uvicorn.Server(configured(create_app(definitions, store, settings, clock, free), settings))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     aggregator = Aggregator(url, definitions, store, clock)
@@ -240,9 +240,7 @@ def start(definitions: Definitions, closed_last: ExitStack) -> Iterator[StartAgg
 def aggregator(definitions: Definitions, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aggregator]:
     """An aggregator that the tests of a module share; they set its clock and leave it at noon."""
     store = SqlStore.open(tmp_path_factory.mktemp("aggregator") / "reports.db")
-    with running(
-        definitions, store, Settings(max_body=30_000, max_inflated=100_000, max_reports=500, open_reads=True)
-    ) as shared:
+    with running(definitions, store, Settings(max_body=30_000, max_reports=500, open_reads=True)) as shared:
         yield shared
     store.close()
 

@@ -23,7 +23,8 @@ from hypothesis import strategies as st
 
 from hubbub import Definitions, Metric
 
-MAX_BODY, MAX_INFLATED, MAX_REPORTS = 20_000, 60_000, 50
+MAX_BODY, MAX_REPORTS = 20_000, 50
+MAX_INFLATED = MAX_REPORTS * (4 + 5) + (1 << 16)  # largest_batch() of rows of 3 bytes
 OPEN = {"day": ["2024-06-15", "2024-06-14", "2024-05-20"], "week": ["2024-06-10", "2024-06-03"]}
 _UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 

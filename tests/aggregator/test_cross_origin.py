@@ -24,7 +24,9 @@ JSON = (b"content-type", b"application/json")
 
 @pytest.fixture
 def caller(definitions: Definitions, sqlite_store: SqlStore) -> Iterator[Caller]:
-    settings = Settings(cors_origin=(OURS, ALSO), client_rate=0.001, client_burst=1, open_reads=True)
+    settings = Settings(
+        cors_origin=(OURS, ALSO), client_rate=0.001, client_burst_seconds=1_000, local_rate_factor=1, open_reads=True
+    )
     with started(create_app(definitions, sqlite_store, settings, FakeClock())) as caller:
         yield caller
 

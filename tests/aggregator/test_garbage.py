@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from hubbub import Batch, Definitions, RefusedError
 from hubbub.refusals import Refusal
 from hubbub_aggregator.intake import inflated
-from hubbub_aggregator.settings import Settings
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import Aggregator, MakeBatch
@@ -109,10 +108,10 @@ def test_a_batch_with_any_one_byte_changed_is_refused_or_counted(
 @given(st.binary(max_size=300), st.booleans())
 def test_what_is_inflated_is_what_was_packed_or_it_is_refused(data: bytes, packed: bool) -> None:
     if packed:
-        assert inflated(gzip.compress(data), Settings()) == data
+        assert inflated(gzip.compress(data), 4 << 20) == data
     else:
         with pytest.raises(RefusedError) as refused:
-            inflated(data, Settings())
+            inflated(data, 4 << 20)
         assert refused.value.refusal is Refusal.MALFORMED
 
 
@@ -122,26 +121,14 @@ def test_a_bomb_takes_no_more_memory_than_the_limit() -> None:
     bomb = b"".join(packer.compress(bytes(1 << 20)) for _ in range(200)) + packer.flush()
     tracemalloc.start()
     with pytest.raises(RefusedError) as refused:
-        inflated(bomb, Settings())
+        inflated(bomb, 4 << 20)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert refused.value.refusal is Refusal.TOO_LARGE
     assert peak < 9 << 20
 
 
-@pytest.mark.parametrize(("size", "taken"), [(1 << 16, True), ((1 << 16) + 1, False)])
-def test_a_small_body_may_inflate_as_it_likes_and_a_larger_one_by_the_ratio_only(size: int, taken: bool) -> None:
-    packed, limits = gzip.compress(bytes(size)), Settings(max_ratio=100)
-    assert len(packed) < 500
-    if taken:
-        assert inflated(packed, limits) == bytes(size)
-    else:
-        with pytest.raises(RefusedError, match="inflates to at most 65536"):
-            inflated(packed, limits)
-
-
-def test_the_limit_itself_is_taken_and_one_byte_more_is_not() -> None:
-    limits = Settings(max_inflated=10_000, max_ratio=10_000)
-    assert len(inflated(gzip.compress(bytes(10_000)), limits)) == 10_000
+def test_accepts_a_body_of_the_largest_size_and_refuses_one_more_byte() -> None:
+    assert len(inflated(gzip.compress(bytes(10_000)), 10_000)) == 10_000
     with pytest.raises(RefusedError, match="at most 10000"):
-        inflated(gzip.compress(bytes(10_001)), limits)
+        inflated(gzip.compress(bytes(10_001)), 10_000)

@@ -122,7 +122,7 @@ def test_a_batch_goes_through_nginx_and_nothing_is_logged(
     tmp_path: Path,
 ) -> None:
     program, port, config = nginx
-    aggregator = start(sqlite_store, client_burst=20, client_rate=0.001)
+    aggregator = start(sqlite_store, client_burst_seconds=20_000, client_rate=0.001, local_rate_factor=1)
     ours = aggregator.url.removeprefix("http://")
     config.write_text(
         replaced(config.read_text(), ("127.0.0.1:8000", ours), ("server 127.0.0.1:8001 max_fails=0;", ""))
@@ -210,7 +210,7 @@ def test_a_batch_goes_through_caddy_and_nothing_is_logged(
     tmp_path: Path,
 ) -> None:
     tool, (pem, key), port = installed("caddy"), certificate, free_port()
-    aggregator = start(sqlite_store, client_burst=20, client_rate=0.001)
+    aggregator = start(sqlite_store, client_burst_seconds=20_000, client_rate=0.001, local_rate_factor=1)
     config = tmp_path / "Caddyfile"
     config.write_text(
         replaced(

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, seed
 from hypothesis import settings as hypothesis_settings
 from tests.aggregator.asgi import Caller, Said, started
 from tests.aggregator.conftest import FakeClock
-from tests.aggregator.requests_made_up import MAX_BODY, MAX_INFLATED, MAX_REPORTS, MadeUp, Request, fits
+from tests.aggregator.requests_made_up import MAX_BODY, MAX_REPORTS, MadeUp, Request, fits
 
 from hubbub import Definitions
 from hubbub_aggregator.app import create_app
@@ -40,7 +40,7 @@ OF_PERIODS = {
     "period-misaligned",
     "period-not-started",
 }  # each seldom, together 29 to 47 times in 8 runs
-LIMITS = Settings(max_body=MAX_BODY, max_inflated=MAX_INFLATED, max_reports=MAX_REPORTS, open_reads=True)
+LIMITS = Settings(max_body=MAX_BODY, max_reports=MAX_REPORTS, open_reads=True)
 
 
 @pytest.fixture

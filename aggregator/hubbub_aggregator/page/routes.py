@@ -28,6 +28,7 @@ from hubbub_aggregator.tokens import ASK, Scope
 routes = APIRouter()
 
 _SEE_OTHER = 303
+_LARGEST_FORM = 4_096  # bytes
 _TEMPLATES = Environment(
     loader=PackageLoader("hubbub_aggregator.page", "."),
     autoescape=True,
@@ -66,7 +67,7 @@ async def post_sign_in(request: Request) -> Response:
     try:
         require_rate(service, request.scope["client"], request.headers.get("x-forwarded-for"))
         _require_same_site(request)
-        token = _field(await read_body(request.receive, service.settings), "token")
+        token = _field(await _form_body(request, service), "token")
         if not token:
             raise RefusedWithHeaderError(Refusal.UNAUTHORIZED, "Give a token: a form with the field `token`.", ASK)
         secret = await run_in_threadpool(sessions.sign_in, service.store, service.clock, token)
@@ -89,6 +90,11 @@ def post_sign_out(request: Request) -> Response:
     answer = RedirectResponse("/sign-in", _SEE_OTHER)
     _set_cookie(request, answer, "", 0)
     return answer
+
+
+async def _form_body(request: Request, service: Service) -> bytes:
+    with service.bodies.receive(None) as received:
+        return await read_body(request.receive, service.settings, _LARGEST_FORM, received)
 
 
 def _form(failed: str | None) -> str:

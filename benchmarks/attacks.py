@@ -1,0 +1,201 @@
+"""How much do honest clients notice of somebody who attacks the aggregator, and how much memory does it take?
+
+python -m benchmarks.attacks          (or: make bench-ingest)
+
+Each attack comes from a process of its own. Before and during it, 32 connections send single reports from many networks,
+and one asks for `/livez` every 20 ms. The rate during the attack is divided by the rate just before it, in the same run;
+`idle` is the same with an attacker that sends nothing, which shows the noise of the machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import itertools
+import os
+import platform
+import re
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import uvloop
+from benchmarks.ingest import DEFINITIONS, Tally, drive, requests_of, started
+from benchmarks.overload import resident
+
+from hubbub import parse_definitions
+
+ROUNDS = int(os.environ.get("HUBBUB_BENCH_ROUNDS", "3"))
+SECONDS, SETTLE = 5.0, 1.0
+ATTACKS = ("idle", "nested", "pipelined", "unfinished", "unfinished, 100 networks")
+REQUEST = b"POST /v1/reports HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+
+
+def forwarded(request: bytes, network: str) -> bytes:
+    """Say that a request comes through our proxy, from this address."""
+    return request.replace(b"\r\n", f"\r\nX-Forwarded-For: {network}\r\n".encode(), 1)
+
+
+async def idle(_host: str, _port: int) -> None:
+    await asyncio.sleep(SETTLE + SECONDS)
+
+
+async def nested(host: str, port: int) -> None:
+    """10 requests a second from one network, each 4.2 MB of nested lists in 4 to 42 kB of gzip."""
+    body = gzip.compress(b'{"x":[' + b"[[[]]]," * 600_000 + b"[]]}", 1)
+    head = b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(body)
+    request = forwarded(REQUEST, "198.51.100.1") + head + body
+    end = time.monotonic() + SETTLE + SECONDS
+    while time.monotonic() < end:
+        with suppress(OSError):
+            reader, writer = await asyncio.open_connection(host, port)
+            writer.write(request)
+            await reader.read(9)
+            writer.close()
+        await asyncio.sleep(0.1)
+
+
+async def pipelined(host: str, port: int) -> None:
+    """200 connections that ask for /openapi.json again and again and read nothing; a closed one is opened again."""
+    request = forwarded(b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n", "198.51.100.1") + b"\r\n"
+    end = time.monotonic() + SETTLE + SECONDS
+
+    async def connection() -> None:
+        while time.monotonic() < end:
+            with suppress(OSError, TimeoutError, RuntimeError):
+                reader, writer = await asyncio.open_connection(host, port, limit=1)
+                while time.monotonic() < end and not reader.at_eof():
+                    writer.write(request * 20)
+                    async with asyncio.timeout(1):
+                        await writer.drain()
+                    await asyncio.sleep(1)
+            await asyncio.sleep(1)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(200):
+            group.create_task(connection())
+
+
+async def unfinished(host: str, port: int, networks: int = 1) -> None:
+    """600 bodies of 1 MiB, each all but its last byte."""
+    head = REQUEST + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % (1 << 20)
+    end = time.monotonic() + SETTLE + SECONDS
+
+    async def body(number: int) -> None:
+        while time.monotonic() < end:
+            with suppress(OSError, TimeoutError, RuntimeError):
+                _, writer = await asyncio.open_connection(host, port)
+                writer.write(forwarded(head, f"198.51.{number % networks}.1"))
+                for _ in range(63):
+                    writer.write(bytes(16_384))
+                    async with asyncio.timeout(1):
+                        await writer.drain()
+                await asyncio.sleep(max(0.0, end - time.monotonic()))
+            await asyncio.sleep(1)
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(600):
+            group.create_task(body(number))
+
+
+def attack(name: str, host: str, port: int) -> None:
+    """Attack, in a process of its own, and stop."""
+    attacks = {"idle": idle, "nested": nested, "pipelined": pipelined, "unfinished": unfinished}
+    if name.endswith("networks"):
+        uvloop.run(unfinished(host, port, 100))
+    else:
+        uvloop.run(attacks[name](host, port))
+
+
+@dataclass
+class Seen:
+    """What honest clients and a prober saw in one stretch of time."""
+
+    rate: float
+    p99: float  # ms, of single reports
+    alive: list[float] = field(default_factory=list)  # ms, of /livez
+
+
+async def honest(address: tuple[str, int], requests: Iterator[bytes], seconds: float) -> Seen:
+    """Send single reports, and ask whether the service is alive."""
+    alive: list[float] = []
+    tally: Tally
+    probing = asyncio.create_task(probe(address, alive))
+    tally = await drive([address], requests, 32, seconds)
+    probing.cancel()
+    with suppress(asyncio.CancelledError):
+        await probing
+    return Seen(tally.rate(seconds), tally.p99(), alive)
+
+
+async def probe(address: tuple[str, int], alive: list[float]) -> None:
+    while True:
+        began = time.perf_counter()
+        try:
+            async with asyncio.timeout(5):
+                reader, writer = await asyncio.open_connection(*address)
+                writer.write(b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                answered = (await reader.read()).startswith(b"HTTP/1.1 200")
+                writer.close()
+        except (OSError, TimeoutError):
+            answered = False
+        alive.append((time.perf_counter() - began) * 1e3 if answered else 5_000.0)
+        await asyncio.sleep(0.02)
+
+
+def measure(name: str) -> tuple[Seen, Seen, float, float]:
+    """Return what was seen before and during an attack, and the resident memory before it and at most, in MiB."""
+    requests = requests_of(parse_definitions(DEFINITIONS)["homepage"], 1, 60_000)
+    spread = [forwarded(request, f"203.{n >> 8 & 127}.{n & 255}.1") for n, request in enumerate(requests)]
+    with TemporaryDirectory(prefix="hubbub-bench-") as directory:
+        definitions = Path(directory) / "metrics.toml"
+        definitions.write_text(DEFINITIONS, encoding="utf-8")
+        command = ["-m", "hubbub", "serve", str(definitions), "--port", "0"]
+        with started([*command, "--database", str(Path(directory) / "reports.db")]) as (host, port, pid):
+            served = itertools.cycle(spread)
+            uvloop.run(drive([(host, port)], served, 32, 0.5))
+            before = uvloop.run(honest((host, port), served, SECONDS))
+            memory = resident(pid, "VmRSS")
+            attacker = subprocess.Popen([sys.executable, "-m", "benchmarks.attacks", name, host, str(port)])
+            time.sleep(SETTLE)
+            during = uvloop.run(honest((host, port), served, SECONDS - 0.5))
+            most = resident(pid, "VmHWM")
+            attacker.wait(60)
+    return before, during, memory, most
+
+
+def p99(values: list[float]) -> float:
+    return sorted(values)[int(0.99 * len(values))] if values else float("nan")
+
+
+def main() -> None:
+    print(f"Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; SQLite;")
+    print(f"medians of {ROUNDS} rounds, the most memory of all\n")
+    print(
+        "| attack | reports/s before | of that during it | p99 ms before, during | /livez p99 ms | resident MiB before, most |"
+    )
+    print("|---|---|---|---|---|---|")
+    for name in ATTACKS:
+        rounds = [measure(name) for _ in range(ROUNDS)]
+        share = statistics.median(during.rate / before.rate for before, during, *_ in rounds)
+        print(
+            f"| {name} | {statistics.median(before.rate for before, *_ in rounds):,.0f} | {share:.2f} "
+            f"| {statistics.median(before.p99 for before, *_ in rounds):.0f}, "
+            f"{statistics.median(during.p99 for _, during, *_ in rounds):.0f} "
+            f"| {statistics.median(p99(during.alive) for _, during, *_ in rounds):.0f} "
+            f"| {max(memory for *_, memory, _ in rounds):.0f}, {max(most for *_, most in rounds):.0f} |",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 4 and re.fullmatch(r"\d+", sys.argv[3]):
+        attack(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    else:
+        main()

@@ -1,0 +1,152 @@
+"""The decoder of batches: it agrees with the reference decoder, repeats no name, and its work is bounded by the definitions."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hubbub import Batch, RefusedError, parse_definitions
+from hubbub.refusals import Refusal
+from hubbub_aggregator.batch_decoding import decode_batch, largest_batch
+
+if TYPE_CHECKING:
+    from tests.aggregator.conftest import StartAggregator
+
+    from hubbub_aggregator.sql_store import SqlStore
+
+NAMES = ("batch_id", "metric", "digest", "period", "cohorts", "bits")
+
+
+def fields(**changes: Any) -> dict[str, Any]:
+    good = {"batch_id": str(uuid.UUID(int=7, version=4)), "metric": "homepage", "digest": "a" * 64}
+    return good | {"period": "2024-06-10", "cohorts": [0, 1], "bits": base64.b64encode(bytes(6)).decode()} | changes
+
+
+def written(pairs: list[tuple[str, Any]]) -> bytes:
+    """Write an object with these names in this order, each as often as it is there."""
+    return b"{%b}" % b",".join(json.dumps(name).encode() + b": " + json.dumps(value).encode() for name, value in pairs)
+
+
+def outcome(decode: Any, body: bytes) -> Batch | Refusal:
+    try:
+        batch: Batch = decode(body)
+    except RefusedError as refused:
+        return refused.refusal
+    return batch
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=9) | st.sampled_from(NAMES), inner),
+    max_leaves=9,
+)
+
+
+@settings(deadline=None)
+@given(
+    st.dictionaries(st.sampled_from(NAMES), values, max_size=2),
+    st.dictionaries(st.text(max_size=12), values, max_size=4),
+    st.sets(st.sampled_from(NAMES), max_size=1),
+    st.randoms(),
+)
+def test_agrees_with_the_reference_decoder_on_every_object_without_repeated_names(
+    changed: dict[str, Any], others: dict[str, Any], missing: set[str], order: Any
+) -> None:
+    pairs = [(name, value) for name, value in (others | fields() | changed).items() if name not in missing]
+    order.shuffle(pairs)
+    body = written(pairs)
+    assert outcome(decode_batch, body) == outcome(Batch.from_json, body)
+
+
+@settings(deadline=None)
+@given(st.sampled_from([*NAMES, "colour"]), st.data())
+def test_rejects_a_name_that_occurs_twice_however_it_is_spelled(name: str, data: Any) -> None:
+    """Also with the same value, and with letters written as escapes."""
+    pairs = [*fields().items(), ("colour", 1)]
+    value = dict(pairs)[name]
+    body = written(pairs)
+    spelled = "".join(f"\\u{ord(c):04x}" if data.draw(st.booleans()) else c for c in name)
+    again = b'"%b":%b' % (spelled.encode(), json.dumps(value).encode())
+    at_start = data.draw(st.booleans())
+    repeated = b"{" + again + b"," + body[1:] if at_start else body[:-1] + b"," + again + b"}"
+    assert isinstance(outcome(decode_batch, body), Batch)
+    with pytest.raises(RefusedError, match="a field is there twice"):
+        decode_batch(repeated)
+
+
+def test_accepts_names_repeated_in_nested_objects_and_values_with_colons() -> None:
+    body = written([*fields().items(), ("later", {"bits": 1, "x": {"bits": [2]}}), ("note", 'a":b: {"bits":')])
+    assert outcome(decode_batch, body) == Batch.from_json(body)
+
+
+@pytest.mark.parametrize(
+    ("others", "message"),
+    [
+        ({"x" * 65: 1}, "at most 64 characters, got 65"),
+        ({f"f{n}": n for n in range(59)}, "at most 64 fields"),
+    ],
+)
+def test_rejects_overlong_and_too_many_names(others: dict[str, Any], message: str) -> None:
+    with pytest.raises(RefusedError, match=message):
+        decode_batch(written([*fields().items(), *others.items()]))
+
+
+@pytest.mark.parametrize("depth", [1_000, 100_000])
+def test_rejects_deep_nesting_in_unknown_fields(depth: int) -> None:
+    nested = b'{"x":' + b"[" * depth + b"]" * depth + b"," + json.dumps(fields()).encode()[1:]
+    assert outcome(decode_batch, nested) in (Refusal.MALFORMED, Batch.from_json(json.dumps(fields()).encode()))
+
+
+def test_messages_do_not_repeat_what_a_body_holds() -> None:
+    for changes in ({"cohorts": ["canary"]}, {"bits": {"canary": 1}}, {"metric": ["canary"]}):
+        with pytest.raises(RefusedError) as refused:
+            decode_batch(json.dumps(fields(**changes)).encode())
+        assert "canary" not in refused.value.detail
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(8, 1024), st.integers(0, 8).map(lambda power: 1 << power), st.integers(1, 400), st.booleans())
+def test_the_largest_batch_fits_its_bound_and_the_bound_is_tight(k: int, m: int, n: int, spaces: bool) -> None:
+    """Cohorts of three digits, written with a space after each comma as many JSON encoders do."""
+    definitions = parse_definitions(
+        f'[[metric]]\nname = "homepage"\nkind = "string"\ndescription = "d"\nowner = "o@example.org"\nexpires = 2030-01-01\n'
+        f"num_bits = {k}\nnum_hashes = 1\nnum_cohorts = {m}\nprob_p = 0.25\nprob_q = 0.75\nprob_f = 0.5\n"
+    )
+    metric = definitions["homepage"]
+    rows = bytes(n * metric.params.row_bytes)
+    batch = Batch(uuid.uuid4(), metric.name, metric.digest, "2024-06-10", bytes([m - 1] * n), rows)
+    body = json.dumps(json.loads(batch.to_json()), separators=(", ", ": ") if spaces else (",", ":")).encode()
+    bound = largest_batch(definitions, n)
+    assert len(body) <= bound
+    assert bound - (1 << 16) <= len(body) + 5 * n
+
+
+def test_a_body_beyond_the_bound_is_refused_before_it_is_decoded(
+    start: StartAggregator, sqlite_store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when it inflates beyond it: nested lists of 4 MB in 4 kB, more than any honest ratio."""
+    aggregator = start(sqlite_store, max_reports=100)
+    decoded: list[int] = []
+
+    def decode(body: bytes) -> Batch:
+        decoded.append(len(body))
+        return decode_batch(body)
+
+    monkeypatch.setattr("hubbub_aggregator.taking.decode_batch", decode)
+    nested = b'{"x":[' + b"[]," * 1_400_000 + b"[]]}"
+    bound = largest_batch(aggregator.definitions, 100)
+    answers = [
+        aggregator.post(gzip.compress(nested), content_encoding="gzip"),
+        aggregator.post(nested[: bound + 1]),
+        aggregator.post(gzip.compress(bytes(bound + 1)), content_encoding="gzip"),
+    ]
+    assert [(answer.status, answer.json["type"]) for answer in answers] == [(413, "/problems/too-large")] * 3
+    assert aggregator.post(bytes(bound)).status == 400
+    assert decoded == [bound]

@@ -1,0 +1,139 @@
+"""The rate limit: requests, reports and bytes of one network, whatever a request is and however it is spread."""
+
+from __future__ import annotations
+
+import gzip
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hubbub_aggregator.batch_decoding import decode_batch
+from hubbub_aggregator.proxies import LOCAL
+from hubbub_aggregator.rate_limit import RateLimit
+
+if TYPE_CHECKING:
+    from tests.aggregator.conftest import MakeBatch, StartAggregator
+
+    from hubbub import Batch, Definitions
+    from hubbub_aggregator.sql_store import SqlStore
+
+BURST = 40.0
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.floats(0, 30), st.floats(0.001, 100)), min_size=1, max_size=60))
+def test_accepts_no_more_than_the_burst_and_the_rate(sent: list[tuple[float, float]]) -> None:
+    """In any window the costs accepted are at most its length, the burst, and one request that is larger than it.
+
+    And a refused request is accepted after exactly the time that the refusal names.
+    """
+    now = 0.0
+    limit = RateLimit(BURST, clock=lambda: now)
+    accepted: list[tuple[float, float]] = []
+    for pause, cost in sent:
+        now += pause
+        wait = limit.spend("192.0.2.1", cost)
+        if wait:
+            before = now
+            now += wait * 0.999
+            assert limit.spend("192.0.2.1", cost) > 0
+            now = before + wait + 1e-6
+            assert limit.spend("192.0.2.1", cost) == 0
+        accepted.append((now, cost))
+    for begin, (start, _) in enumerate(accepted):
+        total = 0.0
+        for end, cost in accepted[begin:]:
+            allowance = end - start + BURST
+            assert total + min(cost, BURST) <= allowance + 1e-3
+            total += cost
+
+
+def test_networks_are_counted_apart_and_addresses_of_one_together() -> None:
+    limit = RateLimit(1.0, clock=lambda: 0.0)
+    assert limit.spend("2001:db8:1::1", 1.0) == 0
+    assert limit.spend("2001:db8:1:ffff::9", 1.0) == 1.0
+    assert [limit.spend(host, 1.0) for host in ("2001:db8:2::1", "192.0.2.1", LOCAL)] == [0, 0, 0]
+
+
+ATTACKER, HONEST = "198.51.100.1", "203.0.113.1"
+
+
+def send(start: StartAggregator, store: SqlStore, bodies: list[bytes], coding: str, **limits: float) -> list[int]:
+    """Return the answers to bodies of one network, in order, under limits that let one second's worth pass at once."""
+    settings = {"client_rate": 1e6, "client_report_rate": 1e6, "client_byte_rate": 1e9} | limits
+    aggregator = start(store, client_burst_seconds=1e-3, **settings)
+    answers = [aggregator.post(body, x_forwarded_for=ATTACKER, content_encoding=coding).status for body in bodies]
+    assert aggregator.post(bodies[0], x_forwarded_for=HONEST, content_encoding=coding).status in (200, 202)
+    return answers
+
+
+@pytest.mark.parametrize("coding", ["identity", "gzip"])
+@pytest.mark.parametrize(
+    ("limits", "accepted"),
+    [({}, 4), ({"client_rate": 1e-3}, 1), ({"client_report_rate": 1e-3}, 1), ({"client_byte_rate": 1e-3}, 1)],
+    ids=str,
+)
+def test_each_rate_limits_by_itself(
+    start: StartAggregator,
+    sqlite_store: SqlStore,
+    make_batch: MakeBatch,
+    definitions: Definitions,
+    limits: dict[str, float],
+    accepted: int,
+    coding: str,
+) -> None:
+    batches = [make_batch(definitions["homepage"], n=100).to_json() for _ in range(4)]
+    bodies = [gzip.compress(body) if coding == "gzip" else body for body in batches]
+    answers = send(start, sqlite_store, bodies, coding, **limits)
+    assert answers == [202] * accepted + [429] * (4 - accepted)
+
+
+def test_inflated_bytes_are_charged_before_they_are_decoded(
+    start: StartAggregator, sqlite_store: SqlStore, make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded: list[int] = []
+
+    def decode(body: bytes) -> Batch:
+        decoded.append(len(body))
+        return decode_batch(body)
+
+    monkeypatch.setattr("hubbub_aggregator.taking.decode_batch", decode)
+    aggregator = start(sqlite_store, client_rate=1e6, client_byte_rate=1, client_burst_seconds=1.0)
+    bomb = gzip.compress(b'{"x":[' + b"[]," * 20_000 + b"[]]}")
+    answers = [aggregator.post(bomb, x_forwarded_for=ATTACKER, content_encoding="gzip") for _ in range(3)]
+    assert [answer.status for answer in answers] == [400, 429, 429]
+    assert len(decoded) == 1
+    wait = int(answers[1].headers["retry-after"])
+    assert 60_000 <= wait <= 60_020
+
+
+@pytest.mark.parametrize("path", ["/readyz", "/v1/metrics", "/nothing", "/", "/v1/metrics/homepage/summary"])
+def test_other_requests_are_limited_by_network_too(start: StartAggregator, sqlite_store: SqlStore, path: str) -> None:
+    aggregator = start(sqlite_store, client_rate=1e-3, client_burst_seconds=3_000)
+    answers = [aggregator.get(path, x_forwarded_for=ATTACKER).status for _ in range(5)]
+    assert answers[3:] == [429, 429]
+    assert 429 not in answers[:3]
+    assert aggregator.get(path, x_forwarded_for=HONEST).status == answers[0]
+    assert [aggregator.get("/livez", x_forwarded_for=ATTACKER).status for _ in range(5)] == [200] * 5
+
+
+def test_guesses_of_tokens_are_limited_by_network(start: StartAggregator, sqlite_store: SqlStore) -> None:
+    aggregator = start(sqlite_store, client_rate=1e-3, client_burst_seconds=3_000, open_reads=False)
+    guesses = [
+        aggregator.get("/metrics", x_forwarded_for=ATTACKER, authorization=f"Bearer hubbub_{n}").status
+        for n in range(5)
+    ]
+    assert guesses == [401, 401, 401, 429, 429]
+
+
+def test_requests_of_this_machine_without_a_client_are_one_network_with_a_higher_limit(
+    start: StartAggregator, sqlite_store: SqlStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    aggregator = start(sqlite_store, client_rate=1e-3, client_burst_seconds=1_000, local_rate_factor=4)
+    # the fixture has asked for /livez only, which is not charged
+    answers = [aggregator.get("/v1/metrics").status for _ in range(6)]
+    assert answers == [200] * 4 + [429] * 2
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert any("set X-Forwarded-For" in text for text in warnings)
