@@ -67,6 +67,7 @@ bench-encode: .venv/.dev-installed
 bench-ingest: .venv/.dev-installed
 	$(BIN)/python -m benchmarks.ingest
 	$(BIN)/python -m benchmarks.overload
+	$(BIN)/python -m benchmarks.attacks
 	$(BIN)/python -m benchmarks.fold
 
 bench-purge: .venv/.dev-installed               ## how long appends wait while 10 million reports and a million ids are dropped
