@@ -74,7 +74,7 @@ def read(metric: Metric, definitions: str) -> tuple[float, float]:
             assert store.fold(holding, summary_to_bytes(counts))
             assert read_summary(store, metric).num_reports == MANY
             inside = statistics.median(seconds(lambda: read_summary(store, metric)) for _ in range(READS))
-        options = ["--port", "0", "--database", str(database), "--open-reads"]
+        options = ["--port", "0", "--database", str(database), "--local-reads-without-token", "--local-port", "0"]
         with started(["-m", "hubbub", "serve", str(file), *options]) as (host, port, _):
             http = urllib3.HTTPConnectionPool(host, port)
             url = f"/v1/metrics/{metric.name}/summary"

@@ -146,7 +146,9 @@ def started(command: list[str]) -> Iterator[tuple[str, int, int]]:
     """Run a service until the block ends; give its host, port and pid."""
     with subprocess.Popen([sys.executable, *command], stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr
-        found = re.search(r"http://([\d.]+):(\d+)", line := process.stderr.readline())
+        while (line := process.stderr.readline()).startswith("WARNING"):
+            pass
+        found = re.search(r"http://([\d.]+):(\d+)", line)
         assert found, line + process.stderr.read()
         yield found[1], int(found[2]), process.pid
         process.terminate()
@@ -191,7 +193,7 @@ def measured(case: Case, server: str) -> tuple[list[Tally], list[Tally]]:
             definitions.write_text(DEFINITIONS, encoding="utf-8")
             database = str(Path(directory) / "hubbub.db") if case.engine == "SQLite" else new_postgres(server)
             ours = ["-m", "hubbub", "serve", str(definitions), "--port", "0"]
-            ours += ["--database", database]
+            ours += ["--database", database, "--create"]
             for command, tallies in ((["-c", DO_NOTHING], rounds[0]), (ours, rounds[1])):
                 with ExitStack() as running:
                     services = [running.enter_context(started(command)) for _ in range(case.processes)]

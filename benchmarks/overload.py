@@ -134,7 +134,11 @@ def main() -> None:
                 definitions = Path(directory) / "metrics.toml"
                 definitions.write_text(DEFINITIONS, encoding="utf-8")
                 command = ["-m", "hubbub", "serve", str(definitions), "--port", "0", *case.options]
-                with started([*command, "--database", str(Path(directory) / "reports.db")]) as (host, port, pid):
+                with started([*command, "--database", str(Path(directory) / "reports.db"), "--create"]) as (
+                    host,
+                    port,
+                    pid,
+                ):
                     served = itertools.cycle(requests)
                     warm = uvloop.run(drive([(host, port)], served, 32, 0.3))
                     assert warm.statuses[202]

@@ -39,7 +39,7 @@ from hubbub_aggregator.routes import routes
 from hubbub_aggregator.security_headers import SecurityHeaders
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store import Store, StoreError
-from hubbub_aggregator.taking import Clock, Service, Shortcut
+from hubbub_aggregator.taking import Address, Clock, Service, Shortcut
 from hubbub_aggregator.tally import Tally
 from hubbub_aggregator.tokens import Doorkeeper
 from hubbub_aggregator.troubles import Troubles
@@ -59,11 +59,13 @@ def create_app(
     clock: Clock = utc_now,
     free: Callable[[], int] | None = None,
     reload: Callable[[], Definitions] | None = None,
+    local_address: Address | None = None,
 ) -> ASGIApp:
     """Put the service together; its writer and its upkeep live as long as the application does.
 
     free : how many bytes are free on the disk that the store is on; None: it is on no disk of ours
     reload : reads the definitions anew when SIGHUP comes; None: SIGHUP is not handled
+    local_address : of the listener that answers reads without a token; None: there is none
     """
     settings = settings or Settings()
     tally, disk = Tally(), DiskWatch(free, settings.min_free)
@@ -71,7 +73,9 @@ def create_app(
     bodies = BodyMemory(settings.max_body_memory, settings.max_body_memory // 8)
     collecting = Collecting(definitions, reload or (lambda: definitions), store.open_periods, settings.max_reports)
     door, watch, troubles = Doorkeeper(store.token), Watch(store), Troubles()
-    service = Service(collecting, store, settings, clock, tally, proxies, rate, bodies, disk, door, watch, troubles)
+    service = Service(
+        collecting, store, settings, clock, tally, proxies, rate, bodies, disk, door, watch, troubles, local_address
+    )
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[dict[str, Any]]:

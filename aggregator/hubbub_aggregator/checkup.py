@@ -109,18 +109,9 @@ def exposure(host: str, settings: Settings) -> Iterator[Finding]:
             "listen on 127.0.0.1, with a reverse proxy that has TLS and no access log in front (docs/operating.md)",
         )
     else:
-        yield fine(
-            "address",
-            f"{host}: this machine alone; a proxy on it must set X-Forwarded-For, or no network is limited",
-        )
-    if settings.open_reads:
-        say = warning if is_loopback(host) else wrong
-        yield say(
-            "address",
-            "--open-reads lets everyone who reaches the service read its counts",
-            "behind a proxy that is the whole world: what comes through it comes from this machine",
-            "drop it, and `hubbub token create analysts --scope read`",
-        )
+        yield fine("address", f"only this machine reaches {host}: a proxy on it must set X-Forwarded-For")
+    if settings.local_reads_without_token:
+        yield fine("address", "every user of this machine may read without a token, on --local-port of 127.0.0.1 alone")
 
 
 def _disk(file: Path, settings: Settings) -> Finding:

@@ -11,27 +11,31 @@ import click
 
 from hubbub.cli.output import PATH
 from hubbub.errors import ParameterError
-from hubbub_aggregator.database_option import DatabaseName
+from hubbub_aggregator.database_option import DatabaseName, is_named
 from hubbub_aggregator.logs import FORMATS, LEVELS, announce, configure
-from hubbub_aggregator.loopback import is_loopback
 from hubbub_aggregator.settings import Settings, limits, switches
 from hubbub_aggregator.sizes import Size, written
 
 logger = logging.getLogger(__name__)
+
+DEFAULT_LOCAL_PORT = 8100
+_SHORT_FORMS = {"local_reads_without_token": ("--open-reads",)}
 
 
 def _envvar(name: str) -> str:
     return f"HUBBUB_{name.upper()}"
 
 
-def option(name: str, **attributes: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def option(name: str, *short_forms: str, **attributes: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Make an option that is also an environment variable: `--max-body` and HUBBUB_MAX_BODY."""
-    return click.option(f"--{name.replace('_', '-')}", name, envvar=_envvar(name), show_envvar=True, **attributes)
+    flags = (f"--{name.replace('_', '-')}", *short_forms)
+    return click.option(*flags, name, envvar=_envvar(name), show_envvar=True, **attributes)
 
 
 def _settings_options(function: Callable[..., Any]) -> Callable[..., Any]:
     for setting in reversed(switches()):
-        function = option(setting.name, is_flag=True, help=setting.metadata["about"])(function)
+        short_forms = _SHORT_FORMS.get(setting.name, ())
+        function = option(setting.name, *short_forms, is_flag=True, help=setting.metadata["about"])(function)
     for setting in reversed(limits()):
         default, shape = setting.default, {}
         if setting.metadata["is_size"]:
@@ -127,12 +131,20 @@ def _print_config(context: click.Context) -> None:
 @option("host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @option("port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 takes a free one.")
 @option(
+    "local_port",
+    type=click.IntRange(0, 65535),
+    default=DEFAULT_LOCAL_PORT,
+    show_default=True,
+    help="Port on 127.0.0.1 for --local-reads-without-token; 0 takes a free one.",
+)
+@option(
     "database",
     type=DatabaseName(),
     default="hubbub.db",
     show_default=True,
-    help="SQLite file, made if it is not there; or postgresql://user@host/database.",
+    help="SQLite file or postgresql://user@host/database. Must exist if it is named; the default is made.",
 )
+@option("create", is_flag=True, help="Make the database if it does not exist, as `hubbub db create` does.")
 @option(
     "keep",
     multiple=True,
@@ -174,7 +186,9 @@ def command(
     definitions: Path,
     host: str,
     port: int,
+    local_port: int,
     database: str,
+    create: bool,
     log_format: str,
     log_level: str,
     print_config: bool,
@@ -188,21 +202,17 @@ def command(
     Example:
       hubbub serve metrics.toml --database reports.db
     """
-    from contextlib import closing
+    from contextlib import ExitStack, closing
     from functools import partial
 
     from hubbub.definitions import load_definitions
     from hubbub_aggregator.app import create_app
     from hubbub_aggregator.collecting import warn_of_dropped
-    from hubbub_aggregator.database_name import is_postgres
+    from hubbub_aggregator.database_name import is_postgres, without_password
     from hubbub_aggregator.disk import free_at
-    from hubbub_aggregator.server import listen, run, url_of
+    from hubbub_aggregator.server import address_of, listen, run, url_of
     from hubbub_aggregator.sql_store import SqlStore
 
-    if settings["open_reads"] and not is_loopback(host):
-        raise click.UsageError(
-            f"--open-reads is for this machine alone, and --host is {host}: listen on 127.0.0.1, or create a token"
-        )
     try:
         checked = Settings(**settings)
     except ParameterError as problem:
@@ -225,7 +235,16 @@ def command(
             )
     free = None if is_postgres(database) else free_at(Path(database))
 
-    with listen(host, port) as listener, closing(SqlStore.open(database)) as store:
+    with ExitStack() as stack:
+        listeners = [stack.enter_context(listen(host, port))]
+        local_address = local_url = None
+        if checked.local_reads_without_token:
+            local = stack.enter_context(listen("127.0.0.1", local_port, "--local-port"))
+            listeners.append(local)
+            local_address, local_url = address_of(local), url_of(local)
+        store = stack.enter_context(closing(SqlStore.open(database, create=create or not is_named(context))))
+        if store.made:
+            logger.warning("created a new database at %s", without_password(database))
         warn_of_dropped(metrics, store)
-        app = create_app(metrics, store, checked, free=free, reload=load)
-        run(app, listener, partial(announce, log_format, url_of(listener)), checked)
+        app = create_app(metrics, store, checked, free=free, reload=load, local_address=local_address)
+        run(app, listeners, partial(announce, log_format, url_of(listeners[0]), local_url), checked)

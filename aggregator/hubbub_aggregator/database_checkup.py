@@ -54,14 +54,19 @@ def of_database(
         yield warning(
             "database",
             f"{database} is not there",
-            "`hubbub serve` makes it when it starts: right before the first start, and wrong after it",
-            "see that --database names the file that the aggregator has",
+            "`hubbub serve` does not start on a file that --database names and that does not exist",
+            "check the path and that its volume is mounted; before the first start: `hubbub db create`",
         )
         return
     try:
         with naming(database), opened(database, read_only=True) as engine, transaction(engine, writes=False) as looking:
             if version_of(looking) is None:
-                yield warning("database", f"{database} has no tables", "`hubbub serve` makes them", "start it")
+                yield warning(
+                    "database",
+                    f"{database} has no tables",
+                    "`hubbub serve` does not start on it",
+                    "`hubbub db create` makes them",
+                )
                 return
             require_served(looking)
             if is_postgres(database):
@@ -118,7 +123,7 @@ def tokens(store: Store, settings: Settings) -> Iterator[Finding]:
             "`hubbub token create apps --scope report`",
         )
     lacking = [scope for scope in (Scope.READ, Scope.METRICS) if scope not in have]
-    if lacking and not settings.open_reads:
+    if lacking and not settings.local_reads_without_token:
         yield warning(
             "tokens",
             f"no token has scope {' or '.join(lacking)}",

@@ -26,6 +26,16 @@ def require_place(file: Path, *, read_only: bool = False) -> None:
             )
 
 
+def require_file(file: Path) -> None:
+    """Refuse a path without a file: it may be mistyped, or its volume not mounted, so no new database is made there."""
+    if not is_there(file):
+        require_place(file)
+        raise StoreError(
+            "there is no such file, and only `hubbub db create` or --create makes one: "
+            "check the path, and that its volume is mounted"
+        )
+
+
 def is_there(path: Path) -> bool:
     """Say whether a file can be seen; Path.exists raises where a directory may not be looked into."""
     return os.path.exists(path)  # noqa: PTH110

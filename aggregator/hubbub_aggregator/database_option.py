@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import click
+from click.core import ParameterSource
 
 
 class DatabaseName(click.ParamType[str]):
@@ -21,6 +22,11 @@ class DatabaseName(click.ParamType[str]):
             shown = without_password(value)
             self.fail(f"{shown}: {problem}" if shown else str(problem), param, ctx)
         return value
+
+
+def is_named(context: click.Context) -> bool:
+    """Return whether an option, a variable or a file names the database: one that is named must exist."""
+    return context.get_parameter_source("database") is not ParameterSource.DEFAULT
 
 
 database_option = click.option(

@@ -10,12 +10,45 @@ from hubbub_aggregator.database_option import DatabaseName, database_option
 
 @click.group()
 def command() -> None:
-    """Upgrade, back up, restore and copy an aggregator's database.
+    """Create, upgrade, back up, restore and copy an aggregator's database.
 
     \b
     Example:
       hubbub db upgrade --database reports.db
     """
+
+
+@command.command()
+@database_option
+@json_option
+def create(database: str, as_json: bool) -> None:
+    """Make a database: a new SQLite file, or the tables of an empty PostgreSQL database.
+
+    One that exists already is left as it is.
+
+    \b
+    Example:
+      hubbub db create --database /var/lib/hubbub/reports.db
+    """
+    from pathlib import Path
+
+    from hubbub_aggregator.database_file import is_there
+    from hubbub_aggregator.database_name import is_postgres, without_password
+    from hubbub_aggregator.engine import naming, opened, transaction
+    from hubbub_aggregator.schema_version import version_of
+    from hubbub_aggregator.sql_store import SqlStore
+
+    exists = False
+    if is_postgres(database) or is_there(Path(database)):
+        with naming(database), opened(database, read_only=True) as engine, transaction(engine, writes=False) as looking:
+            exists = version_of(looking) is not None
+    if not exists:
+        SqlStore.open(database).close()
+    shown = without_password(database)
+    if as_json:
+        print_json({"database": shown, "created": not exists})
+    else:
+        click.echo(f"{shown} exists already: nothing was changed" if exists else f"created a new database at {shown}")
 
 
 @command.command()

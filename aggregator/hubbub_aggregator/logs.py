@@ -35,12 +35,16 @@ def configure(log_format: str, log_level: str) -> None:
         logging.getLogger(name).setLevel(log_level.upper())
 
 
-def announce(log_format: str, url: str) -> None:
-    """Say where the service listens, whatever the level."""
+def announce(log_format: str, url: str, local_url: str | None = None) -> None:
+    """Print where the service listens, whatever the level, and where it answers reads without a token."""
     text = f"hubbub is listening on {url}"
     if log_format == "json":
-        say(logging.getLogger(_OURS[0]), text, url=url)
+        say(logging.getLogger(_OURS[0]), text, url=url, local_url=local_url)
     else:
+        if local_url is not None:
+            text += (
+                f"\nhubbub answers reads without a token on {local_url} (this machine only: do not forward this port)"
+            )
         print(text, file=sys.stderr, flush=True)  # noqa: T201  (not a line of the log: nothing stands before it)
 
 

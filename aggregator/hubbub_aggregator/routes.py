@@ -28,7 +28,7 @@ from hubbub_aggregator.reading import reads
 from hubbub_aggregator.reports import FileResponse, reports_file
 from hubbub_aggregator.statistics import CONTENT_TYPE as METRICS_TYPE
 from hubbub_aggregator.statistics import prometheus_text
-from hubbub_aggregator.taking import PATH, Service, reads_are_open
+from hubbub_aggregator.taking import PATH, Service, may_read_without_token
 from hubbub_aggregator.tokens import Scope
 
 _BEARER = HTTPBearer(auto_error=False, description="A token of `hubbub token create`.")
@@ -66,7 +66,7 @@ def _monitor(request: Request, _: Annotated[object, Security(_BEARER)]) -> None:
 
 def _require(request: Request, scope: Scope) -> None:
     service: Service = request.state.service
-    if not reads_are_open(service, request.headers):
+    if not may_read_without_token(service, request):
         service.door.require(scope, request.headers.get("authorization"))
 
 

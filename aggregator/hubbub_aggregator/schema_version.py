@@ -62,11 +62,17 @@ def prepare(connection: Connection) -> bool:
     return made
 
 
-def require_served(connection: Connection) -> None:
-    """Refuse tables that are older than this hubbub's, or so new that they have lost something it needs."""
+def require_tables(connection: Connection) -> SchemaVersion:
+    """Return the version of a database's tables; refuse a database without tables."""
     version = version_of(connection)
     if version is None:
-        raise SchemaError("the database has no tables: `hubbub serve` makes them when it starts")
+        raise SchemaError("the database has no tables: `hubbub db create` makes them, with the same --database")
+    return version
+
+
+def require_served(connection: Connection) -> None:
+    """Refuse tables that are older than this hubbub's, or so new that they have lost something it needs."""
+    version = require_tables(connection)
     if version.number < SCHEMA_VERSION:
         raise SchemaError(
             f"the database has schema {version.number}, this hubbub has schema {SCHEMA_VERSION}: "

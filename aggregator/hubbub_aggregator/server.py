@@ -1,4 +1,4 @@
-"""The application on a socket, until it is told to stop."""
+"""The application on its sockets, until it is told to stop."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import gc
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import uvicorn
@@ -28,8 +28,8 @@ class ListenError(HubbubError):
     """The address cannot be listened on."""
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Bind an address (port 0: any free one) and listen on it."""
+def listen(host: str, port: int, options: str = "--host or --port") -> socket.socket:
+    """Bind an address (port 0: any free one) and listen on it; `options` are named in the error."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # The protocol is named because asyncio sets TCP_NODELAY only on sockets that say it: else an answer takes 40 ms.
     bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -40,20 +40,28 @@ def listen(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError) as problem:
         bound.close()
         reason = getattr(problem, "strerror", None) or problem
-        raise ListenError(f"cannot listen on {host}:{port}: {reason}: give another --host or --port") from None
+        raise ListenError(f"cannot listen on {host}:{port}: {reason}: give another {options}") from None
     return bound
+
+
+def address_of(listener: socket.socket) -> tuple[str, int]:
+    """Return the socket's own address, as `scope["server"]` has it for each request that arrives there."""
+    host, port = listener.getsockname()[:2]
+    return host, port
 
 
 def url_of(listener: socket.socket) -> str:
     """Return the address that the socket really has."""
-    host, port = listener.getsockname()[:2]
+    host, port = address_of(listener)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def run(app: ASGIApp, listener: socket.socket, ready: Callable[[], None], settings: Settings | None = None) -> None:
+def run(
+    app: ASGIApp, listeners: Sequence[socket.socket], ready: Callable[[], None], settings: Settings | None = None
+) -> None:
     """Serve until SIGTERM or SIGINT (call `ready` when requests are answered), then finish what was accepted; nothing about a request is logged."""
     sys.setswitchinterval(_SWITCH_INTERVAL)
-    _Server(configured(app, settings or Settings()), ready).run(sockets=[listener])
+    _Server(configured(app, settings or Settings()), ready).run(sockets=[*listeners])
 
 
 def configured(app: ASGIApp, settings: Settings) -> uvicorn.Config:

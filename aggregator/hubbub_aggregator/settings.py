@@ -64,10 +64,11 @@ class Settings:
     )
     cors_origin: tuple[str, ...] = ()
     trusted_proxy: tuple[str, ...] = ()
-    open_reads: bool = field(
+    local_reads_without_token: bool = field(
         default=False,
         metadata={
-            "about": "Let programs and browsers on this machine read summaries, /metrics and the page without a token."
+            "about": "Answer reads without a token on a second port, --local-port, that only this machine reaches. "
+            "Do not forward that port. Short form: --open-reads."
         },
     )
     refuse_odd: bool = field(

@@ -30,6 +30,7 @@ from sqlalchemy import (
 from hubbub.batch import Batch
 from hubbub.coins import Coins
 from hubbub_aggregator.appending import Appender
+from hubbub_aggregator.database_file import require_file
 from hubbub_aggregator.database_name import is_postgres, without_password
 from hubbub_aggregator.engine import (
     BETWEEN_LOOKS,
@@ -44,7 +45,7 @@ from hubbub_aggregator.engine import (
 )
 from hubbub_aggregator.failpoints import reach
 from hubbub_aggregator.schema import batch, collection, refusal, retained, schema, segment
-from hubbub_aggregator.schema_version import prepare, require_served
+from hubbub_aggregator.schema_version import prepare, require_served, require_tables
 from hubbub_aggregator.shuffle import in_order
 from hubbub_aggregator.sql_tokens import SqlTokens
 from hubbub_aggregator.store import Appended, HeldReports, Holding, StoreError
@@ -69,26 +70,38 @@ class SqlStore(SqlTokens):
         pause: Callable[[float], None] = time.sleep,
         *,
         making: bool = True,
+        create: bool = True,
     ) -> None:
-        """Make the tables of an empty database, or `making=False` refuse it; `made` says whether they were."""
+        """Make the tables of an empty database; `made` says whether they were.
+
+        making : False: change nothing, and refuse a database without tables
+        create : False: refuse a database without tables, whose tables another command makes
+        """
         super().__init__(engine)
         self._pause = pause
         self.made = False
         with transaction(engine, writes=making) as connection:
             if making:
                 alone(connection)
+                if not create:
+                    require_tables(connection)
                 self.made = prepare(connection)
             else:
                 require_served(connection)
         self._appender = Appender(engine, coins)
 
     @classmethod
-    def open(cls, path: str | Path) -> Self:
-        """Open `postgresql://...`, or a SQLite file, made if it is not there; what is in the way is a StoreError."""
+    def open(cls, path: str | Path, *, create: bool = True) -> Self:
+        """Open `postgresql://...` or a SQLite file; what is in the way is a StoreError.
+
+        create : make the file and the tables if they are not there; False: refuse
+        """
         engine = None
         try:
+            if not is_postgres(path) and not create:
+                require_file(Path(path))
             engine = open_postgres(str(path)) if is_postgres(path) else open_sqlite(Path(path))
-            return cls(engine)
+            return cls(engine, create=create)
         except StoreError as problem:
             if engine is not None:
                 engine.dispose()

@@ -6,13 +6,13 @@ import asyncio
 import logging
 import math
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, Self
 
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -54,6 +54,7 @@ PATH = "/v1/reports"
 _RATE_WINDOW = 5.0  # seconds over which a body's arrival rate is measured
 
 Clock = Callable[[], datetime]
+Address = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,7 @@ class Service:
     door: Doorkeeper
     watch: Watch
     troubles: Troubles
+    local_address: Address | None
 
     @property
     def definitions(self) -> Definitions:
@@ -79,9 +81,14 @@ class Service:
         return self.collecting.now
 
 
-def reads_are_open(service: Service, headers: Mapping[str, str]) -> bool:
-    """Say whether who sent these headers may read without a token: this machine's own, where the operator lets them."""
-    return service.settings.open_reads and asked_directly(headers)
+def may_read_without_token(service: Service, request: Request) -> bool:
+    """Return whether a request may read without a token: it arrived at the local listener, under a name of this machine.
+
+    The socket says which listener it was, no header does: a proxy that sends none must not look like this machine. The headers are
+    looked at all the same, against pages of other sites whose name was changed to our address.
+    """
+    arrived_at = tuple(request.scope.get("server") or ())
+    return arrived_at == service.local_address and asked_directly(request.headers)
 
 
 class Answer(NamedTuple):

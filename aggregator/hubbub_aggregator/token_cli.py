@@ -7,7 +7,7 @@ import re
 import click
 
 from hubbub.cli.output import json_option, print_json
-from hubbub_aggregator.database_option import database_option
+from hubbub_aggregator.database_option import database_option, is_named
 
 
 @click.group()
@@ -32,10 +32,11 @@ def command() -> None:
 )
 @database_option
 @json_option
-def create(name: str, scopes: tuple[str, ...], database: str, as_json: bool) -> None:
+@click.pass_context
+def create(context: click.Context, /, name: str, scopes: tuple[str, ...], database: str, as_json: bool) -> None:
     """Make a token and print it: this once, since only its hash is kept.
 
-    May come before the first `hubbub serve`: then it makes the database, and says so.
+    A database that --database names must exist (`hubbub db create`). The default one is made.
 
     \b
     Example:
@@ -45,16 +46,17 @@ def create(name: str, scopes: tuple[str, ...], database: str, as_json: bool) -> 
     from hubbub_aggregator.sql_store import SqlStore
     from hubbub_aggregator.tokens import Scope, Token, hash_of, new_token
 
+    is_default = not is_named(context)
     if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", name):
         raise click.UsageError(f"a token's name is letters, digits, '_', '.', '-', at most 64; got {name!r:.80}")
-    store, secret = SqlStore.open(database), new_token()
+    store, secret = SqlStore.open(database, create=is_default), new_token()
     try:
         if not store.add_token(Token(name, frozenset(map(Scope, scopes))), hash_of(secret)):
             raise click.ClickException(f"there is a token {name!r} already: revoke it first, or take another name")
     finally:
         store.close()
     if store.made:
-        click.echo(f"{without_password(database)} is new: give `hubbub serve` the same --database", err=True)
+        click.echo(f"created a new database at {without_password(database)}", err=True)
     if as_json:
         print_json({"name": name, "scopes": sorted(set(scopes)), "token": secret})
     else:

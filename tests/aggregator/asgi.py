@@ -12,6 +12,8 @@ from typing import Any
 from starlette.types import ASGIApp, Message
 
 Headers = Sequence[tuple[bytes, bytes]]
+ADDRESS = ("127.0.0.1", 8_000)
+"""Where each request arrives: an application whose `local_address` this is takes it for one of its local listener."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class Caller:
             "root_path": "",
             "headers": [(b"host", b"localhost"), *headers],
             "client": ("127.0.0.1", 50_000),
-            "server": ("127.0.0.1", 8_000),
+            "server": ADDRESS,
             "state": self.state.copy(),
         }
         self._loop.run_until_complete(self._app(scope, receive, send))

@@ -23,7 +23,7 @@ from hubbub import Batch, Definitions, Metric, parse_definitions
 from hubbub.summary import Summary, summary_from_bytes
 from hubbub_aggregator.app import create_app
 from hubbub_aggregator.folding import read_summary
-from hubbub_aggregator.server import configured, listen, url_of
+from hubbub_aggregator.server import address_of, configured, listen, url_of
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.sql_store import SqlStore
 
@@ -153,7 +153,9 @@ def running(
     clock = clock or FakeClock()
     listener = listen("127.0.0.1", 0)
     url = url_of(listener)
-    server = uvicorn.Server(configured(create_app(definitions, store, settings, clock, free), settings))
+    local_address = address_of(listener) if settings.local_reads_without_token else None
+    app = create_app(definitions, store, settings, clock, free, local_address=local_address)
+    server = uvicorn.Server(configured(app, settings))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     aggregator = Aggregator(url, definitions, store, clock)
@@ -227,10 +229,18 @@ def start(definitions: Definitions, closed_last: ExitStack) -> Iterator[StartAgg
     with ExitStack() as stack:
 
         def start_one(
-            store: SqlStore, free: Callable[[], int] | None = None, open_reads: bool = True, **limits: Any
+            store: SqlStore,
+            free: Callable[[], int] | None = None,
+            local_reads_without_token: bool = True,
+            **limits: Any,
         ) -> Aggregator:
             return stack.enter_context(
-                running(definitions, store, Settings(open_reads=open_reads, **limits), free=free)
+                running(
+                    definitions,
+                    store,
+                    Settings(local_reads_without_token=local_reads_without_token, **limits),
+                    free=free,
+                )
             )
 
         yield start_one
@@ -240,7 +250,9 @@ def start(definitions: Definitions, closed_last: ExitStack) -> Iterator[StartAgg
 def aggregator(definitions: Definitions, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aggregator]:
     """An aggregator that the tests of a module share; they set its clock and leave it at noon."""
     store = SqlStore.open(tmp_path_factory.mktemp("aggregator") / "reports.db")
-    with running(definitions, store, Settings(max_body=30_000, max_reports=500, open_reads=True)) as shared:
+    with running(
+        definitions, store, Settings(max_body=30_000, max_reports=500, local_reads_without_token=True)
+    ) as shared:
         yield shared
     store.close()
 

@@ -307,7 +307,7 @@ def _serve(campaign: Campaign, listener: socket.socket, target: str | None, coun
     failpoints.listen(hook)
     try:
         store = SqlStore.open(campaign.database)
-        run(create_app(DEFINITIONS, store, SETTINGS, clock=lambda: now), listener, lambda: say("ready"))
+        run(create_app(DEFINITIONS, store, SETTINGS, clock=lambda: now), [listener], lambda: say("ready"))
     finally:
         os._exit(3)
 

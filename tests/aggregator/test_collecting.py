@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.aggregator.asgi import Caller, started
+from tests.aggregator.asgi import ADDRESS, Caller, started
 from tests.aggregator.conftest import DEFINITIONS, FakeClock
 
 from hubbub import parse_definitions
@@ -154,7 +154,9 @@ def test_a_start_without_a_version_that_has_open_periods_is_warned_of_once(
 @pytest.fixture
 def caller(sqlite_store: SqlStore) -> Iterator[Caller]:
     """The application, collecting what was collected before."""
-    with started(create_app(OLD, sqlite_store, Settings(fold_every=0.02, open_reads=True), FakeClock())) as caller:
+    with started(
+        create_app(OLD, sqlite_store, Settings(fold_every=0.02), FakeClock(), local_address=ADDRESS)
+    ) as caller:
         yield caller
 
 

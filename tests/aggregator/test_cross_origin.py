@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.aggregator.asgi import Caller, Said, started
+from tests.aggregator.asgi import ADDRESS, Caller, Said, started
 from tests.aggregator.conftest import FakeClock
 
 from hubbub import Definitions
@@ -25,9 +25,13 @@ JSON = (b"content-type", b"application/json")
 @pytest.fixture
 def caller(definitions: Definitions, sqlite_store: SqlStore) -> Iterator[Caller]:
     settings = Settings(
-        cors_origin=(OURS, ALSO), client_rate=0.001, client_burst_seconds=1_000, local_rate_factor=1, open_reads=True
+        cors_origin=(OURS, ALSO),
+        client_rate=0.001,
+        client_burst_seconds=1_000,
+        local_rate_factor=1,
+        local_reads_without_token=True,
     )
-    with started(create_app(definitions, sqlite_store, settings, FakeClock())) as caller:
+    with started(create_app(definitions, sqlite_store, settings, FakeClock(), local_address=ADDRESS)) as caller:
         yield caller
 
 

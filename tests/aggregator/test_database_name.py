@@ -78,6 +78,7 @@ def commands(database: str, definitions_file: str, place: Path) -> list[list[str
         ["token", "create", "x", "--scope", "read", *named],
         ["token", "list", *named],
         ["token", "revoke", "x", *named],
+        ["db", "create", *named],
         ["db", "check", *named],
         ["db", "upgrade", *named],
         ["db", "backup", another, *named],

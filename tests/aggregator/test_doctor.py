@@ -85,16 +85,18 @@ def test_warns_of_keeping_unknown_metrics(file: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("host", "open_reads", "found"),
+    ("host", "local_reads_without_token", "found"),
     [
         ("127.0.0.1", False, []),
-        ("::1", True, [Health.WARNING]),
+        ("::1", True, []),
         ("0.0.0.0", False, [Health.WARNING]),  # noqa: S104  (what is warned of)
-        ("example.org", True, [Health.WARNING, Health.WRONG]),
+        ("example.org", True, [Health.WARNING]),
     ],
 )
-def test_who_reaches_the_service_is_said(host: str, open_reads: bool, found: list[Health]) -> None:
-    assert [health for health, _ in ill(list(exposure(host, Settings(open_reads=open_reads))))] == found
+def test_who_reaches_the_service_is_said(host: str, local_reads_without_token: bool, found: list[Health]) -> None:
+    assert [
+        health for health, _ in ill(list(exposure(host, Settings(local_reads_without_token=local_reads_without_token))))
+    ] == found
 
 
 @pytest.mark.parametrize(
@@ -150,7 +152,7 @@ def test_a_database_that_others_on_the_machine_can_read_or_replace_is_warned_of(
 def test_what_nobody_has_a_token_for_is_said(store: SqlStore) -> None:
     assert ill(list(tokens(store, Settings()))) == [(Health.WARNING, "tokens")]
     assert ill(list(tokens(store, Settings(closed_reports=True))))[0] == (Health.WRONG, "tokens")
-    assert ill(list(tokens(store, Settings(open_reads=True)))) == []
+    assert ill(list(tokens(store, Settings(local_reads_without_token=True)))) == []
     store.add_token(Token("reader", frozenset({Scope.READ})), hash_of("x"))
     assert "no token has scope metrics" in next(tokens(store, Settings())).what
 

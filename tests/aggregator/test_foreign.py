@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.aggregator.conftest import DEFINITIONS
 from tests.aggregator.databases import contents, sql
 
 from hubbub.cli import main
@@ -46,7 +48,7 @@ def test_who_looks_into_an_empty_database_makes_nothing(empty: str, arguments: l
     before = bytes_of(empty)
     said = ran(arguments, empty)
     assert said.exit_code == 1
-    assert "the database has no tables: `hubbub serve` makes them when it starts" in said.output
+    assert "the database has no tables: `hubbub db create` makes them" in said.output
     assert bytes_of(empty) == before
 
 
@@ -72,12 +74,45 @@ def test_nothing_is_copied_into_another_programs_database(database: str, tmp_pat
     assert ("another program's" if is_postgres(database) else "is there already") in said.output
 
 
-def test_a_token_before_the_first_start_makes_the_database_and_says_so(database: str) -> None:
-    first = ran(["token", "create", "one", "--scope", "read"], database)
-    second = ran(["token", "create", "two", "--scope", "read"], database)
-    assert (first.exit_code, second.exit_code) == (0, 0)
-    assert "is new: give `hubbub serve` the same --database" in first.stderr
-    assert second.stderr == ""
-    assert first.stdout.startswith("hubbub_")
-    assert len(first.stdout.splitlines()) == 1
+def test_serve_and_token_create_refuse_a_named_database_that_does_not_exist(database: str, tmp_path: Path) -> None:
+    (definitions := tmp_path / "metrics.toml").write_text(DEFINITIONS)
+    for arguments in (["token", "create", "one", "--scope", "read"], ["serve", str(definitions), "--port", "0"]):
+        refused = ran(arguments, database)
+        assert refused.exit_code == 1
+        assert "`hubbub db create`" in refused.stderr
+        if is_postgres(database):
+            assert "the database has no tables" in refused.stderr
+        else:
+            assert "reports.db: there is no such file" in refused.stderr
+            assert "check the path, and that its volume is mounted" in refused.stderr
+            assert list(tmp_path.iterdir()) == [definitions]
+
+
+def test_db_create_makes_a_database_once_and_token_create_takes_it(database: str) -> None:
+    first, second = (ran(["db", "create", "--json"], database) for _ in range(2))
+    assert [json.loads(made.stdout)["created"] for made in (first, second)] == [True, False]
+    for name in ("one", "two"):
+        made = ran(["token", "create", name, "--scope", "read"], database)
+        assert (made.exit_code, made.stderr) == (0, "")
+        assert made.stdout.startswith("hubbub_")
+        assert len(made.stdout.splitlines()) == 1
+    assert ran(["db", "create"], database).stdout.endswith("exists already: nothing was changed\n")
     assert ran(["token", "list"], database).stdout == "one  read\ntwo  read\n"
+
+
+def test_db_create_makes_the_tables_in_an_empty_file(tmp_path: Path) -> None:
+    (file := tmp_path / "empty.db").touch()
+    assert json.loads(ran(["db", "create", "--json"], str(file)).stdout)["created"] is True
+    assert ran(["token", "list"], str(file)).exit_code == 0
+
+
+def test_token_create_makes_the_default_database_and_reports_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HUBBUB_DATABASE", raising=False)
+    first, second = (CliRunner().invoke(main, ["token", "create", name, "--scope", "read"]) for name in ("one", "two"))
+    assert (first.exit_code, first.stderr) == (0, "created a new database at hubbub.db\n")
+    assert (second.exit_code, second.stderr) == (0, "")
+    named = CliRunner().invoke(main, ["token", "create", "x", "--scope", "read"], env={"HUBBUB_DATABASE": "other.db"})
+    assert (named.exit_code, Path("other.db").exists()) == (1, False)

@@ -34,7 +34,7 @@ def test_a_flag_wins_over_the_environment_and_that_over_the_file(tmp_path: Path)
         ("port = 70000", "port = 70000: 70000 is not in the range"),
         ('keep = "homepage=3"', "write a list"),
         ('keep = ["homepage"]', "got 'homepage': write NAME=N"),
-        ("open_reads = 1", "write true or false"),
+        ("local_reads_without_token = 1", "write true or false"),
         ('max_body = "2 MB"', "'2 MB' is no size: write a number of bytes, or 512KiB, 2MiB, 1GiB"),
     ],
 )
@@ -65,7 +65,7 @@ def test_a_size_may_have_a_unit_and_is_shown_with_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [["--host", "192.0.2.1", "--open-reads"], ["--max-body", "0"], ["--cors-origin", "example.org"], ["--keep", "x"]],
+    [["--max-body", "0"], ["--cors-origin", "example.org"], ["--keep", "x"]],
 )
 def test_options_that_would_not_serve_are_told_by_print_config_as_well(tmp_path: Path, options: list[str]) -> None:
     (definitions := tmp_path / "metrics.toml").write_text(DEFINITIONS)

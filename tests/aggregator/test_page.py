@@ -69,7 +69,7 @@ def signed_in(aggregator: Aggregator, bearer: str) -> dict[str, str]:
 def test_a_browser_is_sent_to_the_form_and_every_other_reader_is_told_to_bring_a_token(
     start: StartAggregator, store: SqlStore
 ) -> None:
-    aggregator = start(store, open_reads=False)
+    aggregator = start(store, local_reads_without_token=False)
     sent = get(aggregator, accept=HTML)
     assert (sent.status, sent.headers["location"]) == (303, "/sign-in")
     assert_refused(get(aggregator), Refusal.UNAUTHORIZED)
@@ -88,7 +88,7 @@ def test_where_reads_are_open_the_page_is_too(start: StartAggregator, store: Sql
 def test_a_token_is_changed_for_a_cookie_that_no_script_and_no_other_site_can_use_and_is_not_the_token(
     start: StartAggregator, store: SqlStore
 ) -> None:
-    aggregator, bearer = start(store, open_reads=False), given(store, Scope.READ)
+    aggregator, bearer = start(store, local_reads_without_token=False), given(store, Scope.READ)
     answer = sign_in(aggregator, bearer)
     assert (answer.status, answer.headers["location"]) == (303, "/")
     cookie = cookie_of(answer)
@@ -114,7 +114,7 @@ def test_a_token_is_changed_for_a_cookie_that_no_script_and_no_other_site_can_us
 def test_the_cookie_travels_over_tls_only_unless_a_browser_on_this_machine_asks_directly(
     start: StartAggregator, sqlite_store: SqlStore, headers: dict[str, str], name: str, secure: object
 ) -> None:
-    aggregator = start(sqlite_store, open_reads=False)
+    aggregator = start(sqlite_store, local_reads_without_token=False)
     cookie = cookie_of(sign_in(aggregator, given(sqlite_store, Scope.READ), **headers))
     assert (cookie.key, cookie["secure"]) == (name, secure)
 
@@ -122,14 +122,14 @@ def test_the_cookie_travels_over_tls_only_unless_a_browser_on_this_machine_asks_
 def test_every_worker_and_a_restarted_service_know_who_is_signed_in(
     start: StartAggregator, store: SqlStore, database: str, closed_last: ExitStack
 ) -> None:
-    cookie = signed_in(start(store, open_reads=False), given(store, Scope.READ))
+    cookie = signed_in(start(store, local_reads_without_token=False), given(store, Scope.READ))
     other = SqlStore.open(database)
     closed_last.callback(other.close)
-    assert get(start(other, open_reads=False), **cookie).status == 200
+    assert get(start(other, local_reads_without_token=False), **cookie).status == 200
 
 
 def test_revoking_the_token_ends_its_sessions_at_once(start: StartAggregator, store: SqlStore) -> None:
-    aggregator = start(store, open_reads=False)
+    aggregator = start(store, local_reads_without_token=False)
     cookie = signed_in(aggregator, given(store, Scope.READ))
     assert get(aggregator, **cookie).status == 200
     assert store.revoke_token("a")
@@ -141,7 +141,7 @@ def test_revoking_the_token_ends_its_sessions_at_once(start: StartAggregator, st
 def test_a_session_is_over_after_twelve_hours_whatever_the_browser_kept(
     start: StartAggregator, store: SqlStore
 ) -> None:
-    aggregator = start(store, open_reads=False)
+    aggregator = start(store, local_reads_without_token=False)
     cookie = signed_in(aggregator, given(store, Scope.READ))
     aggregator.clock.now += sessions.LENGTH - timedelta(seconds=1)
     assert get(aggregator, **cookie).status == 200
@@ -150,7 +150,7 @@ def test_a_session_is_over_after_twelve_hours_whatever_the_browser_kept(
 
 
 def test_who_signs_out_is_out_with_every_copy_of_the_cookie(start: StartAggregator, store: SqlStore) -> None:
-    aggregator = start(store, open_reads=False)
+    aggregator = start(store, local_reads_without_token=False)
     cookie = signed_in(aggregator, given(store, Scope.READ))
     answer = sign_out(aggregator, **cookie)
     assert (answer.status, answer.headers["location"], cookie_of(answer)["max-age"]) == (303, "/sign-in", "0")
@@ -159,7 +159,7 @@ def test_who_signs_out_is_out_with_every_copy_of_the_cookie(start: StartAggregat
 
 
 def test_who_signs_in_again_leaves_no_session_behind(start: StartAggregator, store: SqlStore) -> None:
-    aggregator, bearer = start(store, open_reads=False), given(store, Scope.READ)
+    aggregator, bearer = start(store, local_reads_without_token=False), given(store, Scope.READ)
     first = signed_in(aggregator, bearer)
     assert sign_in(aggregator, bearer, cookie=first["cookie"]).status == 303
     assert get(aggregator, **first).status == 303
@@ -168,7 +168,7 @@ def test_who_signs_in_again_leaves_no_session_behind(start: StartAggregator, sto
 def test_the_database_has_a_hash_of_the_cookie_and_never_the_cookie(
     start: StartAggregator, sqlite_store: SqlStore, tmp_path: Path
 ) -> None:
-    cookie = signed_in(start(sqlite_store, open_reads=False), given(sqlite_store, Scope.READ))["cookie"]
+    cookie = signed_in(start(sqlite_store, local_reads_without_token=False), given(sqlite_store, Scope.READ))["cookie"]
     secret = cookie.partition("=")[2]
     stored = b"".join(path.read_bytes() for path in tmp_path.glob("reports.db*"))
     assert hash_of(secret) in stored
@@ -178,7 +178,7 @@ def test_the_database_has_a_hash_of_the_cookie_and_never_the_cookie(
 def test_a_wrong_token_gets_the_form_again_with_the_reason_and_a_program_the_problem(
     start: StartAggregator, store: SqlStore
 ) -> None:
-    aggregator = start(store, open_reads=False)
+    aggregator = start(store, local_reads_without_token=False)
     wrong = {
         Refusal.UNAUTHORIZED: ("hubbub_nonsense", "not known here"),
         Refusal.FORBIDDEN: (given(store, Scope.METRICS), "has no scope read"),
@@ -206,7 +206,7 @@ def test_a_wrong_token_gets_the_form_again_with_the_reason_and_a_program_the_pro
 def test_a_form_that_another_site_sent_changes_nothing(
     start: StartAggregator, sqlite_store: SqlStore, headers: dict[str, str]
 ) -> None:
-    aggregator, bearer = start(sqlite_store, open_reads=False), given(sqlite_store, Scope.READ)
+    aggregator, bearer = start(sqlite_store, local_reads_without_token=False), given(sqlite_store, Scope.READ)
     assert_refused(sign_in(aggregator, bearer, accept="*/*", **headers), Refusal.CROSS_SITE)
     cookie = signed_in(aggregator, bearer)
     refused = sign_out(aggregator, cookie=cookie["cookie"], **{n.replace("_", "-"): v for n, v in headers.items()})
@@ -217,14 +217,16 @@ def test_a_form_that_another_site_sent_changes_nothing(
 def test_its_own_form_is_taken_whatever_the_proxy_makes_of_the_host(
     start: StartAggregator, sqlite_store: SqlStore
 ) -> None:
-    aggregator, bearer = start(sqlite_store, open_reads=False), given(sqlite_store, Scope.READ)
+    aggregator, bearer = start(sqlite_store, local_reads_without_token=False), given(sqlite_store, Scope.READ)
     outside = {"origin": "https://telemetry.example.org", "x_forwarded_for": "192.0.2.1"}
     assert sign_in(aggregator, bearer, sec_fetch_site="same-origin", **outside).status == 303
     assert sign_in(aggregator, bearer, host="telemetry.example.org", **outside).status == 303
 
 
 def test_who_guesses_tokens_is_told_when_to_come_back(start: StartAggregator, sqlite_store: SqlStore) -> None:
-    aggregator = start(sqlite_store, open_reads=False, client_rate=0.001, client_burst_seconds=3_000)
+    aggregator = start(
+        sqlite_store, local_reads_without_token=False, client_rate=0.001, client_burst_seconds=3_000
+    )
     guesses = [sign_in(aggregator, "hubbub_guess", x_forwarded_for="192.0.2.1") for _ in range(4)]
     assert [guess.status for guess in guesses] == [401, 401, 401, 429]
     assert int(guesses[-1].headers["retry-after"]) > 0
@@ -272,7 +274,7 @@ def test_what_operators_write_cannot_be_markup(start: StartAggregator, sqlite_st
     from tests.aggregator.conftest import running
 
     bad = Metric.boolean("b", prob_p=0, prob_q=1, prob_f=0.5, description="<script>alert(1)</script>", owner='"><b>')
-    with running(Definitions([bad]), sqlite_store, Settings(open_reads=True)) as aggregator:
+    with running(Definitions([bad]), sqlite_store, Settings(local_reads_without_token=True)) as aggregator:
         page = get(aggregator).body
     assert b"<script" not in page
     assert b"&lt;script&gt;" in page

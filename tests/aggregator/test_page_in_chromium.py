@@ -53,7 +53,7 @@ def sideways(browser: Any, width: int) -> int:
 def test_a_reader_signs_in_sees_what_came_in_and_signs_out(
     browser: Any, start: StartAggregator, sqlite_store: SqlStore, make_batch: MakeBatch
 ) -> None:
-    aggregator = start(sqlite_store, open_reads=False)
+    aggregator = start(sqlite_store, local_reads_without_token=False)
     homepage = aggregator.definitions["homepage"]
     for n, period in ((321, "2024-06-14"), (45, "2024-06-15")):
         assert aggregator.post(make_batch(homepage, n=n, period=period)).status == 202
@@ -97,7 +97,7 @@ def test_a_reader_signs_in_sees_what_came_in_and_signs_out(
 
 
 def test_a_wrong_token_is_told_in_the_form(browser: Any, start: StartAggregator, sqlite_store: SqlStore) -> None:
-    aggregator = start(sqlite_store, open_reads=False)
+    aggregator = start(sqlite_store, local_reads_without_token=False)
     browser.get(aggregator.url + "/")
     browser.find_element("css selector", "#token").send_keys("hubbub_nonsense")
     browser.find_element("css selector", "form button").click()

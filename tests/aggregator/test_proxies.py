@@ -96,7 +96,10 @@ def certificate(tmp_path: Path) -> Certificate:
 
 @pytest.fixture
 def nginx(tmp_path: Path, certificate: Certificate) -> Nginx:
-    """How nginx is started, where it listens, and its configuration, with places for two aggregators."""
+    """How nginx is started, where it listens, and its configuration, with places for two aggregators.
+
+    A request's X-Test-Client is the address that nginx takes for the client's: all clients of these tests are on this machine.
+    """
     pem, key = certificate
     port, config = free_port(), tmp_path / "nginx.conf"
     example = replaced(
@@ -108,7 +111,8 @@ def nginx(tmp_path: Path, certificate: Certificate) -> Nginx:
     )
     paths = "".join(f"{of}_temp_path {tmp_path / of};" for of in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
     config.write_text(
-        f"daemon off; master_process off; pid {tmp_path / 'pid'}; error_log stderr emerg; events {{}} http {{ {paths} {example} }}"
+        f"daemon off; master_process off; pid {tmp_path / 'pid'}; error_log stderr emerg; events {{}} "
+        f"http {{ set_real_ip_from 127.0.0.0/8; real_ip_header X-Test-Client; {paths} {example} }}"
     )
     return [installed("nginx"), "-p", str(tmp_path), "-c", str(config), "-e", "stderr"], port, config
 
@@ -127,7 +131,7 @@ def test_a_batch_goes_through_nginx_and_nothing_is_logged(
     config.write_text(
         replaced(config.read_text(), ("127.0.0.1:8000", ours), ("server 127.0.0.1:8001 max_fails=0;", ""))
     )
-    json = {"Content-Type": "application/json", "X-Forwarded-For": "192.0.2.7"}
+    json = {"Content-Type": "application/json", "X-Forwarded-For": "192.0.2.7", "X-Test-Client": "198.51.100.7"}
     with serving(program, port, certificate[0]) as proxy:
         body = make_batch(aggregator.definitions["homepage"]).to_json()
         assert proxy.request("POST", "/v1/reports", body=body, headers=json).status == 202
@@ -141,6 +145,68 @@ def test_a_batch_goes_through_nginx_and_nothing_is_logged(
         }
         assert told == {200, 429}, "clients are limited by the address that nginx saw, whatever they write"
     assert (tmp_path / "hubbub.log").read_text() == ""
+
+
+READING = ("/", "/metrics", "/v1/metrics/homepage/summary", "/v1/metrics/homepage/reports")
+MINIMAL = """
+daemon off; master_process off; pid {place}/pid; error_log stderr emerg; events {{}}
+http {{ {paths} access_log off; server {{
+    listen 127.0.0.1:{port} ssl; ssl_certificate {pem}; ssl_certificate_key {key};
+    location / {{ proxy_pass {url}; {more} }}
+}} }}
+"""
+
+
+@pytest.mark.parametrize("more", ["", "proxy_set_header Host $host;", "proxy_set_header Host localhost;"])
+def test_nothing_is_readable_without_a_token_behind_a_minimal_nginx(
+    certificate: Certificate, tmp_path: Path, make_batch: MakeBatch, more: str
+) -> None:
+    """`proxy_pass` alone names no client, and sends the aggregator's own address as Host."""
+    tool, port, (pem, key) = installed("nginx"), free_port(), certificate
+    (definitions := tmp_path / "metrics.toml").write_text(DEFINITIONS.replace("2030-01-01", "9000-01-01"))
+    command = [
+        str(Path(sys.executable).parent / "hubbub"),
+        "serve",
+        str(definitions),
+        "--port",
+        "0",
+        "--local-port",
+        "0",
+    ]
+    command += [
+        "--local-reads-without-token",
+        "--retain",
+        "homepage=1",
+        "--database",
+        str(tmp_path / "x.db"),
+        "--create",
+    ]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as service:
+        assert service.stderr
+        try:
+            printed = "".join(service.stderr.readline() for _ in range(3))
+            urls = re.search(r"listening on (\S+)\n.*without a token on (\S+)", printed)
+            assert urls, printed
+            paths = "".join(
+                f"{of}_temp_path {tmp_path / of};" for of in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+            )
+            config = tmp_path / "nginx.conf"
+            config.write_text(
+                MINIMAL.format(place=tmp_path, paths=paths, port=port, pem=pem, key=key, url=urls[1], more=more)
+            )
+            with serving([tool, "-p", str(tmp_path), "-c", str(config), "-e", "stderr"], port, pem) as proxy:
+                metric = parse_definitions(definitions.read_text())["homepage"]
+                body = make_batch(metric, period=time.strftime("%Y-%m-%d", time.gmtime())).to_json()
+                json = {"Content-Type": "application/json"}
+                assert proxy.request("POST", "/v1/reports", body=body, headers=json).status == 202
+                for path in READING:
+                    for headers in ({}, {"Host": "localhost"}, {"X-Forwarded-For": "127.0.0.1"}):
+                        assert proxy.request("GET", path, headers=headers).status == 401, (path, headers)
+                with urllib3.PoolManager(retries=False) as direct:
+                    assert [direct.request("GET", urls[2] + path).status for path in READING] == [200] * 4
+        finally:
+            service.terminate()
+            assert service.wait(60) == 0
 
 
 def test_behind_nginx_one_service_takes_over_from_another_and_nobody_is_sent_away(
@@ -159,11 +225,12 @@ def test_behind_nginx_one_service_takes_over_from_another_and_nobody_is_sent_awa
     )
 
     def service(port: int) -> subprocess.Popen[str]:
-        where = ("--database", str(database), "--port", str(port))
+        where = ("--database", str(database), "--create", "--port", str(port))
         command = [str(Path(sys.executable).parent / "hubbub"), "serve", str(definitions), *where]
         popen = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         assert popen.stderr is not None
-        assert "listening" in popen.stderr.readline()
+        while "listening" not in (line := popen.stderr.readline()):
+            assert line.startswith("WARNING"), line
         return popen
 
     answers: list[int] = []

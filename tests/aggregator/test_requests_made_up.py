@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, seed
 from hypothesis import settings as hypothesis_settings
-from tests.aggregator.asgi import Caller, Said, started
+from tests.aggregator.asgi import ADDRESS, Caller, Said, started
 from tests.aggregator.conftest import FakeClock
 from tests.aggregator.requests_made_up import MAX_BODY, MAX_REPORTS, MadeUp, Request, fits
 
@@ -40,12 +40,12 @@ OF_PERIODS = {
     "period-misaligned",
     "period-not-started",
 }  # each seldom, together 29 to 47 times in 8 runs
-LIMITS = Settings(max_body=MAX_BODY, max_reports=MAX_REPORTS, open_reads=True)
+LIMITS = Settings(max_body=MAX_BODY, max_reports=MAX_REPORTS, local_reads_without_token=True)
 
 
 @pytest.fixture
 def caller(definitions: Definitions, sqlite_store: SqlStore) -> Iterator[Caller]:
-    with started(create_app(definitions, sqlite_store, LIMITS, FakeClock())) as caller:
+    with started(create_app(definitions, sqlite_store, LIMITS, FakeClock(), local_address=ADDRESS)) as caller:
         yield caller
 
 

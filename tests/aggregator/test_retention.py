@@ -410,7 +410,7 @@ def test_what_cannot_be_read_is_refused_by_name(
 
 
 def test_reading_reports_takes_the_read_scope(start: StartAggregator, store: SqlStore) -> None:
-    aggregator = start(store, retain={"homepage": 2}, open_reads=False)
+    aggregator = start(store, retain={"homepage": 2}, local_reads_without_token=False)
     for name, scope in (("r", Scope.READ), ("m", Scope.METRICS)):
         store.add_token(Token(name, frozenset([scope])), hash_of(f"hubbub_{name}"))
     said = [

@@ -49,6 +49,7 @@ class Process:
 
     popen: subprocess.Popen[str]
     url: str
+    local_url: str  # where reads need no token
     before: str = ""  # what it warned of
     http: urllib3.PoolManager = field(default_factory=lambda: urllib3.PoolManager(retries=False, maxsize=8))
 
@@ -64,7 +65,7 @@ class Process:
 
     def counted(self) -> list[int]:
         """Return how often each number was counted."""
-        summary = summary_from_bytes(self.http.request("GET", f"{self.url}/v1/metrics/number/summary").data)
+        summary = summary_from_bytes(self.http.request("GET", f"{self.local_url}/v1/metrics/number/summary").data)
         assert isinstance(summary, BitCounts)
         assert summary.num_reports == summary.ones.sum()
         return [int(count) for count in summary.ones[0]]
@@ -94,7 +95,10 @@ def serve(definitions_file: Path) -> Iterator[Callable[..., Process]]:
         str(definitions_file),
         "--port",
         "0",
-        "--open-reads",
+        "--local-reads-without-token",
+        "--local-port",
+        "0",
+        "--create",
     ]
 
     def start(*options: str) -> Process:
@@ -106,7 +110,9 @@ def serve(definitions_file: Path) -> Iterator[Callable[..., Process]]:
             before, line = before + line, popen.stderr.readline()
         found = re.fullmatch(r"hubbub is listening on (http://127\.0\.0\.1:\d+)\n", line)
         assert found, line + popen.communicate()[1]
-        started.append(Process(popen, found[1], before))
+        local = re.search(r"without a token on (http://127\.0\.0\.1:\d+) ", popen.stderr.readline())
+        assert local
+        started.append(Process(popen, found[1], local[1], before))
         return started[-1]
 
     yield start
@@ -198,7 +204,7 @@ def test_replicas_on_one_database_store_every_batch_once(
     results = Counter[str]()
     for process in replicas:
         assert process.counted() == [1] * NUM_REPORTS
-        text = process.http.request("GET", f"{process.url}/metrics").data.decode()
+        text = process.http.request("GET", f"{process.local_url}/metrics").data.decode()
         for result, count in re.findall(r'hubbub_batches_total\{result="(stored|duplicate)"\} (\S+)', text):
             results[result] += int(float(count))
         assert process.end(signal.SIGTERM) == ""
@@ -210,7 +216,7 @@ def test_a_start_with_a_definition_that_was_edited_in_place_says_so_once(
 ) -> None:
     metric, process = load_definitions(definitions_file)["number"], serve()
     assert process.post(batch_of(metric, range(1)).to_json()) == 202
-    assert (process.before, process.end(signal.SIGTERM)) == ("", "")
+    assert (len(process.before.splitlines()), process.end(signal.SIGTERM)) == (1, "")
     definitions_file.write_text(DEFINITIONS.replace("prob_q = 1", "prob_q = 0.75"))
     again = serve()
     assert (again.before + again.end(signal.SIGTERM)).count(
@@ -233,7 +239,7 @@ expires = 9000-01-01
 
 def test_sighup_reads_the_definitions_again_and_logs_it_as_json(definitions_file: Path, tmp_path: Path) -> None:
     program = [str(Path(sys.executable).parent / "hubbub"), "serve", str(definitions_file), "--port", "0"]
-    program += ["--database", str(tmp_path / "reports.db")]
+    program += ["--database", str(tmp_path / "reports.db"), "--create"]
     program += ["--log-format", "json", "--log-level", "info"]
     popen = subprocess.Popen(program, stderr=subprocess.PIPE, text=True)
     http = urllib3.PoolManager(retries=False)

@@ -156,17 +156,17 @@ def test_odd_reports_are_refused_only_where_that_was_asked_for_and_the_decoder_i
         rows = [((1 << ones) - 1).to_bytes(wide.params.row_bytes, "little") for ones in numbers_of_ones]
         return replace(make_batch(wide, n=len(rows)), rows=b"".join(rows))
 
-    with running(definitions, store, Settings(open_reads=True)) as aggregator:
+    with running(definitions, store, Settings(local_reads_without_token=True)) as aggregator:
         assert aggregator.post(batch(0, 128)).status == 202
         assert not aggregator.summary("wide").odd_refused
-    with running(definitions, store, Settings(open_reads=True, refuse_odd=True)) as aggregator:
+    with running(definitions, store, Settings(local_reads_without_token=True, refuse_odd=True)) as aggregator:
         for ones in (fewest - 1, most + 1):
             answer = aggregator.post(batch(fewest, ones))
             assert_refused(answer, Refusal.ODD_REPORT)
             assert f"report 1 has {ones} ones" in answer.json["detail"]
         assert aggregator.post(batch(fewest, most)).status == 202
         assert aggregator.summary("wide").odd_refused
-    with running(definitions, store, Settings(open_reads=True)) as aggregator:
+    with running(definitions, store, Settings(local_reads_without_token=True)) as aggregator:
         summary = aggregator.summary("wide")
     assert (summary.num_reports, summary.odd_refused) == (4, True)
     assert isinstance(summary, BitCounts)

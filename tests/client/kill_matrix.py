@@ -112,14 +112,17 @@ class Aggregator:
     def start(self) -> None:
         log = self._place / "serve.log"
         program = Path(sys.executable).with_name("hubbub")
-        command = [str(program), "serve", str(METRICS), "--port", self._port, "--open-reads"]
-        command += ["--database", str(self._place / "reports.db")]
+        command = [str(program), "serve", str(METRICS), "--port", self._port, "--local-reads-without-token"]
+        command += ["--local-port", "0", "--database", str(self._place / "reports.db"), "--create"]
         with log.open("wb") as errors:
             self.process = subprocess.Popen(command, stderr=errors)
         while not (found := re.search(r"listening on (\S+:(\d+))", log.read_text())):
             if self.process.poll() is not None:
                 raise RuntimeError(log.read_text())
         self.url, self._port = found.group(1), found.group(2)
+        local = re.search(r"without a token on (\S+)", log.read_text())
+        assert local, log.read_text()
+        self.local_url = local.group(1)
 
     def kill(self) -> None:
         self.process.kill()
@@ -188,7 +191,7 @@ def main(points: int, seed: int) -> None:
                 counts, where = point(aggregator, place, number, chance)
                 totals += counts
                 places.update(where.split("; "))
-            counted = sum(pull_summary(aggregator.url, name).num_reports for name in NAMES)
+            counted = sum(pull_summary(aggregator.local_url, name).num_reports for name in NAMES)
         finally:
             aggregator.kill()
     told = {"points": points, "seed": seed, "counted": counted, **totals, "killed": dict(places)}

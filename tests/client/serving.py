@@ -15,11 +15,12 @@ HUBBUB = Path(sys.executable).with_name("hubbub")
 
 @contextmanager
 def served(place: Path) -> Iterator[str]:
-    """Give the URL of an aggregator whose database and log are in a directory."""
+    """Give the URL, of the listener that also answers reads, of an aggregator whose database and log are in a directory."""
     log = place / "log"
-    command = [str(HUBBUB), "serve", str(METRICS), "--port", "0", "--open-reads", "--database", f"{place}/reports.db"]
+    command = [str(HUBBUB), "serve", str(METRICS), "--port", "0", "--local-reads-without-token"]
+    command += ["--local-port", "0", "--database", f"{place}/reports.db", "--create"]
     with log.open("wb") as errors, subprocess.Popen(command, stderr=errors) as serving:
-        while not (found := re.search(r"listening on (\S+)", log.read_text())):
+        while not (found := re.search(r"without a token on (\S+)", log.read_text())):
             assert serving.poll() is None, log.read_text()
         yield found.group(1)
         serving.terminate()

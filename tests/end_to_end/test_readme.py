@@ -47,17 +47,18 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
     (place / "metrics.toml").write_text(blocks("toml")[0])
     log = place / "serve.log"
     with log.open("wb") as errors:
-        command = [str(BIN / "hubbub"), "serve", "metrics.toml", "--port", "0", "--open-reads"]
+        command = [str(BIN / "hubbub"), "serve", "metrics.toml", "--port", "0", "--local-port", "0", "--open-reads"]
         with subprocess.Popen(command, stderr=errors, cwd=place) as serving:
             try:
-                while not (found := re.search(r"listening on (\S+)", log.read_text())):
+                listening = r"listening on (\S+)\n.*without a token on (\S+)"
+                while not (found := re.search(listening, log.read_text())):
                     assert serving.poll() is None, log.read_text()
                 embed, decode = (code.replace("http://127.0.0.1:8000", found.group(1)) for code in blocks("python"))
                 for person in ("ada", "bob", "eve"):
                     (place / person).mkdir()
                     (place / person / "metrics.toml").write_text(blocks("toml")[0])
                     embedded = run(sys.executable, "-c", embed + DELIVER, cwd=place / person)
-                run(BIN / "hubbub", "pull", found.group(1), "homepage", "--out", "pulled.parquet", cwd=place)
+                run(BIN / "hubbub", "pull", found.group(2), "homepage", "--out", "pulled.parquet", cwd=place)
             finally:
                 serving.terminate()
                 assert serving.wait(30) == 0, log.read_text()

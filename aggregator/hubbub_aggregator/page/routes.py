@@ -22,7 +22,7 @@ from hubbub_aggregator.page.overview import overview
 from hubbub_aggregator.page.style import STYLE
 from hubbub_aggregator.problems import headers_of
 from hubbub_aggregator.reading import reads
-from hubbub_aggregator.taking import Service, read_body, reads_are_open, require_rate
+from hubbub_aggregator.taking import Service, may_read_without_token, read_body, require_rate
 from hubbub_aggregator.tokens import ASK, Scope
 
 routes = APIRouter()
@@ -43,7 +43,7 @@ def get_page(request: Request) -> Response:
     """The page: every metric, its reports a period, what it can reveal, what was refused, how the service is."""
     service: Service = request.state.service
     signed_in = sessions.is_signed_in(service.store, service.clock, _cookie(request))
-    if not signed_in and not reads_are_open(service, request.headers):
+    if not signed_in and not may_read_without_token(service, request):
         authorization = request.headers.get("authorization")
         if authorization is None and _takes_html(request):
             return RedirectResponse("/sign-in", _SEE_OTHER)
@@ -55,7 +55,7 @@ def get_page(request: Request) -> Response:
 @reads(routes, "/sign-in", response_class=HTMLResponse, **openapi.GET_SIGN_IN)
 def get_sign_in(request: Request) -> Response:
     """The form that takes a token with scope `read`."""
-    if reads_are_open(request.state.service, request.headers):
+    if may_read_without_token(request.state.service, request):
         return RedirectResponse("/", _SEE_OTHER)
     return HTMLResponse(_form(None))
 

@@ -23,11 +23,11 @@ def walk(
     told    : hears what is under way, and how many more people have reported
     """
     metrics = definitions()
-    with aggregator(definitions_text()) as url:
+    with aggregator(definitions_text()) as addresses:
         told("reporting", 0)
-        report_all(url, population, today, workers, lambda more: told("reporting", more))
+        report_all(addresses.reports, population, today, workers, lambda more: told("reporting", more))
         told("pulling", 0)
-        summaries = {name: pull_summary(url, name) for name in metrics}
+        summaries = {name: pull_summary(addresses.reads, name) for name in metrics}
     told("decoding", 0)
     truth = true_shares(population)
     return tuple(

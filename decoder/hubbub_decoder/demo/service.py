@@ -9,11 +9,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 from hubbub.errors import HubbubError
 
 _STOP_WITHIN = 20
-_LISTENING = re.compile(r"listening on (http://\S+)")
+_LISTENING = re.compile(r"listening on (http://\S+)\n.*without a token on (http://\S+)")
+
+
+class Addresses(NamedTuple):
+    """Where an aggregator takes reports, and where it answers reads without a token."""
+
+    reports: str
+    reads: str
 
 
 class ServiceError(HubbubError):
@@ -21,14 +29,20 @@ class ServiceError(HubbubError):
 
 
 @contextmanager
-def aggregator(definitions: str) -> Iterator[str]:
-    """Run an aggregator for these definitions and give its URL; it stops, and its database goes, on leaving."""
+def aggregator(definitions: str) -> Iterator[Addresses]:
+    """Run an aggregator for these definitions and give its addresses; it stops, and its database goes, on leaving."""
     with TemporaryDirectory(prefix="hubbub-demo-") as directory:
         file = Path(directory) / "metrics.toml"
         file.write_text(definitions, encoding="utf-8")
         log = Path(directory) / "serve.log"
-        command = [sys.executable, "-m", "hubbub", "serve", str(file), "--port", "0", "--open-reads"]
-        command += ["--database", str(Path(directory) / "hubbub.db")]
+        command = [sys.executable, "-m", "hubbub", "serve", str(file), "--port", "0", "--create"]
+        command += [
+            "--local-reads-without-token",
+            "--local-port",
+            "0",
+            "--database",
+            str(Path(directory) / "hubbub.db"),
+        ]
         with log.open("wb") as errors, subprocess.Popen(command, stdout=errors, stderr=errors) as process:  # noqa: S603
             try:
                 yield _address(process, log)
@@ -40,11 +54,11 @@ def aggregator(definitions: str) -> Iterator[str]:
                     process.kill()
 
 
-def _address(process: subprocess.Popen[bytes], log: Path) -> str:
+def _address(process: subprocess.Popen[bytes], log: Path) -> Addresses:
     while True:
         said = log.read_text(encoding="utf-8", errors="replace")
         if found := _LISTENING.search(said):
-            return found.group(1)
+            return Addresses(found.group(1), found.group(2))
         try:
             process.wait(0.05)
         except subprocess.TimeoutExpired:
