@@ -28,7 +28,6 @@ def configure(log_format: str, log_level: str) -> None:
     """Send what this process logs to stderr; other libraries' lines from `warning` on."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines() if log_format == "json" else TextLines())
-    handler.addFilter(of_the_service)
     handler.addFilter(OnceAMinute())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     for name in _OURS:
@@ -95,11 +94,6 @@ class OnceAMinute(logging.Filter):
         record.again = held
         self._last[text] = now, 0
         return True
-
-
-def of_the_service(record: logging.LogRecord) -> bool:
-    """Drop what the HTTP server says of single requests: one that is not HTTP, one that asks for another protocol."""
-    return not (record.name == "uvicorn.error" and "protocols" in record.pathname and record.levelno < logging.ERROR)
 
 
 def _told(record: logging.LogRecord) -> str:

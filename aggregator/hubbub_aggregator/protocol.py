@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from http import HTTPStatus
 
@@ -23,6 +24,11 @@ _MOST_OUTSTANDING = 8
 """Requests that a connection may have sent without having its responses; with more it is closed."""
 
 _MOST_AROUND_A_BODY = 64 << 10
+
+
+_FAILURES = logging.getLogger("uvicorn.error.connection")
+_FAILURES.setLevel(logging.ERROR)
+"""uvicorn's log of one connection, without its warnings: a request that is not HTTP is no event of the service."""
 
 
 class ConnectionLimits:
@@ -61,14 +67,14 @@ class Protocol(HttpToolsProtocol):
     limits: ConnectionLimits
     _around = 0  # bytes that came since the last of a body, or of a request
     _network: str | None = None
-    _answering: RequestResponseCycle | None = (
-        None  # whose application is at work; `self.cycle` is the last one that came
-    )
+    _answering: RequestResponseCycle | None = None
+    """The request that is being answered; `cycle` is the last one that came, `pipeline` has those between."""
     _discarded = 0  # bytes of a body that came after its answer
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.access_log = False  # whatever handlers the host's loggers have
+        self.logger = _FAILURES
         self._network = self.limits.admit(self.client[0] if self.client else "")
         if self._network is None:
             self._refuse(Refusal.UNAVAILABLE, "too many connections are open: send the same again later")

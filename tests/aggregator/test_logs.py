@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from hubbub_aggregator.logs import JsonLines, OnceAMinute, TextLines, of_the_service
+from hubbub_aggregator.logs import JsonLines, OnceAMinute, TextLines
 
 
 def record(
@@ -63,12 +63,3 @@ def test_many_different_warnings_take_no_more_memory_than_some() -> None:
     for number in range(5_000):
         assert once.filter(record("%s", number))
     assert len(once._last) <= 1_000
-
-
-def test_what_the_server_says_of_single_requests_is_dropped_and_of_itself_is_not() -> None:
-    def said(pathname: str, level: int) -> bool:
-        return of_the_service(logging.LogRecord("uvicorn.error", level, pathname, 1, "x", (), None))
-
-    assert not said("/site-packages/uvicorn/protocols/http/httptools_impl.py", logging.WARNING)
-    assert said("/site-packages/uvicorn/protocols/http/httptools_impl.py", logging.ERROR)
-    assert said("/site-packages/uvicorn/server.py", logging.INFO)

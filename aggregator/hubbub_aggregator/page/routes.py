@@ -121,9 +121,17 @@ def _require_same_site(request: Request) -> None:
     if site is not None:
         same = site in ("same-origin", "none")
     else:
-        same = origin is None or urlsplit(origin).netloc == request.headers.get("host")
+        same = origin is None or _authority(origin) == request.headers.get("host")
     if not same:
         raise RefusedError(Refusal.CROSS_SITE, "this form was sent from another site: open this one and sign in there")
+
+
+def _authority(origin: str) -> str | None:
+    """Return the host and port of an origin; None: it is no URL."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None
 
 
 def _cookie_name(request: Request) -> str:
