@@ -147,3 +147,4 @@ class Protocol(HttpToolsProtocol):
         lines = b"".join(b"%b: %b\r\n" % header for header in headers)
         self.transport.write(status + lines + b"\r\n" + bytes(answer.body))
         self.transport.close()
+        self._disconnect()

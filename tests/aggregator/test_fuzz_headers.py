@@ -80,7 +80,7 @@ DOCUMENTED = {503, 507}
 @pytest.fixture
 def caller(definitions: Definitions, sqlite_store: SqlStore) -> Iterator[Caller]:
     sqlite_store.add_token(Token("known", frozenset(Scope)), hash_of(TOKEN.decode()))
-    limits = Settings(cors_origin=("https://localhost",), retain={"homepage": 1}, client_burst=1e9)
+    limits = Settings(cors_origin=("https://localhost",), retain={"homepage": 1}, client_burst_seconds=1e9)
     with started(create_app(definitions, sqlite_store, limits, FakeClock(), local_address=ADDRESS)) as caller:
         yield caller
 

@@ -224,9 +224,7 @@ def test_its_own_form_is_taken_whatever_the_proxy_makes_of_the_host(
 
 
 def test_who_guesses_tokens_is_told_when_to_come_back(start: StartAggregator, sqlite_store: SqlStore) -> None:
-    aggregator = start(
-        sqlite_store, local_reads_without_token=False, client_rate=0.001, client_burst_seconds=3_000
-    )
+    aggregator = start(sqlite_store, local_reads_without_token=False, client_rate=0.001, client_burst_seconds=3_000)
     guesses = [sign_in(aggregator, "hubbub_guess", x_forwarded_for="192.0.2.1") for _ in range(4)]
     assert [guess.status for guess in guesses] == [401, 401, 401, 429]
     assert int(guesses[-1].headers["retry-after"]) > 0

@@ -120,7 +120,7 @@ def test_other_requests_are_limited_by_network_too(start: StartAggregator, sqlit
 
 
 def test_guesses_of_tokens_are_limited_by_network(start: StartAggregator, sqlite_store: SqlStore) -> None:
-    aggregator = start(sqlite_store, client_rate=1e-3, client_burst_seconds=3_000, open_reads=False)
+    aggregator = start(sqlite_store, client_rate=1e-3, client_burst_seconds=3_000, local_reads_without_token=False)
     guesses = [
         aggregator.get("/metrics", x_forwarded_for=ATTACKER, authorization=f"Bearer hubbub_{n}").status
         for n in range(5)
