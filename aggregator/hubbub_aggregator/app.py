@@ -38,11 +38,11 @@ from hubbub_aggregator.reading import reads
 from hubbub_aggregator.routes import routes
 from hubbub_aggregator.security_headers import SecurityHeaders
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store import Store, StoreError
+from hubbub_aggregator.store import DatabaseMovedError, Store, StoreError
 from hubbub_aggregator.taking import Address, Clock, Service, Shortcut
 from hubbub_aggregator.tally import Tally
 from hubbub_aggregator.tokens import Doorkeeper
-from hubbub_aggregator.troubles import Troubles
+from hubbub_aggregator.troubles import Troubles, log_failure
 from hubbub_aggregator.watch import Watch
 from hubbub_aggregator.writer import GroupWriter
 
@@ -50,6 +50,10 @@ logger = logging.getLogger(__name__)
 
 _FLUSH_EVERY = 1.0  # seconds: what SIGKILL may take from the counters of refusals
 _LOOK_EVERY = 1.0
+_MOVED = (
+    "the database file was removed, renamed, replaced or unmounted while it is served, and nothing is stored: "
+    "the aggregator's log names it and the next step"
+)
 
 
 def create_app(
@@ -167,5 +171,8 @@ def _invalid_query(request: Request, invalid: RequestValidationError) -> Respons
 
 def _store_failed(request: Request, failed: StoreError) -> Response:
     _count(request, Refusal.UNAVAILABLE)
-    logger.error("the store failed: %s", failed)
-    return problem(Refusal.UNAVAILABLE, "the store cannot do this just now; the aggregator's log says why")
+    log_failure(logger, "the store", failed)
+    moved = isinstance(failed, DatabaseMovedError)
+    return problem(
+        Refusal.UNAVAILABLE, _MOVED if moved else "the store cannot do this just now; the aggregator's log says why"
+    )

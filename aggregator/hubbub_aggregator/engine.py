@@ -29,6 +29,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 
 from hubbub_aggregator.database_file import claim, is_there, require_place
 from hubbub_aggregator.database_name import is_postgres, postgres_url, without_password
+from hubbub_aggregator.file_identity import FileIdentity
 from hubbub_aggregator.store import StoreError
 
 _WAIT_FOR_LOCK = 10.0  # seconds
@@ -52,6 +53,9 @@ _NEXT_STEP = {
 }
 _FLEETING = ("PRAGMA synchronous = OFF",)
 _FOREIGN_KEYS = "PRAGMA foreign_keys = ON"
+_OPEN_WAL = "SELECT count(*) FROM sqlite_master"
+_IDENTITY = "hubbub_file_identity"
+"""Execution option of an engine that writes a SQLite file: its FileIdentity."""
 
 
 def open_sqlite(path: Path, *, read_only: bool = False, lasting: bool = True) -> Engine:
@@ -63,19 +67,36 @@ def open_sqlite(path: Path, *, read_only: bool = False, lasting: bool = True) ->
     if not read_only:
         claim(path)
     mode = "ro" if read_only else "rwc"
+    identity = FileIdentity(path)
     engine = create_engine(
         URL.create("sqlite", database=f"file:{quote(str(path.absolute()))}", query={"mode": mode, "uri": "true"}),
         hide_parameters=True,
         connect_args={"timeout": _WAIT_FOR_LOCK},
+        execution_options={} if read_only else {_IDENTITY: identity},
     )
     writing = _LASTING if lasting else _FLEETING
 
+    counted: set[int] = set()  # connections that `identity` knows, by id
+
     def prepare(connection: Any, _record: object) -> None:
-        pragmas = () if read_only or _is_of_another(connection) else writing
-        for pragma in (*pragmas, _FOREIGN_KEYS):
-            _patiently(connection, pragma)
+        try:
+            identity.require_unmoved()  # before anything is read: SQLite would make the `-wal` anew
+            pragmas = () if read_only or _is_of_another(connection) else writing
+            for pragma in (*pragmas, _FOREIGN_KEYS, _OPEN_WAL):
+                _patiently(connection, pragma)
+            identity.connection_opened()
+        except BaseException:
+            connection.close()
+            raise
+        counted.add(id(connection))
+
+    def forget(connection: Any, _record: object) -> None:
+        if id(connection) in counted:
+            counted.discard(id(connection))
+            identity.connection_closed()
 
     event.listen(engine, "connect", prepare)
+    event.listen(engine, "close", forget)
     event.listen(engine, "begin", _begin)
     return engine
 
@@ -85,7 +106,9 @@ def transaction(engine: Engine, *, writes: bool) -> Iterator[Connection]:
     """Commit all or nothing; whatever the database says against it is a StoreError.
 
     A reading transaction sees one moment; a writing one has the write lock from its first statement on.
+    A SQLite file that was moved meanwhile is a DatabaseMovedError, although the transaction was committed.
     """
+    require_unmoved(engine)
     try:
         with engine.connect() as connection:
             connection.execution_options(hubbub_writes=writes)
@@ -95,6 +118,14 @@ def transaction(engine: Engine, *, writes: bool) -> Iterator[Connection]:
         raise StoreError(f"the database cannot do it: {_told(problem)}") from problem
     except UnicodeDecodeError:  # the bytes are in it
         raise StoreError("the database is damaged: a text in it is no UTF-8; restore a backup") from None
+    require_unmoved(engine)
+
+
+def require_unmoved(engine: Engine) -> None:
+    """Raise DatabaseMovedError if the path of a SQLite file that is written no longer leads to it."""
+    identity: FileIdentity | None = engine.get_execution_options().get(_IDENTITY)
+    if identity is not None:
+        identity.require_unmoved()
 
 
 def fetched(engine: Engine, asked: Select[*tuple[Any, ...]]) -> Sequence[Row[*tuple[Any, ...]]]:

@@ -41,6 +41,7 @@ from hubbub_aggregator.engine import (
     insert_new,
     open_postgres,
     open_sqlite,
+    require_unmoved,
     transaction,
 )
 from hubbub_aggregator.failpoints import reach
@@ -293,6 +294,9 @@ class SqlStore(SqlTokens):
     def segments_waiting(self) -> int:
         ((waiting,),) = fetched(self._engine, select(func.count()).select_from(segment))
         return int(waiting)
+
+    def require_unmoved(self) -> None:
+        require_unmoved(self._engine)
 
     def probe(self) -> None:
         with transaction(self._engine, writes=True) as connection:

@@ -17,6 +17,13 @@ class StoreError(HubbubError):
     """The store cannot do what was asked, and has done nothing of it."""
 
 
+class DatabaseMovedError(StoreError):
+    """The database's path no longer leads to the file that is served; its own error has been logged.
+
+    It is the only StoreError after which something may have changed: what was committed is in a file that a restart would not open.
+    """
+
+
 class SchemaError(StoreError):
     """The database's tables are of a version that this hubbub does not work with."""
 
@@ -165,6 +172,9 @@ class Store(Protocol):
 
     def end_session(self, hashed: bytes) -> None:
         """Drop a session, if there is one with this hash."""
+
+    def require_unmoved(self) -> None:
+        """Raise DatabaseMovedError if what is stored now would not be found again after a restart."""
 
     def probe(self) -> None:
         """Write something that means nothing, durably: raises StoreError if that cannot be done."""

@@ -44,7 +44,7 @@ from hubbub_aggregator.store import Appended, Store, StoreError
 from hubbub_aggregator.tally import Tally
 from hubbub_aggregator.tokens import Doorkeeper
 from hubbub_aggregator.tokens import Scope as TokenScope
-from hubbub_aggregator.troubles import Troubles
+from hubbub_aggregator.troubles import Troubles, log_failure
 from hubbub_aggregator.watch import Watch
 from hubbub_aggregator.writer import GroupWriter
 
@@ -136,7 +136,7 @@ async def take(scope: Scope, receive: Receive) -> Answer:
         if appended is Appended.CLOSED:
             raise RefusedError(Refusal.PERIOD_CLOSED, f"the period {batch.period} has been closed here")
     except StoreError as failed:
-        logger.error("the store failed: %s", failed)
+        log_failure(logger, "the store", failed)
         service.tally.refused("", Refusal.UNAVAILABLE)
         return Answer.of(
             problem(Refusal.UNAVAILABLE, "the store cannot do this just now; the aggregator's log says why")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from hubbub.errors import HubbubError
-from hubbub_aggregator.store import StoreError
+from hubbub_aggregator.store import DatabaseMovedError, StoreError
 
 logger = logging.getLogger(__name__)
 
@@ -23,6 +23,12 @@ def cause(problem: Exception) -> str:
     return str(problem) if isinstance(problem, (StoreError, JobError)) else type(problem).__name__
 
 
+def log_failure(log: logging.Logger, job: str, problem: Exception) -> None:
+    """Log that something failed, and why; a database file that was moved has an error of its own in the log already."""
+    if not isinstance(problem, DatabaseMovedError):
+        log.error("%s failed: %s", job, cause(problem))
+
+
 class Troubles:
     """Counts the failures of each job; one thread at a time runs a job."""
 
@@ -36,7 +42,7 @@ class Troubles:
         try:
             yield
         except Exception as problem:  # noqa: BLE001  (nothing may stop the service)
-            logger.error("%s failed: %s", job, cause(problem))
+            log_failure(logger, job, problem)
             self._failures[job] += 1
             self._failing[job] = True
         else:
