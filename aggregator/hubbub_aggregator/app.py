@@ -34,6 +34,7 @@ from hubbub_aggregator.periodic import Periodic
 from hubbub_aggregator.problems import problem, refused_with
 from hubbub_aggregator.proxies import Proxies
 from hubbub_aggregator.rate_limit import RateLimit
+from hubbub_aggregator.readiness import Readiness
 from hubbub_aggregator.reading import reads
 from hubbub_aggregator.routes import routes
 from hubbub_aggregator.security_headers import SecurityHeaders
@@ -77,8 +78,22 @@ def create_app(
     bodies = BodyMemory(settings.max_body_memory, settings.max_body_memory // 8)
     collecting = Collecting(definitions, reload or (lambda: definitions), store.open_periods, settings.max_reports)
     door, watch, troubles = Doorkeeper(store.token), Watch(store), Troubles()
+    readiness = Readiness(store, disk)
     service = Service(
-        collecting, store, settings, clock, tally, proxies, rate, bodies, disk, door, watch, troubles, local_address
+        collecting,
+        store,
+        settings,
+        clock,
+        tally,
+        proxies,
+        rate,
+        bodies,
+        disk,
+        door,
+        watch,
+        troubles,
+        local_address,
+        readiness,
     )
 
     @asynccontextmanager
@@ -97,6 +112,7 @@ def create_app(
             yield {"service": service, "writer": writer}
         finally:
             await writer.close()
+            await run_in_threadpool(readiness.close)
             for job in jobs:
                 await run_in_threadpool(job.close)
             with troubles.survived("counting refusals"):

@@ -38,6 +38,7 @@ from hubbub_aggregator.problems import problem, refused_with
 from hubbub_aggregator.protocol import BODY_IS_HERE
 from hubbub_aggregator.proxies import LOCAL, Proxies
 from hubbub_aggregator.rate_limit import RateLimit
+from hubbub_aggregator.readiness import Readiness
 from hubbub_aggregator.security_headers import SECURITY_HEADERS
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store import Appended, Store, StoreError
@@ -74,6 +75,7 @@ class Service:
     watch: Watch
     troubles: Troubles
     local_address: Address | None
+    readiness: Readiness
 
     @property
     def definitions(self) -> Definitions:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import NamedTuple
@@ -35,12 +36,22 @@ class GroupWriter:
     Made, asked and closed in one event loop; only `_run` runs in the thread.
     """
 
-    def __init__(self, store: Store, settings: Settings, troubles: Troubles | None = None) -> None:
+    stored_at: float | None = None
+    """When, by the clock, the last commit stored a batch; None: none has, or the last one failed."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        troubles: Troubles | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._store = store
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
         self._troubles = troubles or Troubles()
+        self._clock = clock
         self._weight = 0
         self.commits = Histogram(
             "hubbub_commit_seconds", "Duration of a commit.", registry=None, buckets=_COMMIT_BUCKETS
@@ -84,6 +95,10 @@ class GroupWriter:
             began = time.perf_counter()
             with self._troubles.survived("storing batches"):  # whatever fails, the next group gets its chance
                 appended = self._store.append([waiting.batch for waiting in group])
+            if appended is None:
+                self.stored_at = None
+            elif Appended.STORED in appended:
+                self.stored_at = self._clock()
             self.commits.observe(time.perf_counter() - began)
             self._loop.call_soon_threadsafe(self._settle, group, appended)
 

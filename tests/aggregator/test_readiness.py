@@ -1,0 +1,133 @@
+"""`/readyz`: from the writer's last commit while it is fresh, else from one probe that all who ask share."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from hubbub.errors import RefusedError
+from hubbub_aggregator.readiness import FRESH_SECONDS, Readiness
+from hubbub_aggregator.sql_store import SqlStore
+from hubbub_aggregator.store import DatabaseMovedError, StoreError
+
+if TYPE_CHECKING:
+    from tests.aggregator.conftest import MakeBatch, StartAggregator
+
+    from hubbub_aggregator.writer import GroupWriter
+
+
+class FakeStore:
+    """Counts its probes; may be moved, and may fail."""
+
+    probes, moved, fails = 0, False, False
+
+    def require_unmoved(self) -> None:
+        if self.moved:
+            raise DatabaseMovedError("moved")
+
+    def probe(self) -> None:
+        self.probes += 1
+        if self.fails:
+            raise StoreError("the disk fails")
+
+
+class ReadinessMachine(RuleBasedStateMachine):
+    """Commits, failures, time and faults in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.store, self.disk = FakeStore(), SimpleNamespace(full=False)
+        self.writer = SimpleNamespace(alive=True, stored_at=None)
+        self.readiness = Readiness(cast(Any, self.store), cast(Any, self.disk), lambda: self.now)
+
+    @rule(seconds=st.sampled_from([0.0, 1.0, FRESH_SECONDS, FRESH_SECONDS + 1e-6, 1e9]))
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+
+    @rule(stored=st.booleans())
+    def commit(self, stored: bool) -> None:
+        self.writer.stored_at = self.now if stored else None
+
+    @rule(name=st.sampled_from(["moved", "fails"]), value=st.booleans())
+    def set_store(self, name: str, value: bool) -> None:
+        setattr(self.store, name, value)
+
+    @rule(full=st.booleans(), alive=st.booleans())
+    def set_disk_and_writer(self, full: bool, alive: bool) -> None:
+        self.disk.full, self.writer.alive = full, alive
+
+    @invariant()
+    def answers(self) -> None:
+        before = self.store.probes
+        stored_at = self.writer.stored_at
+        fresh = stored_at is not None and self.now - stored_at <= FRESH_SECONDS
+        healthy = not self.store.moved and not self.disk.full and self.writer.alive
+        try:
+            probe = self.readiness.require(cast(Any, self.writer))
+            ready = probe is None or probe.exception() is None
+        except (RefusedError, StoreError):
+            ready = False
+        assert ready == (healthy and (fresh or not self.store.fails))
+        assert self.store.probes - before == (healthy and not fresh)
+
+    def teardown(self) -> None:
+        self.readiness.close()
+
+
+ReadinessMachine.TestCase.settings = hypothesis_settings(max_examples=100, deadline=None)
+TestReadiness = ReadinessMachine.TestCase
+
+
+def test_readyz_answers_200_while_batches_are_stored_and_no_probe_gets_its_turn(
+    start: StartAggregator, store: SqlStore, make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a slow disk the probe waited for SQLite's lock in vain, and answered 503 while every batch was stored."""
+
+    def locked() -> None:
+        raise StoreError("the database is locked")
+
+    aggregator = start(store)
+    monkeypatch.setattr(store, "probe", locked)
+    assert aggregator.get("/readyz").status == 503
+    assert aggregator.post(make_batch(aggregator.definitions["homepage"])).status == 202
+    assert aggregator.get("/readyz").status == 200
+    monkeypatch.setattr(store, "append", lambda _batches: locked())
+    assert aggregator.post(make_batch(aggregator.definitions["homepage"])).status == 503
+    assert aggregator.get("/readyz").status == 503, "the last commit failed"
+
+
+def test_concurrent_askers_share_one_probe(
+    start: StartAggregator, store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aggregator, askers = start(store), 16
+    go_on, all_asked, probes, asked = threading.Event(), threading.Event(), [], []
+
+    def probe() -> None:
+        probes.append(1)
+        assert go_on.wait(60)
+
+    def counted(readiness: Readiness, writer: GroupWriter) -> Future[None] | None:
+        found = require(readiness, writer)
+        asked.append(1)
+        if len(asked) == askers:
+            all_asked.set()
+        return found
+
+    require = Readiness.require
+    monkeypatch.setattr(store, "probe", probe)
+    monkeypatch.setattr(Readiness, "require", counted)
+    with ThreadPoolExecutor(askers) as pool:
+        answers = [pool.submit(aggregator.get, "/readyz") for _ in range(askers)]
+        assert all_asked.wait(60)
+        assert aggregator.get("/livez").status == 200, "they take no thread from others"
+        go_on.set()
+        assert {answer.result().status for answer in answers} == {200}
+    assert len(probes) == 1
