@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hubbub import Params
-from hubbub.privacy import central_epsilon, crowd_told_apart, epsilon
+from hubbub.privacy import central_epsilon, effective_group_size, epsilon
 from hubbub.privacy.matching import information
 
 from .mechanism import Floats
@@ -80,7 +80,7 @@ def test_what_eps_does_not_bound(row: list[str], unseen_seed: int) -> None:
         assert is_rounded(mean, loss.mean), (t, loss)
     for figure, computed in zip(shown[3], secret_losses(params), strict=True):
         assert is_rounded(figure, computed), computed
-    assert is_rounded(shown[4][0], crowd_told_apart(params))
+    assert is_rounded(shown[4][0], effective_group_size(params))
     rng = np.random.default_rng(unseen_seed)
     for (percent,), t in zip(shown[5:], (1, 7), strict=True):
         share = float(percent) / 100
