@@ -318,7 +318,9 @@ def test_a_client_sends_as_many_units_as_printed_and_spends_what_is_printed(
 ) -> None:
     """Under the default policy, until nothing is sent any more; then consent is withdrawn and given again, until nothing is collected."""
     figures = privacy_figures(metric, Policy())
-    units, rows, total = [], [], 0.0
+    units: list[int] = []
+    rows: list[list[bytes]] = []
+    total = 0.0
     for _ in range(4):
         client = rig.agreed(metric, policy=Policy())
         before = len(rig.transport.batches)

@@ -76,7 +76,9 @@ def check(definitions: Path, *, as_json: bool) -> None:
 )
 @json_option
 def show(definitions: Path, names: tuple[str, ...], reports: int | None, *, as_json: bool) -> None:
-    """Show each metric's parameters and epsilons: per report, per epoch or value, per enrollment, lifetime.
+    """Show each metric's parameters and epsilon.
+
+    Epsilon is shown per report, per epoch or value, per enrollment (one secret of a client), and over a client's lifetime.
 
     \b
     Example:

@@ -110,10 +110,13 @@ class PrivacyFigures:
 
         >>> from hubbub.policy import Policy
         >>> privacy_figures(Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5, hold=7), Policy()).sentence()
-        'epsilon 1.099 per report, 1.099 per epoch (hold = 7), 19.776 per enrollment, 39.551 lifetime'
+        'epsilon 1.099 per report, 1.099 per epoch (hold = 7), 19.776 per enrollment (18 epochs), 39.551 lifetime (36 epochs)'
         """
-        hold = {"per epoch": f" (hold = {self.hold})"}
-        parts = (f"{shown_epsilon(row.epsilon)} {row.label}{hold.get(row.label, '')}" for row in self.rows())
+        unit = _COUNTED[self.unit].removeprefix("distinct ")
+        details = {"per epoch": f" (hold = {self.hold})"}
+        for label, units in (("per enrollment", self.units_enrollment), ("lifetime", self.units_lifetime)):
+            details[label] = " (the policy refuses the metric)" if self.objection else f" ({_counted(units, unit)})"
+        parts = (f"{shown_epsilon(row.epsilon)} {row.label}{details.get(row.label, '')}" for row in self.rows())
         return f"epsilon {', '.join(parts)}"
 
 
@@ -178,8 +181,8 @@ def _odds(epsilon: float) -> str:
 
 
 def _up_to(units: float, noun: str) -> str:
-    return f"any number of {noun}s" if math.isinf(units) else f"up to {_counted(units, noun)}"
+    return f"{'' if math.isinf(units) else 'up to '}{_counted(units, noun)}"
 
 
 def _counted(number: float, noun: str) -> str:
-    return f"{number:,.0f} {noun}{'' if number == 1 else 's'}"
+    return f"{'any number of' if math.isinf(number) else f'{number:,.0f}'} {noun}{'' if number == 1 else 's'}"

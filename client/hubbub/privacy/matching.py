@@ -8,7 +8,7 @@ those of n people, one match for each, succeeds with chance at most (I + ln 2) /
 against n, says in how large a crowd one person's reports can be told from others'. Where e**I is near 1 they can hardly be matched at all.
 
 Conventions: g = f/2; a permanent bit is one with chance 1-g where the true bit is one, g where it is zero; bits are independent, so
-I adds up over them. As t grows it tends to k (-g ln g - (1-g) ln(1-g)), all of the permanent bits: a name for life.
+I adds up over them. As t grows it tends to k (-g ln g - (1-g) ln(1-g)), the entropy of all permanent bits: they identify the client under one secret.
 """
 
 from __future__ import annotations
