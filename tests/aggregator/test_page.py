@@ -257,8 +257,8 @@ def test_the_page_has_the_numbers_of_what_was_sent(
         "No report yet",
         "expired on 2024-06-15",
         "<dt>Epsilon per value</dt><dd>4.395<small>",
-        "<dt>Epsilon lifetime</dt><dd>39.551<small>",
-        "every report adds as much",
+        "<dt>Lifetime epsilon</dt><dd>39.551<small>",
+        "no permanent response (f = 0)",
         "3 GiB",
         "ready: batches are stored",
     ):

@@ -28,9 +28,14 @@ def hubbub(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 def test_show_says_what_a_metric_can_reveal() -> None:
     shown = hubbub("metrics", "show", METRICS, "homepage")
     assert shown.returncode == 0
-    figures = dict(re.findall(r"^    (per \w+|lifetime) +([\d.]+)  ", shown.stdout, flags=re.MULTILINE))
-    assert figures == {"per report": "2.044", "per value": "4.395", "per enrollment": "17.578", "lifetime": "39.551"}
-    assert "one permanent response: any number of reports while the value stays" in shown.stdout
+    figures = dict(re.findall(r"^    (per \w+|lifetime epsilon) +([\d.]+)  ", shown.stdout, flags=re.MULTILINE))
+    assert figures == {
+        "per report": "2.044",
+        "per value": "4.395",
+        "per enrollment": "17.578",
+        "lifetime epsilon": "39.551",
+    }
+    assert "while the value stays: any number of reports from one permanent response" in shown.stdout
     assert "f = 0.5; hold = none" in shown.stdout
     assert "two reports of the same value tell one of 12.7 people by their permanent noise" in shown.stdout
     assert "that a value changed is not hidden: no hold" in shown.stdout

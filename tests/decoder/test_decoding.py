@@ -84,7 +84,7 @@ def by_hand() -> Decoding:
 def test_it_draws_what_was_found_what_was_not_and_how_many_reports_it_would_take() -> None:
     assert [line.rstrip() for line in drawn(by_hand(), 90).splitlines()] == [
         "homepage: 10,000 reports; epsilon 2.044 per report, 4.395 per value, 17.578 per enrollment",
-        "(4 values), 39.551 lifetime (9 values)",
+        "(4 values), lifetime epsilon 39.551 (9 values)",
         "candidate            share      95% interval       q",
         "a.example           50.00%  45.20% .. 54.80%  <1e-99  ████████████████████░░|░",
         "b.example = b.test  25.00%  20.20% .. 29.80%   1e-08  █████████░░|░",

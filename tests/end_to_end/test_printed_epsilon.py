@@ -115,8 +115,18 @@ def number(text: str) -> float:
 def show_text(definitions: Path) -> dict[str, Figures]:
     shown = CliRunner().invoke(main, ["metrics", "show", str(definitions)]).output
     blocks = re.split(r"^(?=\S)", shown, flags=re.MULTILINE)[1:]
-    line = re.compile(r"^    (per \w+|lifetime) +(no bound|[\d.]+)  ", flags=re.MULTILINE)
-    return {block.split("  ")[0]: {label: number(text) for label, text in line.findall(block)} for block in blocks}
+    line = re.compile(r"^    (per \w+|lifetime)(?: epsilon)? +(no bound|[\d.]+)  (.*)$", flags=re.MULTILINE)
+    return {block.split("  ")[0]: with_units(line.findall(block)) for block in blocks}
+
+
+def with_units(rows: list[tuple[str, str, str]]) -> Figures:
+    """Read rows of label, epsilon and note; the note of a sum says how many units it has."""
+    rows = [(label.lower(), text, note) for label, text, note in rows]
+    figures = {label: number(text) for label, text, _ in rows}
+    for label, _, note in rows:
+        for count in re.findall(r"up to ([\d,]+) (?:epoch|distinct value|value|report)s?\b", note):
+            figures[f"units {label}"] = float(count.replace(",", ""))
+    return figures
 
 
 def from_json(each: dict[str, Any]) -> Figures:
@@ -124,6 +134,8 @@ def from_json(each: dict[str, Any]) -> Figures:
     names = {"per report": "epsilon_report", "per enrollment": "epsilon_enrollment", "lifetime": "epsilon_lifetime"}
     if privacy["unit"] != "period":
         names[f"per {privacy['unit']}"] = "epsilon_unit"
+    if privacy["objection"] is None:
+        names |= {"units per enrollment": "units_enrollment", "units lifetime": "units_lifetime"}
     assert {name for name, value in privacy.items() if value is None} <= {"hold", "objection"}
     return {label: float(privacy[name]) for label, name in names.items()}
 
@@ -135,9 +147,11 @@ def show_json(definitions: Path) -> dict[str, Figures]:
 
 def page(aggregator: Aggregator) -> dict[str, Figures]:
     html = aggregator.get("/").body.decode()
-    entry = re.compile(r"<dt>Epsilon ([\w ]+)</dt><dd>(no bound|[\d.]+)<small>")
+    entry = re.compile(
+        r"<dt>(?:Epsilon )?(per \w+|Lifetime)(?: epsilon)?</dt><dd>(no bound|[\d.]+)<small>(.*?)</small>"
+    )
     sections = re.findall(r'<section class="card" id="([^"]+)"(.*?)</section>', html, flags=re.DOTALL)
-    return {name: {label: number(text) for label, text in entry.findall(body)} for name, body in sections}
+    return {name: with_units(entry.findall(body)) for name, body in sections}
 
 
 def over_http(aggregator: Aggregator) -> dict[str, Figures]:
@@ -151,8 +165,10 @@ def decoder_headline(metric: Metric) -> Figures:
     console = Console(file=io.StringIO(), width=400)
     console.print(decode(summary, candidates) if candidates else decode(summary))
     headline = console.file.getvalue().splitlines()[0]  # type: ignore[attr-defined]
-    entry = re.compile(r"(no bound|[\d.]+) (per \w+|lifetime)")
-    return {label: number(text) for text, label in entry.findall(headline)}
+    headline = headline.replace("lifetime epsilon no bound", "no bound lifetime")
+    headline = re.sub(r"lifetime epsilon ([\d.]+)", r"\1 lifetime", headline)
+    entry = re.compile(r"(no bound|[\d.]+) (per \w+|lifetime)(?: \(([^)]*)\))?")
+    return with_units([(label, text, f"up to {detail}") for text, label, detail in entry.findall(headline)])
 
 
 @pytest.fixture(scope="module")
@@ -194,7 +210,8 @@ def enumerated(metric: Metric, policy: Policy) -> Figures:
         return figures | {"per enrollment": math.inf, "lifetime": math.inf}
     if label == "per value" and metric.kind is not Kind.STRING:
         fits[0] = min(fits[0], len(filters_of(metric)))
-    return figures | {"per enrollment": fits[0] * unit, "lifetime": fits[1] * unit}
+    units = {"units per enrollment": fits[0], "units lifetime": fits[1]}
+    return figures | units | {"per enrollment": fits[0] * unit, "lifetime": fits[1] * unit}
 
 
 SURFACES = ("metrics show", "metrics show --json", "page", "GET /v1/metrics", "decoder")

@@ -172,7 +172,7 @@ def _card(service: Service, name: str, odd: Odd) -> MetricCard:
                 digest=metric.digest,
                 is_current=metric is current,
                 sizes=_together(k=metric.params.num_bits, h=metric.params.num_hashes, m=metric.params.num_cohorts),
-                probabilities=_probabilities(metric.params),
+                probabilities=f"{_probabilities(metric.params)}, hold = {metric.hold or 'none'}",
                 reports=sum(held[metric.digest].values()),
                 epsilons=_epsilons(metric),
                 crowd=last_crowd(service.store, service.settings, metric, held[metric.digest], now),
@@ -252,7 +252,11 @@ def _together(**numbers: float) -> str:
 
 def _epsilons(metric: Metric) -> tuple[EpsilonEntry, ...]:
     rows = privacy_figures(metric, Policy()).rows()
-    return tuple(EpsilonEntry(f"Epsilon {row.label}", shown_epsilon(row.epsilon), row.note) for row in rows)
+    titles = {"lifetime": "Lifetime epsilon"}
+    return tuple(
+        EpsilonEntry(titles.get(row.label, f"Epsilon {row.label}"), shown_epsilon(row.epsilon), row.note)
+        for row in rows
+    )
 
 
 def _retention(metric: Metric, settings: Settings) -> str:

@@ -121,6 +121,7 @@ def _page(about: dict[str, Any]) -> str:
     policy, figures = Policy(), about["privacy"]
     sizes = f"k = {about['num_bits']}, h = {about['num_hashes']}, m = {about['num_cohorts']}, {about['hash_scheme']}"
     probabilities = f"p = {about['prob_p']:.6g}, q = {about['prob_q']:.6g}, f = {about['prob_f']:.6g}"
+    titles = {"lifetime": "lifetime epsilon"}
     limits = ("epsilon_enrolment", "epsilon_metric", "epsilon_total")
     linked = f"two reports of the same value tell one of {about['effective_group_size_2_reports']:,.3g} people by their permanent noise"
     lines = [
@@ -129,7 +130,10 @@ def _page(about: dict[str, Any]) -> str:
         *([f"  categories: {', '.join(about['categories'])}"] if about["categories"] else []),
         f"  {sizes}; {probabilities}; hold = {about['hold'] or 'none'}",
         f"  epsilon under the default Policy ({', '.join(f'{name} = {getattr(policy, name):g}' for name in limits)}):",
-        *(f"    {row.label:14}  {shown_epsilon(row.epsilon):>8}  {row.note}" for row in figures.rows()),
+        *(
+            f"    {titles.get(row.label, row.label):16}  {shown_epsilon(row.epsilon):>8}  {row.note}"
+            for row in figures.rows()
+        ),
         f"  {linked}{'; that a value changed is not hidden: no hold' if figures.unit == 'value' else ''}",
         f"  digest {about['digest']}",
     ]

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 _FLOAT_NOISE = 1e-9
 _COUNTED = {"epoch": "epoch", "value": "distinct value", "period": "report"}
+_COUNTED_LIFETIME = _COUNTED | {"value": "value"}  # a value counts once in each enrollment
+_NO_RESPONSE = "no permanent response (f = 0)"
+_SILENCE = "then the client sends no more reports"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,52 +74,45 @@ class PrivacyFigures:
 
     def rows(self) -> Iterator[FigureRow]:
         """Yield the figures in the order in which every surface prints them."""
-        yield FigureRow(
-            "per report", self.epsilon_report, f"odds between two values change {_odds(self.epsilon_report)}"
-        )
-        unit = _COUNTED[self.unit]
-        match self.unit:
-            case "epoch":
-                drawn = (
-                    "no permanent response (f = 0)" if math.isinf(self.epsilon_permanent) else "one permanent response"
-                )
-                yield FigureRow(
-                    "per epoch",
-                    self.epsilon_unit,
-                    f"hold = {self.hold}: one value and {drawn} for {_counted(self.hold or 0, self.period)}",
-                )
-                under = "then the client sends no more reports"
-            case "value":
-                note = "one permanent response: any number of reports while the value stays; V distinct values cost V times as much"
-                yield FigureRow("per value", self.epsilon_unit, note)
-                under = '"no value" is one; holds between histories that change at the same times'
-            case _:
-                under = "f = 0, no permanent response: every report adds as much; then the client sends no more reports"
+        odds = f"odds between two values change {_odds(self.epsilon_report)}"
+        yield FigureRow("per report", self.epsilon_report, odds if self.unit != "period" else f"{odds}; {_NO_RESPONSE}")
+        if self.unit == "epoch":
+            drawn = _NO_RESPONSE if math.isinf(self.epsilon_permanent) else "one permanent response"
+            lasts = _counted(self.hold or 0, self.period)
+            yield FigureRow("per epoch", self.epsilon_unit, f"hold = {self.hold}: one value and {drawn} for {lasts}")
+        if self.unit == "value":
+            most = "" if math.isinf(self.units_enrollment) or self.objection else f", up to V = {self.units_enrollment}"
+            stays = "while the value stays: any number of reports from one permanent response"
+            yield FigureRow("per value", self.epsilon_unit, f"{stays}; V distinct values cost V times as much{most}")
         if self.objection is not None:
-            for label in ("per enrollment", "lifetime"):
-                yield FigureRow(label, math.inf, f"the policy refuses the metric: {self.objection}")
+            yield FigureRow("per enrollment", math.inf, "the policy refuses the metric")
+            yield FigureRow("lifetime", math.inf, f"the policy refuses the metric: {self.objection}")
             return
-        yield FigureRow(
-            "per enrollment", self.epsilon_enrollment, f"one secret, {_up_to(self.units_enrollment, unit)}; {under}"
+        last = (
+            '"no value" is one; between histories that change at the same times' if self.unit == "value" else _SILENCE
         )
-        yield FigureRow(
-            "lifetime",
-            self.epsilon_lifetime,
-            f"all enrollments (consent withdrawn and given again, a lost secret), {_up_to(self.units_lifetime, unit.removeprefix('distinct '))}",
-        )
+        counted = _up_to(self.units_enrollment, _COUNTED[self.unit])
+        yield FigureRow("per enrollment", self.epsilon_enrollment, f"one secret, {counted}; {last}")
+        counted = _up_to(self.units_lifetime, _COUNTED_LIFETIME[self.unit])
+        all_secrets = "all enrollments (consent withdrawn and given again, a lost secret)"
+        yield FigureRow("lifetime", self.epsilon_lifetime, f"{all_secrets}, {counted}")
 
     def sentence(self) -> str:
         """Return the figures in one line.
 
         >>> from hubbub.policy import Policy
         >>> privacy_figures(Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5, hold=7), Policy()).sentence()
-        'epsilon 1.099 per report, 1.099 per epoch (hold = 7), 19.776 per enrollment (18 epochs), 39.551 lifetime (36 epochs)'
+        'epsilon 1.099 per report, 1.099 per epoch (hold = 7), 19.776 per enrollment (18 epochs), lifetime epsilon 39.551 (36 epochs)'
         """
-        unit = _COUNTED[self.unit].removeprefix("distinct ")
         details = {"per epoch": f" (hold = {self.hold})"}
         for label, units in (("per enrollment", self.units_enrollment), ("lifetime", self.units_lifetime)):
-            details[label] = " (the policy refuses the metric)" if self.objection else f" ({_counted(units, unit)})"
-        parts = (f"{shown_epsilon(row.epsilon)} {row.label}{details.get(row.label, '')}" for row in self.rows())
+            units_text = _counted(units, _COUNTED_LIFETIME[self.unit])
+            details[label] = " (the policy refuses the metric)" if self.objection else f" ({units_text})"
+        parts = []
+        for row in self.rows():
+            shown, detail = shown_epsilon(row.epsilon), details.get(row.label, "")
+            figure = f"lifetime epsilon {shown}" if row.label == "lifetime" else f"{shown} {row.label}"
+            parts.append(figure + detail)
         return f"epsilon {', '.join(parts)}"
 
 
