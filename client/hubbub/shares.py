@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import date
+from typing import Any
 
 from hubbub.ledger import Account
 from hubbub.metric import Metric
@@ -73,7 +74,15 @@ def share_out(
             refused = _no_room(metric, policy, account, spent)
         changed = replace(account, reserved=spent + granted, base=base, refused=refused)
         if renewed:
-            changed = replace(changed, enrolment=enrolment, tags=[], tag="", sealed="", epoch=None)
+            forgotten: dict[str, Any] = {
+                "tags": [],
+                "tag": "",
+                "sealed": "",
+                "epoch": None,
+                "newest_epoch": None,
+                "response": None,
+            }
+            changed = replace(changed, enrolment=enrolment, **forgotten)
         if granted and left < math.inf:
             left -= granted * account.price
         if changed != account:
