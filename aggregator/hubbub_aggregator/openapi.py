@@ -49,7 +49,33 @@ STORED: _Route = {
     },
 }
 
-_EPSILON: _Route = {"anyOf": [{"type": "number"}, {"const": "inf"}], "description": "inf: no bound."}
+
+def _or_inf(kind: str, description: str) -> _Route:
+    return {"anyOf": [{"type": kind, "minimum": 0}, {"const": "inf"}], "description": description}
+
+
+PRIVACY: _Route = {
+    "period": {"type": "string", "enum": ["day", "week", "month"]},
+    "hold": {
+        "type": ["integer", "null"],
+        "minimum": 1,
+        "description": "Periods after which the client draws new permanent noise; null: never under one secret.",
+    },
+    "epsilon_report": _or_inf("number", "Of one report."),
+    "epsilon_permanent": _or_inf("number", "Of one permanent response; inf where there is none (prob_f = 0)."),
+    "unit": {
+        "type": "string",
+        "enum": ["epoch", "value", "period"],
+        "description": "What a client's ledger charges: each epoch of a hold, each distinct value, or each period.",
+    },
+    "epsilon_unit": _or_inf("number", "Of one unit."),
+    "units_enrollment": _or_inf("integer", "Units that the default policy allows under one secret of a client."),
+    "epsilon_enrollment": _or_inf("number", "Of all reports under one secret of a client."),
+    "units_lifetime": _or_inf("integer", "Units that the default policy allows under all secrets of a client."),
+    "epsilon_lifetime": _or_inf("number", "Of all reports that one client ever sends; inf if the policy refuses it."),
+    "objection": {"type": ["string", "null"], "description": "Why the default policy refuses the metric."},
+}
+"""The fields of `hubbub.privacy.PrivacyFigures`; "inf" is no bound."""
 
 METRICS: _Route = {
     "type": "object",
@@ -67,8 +93,9 @@ METRICS: _Route = {
                     "digest": {"type": "string"},
                     "privacy": {
                         "type": "object",
-                        "required": ["epsilon", "epsilon_forever"],
-                        "properties": {"epsilon": _EPSILON, "epsilon_forever": _EPSILON},
+                        "description": "Epsilons towards one person under the client's default policy.",
+                        "required": list(PRIVACY),
+                        "properties": PRIVACY,
                     },
                 },
             },

@@ -10,12 +10,12 @@ from fastapi import APIRouter, Query, Request, Security
 from fastapi.security import HTTPBearer
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 
-from hubbub import privacy
-from hubbub.cli.output import finite
 from hubbub.definitions import Definitions
 from hubbub.errors import RefusedError
 from hubbub.metric import Metric
 from hubbub.periods import Period
+from hubbub.policy import Policy
+from hubbub.privacy import privacy_figures
 from hubbub.refusals import Refusal
 from hubbub.summary import summary_to_bytes
 from hubbub.summary.parquet import CONTENT_TYPE as SUMMARY_TYPE
@@ -158,9 +158,7 @@ async def get_problem(slug: str) -> Response:
 
 
 def _public(metric: Metric) -> dict[str, Any]:
-    params = metric.params
-    bounds = {"epsilon": privacy.epsilon(params), "epsilon_forever": privacy.epsilon_forever(params)}
-    return metric.to_dict() | {"privacy": finite(bounds)}
+    return metric.to_dict() | {"privacy": privacy_figures(metric, Policy()).to_dict()}
 
 
 def _odd_refused(service: Service, name: str) -> bool:

@@ -42,14 +42,19 @@ class Channel:
         fresh = account.unit != "value" or tag not in account.tags
         if fresh and not account.has_room:
             return self._again(account, None) if account.unit == "value" and remembered else None
-        return self._encoded(bloom, epoch, tag, self._sealer.seal(bloom), fresh=fresh)
+        return self._encoded(account, bloom, epoch, tag, self._sealer.seal(bloom), fresh=fresh)
 
     def _again(self, account: Account, epoch: int | None) -> Choice:
         """Report what was reported last."""
-        return self._encoded(self._sealer.open(account.sealed), epoch, account.tag, account.sealed, fresh=False)
+        return self._encoded(
+            account, self._sealer.open(account.sealed), epoch, account.tag, account.sealed, fresh=False
+        )
 
-    def _encoded(self, bloom: int, epoch: int | None, tag: str, sealed: str, *, fresh: bool) -> Choice:
-        row = self.encoder.respond(bloom, epoch).to_bytes(self.encoder.metric.params.row_bytes, "little").hex()
+    def _encoded(
+        self, account: Account, bloom: int, epoch: int | None, tag: str, sealed: str, *, fresh: bool
+    ) -> Choice:
+        response = None if epoch is None else account.response_number(epoch)
+        row = self.encoder.respond(bloom, response).to_bytes(self.encoder.metric.params.row_bytes, "little").hex()
         return Choice(self.encoder.cohort, row, tag, sealed, epoch, fresh)
 
 

@@ -40,6 +40,8 @@ class Account:
     reserved : units that are its own of the total, spent or not        base : of them, what earlier enrolments can have spent
     refused  : why it is not collected, if it is not; see `shares.py`
     ahead    : a clock was ahead: periods before this one may be formed already, see `Former.bring_back`
+    newest_epoch : of a metric with hold, the largest epoch that was ever charged under this enrolment's secret
+    response     : the number that the permanent response of `epoch` is derived from, see `response_number`
     """
 
     subject: str
@@ -60,6 +62,8 @@ class Account:
     base: float = 0
     refused: str = ""
     ahead: str = ""
+    newest_epoch: int | None = None
+    response: int | None = None
 
     @property
     def key(self) -> Key:
@@ -87,8 +91,26 @@ class Account:
         """Return the day from which on its next report can be formed."""
         return _over(self.period, self.next)
 
+    def response_number(self, epoch: int) -> int:
+        """Return the number that the permanent response of an epoch is derived from; a unit never shares one with another unit.
+
+        It is the epoch's own number, unless a clock that was ahead is set back: an epoch up to the newest one may have a response
+        already, perhaps of another value, so it gets -1 - (units charged before it), which no epoch and no other unit has.
+        """
+        if epoch == self.epoch:
+            return epoch if self.response is None else self.response
+        newest = self._newest_epoch()
+        return epoch if newest is None or epoch > newest else -1 - self.units
+
+    def _newest_epoch(self) -> int | None:
+        return self.epoch if self.newest_epoch is None else self.newest_epoch
+
     def charge(self, choice: Choice) -> None:
         """Spend what a report costs, and remember what it said."""
+        if choice.epoch is not None:
+            self.response = self.response_number(choice.epoch)
+            newest = self._newest_epoch()
+            self.newest_epoch = choice.epoch if newest is None else max(newest, choice.epoch)
         self.units += choice.fresh
         self.reports += 1
         self.tag, self.sealed, self.epoch = choice.tag, choice.sealed, choice.epoch
@@ -100,6 +122,8 @@ class Account:
         fields = {name: getattr(self, name) for name in self.__slots__}
         if not self.ahead:
             del fields["ahead"]  # as it was before there was such a thing
+        if self.response == self.epoch == self.newest_epoch:  # the clock was never ahead
+            del fields["newest_epoch"], fields["response"]
         return {"e": "account", "account": fields | {"tags": list(self.tags)}}
 
 

@@ -99,11 +99,7 @@ class Metric:
         cls, name: str, categories: tuple[str, ...], *, prob_p: float, prob_q: float, prob_f: float, **fields: Any
     ) -> Metric:
         """Ask for one of a known list (basic RAPPOR): one bit a category, decoded in closed form."""
-        if not 2 <= len(categories) <= MAX_BITS:
-            raise DefinitionError(
-                f"{name}: categories must be 2 to {MAX_BITS}, got {len(categories)}: "
-                "one is no question (take a boolean), more need a string metric"
-            )
+        _check_number_of_categories(name, len(categories))
         params = Params.one_hot(len(categories), prob_p=prob_p, prob_q=prob_q, prob_f=prob_f)
         return cls(name, Kind.CATEGORICAL, params, tuple(categories), **fields)
 
@@ -122,10 +118,15 @@ class Metric:
             )
 
     def _check_categorical(self) -> None:
+        _check_number_of_categories(self.name, len(self.categories))
         self._check_one_hot(len(self.categories))
         for category in self.categories:
             if not isinstance(category, str) or not category:
                 raise DefinitionError(f"{self.name}: a category is a non-empty string, got {category!r}")
+            if any("\ud800" <= character <= "\udfff" for character in category):
+                raise DefinitionError(
+                    f"{self.name}: categories must be encodable as UTF-8, got {category!r}: remove lone surrogates"
+                )
         if len(set(self.categories)) != len(self.categories):
             twice = sorted({c for c in self.categories if self.categories.count(c) > 1})
             raise DefinitionError(f"{self.name}: categories must differ, got {', '.join(twice)} more than once")
@@ -250,6 +251,14 @@ class Metric:
 def has_expired(metric: Metric, day: date) -> bool:
     """Say whether a metric is not collected any more on that day."""
     return metric.expires is not None and day >= metric.expires
+
+
+def _check_number_of_categories(name: str, number: int) -> None:
+    if not 2 <= number <= MAX_BITS:
+        raise DefinitionError(
+            f"{name}: categories must be 2 to {MAX_BITS}, got {number}: "
+            "one is no question (take a boolean), more need a string metric"
+        )
 
 
 def _member(kinds: type[_E], field: str, value: str, name: str) -> _E:

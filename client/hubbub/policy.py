@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from hubbub.errors import ParameterError
 from hubbub.metric import Metric
-from hubbub.privacy.loss import epsilon, epsilon_forever
-
-_ROUNDING = 1e-9
+from hubbub.privacy.loss import epsilon
+from hubbub.privacy.pricing import ROUNDING, fitting, price_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,8 +19,8 @@ class Policy:
 
     epsilon_report    : of one report, (0, inf]
     epsilon_enrolment : of one definition of a metric under one secret, over all the values that it takes until consent is withdrawn, (0, inf]
-    epsilon_metric    : of one definition of a metric for ever, over all enrolments, (0, inf]
-    epsilon_total     : of all metrics and all their definitions, for ever, (0, inf]
+    epsilon_metric    : of one definition of a metric over all enrolments, (0, inf]
+    epsilon_total     : of all metrics and all their definitions, over all enrolments, (0, inf]
     """
 
     epsilon_report: float = 3.0
@@ -41,7 +39,7 @@ class Policy:
     def objection(self, metric: Metric) -> str | None:
         """Say why a metric may not be collected at all, or None."""
         once, price = epsilon(metric.params), price_of(metric)
-        if once > self.epsilon_report + _ROUNDING:
+        if once > self.epsilon_report + ROUNDING:
             return (
                 f"{metric.name}: a report costs eps = {once:.3f}, the policy allows epsilon_report = {self.epsilon_report:g}: "
                 "define it with more noise, or raise that in Policy"
@@ -49,7 +47,7 @@ class Policy:
         name = min(
             ("epsilon_enrolment", "epsilon_metric", "epsilon_total"), key=lambda each: float(getattr(self, each))
         )
-        if price.epsilon > getattr(self, name) + _ROUNDING:
+        if price.epsilon > getattr(self, name) + ROUNDING:
             return (
                 f"{metric.name}: a {price.unit} costs eps = {price.epsilon:.3f}, the policy allows "
                 f"{name} = {getattr(self, name):g}: define it with more noise, or raise that in Policy"
@@ -59,43 +57,3 @@ class Policy:
     def units(self, price: float, base: float = 0) -> float:
         """Return how many units of a price one metric may have spent at the end of an enrolment before which it had spent `base`."""
         return min(fitting(self.epsilon_metric, price), base + fitting(self.epsilon_enrolment, price))
-
-
-def fitting(epsilon: float, price: float) -> float:
-    """Return how many units of a price fit into an epsilon.
-
-    >>> fitting(20.0, 4.39), fitting(math.inf, math.inf), fitting(-1.0, 2.0)
-    (4, inf, 0)
-    """
-    if epsilon == math.inf:
-        return math.inf
-    return max(0, math.floor((epsilon + _ROUNDING) / price))
-
-
-@dataclass(frozen=True, slots=True)
-class Price:
-    """What a metric is charged for: each distinct `value`, each `epoch` of a hold, or each `period`."""
-
-    unit: str
-    epsilon: float
-
-
-def price_of(metric: Metric) -> Price:
-    """Return what one unit of a metric costs.
-
-    - hold = E: an epoch costs eps(E), and epochs compose
-    - memoized, f > 0: a distinct value costs eps for ever, however often it is reported
-    - f = 0: nothing is memoized; every period's report costs eps(1)
-
-    >>> two_coins = price_of(Metric.boolean("two_coins", prob_p=0, prob_q=1, prob_f=0.5))
-    >>> two_coins.unit, round(math.exp(two_coins.epsilon), 9)
-    ('value', 3.0)
-    >>> price_of(Metric.boolean("unmemoized", prob_p=0.25, prob_q=0.75, prob_f=0)).unit
-    'period'
-    """
-    if metric.hold is not None:
-        return Price("epoch", epsilon(metric.params, metric.hold))
-    forever = epsilon_forever(metric.params)
-    if math.isfinite(forever):
-        return Price("value", forever)
-    return Price("period", epsilon(metric.params))

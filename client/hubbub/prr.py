@@ -1,4 +1,4 @@
-"""Bloom bits -> PRR: permanent randomized response, the same for the same value for ever."""
+"""Permanent randomized response (PRR) of Bloom bits: the same for the same value, secret and epoch."""
 
 from __future__ import annotations
 

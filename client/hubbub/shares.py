@@ -13,11 +13,13 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import date
+from typing import Any
 
 from hubbub.ledger import Account
-from hubbub.metric import Kind, Metric
+from hubbub.metric import Metric
 from hubbub.periods import Period
-from hubbub.policy import Policy, fitting, price_of
+from hubbub.policy import Policy
+from hubbub.privacy.pricing import distinct_values, fitting, price_of
 
 
 def opened(subject: str, metric: Metric, period: Period) -> Account:
@@ -72,7 +74,15 @@ def share_out(
             refused = _no_room(metric, policy, account, spent)
         changed = replace(account, reserved=spent + granted, base=base, refused=refused)
         if renewed:
-            changed = replace(changed, enrolment=enrolment, tags=[], tag="", sealed="", epoch=None)
+            forgotten: dict[str, Any] = {
+                "tags": [],
+                "tag": "",
+                "sealed": "",
+                "epoch": None,
+                "newest_epoch": None,
+                "response": None,
+            }
+            changed = replace(changed, enrolment=enrolment, **forgotten)
         if granted and left < math.inf:
             left -= granted * account.price
         if changed != account:
@@ -84,21 +94,6 @@ def most(account: Account, policy: Policy) -> float:
     periods = account.reports if account.unit == "value" else account.units
     ceiling = policy.units(account.price, account.base)
     return max(account.units, account.base, min(account.reserved, periods + 1, ceiling))
-
-
-def distinct_values(metric: Metric) -> float:
-    """Return how many values, "no value" among them, look different before any noise.
-
-    >>> distinct_values(Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5))
-    2
-    """
-    match metric.kind:
-        case Kind.BOOLEAN:
-            return 2
-        case Kind.CATEGORICAL:
-            return len(metric.categories) + 1
-        case _:
-            return math.inf
 
 
 def _no_room(metric: Metric, policy: Policy, account: Account, spent: float) -> str:

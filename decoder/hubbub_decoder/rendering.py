@@ -14,7 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from hubbub.metric import Kind
-from hubbub.privacy import epsilon, epsilon_forever
+from hubbub.policy import Policy
+from hubbub.privacy import privacy_figures
 from hubbub.words import counted
 from hubbub_decoder.estimates import Estimate, Mass
 from hubbub_decoder.inference import reports_to_detect
@@ -110,19 +111,17 @@ def bar(estimate: Mass, scale: float, width: int = _BAR_WIDTH) -> str:
 
 
 def headline(decoding: Decoding) -> str:
-    """Say how many people spoke and what each gave away.
+    """Return the metric, its number of reports, and what a client's reports reveal under the default policy.
 
     >>> from hubbub.metric import Metric
     >>> from hubbub_decoder import Decoding
     >>> survey = Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5)
     >>> nothing = Mass(0, 0, 0, 0)
     >>> headline(Decoding(survey, 1000, 0.95, 0.05, (), nothing, nothing, nothing, 0.1))
-    'from_jfk: 1,000 reports, each with eps = 1.10 once and 1.10 for ever'
+    'from_jfk: 1,000 reports; epsilon 1.099 per report, 1.099 per value, 2.198 per enrollment (2 values), lifetime epsilon 39.551 (36 values)'
     """
-    params = decoding.metric.params
-    once, ever = epsilon(params), epsilon_forever(params)
-    for_ever = f"{ever:.2f}" if math.isfinite(ever) else "no bound"
-    return f"{decoding.metric.name}: {counted(decoding.num_reports, 'report')}, each with eps = {once:.2f} once and {for_ever} for ever"
+    figures = privacy_figures(decoding.metric, Policy())
+    return f"{decoding.metric.name}: {counted(decoding.num_reports, 'report')}; {figures.sentence()}"
 
 
 def conclusions(decoding: Decoding) -> Iterator[str]:

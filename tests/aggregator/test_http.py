@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hubbub import Encoder, Metric, Refusal, Secret, privacy
+from hubbub import Encoder, Metric, Policy, Refusal, Secret
 from hubbub.periods import Period
+from hubbub.privacy import PrivacyFigures, privacy_figures
 from hubbub.summary import BitCounts
 from hubbub.summary.parquet import CONTENT_TYPE as SUMMARY_TYPE
 from hubbub.summary.pattern_counts import PatternCounts
+from hubbub_aggregator.openapi import PRIVACY
 from hubbub_aggregator.sql_store import SqlStore
 
 if TYPE_CHECKING:
@@ -171,9 +173,10 @@ def test_anyone_can_see_what_is_asked_and_what_it_can_reveal(aggregator: Aggrega
     assert [Metric.from_dict(each) for each in told] == list(aggregator.definitions.versions())
     shown = {each["digest"]: each["privacy"] for each in told}
     for metric in aggregator.definitions.versions():
-        once, forever = privacy.epsilon(metric.params), privacy.epsilon_forever(metric.params)
-        bounded = metric.params.prob_f > 0
-        assert shown[metric.digest] == {"epsilon": once, "epsilon_forever": forever if bounded else "inf"}
+        figures = shown[metric.digest]
+        assert figures == privacy_figures(metric, Policy()).to_dict()
+        assert (figures["epsilon_permanent"] == "inf") is (metric.params.prob_f == 0)
+    assert set(PRIVACY) == set(PrivacyFigures.__slots__)
 
 
 def test_livez_and_readyz_answer(aggregator: Aggregator) -> None:

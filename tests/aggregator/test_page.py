@@ -256,8 +256,9 @@ def test_the_page_has_the_numbers_of_what_was_sent(
     for words in (
         "No report yet",
         "expired on 2024-06-15",
-        "eps 4.39",
-        "no bound",
+        "<dt>Epsilon per value</dt><dd>4.395<small>",
+        "<dt>Lifetime epsilon</dt><dd>39.551<small>",
+        "no permanent response (f = 0)",
         "3 GiB",
         "ready: batches are stored",
     ):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -27,27 +28,35 @@ def hubbub(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 def test_show_says_what_a_metric_can_reveal() -> None:
     shown = hubbub("metrics", "show", METRICS, "homepage")
     assert shown.returncode == 0
-    assert "eps = 2.043 a report, 4.394 for ever while the value stays" in shown.stdout
+    figures = dict(re.findall(r"^    (per \w+|lifetime epsilon) +([\d.]+)  ", shown.stdout, flags=re.MULTILINE))
+    assert figures == {
+        "per report": "2.044",
+        "per value": "4.395",
+        "per enrollment": "17.578",
+        "lifetime epsilon": "39.551",
+    }
+    assert "while the value stays: any number of reports from one permanent response" in shown.stdout
+    assert "f = 0.5; hold = none" in shown.stdout
     assert "two reports of the same value tell one of 12.7 people by their permanent noise" in shown.stdout
     assert "that a value changed is not hidden: no hold" in shown.stdout
     about = json.loads(hubbub("metrics", "show", METRICS, "dark_mode", "--json").stdout)
-    assert about[0]["epsilon_once"] == pytest.approx(1.0986, abs=1e-4)
+    assert about[0]["privacy"]["epsilon_report"] == pytest.approx(1.0986, abs=1e-4)
 
 
 def test_show_says_what_a_crowd_hides() -> None:
     shown = hubbub("metrics", "show", METRICS, "homepage", "--reports", "1000000").stdout
     about = json.loads(hubbub("metrics", "show", METRICS, "homepage", "--reports", "1000000", "--json").stdout)[0]
-    assert about["reports_of_a_cohort"] == 1_000_000 // about["num_cohorts"]
-    assert about["epsilon_in_the_crowd"] < about["epsilon_once"]
-    assert f"eps = {about['epsilon_in_the_crowd']:.3g}, delta = 1e-09 for one report" in shown
-    assert "sums alone, once, when the period is over; never to the operator" in shown
+    assert about["reports_per_cohort"] == 1_000_000 // about["num_cohorts"]
+    assert about["central_epsilon"] < about["privacy"]["epsilon_report"]
+    assert f"central epsilon = {about['central_epsilon']:.3g} with delta = 1e-09 for one report" in shown
+    assert "not towards the operator of the aggregator" in shown
 
 
 def test_show_says_infinity_in_valid_json(tmp_path: Path) -> None:
     unmemoized = tmp_path / "m.toml"
     unmemoized.write_text(METRICS.read_text().replace("prob_f = 0.5", "prob_f = 0"))
     about = json.loads(hubbub("metrics", "show", unmemoized, "homepage", "--json").stdout)
-    assert about[0]["epsilon_forever"] == "inf"
+    assert about[0]["privacy"]["epsilon_permanent"] == "inf"
 
 
 def test_check_is_one_line_when_fine_and_one_sentence_when_not(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from email.utils import format_datetime
@@ -12,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from hubbub import Batch, Metric, PeriodKind
+from hubbub import Batch, Metric, Params, PeriodKind
 from hubbub.checkup import of_state
 from hubbub.delivery import NO_ANSWER, Answer
 from hubbub.findings import Health
+from hubbub.ledger import Account, Choice
 from hubbub.state import MAX_RUNS, joined
 from hubbub.testing import ManualClock, SeededCoins, deliver
 from tests.client.conftest import HOMEPAGE, SURVEY, TODAY, Rig, require_balanced
@@ -272,3 +274,39 @@ def test_deliver_still_ends_the_period_now(rig: Rig) -> None:
     client = rig.agreed()
     client.record("homepage", "x")
     assert (deliver(client), deliver(client)) == (1, 0)
+
+
+@pytest.mark.parametrize("hold", [1, 2, 5, 30])
+def test_a_clock_that_jumps_never_makes_two_units_share_a_permanent_response(
+    hold: int, rig: Rig, unseen_seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lifetime epsilon counts epochs as independent: an epoch that a wrong clock visits again is charged and drawn again.
+
+    p = 0, q = 1: equal reports are reports from one permanent response. 64 bits, so that no two are alike by chance.
+    """
+    drawn: Counter[str] = Counter()
+    charge = Account.charge
+
+    def counted(account: Account, choice: Choice) -> None:
+        drawn[choice.row] += 1
+        charge(account, choice)
+
+    monkeypatch.setattr(Account, "charge", counted)
+    params = Params(num_bits=64, num_hashes=1, num_cohorts=1, prob_p=0, prob_q=1, prob_f=0.5)
+    client, chance = rig.agreed(Metric.string("page", params, hold=hold)), random.Random(unseen_seed)  # noqa: S311
+    real, error = rig.clock.now, timedelta(0)
+    for _ in range(80):
+        if chance.random() < 0.2:
+            error = timedelta(days=chance.choice([0, 0, 3, 12, 20, 40, 400]))
+        real += timedelta(days=1)
+        rig.clock.now = real + error
+        if (
+            chance.random() < 0.3
+        ):  # "no value", so that a period without a draft reports the same; a draft of a wrong day may wait
+            client.record("page", None)
+        client.flush(5)
+    with client._journal as state:
+        (account,) = state.accounts.values()
+    assert sum(drawn.values()) == account.reports
+    assert len(drawn) == account.units
+    assert max(drawn.values()) <= hold

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from hubbub import Metric, ParameterError, Params, Policy
 from hubbub.cli import ledger
 from hubbub.framing import record, scan
-from hubbub.privacy import epsilon, epsilon_forever
+from hubbub.privacy import epsilon, epsilon_permanent
 from hubbub.testing import deliver
 from tests.client.conftest import HOMEPAGE, SURVEY, Rig, require_balanced
 
@@ -34,7 +34,7 @@ def days_of(client: object, rig: Rig, metric: str, values: list[str | None]) -> 
 
 def test_distinct_values_are_counted_and_past_the_limit_the_last_one_stands_in(rig: Rig) -> None:
     """Room for three values: the fourth is reported as the third was, a known one as itself."""
-    price = epsilon_forever(QUIET.params)
+    price = epsilon_permanent(QUIET.params)
     client = rig.agreed(QUIET, policy=Policy(epsilon_report=100, epsilon_metric=3.5 * price, epsilon_total=1000))
     a, b, c, d, a_again = days_of(client, rig, "quiet", ["a", "b", "c", "d", "a"])
     assert len({a, b, c}) == 3
@@ -90,7 +90,7 @@ def test_missed_periods_in_one_pass_do_not_exceed_the_budget_together(rig: Rig) 
 
 
 def test_a_changed_definition_is_a_new_metric_to_the_ledger_and_adds_to_the_total(rig: Rig) -> None:
-    price = epsilon_forever(SURVEY.params)
+    price = epsilon_permanent(SURVEY.params)
     policy = Policy(epsilon_report=100, epsilon_metric=100, epsilon_total=4.5 * price)
     seen = []
     for q in (1.0, 0.99, 0.98):
@@ -111,7 +111,7 @@ def test_a_metric_reserves_its_share_in_advance_and_one_that_finds_no_room_is_re
 ) -> None:
     """A total of three and a half values: the first metric may take three, the second is told so before anything is recorded."""
     one, two = (Metric.string(name, QUIET.params) for name in ("one", "two"))
-    price = epsilon_forever(QUIET.params)
+    price = epsilon_permanent(QUIET.params)
     with caplog.at_level(logging.WARNING, "hubbub"):
         client = rig.agreed(one, two, policy=Policy(epsilon_report=99, epsilon_metric=99, epsilon_total=3.5 * price))
     assert (
@@ -167,7 +167,7 @@ def test_a_ledger_from_before_shares_were_reserved_is_read_and_goes_on(rig: Rig)
             for new in ("reserved", "base", "refused"):
                 del account[new]
     journal.write_bytes(b"".join(record(json.dumps(event).encode()) for event in events if event["e"] != "ledger_key"))
-    price = epsilon_forever(QUIET.params)
+    price = epsilon_permanent(QUIET.params)
     client = rig.client(QUIET, policy=Policy(epsilon_report=9, epsilon_metric=3.5 * price, epsilon_total=99))
     a, c, d = days_of(client, rig, "quiet", ["a", "c", "d"])
     assert d == c != a

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hubbub import Metric, ParameterError, Params
-from hubbub.privacy import crowd_told_apart, matched_at_most
+from hubbub.privacy import effective_group_size, match_probability_bound
 from hubbub.privacy.matching import information, warning_of
 
 from .mechanism import bloom_filters, report_distribution
@@ -53,7 +53,7 @@ def test_nobody_matches_more_than_the_bound(pqf: tuple[float, float, float], t: 
     """The best match by likelihood, 1,000 people of one value, k = 24; five standard errors allowed."""
     params, n = params_of(24, 2, *pqf), 1000
     matched = share_matched(params, n, t, np.random.default_rng(unseen_seed))
-    assert matched <= matched_at_most(params, n, t) + 5 * math.sqrt(0.25 / n)
+    assert matched <= match_probability_bound(params, n, t) + 5 * math.sqrt(0.25 / n)
     assert (matched > 0.5) is (pqf == (0.0, 1.0, 0.5))
 
 
@@ -75,6 +75,6 @@ def test_a_metric_whose_reports_are_as_good_as_signed_is_warned_of_and_others_ar
 def test_bad_numbers_are_refused() -> None:
     for reports in (0, 1.5, math.nan):
         with pytest.raises(ParameterError, match="reports must be a whole number from 1"):
-            crowd_told_apart(params_of(8, 1, 0.25, 0.75, 0.5), reports)
+            effective_group_size(params_of(8, 1, 0.25, 0.75, 0.5), reports)
     with pytest.raises(ParameterError, match="at least 2, got 1"):
-        matched_at_most(params_of(8, 1, 0.25, 0.75, 0.5), 1)
+        match_probability_bound(params_of(8, 1, 0.25, 0.75, 0.5), 1)

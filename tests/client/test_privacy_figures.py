@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hubbub import Params
-from hubbub.privacy import central_epsilon, crowd_told_apart, epsilon
+from hubbub import Metric, Params, Policy
+from hubbub.privacy import central_epsilon, effective_group_size, epsilon, privacy_figures
+from hubbub.privacy.lifetime import shown_epsilon
 from hubbub.privacy.matching import information
 
 from .mechanism import Floats
@@ -47,13 +48,14 @@ def secret_losses(params: Params) -> tuple[float, float]:
     return half, half * (q - p)
 
 
-EPSILON = list(rows_of("k, h | p, q, f | eps once"))
+EPSILON = list(rows_of("k, h | p, q, f | eps of 1 report"))
+LIFETIME = list(rows_of("metric | p, q, f | hold"))
 UNBOUNDED = list(rows_of("k, h | p, q, f | a change"))
 CROWD = list(rows_of("reports of a cohort"))
 
 
 def test_the_tables_are_there() -> None:
-    assert (len(EPSILON), len(UNBOUNDED), len(CROWD)) == (5, 4, 1)
+    assert (len(EPSILON), len(LIFETIME), len(UNBOUNDED), len(CROWD)) == (5, 7, 4, 1)
 
 
 @pytest.mark.parametrize("row", EPSILON, ids=lambda row: " ".join(row[:2]))
@@ -61,6 +63,21 @@ def test_eps_after_so_many_reports(row: list[str]) -> None:
     params = params_of(*row[:2])
     for shown, t in zip(row[2:], (1, 2, 7, 30, math.inf), strict=True):
         assert is_rounded(shown, epsilon(params, t)), (t, shown, epsilon(params, t))
+
+
+@pytest.mark.parametrize("row", LIFETIME, ids=lambda row: " ".join(row[:3]))
+def test_lifetime_epsilon(row: list[str]) -> None:
+    params, hold = params_of(*row[:2]), None if row[2] == "none" else int(row[2])
+    if row[0] == "boolean":
+        metric = Metric.boolean("m", prob_p=params.prob_p, prob_q=params.prob_q, prob_f=params.prob_f, hold=hold)
+    else:
+        metric = Metric.string("m", params, hold=hold)
+    figures = privacy_figures(metric, Policy())
+    unit = {"period": "reports"}.get(figures.unit, f"{figures.unit}s")
+    epsilons = (figures.epsilon_report, figures.epsilon_unit, figures.epsilon_enrollment, figures.epsilon_lifetime)
+    report, per_unit, enrollment, lifetime = (shown_epsilon(each).removeprefix("0") for each in epsilons)
+    units = [f"{number} {unit}" for number in (figures.units_enrollment, figures.units_lifetime)]
+    assert row[3:] == [report, per_unit, units[0], enrollment, units[1], lifetime]
 
 
 def test_eps_in_the_crowd() -> None:
@@ -80,7 +97,7 @@ def test_what_eps_does_not_bound(row: list[str], unseen_seed: int) -> None:
         assert is_rounded(mean, loss.mean), (t, loss)
     for figure, computed in zip(shown[3], secret_losses(params), strict=True):
         assert is_rounded(figure, computed), computed
-    assert is_rounded(shown[4][0], crowd_told_apart(params))
+    assert is_rounded(shown[4][0], effective_group_size(params))
     rng = np.random.default_rng(unseen_seed)
     for (percent,), t in zip(shown[5:], (1, 7), strict=True):
         share = float(percent) / 100
@@ -90,8 +107,8 @@ def test_what_eps_does_not_bound(row: list[str], unseen_seed: int) -> None:
 def test_figures_in_the_text() -> None:
     paper = params_of("128, 2", ".5, .75, .5")
     assert f"eps = 1.07 is {math.exp(epsilon(paper)):.1f} times" in PAGE
-    forever = [round(math.exp(float(row[-1]))) for row in EPSILON[2:4]]
-    assert "3.89 {} times, 4.39 {} times".format(*forever) in PAGE
+    permanent_factors = [round(math.exp(float(row[-1]))) for row in EPSILON[2:4]]
+    assert "3.89 {} times, 4.39 {} times".format(*permanent_factors) in PAGE
     assert f"e^{information(params_of('64, 1', '.25, .75, .25'), math.inf):.0f} at k = 64, f = .25" in PAGE
     assert f"linked, give all 128 bits with probability {all_bits_right(paper, 100):.2f}".replace("0.", ".") in PAGE
 

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import binom
 
 from hubbub import ParameterError, Params
-from hubbub.privacy import epsilon, epsilon_forever, epsilon_of_values
+from hubbub.privacy import epsilon, epsilon_of_values, epsilon_permanent
 
 from .mechanism import Floats, bloom_filters, largest_loss, report_distribution
 from .observers import one_bit, one_bit_twice
@@ -90,8 +90,8 @@ def test_the_papers_theorems_are_the_two_ends(
     params = Params(num_bits=k, num_hashes=h, num_cohorts=8, prob_p=pqf[0], prob_q=pqf[1], prob_f=pqf[2])
     p, q = params.p_star, params.q_star
     assert abs(epsilon(params) - h * math.log(q * (1 - p) / (p * (1 - q)))) < 1e-12
-    assert abs(epsilon_forever(params) - 2 * h * math.log((1 - pqf[2] / 2) / (pqf[2] / 2))) < 1e-12
-    assert (round(epsilon(params), 4), round(epsilon_forever(params), 4)) == (once, forever)
+    assert abs(epsilon_permanent(params) - 2 * h * math.log((1 - pqf[2] / 2) / (pqf[2] / 2))) < 1e-12
+    assert (round(epsilon(params), 4), round(epsilon_permanent(params), 4)) == (once, forever)
 
 
 def test_the_two_coin_survey_costs_ln_3_once_and_for_ever() -> None:
@@ -104,9 +104,9 @@ def test_epsilon_grows_with_the_reports_towards_its_bound_and_without_f_has_none
     params = Params(num_bits=128, num_hashes=2, num_cohorts=8, prob_p=0.5, prob_q=0.75, prob_f=0.5)
     losses = [epsilon(params, t) for t in (1, 2, 3, 10, 100, 10_000, 10**9)]
     assert losses == sorted(losses)
-    assert epsilon_forever(params) - 1e-12 < losses[-1] <= epsilon_forever(params)
+    assert epsilon_permanent(params) - 1e-12 < losses[-1] <= epsilon_permanent(params)
     unmemoized = Params(num_bits=128, num_hashes=2, num_cohorts=8, prob_p=0.5, prob_q=0.75, prob_f=0)
-    assert epsilon_forever(unmemoized) == math.inf
+    assert epsilon_permanent(unmemoized) == math.inf
     assert abs(epsilon(unmemoized, 7) - 7 * epsilon(unmemoized)) < 1e-12
 
 

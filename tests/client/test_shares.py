@@ -12,7 +12,7 @@ from hubbub import Definitions, Metric, Policy, Secret
 from hubbub.journal import Journal
 from hubbub.limits import Limits
 from hubbub.memory_disk import MemoryDisk
-from hubbub.policy import price_of
+from hubbub.privacy.pricing import price_of
 from hubbub.recorder import Recorder
 from hubbub.testing import ManualClock, SeededCoins
 

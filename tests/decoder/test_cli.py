@@ -98,7 +98,7 @@ def test_a_simulated_summary_decodes_to_the_truth_it_was_made_of(
 
 def test_the_table_goes_to_stdout_and_shows_all_when_asked(summary: Path, candidates: Path) -> None:
     short, long = (hubbub("decode", summary, "--candidates", candidates, *all_) for all_ in ([], ["--all"]))
-    assert short.stdout.startswith("homepage: 100,000 reports, each with eps = 3.15 once and 7.78 for ever")
+    assert short.stdout.startswith("homepage: 100,000 reports; epsilon 3.154 per report, 7.784 per value")
     assert "v30" in long.stdout
     assert len(long.stdout.splitlines()) > len(short.stdout.splitlines())
 

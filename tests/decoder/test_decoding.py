@@ -83,7 +83,8 @@ def by_hand() -> Decoding:
 
 def test_it_draws_what_was_found_what_was_not_and_how_many_reports_it_would_take() -> None:
     assert [line.rstrip() for line in drawn(by_hand(), 90).splitlines()] == [
-        "homepage: 10,000 reports, each with eps = 2.04 once and 4.39 for ever",
+        "homepage: 10,000 reports; epsilon 2.044 per report, 4.395 per value, 17.578 per enrollment",
+        "(4 values), lifetime epsilon 39.551 (9 values)",
         "candidate            share      95% interval       q",
         "a.example           50.00%  45.20% .. 54.80%  <1e-99  ████████████████████░░|░",
         "b.example = b.test  25.00%  20.20% .. 29.80%   1e-08  █████████░░|░",
@@ -131,7 +132,7 @@ def test_what_a_candidate_holds_neither_floods_nor_commands_a_terminal() -> None
     names = ("x" * 200_000, "\x1b[31mred\u202e")
     odd = replace(by_hand(), estimates=tuple(replace(first, candidate=name) for name in names))
     text = drawn(Picture(odd, everything=True))
-    assert len(text.splitlines()) < 15
+    assert len(text.splitlines()) < 16
     assert "(200,000" in text
     assert "\x1b" not in text
     assert "\u202e" not in text

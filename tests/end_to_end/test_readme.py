@@ -88,8 +88,11 @@ def test_its_ten_lines_decode(walked: tuple[Path, str, str]) -> None:
 
 def test_its_shell_lines_work(walked: tuple[Path, str, str]) -> None:
     place = walked[0]
-    assert "eps = 1.577 a report, 3.892 for ever" in run(BIN / "hubbub", "metrics", "show", "metrics.toml", cwd=place)
-    assert "eps = 1.58 once and 3.89 for ever" in README
+    shown = run(BIN / "hubbub", "metrics", "show", "metrics.toml", cwd=place)
+    figures = dict(re.findall(r"^    (per \w+|lifetime epsilon) +([\d.]+)  ", shown, flags=re.MULTILINE))
+    assert len(figures) == 4
+    for name, figure in figures.items():
+        assert (f"{figure} {name}" in README) or (f"{name} {figure}" in README)
     (place / "names.txt").write_text("https://example.org/\nhttps://example.com/\n")
     said = run(BIN / "hubbub", "decode", "pulled.parquet", "--candidates", "names.txt", "--json", cwd=place)
     assert json.loads(said)["num_reports"] == read_summary(place / "pulled.parquet").num_reports == 3

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
-from hubbub import privacy
 from hubbub.metric import Metric, has_expired
 from hubbub.params import Params
 from hubbub.periods import Period
+from hubbub.policy import Policy
+from hubbub.privacy import privacy_figures
+from hubbub.privacy.lifetime import shown_epsilon
 from hubbub.summary.oddities import Oddity
 from hubbub.summary.parquet import num_reports_of
 from hubbub_aggregator.crowd import Crowd, last_crowd
@@ -62,11 +63,12 @@ class Chart:
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
-    """An eps, and what it means."""
+class EpsilonEntry:
+    """One epsilon of a metric in words; see `hubbub.privacy.PrivacyFigures.rows`."""
 
+    label: str
     epsilon: str
-    meaning: str
+    note: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +80,7 @@ class Version:
     sizes: str
     probabilities: str
     reports: int
-    once: Loss
-    forever: Loss
+    epsilons: tuple[EpsilonEntry, ...]
     crowd: Crowd | None
 
 
@@ -171,10 +172,9 @@ def _card(service: Service, name: str, odd: Odd) -> MetricCard:
                 digest=metric.digest,
                 is_current=metric is current,
                 sizes=_together(k=metric.params.num_bits, h=metric.params.num_hashes, m=metric.params.num_cohorts),
-                probabilities=_probabilities(metric.params),
+                probabilities=f"{_probabilities(metric.params)}, hold = {metric.hold or 'none'}",
                 reports=sum(held[metric.digest].values()),
-                once=_loss(privacy.epsilon(metric.params)),
-                forever=_loss(privacy.epsilon_forever(metric.params)),
+                epsilons=_epsilons(metric),
                 crowd=last_crowd(service.store, service.settings, metric, held[metric.digest], now),
             )
             for metric in versions
@@ -250,10 +250,13 @@ def _together(**numbers: float) -> str:
     return ", ".join(f"{name}\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}{number:.4g}" for name, number in numbers.items())
 
 
-def _loss(epsilon: float) -> Loss:
-    if math.isinf(epsilon):
-        return Loss("no bound", "enough reports reveal the answer")
-    return Loss(f"eps {epsilon:.2f}", f"odds move at most {math.exp(epsilon):,.3g} times")
+def _epsilons(metric: Metric) -> tuple[EpsilonEntry, ...]:
+    rows = privacy_figures(metric, Policy()).rows()
+    titles = {"lifetime": "Lifetime epsilon"}
+    return tuple(
+        EpsilonEntry(titles.get(row.label, f"Epsilon {row.label}"), shown_epsilon(row.epsilon), row.note)
+        for row in rows
+    )
 
 
 def _retention(metric: Metric, settings: Settings) -> str:

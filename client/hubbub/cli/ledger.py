@@ -1,4 +1,4 @@
-"""`hubbub ledger`: what one client has spent, for ever."""
+"""`hubbub ledger`: epsilon that one client has spent and reserved."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +29,8 @@ def command() -> None:
 def check(definitions: Path, *, as_json: bool) -> None:
     """Say whether DEFINITIONS can be collected under, or why not.
 
-    What they permit and nobody would expect is said beside: metrics that have expired, those that a client's default
-    Policy refuses or soon silences, and those whose reports anybody can match who has them.
+    Also warns about expired metrics, metrics that the default Policy refuses or soon exhausts, and metrics whose reports
+    can be linked to one client.
 
     \b
     Example:
@@ -73,11 +72,13 @@ def check(definitions: Path, *, as_json: bool) -> None:
     "--reports",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Also show what a report reveals among so many of a period, to who sees their sums alone, once, when it is over.",
+    help="Also show the central epsilon if N reports arrive in a period and only their totals are published.",
 )
 @json_option
 def show(definitions: Path, names: tuple[str, ...], reports: int | None, *, as_json: bool) -> None:
-    """Show each metric's parameters, and what it can reveal.
+    """Show each metric's parameters and epsilon.
+
+    Epsilon is shown per report, per epoch or value, per enrollment (one secret of a client), and over a client's lifetime.
 
     \b
     Example:
@@ -88,51 +89,59 @@ def show(definitions: Path, names: tuple[str, ...], reports: int | None, *, as_j
     loaded = definitions_with(definitions, names)
     shown = [_about(metric, reports) for metric in loaded.versions() if not names or metric.name in names]
     if as_json:
-        print_json(shown)
+        print_json([about | {"privacy": about["privacy"].to_dict()} for about in shown])
         return
     for about in shown:
         click.echo(_page(about))
 
 
 def _about(metric: Any, reports: int | None) -> dict[str, Any]:
-    from hubbub.privacy import central_epsilon, crowd_told_apart, epsilon, epsilon_forever
+    from hubbub.policy import Policy
+    from hubbub.privacy import central_epsilon, effective_group_size, privacy_figures
 
-    crowd = {}
+    central = {}
     if reports is not None:
-        of_cohort = max(1, reports // metric.params.num_cohorts)
-        crowd = {"epsilon_in_the_crowd": central_epsilon(metric.params, of_cohort, _DELTA), "delta": _DELTA}
-        crowd["reports_of_a_cohort"] = of_cohort
+        per_cohort = max(1, reports // metric.params.num_cohorts)
+        central = {"central_epsilon": central_epsilon(metric.params, per_cohort, _DELTA), "delta": _DELTA}
+        central["reports_per_cohort"] = per_cohort
     return {
         **metric.to_dict(),
         "p_star": metric.params.p_star,
         "q_star": metric.params.q_star,
-        "epsilon_once": epsilon(metric.params),
-        "epsilon_forever": epsilon_forever(metric.params),
-        "told_apart_by_two_reports": 1.0 if metric.hold == 1 else crowd_told_apart(metric.params),
-        **crowd,
+        "privacy": privacy_figures(metric, Policy()),
+        "effective_group_size_2_reports": 1.0 if metric.hold == 1 else effective_group_size(metric.params),
+        **central,
     }
 
 
 def _page(about: dict[str, Any]) -> str:
-    forever, memoized = about["epsilon_forever"], about["prob_f"] > 0 and about["hold"] is None
+    from hubbub.policy import Policy
+    from hubbub.privacy.lifetime import shown_epsilon
+
+    policy, figures = Policy(), about["privacy"]
+    sizes = f"k = {about['num_bits']}, h = {about['num_hashes']}, m = {about['num_cohorts']}, {about['hash_scheme']}"
     probabilities = f"p = {about['prob_p']:.6g}, q = {about['prob_q']:.6g}, f = {about['prob_f']:.6g}"
+    titles = {"lifetime": "lifetime epsilon"}
+    limits = ("epsilon_enrolment", "epsilon_metric", "epsilon_total")
+    linked = f"two reports of the same value tell one of {about['effective_group_size_2_reports']:,.3g} people by their permanent noise"
     lines = [
         f"{about['name']}  ({about['kind']}, a {about['period']}, until {about['expires']})",
         f"  {about['description']}  [{about['owner']}]",
-        f"  k = {about['num_bits']}, h = {about['num_hashes']}, m = {about['num_cohorts']}, {about['hash_scheme']}; {probabilities}",
-        f"  eps = {about['epsilon_once']:.3f} a report, "
-        + ("without bound over many" if math.isinf(forever) else f"{forever:.3f} for ever while the value stays"),
-        f"  two reports of the same value tell one of {about['told_apart_by_two_reports']:,.3g} people by their permanent noise"
-        + ("; that a value changed is not hidden: no hold" if memoized else ""),
+        *([f"  categories: {', '.join(about['categories'])}"] if about["categories"] else []),
+        f"  {sizes}; {probabilities}; hold = {about['hold'] or 'none'}",
+        f"  epsilon under the default Policy ({', '.join(f'{name} = {getattr(policy, name):g}' for name in limits)}):",
+        *(
+            f"    {titles.get(row.label, row.label):16}  {shown_epsilon(row.epsilon):>8}  {row.note}"
+            for row in figures.rows()
+        ),
+        f"  {linked}{'; that a value changed is not hidden: no hold' if figures.unit == 'value' else ''}",
         f"  digest {about['digest']}",
     ]
-    if "epsilon_in_the_crowd" in about:
+    if "central_epsilon" in about:
         lines.insert(
             -1,
-            f"  eps = {about['epsilon_in_the_crowd']:.3g}, delta = {about['delta']:g} for one report among the "
-            f"{about['reports_of_a_cohort']:,} of an average cohort, all honest, to who sees their sums alone, once, when the period is over; "
-            "never to the operator",
+            f"  central epsilon = {about['central_epsilon']:.3g} with delta = {about['delta']:g} for one report among the "
+            f"{about['reports_per_cohort']:,} of an average cohort: towards a reader of one period's final totals, if the other reports "
+            "are genuine; not towards the operator of the aggregator",
         )
-    if about["categories"]:
-        lines.insert(3, f"  categories: {', '.join(about['categories'])}")
     return "\n".join(lines)

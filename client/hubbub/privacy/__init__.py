@@ -7,21 +7,25 @@ reports did: differential privacy is closed under post-processing, so no functio
 from __future__ import annotations
 
 from hubbub.privacy.composition import Composition, compose, group, parallel, sequential
-from hubbub.privacy.loss import epsilon, epsilon_forever, epsilon_of_values
-from hubbub.privacy.matching import crowd_told_apart, matched_at_most
+from hubbub.privacy.lifetime import PrivacyFigures, epsilon_lifetime, privacy_figures
+from hubbub.privacy.loss import epsilon, epsilon_of_values, epsilon_permanent
+from hubbub.privacy.matching import effective_group_size, match_probability_bound
 from hubbub.privacy.shuffling import amplified, central_epsilon
 
 __all__ = [
     "Composition",
+    "PrivacyFigures",
     "amplified",
     "central_epsilon",
     "compose",
-    "crowd_told_apart",
+    "effective_group_size",
     "epsilon",
-    "epsilon_forever",
+    "epsilon_lifetime",
     "epsilon_of_values",
+    "epsilon_permanent",
     "group",
-    "matched_at_most",
+    "match_probability_bound",
     "parallel",
+    "privacy_figures",
     "sequential",
 ]

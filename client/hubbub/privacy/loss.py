@@ -33,14 +33,14 @@ def epsilon(params: Params, reports: float = 1) -> float:
 
     For h <= k/2 the first is the familiar h (T(rho) + T(sigma)); beyond that "no value" may be the worst neighbour.
 
-    reports : t, a whole number from 1, or math.inf for ever
+    reports : t, a whole number from 1, or math.inf: every report that one permanent response can make
     returns : eps in (0, inf]
 
     >>> paper = Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.5, prob_q=0.75, prob_f=0.5)
     >>> round(epsilon(paper), 4), round(epsilon(paper, math.inf), 4)
     (1.0743, 4.3944)
     >>> two_coins = Params.one_hot(1, prob_p=0, prob_q=1, prob_f=0.5)
-    >>> round(math.exp(epsilon(two_coins)), 12), round(math.exp(epsilon_forever(two_coins)), 12)
+    >>> round(math.exp(epsilon(two_coins)), 12), round(math.exp(epsilon_permanent(two_coins)), 12)
     (3.0, 3.0)
     """
     if not (reports == math.inf or (reports >= 1 and float(reports).is_integer())):
@@ -55,8 +55,11 @@ def epsilon(params: Params, reports: float = 1) -> float:
     return max(_times(min(h, k - h), high + low), _times(h, high))
 
 
-def epsilon_forever(params: Params) -> float:
-    """Return the loss that no number of reports of one unchanging value exceeds: lim eps(t); infinite for f = 0."""
+def epsilon_permanent(params: Params) -> float:
+    """Return the epsilon of one permanent response: lim eps(t), which no number of reports drawn from it exceeds.
+
+    Infinite at f = 0, where there is no permanent response. A metric with `hold` draws a new one each epoch: see `lifetime.py`.
+    """
     return epsilon(params, math.inf)
 
 

@@ -8,7 +8,7 @@ those of n people, one match for each, succeeds with chance at most (I + ln 2) /
 against n, says in how large a crowd one person's reports can be told from others'. Where e**I is near 1 they can hardly be matched at all.
 
 Conventions: g = f/2; a permanent bit is one with chance 1-g where the true bit is one, g where it is zero; bits are independent, so
-I adds up over them. As t grows it tends to k (-g ln g - (1-g) ln(1-g)), all of the permanent bits: a name for life.
+I adds up over them. As t grows it tends to k (-g ln g - (1-g) ln(1-g)), the entropy of all permanent bits: they identify the client under one secret.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ MATCHED_IN = 100
 """Where two reports tell apart one of so many people or more, they are as good as signed."""
 
 
-def crowd_told_apart(params: Params, reports: float = 1) -> float:
+def effective_group_size(params: Params, reports: float = 1) -> float:
     """Return e**I, of how many people t reports and t others of the same value tell one: 1 is none, and f = 0 has no noise to know one by.
 
     reports : t, a whole number from 1, or math.inf for all of the permanent bits
 
     >>> usual, two_coins = (Params.one_hot(100, prob_p=p, prob_q=1 - p, prob_f=0.5) for p in (0.4, 0))
-    >>> round(crowd_told_apart(usual), 3), crowd_told_apart(two_coins) > 1e24
+    >>> round(effective_group_size(usual), 3), effective_group_size(two_coins) > 1e24
     (1.047, True)
     """
     return math.exp(min(information(params, reports), 700.0))
@@ -45,7 +45,7 @@ def information(params: Params, reports: float = 1) -> float:
     return max(0.0, k * zero, (k - h) * zero + h * one)
 
 
-def matched_at_most(params: Params, crowd: int, reports: float = 1) -> float:
+def match_probability_bound(params: Params, crowd: int, reports: float = 1) -> float:
     """Bound the chance to find a person's t reports among those of so many people by t others: Fano's inequality.
 
     Source: Cover and Thomas 2006, theorem 2.10.1, for a uniform person, whose mutual information with what is seen is at most I.
@@ -57,7 +57,7 @@ def matched_at_most(params: Params, crowd: int, reports: float = 1) -> float:
 
 def warning_of(metric: Metric) -> str | None:
     """Say that two reports of a metric are as good as signed, or None; `hold = 1` draws the permanent bits anew for each."""
-    crowd = 1 if metric.hold == 1 else crowd_told_apart(metric.params)
+    crowd = 1 if metric.hold == 1 else effective_group_size(metric.params)
     if crowd < MATCHED_IN:
         return None
     return (

@@ -38,7 +38,7 @@ def central_epsilon(params: Params, reports: int, delta: float, periods: float =
     the same in all of them.)
 
     reports : n, people of one cohort who report in all of these periods      delta : in (0, 1)
-    periods : t, a whole number from 1, or math.inf for ever
+    periods : t, a whole number from 1, or math.inf: any number of them
 
     >>> params = Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.5, prob_q=0.75, prob_f=0.5)
     >>> [round(central_epsilon(params, n, 1e-9), 3) for n in (100, 10_000, 1_000_000)]

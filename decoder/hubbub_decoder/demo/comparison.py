@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hubbub.privacy import epsilon, epsilon_forever
+from hubbub.policy import Policy
+from hubbub.privacy import PrivacyFigures, privacy_figures
 from hubbub_decoder.decoding import Decoding
 from hubbub_decoder.estimates import Estimate
 
@@ -42,21 +43,15 @@ class Comparison:
         return sum(map(self.is_covered, self.decoding.estimates))
 
     @property
-    def epsilon_once(self) -> float:
-        """What this report could reveal about its person."""
-        return epsilon(self.decoding.metric.params)
-
-    @property
-    def epsilon_forever(self) -> float:
-        """What any number of reports of the same answer could reveal."""
-        return epsilon_forever(self.decoding.metric.params)
+    def privacy(self) -> PrivacyFigures:
+        """Epsilons of the metric under the default policy."""
+        return privacy_figures(self.decoding.metric, Policy())
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""
         return {
             "metric": self.decoding.metric.name,
-            "epsilon_once": self.epsilon_once,
-            "epsilon_forever": self.epsilon_forever,
+            "privacy": self.privacy.to_dict(),
             "found": self.found,
             "false": self.false,
             "covered": self.covered,

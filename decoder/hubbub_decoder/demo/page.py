@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from hubbub.metric import Kind
+from hubbub.privacy.lifetime import shown_epsilon
 from hubbub_decoder.demo.comparison import Comparison
 from hubbub_decoder.demo.tables import privacy_rows, verdict
 from hubbub_decoder.plots import intervals_figure, svg, truth_figure
@@ -37,7 +38,9 @@ def render_page(comparisons: Sequence[Comparison], names: Mapping[str, str], peo
         people=people,
         names=names,
         parts=[_part(comparison, names) for comparison in comparisons],
-        privacy=list(privacy_rows(comparisons)),
+        privacy=[
+            (*names, shown_epsilon(report), shown_epsilon(value)) for *names, report, value in privacy_rows(comparisons)
+        ],
     )
 
 

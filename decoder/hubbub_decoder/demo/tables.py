@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hubbub.privacy import sequential
+from hubbub.privacy.lifetime import shown_epsilon
 from hubbub.words import counted
 from hubbub_decoder.demo.comparison import Comparison
 from hubbub_decoder.rendering import bar
@@ -62,19 +63,19 @@ def privacy_table(comparisons: Sequence[Comparison]) -> Table:
     )
     for heading in ("metric", "mechanism"):
         table.add_column(heading, no_wrap=True)
-    table.add_column("eps once", justify="right")
-    table.add_column("eps for ever", justify="right")
-    for name, mechanism, once, forever in privacy_rows(comparisons):
-        table.add_row(name, mechanism, f"{once:.2f}", f"{forever:.2f}")
+    table.add_column("epsilon per report", justify="right")
+    table.add_column("per value", justify="right")
+    for name, mechanism, report, value in privacy_rows(comparisons):
+        table.add_row(name, mechanism, shown_epsilon(report), shown_epsilon(value))
     return table
 
 
 def privacy_rows(comparisons: Sequence[Comparison]) -> Iterator[tuple[str, str, float, float]]:
-    """Yield metric, mechanism, eps of one report, eps for ever; last the total, since one flight answers all."""
+    """Yield metric, mechanism, epsilon per report, epsilon per permanent response; last the totals over all metrics."""
     for comparison in comparisons:
         metric = comparison.decoding.metric
         p = metric.params
         mechanism = f"{metric.kind}: k={p.num_bits} h={p.num_hashes} m={p.num_cohorts} p={p.prob_p:g} q={p.prob_q:g} f={p.prob_f:g}"
-        yield metric.name, mechanism, comparison.epsilon_once, comparison.epsilon_forever
-    once = sequential(comparison.epsilon_once for comparison in comparisons)
-    yield "all", "sequential composition", once, sequential(c.epsilon_forever for c in comparisons)
+        yield metric.name, mechanism, comparison.privacy.epsilon_report, comparison.privacy.epsilon_permanent
+    reports = sequential(comparison.privacy.epsilon_report for comparison in comparisons)
+    yield "all", "sequential composition", reports, sequential(c.privacy.epsilon_permanent for c in comparisons)

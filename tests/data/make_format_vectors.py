@@ -1,0 +1,312 @@
+"""Write format_vectors.json anew: only when the format itself changes.
+
+python tests/data/make_format_vectors.py > tests/data/format_vectors.json
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+from hubbub import HubbubError, Metric, Params, PeriodKind, Secret
+from hubbub.coins import Coins
+from hubbub.dyadic import BernoulliMask, nearest_dyadic, numerator
+from hubbub.encoder import Value, bloom_bits
+from hubbub.hashing import google_md5, murmur3_v1
+from hubbub.irr import InstantaneousResponse
+from hubbub.periods import ordinal
+from hubbub.prr import PermanentResponse
+from hubbub.secret import framed
+from hubbub.testing import SeededCoins
+
+ABOUT = {
+    "probabilities": "double: the probability as JSON; digits: r; a: the nearest a / 2^r, null where the probability is refused",
+    "definitions": "fields of a definition; allowed: whether a client may collect it; digest: its digest if so",
+    "values": "definition, value, cohort -> bloom: the row in hex, null where the value is invalid; value null is nothing recorded",
+    "epochs": "period, start (first day), hold -> number of the period, epoch",
+    "cohorts": "secret (hex), num_cohorts -> byte: the stream's first, cohort",
+    "positions": "hash_scheme, value_utf8 (hex), cohort, num_bits, num_hashes -> positions in the order of the hashes",
+    "permanent": "definition, secret, epoch, bloom -> input: all bytes that SHAKE-256 reads; prr: the row",
+    "instantaneous": "num_bits, p and q (their a), prr, words (rows in the order in which they are drawn) -> words_of_p, words_of_q: how many each mask takes, irr",
+}
+
+NOISE = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
+STRING = {"name": "s", "kind": "string", "num_bits": 16, "num_hashes": 2, "num_cohorts": 8, "hash_scheme": "murmur3-v1"}
+ONE_HOT = {"num_hashes": 1, "num_cohorts": 1, "hash_scheme": "one-hot"}
+BOOLEAN = {"name": "b", "kind": "boolean", "num_bits": 1, **ONE_HOT}
+
+
+def categorical(*categories: str, **more: Any) -> dict[str, Any]:
+    return {
+        "name": "c",
+        "kind": "categorical",
+        "num_bits": len(categories),
+        **ONE_HOT,
+        "categories": list(categories),
+    } | more
+
+
+def definition(fields: dict[str, Any]) -> dict[str, Any]:
+    return {"categories": [], "other": None, "period": "day", "hold": None, **NOISE, **fields}
+
+
+def metric_of(fields: dict[str, Any]) -> Metric:
+    sizes = ("num_bits", "num_hashes", "num_cohorts", "hash_scheme", "prob_p", "prob_q", "prob_f")
+    rest = {name: fields[name] for name in ("name", "kind", "other", "period", "hold")}
+    params = Params(**{name: fields[name] for name in sizes})
+    return Metric(**rest, params=params, categories=tuple(fields["categories"])).require_collectable()
+
+
+def probabilities() -> Iterator[dict[str, Any]]:
+    tie = 2.0**-25
+    asked = [0.0, 1.0, 0.5, 0.1, 0.39, 1 / 3, 0.3, 3 * tie, 5 * tie, 7 * tie, tie, 1 - tie, 1 - 3 * tie, 1e-9, 2.0**-24]
+    for digits in (24, 23):
+        for double in asked + [2 * each for each in asked if 0 < each < 1e-6]:
+            try:
+                a = numerator(nearest_dyadic("p", double, digits), digits)
+            except HubbubError:
+                a = None
+            yield {"double": double, "exact": str(Fraction(double)), "digits": digits, "a": a}
+
+
+def asked_definitions() -> Iterator[dict[str, Any]]:
+    yield from (definition(STRING | {"num_cohorts": m}) for m in (1, 2, 3, 64, 96, 128, 256, 512))
+    yield from (definition(STRING | {"prob_f": f}) for f in (0, 2.0**-23, 0.1, 1 - 2.0**-23, 1 - 2.0**-25, 1, -0.1))
+    yield from (
+        definition(STRING | {"prob_p": p, "prob_q": q})
+        for p, q in ((0, 1), (0.5, 0.5), (0.75, 0.25), (0, 2.0**-24), (0.1, 0.3))
+    )
+    yield from (
+        definition(STRING | {"num_bits": k, "num_hashes": h})
+        for k, h in ((7, 1), (8, 7), (8, 8), (8, 0), (1024, 1), (1025, 1))
+    )
+    md5 = STRING | {"hash_scheme": "google-md5"}
+    yield from (definition(md5 | {"num_bits": k, "num_hashes": h}) for k, h in ((256, 16), (256, 17), (257, 2)))
+    yield from (
+        definition(STRING | {"hold": hold, "period": period})
+        for hold, period in ((1, "week"), (7, "day"), (3, "month"), (0, "day"))
+    )
+    yield from (
+        definition(BOOLEAN | more) for more in ({}, {"hold": 2}, {"num_cohorts": 2}, {"name": "B"}, {"name": "a" * 65})
+    )
+    yield definition(categorical("linux", "macos", "other", other="other"))
+    yield definition(categorical("caf\u00e9", "cafe\u0301", "\U0001f600", 'a "\\/\b\t\n\f\r\x0b\x7f\x80'))
+    yield from (definition(categorical(*each)) for each in (("a",), ("a", "a"), ("a", ""), ("a", "\ud800")))
+    yield definition(categorical("a", "b", other="c"))
+
+
+def definitions() -> Iterator[dict[str, Any]]:
+    for fields in asked_definitions():
+        try:
+            digest = metric_of(fields).digest
+        except HubbubError:
+            digest = None
+        yield {"definition": fields, "allowed": digest is not None, "digest": digest}
+
+
+def values() -> Iterator[dict[str, Any]]:
+    odd = [
+        "",
+        " ",
+        "v1",
+        "V1",
+        "v1 ",
+        "\0",
+        "\ufeffv1",
+        "caf\u00e9",
+        "cafe\u0301",
+        "\U0001f600",
+        "\ud83d",
+        "\ude00\ud83d",
+        "\u65e5\u672c\u8a9e",
+        None,
+        True,
+        1,
+        1.5,
+    ]
+    boolean: list[Any] = [True, False, None, 1, 0, "true"]
+    systems = categorical("linux", "caf\u00e9", "\U0001f600", "other", other="other")
+    strict = categorical("linux", "caf\u00e9")
+    listed: list[Any] = [
+        "linux",
+        "Linux",
+        "linux ",
+        "caf\u00e9",
+        "cafe\u0301",
+        "\U0001f600",
+        "other",
+        "",
+        "\ud83d",
+        None,
+        True,
+    ]
+    asked: list[tuple[dict[str, Any], list[Any]]] = [
+        (STRING, odd),
+        (STRING | {"hash_scheme": "google-md5"}, odd[:11]),
+        (BOOLEAN, boolean),
+        (systems, listed),
+        (strict, listed),
+    ]
+    for fields, of_these in asked:
+        metric = metric_of(definition(fields))
+        for value in of_these:
+            for cohort in sorted({0, metric.params.num_cohorts - 1}):
+                try:
+                    bloom = row(bloom_bits(metric, value, cohort), metric)
+                except HubbubError:
+                    bloom = None
+                yield {"definition": definition(fields), "value": value, "cohort": cohort, "bloom": bloom}
+
+
+def epochs() -> Iterator[dict[str, Any]]:
+    starts = {
+        "day": ("1970-01-01", "1970-01-07", "1970-01-08", "2000-02-29", "2026-11-22"),
+        "week": ("1969-12-29", "1970-01-05", "1999-12-27", "2026-11-16"),
+        "month": ("1970-01-01", "1970-12-01", "1971-01-01", "2026-11-01"),
+    }
+    for period, each in starts.items():
+        for start in each:
+            for hold in (1, 2, 7, 30):
+                number = ordinal(PeriodKind(period), start)
+                yield {"period": period, "start": start, "hold": hold, "number": number, "epoch": number // hold}
+
+
+def cohorts() -> Iterator[dict[str, Any]]:
+    for number in range(4):
+        key = SeededCoins(f"cohort {number}")(32)
+        for m in (1, 2, 64, 256):
+            yield {
+                "secret": key.hex(),
+                "num_cohorts": m,
+                "byte": Secret(key).cohort(256),
+                "cohort": Secret(key).cohort(m),
+            }
+
+
+def positions() -> Iterator[dict[str, Any]]:
+    schemes = {"murmur3-v1": murmur3_v1.bit_positions, "google-md5": google_md5.bit_positions}
+    for scheme, hashed in schemes.items():
+        for text in (
+            "",
+            "v1",
+            "https://example.org/",
+            "caf\u00e9",
+            "cafe\u0301",
+            "\U0001f600",
+            "0123456789abcdef",
+            "0123456789abcdef0",
+        ):
+            for cohort, k, h in ((0, 8, 7), (1, 16, 2), (63, 128, 2), (255, 256, 16)):
+                fields = {"hash_scheme": scheme, "value_utf8": text.encode().hex(), "cohort": cohort, "num_bits": k}
+                yield fields | {"num_hashes": h, "positions": hashed(text.encode(), cohort, k, h)}
+
+
+class Recorded(Secret):
+    """A secret that shows what its streams read: for vectors only."""
+
+    read = b""
+
+    def stream(self, domain: str, *fields: bytes) -> Any:
+        self.read = framed(domain.encode()) + framed(self._key) + b"".join(map(framed, fields))
+        return super().stream(domain, *fields)
+
+
+def permanent() -> Iterator[dict[str, Any]]:
+    weekly = STRING | {"hold": 7, "num_bits": 13, "prob_f": 0.45}
+    asked: list[tuple[dict[str, Any], Value]] = [
+        (STRING, "v1"),
+        (weekly, "v1"),
+        (STRING | {"prob_f": 0}, "v1"),
+        (STRING | {"prob_f": 2.0**-23, "num_bits": 200}, "v1"),
+        (BOOLEAN, True),
+        (BOOLEAN, None),
+        (categorical("linux", "caf\u00e9", "\U0001f600"), "caf\u00e9"),
+    ]
+    for fields, value in asked:
+        metric = metric_of(definition(fields))
+        for number, epoch in enumerate([None] if metric.hold is None else [0, 2942, -1]):
+            key = SeededCoins(f"permanent {number} {metric.digest}")(32)
+            secret = Recorded(key)
+            response = PermanentResponse(metric, secret)
+            bloom = bloom_bits(metric, value, secret.cohort(metric.params.num_cohorts))
+            prefix = (secret.stream("hubbub/prr/v1", *metric.bit_shaping_fields()), secret.read)[1]
+            of_epoch = b"" if epoch is None else epoch.to_bytes(8, "little", signed=True)
+            whole = prefix + framed(of_epoch) + framed(bloom.to_bytes(metric.params.row_bytes, "little"))
+            yield {
+                "definition": definition(fields),
+                "secret": key.hex(),
+                "epoch": epoch,
+                "bloom": row(bloom, metric),
+                "input": whole.hex(),
+                "prr": row(response(bloom, epoch), metric),
+            }
+
+
+def instantaneous() -> Iterator[dict[str, Any]]:
+    one = 1 << 24
+    for k, p, q in (
+        (8, 1 << 22, 3 << 22),
+        (13, 6543213, 10234003),
+        (20, 0, one),
+        (16, 0, 1),
+        (16, one - 1, one),
+        (200, 1, one >> 1),
+    ):
+        params = Params(num_bits=k, num_hashes=1, num_cohorts=1, prob_p=p / one, prob_q=q / one, prob_f=0.5)
+        drawn = SeededCoins(f"instantaneous {k} {p} {q}")(64 * params.row_bytes)
+        response = InstantaneousResponse(params, scripted(drawn))
+        prr = int.from_bytes(SeededCoins(f"prr {k} {p} {q}")(params.row_bytes), "little") & (1 << k) - 1
+        irr = response(prr)
+        words = [drawn[at : at + params.row_bytes] for at in range(0, len(drawn), params.row_bytes)]
+        of_p = words_taken(words, p, k)
+        of_q = words_taken(words[of_p:], q, k)
+        yield {
+            "num_bits": k,
+            "p": p,
+            "q": q,
+            "prr": prr.to_bytes(params.row_bytes, "little").hex(),
+            "words": [word.hex() for word in words[: of_p + of_q]],
+            "words_of_p": of_p,
+            "words_of_q": of_q,
+            "irr": irr.to_bytes(params.row_bytes, "little").hex(),
+        }
+
+
+def scripted(drawn: bytes) -> Coins:
+    left = bytearray(drawn)
+
+    def coins(num_bytes: int) -> bytes:
+        taken = bytes(left[:num_bytes])
+        del left[:num_bytes]
+        return taken
+
+    return coins
+
+
+def words_taken(words: list[bytes], a: int, num_bits: int) -> int:
+    """Count the words that hubbub's own mask takes of these."""
+    used = iter([int.from_bytes(word, "little") for word in words])
+    BernoulliMask(a, 24, num_bits)(used)
+    return len(words) - len(list(used))
+
+
+def row(bits: int, metric: Metric) -> str:
+    return bits.to_bytes(metric.params.row_bytes, "little").hex()
+
+
+def main() -> None:
+    kinds = (probabilities, definitions, values, epochs, cohorts, positions, permanent, instantaneous)
+    document = {"about": ABOUT} | {kind.__name__: list(kind()) for kind in kinds}
+    lines = [f"{json.dumps(name)}: {json.dumps(document[name])}" for name in document if name == "about"]
+    for name in document:
+        if name != "about":
+            rows = ",\n  ".join(json.dumps(each) for each in document[name])
+            lines.append(f"{json.dumps(name)}: [\n  {rows}\n ]")
+    sys.stdout.write("{\n " + ",\n ".join(lines) + "\n}\n")
+
+
+if __name__ == "__main__":
+    main()
