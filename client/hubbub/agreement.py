@@ -1,9 +1,13 @@
-"""What the user agreed to, said and taken back: what is taken back holds in this process, whatever the disk says."""
+"""Give and withdraw consent. A withdrawal holds in this process, whatever the disk says."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import datetime
+
 from hubbub.compaction import Compactor
 from hubbub.consent import Consent, lesser
+from hubbub.events import Event
 from hubbub.journal import Journal
 from hubbub.recorder import Recorder
 from hubbub.secret_file import SecretFile
@@ -14,12 +18,19 @@ class Agreement:
     """Changes one directory's consent; `allowed` is the most that this process may do, and `environment` the most it ever may."""
 
     def __init__(
-        self, journal: Journal, compactor: Compactor, recorder: Recorder, secret: SecretFile, environment: Consent
+        self,
+        journal: Journal,
+        compactor: Compactor,
+        recorder: Recorder,
+        secret: SecretFile,
+        environment: Consent,
+        clock: Callable[[], datetime],
     ) -> None:
         self._journal = journal
         self._compactor = compactor
         self._recorder = recorder
         self._secret = secret
+        self._clock = clock
         self._environment = self.allowed = environment
 
     def agree(self, consent: Consent, text: str) -> list[str]:
@@ -65,13 +76,28 @@ class Agreement:
         before = state.consent
         if before is Consent.OFF and state.enrolments and not self._secret.destroy():
             return False
-        self._journal.write({"e": "consent", "to": consent, "text": text})
+        self._recorder.record_postponed(state)
+        if consent is not before:
+            self._recorder.drop_postponed()
+        self._journal.write(self._changed(state, consent, text))
         if before is Consent.OFF and self.allowed is not Consent.OFF:
             self.enrol(state)
         return True
 
-    def _erase(self, _: State, text: str) -> bool:
-        self._journal.write({"e": "consent", "to": Consent.OFF, "text": text}, {"e": "erased"})
+    def _changed(self, state: State, consent: Consent, text: str) -> Event:
+        """Return the event of consent as it is now; to say the same again changes neither its time nor what is reported."""
+        now = self._clock()
+        same = consent is state.consent and text == state.consent_text and state.consent_time > 0
+        becomes_on = consent is Consent.ON and state.consent is not Consent.ON
+        return state.consent_event() | {
+            "to": consent,
+            "text": text,
+            "time": state.consent_time if same else now.timestamp(),
+            "reports_from": now.date().isoformat() if becomes_on else state.reports_from,
+        }
+
+    def _erase(self, state: State, text: str) -> bool:
+        self._journal.write(self._changed(state, Consent.OFF, text), {"e": "erased"})
         self._recorder.channels.forget_secret()
         return self._secret.destroy()
 

@@ -136,8 +136,11 @@ class Client:
             clock=self._clock,
             coins=self._coins,
             own=not self._per_subject,
+            allowed=lambda: self._agreement.allowed,
         )
-        self._agreement = Agreement(self._journal, self._compactor, self._recorder, secret, self._environment_allows)
+        self._agreement = Agreement(
+            self._journal, self._compactor, self._recorder, secret, self._environment_allows, self._clock
+        )
 
     def record(self, metric: str, value: Value = None) -> None:
         """Record what was observed; returns at once, and never raises.

@@ -1,4 +1,4 @@
-"""What the user agreed to: off, local or on; the environment can only take back."""
+"""Consent levels, and what the environment variables allow."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from enum import StrEnum
 
 
 class Consent(StrEnum):
-    """How far a value may go, from least to most.
+    """What the user allows, from least to most.
 
-    off   : nothing is recorded, kept or sent
-    local : drafts and reports are made and kept as with `on`, nothing is sent
-    on    : reports are sent
+    off   : the client records nothing, keeps nothing but the ledger, and sends nothing
+    local : the client makes reports and keeps them on this device, to be inspected; it sends none of them, now or later
+    on    : the client sends one report per metric and period, of what was recorded under `on`
     """
 
     OFF = "off"

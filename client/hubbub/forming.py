@@ -173,17 +173,24 @@ class Former:
         formed = state.formed
         for (_, ended), reports in sorted(ready.items(), key=lambda item: item[0][1]):
             formed += len(reports)
-            events.append(_formed(ended, reports, formed, self._today.now(), self._coins))
+            event = _formed(ended, reports, formed, self._today.now(), self._coins)
+            events.append(event | {"local": True} if state.consent is Consent.LOCAL else event)
         if events or silent:
             self._journal.write(*events, *silent)
 
     def _choices(
         self, state: State, secret: Secret, account: Account, until: date, waiting: Container[tuple[str, str]]
     ) -> Iterator[tuple[str, Choice]]:
-        """Move an account past each period that is over; yield (period, choice) for each that has a report."""
-        metric = self._definitions.get(account.metric)
+        """Move an account past each period that is over; yield (period, choice) for each that has a report.
+
+        Under consent `local` the ledger is not charged: what is made then is never sent.
+        """
+        metric, charged = self._definitions.get(account.metric), state.consent is not Consent.LOCAL
         oldest = date.fromordinal(max(1, self._today.now().toordinal() - KEPT_FOR.days))
         account.next = max(account.next, str(Period.containing(account.period, oldest)))  # those before are too old
+        if state.reports_from <= str(self._today.now().date()):  # else a clock was ahead when consent was given
+            first = date.fromisoformat(state.reports_from or str(date.min))
+            account.next = max(account.next, str(Period.containing(account.period, first)))
         while (period := account.next_period()).next().start <= until:
             if metric is None or not self._is_current(state, account, period):
                 return  # not even a draft: that there is one says that something was recorded
@@ -192,11 +199,14 @@ class Former:
             if ended < account.ahead and (told in waiting or state.was_tried(*told)):
                 continue
             draft = state.drafts.get(account.key)
-            choice: Choice | None = draft if draft is not None and draft.period == ended and draft.row else None
+            choice: Choice | None = None
+            if draft is not None and draft.period == ended and draft.row and not (draft.local and charged):
+                choice = draft
             if choice is None:
                 choice = self._channels.channel(metric, account.subject, secret).choose(account, 0, ended)
             if choice is not None:
-                account.charge(choice)
+                if charged:
+                    account.charge(choice)
                 yield ended, choice
 
     def _give_up(self, state: State) -> None:

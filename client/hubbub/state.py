@@ -6,7 +6,7 @@
 An event says what now *is* (how many recordings a draft stands for, what an account has spent), so a lost one is mended by the next of
 its kind. Reports are numbered as they are formed: numbers that the fold never sees are counted as `corrupt`.
 
-    formed = acknowledged + spooled + quarantined + dropped{quota, age, expired, consent, corrupt, refused, clock}
+    formed = acknowledged + spooled + quarantined + dropped{quota, age, expired, consent, local, corrupt, refused, clock}
     recorded = chosen + superseded + ignored{consent, invalid, unknown-metric, policy, expired, no-state}
 """
 
@@ -23,7 +23,7 @@ from hubbub.events import Event
 from hubbub.ledger import Account, Choice, Key
 from hubbub.periods import Period, PeriodKind, midnight
 
-DROPPED = ("quota", "age", "expired", "consent", "corrupt", "refused", "clock")
+DROPPED = ("quota", "age", "expired", "consent", "local", "corrupt", "refused", "clock")
 MAX_RUNS = 64
 KEPT_SENT = 10
 IGNORED = ("consent", "invalid", "unknown-metric", "policy", "expired", "no-state")
@@ -31,17 +31,22 @@ IGNORED = ("consent", "invalid", "unknown-metric", "policy", "expired", "no-stat
 
 @dataclass(slots=True)
 class Draft(Choice):
-    """What would be sent if the period ended now; `n` is how many recordings it was chosen from."""
+    """What would be sent if the period ended now; `n` is how many recordings it was chosen from.
+
+    local : it was recorded under consent `local`, so it is never sent
+    """
 
     period: str
     n: int
+    local: bool = False
 
 
 @dataclass(slots=True)
 class Waiting:
     """A batch as it was formed, once; `at` is when it is sent (POSIX seconds), `doubt` whether it may be stored already.
 
-    late : its time passed while nobody could send it, so that it was given another; see `due.spread`
+    late  : its time passed while nobody could send it, so that it was given another; see `due.spread`
+    local : it was formed under consent `local`, so it is never sent
     """
 
     batch: Batch
@@ -49,6 +54,7 @@ class Waiting:
     at: float
     doubt: bool = False
     late: bool = False
+    local: bool = False
 
     def ends(self) -> datetime:
         """Return when the period that it is of is over."""
@@ -99,6 +105,10 @@ class State:
     def __init__(self) -> None:
         self.consent = Consent.OFF
         self.consent_text = ""
+        self.consent_time = 0.0
+        """When this consent was first given with this text (POSIX seconds); 0 if that is not known."""
+        self.reports_from = ""
+        """The day on which consent became `on`: no report is formed of a period that ended before."""
         self.enrolments = 0
         self.secret_tag = ""
         self.ledger_key = ""
@@ -144,6 +154,16 @@ class State:
 
     def _on_consent(self, event: Event) -> None:
         self.consent, self.consent_text = Consent(event["to"]), event["text"]
+        self.consent_time, self.reports_from = event.get("time", 0.0), event.get("reports_from", "")
+        if self.consent is Consent.ON:
+            self._drop_local()
+
+    def _drop_local(self) -> None:
+        """Drop the reports and drafts that were made under `local`; the event of consent itself does it, so that no kill comes between."""
+        for batch_id in [each for each, waiting in self.waiting.items() if waiting.local]:
+            self.dropped["local"] += len(self.waiting.pop(batch_id).batch)
+        for key in [each for each, draft in self.drafts.items() if draft.local]:
+            del self.drafts[key]
 
     def _on_enrolment(self, event: Event) -> None:
         if self.enrolments not in (0, event["number"]):
@@ -165,9 +185,8 @@ class State:
 
     def _on_draft(self, event: Event) -> None:
         n = self._counted(event)
-        self.drafts[event["s"], event["m"]] = Draft(
-            event["c"], event["row"], event["tag"], event["sealed"], event["epoch"], event["fresh"], event["p"], n
-        )
+        choice = (event[name] for name in ("c", "row", "tag", "sealed", "epoch", "fresh", "p"))
+        self.drafts[event["s"], event["m"]] = Draft(*choice, n, event.get("local", False))
 
     def _on_kept(self, event: Event) -> None:
         self.drafts[event["s"], event["m"]] = Draft(**event["draft"])
@@ -190,15 +209,17 @@ class State:
         return n
 
     def _on_formed(self, event: Event) -> None:
-        waiting = Waiting(_batch(event["batch"]), PeriodKind(event["kind"]), event["at"])
+        kind, local = PeriodKind(event["kind"]), event.get("local", False)
+        waiting = Waiting(_batch(event["batch"]), kind, event["at"], local=local)
         self.formed = max(self.formed, event["formed"])
         self.waiting[event["batch"]["id"]] = waiting
         for account in event["accounts"]:
             self._on_account({"account": account})
 
     def _on_waiting(self, event: Event) -> None:
+        late, local = event.get("late", False), event.get("local", False)
         self.waiting[event["batch"]["id"]] = Waiting(
-            _batch(event["batch"]), PeriodKind(event["kind"]), event["at"], event["doubt"], event.get("late", False)
+            _batch(event["batch"]), PeriodKind(event["kind"]), event["at"], event["doubt"], late, local
         )
 
     def _on_split(self, event: Event) -> None:
@@ -316,6 +337,16 @@ class State:
         self.formed = max(self.formed, known)
         self.dropped["corrupt"] += self.formed - known
 
+    def consent_event(self) -> Event:
+        """Return what the journal says of consent."""
+        return {
+            "e": "consent",
+            "to": self.consent,
+            "text": self.consent_text,
+            "time": self.consent_time,
+            "reports_from": self.reports_from,
+        }
+
     def accounts_of(self, subject: str) -> list[Account]:
         """Return what one subject has spent, by every definition it ever saw."""
         return [self.accounts[subject, digest] for digest in sorted(self.digests.get(subject, ()))]
@@ -325,7 +356,8 @@ class State:
         spent = 0.0
         for account in self.accounts_of(subject):
             draft = self.drafts.get(account.key)
-            spent += account.spent + (account.price if draft is not None and draft.fresh else 0.0)
+            will_be_sent = draft is not None and draft.fresh and not draft.local
+            spent += account.spent + (account.price if will_be_sent else 0.0)
         return spent
 
     def reserved(self, subject: str) -> float:
