@@ -10,7 +10,7 @@ from fastapi.security import HTTPBearer
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 
 from hubbub import privacy
-from hubbub.cli.output import finite
+from hubbub.json_values import finite
 from hubbub.definitions import Definitions
 from hubbub.errors import RefusedError
 from hubbub.metric import Metric

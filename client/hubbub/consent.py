@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
 
@@ -17,6 +19,22 @@ class Consent(StrEnum):
     OFF = "off"
     LOCAL = "local"
     ON = "on"
+
+
+@dataclass(frozen=True, slots=True)
+class ConsentRecord:
+    """What the user agreed to, and what holds in this process.
+
+    level     : what the user agreed to
+    text      : the text that the user read, or its version, as `set_consent` was given it
+    time      : when the user first agreed to this level and text; None if nobody was asked
+    effective : the lesser of `level` and what this process allows: its environment, and a withdrawal that the disk refused
+    """
+
+    level: Consent
+    text: str
+    time: datetime | None
+    effective: Consent
 
 
 _NOT_SET = ("", "0", "false", "no")

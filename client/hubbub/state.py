@@ -185,8 +185,11 @@ class State:
 
     def _on_draft(self, event: Event) -> None:
         n = self._counted(event)
-        choice = (event[name] for name in ("c", "row", "tag", "sealed", "epoch", "fresh", "p"))
-        self.drafts[event["s"], event["m"]] = Draft(*choice, n, event.get("local", False))
+        draft = Draft(
+            event["c"], event["row"], event["tag"], event["sealed"], event["epoch"], event["fresh"], event["p"], n
+        )
+        draft.local = event.get("local", False)
+        self.drafts[event["s"], event["m"]] = draft
 
     def _on_kept(self, event: Event) -> None:
         self.drafts[event["s"], event["m"]] = Draft(**event["draft"])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
 import click
+
+from hubbub.json_values import finite
 
 PATH = click.Path(path_type=Path, readable=False)
 """Whatever is wrong with a file is said by who opens it, in the same words for all that can be wrong."""
@@ -18,20 +19,3 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print the re
 def print_json(result: Any) -> None:
     """Print one JSON document; infinity, which JSON has no number for, becomes the string "inf"."""
     click.echo(json.dumps(finite(result), indent=2, ensure_ascii=False, allow_nan=False))
-
-
-def finite(result: Any) -> Any:
-    """Replace the floats that JSON cannot hold.
-
-    >>> finite({"epsilon": [1.5, math.inf]})
-    {'epsilon': [1.5, 'inf']}
-    """
-    match result:
-        case float() if not math.isfinite(result):
-            return str(result)
-        case dict():
-            return {key: finite(value) for key, value in result.items()}
-        case list() | tuple():
-            return [finite(value) for value in result]
-        case _:
-            return result

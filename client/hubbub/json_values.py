@@ -1,0 +1,23 @@
+"""Values that JSON can hold."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+
+def finite(result: Any) -> Any:
+    """Replace the floats that JSON cannot hold.
+
+    >>> finite({"epsilon": [1.5, math.inf]})
+    {'epsilon': [1.5, 'inf']}
+    """
+    match result:
+        case float() if not math.isfinite(result):
+            return str(result)
+        case dict():
+            return {key: finite(value) for key, value in result.items()}
+        case list() | tuple():
+            return [finite(value) for value in result]
+        case _:
+            return result
