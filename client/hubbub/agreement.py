@@ -32,6 +32,7 @@ class Agreement:
         self._secret = secret
         self._clock = clock
         self._environment = self.allowed = environment
+        recorder.allowed = lambda: self.allowed
 
     def agree(self, consent: Consent, text: str) -> list[str]:
         """Write down that so much was agreed to, and enrol; return what the disk does not have of it."""

@@ -21,6 +21,7 @@ from hubbub.arguments import absolute, an_instance, certificates, subject_of, te
 from hubbub.coins import Coins, system_coins
 from hubbub.compaction import Compactor
 from hubbub.consent import Consent, ConsentRecord, allowed_by, lesser
+from hubbub.definition_lease import DefinitionLease
 from hubbub.definitions import Definitions, load_definitions
 from hubbub.disk import Disk, SystemDisk
 from hubbub.encoder import Value
@@ -139,7 +140,9 @@ class Client:
             clock=self._clock,
             coins=self._coins,
             own=not self._per_subject,
-            allowed=lambda: self._agreement.allowed,
+            lease=DefinitionLease(
+                self._directory, self._disk, (metric.digest for metric in self._definitions.values())
+            ),
         )
         self._agreement = Agreement(
             self._journal, self._compactor, self._recorder, secret, self._environment_allows, self._clock
@@ -334,6 +337,7 @@ class Client:
         self._stop()
         if self._journal.unsynced:
             self._journal.sync()
+        self._recorder.enroller.end()
         self._journal.close()
 
     def _stop(self) -> None:
@@ -357,6 +361,7 @@ class Client:
         else:
             self._journal.after_fork_in_child()
             self._compactor.after_fork_in_child()
+            self._recorder.enroller.after_fork_in_child()
 
     def __del__(self) -> None:
         uploader = getattr(self, "_uploader", None)

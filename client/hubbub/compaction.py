@@ -202,6 +202,7 @@ def counts(state: State) -> Iterator[Event]:
         "damaged": state.damaged,
         "chosen": state.chosen,
         "superseded": state.superseded,
+        "stood_in": state.stood_in,
         "dropped": state.dropped,
         "ignored": state.ignored,
     }

@@ -138,6 +138,19 @@ class Former:
         if self._is_new(told):
             tell("%s", told)
 
+    def _warn_stood_in(self, reports: Sequence[tuple[Choice, Account]]) -> None:
+        """Log the first report of each definition that repeats the value reported last."""
+        account = next(account for choice, account in reports if choice.stood_in)
+        if self._is_new(account.digest):
+            tell(
+                "%s: the budget has room for %d values (eps = %.3f), and a value beyond them was recorded. The report repeats the "
+                "value reported last, and accounting() counts it as `stood_in`. Many such reports bias the estimates: raise "
+                "epsilon_enrolment in Policy, or set `hold` in the definition.",
+                account.metric,
+                account.reserved,
+                account.reserved_epsilon,
+            )
+
     def _taking_part(self, state: State, keys: Iterable[Key]) -> Iterator[Account]:
         known = (state.accounts[key] for key in keys if key in state.accounts)
         return (each for each in known if self._is_current(state, each, each.next_period()))
@@ -174,7 +187,9 @@ class Former:
         for (_, ended), reports in sorted(ready.items(), key=lambda item: item[0][1]):
             formed += len(reports)
             event = _formed(ended, reports, formed, self._today.now(), self._coins)
-            events.append(event | {"local": True} if state.consent is Consent.LOCAL else event)
+            events.append(event | {"local": state.consent is Consent.LOCAL})
+            if event["stood_in"]:
+                self._warn_stood_in(reports)
         if events or silent:
             self._journal.write(*events, *silent)
 
@@ -240,4 +255,5 @@ def _formed(ended: str, reports: list[tuple[Choice, Account]], formed: int, now:
         "kind": account.period,
         "at": start.timestamp() + uniform(coins) * max(0.0, (latest - start).total_seconds()),
         "accounts": [after.event()["account"] for _, after in reports],
+        "stood_in": sum(choice.stood_in for choice, _ in reports),
     }

@@ -20,6 +20,7 @@ class Choice:
 
     row   : the bits, hex                        tag, sealed : see `sealing.py`
     epoch : of a metric with hold                fresh : whether it costs one more unit
+    stood_in : the budget has no room for the value, so the value reported last stands in for it
     """
 
     cohort: int
@@ -28,6 +29,7 @@ class Choice:
     sealed: str
     epoch: int | None
     fresh: bool
+    stood_in: bool
 
 
 @dataclass(slots=True)

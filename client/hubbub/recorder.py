@@ -15,6 +15,7 @@ from typing import Any
 from hubbub.channels import Channels
 from hubbub.coins import Coins, below
 from hubbub.consent import Consent, lesser
+from hubbub.definition_lease import DefinitionLease
 from hubbub.definitions import Definitions
 from hubbub.encoder import Value
 from hubbub.enrolling import Enroller
@@ -52,15 +53,16 @@ class Recorder:
         clock: Callable[[], datetime],
         coins: Coins,
         own: bool = True,
-        allowed: Callable[[], Consent] = lambda: Consent.ON,
+        lease: DefinitionLease | None = None,
     ) -> None:
         self._journal = journal
         self._definitions = definitions
         self._coins = coins
-        self._allowed = allowed
+        self.allowed: Callable[[], Consent] = lambda: Consent.ON
+        """The most that this process may do, whatever was agreed to; `Agreement` sets it."""
         self._today = Today(clock)
         self.channels = Channels(journal, secret, coins)
-        self.enroller = Enroller(journal, definitions, policy, self._today, own=own)
+        self.enroller = Enroller(journal, definitions, policy, self._today, own=own, lease=lease)
         self.former = Former(
             journal, definitions, self.channels, self.enroller, self._today, limits=limits, coins=coins
         )
@@ -88,7 +90,7 @@ class Recorder:
         if state.consent is Consent.OFF:
             self.channels.forget_secret()  # another process may have destroyed its file
             return "consent"
-        if lesser(state.consent, self._allowed()) is not state.consent:
+        if lesser(state.consent, self.allowed()) is not state.consent:
             return "consent"  # the draft is shared with processes that send it
         metric = self._definitions.get(name) if isinstance(name, str) else None
         if metric is None:
@@ -142,6 +144,7 @@ class Recorder:
                 "sealed": choice.sealed,
                 "epoch": choice.epoch,
                 "fresh": choice.fresh,
+                "stood_in": choice.stood_in,
                 "local": state.consent is Consent.LOCAL,
             }
         )

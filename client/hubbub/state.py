@@ -8,6 +8,8 @@ its kind. Reports are numbered as they are formed: numbers that the fold never s
 
     formed = acknowledged + spooled + quarantined + dropped{quota, age, expired, consent, local, corrupt, refused, clock}
     recorded = chosen + superseded + ignored{consent, invalid, unknown-metric, policy, expired, no-state}
+
+`stood_in` of the reports formed repeat the value reported last, because the budget had no room for another value.
 """
 
 from __future__ import annotations
@@ -138,6 +140,7 @@ class State:
         self.dropped: Counter[str] = Counter()
         self.chosen = 0
         self.superseded = 0
+        self.stood_in = 0
         self.ignored: Counter[str] = Counter()
 
     def apply(self, event: Event) -> None:
@@ -149,12 +152,12 @@ class State:
     def _on_head(self, event: Event) -> None:
         self.formed = max(self.formed, event["formed"])
         self.acknowledged, self.damaged = event["acknowledged"], event["damaged"]
-        self.chosen, self.superseded = event["chosen"], event["superseded"]
+        self.chosen, self.superseded, self.stood_in = event["chosen"], event["superseded"], event["stood_in"]
         self.dropped, self.ignored = Counter(event["dropped"]), Counter(event["ignored"])
 
     def _on_consent(self, event: Event) -> None:
         self.consent, self.consent_text = Consent(event["to"]), event["text"]
-        self.consent_time, self.reports_from = event.get("time", 0.0), event.get("reports_from", "")
+        self.consent_time, self.reports_from = event["time"], event["reports_from"]
         if self.consent is Consent.ON:
             self._drop_local()
 
@@ -185,11 +188,18 @@ class State:
 
     def _on_draft(self, event: Event) -> None:
         n = self._counted(event)
-        draft = Draft(
-            event["c"], event["row"], event["tag"], event["sealed"], event["epoch"], event["fresh"], event["p"], n
+        self.drafts[event["s"], event["m"]] = Draft(
+            event["c"],
+            event["row"],
+            event["tag"],
+            event["sealed"],
+            event["epoch"],
+            event["fresh"],
+            event["stood_in"],
+            event["p"],
+            n,
+            event["local"],
         )
-        draft.local = event.get("local", False)
-        self.drafts[event["s"], event["m"]] = draft
 
     def _on_kept(self, event: Event) -> None:
         self.drafts[event["s"], event["m"]] = Draft(**event["draft"])
@@ -198,7 +208,7 @@ class State:
         n = self._counted(event)
         draft = self.drafts.get((event["s"], event["m"]))
         if draft is None or draft.period != event["p"]:
-            draft = self.drafts[event["s"], event["m"]] = Draft(0, "", "", "", None, False, event["p"], n)
+            draft = self.drafts[event["s"], event["m"]] = Draft(0, "", "", "", None, False, False, event["p"], n)
         draft.n = n
 
     def _counted(self, event: Event) -> int:
@@ -212,17 +222,21 @@ class State:
         return n
 
     def _on_formed(self, event: Event) -> None:
-        kind, local = PeriodKind(event["kind"]), event.get("local", False)
-        waiting = Waiting(_batch(event["batch"]), kind, event["at"], local=local)
+        waiting = Waiting(_batch(event["batch"]), PeriodKind(event["kind"]), event["at"], local=event["local"])
+        self.stood_in += event["stood_in"]
         self.formed = max(self.formed, event["formed"])
         self.waiting[event["batch"]["id"]] = waiting
         for account in event["accounts"]:
             self._on_account({"account": account})
 
     def _on_waiting(self, event: Event) -> None:
-        late, local = event.get("late", False), event.get("local", False)
         self.waiting[event["batch"]["id"]] = Waiting(
-            _batch(event["batch"]), PeriodKind(event["kind"]), event["at"], event["doubt"], late, local
+            _batch(event["batch"]),
+            PeriodKind(event["kind"]),
+            event["at"],
+            event["doubt"],
+            event["late"],
+            event["local"],
         )
 
     def _on_split(self, event: Event) -> None:
@@ -375,6 +389,7 @@ class State:
             "superseded": self.superseded,
             "ignored": {reason: self.ignored[reason] for reason in IGNORED},
             "formed": self.formed,
+            "stood_in": self.stood_in,
             "acknowledged": self.acknowledged,
             "spooled": self.spooled,
             "quarantined": self.quarantined,

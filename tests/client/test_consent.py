@@ -140,7 +140,9 @@ def test_a_kill_between_erasing_and_rewriting_is_made_good_at_the_next_start(rig
     client.record("homepage", "https://example.org/")
     with client._journal as state:
         (draft,) = state.drafts.values()
-        client._journal.write({"e": "consent", "to": "off", "text": ""}, {"e": "erased"})
+        client._journal.write(
+            {"e": "consent", "to": "off", "text": "", "time": 0.0, "reports_from": ""}, {"e": "erased"}
+        )
     client.close()
     rig.client()
     assert draft.row.encode() not in everything_in(rig.state)
@@ -240,7 +242,9 @@ def test_a_kill_between_the_word_off_and_the_secrets_end_is_made_good_and_on_aga
     client.record("homepage", "https://example.org/")
     secret = (rig.state / "secret").read_bytes()
     with client._journal:
-        client._journal.write({"e": "consent", "to": "off", "text": ""}, {"e": "erased"})
+        client._journal.write(
+            {"e": "consent", "to": "off", "text": "", "time": 0.0, "reports_from": ""}, {"e": "erased"}
+        )
     client.close()
     rig.client().close()
     assert not (rig.state / "secret").exists()
