@@ -8,6 +8,7 @@ from datetime import datetime
 from hubbub.compaction import Compactor
 from hubbub.consent import Consent, lesser
 from hubbub.events import Event
+from hubbub.identity import CopyDetector
 from hubbub.journal import Journal
 from hubbub.recorder import Recorder
 from hubbub.secret_file import SecretFile
@@ -25,12 +26,14 @@ class Agreement:
         secret: SecretFile,
         environment: Consent,
         clock: Callable[[], datetime],
+        copies: CopyDetector,
     ) -> None:
         self._journal = journal
         self._compactor = compactor
         self._recorder = recorder
         self._secret = secret
         self._clock = clock
+        self._copies = copies
         self._environment = self.allowed = environment
         recorder.allowed = lambda: self.allowed
 
@@ -65,8 +68,12 @@ class Agreement:
 
     def enrol(self, state: State) -> None:
         """Let who agreed take part."""
-        if self._journal.locked_out or self._recorder.channels.secret(state) is None:
+        if self._journal.locked_out or not self._journal.is_read:
             return
+        self._copies.check(state)
+        if self._recorder.channels.secret(state) is None:
+            return
+        self._copies.check(state)  # the first enrollment made the key
         self._recorder.enroller.enrol(state)
         self._recorder.former.form(state)  # of many people some; the uploader's thread forms the rest
 

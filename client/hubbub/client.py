@@ -28,9 +28,11 @@ from hubbub.encoder import Value
 from hubbub.errors import HubbubError, ParameterError
 from hubbub.failures import guarded, report_failure
 from hubbub.forking import Section, alive, watch
+from hubbub.identity import CopyDetector
 from hubbub.inspection import read_state
 from hubbub.journal import Journal
 from hubbub.limits import Limits
+from hubbub.machine_id import MachineIdReader, read_machine_id
 from hubbub.memory_disk import MemoryDisk
 from hubbub.policy import Policy
 from hubbub.recorder import Recorder
@@ -65,6 +67,8 @@ class Client:
     detached    : for programs that end at once: at most once a day another process sends what is due; this one sends nothing itself
                   before it has lived for a minute
     per_subject : there is no one person here: only `subject(id)` records
+    renew_identity_when_copied : where `state` was used on another machine before, draw a new secret, which spends budget anew;
+                  by default the client warns once and keeps the secret
 
     Nothing is recorded before `set_consent("on")` or `("local")`; that is remembered in `state`.
 
@@ -82,12 +86,14 @@ class Client:
         limits: Limits | None = None,
         detached: bool = False,
         per_subject: bool = False,
+        renew_identity_when_copied: bool = False,
         ca_certs: str | None = None,
         transport: Transport | None = None,
         disk: Disk | None = None,
         clock: Callable[[], datetime] = utc_now,
         coins: Coins = system_coins,
         environment: Mapping[str, str] | None = None,
+        machine_id: MachineIdReader = read_machine_id,
     ) -> None:
         if durability not in ("process", "power", "memory"):
             raise ParameterError(f"durability must be process, power or memory, got {durability!r}")
@@ -108,6 +114,8 @@ class Client:
         self._policy = an_instance("policy", policy, Policy)
         self._limits = an_instance("limits", limits, Limits)
         self._per_subject = per_subject
+        self._renew_identity = renew_identity_when_copied
+        self._machine_id = machine_id if durability != "memory" else lambda: None
         self._clock = clock
         self._coins = coins
         self._environment_allows = allowed_by(os.environ if environment is None else environment)
@@ -144,8 +152,9 @@ class Client:
                 self._directory, self._disk, (metric.digest for metric in self._definitions.values())
             ),
         )
+        copies = CopyDetector(self._journal, secret, self._machine_id, renew=self._renew_identity)
         self._agreement = Agreement(
-            self._journal, self._compactor, self._recorder, secret, self._environment_allows, self._clock
+            self._journal, self._compactor, self._recorder, secret, self._environment_allows, self._clock, copies
         )
 
     def record(self, metric: str, value: Value = None) -> None:

@@ -191,6 +191,7 @@ def unprotected(state: State) -> Iterator[Event]:
         yield {"e": "held", "m": digest, "until": until}
     yield {"e": "backoff", "failures": state.failures, "until": state.not_before, "told": state.trouble}
     yield {"e": "detached", "at": state.detached_at}
+    yield {"e": "machines", "tags": state.machines}
 
 
 def counts(state: State) -> Iterator[Event]:

@@ -6,7 +6,7 @@
 An event says what now *is* (how many recordings a draft stands for, what an account has spent), so a lost one is mended by the next of
 its kind. Reports are numbered as they are formed: numbers that the fold never sees are counted as `corrupt`.
 
-    formed = acknowledged + spooled + quarantined + dropped{quota, age, expired, consent, local, corrupt, refused, clock}
+    formed = acknowledged + spooled + quarantined + dropped{quota, age, expired, consent, local, copied, corrupt, refused, clock}
     recorded = chosen + superseded + ignored{consent, invalid, unknown-metric, policy, expired, no-state}
 
 `stood_in` of the reports formed repeat the value reported last, because the budget had no room for another value.
@@ -25,7 +25,7 @@ from hubbub.events import Event
 from hubbub.ledger import Account, Choice, Key
 from hubbub.periods import Period, PeriodKind, midnight
 
-DROPPED = ("quota", "age", "expired", "consent", "local", "corrupt", "refused", "clock")
+DROPPED = ("quota", "age", "expired", "consent", "local", "copied", "corrupt", "refused", "clock")
 MAX_RUNS = 64
 KEPT_SENT = 10
 IGNORED = ("consent", "invalid", "unknown-metric", "policy", "expired", "no-state")
@@ -114,6 +114,8 @@ class State:
         self.enrolments = 0
         self.secret_tag = ""
         self.ledger_key = ""
+        self.machines: list[str] = []
+        """A tag of each machine that the directory was used on under this secret, see `machine_id.py`."""
         self.drafts: dict[Key, Draft] = {}
         self.accounts: dict[Key, Account] = {}
         self.digests: dict[str, set[str]] = {}
@@ -324,15 +326,26 @@ class State:
 
     def _on_erased(self, _event: Event) -> None:
         """Consent was withdrawn: everything but the ledger goes."""
-        self.dropped["consent"] += self.spooled
-        self.dropped["consent"] += self.quarantined
+        self._end_identity("consent")
+        self.held.clear()
+        self.erased = True
+
+    def _on_new_identity(self, _event: Event) -> None:
+        """The directory is a copy: what was made under the copied secret is the original's."""
+        self._end_identity("copied")
+
+    def _on_machines(self, event: Event) -> None:
+        self.machines = event["tags"]
+
+    def _end_identity(self, reason: str) -> None:
+        """Drop everything that was made under the secret; the ledger stays."""
+        self.dropped[reason] += self.spooled + self.quarantined
         self.drafts.clear()
         self.waiting.clear()
         self.quarantine.clear()
-        self.held.clear()
         self.last_sent.clear()
+        self.machines = []
         self.secret_tag = ""
-        self.erased = True
         for account in self.accounts.values():
             account.sealed = account.tag = ""
             account.tags, account.epoch = [], None

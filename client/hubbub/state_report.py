@@ -18,6 +18,7 @@ def inspection_report(state: State, last: int = 1) -> dict[str, Any]:
             "text": state.consent_text,
             "time": iso_time(state.consent_time) if state.consent_time else None,
         },
+        "machines": len(state.machines),
         "waiting": [_queued(state, batch_id, waiting) for batch_id, waiting in state.waiting.items()],
         "trouble": {"failures": state.failures, "last": state.trouble},
         "quarantined": [

@@ -50,6 +50,11 @@ def command(directory: Path, *, count: int, as_json: bool) -> None:
     click.echo(
         ", ".join(f"{name} {counts[name]}" for name in ("recorded", "formed", "acknowledged", "spooled", "quarantined"))
     )
+    if report["machines"] > 1:
+        click.echo(
+            f"used on {report['machines']} machines: if it is a copy, both copies report every period under one secret "
+            "(`hubbub state new-identity`, or keep-identity if it was moved)"
+        )
     if state.failures:
         click.echo(f"in vain: {counted(state.failures, 'time')}, the last time: {state.trouble or 'no answer'}")
     for each in sorted(report["waiting"], key=lambda each: str(each["sent_from"])):
