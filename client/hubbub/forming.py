@@ -203,9 +203,9 @@ class Former:
         metric, charged = self._definitions.get(account.metric), state.consent is not Consent.LOCAL
         oldest = date.fromordinal(max(1, self._today.now().toordinal() - KEPT_FOR.days))
         account.next = max(account.next, str(Period.containing(account.period, oldest)))  # those before are too old
-        if state.reports_from <= str(self._today.now().date()):  # else a clock was ahead when consent was given
-            first = date.fromisoformat(state.reports_from or str(date.min))
-            account.next = max(account.next, str(Period.containing(account.period, first)))
+        if account.next < state.reports_from <= str(self._today.now().date()):  # after today: a clock was ahead
+            first = Period.containing(account.period, date.fromisoformat(state.reports_from))
+            account.next = max(account.next, str(first))
         while (period := account.next_period()).next().start <= until:
             if metric is None or not self._is_current(state, account, period):
                 return  # not even a draft: that there is one says that something was recorded
