@@ -40,9 +40,11 @@ class Agreement:
     def agree(self, consent: Consent, text: str) -> list[str]:
         """Write down that so much was agreed to, and enrol; return what the disk does not have of it."""
         self._allow(consent)
+        before = self._journal.run(lambda state: state.consent_event())
         if not self._journal.run(self._agree, consent, text):
             return [f"it stays off: the secret of before cannot be deleted, {self._journal.problem}"]
-        if self._journal.degraded:
+        is_new = self._journal.run(lambda state: state.consent_event()) != before
+        if self._journal.degraded or (is_new and not self._journal.sync()):
             return [f"it is not written down: {self._journal.problem}"]
         self._allow(Consent.ON)
         return []
