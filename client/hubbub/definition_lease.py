@@ -24,9 +24,14 @@ class DefinitionLease:
     def __init__(self, directory: Path, disk: Disk, digests: Iterable[str]) -> None:
         self._directory = directory
         self._disk = disk
-        self._digests = frozenset(digests)
+        self.digests = frozenset(digests)
         self._path: Path | None = None
         self._lock: Lock | None = None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether this process is announced."""
+        return self._lock is not None
 
     def take(self) -> None:
         """Announce this process, if it is not announced yet; a disk that refuses it leaves it unannounced."""
@@ -37,7 +42,7 @@ class DefinitionLease:
             path = self._directory / f"{PREFIX}{os.urandom(8).hex()}"
             file = self._disk.open_new(path)
             try:
-                file.append("\n".join(sorted(self._digests)).encode())
+                file.append("\n".join(sorted(self.digests)).encode())
             finally:
                 file.close()
             self._path, self._lock = path, self._disk.lock(path)
@@ -51,10 +56,6 @@ class DefinitionLease:
                 with suppress(OSError):  # its process removed it meanwhile
                     digests.update(self._read(path))
         return frozenset(digests)
-
-    def is_foreign(self, digests: frozenset[str]) -> bool:
-        """Return whether another process has a definition that this one does not have."""
-        return not digests <= self._digests
 
     def release(self) -> None:
         """End the lease: this process does not report any more."""

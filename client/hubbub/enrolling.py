@@ -42,6 +42,7 @@ class Enroller:
         self._today = today
         self._own = own
         self._lease = lease
+        self._elsewhere: frozenset[str] = frozenset()
         self._in_use: frozenset[str] = frozenset()
         self._enrolment = 0
         self._left: set[str] = set()
@@ -60,8 +61,10 @@ class Enroller:
             self._enrolment = state.enrolments
             self._left = set(state.digests)
             if self._lease is not None:
+                was_live = self._lease.is_held
                 self._lease.take()
-                self._in_use = self._lease.in_use_elsewhere()
+                self._elsewhere = self._lease.in_use_elsewhere()
+                self._in_use = self._elsewhere | self._lease.digests if was_live else self._elsewhere
         self._left.discard(subject)
         if subject or self._own:
             self._share_out(state, subject)
@@ -92,9 +95,9 @@ class Enroller:
 
     def _has_freed_shares(self) -> bool:
         """Return whether a process with other definitions ended, so that there may be more to share out."""
-        if self._lease is None or not self._lease.is_foreign(self._in_use):
+        if self._lease is None or self._elsewhere <= self._lease.digests:
             return False
-        return not self._in_use <= self._lease.in_use_elsewhere()
+        return not self._elsewhere <= self._lease.in_use_elsewhere()
 
     def _share_out(self, state: State, subject: str) -> None:
         wanted = []

@@ -193,6 +193,51 @@ def test_the_share_of_a_definition_is_free_once_no_process_has_it(rig: Rig) -> N
     assert [path.name.partition(".")[0] for path in rig.state.iterdir()].count("lease") == 1
 
 
+def test_a_metric_that_both_versions_have_keeps_its_share_when_a_new_definition_wants_it(rig: Rig) -> None:
+    """Definitions are served in their order, so the changed one came first and took what the running process relied on."""
+    price = price_of(OLD).epsilon
+    policy = Policy(epsilon_report=999, epsilon_enrolment=4 * PRICE, epsilon_metric=999, epsilon_total=9.5 * price)
+    old = rig.agreed(OLD, SAME, policy=policy)
+
+    def reserved() -> list[float]:
+        with old._journal as state:
+            return [state.accounts["", each.digest].reserved for each in (OLD, SAME)]
+
+    assert reserved() == [5, 4]
+    new = rig.client(NEWEST, SAME, policy=policy)
+    assert reserved() == [5, 4]
+    for day in range(3):
+        for client in (old, new):
+            client.record("same", str(day))
+        rig.clock.move(days=1)
+    new.close()
+    old.flush(5)  # shares out anew what the other one left, and keeps its own
+    assert reserved() == [5, 4]
+    assert list(rows(old, rig, SAME).values()) == [row_of(old, SAME, str(day)) for day in range(3)]
+    require_within(old, policy)
+
+
+def test_a_share_that_becomes_free_is_not_paid_for_by_the_metrics_of_a_running_process(rig: Rig) -> None:
+    price, newest = price_of(OLD).epsilon, price_of(NEWEST).epsilon
+    total = 4 * newest + 6.5 * price  # 4 values of the newest, 5 of `same`, 1 of the old
+    policy = Policy(epsilon_report=999, epsilon_enrolment=4 * newest, epsilon_metric=999, epsilon_total=total)
+    new = rig.agreed(NEWEST, SAME, policy=policy)
+    old = rig.client(OLD, SAME, policy=policy)
+
+    def reserved() -> list[float]:
+        with old._journal as state:
+            return [state.accounts["", each.digest].reserved for each in (OLD, SAME)]
+
+    assert reserved() == [1, 5]
+    for _ in range(2):
+        rig.clock.move(days=1)
+        new.flush(5)
+    new.close()
+    old.flush(5)
+    assert reserved() == [2, 5]  # the definition that comes first would take 4, and leave 3
+    require_within(old, policy)
+
+
 @pytest.fixture
 def children() -> Iterator[list[int]]:
     started: list[int] = []
