@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from hubbub.batch import Batch
 from hubbub.client import Client, Subject
-from hubbub.consent import Consent
+from hubbub.consent import Consent, ConsentRecord
 from hubbub.definitions import Definitions, load_definitions, parse_definitions
 from hubbub.encoder import Encoder
 from hubbub.errors import (
@@ -32,6 +32,7 @@ __all__ = [
     "Batch",
     "Client",
     "Consent",
+    "ConsentRecord",
     "DefinitionError",
     "Definitions",
     "Encoder",

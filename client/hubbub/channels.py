@@ -41,21 +41,28 @@ class Channel:
         tag = self._sealer.tag(bloom)
         fresh = account.unit != "value" or tag not in account.tags
         if fresh and not account.has_room:
-            return self._again(account, None) if account.unit == "value" and remembered else None
+            return self._again(account, None, stood_in=True) if account.unit == "value" and remembered else None
         return self._encoded(account, bloom, epoch, tag, self._sealer.seal(bloom), fresh=fresh)
 
-    def _again(self, account: Account, epoch: int | None) -> Choice:
+    def _again(self, account: Account, epoch: int | None, *, stood_in: bool = False) -> Choice:
         """Report what was reported last."""
-        return self._encoded(
-            account, self._sealer.open(account.sealed), epoch, account.tag, account.sealed, fresh=False
-        )
+        bloom = self._sealer.open(account.sealed)
+        return self._encoded(account, bloom, epoch, account.tag, account.sealed, fresh=False, stood_in=stood_in)
 
     def _encoded(
-        self, account: Account, bloom: int, epoch: int | None, tag: str, sealed: str, *, fresh: bool
+        self,
+        account: Account,
+        bloom: int,
+        epoch: int | None,
+        tag: str,
+        sealed: str,
+        *,
+        fresh: bool,
+        stood_in: bool = False,
     ) -> Choice:
         response = None if epoch is None else account.response_number(epoch)
         row = self.encoder.respond(bloom, response).to_bytes(self.encoder.metric.params.row_bytes, "little").hex()
-        return Choice(self.encoder.cohort, row, tag, sealed, epoch, fresh)
+        return Choice(self.encoder.cohort, row, tag, sealed, epoch, fresh, stood_in)
 
 
 class Channels:

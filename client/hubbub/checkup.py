@@ -11,6 +11,7 @@ from hubbub.consent import Consent, allowed_by
 from hubbub.errors import HubbubError
 from hubbub.findings import Finding, Health, changed_at, clock_before, fine, warning, wrong
 from hubbub.inspection import read_state
+from hubbub.machine_id import MachineIdReader, machine_tag, read_machine_id
 from hubbub.periods import Period
 from hubbub.secret import SECRET_BYTES
 from hubbub.state import State
@@ -19,7 +20,9 @@ from hubbub.words import counted
 _LATE = timedelta(days=3)
 
 
-def of_state(directory: Path, now: datetime, environment: Mapping[str, str]) -> Iterator[Finding]:
+def of_state(
+    directory: Path, now: datetime, environment: Mapping[str, str], machine_id: MachineIdReader = read_machine_id
+) -> Iterator[Finding]:
     """Look at the state that a client keeps; nothing is changed."""
     try:
         state = read_state(directory)
@@ -37,6 +40,7 @@ def of_state(directory: Path, now: datetime, environment: Mapping[str, str]) -> 
     clock = clock_before(changed_at(*(path for path in directory.iterdir() if path.is_file())), now)
     yield clock if clock.health is not Health.FINE else _clock_of(state, now) or clock
     yield _secret(directory / "secret", state)
+    yield _machine(directory, state, machine_id())
     yield _journal(directory, state)
     yield _consent(state, environment)
     yield _waiting(state, now)
@@ -115,6 +119,28 @@ def _secret(path: Path, state: State) -> Finding:
     return fine("secret", "there, whole, for its owner alone")
 
 
+def _machine(directory: Path, state: State, machine_id: bytes | None) -> Finding:
+    """Tell whether the directory was used on other machines, as far as machines have ids."""
+    tag = machine_tag(state.ledger_key, machine_id) if machine_id and state.ledger_key else ""
+    machines = len(state.machines)
+    next_step = f"if it is a copy: `hubbub state new-identity {directory}`; if it was moved: `hubbub state keep-identity {directory}`"
+    if machines > 1:
+        return warning(
+            "machine",
+            f"{directory} was used on {machines} machines under one secret",
+            "if it was copied, every copy reports each period, and the copies can be recognized as one client",
+            next_step,
+        )
+    if machines and tag and tag not in state.machines:
+        return warning(
+            "machine",
+            f"{directory} was used on another machine, and not yet on this one",
+            "if it is a copy and an app runs on it here, both copies report each period under one secret",
+            next_step,
+        )
+    return fine("machine", "used on one machine" if machines else "no machine id was seen, so copies are not noticed")
+
+
 def _journal(directory: Path, state: State) -> Finding:
     if state.damaged:
         return warning(
@@ -139,7 +165,9 @@ def _consent(state: State, environment: Mapping[str, str]) -> Finding:
 
 
 def _waiting(state: State, now: datetime) -> Finding:
-    late = [each for each in state.waiting.values() if now - datetime.fromtimestamp(each.at, UTC) > _LATE]
+    late = [
+        each for each in state.waiting.values() if not each.local and now - datetime.fromtimestamp(each.at, UTC) > _LATE
+    ]
     if state.quarantine:
         problem = next(reversed(state.quarantine.values()))[1]
         return wrong(

@@ -11,7 +11,8 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -19,25 +20,30 @@ from hubbub.agreement import Agreement
 from hubbub.arguments import absolute, an_instance, certificates, subject_of, text_of
 from hubbub.coins import Coins, system_coins
 from hubbub.compaction import Compactor
-from hubbub.consent import Consent, allowed_by, lesser
+from hubbub.consent import Consent, ConsentRecord, allowed_by, lesser
+from hubbub.definition_lease import DefinitionLease
 from hubbub.definitions import Definitions, load_definitions
 from hubbub.disk import Disk, SystemDisk
 from hubbub.encoder import Value
-from hubbub.errors import ParameterError
+from hubbub.errors import HubbubError, ParameterError
 from hubbub.failures import guarded, report_failure
 from hubbub.forking import Section, alive, watch
+from hubbub.identity import CopyDetector
+from hubbub.inspection import read_state
 from hubbub.journal import Journal
 from hubbub.limits import Limits
+from hubbub.machine_id import MachineIdReader, read_machine_id
 from hubbub.memory_disk import MemoryDisk
 from hubbub.policy import Policy
 from hubbub.recorder import Recorder
 from hubbub.scribe import Scribe
 from hubbub.secret_file import SecretFile
+from hubbub.state import State
+from hubbub.state_report import inspection_report, ledger_report
 from hubbub.telling import interrupted
 from hubbub.today import utc_now
 
 if TYPE_CHECKING:
-    from hubbub.state import State
     from hubbub.transport import Transport
     from hubbub.uploader import Uploader
 
@@ -61,6 +67,8 @@ class Client:
     detached    : for programs that end at once: at most once a day another process sends what is due; this one sends nothing itself
                   before it has lived for a minute
     per_subject : there is no one person here: only `subject(id)` records
+    renew_identity_when_copied : where `state` was used on another machine before, draw a new secret, which spends budget anew;
+                  by default the client warns once and keeps the secret
 
     Nothing is recorded before `set_consent("on")` or `("local")`; that is remembered in `state`.
 
@@ -78,12 +86,14 @@ class Client:
         limits: Limits | None = None,
         detached: bool = False,
         per_subject: bool = False,
+        renew_identity_when_copied: bool = False,
         ca_certs: str | None = None,
         transport: Transport | None = None,
         disk: Disk | None = None,
         clock: Callable[[], datetime] = utc_now,
         coins: Coins = system_coins,
         environment: Mapping[str, str] | None = None,
+        machine_id: MachineIdReader = read_machine_id,
     ) -> None:
         if durability not in ("process", "power", "memory"):
             raise ParameterError(f"durability must be process, power or memory, got {durability!r}")
@@ -104,6 +114,8 @@ class Client:
         self._policy = an_instance("policy", policy, Policy)
         self._limits = an_instance("limits", limits, Limits)
         self._per_subject = per_subject
+        self._renew_identity = renew_identity_when_copied
+        self._machine_id = machine_id if durability != "memory" else lambda: None
         self._clock = clock
         self._coins = coins
         self._environment_allows = allowed_by(os.environ if environment is None else environment)
@@ -136,8 +148,14 @@ class Client:
             clock=self._clock,
             coins=self._coins,
             own=not self._per_subject,
+            lease=DefinitionLease(
+                self._directory, self._disk, (metric.digest for metric in self._definitions.values())
+            ),
         )
-        self._agreement = Agreement(self._journal, self._compactor, self._recorder, secret, self._environment_allows)
+        copies = CopyDetector(self._journal, secret, self._machine_id, renew=self._renew_identity)
+        self._agreement = Agreement(
+            self._journal, self._compactor, self._recorder, secret, self._environment_allows, self._clock, copies
+        )
 
     def record(self, metric: str, value: Value = None) -> None:
         """Record what was observed; returns at once, and never raises.
@@ -160,15 +178,20 @@ class Client:
         return Subject(self, subject_of(subject_id))
 
     @property
-    def consent(self) -> Consent:
-        """What holds now: the lesser of what was agreed and what the environment allows."""
-        return self._journal.run(lambda state: lesser(state.consent, self._agreement.allowed))
+    def consent(self) -> ConsentRecord:
+        """What the user agreed to (level, text, time), and which level is effective in this process."""
+        return self._journal.run(self._consent)
 
     def set_consent(self, consent: Consent | Literal["off", "local", "on"], text: str = "") -> bool:
         """Remember what the user agreed to, and which text they read; return whether the disk has all of it.
 
-        `off` erases what waits, the drafts and the secret, in all processes of the directory; the ledger stays, since what was sent
-        was sent. `on` again is a new secret. Where the disk refuses to take something back, a RuntimeWarning says what is missing;
+        `on`    : the client sends one report per metric and period, of what was recorded under `on`.
+        `local` : the client makes reports and keeps them on this device, to be inspected. It sends none of them, now or later:
+                  `on` drops them (`dropped["local"]` of `accounting()`). They cost no budget.
+        `off`   : deletes queued reports, drafts and the secret for all processes of the directory. The ledger is kept, because reports
+                  already sent still count. `on` again makes a new secret.
+
+        Where the disk refuses to take something back, a RuntimeWarning says what is missing;
         it holds in this process all the same: after `off` nothing is sent by it, or by a child of it, whatever the disk says.
         """
         if consent not in tuple(Consent):
@@ -198,11 +221,40 @@ class Client:
         """Return how many recordings and reports went where; both identities of `hubbub.state` hold."""
         return self._journal.run(self._recorder.accounting)
 
+    def inspect(self, last: int = 1) -> dict[str, Any]:
+        """Return what `hubbub inspect --json --last LAST` prints: consent, queued batches, the bodies of the last batches sent (at most 10).
+
+        For an app's settings page. Reads the files without waiting for the directory's lock; never raises.
+        """
+        return self._report(lambda state: inspection_report(state, last))
+
+    def ledger(self) -> dict[str, Any]:
+        """Return what `hubbub ledger --json` prints: epsilon spent and reserved, by metric definition.
+
+        For an app's settings page. Reads the files without waiting for the directory's lock; never raises.
+        """
+        return self._report(ledger_report)
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _consent(self, state: State) -> ConsentRecord:
+        time = datetime.fromtimestamp(state.consent_time, UTC) if state.consent_time else None
+        effective = lesser(state.consent, self._agreement.allowed)
+        return ConsentRecord(state.consent, state.consent_text, time, effective)
+
+    def _report(self, report: Callable[[State], dict[str, Any]]) -> dict[str, Any]:
+        return guarded(lambda: self._reported(report), report(State()))
+
+    def _reported(self, report: Callable[[State], dict[str, Any]]) -> dict[str, Any]:
+        """Report what the files have, or, where there are none or the disk refused events, what memory has."""
+        if isinstance(self._disk, SystemDisk) and not self._journal.problem:
+            with suppress(HubbubError):
+                return report(read_state(self._directory))
+        return self._journal.run(report)
 
     def _record(self, subject_id: str | None, metric: str, value: Value) -> None:
         try:
@@ -294,6 +346,7 @@ class Client:
         self._stop()
         if self._journal.unsynced:
             self._journal.sync()
+        self._recorder.enroller.end()
         self._journal.close()
 
     def _stop(self) -> None:
@@ -317,6 +370,7 @@ class Client:
         else:
             self._journal.after_fork_in_child()
             self._compactor.after_fork_in_child()
+            self._recorder.enroller.after_fork_in_child()
 
     def __del__(self) -> None:
         uploader = getattr(self, "_uploader", None)

@@ -160,7 +160,7 @@ class Compactor:
 
 def protected(state: State) -> Iterator[Event]:
     """Yield what protects people: consent and ledger. Here as below each is what it is when it is yielded."""
-    yield {"e": "consent", "to": state.consent, "text": state.consent_text}
+    yield state.consent_event()
     yield {"e": "enrolment", "number": state.enrolments, "tag": state.secret_tag}
     if state.ledger_key:
         yield {"e": "ledger_key", "key": state.ledger_key}
@@ -181,6 +181,7 @@ def unprotected(state: State) -> Iterator[Event]:
             "at": waiting.at,
             "doubt": waiting.doubt,
             "late": waiting.late,
+            "local": waiting.local,
         }
     for (subject, digest), draft in _still_in(state.drafts):
         yield {"e": "kept", "s": subject, "m": digest, "draft": asdict(draft)}
@@ -190,6 +191,7 @@ def unprotected(state: State) -> Iterator[Event]:
         yield {"e": "held", "m": digest, "until": until}
     yield {"e": "backoff", "failures": state.failures, "until": state.not_before, "told": state.trouble}
     yield {"e": "detached", "at": state.detached_at}
+    yield {"e": "machines", "tags": state.machines}
 
 
 def counts(state: State) -> Iterator[Event]:
@@ -201,6 +203,7 @@ def counts(state: State) -> Iterator[Event]:
         "damaged": state.damaged,
         "chosen": state.chosen,
         "superseded": state.superseded,
+        "stood_in": state.stood_in,
         "dropped": state.dropped,
         "ignored": state.ignored,
     }

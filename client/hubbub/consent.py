@@ -1,22 +1,40 @@
-"""What the user agreed to: off, local or on; the environment can only take back."""
+"""Consent levels, and what the environment variables allow."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
 
 class Consent(StrEnum):
-    """How far a value may go, from least to most.
+    """What the user allows, from least to most.
 
-    off   : nothing is recorded, kept or sent
-    local : drafts and reports are made and kept as with `on`, nothing is sent
-    on    : reports are sent
+    off   : the client records nothing, keeps nothing but the ledger, and sends nothing
+    local : the client makes reports and keeps them on this device, to be inspected; it sends none of them, now or later
+    on    : the client sends one report per metric and period, of what was recorded under `on`
     """
 
     OFF = "off"
     LOCAL = "local"
     ON = "on"
+
+
+@dataclass(frozen=True, slots=True)
+class ConsentRecord:
+    """What the user agreed to, and what holds in this process.
+
+    level     : what the user agreed to
+    text      : the text that the user read, or its version, as `set_consent` was given it
+    time      : when the user first agreed to this level and text; None if nobody was asked
+    effective : the lesser of `level` and what this process allows: its environment, and a withdrawal that the disk refused
+    """
+
+    level: Consent
+    text: str
+    time: datetime | None
+    effective: Consent
 
 
 _NOT_SET = ("", "0", "false", "no")

@@ -17,12 +17,15 @@ _SPREAD_UNTIL = 14 * 86400.0
 
 
 def sendable(state: State, now: float) -> list[str]:
-    """Return the batches, by id, whose metric is not held and whose period takes reports; each has its own time."""
+    """Return the batches, by id, whose metric is not held and whose period takes reports; each has its own time.
+
+    A batch that was made under consent `local` is never among them.
+    """
     open_until = day_of(now + 86400.0)
     return [
         batch_id
         for batch_id, waiting in state.waiting.items()
-        if waiting.batch.period <= open_until and not _is_held(state, waiting, now)
+        if waiting.batch.period <= open_until and not waiting.local and not _is_held(state, waiting, now)
     ]
 
 

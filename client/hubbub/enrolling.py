@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hubbub.definition_lease import DefinitionLease
 from hubbub.definitions import Definitions
 from hubbub.journal import Journal
 from hubbub.ledger import Account
@@ -25,12 +26,24 @@ AT_ONCE = 500
 class Enroller:
     """Gives the client (subject "", unless `own` is False) and its subjects their shares."""
 
-    def __init__(self, journal: Journal, definitions: Definitions, policy: Policy, today: Today, *, own: bool) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        definitions: Definitions,
+        policy: Policy,
+        today: Today,
+        *,
+        own: bool,
+        lease: DefinitionLease | None,
+    ) -> None:
         self._journal = journal
         self._definitions = definitions
         self._policy = policy
         self._today = today
         self._own = own
+        self._lease = lease
+        self._elsewhere: frozenset[str] = frozenset()
+        self._in_use: frozenset[str] = frozenset()
         self._enrolment = 0
         self._left: set[str] = set()
         self._is_new = Once()
@@ -47,12 +60,19 @@ class Enroller:
         if self._enrolment != state.enrolments:
             self._enrolment = state.enrolments
             self._left = set(state.digests)
+            if self._lease is not None:
+                was_live = self._lease.is_held
+                self._lease.take()
+                self._elsewhere = self._lease.in_use_elsewhere()
+                self._in_use = self._elsewhere | self._lease.digests if was_live else self._elsewhere
         self._left.discard(subject)
         if subject or self._own:
             self._share_out(state, subject)
 
     def enrol_others(self, state: State) -> bool:
         """Give `AT_ONCE` of those who take part their shares; return whether there were any."""
+        if self._has_freed_shares():
+            self._enrolment = 0
         if self._enrolment != state.enrolments:
             self.enrol(state)
         some = [self._left.pop() for _ in range(min(AT_ONCE, len(self._left)))]
@@ -61,13 +81,31 @@ class Enroller:
                 self._share_out(state, subject)
         return bool(some)
 
+    def end(self) -> None:
+        """End the lease on this process's definitions; the next recording takes it again."""
+        self._enrolment = 0
+        if self._lease is not None:
+            self._lease.release()
+
+    def after_fork_in_child(self) -> None:
+        """Enrol anew in the child, with a lease of its own."""
+        self._enrolment = 0
+        if self._lease is not None:
+            self._lease.after_fork_in_child()
+
+    def _has_freed_shares(self) -> bool:
+        """Return whether a process with other definitions ended, so that there may be more to share out."""
+        if self._lease is None or self._elsewhere <= self._lease.digests:
+            return False
+        return not self._elsewhere <= self._lease.in_use_elsewhere()
+
     def _share_out(self, state: State, subject: str) -> None:
         wanted = []
         for metric in self._definitions.values():
             period = self._today.current(metric.period).period
             if not has_expired(metric, period.start):
                 wanted.append((metric, _account(state, subject, metric, period)))
-        changed = list(share_out(self._policy, state.accounts_of(subject), wanted, state.enrolments))
+        changed = list(share_out(self._policy, state.accounts_of(subject), wanted, state.enrolments, self._in_use))
         if changed:
             self._journal.write(*(account.event() for account in changed))
         for account in changed:

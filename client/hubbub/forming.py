@@ -138,6 +138,19 @@ class Former:
         if self._is_new(told):
             tell("%s", told)
 
+    def _warn_stood_in(self, reports: Sequence[tuple[Choice, Account]]) -> None:
+        """Log the first report of each definition that repeats the value reported last."""
+        account = next(account for choice, account in reports if choice.stood_in)
+        if self._is_new(account.digest):
+            tell(
+                "%s: the budget has room for %d values (eps = %.3f), and a value beyond them was recorded. The report repeats the "
+                "value reported last, and accounting() counts it as `stood_in`. Many such reports bias the estimates: raise "
+                "epsilon_enrolment in Policy, or set `hold` in the definition.",
+                account.metric,
+                account.reserved,
+                account.reserved_epsilon,
+            )
+
     def _taking_part(self, state: State, keys: Iterable[Key]) -> Iterator[Account]:
         known = (state.accounts[key] for key in keys if key in state.accounts)
         return (each for each in known if self._is_current(state, each, each.next_period()))
@@ -173,17 +186,26 @@ class Former:
         formed = state.formed
         for (_, ended), reports in sorted(ready.items(), key=lambda item: item[0][1]):
             formed += len(reports)
-            events.append(_formed(ended, reports, formed, self._today.now(), self._coins))
+            event = _formed(ended, reports, formed, self._today.now(), self._coins)
+            events.append(event | {"local": state.consent is Consent.LOCAL})
+            if event["stood_in"]:
+                self._warn_stood_in(reports)
         if events or silent:
             self._journal.write(*events, *silent)
 
     def _choices(
         self, state: State, secret: Secret, account: Account, until: date, waiting: Container[tuple[str, str]]
     ) -> Iterator[tuple[str, Choice]]:
-        """Move an account past each period that is over; yield (period, choice) for each that has a report."""
-        metric = self._definitions.get(account.metric)
+        """Move an account past each period that is over; yield (period, choice) for each that has a report.
+
+        Under consent `local` the ledger is not charged: what is made then is never sent.
+        """
+        metric, charged = self._definitions.get(account.metric), state.consent is not Consent.LOCAL
         oldest = date.fromordinal(max(1, self._today.now().toordinal() - KEPT_FOR.days))
         account.next = max(account.next, str(Period.containing(account.period, oldest)))  # those before are too old
+        if account.next < state.reports_from <= str(self._today.now().date()):  # after today: a clock was ahead
+            first = Period.containing(account.period, date.fromisoformat(state.reports_from))
+            account.next = max(account.next, str(first))
         while (period := account.next_period()).next().start <= until:
             if metric is None or not self._is_current(state, account, period):
                 return  # not even a draft: that there is one says that something was recorded
@@ -192,11 +214,14 @@ class Former:
             if ended < account.ahead and (told in waiting or state.was_tried(*told)):
                 continue
             draft = state.drafts.get(account.key)
-            choice: Choice | None = draft if draft is not None and draft.period == ended and draft.row else None
+            choice: Choice | None = None
+            if draft is not None and draft.period == ended and draft.row and not (draft.local and charged):
+                choice = draft
             if choice is None:
                 choice = self._channels.channel(metric, account.subject, secret).choose(account, 0, ended)
             if choice is not None:
-                account.charge(choice)
+                if charged:
+                    account.charge(choice)
                 yield ended, choice
 
     def _give_up(self, state: State) -> None:
@@ -230,4 +255,5 @@ def _formed(ended: str, reports: list[tuple[Choice, Account]], formed: int, now:
         "kind": account.period,
         "at": start.timestamp() + uniform(coins) * max(0.0, (latest - start).total_seconds()),
         "accounts": [after.event()["account"] for _, after in reports],
+        "stood_in": sum(choice.stood_in for choice, _ in reports),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from hubbub.errors import HubbubError
@@ -37,9 +38,19 @@ def _contents(directory: Path) -> list[bytes]:
     """Read the files together: again, if a compaction renamed one meanwhile."""
     paths = [directory / name for name in (SNAPSHOT, EARLIER, JOURNAL)]
     while True:
-        found = {path: path.stat().st_ino for path in paths if path.exists()}
-        contents = [path.read_bytes() for path in found]
-        if not found:
-            paths[-1].stat()  # says why
-        elif found == {path: path.stat().st_ino for path in paths if path.exists()}:
-            return contents
+        inodes = _inodes(paths)
+        if not inodes:
+            paths[-1].stat()  # raises the error that says why
+        with suppress(FileNotFoundError):
+            contents = [path.read_bytes() for path in inodes]
+            if inodes and inodes == _inodes(paths):
+                return contents
+
+
+def _inodes(paths: list[Path]) -> dict[Path, int]:
+    """Return the inode of each file that is there."""
+    inodes = {}
+    for path in paths:
+        with suppress(FileNotFoundError):
+            inodes[path] = path.stat().st_ino
+    return inodes

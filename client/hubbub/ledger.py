@@ -20,6 +20,7 @@ class Choice:
 
     row   : the bits, hex                        tag, sealed : see `sealing.py`
     epoch : of a metric with hold                fresh : whether it costs one more unit
+    stood_in : the budget has no room for the value, so the value reported last stands in for it
     """
 
     cohort: int
@@ -28,13 +29,14 @@ class Choice:
     sealed: str
     epoch: int | None
     fresh: bool
+    stood_in: bool
 
 
 @dataclass(slots=True)
 class Account:
     """The ledger's entry for one metric definition of one subject; what was spent only ever grows.
 
-    next     : the first period whose report is not formed yet         unit, price : see `policy.price_of`
+    next     : the first period whose report is not formed yet         unit, price : see `privacy.pricing.price_of`
     tags     : one keyed tag for each distinct value that was reported under this enrolment's secret, in their order
     epoch    : of a metric with hold, the last one that was charged     sealed : the last reported Bloom bits
     reserved : units that are its own of the total, spent or not        base : of them, what earlier enrolments can have spent

@@ -14,7 +14,8 @@ from typing import Any
 
 from hubbub.channels import Channels
 from hubbub.coins import Coins, below
-from hubbub.consent import Consent
+from hubbub.consent import Consent, lesser
+from hubbub.definition_lease import DefinitionLease
 from hubbub.definitions import Definitions
 from hubbub.encoder import Value
 from hubbub.enrolling import Enroller
@@ -52,13 +53,16 @@ class Recorder:
         clock: Callable[[], datetime],
         coins: Coins,
         own: bool = True,
+        lease: DefinitionLease | None = None,
     ) -> None:
         self._journal = journal
         self._definitions = definitions
         self._coins = coins
+        self.allowed: Callable[[], Consent] = lambda: Consent.ON
+        """The most that this process may do, whatever was agreed to; `Agreement` sets it."""
         self._today = Today(clock)
         self.channels = Channels(journal, secret, coins)
-        self.enroller = Enroller(journal, definitions, policy, self._today, own=own)
+        self.enroller = Enroller(journal, definitions, policy, self._today, own=own, lease=lease)
         self.former = Former(
             journal, definitions, self.channels, self.enroller, self._today, limits=limits, coins=coins
         )
@@ -86,6 +90,8 @@ class Recorder:
         if state.consent is Consent.OFF:
             self.channels.forget_secret()  # another process may have destroyed its file
             return "consent"
+        if lesser(state.consent, self.allowed()) is not state.consent:
+            return "consent"  # the draft is shared with processes that send it
         metric = self._definitions.get(name) if isinstance(name, str) else None
         if metric is None:
             self._tell_unknown(name)
@@ -138,6 +144,8 @@ class Recorder:
                 "sealed": choice.sealed,
                 "epoch": choice.epoch,
                 "fresh": choice.fresh,
+                "stood_in": choice.stood_in,
+                "local": state.consent is Consent.LOCAL,
             }
         )
         return None
@@ -153,6 +161,11 @@ class Recorder:
         """Take what was postponed."""
         while self._postponed and not self._journal.locked_out:
             self.record(state, *self._postponed.popleft())
+
+    def drop_postponed(self) -> None:
+        """Ignore what was postponed: it was recorded under another consent than the one that holds from now on."""
+        self.unsaved_ignored["consent"] += len(self._postponed)
+        self._postponed.clear()
 
     def save_ignored(self, state: State) -> None:
         """Write down how many recordings were not taken."""

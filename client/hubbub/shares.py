@@ -4,13 +4,14 @@ Were one metric charged against what is left of the total, the values of another
 So everything here is a function of definitions, policy, and how many periods have passed; never of values.
 
     most     what an account can have spent by now: one unit a period, and never more than it reserved
-    reserve  most + what it may still spend in this enrolment, as far as the total goes, in the order of the definitions
+    kept     most; or all that it reserved, while another live process uses its definition (`definition_lease.py`)
+    reserve  kept + what it may still spend in this enrolment, as far as the total goes, in the order of the definitions
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from datetime import date
 from typing import Any
@@ -44,25 +45,30 @@ def doubts(policy: Policy, metrics: Sequence[Metric], today: date) -> Iterator[s
 
 
 def share_out(
-    policy: Policy, accounts: Sequence[Account], wanted: Sequence[tuple[Metric, Account]], enrolment: int
+    policy: Policy,
+    accounts: Sequence[Account],
+    wanted: Sequence[tuple[Metric, Account]],
+    enrolment: int,
+    in_use: Container[str] = (),
 ) -> Iterator[Account]:
     """Yield one subject's accounts as they are after the total was shared out anew, those that change.
 
     accounts : all that the subject ever had       wanted : the metrics that are collected now, each with its account
+    in_use   : digests that other live processes report under: they keep what they reserved
 
-    What a definition that is gone did not need is free again. A new enrolment has a new secret, under which every value is
+    What a definition that no process uses did not need is free again. A new enrolment has a new secret, under which every value is
     noised anew: what the earlier ones can have spent is spent, and the metric reserves again.
     """
-    mosts = {account.digest: most(account, policy) for account in accounts}
+    kept = {account.digest: _kept(account, policy, enrolment, in_use) for account in accounts}
     collected = {metric.digest for metric, _ in wanted}
     left = policy.epsilon_total
     if left < math.inf:
-        left -= sum(mosts[account.digest] * account.price for account in accounts if mosts[account.digest])
+        left -= sum(kept[account.digest] * account.price for account in accounts if kept[account.digest])
     for account in accounts:
-        if account.digest not in collected and account.reserved != mosts[account.digest]:
-            yield replace(account, reserved=mosts[account.digest])
+        if account.digest not in collected and account.reserved != kept[account.digest]:
+            yield replace(account, reserved=kept[account.digest])
     for metric, account in wanted:
-        spent = mosts.get(account.digest, 0)
+        spent = kept.get(account.digest, 0)
         renewed = account.enrolment != enrolment
         base = spent if renewed else account.base
         ceiling = policy.units(account.price, base)
@@ -87,6 +93,15 @@ def share_out(
             left -= granted * account.price
         if changed != account:
             yield changed
+
+
+def _kept(account: Account, policy: Policy, enrolment: int, in_use: Container[str]) -> float:
+    """Return how many units stay an account's own while the total is shared out anew."""
+    spent = most(account, policy)
+    is_bounded = account.reserved < math.inf or policy.epsilon_total == math.inf
+    if account.digest in in_use and account.enrolment == enrolment and is_bounded:
+        return max(spent, account.reserved)
+    return spent
 
 
 def most(account: Account, policy: Policy) -> float:

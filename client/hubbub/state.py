@@ -6,8 +6,10 @@
 An event says what now *is* (how many recordings a draft stands for, what an account has spent), so a lost one is mended by the next of
 its kind. Reports are numbered as they are formed: numbers that the fold never sees are counted as `corrupt`.
 
-    formed = acknowledged + spooled + quarantined + dropped{quota, age, expired, consent, corrupt, refused, clock}
+    formed = acknowledged + spooled + quarantined + dropped{quota, age, expired, consent, local, copied, corrupt, refused, clock}
     recorded = chosen + superseded + ignored{consent, invalid, unknown-metric, policy, expired, no-state}
+
+`stood_in` of the reports formed repeat the value reported last, because the budget had no room for another value.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from hubbub.events import Event
 from hubbub.ledger import Account, Choice, Key
 from hubbub.periods import Period, PeriodKind, midnight
 
-DROPPED = ("quota", "age", "expired", "consent", "corrupt", "refused", "clock")
+DROPPED = ("quota", "age", "expired", "consent", "local", "copied", "corrupt", "refused", "clock")
 MAX_RUNS = 64
 KEPT_SENT = 10
 IGNORED = ("consent", "invalid", "unknown-metric", "policy", "expired", "no-state")
@@ -31,17 +33,22 @@ IGNORED = ("consent", "invalid", "unknown-metric", "policy", "expired", "no-stat
 
 @dataclass(slots=True)
 class Draft(Choice):
-    """What would be sent if the period ended now; `n` is how many recordings it was chosen from."""
+    """What would be sent if the period ended now; `n` is how many recordings it was chosen from.
+
+    local : it was recorded under consent `local`, so it is never sent
+    """
 
     period: str
     n: int
+    local: bool = False
 
 
 @dataclass(slots=True)
 class Waiting:
     """A batch as it was formed, once; `at` is when it is sent (POSIX seconds), `doubt` whether it may be stored already.
 
-    late : its time passed while nobody could send it, so that it was given another; see `due.spread`
+    late  : its time passed while nobody could send it, so that it was given another; see `due.spread`
+    local : it was formed under consent `local`, so it is never sent
     """
 
     batch: Batch
@@ -49,6 +56,7 @@ class Waiting:
     at: float
     doubt: bool = False
     late: bool = False
+    local: bool = False
 
     def ends(self) -> datetime:
         """Return when the period that it is of is over."""
@@ -99,9 +107,15 @@ class State:
     def __init__(self) -> None:
         self.consent = Consent.OFF
         self.consent_text = ""
+        self.consent_time = 0.0
+        """When this consent was first given with this text (POSIX seconds); 0 if that is not known."""
+        self.reports_from = ""
+        """The day on which consent became `on`: no report is formed of a period that ended before."""
         self.enrolments = 0
         self.secret_tag = ""
         self.ledger_key = ""
+        self.machines: list[str] = []
+        """A tag of each machine that the directory was used on under this secret, see `machine_id.py`."""
         self.drafts: dict[Key, Draft] = {}
         self.accounts: dict[Key, Account] = {}
         self.digests: dict[str, set[str]] = {}
@@ -128,6 +142,7 @@ class State:
         self.dropped: Counter[str] = Counter()
         self.chosen = 0
         self.superseded = 0
+        self.stood_in = 0
         self.ignored: Counter[str] = Counter()
 
     def apply(self, event: Event) -> None:
@@ -139,11 +154,21 @@ class State:
     def _on_head(self, event: Event) -> None:
         self.formed = max(self.formed, event["formed"])
         self.acknowledged, self.damaged = event["acknowledged"], event["damaged"]
-        self.chosen, self.superseded = event["chosen"], event["superseded"]
+        self.chosen, self.superseded, self.stood_in = event["chosen"], event["superseded"], event["stood_in"]
         self.dropped, self.ignored = Counter(event["dropped"]), Counter(event["ignored"])
 
     def _on_consent(self, event: Event) -> None:
         self.consent, self.consent_text = Consent(event["to"]), event["text"]
+        self.consent_time, self.reports_from = event["time"], event["reports_from"]
+        if self.consent is Consent.ON:
+            self._drop_local()
+
+    def _drop_local(self) -> None:
+        """Drop the reports and drafts that were made under `local`; the event of consent itself does it, so that no kill comes between."""
+        for batch_id in [each for each, waiting in self.waiting.items() if waiting.local]:
+            self.dropped["local"] += len(self.waiting.pop(batch_id).batch)
+        for key in [each for each, draft in self.drafts.items() if draft.local]:
+            del self.drafts[key]
 
     def _on_enrolment(self, event: Event) -> None:
         if self.enrolments not in (0, event["number"]):
@@ -166,7 +191,16 @@ class State:
     def _on_draft(self, event: Event) -> None:
         n = self._counted(event)
         self.drafts[event["s"], event["m"]] = Draft(
-            event["c"], event["row"], event["tag"], event["sealed"], event["epoch"], event["fresh"], event["p"], n
+            event["c"],
+            event["row"],
+            event["tag"],
+            event["sealed"],
+            event["epoch"],
+            event["fresh"],
+            event["stood_in"],
+            event["p"],
+            n,
+            event["local"],
         )
 
     def _on_kept(self, event: Event) -> None:
@@ -176,7 +210,7 @@ class State:
         n = self._counted(event)
         draft = self.drafts.get((event["s"], event["m"]))
         if draft is None or draft.period != event["p"]:
-            draft = self.drafts[event["s"], event["m"]] = Draft(0, "", "", "", None, False, event["p"], n)
+            draft = self.drafts[event["s"], event["m"]] = Draft(0, "", "", "", None, False, False, event["p"], n)
         draft.n = n
 
     def _counted(self, event: Event) -> int:
@@ -190,7 +224,8 @@ class State:
         return n
 
     def _on_formed(self, event: Event) -> None:
-        waiting = Waiting(_batch(event["batch"]), PeriodKind(event["kind"]), event["at"])
+        waiting = Waiting(_batch(event["batch"]), PeriodKind(event["kind"]), event["at"], local=event["local"])
+        self.stood_in += event["stood_in"]
         self.formed = max(self.formed, event["formed"])
         self.waiting[event["batch"]["id"]] = waiting
         for account in event["accounts"]:
@@ -198,7 +233,12 @@ class State:
 
     def _on_waiting(self, event: Event) -> None:
         self.waiting[event["batch"]["id"]] = Waiting(
-            _batch(event["batch"]), PeriodKind(event["kind"]), event["at"], event["doubt"], event.get("late", False)
+            _batch(event["batch"]),
+            PeriodKind(event["kind"]),
+            event["at"],
+            event["doubt"],
+            event["late"],
+            event["local"],
         )
 
     def _on_split(self, event: Event) -> None:
@@ -286,15 +326,26 @@ class State:
 
     def _on_erased(self, _event: Event) -> None:
         """Consent was withdrawn: everything but the ledger goes."""
-        self.dropped["consent"] += self.spooled
-        self.dropped["consent"] += self.quarantined
+        self._end_identity("consent")
+        self.held.clear()
+        self.erased = True
+
+    def _on_new_identity(self, _event: Event) -> None:
+        """The directory is a copy: what was made under the copied secret is the original's."""
+        self._end_identity("copied")
+
+    def _on_machines(self, event: Event) -> None:
+        self.machines = event["tags"]
+
+    def _end_identity(self, reason: str) -> None:
+        """Drop everything that was made under the secret; the ledger stays."""
+        self.dropped[reason] += self.spooled + self.quarantined
         self.drafts.clear()
         self.waiting.clear()
         self.quarantine.clear()
-        self.held.clear()
         self.last_sent.clear()
+        self.machines = []
         self.secret_tag = ""
-        self.erased = True
         for account in self.accounts.values():
             account.sealed = account.tag = ""
             account.tags, account.epoch = [], None
@@ -316,6 +367,16 @@ class State:
         self.formed = max(self.formed, known)
         self.dropped["corrupt"] += self.formed - known
 
+    def consent_event(self) -> Event:
+        """Return what the journal says of consent."""
+        return {
+            "e": "consent",
+            "to": self.consent,
+            "text": self.consent_text,
+            "time": self.consent_time,
+            "reports_from": self.reports_from,
+        }
+
     def accounts_of(self, subject: str) -> list[Account]:
         """Return what one subject has spent, by every definition it ever saw."""
         return [self.accounts[subject, digest] for digest in sorted(self.digests.get(subject, ()))]
@@ -325,7 +386,8 @@ class State:
         spent = 0.0
         for account in self.accounts_of(subject):
             draft = self.drafts.get(account.key)
-            spent += account.spent + (account.price if draft is not None and draft.fresh else 0.0)
+            will_be_sent = draft is not None and draft.fresh and not draft.local
+            spent += account.spent + (account.price if will_be_sent else 0.0)
         return spent
 
     def reserved(self, subject: str) -> float:
@@ -340,6 +402,7 @@ class State:
             "superseded": self.superseded,
             "ignored": {reason: self.ignored[reason] for reason in IGNORED},
             "formed": self.formed,
+            "stood_in": self.stood_in,
             "acknowledged": self.acknowledged,
             "spooled": self.spooled,
             "quarantined": self.quarantined,

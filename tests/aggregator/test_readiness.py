@@ -108,7 +108,9 @@ def test_concurrent_askers_share_one_probe(
     start: StartAggregator, store: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     aggregator, askers = start(store), 16
-    go_on, all_asked, probes, asked = threading.Event(), threading.Event(), [], []
+    go_on, all_asked = threading.Event(), threading.Event()
+    probes: list[int] = []
+    asked: list[int] = []
 
     def probe() -> None:
         probes.append(1)

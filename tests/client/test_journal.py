@@ -214,7 +214,7 @@ def test_consent_withdrawn_stays_withdrawn_through_power_loss_and_no_secret_is_l
         client._stop()
         disk = disk.after_power_loss(chance)
         assert secret not in [file.read(0, 1 << 20) for file in disk.files.values()]
-        assert rig.client(HOMEPAGE, disk=disk).consent == "off"
+        assert rig.client(HOMEPAGE, disk=disk).consent.level == "off"
 
 
 def test_a_secret_is_whole_or_not_there_whenever_power_goes(rig: Rig, unseen_seed: int) -> None:

@@ -36,7 +36,7 @@ class Life:
         self.journal = Journal(Path("state"), MemoryDisk())
         self.told: list[tuple[str, str, str]] = []
         with self.journal as state:
-            self.journal.write({"e": "consent", "to": "on", "text": ""})
+            self.journal.write({"e": "consent", "to": "on", "text": "", "time": 0.0, "reports_from": ""})
             assert state.consent == "on"
         self.secret = Secret.generate(self.coins)
         self.start()
@@ -66,9 +66,11 @@ class Life:
             case "day" | "days":
                 self.clock.move(days=1 if step == "day" else 4)
             case "off and on":
-                self.journal.write({"e": "consent", "to": "off", "text": ""}, {"e": "erased"})
+                self.journal.write(
+                    {"e": "consent", "to": "off", "text": "", "time": 0.0, "reports_from": ""}, {"e": "erased"}
+                )
                 self.clock.move(days=2)
-                self.journal.write({"e": "consent", "to": "on", "text": ""})
+                self.journal.write({"e": "consent", "to": "on", "text": "", "time": 0.0, "reports_from": ""})
                 self.secret = Secret.generate(self.coins)
             case "secret lost":
                 self.secret = Secret.generate(self.coins)

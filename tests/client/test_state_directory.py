@@ -93,7 +93,7 @@ def test_a_relative_state_stays_where_it_was_when_the_program_moves(
     client.record("homepage", "x")
     monkeypatch.chdir(tmp_path / "there")
     client.record("homepage", "y")
-    assert (client.consent, client.accounting()["recorded"]) == ("on", 2)
+    assert (client.consent.level, client.accounting()["recorded"]) == ("on", 2)
     assert list(Path().iterdir()) == []
     assert str(tmp_path / "here") in repr(client)
 

@@ -43,8 +43,8 @@ def test_a_413_halves_a_batch_under_new_ids_unless_it_is_in_doubt(rig: Rig) -> N
     with client._journal:
         empty = Batch.of_reports(HOMEPAGE, _period(), [])
         batch = Batch(empty.batch_id, empty.metric, empty.digest, empty.period, bytes(range(5)), bytes(range(40)))
-        event = {"e": "formed", "formed": 5, "batch": batch_event(batch), "kind": "day", "at": 0.0, "accounts": []}
-        client._journal.write(event)
+        formed = {"e": "formed", "formed": 5, "batch": batch_event(batch), "kind": "day", "at": 0.0, "accounts": []}
+        client._journal.write(formed | {"stood_in": 0, "local": False})
     whole = str(batch.batch_id)
     rig.transport.answers = [Answer(413)]
     client._started().sender.send_now(whole)

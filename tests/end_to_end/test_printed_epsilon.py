@@ -181,7 +181,7 @@ def printed(metrics: dict[str, Metric], tmp_path_factory: pytest.TempPathFactory
     assert [each.digest for each in definitions.versions()] == [each.digest for each in metrics.values()]
     with (
         closing(SqlStore.open(str(place / "reports.db"))) as store,
-        running(definitions, store, Settings(open_reads=True)) as aggregator,
+        running(definitions, store, Settings(local_reads_without_token=True)) as aggregator,
     ):
         return {
             "metrics show": show_text(file),

@@ -17,6 +17,7 @@ from hubbub import (
     Batch,
     Client,
     Consent,
+    ConsentRecord,
     DefinitionError,
     Definitions,
     Encoder,
@@ -59,7 +60,11 @@ def an_app(path: Path) -> None:
     ) as client:
         client.set_consent(Consent.ON, text="privacy notice of 2026-11")
         client.set_consent("off")
-        assert_type(client.consent, Consent)
+        assert_type(client.consent, ConsentRecord)
+        consentrecord = client.consent
+        assert_type((consentrecord.level, consentrecord.effective), tuple[Consent, Consent])
+        assert_type((consentrecord.text, consentrecord.time), tuple[str, datetime | None])
+        assert_type((client.inspect(last=3), client.ledger()), tuple[dict[str, Any], dict[str, Any]])
         client.record("homepage", "https://example.org/")
         client.record("dark_mode", True)
         client.record("nothing_to_say")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import json
 from pathlib import Path
+from typing import Any
 
 import click
 
 from hubbub.cli.ledger import tell_damage
 from hubbub.cli.output import PATH, json_option, print_json
-from hubbub.state import KEPT_SENT, State, Waiting
+from hubbub.state import KEPT_SENT
 from hubbub.words import counted
+
+_SHOWN = 200
+"""Characters of the consent text that are printed; `--json` has all of it."""
 
 
 @click.command()
@@ -32,51 +36,40 @@ def command(directory: Path, *, count: int, as_json: bool) -> None:
       hubbub inspect ~/.local/state/my-app/hubbub --last 3
     """
     from hubbub.inspection import read_state
+    from hubbub.state_report import inspection_report
 
     state = read_state(directory)
-    waiting = [
-        {
-            "batch_id": batch_id,
-            "metric": each.batch.metric,
-            "period": each.batch.period,
-            "reports": len(each.batch),
-            "sent_from": _sent_from(state, each),
-            "in_doubt": each.doubt,
-            "body": each.batch.to_json().decode(),
-        }
-        for batch_id, each in state.waiting.items()
-    ]
-    refused = [
-        {"metric": batch.metric, "period": batch.period, "problem": problem, "body": batch.to_json().decode()}
-        for batch, problem in state.quarantine.values()
-    ]
-    sent = [batch.to_json().decode() for batch in state.last_sent.values()][: -count - 1 : -1]
+    report = inspection_report(state, count)
     if as_json:
-        trouble = {"failures": state.failures, "last": state.trouble}
-        told = {"waiting": waiting, "trouble": trouble, "quarantined": refused, "last_sent": sent}
-        print_json(told | {"accounting": state.accounting()})
+        print_json(report)
         return
-    counts = state.accounting()
+    consent, counts = report["consent"], report["accounting"]
+    since = f" since {consent['time']}" if consent["time"] else ""
+    text = f", text {json.dumps(consent['text'][:_SHOWN])}" if consent["text"] else ""
+    click.echo(f"consent: {consent['level']}{since}{text}")
     click.echo(
         ", ".join(f"{name} {counts[name]}" for name in ("recorded", "formed", "acknowledged", "spooled", "quarantined"))
     )
+    if report["machines"] > 1:
+        click.echo(
+            f"used on {report['machines']} machines: if it is a copy, both copies report every period under one secret "
+            "(`hubbub state new-identity`, or keep-identity if it was moved)"
+        )
     if state.failures:
         click.echo(f"in vain: {counted(state.failures, 'time')}, the last time: {state.trouble or 'no answer'}")
-    for each in sorted(waiting, key=lambda each: str(each["sent_from"])):
+    for each in sorted(report["waiting"], key=lambda each: str(each["sent_from"])):
         doubt = ", may have arrived already" if each["in_doubt"] else ""
-        when = f"from {each['sent_from']} on" if each["sent_from"] else "until the app's definition is the aggregator's"
-        click.echo(f"waits: {each['metric']} of {each['period']}, {when}{doubt}")
-    for batch in refused:
+        click.echo(f"waits: {each['metric']} of {each['period']}, {_when(each)}{doubt}")
+    for batch in report["quarantined"]:
         click.echo(f"refused: {batch['metric']} of {batch['period']}: {batch['problem']}")
     tell_damage(state)
-    for body in sent or ["nothing"]:
+    for body in report["last_sent"] or ["nothing"]:
         click.echo(f"sent last: {body}")
 
 
-def _sent_from(state: State, waiting: Waiting) -> str | None:
-    """Return from when on a batch may be sent; None: not before the app's definition changes."""
-    held = state.held.get(waiting.batch.digest, 0.0)
-    if held is None:
-        return None
-    moment = datetime.fromtimestamp(max(waiting.at, state.not_before, held), UTC)
-    return moment.isoformat(timespec="seconds")
+def _when(queued: dict[str, Any]) -> str:
+    if queued["local"]:
+        return "never sent: it was made under consent local"
+    if queued["sent_from"]:
+        return f"from {queued['sent_from']} on"
+    return "until the app's definition is the aggregator's"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -23,26 +22,11 @@ def command(directory: Path, *, as_json: bool) -> None:
       hubbub ledger ~/.local/state/my-app/hubbub
     """
     from hubbub.inspection import read_state
+    from hubbub.state_report import ledger_report
 
     state = read_state(directory)
-    totals = {subject: state.spent(subject) for subject in sorted(state.digests)}
     if as_json:
-        accounts = [
-            {**asdict(account), "epsilon_spent": account.spent, "epsilon_reserved": account.reserved_epsilon}
-            for account in state.accounts.values()
-        ]
-        for account in accounts:
-            del account["tags"], account["tag"], account["sealed"]
-        print_json(
-            {
-                "consent": state.consent,
-                "enrolments": state.enrolments,
-                "epsilon_total": totals,
-                "epsilon_reserved": {subject: state.reserved(subject) for subject in totals},
-                "accounts": accounts,
-                "accounting": state.accounting(),
-            }
-        )
+        print_json(ledger_report(state))
         return
     click.echo(f"consent {state.consent}, enrolments {state.enrolments}")
     tell_damage(state)
@@ -53,9 +37,9 @@ def command(directory: Path, *, as_json: bool) -> None:
         )
         if each.refused:
             click.echo(f"not collected{_of(each.subject)}: {each.refused}")
-    for subject, total in totals.items():
+    for subject in sorted(state.digests):
         click.echo(
-            f"in total eps {total:.3f}, drafts included, of {state.reserved(subject):.3f} reserved{_of(subject)}: "
+            f"in total eps {state.spent(subject):.3f}, drafts included, of {state.reserved(subject):.3f} reserved{_of(subject)}: "
             "what tells apart two histories that change at the same times; more is lost where they do not"
         )
     for each in state.accounts.values():
