@@ -40,7 +40,7 @@ class Enroller:
         return self._enrolment == state.enrolments and subject not in self._left
 
     def enrol(self, state: State, subject: str = "") -> None:
-        """Give a subject its share for every metric: from now on there is one report a period, recorded or not.
+        """Give a subject its share for every metric: from now on there is one report a period, recorded or not, while the share lasts.
 
         All others who take part get theirs from `enrol_others`, or when something is recorded for them.
         """
