@@ -70,7 +70,7 @@ def command(directory: Path, *, count: int, as_json: bool) -> None:
         click.echo(f"refused: {batch['metric']} of {batch['period']}: {batch['problem']}")
     tell_damage(state)
     for body in sent or ["nothing"]:
-        click.echo(f"sent last: {body}")
+        click.echo(f"sent last: {body.rstrip()}")  # --json has the spaces that fill it up
 
 
 def _sent_from(state: State, waiting: Waiting) -> str | None:
