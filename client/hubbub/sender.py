@@ -12,6 +12,7 @@ from hubbub.consent import Consent, lesser
 from hubbub.delivery import clock_is_wrong
 from hubbub.disk import Disk, Lock
 from hubbub.due import first_of_all, paused_until, sendable, spread
+from hubbub.failures import from_a_signal_handler
 from hubbub.journal import Journal
 from hubbub.outcome import outcome
 from hubbub.recorder import Recorder
@@ -88,6 +89,9 @@ class Sender:
 
     def after_fork_in_child(self) -> None:
         """Let go of the parent's lease: whoever has its file open keeps others from sending, even when the parent is dead."""
+        self._close_lease()
+
+    def _close_lease(self) -> None:
         if self._lease is not None:
             self._lease.close()
             self._lease = None
@@ -177,6 +181,12 @@ class Sender:
         return False
 
     def _give_lease(self) -> None:
-        if self._lease is not None:
-            self._lease.release()
-        self._sending.release()
+        try:
+            if self._lease is not None:
+                self._lease.release()
+        except OSError as problem:
+            if from_a_signal_handler(problem):
+                raise
+            self._close_lease()  # which lets go of it, too
+        finally:
+            self._sending.release()
