@@ -23,6 +23,7 @@ from hubbub.disk import Disk, File, Lock
 from hubbub.events import EARLIER, JOURNAL, SNAPSHOT, Event, after, fold, records
 from hubbub.failures import from_a_signal_handler
 from hubbub.framing import is_foreign
+from hubbub.sent_periods import SentPeriods
 from hubbub.state import State
 from hubbub.telling import inside, say, tell
 from hubbub.unwritten import Unwritten, what_is_wrong
@@ -321,6 +322,7 @@ class Journal:
         state = State()
         with self._beside_the_lock(sum(end for _, end in files)):
             state.settle(sum(self._fold(state, file, 0, end) for file, end in files))
+            state.recall(SentPeriods(self.directory, self._disk).read())
         for event in self._unwritten.events.values():
             state.apply(event)
         self._earlier |= {file.identity()[0]: file for file in before}
