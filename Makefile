@@ -40,6 +40,7 @@ matrix: .venv/.dev-installed       ## kill the service (on each engine, one proc
 	$(BIN)/python -m tests.aggregator.crash_matrix sqlite 2 200
 	$(BIN)/python -m tests.aggregator.crash_matrix postgres 2 200
 	$(BIN)/python tests/client/kill_matrix.py 200 $$(date +%s)
+	$(BIN)/python -m tests.client.damage_matrix 200
 
 soak: .venv/.dev-installed         ## 1,000 times, and 100,000 requests made up
 	$(BIN)/python -m tests.aggregator.crash_matrix sqlite 1 1000

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 CONTENT_TYPE = "application/json"
 
+SINGLE_REPORT_BYTES = 512
+"""Length of the body of one report, in bytes. Spaces after the JSON fill it up, so the length says nothing about the report."""
+
 _UUID4 = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 
@@ -63,8 +66,8 @@ class Batch:
         )
 
     def to_json(self) -> bytes:
-        """Return the request's body."""
-        return json.dumps(
+        """Return the request's body: at least `SINGLE_REPORT_BYTES` long, the length of every single report."""
+        body = json.dumps(
             {
                 "batch_id": str(self.batch_id),
                 "metric": self.metric,
@@ -75,6 +78,7 @@ class Batch:
             },
             separators=(",", ":"),
         ).encode()
+        return body.ljust(SINGLE_REPORT_BYTES)
 
     @classmethod
     def from_json(cls, body: bytes) -> Batch:

@@ -65,7 +65,8 @@ class Client:
                   client with a new ledger
     policy      : what may be revealed at most; nothing but your code can change it
     detached    : for programs that end at once: at most once a day another process sends what is due; this one sends nothing itself
-                  before it has lived for a minute
+                  before it has lived for a minute. A frozen program (PyInstaller) has no interpreter to start, so it sends what is due
+                  itself, at its start
     per_subject : there is no one person here: only `subject(id)` records
     renew_identity_when_copied : where `state` was used on another machine before, draw a new secret, which spends budget anew;
                   by default the client warns once and keeps the secret
@@ -108,7 +109,13 @@ class Client:
 
             transport = HttpTransport(url, ca_certs)
         self._transport = transport
-        self._url, self._ca_certs, self._detached = url, ca_certs, detached
+        self._url, self._ca_certs = url, ca_certs
+        self._detached, self._sends_at_start = detached, False
+        if detached:
+            from hubbub.detached import can_detach
+
+            self._detached = can_detach()
+            self._sends_at_start = not self._detached
         self._directory = absolute("state", state)
         self._durability = durability
         self._policy = an_instance("policy", policy, Policy)
@@ -336,6 +343,7 @@ class Client:
                     allowed=lambda: agreement.allowed,
                     sends_after=SECONDS_BEFORE_SENDING if self._detached else 0.0,
                 )
+                sender.hurry = self._sends_at_start
                 uploader = Uploader(self._journal, self._compactor, sender)
                 uploader.start()
                 self._uploader = uploader

@@ -92,8 +92,12 @@ class Compactor:
         finally:
             self._lock = None
             if lock is not None:
-                lock.release()
-                lock.close()
+                try:
+                    lock.release()
+                except OSError as problem:
+                    self._journal.degrade(problem)
+                finally:
+                    lock.close()
 
     def _replace_all(self, *, always: bool) -> bool:
         """Write a snapshot and drop what it replaces; False where the disk or a consent withdrawn meanwhile ends it.

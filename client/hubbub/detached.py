@@ -2,6 +2,7 @@
 
 It has a session of its own, no open files of its parent, and of its parent's environment only what sending needs. It holds a lock
 on the directory, so there is one at a time; it re-reads the consent before each batch, as every uploader does; and it ends within `SECONDS`.
+A frozen program (PyInstaller) has no interpreter to start: it sends what is due itself, from its start.
 
 python -m hubbub.detached STATE URL [CERTIFICATES]
 """
@@ -9,6 +10,7 @@ python -m hubbub.detached STATE URL [CERTIFICATES]
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -22,7 +24,6 @@ from hubbub.disk import SystemDisk
 from hubbub.due import first_of_all, paused_until
 from hubbub.journal import Journal
 from hubbub.state import State
-from hubbub.telling import tell
 from hubbub.today import utc_now
 
 EVERY = 86_400.0
@@ -45,11 +46,25 @@ def take_turn(journal: Journal, state: State, now: float) -> bool:
     return not journal.degraded
 
 
+def is_python(executable: str | None, *, frozen: bool) -> bool:
+    """Say whether `sys.executable` is an interpreter that can run this module.
+
+    In a frozen program (PyInstaller sets `sys.frozen`) and in an embedded interpreter it is the host program, or empty.
+
+    >>> is_python("/usr/bin/python3.11", frozen=False), is_python("/opt/my-app", frozen=True)
+    (True, False)
+    """
+    name = re.split(r"[/\\]", executable or "")[-1].lower()
+    return not frozen and name.startswith(("python", "pypy", "graalpy"))
+
+
+def can_detach() -> bool:
+    """Say whether this program can start a process that delivers."""
+    return is_python(sys.executable, frozen=hasattr(sys, "frozen"))
+
+
 def detach(directory: Path, url: str, ca_certs: str | None) -> None:
     """Start it and forget it; the parent may end before it does, or reaps it."""
-    if getattr(sys, "frozen", False) or not sys.executable:
-        tell("detached: there is no Python interpreter to start: reports leave while this program runs")
-        return
     command = [sys.executable, "-P", "-m", "hubbub.detached", str(directory.absolute()), url]
     command += [str(Path(ca_certs).absolute())] if ca_certs else []
     nowhere = subprocess.DEVNULL

@@ -9,11 +9,14 @@ import errno
 import fcntl
 import os
 import stat
+import weakref
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from itertools import count
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from hubbub.telling import tell
 
@@ -54,24 +57,67 @@ class Disk(Protocol):
     def lock(self, path: Path) -> Lock: ...
 
 
-class _Open:
-    """What is open until it is closed, or nobody has it any more."""
+class _Opened:
+    """A descriptor that is closed by `close`, or when the object is dropped.
 
-    _descriptor = -1
+    A signal handler may raise between any two calls of Python code, so a descriptor is never in a variable alone: `os.open` puts it
+    into a list of this object within one call of C code, and one call takes it out and closes it. A handler that raises within `__del__` leaves it
+    in the list; the next `_Opened` closes it, because `_lists` has the list too.
+    """
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+    _lists: ClassVar[dict[int, tuple[weakref.ref[_Opened], list[int]]]] = {}
+    _numbers = count()
+
+    def __init__(self, path: Path, flags: int) -> None:
+        self._close_dropped()
+        self._descriptors: list[int] = []
+        self._lists[next(self._numbers)] = weakref.ref(self), self._descriptors
+        self._descriptors.extend(map(os.open, (path,), (flags,), (0o600,)))
+
+    @property
+    def _descriptor(self) -> int:
+        return self._descriptors[0] if self._descriptors else -1
 
     def close(self) -> None:
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
+        _close(self._descriptors)
 
     def __del__(self) -> None:
-        self.close()
+        _close(getattr(self, "_descriptors", []))  # none where `__init__` did not come so far
+
+    @classmethod
+    def _close_dropped(cls) -> None:
+        for number, (owner, descriptors) in list(cls._lists.items()):
+            if owner() is None:
+                _close(descriptors)
+                cls._lists.pop(number, None)
 
 
-class SystemFile(_Open):
+def _close(descriptors: list[int]) -> None:
+    """Take out and close; no Python code runs between the two."""
+    with suppress(IndexError):  # another thread closed it
+        deque(map(os.close, map(list.pop, [descriptors] * len(descriptors))), maxlen=0)
+
+
+class _OwnFile(_Opened):
+    """A file that belongs to this user alone; it is made if it is not there."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, _NEW)
+        try:
+            status = os.fstat(self._descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise OSError(errno.EINVAL, f"{path.name} is not a file")
+            if status.st_uid != os.geteuid():
+                told = f"{path.name} belongs to user {status.st_uid}, and this is user {os.geteuid()}"
+                raise PermissionError(errno.EPERM, told)
+            if status.st_mode & 0o077:
+                _close_to_others(path, self._descriptor, status.st_mode)
+        except BaseException:
+            self.close()
+            raise
+
+
+class SystemFile(_OwnFile):
     """A file of the operating system; `identity` is (inode, size)."""
 
     def identity(self) -> tuple[int, int]:
@@ -96,8 +142,12 @@ class SystemFile(_Open):
     def sync(self) -> None:
         os.fsync(self._descriptor)
 
+    def truncate(self) -> None:
+        os.ftruncate(self._descriptor, 0)
+
 
 _WHERE_THERE_ARE = ("O_BINARY", "O_CLOEXEC", "O_NOFOLLOW")
+_NEW = os.O_RDWR | os.O_APPEND | os.O_CREAT | sum(getattr(os, flag, 0) for flag in _WHERE_THERE_ARE)
 
 
 class SystemDisk:
@@ -106,35 +156,16 @@ class SystemDisk:
     What it finds is held to that: no symbolic links, no file of another user; one that others could read is closed to them, and told.
     """
 
-    _NEW = os.O_RDWR | os.O_APPEND | os.O_CREAT | sum(getattr(os, flag, 0) for flag in _WHERE_THERE_ARE)
-
     def make_directory(self, path: Path) -> None:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def open(self, path: Path) -> File:
-        return SystemFile(self._own(path))
+        return SystemFile(path)
 
     def open_new(self, path: Path) -> File:
-        descriptor = self._own(path)
-        os.ftruncate(descriptor, 0)
-        return SystemFile(descriptor)
-
-    def _own(self, path: Path) -> int:
-        """Open a file that is this user's own, or make it."""
-        descriptor = os.open(path, self._NEW, 0o600)
-        try:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise OSError(errno.EINVAL, f"{path.name} is not a file")
-            if status.st_uid != os.geteuid():
-                told = f"{path.name} belongs to user {status.st_uid}, and this is user {os.geteuid()}"
-                raise PermissionError(errno.EPERM, told)
-            if status.st_mode & 0o077:
-                _close_to_others(path, descriptor, status.st_mode)
-        except OSError:
-            os.close(descriptor)
-            raise
-        return descriptor
+        file = SystemFile(path)
+        file.truncate()
+        return file
 
     def identity(self, path: Path) -> tuple[int, int] | None:
         try:
@@ -156,14 +187,14 @@ class SystemDisk:
         source.replace(target)
 
     def sync_directory(self, path: Path) -> None:
-        descriptor = os.open(path, os.O_RDONLY)
+        directory = _Opened(path, os.O_RDONLY)
         try:
-            os.fsync(descriptor)
+            os.fsync(directory._descriptor)
         finally:
-            os.close(descriptor)
+            directory.close()
 
     def lock(self, path: Path) -> Lock:
-        return SystemLock(self._own(path))
+        return SystemLock(path)
 
 
 def _close_to_others(path: Path, descriptor: int, mode: int) -> None:
@@ -177,16 +208,16 @@ def _close_to_others(path: Path, descriptor: int, mode: int) -> None:
     )
 
 
-class SystemLock(_Open):
+class SystemLock(_OwnFile):
     """`flock`.
 
     It is released by name, not by closing: a child that was forked meanwhile has the same file open. `release` is no Python code,
     where it can be: no signal handler can come before it.
     """
 
-    def __init__(self, descriptor: int) -> None:
-        super().__init__(descriptor)
-        self.release: Callable[[], None] = _releasing(descriptor)
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.release: Callable[[], None] = _releasing(self._descriptor)
 
     def acquire(self, *, wait: bool) -> bool:
         return _acquire(self._descriptor, wait=wait)

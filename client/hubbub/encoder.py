@@ -43,7 +43,7 @@ class Encoder:
         """Randomize a value twice; nothing else about it leaves the process.
 
         value : str for a string or categorical metric, bool for a boolean one; None, nothing recorded, is the
-                empty Bloom filter (false for a boolean), so that silence looks like a report
+                empty Bloom filter (false for a boolean), so that such a period looks like any other
         epoch : the number of the current epoch, for a metric with `hold` and only for one
 
         Raises InvalidValueError, which does not repeat the value.

@@ -53,7 +53,7 @@ class Enroller:
         return self._enrolment == state.enrolments and subject not in self._left
 
     def enrol(self, state: State, subject: str = "") -> None:
-        """Give a subject its share for every metric: from now on there is one report a period, recorded or not.
+        """Give a subject its share for every metric: from now on there is one report a period, recorded or not, while the share lasts.
 
         All others who take part get theirs from `enrol_others`, or when something is recorded for them.
         """
@@ -117,7 +117,9 @@ def _account(state: State, subject: str, metric: Metric, period: Period) -> Acco
     """Return an account as it would begin, or go on: one that was silent does not make up for it."""
     account = state.accounts.get((subject, metric.digest))
     if account is None:
-        return opened(subject, metric, period)
+        account = opened(subject, metric, period)
+        sent_until = max((end for _, end in state.tried.get(metric.digest, ())), default="")
+        return replace(account, ahead=sent_until) if sent_until > account.next else account
     silent = account.refused or account.enrolment != state.enrolments
     if silent and account.next < str(period):
         return replace(account, next=str(period))

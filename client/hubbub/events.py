@@ -4,6 +4,8 @@
     journal.earlier   the events that this was to replace: there while a snapshot is written, and after a kill meanwhile
     journal           the events since
 
+Beside them, `sent-periods` says which periods were ever sent, see `sent_periods.py`.
+
 Who reads them is `journal.py`; who looks without a lock, `inspection.py`.
 """
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import click
 
 _SKEW = timedelta(minutes=1)
 
@@ -29,6 +33,18 @@ class Finding:
     what: str
     why: str = ""
     next_step: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Checks:
+    """Checks that another package registers with `hubbub doctor`.
+
+    options : the command-line options that they take
+    run     : (definitions, now, **values of the options) -> findings
+    """
+
+    options: Sequence[click.Parameter]
+    run: Callable[..., Iterable[Finding]]
 
 
 def fine(about: str, what: str) -> Finding:

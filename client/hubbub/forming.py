@@ -1,4 +1,6 @@
-"""Drafts -> reports: one for each metric and period of everyone who takes part, whatever was recorded.
+"""Drafts -> reports: one for each metric and period of everyone who takes part, whether or not anything was recorded.
+
+The exceptions are metrics with `hold` or f = 0 whose share of the budget is spent: they have no more reports.
 
 A period is over: its draft, or the empty report, becomes a batch with its id, once, in one record with the ledger's entry.
 Nothing here may be called but inside `with journal`.

@@ -14,7 +14,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
@@ -23,6 +23,7 @@ from hubbub.disk import Disk, File, Lock
 from hubbub.events import EARLIER, JOURNAL, SNAPSHOT, Event, after, fold, records
 from hubbub.failures import from_a_signal_handler
 from hubbub.framing import is_foreign
+from hubbub.sent_periods import SentPeriods
 from hubbub.state import State
 from hubbub.telling import inside, say, tell
 from hubbub.unwritten import Unwritten, what_is_wrong
@@ -57,7 +58,8 @@ class Journal:
         self._patience = PATIENCE
         self._state = State()
         self._file: File | None = None
-        self._earlier: list[File] = []
+        self._earlier: dict[int, File] = {}
+        """Files, by inode, that a synchronization must still reach: one for each, however often the journal was read anew."""
         self._lock: Lock | None = None
         self._inode = 0
         self._end = 0
@@ -124,10 +126,22 @@ class Journal:
                     self._entered = within
                     if not within and self._lock is not None:
                         self._locked = False
-                        self._lock.release()
+                        try:
+                            self._lock.release()
+                        except OSError as problem:
+                            self._give_up_lock(problem)
         finally:
             inside.remove(me)
             say()
+
+    def _give_up_lock(self, problem: OSError) -> None:
+        """Close what cannot be unlocked, which unlocks it; the next call opens and reads everything anew."""
+        lock, self._lock = self._lock, None
+        self._let_go()
+        self.degrade(problem)
+        if lock is not None:
+            with suppress(OSError):
+                lock.close()
 
     def _enter(self) -> None:
         try:
@@ -199,7 +213,7 @@ class Journal:
         with self._held:
             if not self._unsynced or self._file is None:
                 return self._file is not None  # by whom we waited for
-            files, names = (*self._earlier, self._file), self._names_unsynced
+            files, names = (*self._earlier.values(), self._file), self._names_unsynced
             self._unsynced = self._names_unsynced = done = False
         try:
             for each in files:
@@ -214,7 +228,7 @@ class Journal:
             if not done:
                 self._unsynced, self._names_unsynced = True, names
         with self._held:
-            self._earlier = [each for each in self._earlier if each not in files]
+            self._earlier = {inode: each for inode, each in self._earlier.items() if each not in files}
         return True
 
     def begin_part(self) -> bool:
@@ -244,7 +258,7 @@ class Journal:
 
     def _let_go(self) -> None:
         """Forget the files, and so what was read of them; they close themselves once nobody synchronizes them."""
-        self._file, self._earlier = None, []
+        self._file, self._earlier = None, {}
         self._inode = self._end = 0
         self._torn = False
 
@@ -288,9 +302,10 @@ class Journal:
         return True
 
     def _go_on_in(self, file: File) -> None:
-        if self._file is not None:
-            self._earlier.append(self._file)
-        self._file, self._inode, self._end = file, file.identity()[0], 0
+        inode = file.identity()[0]
+        if self._file is not None and self._inode != inode:
+            self._earlier[self._inode] = self._file
+        self._file, self._inode, self._end = file, inode, 0
         self._names_unsynced = True
 
     def _load(self) -> None:
@@ -307,9 +322,10 @@ class Journal:
         state = State()
         with self._beside_the_lock(sum(end for _, end in files)):
             state.settle(sum(self._fold(state, file, 0, end) for file, end in files))
+            state.recall(SentPeriods(self.directory, self._disk).read())
         for event in self._unwritten.events.values():
             state.apply(event)
-        self._earlier += before
+        self._earlier |= {file.identity()[0]: file for file in before}
         self._state, self._end = state, files[-1][1]
         self.recovered()
 

@@ -12,9 +12,12 @@ from hubbub.consent import Consent, lesser
 from hubbub.delivery import clock_is_wrong
 from hubbub.disk import Disk, Lock
 from hubbub.due import first_of_all, paused_until, sendable, spread
+from hubbub.failures import from_a_signal_handler
 from hubbub.journal import Journal
 from hubbub.outcome import outcome
 from hubbub.recorder import Recorder
+from hubbub.sent_periods import SentPeriods
+from hubbub.state import Waiting
 from hubbub.telling import Once, tell
 from hubbub.transport import Transport
 
@@ -54,6 +57,7 @@ class Sender:
         self._allowed = allowed
         self.sends_from = time.monotonic() + sends_after
         self.overdue = self.hurry = False
+        self._sent_periods = SentPeriods(journal.directory, disk)
         self._lease: Lock | None = None
         self._sending = ThreadLock()
         self._is_new = Once()
@@ -88,6 +92,9 @@ class Sender:
 
     def after_fork_in_child(self) -> None:
         """Let go of the parent's lease: whoever has its file open keeps others from sending, even when the parent is dead."""
+        self._close_lease()
+
+    def _close_lease(self) -> None:
         if self._lease is not None:
             self._lease.close()
             self._lease = None
@@ -143,7 +150,7 @@ class Sender:
                 return 0.0
             doubted, batch = waiting.doubt, waiting.batch
             self._journal.write({"e": "trying", "id": batch_id, "m": batch.digest, "p": batch.period})
-        if not self._journal.sync():
+        if not (self._journal.sync() and self._add_to_sent_periods(waiting)):
             return OTHER_SENDS  # what a power loss could undo is not sent
         answer = self._transport.send(batch.to_json(), lambda: self._wanted(batch_id))
         with self._journal as state:
@@ -155,6 +162,18 @@ class Sender:
                 tell("the clock is more than a day from the aggregator's: reports wait until they agree")
             self._journal.write(*outcome(state, waiting, answer, now, self._coins, doubted=doubted))
         return 0.0
+
+    def _add_to_sent_periods(self, waiting: Waiting) -> bool:
+        """Record the period of a batch that is to be sent; return whether the disk let us."""
+        batch = waiting.batch
+        try:
+            self._sent_periods.add(batch.digest, batch.period, str(waiting.ends().date()))
+        except OSError as problem:
+            self._journal.degrade(problem, self._sent_periods.path)
+            return False
+        if self._journal.problem.startswith(f"{self._sent_periods.path} "):
+            self._journal.recovered()
+        return True
 
     def _wanted(self, batch_id: str) -> bool:
         """Say whether a batch may still be sent: any process of the directory may have withdrawn consent."""
@@ -177,6 +196,12 @@ class Sender:
         return False
 
     def _give_lease(self) -> None:
-        if self._lease is not None:
-            self._lease.release()
-        self._sending.release()
+        try:
+            if self._lease is not None:
+                self._lease.release()
+        except OSError as problem:
+            if from_a_signal_handler(problem):
+                raise
+            self._close_lease()  # which lets go of it, too
+        finally:
+            self._sending.release()

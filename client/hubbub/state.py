@@ -377,6 +377,20 @@ class State:
             "reports_from": self.reports_from,
         }
 
+    def recall(self, sent: dict[str, list[list[str]]]) -> None:
+        """After a fold from the start: take over the days that were sent and that no event tells of, since records of the journal were lost.
+
+        Accounts pass over these days, as they do after a clock that was ahead.
+        """
+        for digest, runs in sent.items():
+            known = self.tried.get(digest, [])
+            lost = [run for run in runs if not any(start <= run[0] and run[1] <= end for start, end in known)]
+            for start, end in lost:
+                self.tried[digest] = joined(self.tried.get(digest, []), start, end)
+            for account in self.accounts.values():
+                if lost and account.digest == digest:
+                    account.ahead = max(account.ahead, lost[-1][1])
+
     def accounts_of(self, subject: str) -> list[Account]:
         """Return what one subject has spent, by every definition it ever saw."""
         return [self.accounts[subject, digest] for digest in sorted(self.digests.get(subject, ()))]

@@ -30,6 +30,16 @@ from hubbub.policy import Policy
 if TYPE_CHECKING:
     from hubbub.client import Client
 
+__all__ = [
+    "UNLIMITED",
+    "ManualClock",
+    "RecordingTransport",
+    "SeededCoins",
+    "SimulatedDisk",
+    "deliver",
+    "nothing_swallowed",
+]
+
 UNLIMITED = Policy(epsilon_report=math.inf, epsilon_enrolment=math.inf, epsilon_metric=math.inf, epsilon_total=math.inf)
 
 

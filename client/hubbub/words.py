@@ -1,4 +1,4 @@
-"""How people read numbers."""
+"""How people read numbers, and how they install what is missing."""
 
 from __future__ import annotations
 
@@ -10,3 +10,12 @@ def counted(number: int, noun: str) -> str:
     ('1 report', '0 reports', '1,200 batches')
     """
     return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('ch') else 's'}"
+
+
+def how_to_install(extra: str) -> str:
+    """Say how to install an extra. The name `hubbub` on PyPI is not this project's, so no message may say `pip install hubbub`.
+
+    >>> how_to_install("decoder")
+    "run pip install '.[decoder]' in a checkout of hubbub"
+    """
+    return f"run pip install '.[{extra}]' in a checkout of hubbub"

@@ -15,6 +15,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from hubbub.words import how_to_install
+
 if TYPE_CHECKING:
     from hubbub_decoder.decoder import decode
     from hubbub_decoder.decoding import Decoding
@@ -42,6 +44,6 @@ def __getattr__(name: str) -> object:
     try:
         home = import_module(f"{__name__}.{_HOMES.get(name, 'errors')}")
     except ModuleNotFoundError as problem:
-        lacking = f"hubbub_decoder.{name} needs {problem.name}: pip install 'hubbub[decoder]'"
+        lacking = f"hubbub_decoder.{name} needs {problem.name}: {how_to_install('decoder')}"
         raise ModuleNotFoundError(lacking, name=problem.name) from None
     return getattr(home, name)

@@ -27,8 +27,7 @@ EXAMPLE = Path(__file__).parent.parent / "typing" / "api.py"
 def described() -> str:
     lines = []
     for module in (hubbub, hubbub.testing):
-        names = hubbub.__all__ if module is hubbub else sorted(n for n in vars(module) if _is_own(module, n))
-        for name in names:
+        for name in module.__all__:
             thing = getattr(module, name)
             lines.append(f"{module.__name__}.{name}{_signature(thing)}")
             if inspect.isclass(thing) and thing is not hubbub.Refusal:  # its members are the table of test_delivery.py
@@ -38,11 +37,6 @@ def described() -> str:
                         called = each.__func__ if isinstance(each, classmethod | staticmethod) else each
                         lines.append(f"  .{member}{_signature(called) if callable(called) else ''}")
     return "\n".join(lines) + "\n"
-
-
-def _is_own(module: object, name: str) -> bool:
-    thing = getattr(module, name)
-    return not name.startswith("_") and (name == "UNLIMITED" or getattr(thing, "__module__", "") == "hubbub.testing")
 
 
 def _signature(thing: object) -> str:
@@ -55,6 +49,12 @@ def _signature(thing: object) -> str:
     return (
         "(" + ", ".join(f"{each.name}" + ("=" if each.default is not each.empty else "") for each in parameters) + ")"
     )
+
+
+def test_star_imports_of_testing_give_its_public_names_alone() -> None:
+    found: dict[str, object] = {}
+    exec("from hubbub.testing import *", found)  # noqa: S102
+    assert {*found} - {"__builtins__"} == {*hubbub.testing.__all__}
 
 
 def test_the_public_api_is_as_it_is_pinned() -> None:

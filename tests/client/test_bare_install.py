@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -56,11 +59,49 @@ def test_a_bare_install_lists_all_commands_and_says_what_each_lacks(bare: Path) 
         (["serve", metrics], "aggregator"),
         (["simulate", metrics, "homepage", "--reports", "10", "--out", "s.parquet"], "decoder"),
         (["demo"], "decoder"),
+        (["doctor", metrics], "aggregator"),
     ):
         lacking = subprocess.run([hubbub, *arguments], capture_output=True, text=True, check=False, cwd=bare.parent)
         assert lacking.returncode == 1, lacking.stderr
-        assert f"pip install 'hubbub[{extra}]'" in lacking.stderr
+        assert f"run pip install '.[{extra}]' in a checkout of hubbub" in lacking.stderr
         assert len(lacking.stderr.splitlines()) == 1
+
+
+KEPT = """
+import sys
+from hubbub import Client
+with Client(sys.argv[1], sys.argv[2], "http://127.0.0.1:9", environment={}) as client:
+    client.set_consent("on")
+    client.record("homepage", "x")
+"""
+
+
+def test_doctor_checks_a_state_directory_in_a_bare_install(bare: Path, tmp_path: Path) -> None:
+    hubbub, state = bare.parent / "hubbub", tmp_path / "state"
+    subprocess.run([bare, "-c", KEPT, str(REPOSITORY / "tests" / "data" / "metrics.toml"), str(state)], check=True)
+    environment = {name: value for name, value in os.environ.items() if name != "DO_NOT_TRACK"}
+    command = [str(hubbub), "doctor", "--state", str(state), "--json"]
+    checked = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert checked.stderr == ""
+    found = {finding["about"]: finding["health"] for finding in json.loads(checked.stdout)["findings"]}
+    assert found == dict.fromkeys(("clock", "secret", "journal", "consent", "spool", "ledger"), "fine")
+    (state / "secret").write_bytes(b"short")
+    assert subprocess.run(command, capture_output=True, check=False, env=environment).returncode == 1
+
+
+def test_nothing_tells_a_user_to_install_hubbub_from_pypi() -> None:
+    """The name on PyPI is not this project's: what is installed from there is somebody else's program."""
+    told = re.compile(r"pip3? install\b[^\n]*\bhubbub\b(?!/)")
+    listed = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
+    tested = [REPOSITORY / name for name in listed.splitlines() if not name.startswith(("tests/", "docs/progress/"))]
+    wrong = [
+        f"{file.relative_to(REPOSITORY)}: {found.group()}"
+        for file in tested
+        if file.suffix in (".py", ".md", ".toml", ".j2", ".yml", ".txt", ".sh") or file.name == "Makefile"
+        for found in told.finditer(file.read_text(encoding="utf-8"))
+        if "in a checkout of hubbub" not in found.group() and file.name != "words.py"
+    ]
+    assert wrong == []
 
 
 @pytest.mark.parametrize(

@@ -8,17 +8,19 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from hubbub import Client, Consent, ParameterError
-from hubbub.detached import environment_of
+from hubbub.batch import Batch
+from hubbub.detached import environment_of, is_python
 from hubbub.inspection import read_state
 from hubbub.testing import ManualClock
 from tests.client.serving import METRICS, served
 from tests.client.test_fork import counted
+from tests.client.test_request_length import Capture
 from tests.client.test_transport import server, silent
 
 PROGRAM = """
@@ -157,3 +159,53 @@ def test_only_what_sending_needs_of_the_environment_goes_along() -> None:
 def test_detached_needs_a_directory_and_an_address(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="it goes with neither memory nor transport nor disk"):
         Client(METRICS, tmp_path, "http://127.0.0.1:1", durability="memory", detached=True)
+
+
+FROZEN = """
+import sys, time
+from datetime import date
+from hubbub import Client
+from hubbub.testing import ManualClock
+
+sys.frozen, sys.executable = {frozen}, {stand_in!r}
+client = Client(sys.argv[1], sys.argv[2], sys.argv[3], detached=True, clock=ManualClock(date.fromisoformat({day!r})))
+client.set_consent("on")
+client.record("homepage", "x")
+time.sleep(1)
+"""
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_a_frozen_program_sends_what_is_due_itself(frozen: bool, tmp_path: Path) -> None:
+    """One start of a second a day, nine days: every report of a day that is over arrives, and nothing else is started.
+
+    A frozen program's executable is the program, not a Python: what it would start is itself. `sys.frozen` is set by PyInstaller and
+    others; an embedded interpreter does not set it.
+    """
+    stand_in, started = tmp_path / "my-app", tmp_path / "started"
+    stand_in.write_text(f"#!/bin/sh\ntouch {started}\n")
+    stand_in.chmod(0o700)
+    capture, days = Capture(), [date(2026, 11, day) for day in range(1, 10)]
+    with server(capture) as url:
+        for day in days:
+            run(FROZEN.format(frozen=frozen, stand_in=str(stand_in), day=str(day)), tmp_path / "state", url)
+    sent = [Batch.from_json(request.partition(b"\r\n\r\n")[2]) for request in capture.requests]
+    assert sorted(batch.period for batch in sent if batch.metric == "homepage") == [str(day) for day in days[:-2]]
+    assert not started.exists()
+
+
+@pytest.mark.parametrize(
+    ("executable", "frozen", "expected"),
+    [
+        ("/usr/bin/python3.11", False, True),
+        ("C:\\Python\\pythonw.exe", False, True),
+        ("/opt/pypy3", False, True),
+        ("/usr/bin/python3", True, False),
+        ("/usr/bin/uwsgi", False, False),
+        ("/opt/my-app", True, False),
+        ("", False, False),
+        (None, False, False),
+    ],
+)
+def test_only_an_interpreter_is_started(executable: str | None, frozen: bool, expected: bool) -> None:
+    assert is_python(executable, frozen=frozen) is expected

@@ -460,7 +460,7 @@ def test_what_inspect_shows_is_what_was_sent(tmp_path: Path) -> None:
     told = [line.removeprefix("sent last: ") for line in plain.stdout.splitlines() if line.startswith("sent last")]
     assert len(told) == len(set(told)) == 3  # each batch was tried twice
     for body, request in zip(told, reversed(heard[-3:]), strict=True):
-        assert request.endswith(body.encode())
+        assert request.rstrip().endswith(body.encode())
     missing = subprocess.run([program, "ledger", tmp_path / "no"], capture_output=True, text=True, check=False)
     assert missing.returncode == 1
     assert "holds no client's state" in missing.stderr

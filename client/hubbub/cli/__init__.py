@@ -14,8 +14,10 @@ from typing import Any
 import click
 
 from hubbub.errors import HubbubError
+from hubbub.words import how_to_install
 
 _EXTRA_OF_PACKAGE = {"hubbub_aggregator": "aggregator", "hubbub_decoder": "decoder"}
+_EXTRA_OF_COMMAND = {"doctor": "aggregator"}  # its checks of an aggregator; `--state` needs none
 
 
 class Commands(click.Group):
@@ -47,7 +49,7 @@ class Commands(click.Group):
             if extra is None or (problem.name or "").partition(".")[0].startswith("hubbub"):
                 raise
             raise click.ClickException(
-                f"`hubbub {ctx.invoked_subcommand}` needs {problem.name}: pip install 'hubbub[{extra}]'"
+                f"`hubbub {ctx.invoked_subcommand}` needs {problem.name}: {how_to_install(extra)}"
             ) from None
 
 
@@ -68,4 +70,6 @@ def _commands() -> dict[str, EntryPoint]:
 
 def _extra_of(name: str | None) -> str | None:
     entry = _commands().get(name or "")
-    return _EXTRA_OF_PACKAGE.get(entry.module.partition(".")[0]) if entry else None
+    if entry is None:
+        return None
+    return _EXTRA_OF_COMMAND.get(entry.name) or _EXTRA_OF_PACKAGE.get(entry.module.partition(".")[0])

@@ -64,7 +64,7 @@ def command(directory: Path, *, count: int, as_json: bool) -> None:
         click.echo(f"refused: {batch['metric']} of {batch['period']}: {batch['problem']}")
     tell_damage(state)
     for body in report["last_sent"] or ["nothing"]:
-        click.echo(f"sent last: {body}")
+        click.echo(f"sent last: {body.rstrip()}")  # --json has the spaces that fill it up
 
 
 def _when(queued: dict[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """Mergeable sufficient statistics of reports, the reports themselves, and their files.
 
-Needs numpy, and pyarrow for the file (`pip install 'hubbub[decoder]'` or `[aggregator]`); the bare client never imports it.
+Needs numpy, and pyarrow for the file (the extras `decoder` and `aggregator` have both); the bare client never imports it.
 """
 
 from __future__ import annotations

@@ -1,0 +1,80 @@
+"""`hubbub doctor`: health checks of a client's state directory or of an aggregator, with the next step for each problem.
+
+The checks of a state directory are the SDK's own. The aggregator registers its checks, and their options, as an entry point of the group
+`hubbub.checks`; they are loaded only when DEFINITIONS is given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import click
+
+from hubbub.cli.output import PATH, json_option, print_json
+from hubbub.findings import Checks
+
+_COLOUR = {"fine": "green", "warning": "yellow", "wrong": "red"}
+_STATE_GIVEN = "hubbub.doctor.state"
+
+
+class Doctor(click.Command):
+    """A command with the options of the registered checks, unless `--state` is given."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        own = super().get_params(ctx)
+        return own if ctx.meta.get(_STATE_GIVEN) else [*own, *_registered().options]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[_STATE_GIVEN] = any(argument.partition("=")[0] == "--state" for argument in args)
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=Doctor)
+@click.argument("definitions", required=False, type=PATH)
+@click.option("--state", type=PATH, help="Directory of a client's state; instead of DEFINITIONS.")
+@json_option
+def command(definitions: Path | None, state: Path | None, as_json: bool, **options: Any) -> None:
+    """Check an aggregator, or a client's state, for problems.
+
+    Exit code 1 if something is wrong; nothing is changed. With DEFINITIONS it takes the options of `hubbub serve`: give those that
+    the aggregator is started with.
+
+    \b
+    Example:
+      hubbub doctor metrics.toml --database reports.db
+      hubbub doctor --state ~/.local/state/my-app/hubbub
+    """
+    import os
+    from datetime import UTC, datetime
+
+    from hubbub.checkup import of_state
+    from hubbub.findings import Health
+
+    if (definitions is None) == (state is None):
+        raise click.UsageError("give the DEFINITIONS of an aggregator, or the --state of a client")
+    now = datetime.now(UTC)
+    if state is not None:
+        findings = list(of_state(state, now, os.environ))
+    else:
+        findings = list(_registered().run(definitions, now, **options))
+    ill = any(finding.health is Health.WRONG for finding in findings)
+    if as_json:
+        print_json({"wrong": ill, "findings": [asdict(finding) for finding in findings]})
+    else:
+        for finding in findings:
+            health = click.style(f"{finding.health:8}", fg=_COLOUR[finding.health])
+            click.echo(f"{health} {finding.about:12} {finding.what}")
+            for line in filter(None, (finding.why, finding.next_step and f"-> {finding.next_step}")):
+                click.echo(f"{'':8} {'':12}   {line}")
+    raise SystemExit(ill)
+
+
+def _registered() -> Checks:
+    """Return the aggregator's checks; ModuleNotFoundError where it is not installed."""
+    for entry in entry_points(group="hubbub.checks"):
+        checks: Checks = entry.load()
+        return checks
+    raise ModuleNotFoundError("the aggregator's checks are not installed", name="hubbub_aggregator")
