@@ -17,6 +17,7 @@ from hubbub_aggregator.database_checkup import of_database
 from hubbub_aggregator.database_name import is_postgres
 from hubbub_aggregator.disk import free_at
 from hubbub_aggregator.loopback import is_loopback
+from hubbub_aggregator.service_checks import Ask, ask_over_http, direct_url, of_proxy, of_service
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.sizes import about
 
@@ -25,16 +26,24 @@ _SOON = timedelta(days=30)
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """How an aggregator is started: what `hubbub serve` is given."""
+    """How an aggregator is started: what `hubbub serve` is given, and at which URL clients reach it."""
 
     definitions: Path
     database: str
     host: str
     settings: Settings
+    port: int = 0
+    public_url: str | None = None
 
 
-def of_aggregator(asked: Asked, now: datetime, pause: Callable[[], None]) -> Iterator[Finding]:
-    """Look at everything; `pause` is what lies between the two looks at the counters."""
+def of_aggregator(
+    asked: Asked, now: datetime, pause: Callable[[], None], ask: Ask = ask_over_http
+) -> Iterator[Finding]:
+    """Look at everything.
+
+    pause : what lies between the two looks at the counters
+    ask : asks the running service, unless its port is 0, and its proxy, if its URL is given
+    """
     definitions = None
     try:
         definitions = load_definitions(asked.definitions)
@@ -56,6 +65,10 @@ def of_aggregator(asked: Asked, now: datetime, pause: Callable[[], None]) -> Ite
         yield from _modes(Path(asked.database))
     yield clock_before(changed_at(*files), now)
     yield from of_database(asked.database, definitions, asked.settings, now, pause)
+    if asked.port:
+        yield from of_service(direct_url(asked.host, asked.port), ask)
+    if asked.public_url is not None:
+        yield from of_proxy(asked.public_url.rstrip("/"), ask)
 
 
 def expiries(definitions: Definitions, now: datetime) -> Iterator[Finding]:
@@ -109,7 +122,10 @@ def exposure(host: str, settings: Settings) -> Iterator[Finding]:
             "listen on 127.0.0.1, with a reverse proxy that has TLS and no access log in front (docs/operating.md)",
         )
     else:
-        yield fine("address", f"only this machine reaches {host}: a proxy on it must set X-Forwarded-For")
+        yield fine(
+            "address",
+            f"only this machine reaches {host}: a proxy on it must set X-Forwarded-For; doctor --url checks that",
+        )
     if settings.local_reads_without_token:
         yield fine("address", "every user of this machine may read without a token, on --local-port of 127.0.0.1 alone")
 

@@ -22,10 +22,19 @@ _WATCH = click.Option(
     show_default=True,
     help="Seconds between two looks at what is refused.",
 )
+_URL = click.Option(["--url"], help="URL at which clients reach the aggregator: checks what the proxy there passes on.")
 
 
 def _run(
-    definitions: Path, now: datetime, *, watch: float, host: str, database: str, **others: Any
+    definitions: Path,
+    now: datetime,
+    *,
+    watch: float,
+    url: str | None,
+    host: str,
+    port: int,
+    database: str,
+    **others: Any,
 ) -> Iterator[Finding]:
     """Check an aggregator that is started with these options of `hubbub serve`."""
     import time
@@ -35,10 +44,11 @@ def _run(
 
     told = {name: value for name, value in others.items() if name in Settings.__dataclass_fields__}
     try:
-        asked = Asked(definitions, database, host, Settings(**told))
+        asked = Asked(definitions, database, host, Settings(**told), port, url)
     except ParameterError as problem:
         raise click.UsageError(str(problem)) from None
     return of_aggregator(asked, now, partial(time.sleep, watch))
 
 
-checks = Checks([*(parameter for parameter in serve.params if parameter.name not in _NOT_ASKED), _WATCH], _run)
+_PARAMETERS = (*(parameter for parameter in serve.params if parameter.name not in _NOT_ASKED), _WATCH, _URL)
+checks = Checks([*_PARAMETERS], _run)

@@ -114,8 +114,8 @@ def _file(description: str) -> _Route:
     return {"description": description, "content": {SUMMARY_TYPE: {"schema": {"type": "string", "format": "binary"}}}}
 
 
-def _status(word: str) -> _Route:
-    return _json("Yes.", {"type": "object", "properties": {"status": {"const": word}}})
+def _status(word: str, **more: dict[str, str]) -> _Route:
+    return _json("Yes.", {"type": "object", "properties": {"status": {"const": word}, **more}})
 
 
 POST_REPORTS: _Route = {
@@ -242,7 +242,10 @@ POST_SIGN_OUT: _Route = {
     "response_class": Response,  # no body, so of no media type
 }
 
-GET_LIVEZ: _Route = {"responses": {200: _status("alive")}}
+_CLIENT_NAMED = "False: it comes from this machine or a trusted proxy, without an address in X-Forwarded-For."
+GET_LIVEZ: _Route = {
+    "responses": {200: _status("alive", client_named={"type": "boolean", "description": _CLIENT_NAMED})}
+}
 
 GET_READYZ: _Route = {
     "responses": {200: _status("ready"), **described(Refusal.UNAVAILABLE, Refusal.DISK_FULL, Refusal.INTERNAL_ERROR)}

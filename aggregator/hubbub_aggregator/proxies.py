@@ -39,6 +39,15 @@ class Proxies:
                 return address if is_address(address) else LOCAL
         return LOCAL
 
+    def names_client(self, host: str, forwarded_for: str | None) -> bool:
+        """Return whether a request is a client's own, or its nearest proxy wrote an address into `X-Forwarded-For`.
+
+        >>> [Proxies().names_client("127.0.0.1", header) for header in (None, "unknown", "127.0.0.1")]
+        [False, False, True]
+        """
+        nearest = (forwarded_for or "").rpartition(",")[2]
+        return not self._is_ours(host) or is_address(without_port(nearest.strip()))
+
     def _look(self, host: str) -> bool:
         if not is_address(host):
             return False

@@ -133,9 +133,11 @@ def get_statistics(request: Request) -> Response:
 
 
 @reads(routes, "/livez", **openapi.GET_LIVEZ)
-async def get_livez() -> Response:
-    """Whether the process answers at all."""
-    return JSONResponse({"status": "alive"})
+async def get_livez(request: Request) -> Response:
+    """Whether the process answers at all, and whether the request named its client."""
+    proxies, forwarded_for = request.state.service.proxies, request.headers.get("x-forwarded-for")
+    named = request.client is None or proxies.names_client(request.client.host, forwarded_for)
+    return JSONResponse({"status": "alive", "client_named": named})
 
 
 @reads(routes, "/readyz", **openapi.GET_READYZ)

@@ -19,12 +19,13 @@ from hubbub.findings import Finding, Health
 from hubbub_aggregator.checkup import Asked, disk_room, expiries, exposure, of_aggregator
 from hubbub_aggregator.database_checkup import periods, refusals, tokens
 from hubbub_aggregator.folding import fold
+from hubbub_aggregator.service_checks import Reply, of_proxy, of_service
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.sql_store import SqlStore
 from hubbub_aggregator.tokens import Scope, Token, hash_of
 
 if TYPE_CHECKING:
-    from tests.aggregator.conftest import MakeBatch
+    from tests.aggregator.conftest import MakeBatch, StartAggregator
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
@@ -220,7 +221,7 @@ def test_the_command_says_it_in_a_table_and_in_json_and_exits_with_1_when_someth
 ) -> None:
     database = tmp_path / "reports.db"
     SqlStore.open(database).close()
-    arguments = ["doctor", str(file), "--database", str(database), "--watch", "0"]
+    arguments = ["doctor", str(file), "--database", str(database), "--watch", "0", "--port", "0"]
     well = CliRunner().invoke(main, arguments)
     assert well.exit_code == 0
     assert [line.split()[0] for line in well.stdout.splitlines() if line[0] != " "].count("warning") == 1
@@ -239,3 +240,58 @@ def test_doctor_takes_what_serve_takes_from_the_same_places(file: Path, tmp_path
     said = CliRunner().invoke(main, arguments, env={"HUBBUB_DATABASE": str(tmp_path / "x.db")})
     assert "of which 878.9 TiB must stay so" in said.stdout
     assert "x.db is not there" in said.stdout
+
+
+PUBLIC = "https://telemetry.example.org"
+ALIVE = {"status": "alive", "client_named": True}
+
+
+@pytest.mark.parametrize(
+    ("reply", "found"),
+    [
+        (None, []),
+        (Reply(200, {"status": "ready"}), []),
+        (Reply(503, {"detail": "the database file was removed"}), [(Health.WRONG, "service")]),
+        (Reply(507, {"detail": "the disk is full"}), [(Health.WRONG, "service")]),
+        (Reply(404, None), [(Health.WARNING, "service")]),
+        (Reply(500, []), [(Health.WARNING, "service")]),
+    ],
+)
+def test_a_running_service_that_stores_nothing_is_wrong(reply: Reply | None, found: list[tuple[Health, str]]) -> None:
+    findings = list(of_service("http://127.0.0.1:8000", lambda _url: reply))
+    assert ill(findings) == found
+    assert not found or reply is None or reply.status in (404, 500) or reply.json["detail"] in findings[0].what
+
+
+@pytest.mark.parametrize(
+    ("replies", "found"),
+    [
+        ({}, [(Health.WRONG, "proxy")]),
+        ({"/livez": Reply(502, None)}, [(Health.WRONG, "proxy")]),
+        ({"/livez": Reply(200, ALIVE), "/": Reply(401, {}), "/metrics": Reply(401, {})}, []),
+        ({"/livez": Reply(200, ALIVE | {"client_named": False})}, [(Health.WARNING, "proxy")]),
+        ({"/livez": Reply(200, ALIVE), "/": Reply(303, None), "/metrics": Reply(200, None)}, [(Health.WRONG, "proxy")]),
+    ],
+)
+def test_a_proxy_that_names_no_client_or_opens_reads_is_found(
+    replies: dict[str, Reply], found: list[tuple[Health, str]]
+) -> None:
+    assert ill(list(of_proxy(PUBLIC, lambda url: replies.get(url.removeprefix(PUBLIC))))) == found
+
+
+def test_doctor_reports_a_database_that_was_moved_while_it_is_served(
+    file: Path, start: StartAggregator, sqlite_store: SqlStore, tmp_path: Path
+) -> None:
+    port = int(start(sqlite_store).url.rpartition(":")[2])
+    database = tmp_path / "reports.db"
+
+    def found() -> list[Finding]:
+        asked = Asked(file, str(database), "127.0.0.1", Settings(), port)
+        return [finding for finding in of_aggregator(asked, NOW, lambda: None) if finding.about == "service"]
+
+    assert ill(found()) == []
+    database.rename(tmp_path / "away.db")
+    assert ill(found()) == [(Health.WRONG, "service")]
+    assert "the database file was removed, renamed, replaced or unmounted" in found()[0].what
+    (tmp_path / "away.db").rename(database)
+    assert ill(found()) == []

@@ -126,7 +126,7 @@ def test_a_body_may_be_larger_than_what_comes_around_it(
 @pytest.mark.parametrize("upgrade", ["websocket", "h2c"])
 def test_another_protocol_that_is_asked_for_is_not_taken_up(aggregator: Aggregator, upgrade: str) -> None:
     answer = aggregator.get("/livez", connection="Upgrade", upgrade=upgrade, sec_websocket_version="13")
-    assert (answer.status, answer.json) == (200, {"status": "alive"})
+    assert (answer.status, answer.json) == (200, {"status": "alive", "client_named": False})
 
 
 def test_who_waits_to_be_told_to_go_on_is(aggregator: Aggregator, make_batch: MakeBatch) -> None:

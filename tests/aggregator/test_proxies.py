@@ -133,6 +133,7 @@ def test_a_batch_goes_through_nginx_and_nothing_is_logged(
     )
     json = {"Content-Type": "application/json", "X-Forwarded-For": "192.0.2.7", "X-Test-Client": "198.51.100.7"}
     with serving(program, port, certificate[0]) as proxy:
+        assert proxy.request("GET", "/livez").json()["client_named"] is True
         body = make_batch(aggregator.definitions["homepage"]).to_json()
         assert proxy.request("POST", "/v1/reports", body=body, headers=json).status == 202
         for data in (b" " * 1_500_000, b"{}"):
@@ -202,6 +203,7 @@ def test_nothing_is_readable_without_a_token_behind_a_minimal_nginx(
                 for path in READING:
                     for headers in ({}, {"Host": "localhost"}, {"X-Forwarded-For": "127.0.0.1"}):
                         assert proxy.request("GET", path, headers=headers).status == 401, (path, headers)
+                assert proxy.request("GET", "/livez").json()["client_named"] is False, "hubbub doctor --url warns"
                 with urllib3.PoolManager(retries=False) as direct:
                     assert [direct.request("GET", urls[2] + path).status for path in READING] == [200] * 4
         finally:

@@ -44,7 +44,7 @@ def command(definitions: Path | None, state: Path | None, as_json: bool, **optio
 
     \b
     Example:
-      hubbub doctor metrics.toml --database reports.db
+      hubbub doctor metrics.toml --database reports.db --url https://telemetry.example.org
       hubbub doctor --state ~/.local/state/my-app/hubbub
     """
     import os
