@@ -21,8 +21,8 @@ from starlette.types import ASGIApp
 from hubbub.definitions import Definitions
 from hubbub.errors import RefusedError
 from hubbub.refusals import Refusal
-from hubbub.today import utc_now
 from hubbub_aggregator.collecting import Collecting
+from hubbub_aggregator.credible_clock import CredibleClock, ServiceClock
 from hubbub_aggregator.cross_origin import CrossOrigin
 from hubbub_aggregator.disk import DiskWatch
 from hubbub_aggregator.last_resort import LastResort
@@ -35,8 +35,8 @@ from hubbub_aggregator.rate_limit import RateLimit
 from hubbub_aggregator.routes import routes
 from hubbub_aggregator.security_headers import SecurityHeaders
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store import Store, StoreError
-from hubbub_aggregator.taking import Clock, Service, Shortcut
+from hubbub_aggregator.store import StoppedError, Store, StoreError
+from hubbub_aggregator.taking import Service, Shortcut
 from hubbub_aggregator.tally import Tally
 from hubbub_aggregator.tokens import Doorkeeper
 from hubbub_aggregator.troubles import Troubles
@@ -53,12 +53,13 @@ def create_app(
     definitions: Definitions,
     store: Store,
     settings: Settings | None = None,
-    clock: Clock = utc_now,
+    clock: ServiceClock | None = None,
     free: Callable[[], int] | None = None,
     reload: Callable[[], Definitions] | None = None,
 ) -> ASGIApp:
     """Put the service together; its writer and its upkeep live as long as the application does.
 
+    clock : default: the system's, on PostgreSQL the server's, compared with elapsed time
     free : how many bytes are free on the disk that the store is on; None: it is on no disk of ours
     reload : reads the definitions anew when SIGHUP comes; None: SIGHUP is not handled
     """
@@ -67,13 +68,19 @@ def create_app(
     proxies, rate = Proxies(settings.trusted_proxy), RateLimit(settings.client_rate, settings.client_burst)
     collecting = Collecting(definitions, reload or (lambda: definitions), store.open_periods)
     door, watch, troubles = Doorkeeper(store.token), Watch(store), Troubles()
+    clock = clock or CredibleClock(store)
     service = Service(collecting, store, settings, clock, tally, proxies, rate, disk, door, watch, troubles)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[dict[str, Any]]:
         writer = GroupWriter(store, settings, troubles)
         jobs = (
-            Periodic("upkeep", lambda: upkeep(store, collecting.now, settings, clock()), settings.fold_every, troubles),
+            Periodic(
+                "upkeep",
+                lambda: upkeep(store, collecting.now, settings, clock.observe()),
+                settings.fold_every,
+                troubles,
+            ),
             Periodic("counting refusals", lambda: tally.flush(store), _FLUSH_EVERY, troubles),
             Periodic("watching the disk", disk.look, _LOOK_EVERY, troubles),
         )
@@ -152,5 +159,7 @@ def _invalid_query(request: Request, invalid: RequestValidationError) -> Respons
 
 def _store_failed(request: Request, failed: StoreError) -> Response:
     _count(request, Refusal.UNAVAILABLE)
+    if isinstance(failed, StoppedError):
+        return problem(Refusal.UNAVAILABLE, f"{failed}: ask again when it has started")
     logger.error("the store failed: %s", failed)
     return problem(Refusal.UNAVAILABLE, "the store cannot do this just now; the aggregator's log says why")

@@ -228,4 +228,4 @@ def command(
     with listen(host, port) as listener, closing(SqlStore.open(database)) as store:
         warn_of_dropped(metrics, store)
         app = create_app(metrics, store, checked, free=free, reload=load)
-        run(app, listener, partial(announce, log_format, url_of(listener)))
+        run(app, listener, partial(announce, log_format, url_of(listener)), store.stop)

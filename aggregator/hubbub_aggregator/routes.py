@@ -141,8 +141,9 @@ async def get_livez() -> Response:
 @reads(routes, "/readyz", **openapi.GET_READYZ)
 def get_readyz(request: Request) -> Response:
     """Whether a batch would be stored now: tries a durable write."""
-    require_ready(request.state.service, request.state.writer)
-    return JSONResponse({"status": "ready"})
+    service: Service = request.state.service
+    require_ready(service, request.state.writer)
+    return JSONResponse({"status": "ready", "clock": service.clock.reading().status})
 
 
 @reads(routes, "/problems/{slug}", response_class=HTMLResponse, **openapi.GET_PROBLEM)

@@ -22,6 +22,7 @@ from tests.aggregator.postgres import postgres
 from hubbub import Batch, Definitions, Metric, parse_definitions
 from hubbub.summary import Summary, summary_from_bytes
 from hubbub_aggregator.app import create_app
+from hubbub_aggregator.credible_clock import Reading
 from hubbub_aggregator.folding import read_summary
 from hubbub_aggregator.server import configured, listen, url_of
 from hubbub_aggregator.settings import Settings
@@ -97,6 +98,11 @@ class FakeClock:
 
     def __call__(self) -> datetime:
         return self.now
+
+    def reading(self) -> Reading:
+        return Reading(self.now)
+
+    observe = reading
 
 
 @dataclass(frozen=True)
