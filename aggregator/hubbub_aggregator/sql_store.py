@@ -176,9 +176,10 @@ class SqlStore(SqlTokens, SqlClock):
                 few = connection.execution_options(yield_per=_BLOCKS_A_FETCH)
                 for table in _HELD:
                     each = select(table.c.cohorts, table.c.rows).join(collection).where(of).order_by(table.c.id)
-                    for cohorts, rows in few.execute(each):
-                        self._require_running()
-                        yield cohorts, rows
+                    with few.execute(each) as found:
+                        for cohorts, rows in found:
+                            self._require_running()
+                            yield cohorts, rows
 
             yield HeldReports(tuple(held), sum(held.values()), blocks)
 
