@@ -22,9 +22,9 @@ from starlette.types import ASGIApp
 from hubbub.definitions import Definitions
 from hubbub.errors import RefusedError
 from hubbub.refusals import Refusal
-from hubbub.today import utc_now
 from hubbub_aggregator.body_memory import BodyMemory
 from hubbub_aggregator.collecting import Collecting
+from hubbub_aggregator.credible_clock import CredibleClock, ServiceClock
 from hubbub_aggregator.cross_origin import CrossOrigin
 from hubbub_aggregator.disk import DiskWatch
 from hubbub_aggregator.last_resort import LastResort
@@ -39,8 +39,8 @@ from hubbub_aggregator.reading import reads
 from hubbub_aggregator.routes import routes
 from hubbub_aggregator.security_headers import SecurityHeaders
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store import DatabaseMovedError, Store, StoreError
-from hubbub_aggregator.taking import Address, Clock, Service, Shortcut
+from hubbub_aggregator.store import DatabaseMovedError, StoppedError, Store, StoreError
+from hubbub_aggregator.taking import Address, Service, Shortcut
 from hubbub_aggregator.tally import Tally
 from hubbub_aggregator.tokens import Doorkeeper
 from hubbub_aggregator.troubles import Troubles, log_failure
@@ -61,13 +61,14 @@ def create_app(
     definitions: Definitions,
     store: Store,
     settings: Settings | None = None,
-    clock: Clock = utc_now,
+    clock: ServiceClock | None = None,
     free: Callable[[], int] | None = None,
     reload: Callable[[], Definitions] | None = None,
     local_address: Address | None = None,
 ) -> ASGIApp:
     """Put the service together; its writer and its upkeep live as long as the application does.
 
+    clock : default: the system's, on PostgreSQL the server's, compared with elapsed time
     free : how many bytes are free on the disk that the store is on; None: it is on no disk of ours
     reload : reads the definitions anew when SIGHUP comes; None: SIGHUP is not handled
     local_address : of the listener that answers reads without a token; None: there is none
@@ -78,7 +79,7 @@ def create_app(
     bodies = BodyMemory(settings.max_body_memory, settings.max_body_memory // 8)
     collecting = Collecting(definitions, reload or (lambda: definitions), store.open_periods, settings.max_reports)
     door, watch, troubles = Doorkeeper(store.token), Watch(store), Troubles()
-    readiness = Readiness(store, disk)
+    readiness, clock = Readiness(store, disk), clock or CredibleClock(store)
     service = Service(
         collecting,
         store,
@@ -100,7 +101,12 @@ def create_app(
     async def lifespan(_app: FastAPI) -> AsyncIterator[dict[str, Any]]:
         writer = GroupWriter(store, settings, troubles)
         jobs = (
-            Periodic("upkeep", lambda: upkeep(store, collecting.now, settings, clock()), settings.fold_every, troubles),
+            Periodic(
+                "upkeep",
+                lambda: upkeep(store, collecting.now, settings, clock.observe()),
+                settings.fold_every,
+                troubles,
+            ),
             Periodic("counting refusals", lambda: tally.flush(store), _FLUSH_EVERY, troubles),
             Periodic("watching the disk", disk.look, _LOOK_EVERY, troubles),
         )
@@ -187,6 +193,8 @@ def _invalid_query(request: Request, invalid: RequestValidationError) -> Respons
 
 def _store_failed(request: Request, failed: StoreError) -> Response:
     _count(request, Refusal.UNAVAILABLE)
+    if isinstance(failed, StoppedError):
+        return problem(Refusal.UNAVAILABLE, f"{failed}: ask again when it has started")
     log_failure(logger, "the store", failed)
     moved = isinstance(failed, DatabaseMovedError)
     return problem(

@@ -249,4 +249,5 @@ def command(
             logger.warning("created a new database at %s", without_password(database))
         warn_of_dropped(metrics, store)
         app = create_app(metrics, store, checked, free=free, reload=load, local_address=local_address)
-        run(app, listeners, partial(announce, log_format, url_of(listeners[0]), local_url), checked)
+        ready = partial(announce, log_format, url_of(listeners[0]), local_url)
+        run(app, listeners, ready, store.stop, checked)

@@ -14,6 +14,7 @@ from hubbub.metric import Metric
 from hubbub.periods import Period
 from hubbub.refusals import Refusal
 from hubbub.words import counted
+from hubbub_aggregator.credible_clock import SETTLING, TOLERANCE, ClockStatus, time_text
 from hubbub_aggregator.database_file import is_there, require_place
 from hubbub_aggregator.database_name import is_postgres
 from hubbub_aggregator.engine import naming, opened, transaction
@@ -77,6 +78,7 @@ def of_database(
             store.probe()
             yield fine("database", "there, of this hubbub's schema, and it can be written to")
             yield from tokens(store, settings)
+            yield from clock_state(store)
             if definitions is not None:
                 yield from periods(store, definitions, settings, now)
             yield from refusals(store, pause)
@@ -109,6 +111,32 @@ def _other_clock(connection: Connection, now: datetime) -> Iterator[Finding]:
             f"this clock and the database's are {apart:.0f} seconds apart",
             "one of them is wrong, and periods open and close by this one",
             "let something keep both (ntp, chrony)",
+        )
+
+
+def clock_state(store: Store) -> Iterator[Finding]:
+    """Compare the time that the database remembers with the wall clock."""
+    saved = store.clock()
+    if saved is None:
+        return
+    state, wall = saved.state, store.wall_clock()
+    accept = "set the clock; or, if it is right, `hubbub db accept-clock` instead of 24 hours of waiting"
+    if wall < state.credible - TOLERANCE:
+        yield wrong(
+            "clock",
+            f"the clock says {time_text(wall)}, the database remembers {time_text(state.credible)}",
+            "the clock is behind: the service closes, purges and drops nothing",
+            accept,
+        )
+    elif state.status is ClockStatus.CREDIBLE:
+        yield fine("clock", f"the database remembers {time_text(state.credible)}")
+    else:
+        left = timedelta(seconds=round(SETTLING - state.agreed))
+        yield warning(
+            "clock",
+            f"the clock jumped, the database remembers {time_text(state.credible)}, and the clock says {time_text(wall)}",
+            f"the service closes, purges and drops nothing for {left} more hours of agreement",
+            accept,
         )
 
 

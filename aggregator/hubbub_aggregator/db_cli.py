@@ -10,7 +10,7 @@ from hubbub_aggregator.database_option import DatabaseName, database_option
 
 @click.group()
 def command() -> None:
-    """Create, upgrade, back up, restore and copy an aggregator's database.
+    """Create, upgrade, back up, restore and copy an aggregator's database; accept its clock.
 
     \b
     Example:
@@ -119,6 +119,34 @@ def upgrade(database: str, as_json: bool) -> None:
         print_json({"from": before, "to": after})
     else:
         click.echo(f"schema {before} -> {after}" if before < after else f"schema {after}: nothing to do")
+
+
+@command.command("accept-clock")
+@database_option
+@json_option
+def accept_clock(database: str, as_json: bool) -> None:
+    """Accept the wall clock as it is now.
+
+    After a jump of the clock, and after a long downtime, the aggregator closes, purges and drops nothing for 24 hours. This ends the
+    pause at once, in all processes that serve the database, within --fold-every seconds. The clock is this machine's, or
+    PostgreSQL's. See that it is right first: what is deleted by a wrong clock cannot be brought back.
+
+    \b
+    Example:
+      date --utc && hubbub db accept-clock --database reports.db
+    """
+    from contextlib import closing
+
+    from hubbub_aggregator.credible_clock import accept, time_text
+    from hubbub_aggregator.engine import naming, opened
+    from hubbub_aggregator.sql_store import SqlStore
+
+    with naming(database), opened(database) as engine, closing(SqlStore(engine, making=False)) as store:
+        before, now = accept(store)
+    if as_json:
+        print_json({"remembered": None if before is None else int(before), "accepted": int(now)})
+    else:
+        click.echo(f"accepted {time_text(now)}" + ("" if before is None else f"; remembered was {time_text(before)}"))
 
 
 @command.command()

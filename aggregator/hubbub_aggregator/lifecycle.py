@@ -8,34 +8,126 @@ purged    `keep` periods after its end: its counts and reports go, that it was c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from functools import lru_cache, partial
 
 from hubbub.definitions import Definitions
 from hubbub.metric import Metric
 from hubbub.periods import Period, PeriodKind
+from hubbub_aggregator.credible_clock import Reading
 from hubbub_aggregator.folding import fold
+from hubbub_aggregator.logs import say
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store import Store
+from hubbub_aggregator.store import StoppedError, Store
 from hubbub_aggregator.troubles import JobError, cause
 
+logger = logging.getLogger(__name__)
 
-def upkeep(store: Store, definitions: Definitions, settings: Settings, now: datetime) -> None:
-    """Close what has ended, fold what waits, purge what was kept long enough; any of it may die half-way and come again.
 
-    What fails for one version of a metric keeps none of the others; a JobError says of which it did.
+def upkeep(
+    store: Store,
+    definitions: Definitions,
+    settings: Settings,
+    clock: Reading | datetime,
+    elapsed: Callable[[], float] = time.monotonic,
+) -> None:
+    """Fold all segments; close, drop and purge what is due, unless the clock is in doubt; end when the store is stopped.
+
+    Each of these may be interrupted at any point, and the next call continues. Closing, dropping and purging take bounded
+    steps, and between two of them all is folded again once `fold_every` seconds have passed. A failure with one version
+    of a metric does not keep the others; a JobError names the versions that failed.
     """
-    open_periods, failed = store.open_periods(), {}
-    for metric in definitions.versions():
+    reading = clock if isinstance(clock, Reading) else Reading(clock)
+    with suppress(StoppedError):
+        _Round(store, definitions, settings, reading, elapsed).run()
+
+
+class _Round:
+    """One round of upkeep."""
+
+    def __init__(
+        self,
+        store: Store,
+        definitions: Definitions,
+        settings: Settings,
+        clock: Reading,
+        elapsed: Callable[[], float],
+    ) -> None:
+        self._store = store
+        self._definitions = definitions
+        self._settings = settings
+        self._clock = clock
+        self._elapsed = elapsed
+        self._folded_at = 0.0
+        self._failed: dict[str, str] = {}
+
+    def run(self) -> None:
+        self._fold_all()
+        if self._clock.may_delete:
+            open_, half_closed = self._store.open_periods(), self._store.half_closed_periods()
+            for metric in self._definitions.versions():
+                due = [text for text in _of(metric, open_) if self._is_over(metric, text)]
+                with self._survived(metric):
+                    self._delete_due(metric, [*_of(metric, half_closed), *due])
+        if self._failed:
+            told = "; ".join(f"{why} ({', '.join(names)})" for why, names in _by_cause(self._failed).items())
+            raise JobError(told)
+
+    def _fold_all(self) -> None:
+        for metric in self._definitions.versions():
+            with self._survived(metric):
+                fold(self._store, metric, retains=partial(self._retains, metric))
+        self._folded_at = self._elapsed()
+
+    def _fold_if_due(self) -> None:
+        if self._elapsed() - self._folded_at >= self._settings.fold_every:
+            self._fold_all()
+
+    @contextmanager
+    def _survived(self, metric: Metric) -> Iterator[None]:
         try:
-            _look_after(
-                metric, [text for digest, text in open_periods if digest == metric.digest], store, settings, now
-            )
+            yield
+        except StoppedError:
+            raise
         except Exception as problem:  # noqa: BLE001  (it keeps none of the others)
-            failed[metric.name] = cause(problem)
-    if failed:
-        raise JobError("; ".join(f"{why} ({', '.join(names)})" for why, names in _by_cause(failed).items()))
+            self._failed[metric.name] = cause(problem)
+
+    def _retains(self, metric: Metric, text: str) -> bool:
+        """Say whether reports are retained by any of the times that may be the true one."""
+        return any(retains(metric, self._settings, text, now) for now in self._clock.candidates)
+
+    def _is_over(self, metric: Metric, text: str) -> bool:
+        return self._clock.now >= Period.parse(metric.period, text).closes()
+
+    def _delete_due(self, metric: Metric, to_close: Iterable[str]) -> None:
+        store, between = self._store, self._fold_if_due
+        for text in to_close:
+            store.close_period(metric.digest, text, between)
+            _log(metric, text, "closed", "it takes no more reports, its batch ids are deleted")
+        for text in store.periods_retained(metric.digest):
+            if not self._retains(metric, text):
+                store.drop_reports(metric.digest, text, between)
+                _log(metric, text, "dropped", "its retained reports are deleted")
+        keep = self._settings.keep.get(metric.name)
+        if keep is not None:
+            for text in store.closed_periods(metric.digest):
+                if self._clock.now >= kept_until(metric, text, keep):
+                    store.purge(metric.digest, text, between)
+                    _log(metric, text, "purged", "its counts are deleted")
+
+
+def _of(metric: Metric, periods: Iterable[tuple[str, str]]) -> list[str]:
+    return [text for digest, text in periods if digest == metric.digest]
+
+
+def _log(metric: Metric, text: str, action: str, meaning: str) -> None:
+    """Log what is deleted, at every level: it cannot be brought back."""
+    line = f"{action} the {metric.period} {text} of {metric.name} ({metric.digest[:12]}): {meaning}"
+    say(logger, line, action=action, metric=metric.name, digest=metric.digest, period=text)
 
 
 def _by_cause(failed: Mapping[str, str]) -> dict[str, list[str]]:
@@ -43,25 +135,6 @@ def _by_cause(failed: Mapping[str, str]) -> dict[str, list[str]]:
     for name, why in failed.items():
         names.setdefault(why, []).append(name)
     return names
-
-
-def _look_after(metric: Metric, open_periods: list[str], store: Store, settings: Settings, now: datetime) -> None:
-    for text in open_periods:
-        if now >= Period.parse(metric.period, text).closes():
-            store.close_period(metric.digest, text)
-    retained = partial(retains, metric, settings, now=now)
-    fold(store, metric, retains=retained)
-    for text in store.periods_retained(metric.digest):
-        if not retained(text):
-            store.drop_reports(metric.digest, text)
-    _purge(store, metric, settings.keep.get(metric.name), now)
-
-
-def _purge(store: Store, metric: Metric, keep: int | None, now: datetime) -> None:
-    if keep is not None:
-        for text in store.closed_periods(metric.digest):
-            if now >= kept_until(metric, text, keep):
-                store.purge(metric.digest, text)
 
 
 def kept_until(metric: Metric, text: str, keep: int) -> datetime:

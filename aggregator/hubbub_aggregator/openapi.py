@@ -9,6 +9,7 @@ from starlette.responses import Response
 from hubbub.batch import CONTENT_TYPE as BATCH_TYPE
 from hubbub.refusals import Refusal
 from hubbub.summary.parquet import CONTENT_TYPE as SUMMARY_TYPE
+from hubbub_aggregator.credible_clock import ClockStatus
 from hubbub_aggregator.problems import described
 
 _Route = dict[str, Any]
@@ -106,6 +107,12 @@ METRICS: _Route = {
 _OF_READING = (Refusal.UNAUTHORIZED, Refusal.FORBIDDEN, Refusal.INTERNAL_ERROR, Refusal.UNAVAILABLE)
 
 
+_CLOCK: _Route = {
+    "enum": [str(status) for status in ClockStatus],
+    "description": "Not `credible`: the clock jumped, and closing, purging and dropping are paused.",
+}
+
+
 def _json(description: str, schema: _Route) -> _Route:
     return {"description": description, "content": {"application/json": {"schema": schema}}}
 
@@ -114,8 +121,8 @@ def _file(description: str) -> _Route:
     return {"description": description, "content": {SUMMARY_TYPE: {"schema": {"type": "string", "format": "binary"}}}}
 
 
-def _status(word: str, **more: dict[str, str]) -> _Route:
-    return _json("Yes.", {"type": "object", "properties": {"status": {"const": word}, **more}})
+def _status(word: str, **properties: _Route) -> _Route:
+    return _json("Yes.", {"type": "object", "properties": {"status": {"const": word}, **properties}})
 
 
 POST_REPORTS: _Route = {
@@ -248,7 +255,10 @@ GET_LIVEZ: _Route = {
 }
 
 GET_READYZ: _Route = {
-    "responses": {200: _status("ready"), **described(Refusal.UNAVAILABLE, Refusal.DISK_FULL, Refusal.INTERNAL_ERROR)}
+    "responses": {
+        200: _status("ready", clock=_CLOCK),
+        **described(Refusal.UNAVAILABLE, Refusal.DISK_FULL, Refusal.INTERNAL_ERROR),
+    }
 }
 
 GET_PROBLEM: _Route = {

@@ -147,7 +147,7 @@ async def get_readyz(request: Request) -> Response:
     probe = service.readiness.require(request.state.writer)
     if probe is not None:
         await asyncio.shield(asyncio.wrap_future(probe))  # shared: one who hangs up does not cancel it for the others
-    return JSONResponse({"status": "ready"})
+    return JSONResponse({"status": "ready", "clock": service.clock.reading().status})
 
 
 @reads(routes, "/problems/{slug}", response_class=HTMLResponse, **openapi.GET_PROBLEM)

@@ -4,8 +4,9 @@ A batch arrives for one version of a metric and one period: its *collection*, wh
 day dropped together. Its id goes into `batch`, its reports, shuffled among all that arrived meanwhile, into one
 `segment`. Folding turns segments into the collection's summary, and, where the metric retains its reports, puts these
 together in `retained`. When the period takes no more reports the collection is closed and its ids go; when its time is
-over its reports go, then its counts. `refusal` counts what was not taken. `token` and `session` say who may read. Nothing
-else is stored: no address, and no time but the one when somebody who reads is signed out.
+over its reports go, then its counts. `refusal` counts what was not taken. `token` and `session` say who may read. `clock`
+has one row, the time that the service remembers: it is saved once a minute, whether or not a report came. Nothing else is
+stored: no address, and no other time but the one when somebody who reads is signed out.
 
 Keep in sync with `migrations/`: a change here is a new step there, and raises SCHEMA_VERSION. A step only adds; what an
 older hubbub reads or writes is taken away one step later at the earliest, by a step that raises `oldest` (docs/operating.md).
@@ -27,7 +28,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 OLDEST_SERVING = 2
 """The oldest schema whose hubbub can work with these tables too."""
 
@@ -112,4 +113,16 @@ session = Table(
     Column("hash", LargeBinary(32), primary_key=True),  # SHA-256 of what the cookie says
     Column("token", ForeignKey("token.name", ondelete="CASCADE"), nullable=False, index=True),
     Column("expires", BigInteger, nullable=False),  # seconds since 1970
+)
+
+clock = Table(
+    "clock",
+    tables,
+    Column("id", Integer, primary_key=True, autoincrement=False),  # 0: there is one row, as in credible_clock.py
+    Column("generation", Integer, nullable=False),
+    Column("credible", BigInteger, nullable=False),  # seconds since 1970, like candidate
+    Column("candidate", BigInteger),
+    Column("agreed", Integer, nullable=False),  # seconds
+    Column("boot_id", String(36)),
+    Column("elapsed", BigInteger, nullable=False),  # seconds since the boot
 )

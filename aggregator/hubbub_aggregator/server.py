@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gc
+import logging
+import os
 import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from threading import Timer
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -20,8 +23,13 @@ from hubbub_aggregator.settings import Settings
 _BACKLOG = 2048
 _SECONDS_TO_FINISH = 8
 """What was accepted is stored within a second; a body that is still coming is not waited for: containers are killed after ten."""
+_SECONDS_TO_EXIT = 9.5
+"""Then the process ends, whatever still runs."""
 _SWITCH_INTERVAL = 0.001
 """A writer back from the disk waits so long, in seconds, for the thread that reads requests; Python's own is 0.005."""
+
+
+logger = logging.getLogger(__name__)
 
 
 class ListenError(HubbubError):
@@ -57,11 +65,19 @@ def url_of(listener: socket.socket) -> str:
 
 
 def run(
-    app: ASGIApp, listeners: Sequence[socket.socket], ready: Callable[[], None], settings: Settings | None = None
+    app: ASGIApp,
+    listeners: Sequence[socket.socket],
+    ready: Callable[[], None],
+    stopping: Callable[[], None] = lambda: None,
+    settings: Settings | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT (call `ready` when requests are answered), then finish what was accepted; nothing about a request is logged."""
+    """Serve until SIGTERM or SIGINT, then finish what was accepted; nothing about a request is logged.
+
+    ready    : called when requests are answered
+    stopping : called after the signal, before what was accepted is finished: ends what takes long
+    """
     sys.setswitchinterval(_SWITCH_INTERVAL)
-    _Server(configured(app, settings or Settings()), ready).run(sockets=[*listeners])
+    _Server(configured(app, settings or Settings()), ready, stopping).run(sockets=[*listeners])
 
 
 def configured(app: ASGIApp, settings: Settings) -> uvicorn.Config:
@@ -84,15 +100,40 @@ def configured(app: ASGIApp, settings: Settings) -> uvicorn.Config:
     )
 
 
+def _exit_after(seconds: float) -> None:
+    """End the process after so many seconds, whatever hangs: a database that does not answer, a thread that waits for it.
+
+    Nothing that was acknowledged is lost, as by SIGKILL.
+    """
+
+    def end() -> None:
+        logger.error(
+            "the shutdown takes longer than %g seconds: the process ends now, with exit code 1. Acknowledged batches are "
+            "stored; clients send the others again. See whether the database answers",
+            seconds,
+        )
+        os._exit(1)
+
+    timer = Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+
+
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None], stopping: Callable[[], None]) -> None:
         super().__init__(config)
         self._ready = ready
+        self._stopping = stopping
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         gc.freeze()  # what is there by now stays: not to be looked through again and again
         self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        _exit_after(_SECONDS_TO_EXIT)
+        self._stopping()
+        await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -6,15 +6,17 @@ database lets nobody in; and as a row of its token, so that revoking the token, 
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Callable
+from datetime import datetime, timedelta
 
 from hubbub.coins import Coins, system_coins
 from hubbub.errors import RefusedError
 from hubbub.refusals import Refusal
 from hubbub_aggregator.intake import RefusedWithHeaderError
 from hubbub_aggregator.store import Store
-from hubbub_aggregator.taking import Clock
 from hubbub_aggregator.tokens import ASK, Scope, hash_of, new_token
+
+Clock = Callable[[], datetime]
 
 LENGTH = timedelta(hours=12)
 

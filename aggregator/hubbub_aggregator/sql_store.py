@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
+from threading import Event
 from typing import Self
 
 from sqlalchemy import (
@@ -48,8 +49,9 @@ from hubbub_aggregator.failpoints import reach
 from hubbub_aggregator.schema import batch, collection, refusal, retained, schema, segment
 from hubbub_aggregator.schema_version import prepare, require_served, require_tables
 from hubbub_aggregator.shuffle import in_order
+from hubbub_aggregator.sql_clock import SqlClock
 from hubbub_aggregator.sql_tokens import SqlTokens
-from hubbub_aggregator.store import Appended, HeldReports, Holding, StoreError
+from hubbub_aggregator.store import Appended, HeldReports, Holding, StoppedError, StoreError
 
 _IDS_A_STATEMENT = 1_000
 _TRIES = 20
@@ -61,7 +63,11 @@ _HELD = (retained, segment)
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
-class SqlStore(SqlTokens):
+def _nothing() -> None:
+    pass
+
+
+class SqlStore(SqlTokens, SqlClock):
     """Batch ids, segments and summaries in the tables of `schema.py`; what it promises is said at `Store`."""
 
     def __init__(
@@ -80,6 +86,7 @@ class SqlStore(SqlTokens):
         """
         super().__init__(engine)
         self._pause = pause
+        self._stopping = Event()
         self.made = False
         with transaction(engine, writes=making) as connection:
             if making:
@@ -125,17 +132,20 @@ class SqlStore(SqlTokens):
     def read(
         self, digest: str, periods: Collection[str] | None = None, max_reports: int | None = None
     ) -> Iterator[Holding]:
-        asked = select(collection).where(collection.c.digest == digest).order_by(collection.c.period)
+        each = select(collection.c.id, collection.c.period)
+        asked = each.where(collection.c.digest == digest).order_by(collection.c.period)
         if periods is not None:
             asked = asked.where(collection.c.period.in_(periods))
         with transaction(self._engine, writes=False) as connection:
-            for row in connection.execute(asked).all():
-                segments = _segments(connection, row.id, max_reports)
+            for number, period in connection.execute(asked).all():
+                self._require_running()
+                row = connection.execute(select(collection).where(collection.c.id == number)).one()
+                segments = _segments(connection, number, max_reports)
                 if not segments and row.summary is None:
                     continue  # purged
                 yield Holding(
                     digest=digest,
-                    period=row.period,
+                    period=period,
                     revision=row.revision,
                     summary=row.summary,
                     segments=tuple(number for number, _, _ in segments),
@@ -180,7 +190,10 @@ class SqlStore(SqlTokens):
                 few = connection.execution_options(yield_per=_BLOCKS_A_FETCH)
                 for table in _HELD:
                     each = select(table.c.cohorts, table.c.rows).join(collection).where(of).order_by(table.c.id)
-                    yield from ((cohorts, rows) for cohorts, rows in few.execute(each))
+                    with few.execute(each) as found:
+                        for cohorts, rows in found:
+                            self._require_running()
+                            yield cohorts, rows
 
             yield HeldReports(tuple(held), sum(held.values()), blocks)
 
@@ -195,13 +208,13 @@ class SqlStore(SqlTokens):
         asked = select(collection.c.period).where(collection.c.digest == digest, _has_reports_in(*held_in))
         return [period for (period,) in fetched(self._engine, asked.order_by(collection.c.period))]
 
-    def drop_reports(self, digest: str, period: str) -> None:
+    def drop_reports(self, digest: str, period: str, between: Callable[[], None] = _nothing) -> None:
         this = _of(digest, period)
         of = select(collection.c.id).where(this).scalar_subquery()
         some = select(retained.c.id).where(retained.c.collection_id == of).limit(1).scalar_subquery()
         more = True
         while more:
-            with self._short_transaction() as connection:
+            with self._short_transaction(between) as connection:
                 connection.execute(delete(retained).where(retained.c.id == some))
                 more = connection.scalar(select(some)) is not None
                 if not more:
@@ -227,7 +240,7 @@ class SqlStore(SqlTokens):
         asked = select(collection.c.metric).where(collection.c.digest == digest).limit(1)
         return next((metric for (metric,) in fetched(self._engine, asked)), None)
 
-    def close_period(self, digest: str, period: str) -> None:
+    def close_period(self, digest: str, period: str, between: Callable[[], None] = _nothing) -> None:
         this = _of(digest, period)
         with transaction(self._engine, writes=True) as connection:
             closed = connection.scalar(select(collection.c.id).where(this).with_for_update())  # no append is under way
@@ -238,16 +251,21 @@ class SqlStore(SqlTokens):
         while after is not None:
             more = of & (batch.c.batch_id > after)
             upto = select(batch.c.batch_id).where(more).order_by(batch.c.batch_id).offset(_IDS_A_STATEMENT - 1).limit(1)
-            with self._short_transaction() as connection:
+            with self._short_transaction(between) as connection:
                 after = connection.scalar(upto)
                 connection.execute(delete(batch).where(more if after is None else more & (batch.c.batch_id <= after)))
             reach("close: between ids")
 
-    def purge(self, digest: str, period: str) -> None:
+    def half_closed_periods(self) -> list[tuple[str, str]]:
+        left = exists().where(batch.c.collection_id == collection.c.id)
+        asked = select(collection.c.digest, collection.c.period).where(collection.c.closed, left)
+        return [(digest, period) for digest, period in fetched(self._engine, asked.order_by(collection.c.period))]
+
+    def purge(self, digest: str, period: str, between: Callable[[], None] = _nothing) -> None:
         this = _of(digest, period)
         if period not in self.closed_periods(digest):
             return
-        self.drop_reports(digest, period)
+        self.drop_reports(digest, period, between)
         of = select(collection.c.id).where(this).scalar_subquery()
         with transaction(self._engine, writes=True) as connection:
             connection.execute(delete(segment).where(segment.c.collection_id == of))
@@ -264,7 +282,7 @@ class SqlStore(SqlTokens):
             self._pause(BETWEEN_LOOKS)
 
     @contextmanager
-    def _short_transaction(self) -> Iterator[Connection]:
+    def _short_transaction(self, between: Callable[[], None]) -> Iterator[Connection]:
         """Write, one of many times, and leave the database to others for as long as it took, and until all of them have looked.
 
         SQLite's lock has no queue: who waits for it looks now and then, and would hardly ever find it free.
@@ -275,6 +293,7 @@ class SqlStore(SqlTokens):
         took = time.perf_counter() - began
         checkpoint(self._engine)
         self._pause(took + BETWEEN_LOOKS)
+        between()
 
     def closed_periods(self, digest: str) -> list[str]:
         left = collection.c.summary.is_not(None) | _has_reports_in(*_HELD)
@@ -302,6 +321,13 @@ class SqlStore(SqlTokens):
         with transaction(self._engine, writes=True) as connection:
             require_served(connection)
             connection.execute(update(schema).values(probes=schema.c.probes + 1))
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def _require_running(self) -> None:
+        if self._stopping.is_set():
+            raise StoppedError("the aggregator is stopping")
 
     def close(self) -> None:
         self._engine.dispose()

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector, 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from hubbub_aggregator.store import StoreError
+from hubbub_aggregator.store import StoppedError, StoreError
 from hubbub_aggregator.taking import Service
 from hubbub_aggregator.writer import GroupWriter
 
@@ -31,6 +31,8 @@ class Statistics:
         yield from self._from_memory()
         try:
             stored = list(self._from_store())
+        except StoppedError:
+            raise
         except StoreError:
             stored = []
         yield _gauge(
@@ -67,6 +69,11 @@ class Statistics:
         yield _gauge("hubbub_definition_info", "Metric definitions in force.", definitions)
         reloaded = service.collecting.last_reload_ok
         yield _gauge("hubbub_definitions_reload_ok", "0: the last SIGHUP changed nothing.", [({}, reloaded)])
+        yield _gauge(
+            "hubbub_clock_credible",
+            "0: the clock jumped; closing, purging and dropping are paused (`hubbub db accept-clock`).",
+            [({}, service.clock.reading().may_delete)],
+        )
         if service.disk.free is not None:
             yield _gauge("hubbub_disk_free_bytes", "Free space where the database is.", [({}, service.disk.free)])
 

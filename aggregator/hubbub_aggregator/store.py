@@ -10,6 +10,7 @@ from typing import Protocol
 
 from hubbub.batch import Batch
 from hubbub.errors import HubbubError
+from hubbub_aggregator.credible_clock import StoredClock
 from hubbub_aggregator.tokens import Token
 
 
@@ -22,6 +23,10 @@ class DatabaseMovedError(StoreError):
 
     It is the only StoreError after which something may have changed: what was committed is in a file that a restart would not open.
     """
+
+
+class StoppedError(StoreError):
+    """The store was told to stop, and ends what takes long."""
 
 
 class SchemaError(StoreError):
@@ -113,8 +118,11 @@ class Store(Protocol):
     def periods_retained(self, digest: str) -> list[str]:
         """Return the periods that have retained reports."""
 
-    def drop_reports(self, digest: str, period: str) -> None:
-        """Drop a period's retained reports, and nothing of what they were counted into."""
+    def drop_reports(self, digest: str, period: str, between: Callable[[], None] = ...) -> None:
+        """Drop a period's retained reports, and nothing of what they were counted into.
+
+        between : called between two steps, while no transaction is open; each step drops a bounded number of rows
+        """
 
     def smallest_segment(self, digest: str, period: str) -> int | None:
         """Return how many reports were in the smallest commit whose reports are held; None: none are.
@@ -131,11 +139,17 @@ class Store(Protocol):
     def metric_of(self, digest: str) -> str | None:
         """Return the name under which a metric version's reports are stored; None: there are none."""
 
-    def close_period(self, digest: str, period: str) -> None:
-        """Take no more reports of a period, ever, and drop its batch ids."""
+    def close_period(self, digest: str, period: str, between: Callable[[], None] = ...) -> None:
+        """Take no more reports of a period, ever, and drop its batch ids; for `between` see `drop_reports`.
 
-    def purge(self, digest: str, period: str) -> None:
-        """Drop all that is stored of a closed period but that it is closed."""
+        What an interrupted call has left is dropped by the next one.
+        """
+
+    def half_closed_periods(self) -> list[tuple[str, str]]:
+        """Return the digest and period of whatever is closed and still has batch ids."""
+
+    def purge(self, digest: str, period: str, between: Callable[[], None] = ...) -> None:
+        """Drop all that is stored of a closed period but that it is closed; for `between` see `drop_reports`."""
 
     def closed_periods(self, digest: str) -> list[str]:
         """Return the closed periods of a metric version that are not purged."""
@@ -176,8 +190,23 @@ class Store(Protocol):
     def require_unmoved(self) -> None:
         """Raise DatabaseMovedError if what is stored now would not be found again after a restart."""
 
+    def wall_clock(self) -> float:
+        """Return the wall clock that all replicas share, in seconds since 1970: on PostgreSQL the server's."""
+
+    def clock(self) -> StoredClock | None:
+        """Return the clock's saved state; None: none was saved yet."""
+
+    def save_clock(self, new: StoredClock, replaces: int | None) -> bool:
+        """Save a state in the place of one of generation `replaces` (None: of none); False, and nothing, if it is another."""
+
     def probe(self) -> None:
         """Write something that means nothing, durably: raises StoreError if that cannot be done."""
+
+    def stop(self) -> None:
+        """From now on let reads, folds, closing and dropping raise StoppedError after one more period or step.
+
+        Appending and what else is short goes on.
+        """
 
     def close(self) -> None:
         """Let go of the database."""

@@ -6,9 +6,8 @@ import asyncio
 import logging
 import math
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, NamedTuple, Self
 
 from starlette.concurrency import run_in_threadpool
@@ -20,16 +19,17 @@ from hubbub.batch import Batch
 from hubbub.definitions import Definitions
 from hubbub.errors import RefusedError
 from hubbub.refusals import Refusal
+from hubbub_aggregator.admission import admit
 from hubbub_aggregator.batch_decoding import decode_batch
 from hubbub_aggregator.body_memory import BodyMemory, ReceivedBody
 from hubbub_aggregator.collecting import Collecting
+from hubbub_aggregator.credible_clock import ServiceClock
 from hubbub_aggregator.disk import DiskWatch
 from hubbub_aggregator.intake import (
     RefusedWithHeaderError,
     announced,
     inflated,
     is_gzip,
-    require_admissible,
     require_size,
 )
 from hubbub_aggregator.last_resort import unforeseen
@@ -54,7 +54,6 @@ logger = logging.getLogger(__name__)
 PATH = "/v1/reports"
 _RATE_WINDOW = 5.0  # seconds over which a body's arrival rate is measured
 
-Clock = Callable[[], datetime]
 Address = tuple[str, int]
 
 
@@ -65,7 +64,7 @@ class Service:
     collecting: Collecting
     store: Store
     settings: Settings
-    clock: Clock
+    clock: ServiceClock
     tally: Tally
     proxies: Proxies
     rate: RateLimit
@@ -128,7 +127,7 @@ async def take(scope: Scope, receive: Receive) -> Answer:
             await run_in_threadpool(service.door.require, TokenScope.REPORT, _text(headers, b"authorization"))
         batch = await _batch(scope, headers, receive, service, address)
         try:
-            require_admissible(batch, definitions, service.clock(), service.settings)
+            admit(batch, definitions, service.clock.reading(), service.settings)
         except RefusedError:
             if not await run_in_threadpool(service.store.holds, batch):  # why: see intake.py
                 raise

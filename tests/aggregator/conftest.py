@@ -22,6 +22,7 @@ from tests.aggregator.postgres import postgres
 from hubbub import Batch, Definitions, Metric, parse_definitions
 from hubbub.summary import Summary, summary_from_bytes
 from hubbub_aggregator.app import create_app
+from hubbub_aggregator.credible_clock import Reading, ServiceClock
 from hubbub_aggregator.folding import read_summary
 from hubbub_aggregator.server import address_of, configured, listen, url_of
 from hubbub_aggregator.settings import Settings
@@ -98,6 +99,11 @@ class FakeClock:
     def __call__(self) -> datetime:
         return self.now
 
+    def reading(self) -> Reading:
+        return Reading(self.now)
+
+    observe = reading
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -117,7 +123,7 @@ class Aggregator:
     url: str
     definitions: Definitions
     store: SqlStore
-    clock: FakeClock
+    clock: Any  # a FakeClock, but for tests of the clock itself
     http: urllib3.PoolManager = field(default_factory=lambda: urllib3.PoolManager(maxsize=16, retries=False))
 
     def request(self, method: str, path: str, body: bytes | Iterator[bytes] | None = None, **headers: str) -> Answer:
@@ -147,7 +153,7 @@ def running(
     definitions: Definitions,
     store: SqlStore,
     settings: Settings,
-    clock: FakeClock | None = None,
+    clock: ServiceClock | None = None,
     free: Callable[[], int] | None = None,
 ) -> Iterator[Aggregator]:
     clock = clock or FakeClock()

@@ -47,6 +47,7 @@ from hubbub import Batch, Metric, parse_definitions
 from hubbub.summary import BitCounts, ReportFile
 from hubbub_aggregator import failpoints
 from hubbub_aggregator.app import create_app
+from hubbub_aggregator.credible_clock import CredibleClock, accept
 from hubbub_aggregator.folding import read_summary
 from hubbub_aggregator.lifecycle import upkeep
 from hubbub_aggregator.reports import write_reports
@@ -302,12 +303,14 @@ def _serve(campaign: Campaign, listener: socket.socket, target: str | None, coun
                 say(f"met {name}")
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    now = campaign.now
+    now = campaign.now.timestamp()
     logging.disable()
     failpoints.listen(hook)
     try:
         store = SqlStore.open(campaign.database)
-        run(create_app(DEFINITIONS, store, SETTINGS, clock=lambda: now), [listener], lambda: say("ready"))
+        accept(store, now)  # each crash may be followed by a later day
+        clock = CredibleClock(store, wall=lambda: now)
+        run(create_app(DEFINITIONS, store, SETTINGS, clock), [listener], lambda: say("ready"))
     finally:
         os._exit(3)
 

@@ -21,6 +21,7 @@ from hubbub import Batch, Definitions
 from hubbub.cli import main
 from hubbub_aggregator import copying, engine
 from hubbub_aggregator.copying import copy
+from hubbub_aggregator.credible_clock import ClockState, StoredClock
 from hubbub_aggregator.database_name import is_postgres
 from hubbub_aggregator.engine import opened, transaction
 from hubbub_aggregator.folding import fold, read_summary
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch
 
 READ = [Scope.READ]
-ROWS = {"collection": 5, "refusal": 2, "token": 1, "batch": 5, "retained": 3, "segment": 3, "session": 1}
+ROWS = {"clock": 1, "collection": 5, "refusal": 2, "token": 1, "batch": 5, "retained": 3, "segment": 3, "session": 1}
 """How many rows the database has that is copied."""
 
 
@@ -55,6 +56,7 @@ def filled(database: str, definitions: Definitions, make_batch: MakeBatch) -> tu
     store.add_refusals({("homepage", "padding-set"): 7, ("", "malformed"): 2**31 + 1})
     store.add_token(Token("analysts", frozenset(READ)), bytes(range(32)))
     store.add_session(bytes(32), "analysts", expires=2**40, now=0)
+    assert store.save_clock(StoredClock(ClockState(7, 2.0**31, None, 0.0), None, 1.0), replaces=None)
     store.close()
     sql(database, "UPDATE collection SET smallest = 3")
     sql(database, "INSERT INTO retained (collection_id, cohorts, rows) SELECT 1, cohorts, rows FROM segment")
@@ -187,7 +189,7 @@ def test_a_database_that_holds_anything_is_left_alone(
 def test_an_empty_database_of_another_schema_is_refused(version_2: str, request: pytest.FixtureRequest) -> None:
     target = new_postgres(request.getfixturevalue("postgres_url"))
     SqlStore.open(target).close()
-    with pytest.raises(StoreError, match="one has schema 2, the other has schema 3: `hubbub db upgrade` the first"):
+    with pytest.raises(StoreError, match="one has schema 2, the other has schema 4: `hubbub db upgrade` the first"):
         copy(version_2, target)
 
 

@@ -1,0 +1,324 @@
+"""Wall clock by which the service may delete data: it must agree with elapsed time for 24 hours after each jump.
+
+The store remembers a time, `credible`, that only elapsed time moves. The wall clock is compared with it:
+
+    within TOLERANCE of `credible`      the wall clock is right; after 24 hours of this the service closes and purges
+    farther away                        the wall clock has jumped, or the service was down and nobody measured how long
+
+After a jump there are two candidates for the true time, `credible` and the wall clock's `candidate`. Nothing is closed,
+purged or dropped. When the wall clock has agreed with `candidate` for 24 hours of elapsed time, `candidate` becomes
+`credible`. `observed` is the whole rule, and it is pure; `CredibleClock` gives it the clocks and the store.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+from threading import Lock
+from typing import NamedTuple, Protocol
+
+logger = logging.getLogger(__name__)
+
+TOLERANCE = 600.0
+"""Largest distance, in seconds, of two times that agree: leap seconds, steps of NTP, a restart of a few minutes."""
+SETTLING = 86_400.0
+"""Seconds of agreement after which the service may delete data again."""
+MAX_DRIFT = 1e-3
+"""Seconds by which `credible` follows the wall clock in each elapsed second; clocks drift by at most 5e-4."""
+_SAVE_EVERY = 60.0
+_MAX_TRIES = 5
+_ACCEPT = "run `hubbub db accept-clock` if the wall clock is right now"
+
+
+class ClockStatus(StrEnum):
+    """CREDIBLE: data may be deleted    SETTLING: right, but for less than 24 hours    IN_DOUBT: two candidates."""
+
+    CREDIBLE = "credible"
+    SETTLING = "settling"
+    IN_DOUBT = "in_doubt"
+
+
+@dataclass(frozen=True, slots=True)
+class ClockState:
+    """What is remembered of the clock; times are seconds since 1970.
+
+    generation : raised by each jump and each acceptance, so that replicas see those of others
+    credible   : the remembered time; only elapsed time moves it
+    candidate  : the time since the last jump, by the wall clock; None: the wall clock agrees with `credible`
+    agreed     : elapsed seconds since the last jump in which the wall clock agreed, at most SETTLING
+    """
+
+    generation: int
+    credible: float
+    candidate: float | None = None
+    agreed: float = SETTLING
+
+    @property
+    def status(self) -> ClockStatus:
+        """Whether data may be deleted, and if not, why."""
+        if self.candidate is not None:
+            return ClockStatus.IN_DOUBT
+        return ClockStatus.CREDIBLE if self.agreed >= SETTLING else ClockStatus.SETTLING
+
+
+@dataclass(frozen=True, slots=True)
+class StoredClock:
+    """A state as it was saved.
+
+    boot_id : of the machine that saved it; None: unknown
+    elapsed : its elapsed clock then, in seconds; comparable within one boot
+    """
+
+    state: ClockState
+    boot_id: str | None
+    elapsed: float
+
+
+class ClockStore(Protocol):
+    """Part of `Store` that keeps the clock's state; every method may raise StoreError."""
+
+    def wall_clock(self) -> float:
+        """Return the wall clock that all replicas share, in seconds since 1970: on PostgreSQL the server's."""
+
+    def clock(self) -> StoredClock | None:
+        """Return the clock's saved state; None: none was saved yet."""
+
+    def save_clock(self, new: StoredClock, replaces: int | None) -> bool:
+        """Save a state in the place of one of generation `replaces` (None: of none); False, and nothing, if it is another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One look at the clock.
+
+    now   : the time to go by
+    other : the time by the wall clock while that is in doubt
+    """
+
+    now: datetime
+    other: datetime | None = None
+    status: ClockStatus = ClockStatus.CREDIBLE
+
+    @property
+    def candidates(self) -> tuple[datetime, ...]:
+        """Return each time that may be the true one."""
+        return (self.now,) if self.other is None else (self.now, self.other)
+
+    @property
+    def may_delete(self) -> bool:
+        """Whether data may be deleted by this clock."""
+        return self.status is ClockStatus.CREDIBLE
+
+
+class ServiceClock(Protocol):
+    """Clock of the service."""
+
+    def __call__(self) -> datetime:
+        """Return the time to go by."""
+
+    def reading(self) -> Reading:
+        """Return the time to go by, and whether it is in doubt; from memory."""
+
+    def observe(self) -> Reading:
+        """Compare the wall clock with elapsed time first; reads the store, and may save in it."""
+
+
+def first(wall: float) -> ClockState:
+    """Return the state of a database that remembers no time: the wall clock is accepted."""
+    return ClockState(1, wall)
+
+
+def accepted(state: ClockState | None, wall: float) -> ClockState:
+    """Return the state after an operator has accepted the wall clock."""
+    return first(wall) if state is None else ClockState(state.generation + 1, wall)
+
+
+def observed(state: ClockState, wall: float, elapsed: float | None) -> ClockState:
+    """Return the state after a look at the wall clock.
+
+    elapsed : seconds since the state was made, in [0, inf); None: unknown, and up to TOLERANCE are believed
+    """
+    passed = elapsed or 0.0
+    agreed = min(state.agreed + passed, SETTLING)
+    credible = _followed(state.credible + passed, wall, elapsed)
+    candidate = None if state.candidate is None else _followed(state.candidate + passed, wall, elapsed)
+    if abs(wall - credible) <= TOLERANCE:
+        if candidate is None:
+            return replace(state, credible=credible, agreed=agreed)
+        return ClockState(state.generation + 1, credible, agreed=0.0)
+    if candidate is None or abs(wall - candidate) > TOLERANCE:
+        return ClockState(state.generation + 1, credible, wall, agreed=0.0)
+    if agreed >= SETTLING:
+        return ClockState(state.generation + 1, candidate)
+    return replace(state, credible=credible, candidate=candidate, agreed=agreed)
+
+
+def _followed(expected: float, wall: float, elapsed: float | None) -> float:
+    """Move a time towards the wall clock, if they agree, by as much as clocks drift, or as was not measured."""
+    if abs(wall - expected) > TOLERANCE:
+        return expected
+    if elapsed is None:
+        return max(expected, wall)
+    most = MAX_DRIFT * elapsed
+    return expected + min(max(wall - expected, -most), most)
+
+
+def merged(mine: ClockState, stored: ClockState, elapsed: float) -> ClockState:
+    """Return the state `elapsed` seconds ago as this replica and the others of one generation know it.
+
+    Each replica measures elapsed time by itself and may have stood still, so the one that measured most is right.
+    """
+    candidate = mine.candidate
+    if candidate is not None and stored.candidate is not None:
+        candidate = max(candidate, stored.candidate - elapsed)
+    return replace(
+        mine,
+        credible=max(mine.credible, stored.credible - elapsed),
+        candidate=candidate,
+        agreed=max(mine.agreed, stored.agreed - elapsed),
+    )
+
+
+def accept(store: ClockStore, wall: float | None = None) -> tuple[float | None, float]:
+    """Save the wall clock (default: the store's) as accepted; return the time as it was remembered, and the wall clock."""
+    wall = store.wall_clock() if wall is None else wall
+    while True:
+        stored = store.clock()
+        state = accepted(None if stored is None else stored.state, wall)
+        new = StoredClock(state, read_boot_id(), elapsed_clock())
+        if store.save_clock(new, None if stored is None else stored.state.generation):
+            return None if stored is None else stored.state.credible, wall
+
+
+def elapsed_clock() -> float:
+    """Return seconds since the boot, those of suspension included where the system counts them (CLOCK_BOOTTIME)."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
+def read_boot_id(file: Path = Path("/proc/sys/kernel/random/boot_id")) -> str | None:
+    """Return the random name of this boot, where the system has one."""
+    with suppress(OSError):
+        return file.read_text(encoding="ascii").strip()[:36] or None
+    return None
+
+
+class _Look(NamedTuple):
+    """A state, and what the elapsed and the wall clock showed then."""
+
+    state: ClockState
+    elapsed: float
+    wall: float
+
+
+class CredibleClock:
+    """Clock of the service, compared with elapsed time and with the time that the store remembers; for any thread."""
+
+    def __init__(
+        self,
+        store: ClockStore,
+        wall: Callable[[], float] | None = None,
+        elapsed: Callable[[], float] = elapsed_clock,
+        boot_id: str | None = None,
+    ) -> None:
+        self._store = store
+        self._wall = wall or store.wall_clock
+        self._elapsed = elapsed
+        self._boot_id = boot_id or read_boot_id()
+        self._lock = Lock()
+        self._saved = -math.inf
+        self._last = self._look(None)
+
+    def __call__(self) -> datetime:
+        return self.reading().now
+
+    def reading(self) -> Reading:
+        """Return the time to go by, and whether it is in doubt; from memory."""
+        state, at, wall = self._last
+        passed = max(self._elapsed() - at, 0.0)
+        if state.candidate is None:
+            return Reading(_moment(wall + passed), status=state.status)
+        return Reading(_moment(state.credible + passed), _moment(state.candidate + passed), state.status)
+
+    def observe(self) -> Reading:
+        """Compare the wall clock with elapsed time; save what is to be remembered, once a minute and after a jump."""
+        with self._lock:
+            self._last = self._look(self._last)
+        return self.reading()
+
+    def _look(self, last: _Look | None) -> _Look:
+        for _ in range(_MAX_TRIES):
+            stored = self._store.clock()
+            wall, at = self._wall(), self._elapsed()
+            known, state = self._next(last, stored, wall, at)
+            if self._is_saved(stored, state, at):
+                break
+        if known is not None:
+            _log(known, state)
+        return _Look(state, at, wall)
+
+    def _next(
+        self, last: _Look | None, stored: StoredClock | None, wall: float, at: float
+    ) -> tuple[ClockState | None, ClockState]:
+        """Return the state that was known, and the one after this look."""
+        if last is None:
+            if stored is None:
+                return None, first(wall)
+            measured = stored.boot_id is not None and stored.boot_id == self._boot_id and at >= stored.elapsed
+            return stored.state, observed(stored.state, wall, at - stored.elapsed if measured else None)
+        mine, passed = last.state, max(at - last.elapsed, 0.0)
+        if stored is None or stored.state.generation < mine.generation:
+            return mine, observed(mine, wall, passed)
+        if stored.state.generation > mine.generation:
+            return mine, observed(stored.state, wall, None)
+        return mine, observed(merged(mine, stored.state, passed), wall, passed)
+
+    def _is_saved(self, stored: StoredClock | None, state: ClockState, at: float) -> bool:
+        """Save a state if that is due; False if another replica has saved one of a new generation meanwhile."""
+        replaces = None if stored is None else stored.state.generation
+        if replaces == state.generation and at - self._saved < _SAVE_EVERY:
+            return True
+        if not self._store.save_clock(StoredClock(state, self._boot_id, at), replaces):
+            return False
+        self._saved = at
+        return True
+
+
+def _log(known: ClockState, state: ClockState) -> None:
+    if known.generation == state.generation:
+        if known.status is not state.status:
+            logger.warning("the clock is credible again: closing, purging and dropping go on")
+    elif state.candidate is not None:
+        logger.warning(
+            "the wall clock says %s, the remembered time is %s: closing, purging and dropping pause, and uploads to periods "
+            "that are open by one of them only are answered 503. After 24 hours of agreement the wall clock is accepted; %s",
+            time_text(state.candidate),
+            time_text(state.credible),
+            _ACCEPT,
+        )
+    elif state.status is ClockStatus.SETTLING:
+        logger.warning(
+            "the wall clock agrees with the remembered time again, %s: closing, purging and dropping go on after 24 hours of "
+            "agreement; %s",
+            time_text(state.credible),
+            _ACCEPT,
+        )
+    else:
+        logger.warning(
+            "the wall clock is accepted, %s: closing, purging and dropping go on by it", time_text(state.credible)
+        )
+
+
+def time_text(seconds: float) -> str:
+    """Write a time in seconds since 1970."""
+    return f"{_moment(seconds):%Y-%m-%d %H:%M} UTC"
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)

@@ -1,0 +1,285 @@
+"""SIGTERM ends scans after one more summary, ends long deletions after one more step, and ends the process whatever hangs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sqlalchemy import event
+
+from hubbub import Definitions, Metric
+from hubbub_aggregator import folding, server
+from hubbub_aggregator.app import create_app
+from hubbub_aggregator.engine import open_sqlite
+from hubbub_aggregator.folding import fold
+from hubbub_aggregator.lifecycle import upkeep
+from hubbub_aggregator.reports import write_reports
+from hubbub_aggregator.server import address_of, listen, run, url_of
+from hubbub_aggregator.settings import Settings
+from hubbub_aggregator.sql_store import SqlStore
+from hubbub_aggregator.store import Appended, StoppedError
+
+if TYPE_CHECKING:
+    from tests.aggregator.conftest import MakeBatch, StartAggregator
+
+FIRST = datetime(2024, 6, 1, tzinfo=UTC)
+PERIODS = [str((FIRST + timedelta(days=day)).date()) for day in range(12)]
+SETTINGS = Settings(local_reads_without_token=True, fold_every=1000, retain={"homepage": 1000})
+
+
+@pytest.fixture
+def metric(definitions: Definitions) -> Metric:
+    return definitions["homepage"]
+
+
+@pytest.fixture
+def filled(store: SqlStore, metric: Metric, make_batch: MakeBatch) -> SqlStore:
+    """A store with a summary and retained reports for each of 12 periods."""
+    store.append([make_batch(metric, period=text) for text in PERIODS])
+    fold(store, metric, retains=lambda _period: True)
+    return store
+
+
+@pytest.mark.parametrize("read", range(len(PERIODS)))
+def test_scan_of_summaries_reads_no_more_of_them_once_the_store_is_stopped(
+    filled: SqlStore, metric: Metric, read: int
+) -> None:
+    statements = list[str]()
+    scan = filled.read(metric.digest)
+    for _ in range(read):
+        next(scan)
+    filled.stop()
+    event.listen(filled._engine, "before_cursor_execute", lambda *told: statements.append(told[2]))
+    with pytest.raises(StoppedError):
+        next(scan)
+    assert not [statement for statement in statements if "summary" in statement]
+
+
+def test_scan_of_retained_reports_ends_after_one_block(filled: SqlStore, metric: Metric) -> None:
+    with filled.reports(metric.digest, PERIODS) as held:
+        blocks = held.blocks()
+        next(blocks)
+        filled.stop()
+        with pytest.raises(StoppedError):
+            next(blocks)
+    with pytest.raises(StoppedError), Path("/dev/null").open("wb") as sink:
+        write_reports(filled, metric, PERIODS, sink)
+
+
+def test_stopped_store_still_stores_batches_and_counts_refusals(
+    filled: SqlStore, metric: Metric, make_batch: MakeBatch
+) -> None:
+    filled.stop()
+    assert filled.append([make_batch(metric)]) == [Appended.STORED]
+    filled.add_refusals({("", "malformed"): 1})
+    filled.probe()
+
+
+@pytest.mark.parametrize("path", ["/v1/metrics/homepage/summary", "/v1/metrics/homepage/reports"])
+def test_reads_of_a_stopping_service_are_answered_503(start: StartAggregator, filled: SqlStore, path: str) -> None:
+    aggregator = start(filled, retain={"homepage": 1000})
+    assert aggregator.get(path).status == 200
+    filled.stop()
+    answer = aggregator.get(path)
+    assert (answer.status, answer.json["detail"]) == (503, "the aggregator is stopping: ask again when it has started")
+
+
+def test_upkeep_of_a_stopped_store_ends_after_one_step_and_another_start_finishes_it(
+    database: str, definitions: Definitions, metric: Metric, make_batch: MakeBatch
+) -> None:
+    steps = 0
+
+    def pause(_seconds: float) -> None:
+        nonlocal steps
+        steps += 1
+        store.stop()
+
+    store = SqlStore.open(database)
+    store._pause = pause
+    store.append([make_batch(metric, 1, period=PERIODS[0]) for _ in range(3_500)])
+    now = FIRST + timedelta(days=100)
+    upkeep(store, definitions, SETTINGS, now)
+    assert steps == 1
+    store.close()
+    store = SqlStore.open(database)
+    assert store.half_closed_periods() == [(metric.digest, PERIODS[0])]
+    assert store.append([make_batch(metric, 1, period=PERIODS[0])]) == [Appended.CLOSED]
+    upkeep(store, definitions, SETTINGS, now)
+    assert store.half_closed_periods() == []
+    store.close()
+
+
+def test_segments_are_folded_between_the_steps_of_closing_a_period(
+    tmp_path: Path, definitions: Definitions, metric: Metric, make_batch: MakeBatch
+) -> None:
+    """A batch comes in each pause; `fold_every` passes with each look at the clock."""
+    store, open_period, seconds = SqlStore(open_sqlite(tmp_path / "reports.db")), PERIODS[-1], iter(range(10**6))
+    waiting = list[int]()
+
+    def pause(_seconds: float) -> None:
+        waiting.append(store.segments_waiting())
+        store.append([make_batch(metric, 1, period=open_period)])
+
+    store._pause = pause
+    store.append([make_batch(metric, 1, period=PERIODS[0]) for _ in range(5_500)])
+    due = FIRST + timedelta(days=1 + 30)
+    settings = Settings(fold_every=1)
+    upkeep(store, definitions, settings, due, elapsed=lambda: float(next(seconds)))
+    assert len(waiting) >= 6
+    assert set(waiting) == {0}, "what came in one pause is folded before the next"
+    assert store.segments_waiting() == 0
+    store.close()
+
+
+def test_folding_between_steps_waits_for_fold_every(
+    tmp_path: Path, definitions: Definitions, metric: Metric, make_batch: MakeBatch
+) -> None:
+    store, folds = SqlStore(open_sqlite(tmp_path / "reports.db"), pause=lambda _seconds: None), 0
+    unfolded = store.unfolded
+
+    def count(digest: str) -> list[str]:
+        nonlocal folds
+        folds += 1
+        return unfolded(digest)
+
+    store.unfolded = count  # type: ignore[method-assign]
+    store.append([make_batch(metric, 1, period=PERIODS[0]) for _ in range(5_500)])
+    seconds = iter(range(10**6))
+    upkeep(store, definitions, Settings(fold_every=3), FIRST + timedelta(days=31), elapsed=lambda: float(next(seconds)))
+    versions = sum(1 for _ in definitions.versions())
+    assert folds in (2 * versions, 3 * versions)
+    store.close()
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[..., tuple[int, str, int]]]:
+    """Fork a process that serves; return its id, its URL and a pipe of what it does."""
+    children = list[int]()
+
+    def fork(definitions: Definitions, prepare: Callable[[SqlStore, Callable[[str], None]], None]) -> Any:
+        read_end, write_end = os.pipe()
+
+        def say(text: str) -> None:
+            os.write(write_end, f"{text}\n".encode())
+
+        with listen("127.0.0.1", 0) as listener:
+            url = url_of(listener)
+            child = os.fork()
+            if child == 0:
+                status = 3
+                try:
+                    store = SqlStore.open(tmp_path / "served.db")
+                    prepare(store, say)
+
+                    def stop() -> None:
+                        say("stopping")
+                        store.stop()
+
+                    run(
+                        create_app(definitions, store, SETTINGS, local_address=address_of(listener)),
+                        [listener],
+                        lambda: say("ready"),
+                        stop,
+                    )
+                    status = 0
+                    threading._shutdown()  # type: ignore[attr-defined]  # what the interpreter does at its end
+                finally:
+                    os._exit(status)
+        os.close(write_end)
+        children.append(child)
+        return child, url, read_end
+
+    yield fork
+    for child in children:
+        with suppress(ProcessLookupError, ChildProcessError):
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+
+def lines(pipe: int) -> Iterator[str]:
+    with os.fdopen(pipe) as file:
+        for line in file:
+            yield line.strip()
+
+
+def test_sigterm_ends_a_scan_of_many_summaries_after_one_more(
+    serve: Callable[..., Any], tmp_path: Path, definitions: Definitions, metric: Metric, make_batch: MakeBatch
+) -> None:
+    """400 summaries of .1 s each; what counts is how many are read after the signal was seen."""
+    store = SqlStore.open(tmp_path / "served.db")
+    store.append([make_batch(metric, 1, period=str((FIRST + timedelta(days=day)).date())) for day in range(400)])
+    store.close()
+    summarize = folding.summarize
+
+    def prepare(_store: SqlStore, say: Callable[[str], None]) -> None:
+        def slowly(*asked: Any) -> Any:
+            say("summary")
+            time.sleep(0.1)
+            return summarize(*asked)
+
+        folding.summarize = slowly  # type: ignore[assignment]
+
+    child, url, pipe = serve(definitions, prepare)
+    said = lines(pipe)
+    assert next(said) == "ready"
+
+    def read() -> None:
+        with suppress(OSError):
+            urllib.request.urlopen(f"{url}/v1/metrics/homepage/summary", timeout=60)  # noqa: S310
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for _ in range(3):
+        assert next(said) == "summary"
+    os.kill(child, signal.SIGTERM)
+    rest = list(said)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    reader.join()
+    assert rest[rest.index("stopping") + 1 :] in ([], ["summary"])
+
+
+def test_sigterm_ends_a_process_whose_store_hangs(
+    serve: Callable[..., Any],
+    definitions: Definitions,
+    metric: Metric,
+    make_batch: MakeBatch,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "_SECONDS_TO_EXIT", 0.5)
+
+    def prepare(store: SqlStore, say: Callable[[str], None]) -> None:
+        def hang(*_: Any) -> Any:
+            say("hangs")
+            threading.Event().wait()
+
+        store.append = hang  # type: ignore[assignment, method-assign]
+
+    child, url, pipe = serve(definitions, prepare)
+    said = lines(pipe)
+    assert next(said) == "ready"
+    request = urllib.request.Request(  # noqa: S310
+        f"{url}/v1/reports",
+        make_batch(metric, period=str(datetime.now(UTC).date())).to_json(),
+        {"Content-Type": "application/json"},
+    )
+
+    def send() -> None:
+        with suppress(OSError):
+            urllib.request.urlopen(request, timeout=60)  # noqa: S310
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    assert next(said) == "hangs"
+    os.kill(child, signal.SIGTERM)
+    assert list(said) == ["stopping"]
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+    sender.join()
