@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from functools import lru_cache
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request, Security
 from fastapi.security import HTTPBearer
@@ -53,7 +55,15 @@ async def post_reports() -> Response:
 def get_metrics(request: Request) -> Response:
     """Every version of every metric that is collected, and what it can reveal about one person."""
     service: Service = request.state.service
-    return JSONResponse({"metrics": [_public(metric) for metric in service.definitions.versions()]})
+    return Response(_metrics_document(tuple(service.definitions.versions())), media_type="application/json")
+
+
+@lru_cache(maxsize=2)
+def _metrics_document(versions: tuple[Metric, ...]) -> bytes:
+    """Return the JSON of all versions, made once: anyone may ask for it, as often as the rate limit permits."""
+    figures = ({"privacy": privacy_figures(metric, Policy()).to_dict()} for metric in versions)
+    metrics = [metric.to_dict() | privacy for metric, privacy in zip(versions, figures, strict=True)]
+    return json.dumps({"metrics": metrics}).encode()
 
 
 def _reader(request: Request, _: Annotated[object, Security(_BEARER)]) -> None:
@@ -157,10 +167,6 @@ async def get_problem(slug: str) -> Response:
         if refusal.slug == slug:
             return HTMLResponse(page(refusal))
     raise RefusedError(Refusal.NOT_FOUND, "no refusal has this name")
-
-
-def _public(metric: Metric) -> dict[str, Any]:
-    return metric.to_dict() | {"privacy": privacy_figures(metric, Policy()).to_dict()}
 
 
 def _odd_refused(service: Service, name: str) -> bool:
