@@ -194,8 +194,8 @@ def periods(store: Store, definitions: Definitions, settings: Settings, now: dat
         yield wrong(
             "periods",
             f"due for more than a day: {_some(late)}",
-            "the service closes, folds and drops every few seconds: it does not run, or its upkeep fails",
-            "start it, or read its log",
+            "the service closes, folds and drops every few seconds, unless its clock is in doubt: it does not run, or its upkeep fails",
+            "start it, or read its log; or set the clock",
         )
     if unnamed:
         yield warning(

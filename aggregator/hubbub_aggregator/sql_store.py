@@ -294,6 +294,7 @@ class SqlStore(SqlTokens, SqlClock):
         checkpoint(self._engine)
         self._pause(took + BETWEEN_LOOKS)
         between()
+        self._require_running()
 
     def closed_periods(self, digest: str) -> list[str]:
         left = collection.c.summary.is_not(None) | _has_reports_in(*_HELD)

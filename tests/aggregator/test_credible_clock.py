@@ -337,7 +337,7 @@ class DeletionMachine(ClockMachine):
             upkeep(self.database, DEFINITIONS, KEPT, clock.observe())
 
     @precondition(lambda self: self.running)
-    @rule(replica=st.integers(0, 1), age=st.integers(0, 29), batch_id=st.uuids(version=4))
+    @rule(replica=st.integers(0, 1), age=st.sampled_from([0, 1, 29, 30, 30]), batch_id=st.uuids(version=4))
     def upload(self, replica: int, age: int, batch_id: uuid.UUID) -> None:
         """A client with a right clock reports a period that is open; it meets the replica that runs."""
         clock = self.clocks[replica] or self.running[0]
@@ -472,6 +472,28 @@ def test_40_days_ahead_for_2_seconds_deletes_nothing_and_refuses_nothing_for_goo
     assert logged[2].startswith("the clock is credible again")
 
 
+@pytest.mark.parametrize(("jump", "back"), [(40 * DAY, 0.0), (-40 * DAY, 0.0), (40 * DAY, -40 * DAY), (-DAY, DAY)])
+def test_what_comes_due_after_a_jump_waits_for_24_hours_of_agreement(
+    store: SqlStore, make_batch: MakeBatch, jump: float, back: float
+) -> None:
+    """A period that closes 12 hours later, by a wall clock that jumps and stays or comes back."""
+    clock = SteppedClock(store)
+
+    def is_open() -> bool:
+        upkeep(store, DEFINITIONS, KEPT, clock.observe())
+        return store.open_periods() != []
+
+    store.append([make_batch(METRIC, period=str((START - 30 * DAYS).date()))])
+    assert is_open()
+    clock.step(1.0, jump)
+    assert is_open()
+    clock.step(1.0, back)
+    clock.step(SETTLING - 10.0)
+    assert is_open()
+    clock.step(20.0)
+    assert is_open() == (jump + back < 0), "by a clock that was set back it is not due"
+
+
 def test_each_deletion_is_logged_with_metric_and_period(
     store: SqlStore, definitions: Definitions, make_batch: MakeBatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -512,6 +534,11 @@ def test_accept_clock_ends_the_pause_at_once_in_a_running_process(store: SqlStor
     assert "; remembered was 20" in done.stdout
     assert clock.observe().may_delete
     assert [finding.health for finding in clock_state(store)] == [Health.FINE]
+    saved = store.clock()
+    assert saved is not None
+    future = replace(saved.state, generation=99, credible=saved.state.credible + 40 * DAY)
+    assert store.save_clock(replace(saved, state=future), saved.state.generation)
+    assert [finding.health for finding in clock_state(store)] == [Health.WRONG]
     told = CliRunner().invoke(main, ["db", "accept-clock", "--json", "--database", database])
     assert sorted(json.loads(told.stdout)) == ["accepted", "remembered"]
 

@@ -181,7 +181,7 @@ def test_anyone_can_see_what_is_asked_and_what_it_can_reveal(aggregator: Aggrega
 
 def test_livez_and_readyz_answer(aggregator: Aggregator) -> None:
     assert aggregator.get("/livez").json == {"status": "alive", "client_named": False}
-    assert aggregator.get("/readyz").json == {"status": "ready"}
+    assert aggregator.get("/readyz").json == {"status": "ready", "clock": "credible"}
 
 
 def test_readyz_has_written_something(start: StartAggregator, store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:

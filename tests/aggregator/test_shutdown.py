@@ -176,6 +176,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., tuple[int, str, int]]]:
             child = os.fork()
             if child == 0:
                 status = 3
+                signal.alarm(60)  # a test that fails must end, too
                 try:
                     store = SqlStore.open(tmp_path / "served.db")
                     prepare(store, say)
