@@ -147,7 +147,7 @@ def opened(directory: Path) -> list[str]:
 OPENING: dict[str, tuple[int, Callable[[Client], object]]] = {
     "record": (5, lambda client: client.record("homepage", "x")),
     "sync": (5, lambda client: client._journal.sync()),
-    "compact": (31, lambda client: client._compactor.compact(always=True)),
+    "compact": (401, lambda client: client._compactor.compact(always=True)),
     "secret": (3, lambda client: secret_at(client._directory / "secret")),
 }
 
