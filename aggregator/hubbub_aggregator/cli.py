@@ -64,7 +64,9 @@ def _from_file(context: click.Context, _option: click.Parameter, path: Path | No
         raise click.BadParameter(f"{path}: cannot be read: {problem.strerror}") from None
     except ValueError as problem:
         raise click.BadParameter(f"{path}: is not TOML: {problem}") from None
-    known = {option.name: option for option in context.command.get_params(context) if option.envvar and option is not _option}
+    known = {
+        option.name: option for option in context.command.get_params(context) if option.envvar and option is not _option
+    }
     for name, value in told.items():
         taken = known.get(name.replace("-", "_"))
         if not isinstance(taken, click.Option):
