@@ -101,7 +101,7 @@ KINDS: dict[str, tuple[Damage, tuple[str, ...]]] = {
 
 
 def main(seeds: int) -> None:
-    os.fsync = lambda fd: None  # no power is lost here
+    os.fsync = lambda fd: None  # noqa: ARG005  (no power is lost here)
     for name, (damage, names) in KINDS.items():
         found = sum(max(sent_in_a_life(seed, damage, names)[0].values()) > 1 for seed in range(seeds))
         print(f"{name:24} a period is reported twice in {found} of {seeds} lives")  # noqa: T201
