@@ -325,7 +325,8 @@ class Journal:
             state.recall(SentPeriods(self.directory, self._disk).read())
         for event in self._unwritten.events.values():
             state.apply(event)
-        self._earlier |= {file.identity()[0]: file for file in before}
+        # others have no name any more: a compaction synchronized what they said, and removed them
+        self._earlier = {file.identity()[0]: file for file in before}
         self._state, self._end = state, files[-1][1]
         self.recovered()
 

@@ -147,7 +147,7 @@ def opened(directory: Path) -> list[str]:
 OPENING: dict[str, tuple[int, Callable[[Client], object]]] = {
     "record": (5, lambda client: client.record("homepage", "x")),
     "sync": (5, lambda client: client._journal.sync()),
-    "compact": (31, lambda client: client._compactor.compact(always=True)),
+    "compact": (401, lambda client: client._compactor.compact(always=True)),
     "secret": (3, lambda client: secret_at(client._directory / "secret")),
 }
 
@@ -200,6 +200,15 @@ def test_reading_the_journal_anew_keeps_one_descriptor_of_it(rig: Rig) -> None:
         client._journal._torn = True  # as an interrupt leaves it
         client.record("homepage", "x")
     assert opened(rig.state) == usual
+    other = rig.agreed()
+    other._started().stop(5)
+    for _ in range(20):
+        other._compactor.compact(always=True)
+        client._journal._torn = True
+        client.accounting()
+    assert len(opened(rig.state)) <= 2 * (
+        len(usual) + 2
+    )  # each has the journal, its lock, the snapshot and one renamed journal
 
 
 def test_what_a_signal_handler_records_while_its_thread_is_within_a_journal_is_recorded_later(rig: Rig) -> None:
