@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub_decoder.first_look import look
+from hubbub_decoder.first_look import STRONG, joint_shares, look
 from hubbub_decoder.mixed_model import Beliefs, MixedModel
 from hubbub_decoder.prior import fit_prior
 from hubbub_decoder.solution import Solution, Solved, Totals
@@ -21,7 +21,6 @@ _STRIDE = 4.0  # tau**2 shrinks by this factor a round at most
 _PACE = 0.7  # how far beliefs move in a round; at 1 they swing
 _OWN = 0.02  # no belief is wider than 1 / this many of the estimate's own variances, nor narrower than _SURE of one
 _SURE = 1e-4
-_STRONG = 3.5  # standard errors beyond which a candidate is not exchangeable with the others in a sum
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +42,7 @@ def begin(model: MixedModel) -> tuple[Learnt, Solution]:
     for _ in range(_LOOKS):
         seen, misfit = look(model, strong, scatter)
         before, scatter, subtracted = scatter, max(scatter + misfit.step, 0.0), strong
-        strong = np.where(seen.shares > _STRONG * np.sqrt(misfit.ratio * seen.variances), seen.shares, 0)
+        strong = joint_shares(model, seen.shares / np.sqrt(misfit.ratio * seen.variances), scatter)
         if abs(model.variance_ratio(scatter, before) - 1) < _SETTLED:
             break
     x, v, mean, variance = _posterior(seen, misfit.ratio)
@@ -105,7 +104,7 @@ def solved_elsewhere(rest: MixedModel, learnt: Learnt, seen: Solution) -> Solved
 
 def totals(model: MixedModel, learnt: Learnt, seen: Solution) -> Totals:
     """Add up, the strong candidates for themselves and all others with a mean of their own."""
-    strong = seen.shares > _STRONG * np.sqrt(seen.variances)
+    strong = seen.shares > STRONG * np.sqrt(seen.variances)
     return solve(model, _alike(seen, learnt.beliefs, strong), learnt.scatter).totals(~strong)
 
 
