@@ -91,15 +91,17 @@ def _moved(was: Beliefs, now: Beliefs) -> Beliefs:
     return Beliefs(pull / precision, 1 / precision)
 
 
-def solved_elsewhere(rest: MixedModel, learnt: Learnt, seen: Solution) -> Solved:
-    """Estimate from the directions that taught no belief, whose noise is independent, believing what the others say.
+def solve_on_more_directions(model: MixedModel, learnt: Learnt) -> tuple[Learnt, Solved]:
+    """Solve on more directions than beliefs were learnt on, once tau**2 has taken one step of scoring on all of them.
 
-    Where candidates are many times the directions, beliefs take up noise: who is believed to be nothing errs less for it, and who is
-    not errs more than the model says, so that too many false ones stand out. Elsewhere the model is right about both.
+    Beliefs have taken up noise of the directions they were learnt on, so the tau**2 found there is too small where candidates are many.
     """
-    _, v, mean, variance = _posterior(seen, 1.0)
-    beliefs, scatter = Beliefs(mean, np.maximum(variance, _SURE * v)), learnt.scatter
-    return solve(rest, beliefs, max(scatter + solve(rest, beliefs, scatter).misfit().step, scatter / _STRIDE))
+    solved = solve(model, learnt.beliefs, learnt.scatter)
+    misfit = solved.misfit()
+    scatter = max(learnt.scatter + misfit.step, learnt.scatter / _STRIDE)
+    if abs(model.variance_ratio(scatter, learnt.scatter) - 1) < _SETTLED:
+        return learnt, solved
+    return replace(learnt, scatter=scatter, scatter_std=misfit.error), solve(model, learnt.beliefs, scatter)
 
 
 def totals(model: MixedModel, learnt: Learnt, seen: Solution) -> Totals:
