@@ -4,7 +4,7 @@ BIN := .venv/bin
 SOURCES := client aggregator decoder tests benchmarks examples
 
 .DEFAULT_GOAL := check
-.PHONY: demo test check ci format lint types slow bench bench-accuracy bench-client bench-encode bench-ingest bench-purge bench-fit bench-large bench-many matrix soak clean bench-report-likelihood
+.PHONY: demo test check ci format lint types slow bench bench-accuracy bench-client bench-encode bench-ingest bench-purge bench-fit bench-large bench-many matrix seeds soak clean bench-report-likelihood
 
 .venv/.venv-made:
 	@command -v $(PYTHON) >/dev/null || { echo "hubbub needs Python 3.11 or newer; there is no $(PYTHON): make PYTHON=/path/to/python3.11" >&2; exit 1; }
@@ -47,6 +47,9 @@ soak: .venv/.dev-installed         ## 1,000 times, and 100,000 requests made up
 	$(BIN)/python -m tests.aggregator.crash_matrix postgres 2 1000
 	$(BIN)/python tests/client/kill_matrix.py 1000 $$(date +%s)
 	HUBBUB_REQUESTS=100000 HUBBUB_CASES=500 $(BIN)/pytest -q tests/aggregator/test_requests_made_up.py tests/aggregator/test_schema.py
+
+seeds: .venv/.dev-installed        ## run every statistical test with 20 seeds that nobody looked at
+	$(BIN)/python -m tests.loop_seeds 20
 
 format: .venv/.dev-installed
 	$(BIN)/ruff format $(if $(CI),--check) $(SOURCES)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub_decoder.first_look import look
+from hubbub_decoder.first_look import STRONG, joint_shares, look
 from hubbub_decoder.mixed_model import Beliefs, MixedModel
 from hubbub_decoder.prior import fit_prior
 from hubbub_decoder.solution import Solution, Solved, Totals
@@ -21,7 +21,6 @@ _STRIDE = 4.0  # tau**2 shrinks by this factor a round at most
 _PACE = 0.7  # how far beliefs move in a round; at 1 they swing
 _OWN = 0.02  # no belief is wider than 1 / this many of the estimate's own variances, nor narrower than _SURE of one
 _SURE = 1e-4
-_STRONG = 3.5  # standard errors beyond which a candidate is not exchangeable with the others in a sum
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +42,7 @@ def begin(model: MixedModel) -> tuple[Learnt, Solution]:
     for _ in range(_LOOKS):
         seen, misfit = look(model, strong, scatter)
         before, scatter, subtracted = scatter, max(scatter + misfit.step, 0.0), strong
-        strong = np.where(seen.shares > _STRONG * np.sqrt(misfit.ratio * seen.variances), seen.shares, 0)
+        strong = joint_shares(model, seen.shares / np.sqrt(misfit.ratio * seen.variances), scatter)
         if abs(model.variance_ratio(scatter, before) - 1) < _SETTLED:
             break
     x, v, mean, variance = _posterior(seen, misfit.ratio)
@@ -92,20 +91,22 @@ def _moved(was: Beliefs, now: Beliefs) -> Beliefs:
     return Beliefs(pull / precision, 1 / precision)
 
 
-def solved_elsewhere(rest: MixedModel, learnt: Learnt, seen: Solution) -> Solved:
-    """Estimate from the directions that taught no belief, whose noise is independent, believing what the others say.
+def solve_on_more_directions(model: MixedModel, learnt: Learnt) -> tuple[Learnt, Solved]:
+    """Solve on more directions than beliefs were learnt on, once tau**2 has taken one step of scoring on all of them.
 
-    Where candidates are many times the directions, beliefs take up noise: who is believed to be nothing errs less for it, and who is
-    not errs more than the model says, so that too many false ones stand out. Elsewhere the model is right about both.
+    Beliefs have taken up noise of the directions they were learnt on, so the tau**2 found there is too small where candidates are many.
     """
-    _, v, mean, variance = _posterior(seen, 1.0)
-    beliefs, scatter = Beliefs(mean, np.maximum(variance, _SURE * v)), learnt.scatter
-    return solve(rest, beliefs, max(scatter + solve(rest, beliefs, scatter).misfit().step, scatter / _STRIDE))
+    solved = solve(model, learnt.beliefs, learnt.scatter)
+    misfit = solved.misfit()
+    scatter = max(learnt.scatter + misfit.step, learnt.scatter / _STRIDE)
+    if abs(model.variance_ratio(scatter, learnt.scatter) - 1) < _SETTLED:
+        return learnt, solved
+    return replace(learnt, scatter=scatter, scatter_std=misfit.error), solve(model, learnt.beliefs, scatter)
 
 
 def totals(model: MixedModel, learnt: Learnt, seen: Solution) -> Totals:
     """Add up, the strong candidates for themselves and all others with a mean of their own."""
-    strong = seen.shares > _STRONG * np.sqrt(seen.variances)
+    strong = seen.shares > STRONG * np.sqrt(seen.variances)
     return solve(model, _alike(seen, learnt.beliefs, strong), learnt.scatter).totals(~strong)
 
 

@@ -91,6 +91,11 @@ class MixedModel:
             sum(looked[one] for rows, a, taken in parts for looked in [a.T @ vectors[rows]] for one in taken)
         )
 
+    def columns(self, some: NDArray[np.intp]) -> Floats:
+        """Return the columns of X of some candidates, (d, n)."""
+        parts = zip(self.features, self.places, strict=True)
+        return np.concatenate([a[:, taken[:, some]].sum(axis=1) for a, taken in parts])
+
     def lengths(self) -> Floats:
         """Return x'x for the column x of each candidate, (M,)."""
         total = np.zeros(self.candidates)

@@ -1,7 +1,6 @@
 """Pattern counts + design matrix -> shares, by the full likelihood with random effects.
 
-filters -> observations -> beliefs, on the leading directions -> observations at the shares found -> beliefs -> solution on all, or,
-of very many candidates, on all others
+filters -> observations -> beliefs, on the leading directions -> observations at the shares found -> beliefs -> tau**2 and solution on all
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from hubbub.summary.pattern_counts import MAX_PATTERN_BITS
 from hubbub_decoder.design_matrix import DesignMatrix
 from hubbub_decoder.error_law import RandomPlaces
 from hubbub_decoder.fitted import Fitted
-from hubbub_decoder.learning import begin, learn, solved_elsewhere, totals
+from hubbub_decoder.learning import begin, learn, solve_on_more_directions, totals
 from hubbub_decoder.mixed_model import MixedModel
 from hubbub_decoder.patterns import MAX_CELLS, FilterTable, Observations, filters_of, number_of_filters, observe
 from hubbub_decoder.solution import Solution
@@ -25,10 +24,10 @@ Floats = NDArray[np.float64]
 
 _LITTLE = 1e-3  # the least share of unlisted strings, and of no value, that weights expect
 _KEPT, _BEYOND_BITS = 0.97, 4  # beliefs are found on the bits' own directions and a few more
-_FEW, _MANY = 300, 16_384
-"""Most candidates to find beliefs about on all directions; most to estimate on those that beliefs were found on."""
+_FEW = 300
+"""Most candidates to find beliefs about on all directions."""
 _DENSE, _WIDE = 5_000, 25_000_000
-"""Most observations, and most observations x candidates, to solve on all directions; more have it done on the leading ones."""
+"""Most observations, and most observations x candidates, to solve on all directions; beyond, _DENSE of the leading ones are used."""
 
 
 def is_small(params: Params) -> bool:
@@ -44,25 +43,23 @@ def fit_patterns(counts: PatternCounts, design: DesignMatrix) -> Fitted:
     size = filter_of.shape[1]
     most = design.params.num_bits + _BEYOND_BITS
 
-    def parted(expected: Floats) -> tuple[Observations, MixedModel, Observations | None]:
+    def observed(expected: Floats) -> tuple[Observations, MixedModel]:
         observations = observe(counts, table, expected)
-        few, rest = (observations, None) if size <= _FEW else observations.parted(table, _KEPT, most)
-        return observations, _model(few, table, filter_of), rest
+        few = observations if size <= _FEW else observations.leading_directions(table, _KEPT, most)
+        return observations, _model(few, table, filter_of)
 
     average = np.tile(table.random + _LITTLE * (table.filters == 0), (len(filter_of), 1))
-    learnt, seen = begin(parted(average)[1])
-    observations, leading, rest = parted(_expected(seen, table, filter_of))
+    learnt, seen = begin(observed(average)[1])
+    observations, leading = observed(_expected(seen, table, filter_of))
     learnt, seen = learn(leading, learnt)
     sums = totals(leading, learnt, seen)
     tested = filter_of[:, None], RandomPlaces.of_filters(table.random)
-    if size > _MANY and rest is not None and rest.size:
-        elsewhere = solved_elsewhere(_model(rest, table, filter_of), learnt, seen)
-        if np.median(elsewhere.solution().variances) < np.median(seen.variances):
-            return Fitted.of(elsewhere, sums, learnt, *tested)
-    d = observations.size
-    whole = _FEW < size <= _MANY and (d <= _DENSE or d * size <= _WIDE)
-    model = _model(observations, table, filter_of) if whole else leading
-    return Fitted.of(solve(model, learnt.beliefs, learnt.scatter), sums, learnt, *tested)
+    wide = observations.size > _DENSE and observations.size * size > _WIDE
+    final = observations.leading_directions(table, 1.0, _DENSE // len(filter_of)) if wide else observations
+    if final.size <= len(leading.y):
+        return Fitted.of(solve(leading, learnt.beliefs, learnt.scatter), sums, learnt, *tested)
+    learnt, solved = solve_on_more_directions(_model(final, table, filter_of), learnt)
+    return Fitted.of(solved, sums, learnt, *tested)
 
 
 def _model(observations: Observations, table: FilterTable, filter_of: NDArray[np.int16]) -> MixedModel:

@@ -102,20 +102,18 @@ class Observations:
         """How many numbers there are."""
         return sum(map(len, self.responses))
 
-    def parted(self, table: FilterTable, kept: float, most: int) -> tuple[Observations, Observations]:
-        """Part, in every cohort, the directions that tell strings apart best, and that of their number, from all others.
+    def leading_directions(self, table: FilterTable, kept: float, most: int) -> Observations:
+        """Keep, in every cohort, the directions that tell strings apart best, and that of their number.
 
         Directions are the eigenvectors of A V A', V the scatter of a random string's filter, the most telling first; so many that
-        together they hold a share `kept` of its trace, `most` at the most. Near eps = 1 the bits alone hold 97 %: 8 numbers of 37. The
-        noise of the two parts is independent.
+        together they hold a share `kept` of its trace, `most` at the most. Near eps = 1 the bits alone hold 97 %: 8 numbers of 37.
         """
         pairs = list(zip(self.responses, self.features, strict=True))
         bases = [_leading(a, table, kept, most) for _, a in pairs]
-        leading, others = (
-            [(basis[part].T @ y, basis[part].T @ a) for basis, (y, a) in zip(bases, pairs, strict=True)]
-            for part in (0, 1)
+        return Observations(
+            tuple(basis.T @ y for basis, (y, _) in zip(bases, pairs, strict=True)),
+            tuple(basis.T @ a for basis, (_, a) in zip(bases, pairs, strict=True)),
         )
-        return Observations(*zip(*leading, strict=True)), Observations(*zip(*others, strict=True))
 
 
 def observe(counts: PatternCounts, table: FilterTable, expected: Floats) -> Observations:
@@ -140,10 +138,10 @@ def observe(counts: PatternCounts, table: FilterTable, expected: Floats) -> Obse
     return Observations(tuple(responses), tuple(features))
 
 
-def _leading(features: Floats, table: FilterTable, kept: float, most: int) -> tuple[Floats, Floats]:
-    """Return the leading directions and all others, orthonormal, as columns."""
+def _leading(features: Floats, table: FilterTable, kept: float, most: int) -> Floats:
+    """Return the leading directions, orthonormal, as columns."""
     if not len(features):
-        return np.empty((0, 0)), np.empty((0, 0))
+        return np.empty((0, 0))
     values, vectors = np.linalg.eigh(features @ table.scatter @ features.T)
     share = np.cumsum(values[::-1]) / values.sum()
     directions = vectors[:, ::-1][:, : min(int(np.searchsorted(share, kept)) + 1, most)]
@@ -152,7 +150,7 @@ def _leading(features: Floats, table: FilterTable, kept: float, most: int) -> tu
     length = np.linalg.norm(number)
     if length > 1e-6 * np.linalg.norm(features):
         directions = np.column_stack([directions, number / length])
-    return directions, np.linalg.qr(directions, mode="complete")[0][:, directions.shape[1] :]
+    return directions
 
 
 def _random_filters(params: Params) -> dict[int, float]:

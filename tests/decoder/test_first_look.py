@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,9 +11,10 @@ from hubbub import Metric, Params
 from hubbub_decoder.design_matrix import design_matrix
 from hubbub_decoder.first_look import look
 from hubbub_decoder.in_observations import InObservations
-from hubbub_decoder.learning import begin, learn
+from hubbub_decoder.learning import begin, learn, solve_on_more_directions
 from hubbub_decoder.mixed_model import Beliefs, MixedModel
 from hubbub_decoder.patterns import FilterTable, filters_of, observe
+from hubbub_decoder.populations import draw_population, named_shares
 from hubbub_decoder.simulate import simulate_pattern_counts
 
 
@@ -41,6 +44,7 @@ def test_it_is_the_model_in_which_nothing_but_the_known_is_believed(scheme: str)
 def test_lengths_are_those_of_the_columns() -> None:
     model = model_of({"a": 1000}, ["a", "b", "c"])
     columns = np.column_stack([model.sums(one) for one in np.eye(3)])
+    assert model.columns(np.array([2, 0])) == pytest.approx(columns[:, [2, 0]])
     assert model.lengths() == pytest.approx(np.sum(columns**2, axis=0), rel=1e-12)
 
 
@@ -68,6 +72,39 @@ def test_what_is_believed_of_weak_candidates_is_not_left_to_unlisted_strings(uns
     learnt, seen = begin(model_of(population, list(population), seed=unseen_seed))
     assert learnt.scatter < 0.5 * 400 * (2_500 / 2_000_000) ** 2
     assert seen.others[0] == pytest.approx(0, abs=0.15)
+
+
+def test_a_frequent_candidate_is_subtracted_once_however_many_collide_with_it(unseen_seed: int) -> None:
+    """4 populations, 16 or 32 cohorts, 5,000 to 28,000 candidates, every string listed: little is left to unlisted strings.
+
+    tau**2 in sums of squared shares: .006 on average of 120 populations, .015 at most. With each strong candidate subtracted as estimated by
+    itself it was above .05 in 29 of 48 and 6 at most.
+    """
+    rng = np.random.default_rng(unseen_seed)
+    for run in range(4):
+        cohorts = int(rng.choice([16, 32]))
+        params = Params(num_bits=8, num_hashes=2, num_cohorts=cohorts, prob_p=0.225, prob_q=0.775, prob_f=0)
+        named = named_shares("zipf1", int(rng.integers(500, 2_500)))
+        shares = {f"{unseen_seed} {run} {name}": share for name, share in named.items()}
+        people = draw_population(shares, 10_000_000, rng)
+        names = [*people, *(f"{unseen_seed} {run} w{i}" for i in range(rng.integers(4_500, 25_500)))]
+        table, counts = FilterTable.of(params), simulate_pattern_counts(Metric.string("m", params), people, rng)
+        expected = np.tile(table.random + 1e-3 * (table.filters == 0), (cohorts, 1))
+        leading = observe(counts, table, expected).leading_directions(table, 0.97, 12)
+        filter_of = filters_of(design_matrix(names, params), table)
+        learnt, _ = begin(MixedModel(leading, filter_of[:, None], table.others, table.scatter))
+        assert learnt.scatter < 0.05 * sum((number / 10_000_000) ** 2 for number in people.values())
+
+
+def test_tau_squared_found_on_few_directions_is_corrected_on_all(unseen_seed: int) -> None:
+    """A third of tau**2 becomes 1.01 to 1.03 of it in one step (5 seeds), and what is right stays: 2 % of the variances are no step."""
+    population = {"heavy": 1_000_000} | {f"other {i}": 10_000 for i in range(100)}
+    model = model_of(population, ["heavy", *(f"w{i}" for i in range(400))], seed=unseen_seed)
+    learnt, _ = learn(model, begin(model)[0])
+    corrected, _ = solve_on_more_directions(model, replace(learnt, scatter=learnt.scatter / 3))
+    settled, _ = solve_on_more_directions(model, learnt)
+    assert corrected.scatter == pytest.approx(learnt.scatter, rel=0.2)
+    assert settled.scatter == pytest.approx(learnt.scatter, rel=0.1)
 
 
 def test_nobody_to_look_at() -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.stats import binom, norm
 
 from hubbub import Metric, Params
@@ -163,23 +163,33 @@ def test_what_is_too_large_for_patterns_is_decoded_from_bits() -> None:
     assert decode(counts, ["a", "b"])["a"].detected
 
 
-def test_very_many_candidates_are_read_where_no_belief_was_learnt(
+def test_very_many_candidates_have_calibrated_errors_smaller_than_on_the_leading_directions(
     unseen_seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """27,500 candidates of 32 cohorts: errors smaller than where beliefs were learnt, and honest in 2 populations; alpha = 1e-6."""
+    """27,500 candidates of 32 cohorts, solved on all directions, then only on those that beliefs were learnt on.
+
+    Of 22 populations, mean (standard deviation), bound: spread of error / standard error 1.026 (.023), .85 to 1.2; covered .951 (.0012), .94 to .96;
+    errors, in those on the leading directions, .66 (.07, .83 at most), 1; found 46 (4) against 19 (6); false 1.7 (1.8, 7 at most), 15.
+    """
     rng = np.random.default_rng(unseen_seed)
     crowd = Metric.string("m", replace(metric().params, hash_scheme="google-md5"))
-    covered = []
-    for run in range(2):
-        shares = {f"{run} {name}": share for name, share in named_shares("zipf1", 2_500).items()}
-        names = [*shares, *(f"{run} w{i}" for i in range(25_000))]
-        people = draw_population(shares, 10_000_000, rng)
-        counts = simulate_pattern_counts(crowd, people, rng)
-        decoding = decode(counts, names)
-        covered += [e.low <= people.get(e.candidate, 0) / 10_000_000 <= e.high for e in decoding.estimates]
-    assert np.mean(covered) > 0.935
-    monkeypatch.setattr(
-        pattern_fit, "solved_elsewhere", lambda _, __, seen: SimpleNamespace(solution=lambda: seen)
-    )  # not better, so not taken
-    errors = [np.median([e.std_error for e in d.estimates]) for d in (decoding, decode(counts, names))]
-    assert errors[0] < errors[1]
+    shares = {f"{unseen_seed} {name}": share for name, share in named_shares("zipf1", 2_500).items()}
+    people = draw_population(shares, 10_000_000, rng)
+    names = [*people, *(f"{unseen_seed} w{i}" for i in range(25_000))]
+    counts = simulate_pattern_counts(crowd, people, rng)
+
+    def errors(decoding: Decoding) -> NDArray[np.float64]:
+        return np.array([e.share - people.get(e.candidate, 0) / 10_000_000 for e in decoding.estimates])
+
+    decoding = decode(counts, names)
+    std_errors = np.array([e.std_error for e in decoding.estimates])
+    covered = [e.low <= people.get(e.candidate, 0) / 10_000_000 <= e.high for e in decoding.estimates]
+    false = sum(e.candidate not in people for e in decoding.detected)
+    monkeypatch.setattr(pattern_fit, "_DENSE", 0)
+    monkeypatch.setattr(pattern_fit, "_WIDE", 0)
+    leading = decode(counts, names)
+    assert 0.85 < np.std(errors(decoding) / std_errors) < 1.2
+    assert 0.94 < np.mean(covered) < 0.96
+    assert np.std(errors(decoding)) < np.std(errors(leading))
+    assert len(decoding.detected) > len(leading.detected)
+    assert false <= 15

@@ -76,18 +76,18 @@ def test_the_leading_directions_keep_what_was_asked_and_the_number_of_strings(un
     table = FilterTable.of(params)
     counts = simulate_pattern_counts(Metric.string("m", params), {"a": 5000}, np.random.default_rng(unseen_seed))
     whole = observe(counts, table, np.tile(table.random, (3, 1)))
-    leading = whole.parted(table, kept=0.9, most=40)[0]
+    leading = whole.leading_directions(table, kept=0.9, most=40)
     assert leading.size < whole.size
     for all_of_it, part in zip(whole.features, leading.features, strict=True):
         telling = [float(np.trace(a @ table.scatter @ a.T)) for a in (part, all_of_it)]
         assert telling[0] >= 0.9 * telling[1]
         number = [float(np.sum((a @ table.random) ** 2)) for a in (part, all_of_it)]
         assert number[0] == pytest.approx(number[1], rel=1e-9)
-    assert all(len(y) <= 4 + 1 for y in whole.parted(table, kept=0.9, most=4)[0].responses)
+    assert all(len(y) <= 4 + 1 for y in whole.leading_directions(table, kept=0.9, most=4).responses)
 
 
-def test_the_two_parts_say_together_what_the_whole_says(unseen_seed: int) -> None:
-    """Scores A'y and information A'A add up in every cohort, also where there are no reports."""
+def test_all_directions_keep_all_information_about_strings(unseen_seed: int) -> None:
+    """Scores A'y and information A'A of the filters of strings are the same in every cohort, also where there are no reports."""
     params = params_of("google-md5")
     table = FilterTable.of(params)
     counts = simulate_pattern_counts(
@@ -95,10 +95,7 @@ def test_the_two_parts_say_together_what_the_whole_says(unseen_seed: int) -> Non
     ).counts.copy()
     counts[0] = 0
     whole = observe(PatternCounts(params, counts), table, np.tile(table.random, (3, 1)))
-    parts = whole.parted(table, kept=0.9, most=4)
-    for cohort in range(3):
-        y, a = whole.responses[cohort], whole.features[cohort]
-        both = [(part.responses[cohort], part.features[cohort]) for part in parts]
-        assert sum(f.T @ r for r, f in both) == pytest.approx(a.T @ y)
-        assert sum(f.T @ f for _, f in both) == pytest.approx(a.T @ a)
-    assert parts[0].size + parts[1].size == whole.size
+    most = whole.leading_directions(table, kept=1.0, most=1000)
+    for y, a, r, f in zip(whole.responses, whole.features, most.responses, most.features, strict=True):
+        assert (f.T @ r)[1:] == pytest.approx((a.T @ y)[1:])
+        assert (f.T @ f)[1:, 1:] == pytest.approx((a.T @ a)[1:, 1:])
