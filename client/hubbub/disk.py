@@ -71,7 +71,8 @@ class _Opened:
     def __init__(self, path: Path, flags: int) -> None:
         self._close_dropped()
         self._descriptors: list[int] = []
-        self._lists[next(self._numbers)] = weakref.ref(self), self._descriptors
+        self._number = next(self._numbers)
+        self._lists[self._number] = weakref.ref(self), self._descriptors
         self._descriptors.extend(map(os.open, (path,), (flags,), (0o600,)))
 
     @property
@@ -80,9 +81,11 @@ class _Opened:
 
     def close(self) -> None:
         _close(self._descriptors)
+        self._lists.pop(self._number, None)
 
     def __del__(self) -> None:
-        _close(getattr(self, "_descriptors", []))  # none where `__init__` did not come so far
+        if hasattr(self, "_number"):  # else `__init__` did not come so far
+            self.close()
 
     @classmethod
     def _close_dropped(cls) -> None:

@@ -105,7 +105,11 @@ STEPS: dict[str, tuple[int, Callable[[Client], object]]] = {
 )  # the interpreter's own finalizers are interrupted, too
 @pytest.mark.parametrize("step", list(STEPS))
 def test_an_interrupt_anywhere_leaves_no_lock_held_and_nothing_half_done(
-    step: str, rig: Rig, handler: Callable[[Callable[..., Any]], Any], unseen_seed: int
+    step: str,
+    rig: Rig,
+    handler: Callable[[Callable[..., Any]], Any],
+    unseen_seed: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One Ctrl-C in `record` blocked every other thread for good, in one of seven."""
 
@@ -113,6 +117,9 @@ def test_an_interrupt_anywhere_leaves_no_lock_held_and_nothing_half_done(
         raise Interrupted
 
     handler(interrupt)
+    monkeypatch.setattr(
+        sys, "unraisablehook", lambda _: None
+    )  # pytest's keeps each interrupted finalizer, and so its file
     stride, do = STEPS[step]
     client = rig.agreed()
     client._started().stop(5)
@@ -145,10 +152,10 @@ def opened(directory: Path) -> list[str]:
 
 
 OPENING: dict[str, tuple[int, Callable[[Client], object]]] = {
-    "record": (5, lambda client: client.record("homepage", "x")),
-    "sync": (5, lambda client: client._journal.sync()),
-    "compact": (401, lambda client: client._compactor.compact(always=True)),
-    "secret": (3, lambda client: secret_at(client._directory / "secret")),
+    "record": (1, lambda client: client.record("homepage", "x")),
+    "sync": (1, lambda client: client._journal.sync()),
+    "compact": (13, lambda client: client._compactor.compact(always=True)),
+    "secret": (1, lambda client: secret_at(client._directory / "secret")),
 }
 
 
@@ -165,7 +172,7 @@ def test_an_interrupt_anywhere_leaves_no_descriptor_open(
 ) -> None:
     """A handler that raised every millisecond left 450 descriptors open after 3,966 interrupts.
 
-    Descriptors are bare numbers in disk.py alone: these are instructions there, others with each commit.
+    Descriptors are bare numbers in disk.py alone: this is every instruction there (of a compaction every 13th).
     """
 
     def interrupt(*_: object) -> None:
@@ -173,13 +180,18 @@ def test_an_interrupt_anywhere_leaves_no_descriptor_open(
 
     handler(interrupt)
     monkeypatch.setattr(os, "fsync", lambda _: None)
+    monkeypatch.setattr(
+        sys, "unraisablehook", lambda _: None
+    )  # pytest's keeps each interrupted finalizer, and so its file
     stride, do = OPENING[step]
     client = rig.agreed()
     client._started().stop(5)
     client.record("homepage", "x")
     usual = opened(rig.state)
     number, goes_on = 1 + unseen_seed % stride, True
-    while goes_on:
+    while (
+        goes_on and number < 4000
+    ):  # pytest keeps interrupted finalizers, whose files each later opening looks at: there may be no end
         client._journal.close()  # so that the step opens everything
         goes_on = interrupted_at(number, lambda: do(client), within="disk.py")
         if step == "compact":
