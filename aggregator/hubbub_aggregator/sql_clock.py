@@ -43,8 +43,7 @@ class SqlClock:
         }
         with transaction(self._engine, writes=True) as connection:
             if replaces is None:
-                done = connection.execute(insert_new(connection, clock), {"id": 0, **values})
-            else:
-                this = (clock.c.id == 0) & (clock.c.generation == replaces)
-                done = connection.execute(update(clock).where(this).values(values))
-            return done.rowcount == 1
+                insertion = insert_new(connection, clock).execution_options(preserve_rowcount=True)
+                return connection.execute(insertion, {"id": 0, **values}).rowcount == 1
+            this = (clock.c.id == 0) & (clock.c.generation == replaces)
+            return connection.execute(update(clock).where(this).values(values)).rowcount == 1
