@@ -171,7 +171,9 @@ def test_a_commit_is_on_the_disk_before_it_returns(tmp_path: Path) -> None:
         connection.engine.dispose()
 
 
-def test_the_database_has_no_column_for_a_time_an_address_or_an_agent(sqlite_store: SqlStore, tmp_path: Path) -> None:
+def test_database_has_no_column_for_the_time_of_a_report_an_address_or_an_agent(
+    sqlite_store: SqlStore, tmp_path: Path
+) -> None:
     with sqlite3.connect(tmp_path / "reports.db") as database:
         names = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         columns = {
@@ -186,6 +188,7 @@ def test_the_database_has_no_column_for_a_time_an_address_or_an_agent(sqlite_sto
         *("hubbub_schema.version", "hubbub_schema.probes"),
         *(f"collection.{name}" for name in ("id", "metric", "digest", "period", "revision", "closed")),
         *("collection.summary", "collection.smallest"),
+        *(f"clock.{name}" for name in ("id", "generation", "credible", "candidate", "agreed", "boot_id", "elapsed")),
         *("batch.collection_id", "batch.batch_id"),
         *("refusal.metric", "refusal.reason", "refusal.count"),
         *("token.name", "token.hash", "token.scopes"),
