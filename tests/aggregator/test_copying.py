@@ -166,7 +166,7 @@ def test_a_backup_of_an_older_schema_is_restored_as_such_and_upgraded_then(
         name: rows for name, rows in before.items() if name != "hubbub_schema"
     }
     with opened(there) as place, transaction(place, writes=True) as connection:
-        assert upgrade(connection) == (2, 3)
+        assert upgrade(connection) == (2, 4)
     SqlStore.open(there).close()
 
 
@@ -399,7 +399,7 @@ def test_the_commands_copy_there_and_back(
     file, there = str(tmp_path / "backup.db"), elsewhere(database, tmp_path, request)
     done = run("backup", file, "--database", database)
     assert (done.exit_code, done.stderr) == (0, "")
-    assert done.stdout.startswith(f"{file} is whole: 5 in collection, ")
+    assert done.stdout.startswith(f"{file} is whole: 1 in clock, 5 in collection, ")
     told = json.loads(run("restore", file, "--database", there, "--json").stdout)
     assert told["rows"] == ROWS
     assert contents(there) == contents(database)

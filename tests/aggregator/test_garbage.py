@@ -26,7 +26,7 @@ REFUSED = {400, 404, 409, 410, 413, 415, 422}
 
 @pytest.mark.parametrize("coding", ["identity", "gzip"])
 def test_a_body_truncated_at_any_byte_is_malformed(aggregator: Aggregator, make_batch: MakeBatch, coding: str) -> None:
-    before, body = aggregator.stored(), make_batch(aggregator.definitions["homepage"]).to_json()
+    before, body = aggregator.stored(), make_batch(aggregator.definitions["homepage"]).to_json().rstrip()
     sent = gzip.compress(body) if coding == "gzip" else body
     for end in range(len(sent)):
         answer = aggregator.post(sent[:end], content_encoding=coding)
