@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.aggregator.databases import contents, new_postgres, sql
+from tests.aggregator.test_migrations import NEW
 
 from hubbub import Batch, Definitions
 from hubbub.cli import main
@@ -24,6 +25,7 @@ from hubbub_aggregator.copying import copy
 from hubbub_aggregator.database_name import is_postgres
 from hubbub_aggregator.engine import opened, transaction
 from hubbub_aggregator.folding import fold, read_summary
+from hubbub_aggregator.schema import SCHEMA_VERSION
 from hubbub_aggregator.sql_store import SqlStore
 from hubbub_aggregator.store import Appended, StoreError
 from hubbub_aggregator.tokens import Scope, Token
@@ -156,15 +158,14 @@ def test_a_backup_of_an_older_schema_is_restored_as_such_and_upgraded_then(
     version_2: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """So that there is one from before the upgrade."""
-    new = ("alembic_version", "retained", "session", "smallest")
-    before, there = contents(version_2, new), elsewhere(version_2, tmp_path, request)
+    before, there = contents(version_2, NEW), elsewhere(version_2, tmp_path, request)
     copy(version_2, str(tmp_path / "backup.db"))
     copy(str(tmp_path / "backup.db"), there)
-    assert {name: rows for name, rows in contents(there, new).items() if name != "hubbub_schema"} == {
+    assert {name: rows for name, rows in contents(there, NEW).items() if name != "hubbub_schema"} == {
         name: rows for name, rows in before.items() if name != "hubbub_schema"
     }
     with opened(there) as place, transaction(place, writes=True) as connection:
-        assert upgrade(connection) == (2, 3)
+        assert upgrade(connection) == (2, SCHEMA_VERSION)
     SqlStore.open(there).close()
 
 
@@ -187,7 +188,9 @@ def test_a_database_that_holds_anything_is_left_alone(
 def test_an_empty_database_of_another_schema_is_refused(version_2: str, request: pytest.FixtureRequest) -> None:
     target = new_postgres(request.getfixturevalue("postgres_url"))
     SqlStore.open(target).close()
-    with pytest.raises(StoreError, match="one has schema 2, the other has schema 3: `hubbub db upgrade` the first"):
+    with pytest.raises(
+        StoreError, match=f"one has schema 2, the other has schema {SCHEMA_VERSION}: `hubbub db upgrade` the first"
+    ):
         copy(version_2, target)
 
 
@@ -339,7 +342,7 @@ def test_a_backup_says_what_it_holds_until_an_aggregator_works_with_it(
         "UPDATE alembic_version SET version_num = 'strange'",
         "UPDATE segment SET rows = 'text where bytes belong'",
         "UPDATE batch SET collection_id = 77",
-        "INSERT INTO token VALUES (CAST(x'ff' AS TEXT), zeroblob(32), 'read')",
+        "INSERT INTO token (name, hash, scopes) VALUES (CAST(x'ff' AS TEXT), zeroblob(32), 'read')",
         "DROP TABLE hubbub_schema; CREATE VIEW hubbub_schema AS SELECT 2 AS version",
     ],
 )

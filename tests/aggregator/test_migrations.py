@@ -34,7 +34,11 @@ if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator
 
 NEXT = SCHEMA_VERSION + 1
-NEW = ("alembic_version", "retained", "session", "smallest")
+NEW = (
+    *("alembic_version", "retained", "session", "smallest"),
+    *("figures_revision", "reports", "smallest_cohort", "implausible"),
+    *("created", "last_used", "expires", "last_backup"),
+)
 """Tables and columns that version 2 has not."""
 
 
@@ -72,9 +76,9 @@ def test_a_database_of_version_2_is_upgraded_without_loss(
 ) -> None:
     before = contents(version_2, NEW)
     assert sum(map(len, before.values())) == 1 + 5 + 5 + 3 + 2 + 1
-    assert upgraded(version_2) == (2, 3)
+    assert upgraded(version_2) == (2, SCHEMA_VERSION)
     assert contents(version_2, NEW) == before
-    assert upgraded(version_2) == (3, 3), "nothing to do"
+    assert upgraded(version_2) == (SCHEMA_VERSION, SCHEMA_VERSION), "nothing to do"
     assert contents(version_2, NEW) == before
 
     homepage, carrier = definitions["homepage"], definitions["carrier"]
@@ -93,7 +97,9 @@ def test_a_database_of_version_2_is_upgraded_without_loss(
 
 def test_an_older_database_is_refused_and_left_alone(version_2: str) -> None:
     before = contents(version_2, NEW)
-    with pytest.raises(SchemaError, match=r"schema 2, this hubbub has schema 3: run `hubbub db upgrade`") as refused:
+    with pytest.raises(
+        SchemaError, match=f"schema 2, this hubbub has schema {SCHEMA_VERSION}: run `hubbub db upgrade`"
+    ) as refused:
         SqlStore.open(version_2)
     assert "another --database" not in str(refused.value)
     assert contents(version_2, NEW) == before
@@ -119,9 +125,9 @@ def test_a_database_of_an_unknown_schema_is_refused_by_everyone(version_2: str, 
 def test_an_unknown_schema_that_was_known_once_is_refused(database: str) -> None:
     SqlStore.open(database).close()
     sql(database, "UPDATE alembic_version SET version_num = '0001'")
-    with pytest.raises(SchemaError, match="schema 1, this hubbub has schema 3"):
+    with pytest.raises(SchemaError, match=f"schema 1, this hubbub has schema {SCHEMA_VERSION}"):
         SqlStore.open(database)
-    with pytest.raises(SchemaError, match="schema 1, from which no step leads to schema 3"):
+    with pytest.raises(SchemaError, match=f"schema 1, from which no step leads to schema {SCHEMA_VERSION}"):
         upgraded(database)
 
 
@@ -204,7 +210,7 @@ def test_tables_that_have_lost_what_this_hubbub_needs_are_refused(
 def test_of_several_upgrades_at_once_one_does_it_and_the_others_wait(version_2: str) -> None:
     with ThreadPoolExecutor(4) as pool:
         said = sorted(pool.map(lambda _: upgraded(version_2), range(4)))
-    assert said == [(2, 3), (3, 3), (3, 3), (3, 3)]
+    assert said == [(2, SCHEMA_VERSION), *[(SCHEMA_VERSION, SCHEMA_VERSION)] * 3]
 
 
 def test_an_upgrade_that_dies_after_any_statement_changes_nothing(version_2: str) -> None:
@@ -236,7 +242,7 @@ def test_an_upgrade_does_not_wait_long_for_a_table_since_whoever_comes_next_woul
         busy.execute("SELECT * FROM collection")  # a reading transaction that stays open
         with pytest.raises(StoreError, match="lock timeout"):
             upgraded_in_a_hurry(version_2)
-    assert upgraded(version_2) == (2, 3)
+    assert upgraded(version_2) == (2, SCHEMA_VERSION)
 
 
 def upgraded_in_a_hurry(database: str) -> None:
@@ -255,12 +261,13 @@ def test_the_commands_say_what_holds_and_what_to_do(version_2: str, tmp_path: Pa
 
     refused = run("check")
     assert refused.exit_code == 1
-    assert refused.output.startswith("schema 2: the database has schema 2, this hubbub has schema 3: run `hubbub db")
-    assert json.loads(run("upgrade", "--json").stdout) == {"from": 2, "to": 3}
-    assert run("upgrade").stdout == "schema 3: nothing to do\n"
+    told = f"schema 2: the database has schema 2, this hubbub has schema {SCHEMA_VERSION}: run `hubbub db"
+    assert refused.output.startswith(told)
+    assert json.loads(run("upgrade", "--json").stdout) == {"from": 2, "to": SCHEMA_VERSION}
+    assert run("upgrade").stdout == f"schema {SCHEMA_VERSION}: nothing to do\n"
     assert json.loads(run("check", "--json").stdout) == {
-        "schema": 3,
-        "known": 3,
+        "schema": SCHEMA_VERSION,
+        "known": SCHEMA_VERSION,
         "refused": None,
         "damaged": [],
         "whole": None,
