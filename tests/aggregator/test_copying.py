@@ -6,8 +6,10 @@ import json
 import random
 import stat
 import threading
+import time
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -228,6 +230,25 @@ def test_a_full_disk_is_said_and_leaves_nothing_behind(
         copy(filled[0], str(place / "nowhere" / "backup.db"))
 
 
+def test_backup_of_an_older_schema_needs_no_place_for_its_time(version_2: str, tmp_path: Path) -> None:
+    before = contents(version_2)
+    said = CliRunner().invoke(main, ["db", "backup", str(tmp_path / "backup.db"), "--database", version_2])
+    assert (said.exit_code, said.stderr) == (0, "")
+    assert contents(version_2) == before
+
+
+def test_backup_whose_time_cannot_be_stored_is_complete_and_says_so(
+    filled: tuple[str, list[Batch]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> None:
+        raise StoreError("the database is read-only")
+
+    monkeypatch.setattr(copying, "record_backup", away)
+    said = CliRunner().invoke(main, ["db", "backup", str(tmp_path / "backup.db"), "--database", filled[0]])
+    assert (said.exit_code, "the database is read-only" in said.stderr) == (0, True)
+    assert copying.is_whole(str(tmp_path / "backup.db"))
+
+
 @pytest.fixture(scope="module")
 def backup(definitions: Definitions, make_batch: MakeBatch, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A backup to be damaged."""
@@ -403,8 +424,15 @@ def test_the_commands_copy_there_and_back(
     assert done.stdout.startswith(f"{file} is whole: 5 in collection, ")
     told = json.loads(run("restore", file, "--database", there, "--json").stdout)
     assert told["rows"] == ROWS
-    assert contents(there) == contents(database)
+    assert contents(there, ("last_backup",)) == contents(database, ("last_backup",))
+    with closing(SqlStore.open(database)) as store:
+        assert 0 <= time.time() - (store.last_backup() or 0) < 3_600
+        began = store.last_backup()
+    with closing(SqlStore.open(there)) as store:
+        assert store.last_backup() is None, "a restored database has no backup of its own"
     again = run("backup", file, "--database", database)
+    with closing(SqlStore.open(database)) as store:
+        assert store.last_backup() == began, "a backup that failed is none"
     assert (again.exit_code, again.stdout) == (1, "")
     assert again.stderr.endswith(f"-> {file}: the file is there already: move it away, or give another name\n")
     unreachable = "postgresql://hubbub:secret@127.0.0.1:1/hubbub"
