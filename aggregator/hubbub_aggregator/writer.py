@@ -82,7 +82,7 @@ class GroupWriter:
             group = [first, *self._arrived()]
             appended: list[Appended] | None = None
             began = time.perf_counter()
-            with self._troubles.survived("storing batches"):  # whatever fails, the next group gets its chance
+            with self._troubles.survived("commit"):  # whatever fails, the next group gets its chance
                 appended = self._store.append([waiting.batch for waiting in group])
             self.commits.observe(time.perf_counter() - began)
             self._loop.call_soon_threadsafe(self._settle, group, appended)
