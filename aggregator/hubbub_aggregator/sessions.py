@@ -55,6 +55,9 @@ def sign_in(store: Store, clock: Clock, token: str, coins: Coins = system_coins)
     now = int(clock().timestamp())
     if not store.add_session(hash_of(secret), known.name, expires=now + int(LENGTH.total_seconds()), now=now):
         raise RefusedWithHeaderError(Refusal.UNAUTHORIZED, "This token was revoked just now.", ASK)
+    if store.token(hashed) is None:  # rotated meanwhile: that ended the sessions of before, and not this one
+        store.end_session(hash_of(secret))
+        raise RefusedWithHeaderError(Refusal.UNAUTHORIZED, "This token was rotated just now.", ASK)
     note_use(known, hashed, today, store.note_token_use)
     return secret
 

@@ -16,6 +16,7 @@ from tests.aggregator.test_refusals import assert_refused
 from hubbub.cli import main
 from hubbub.errors import RefusedError
 from hubbub.refusals import Refusal
+from hubbub_aggregator import sessions
 from hubbub_aggregator.cli import command as serve
 from hubbub_aggregator.sql_store import SqlStore
 from hubbub_aggregator.store import StoreError
@@ -250,6 +251,23 @@ def test_rotating_ends_the_old_secret_and_its_sessions(start: StartAggregator, s
     assert run(token, ["rotate", "nobody", *where]).exit_code == 1
     assert run(token, ["rotate", "analysts", "--expires", "never", *where]).exit_code == 0
     assert store.tokens()[0].expires is None
+
+
+def test_rejects_sign_in_with_a_secret_that_is_rotated_meanwhile(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = given(store, Scope.READ).removeprefix("Bearer ")
+    add_session, added = store.add_session, list[bytes]()
+
+    def rotated_first(hashed: bytes, token: str, expires: int, now: int) -> bool:
+        added.append(hashed)
+        assert store.rotate_token(Token("a", frozenset({Scope.READ})), bytes(32))
+        return add_session(hashed, token, expires, now)
+
+    monkeypatch.setattr(store, "add_session", rotated_first)
+    with pytest.raises(RefusedError, match="rotated just now"):
+        sessions.sign_in(store, lambda: NOON, secret)
+    assert store.session(added[0], now=int(NOON.timestamp())) is None
 
 
 def test_rotating_an_expired_token_asks_for_a_new_date(store: SqlStore, database: str) -> None:
