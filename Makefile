@@ -4,7 +4,7 @@ BIN := .venv/bin
 SOURCES := client aggregator decoder tests benchmarks examples
 
 .DEFAULT_GOAL := check
-.PHONY: demo test check ci format lint types slow bench bench-accuracy bench-client bench-encode bench-ingest bench-purge bench-fit bench-large bench-many matrix seeds soak clean bench-report-likelihood
+.PHONY: demo test check ci format lint types slow bench bench-accuracy bench-client bench-encode bench-ingest bench-purge bench-fit bench-pages bench-large bench-many matrix seeds soak clean bench-report-likelihood
 
 .venv/.venv-made:
 	@command -v $(PYTHON) >/dev/null || { echo "hubbub needs Python 3.11 or newer; there is no $(PYTHON): make PYTHON=/path/to/python3.11" >&2; exit 1; }
@@ -73,6 +73,9 @@ bench-ingest: .venv/.dev-installed
 	$(BIN)/python -m benchmarks.overload
 	$(BIN)/python -m benchmarks.attacks
 	$(BIN)/python -m benchmarks.fold
+
+bench-pages: .venv/.dev-installed               ## the page, a metric's page and /metrics at 500 metrics x 90 periods
+	$(BIN)/python -m benchmarks.dashboard
 
 bench-purge: .venv/.dev-installed               ## how long appends wait while 10 million reports and a million ids are dropped
 	$(BIN)/python -m benchmarks.purge

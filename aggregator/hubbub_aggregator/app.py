@@ -27,6 +27,8 @@ from hubbub_aggregator.collecting import Collecting
 from hubbub_aggregator.credible_clock import CredibleClock, ServiceClock
 from hubbub_aggregator.cross_origin import CrossOrigin
 from hubbub_aggregator.disk import DiskWatch
+from hubbub_aggregator.fold_progress import FoldProgress
+from hubbub_aggregator.folding import compute_figures
 from hubbub_aggregator.last_resort import LastResort
 from hubbub_aggregator.lifecycle import upkeep
 from hubbub_aggregator.page.routes import routes as page_routes
@@ -44,7 +46,6 @@ from hubbub_aggregator.taking import Address, Service, Shortcut
 from hubbub_aggregator.tally import Tally
 from hubbub_aggregator.tokens import Doorkeeper
 from hubbub_aggregator.troubles import Troubles, log_failure
-from hubbub_aggregator.watch import Watch
 from hubbub_aggregator.writer import GroupWriter
 
 logger = logging.getLogger(__name__)
@@ -78,37 +79,37 @@ def create_app(
     proxies, rate = Proxies(settings.trusted_proxy), RateLimit(settings.client_burst_seconds)
     bodies = BodyMemory(settings.max_body_memory, settings.max_body_memory // 8)
     collecting = Collecting(definitions, reload or (lambda: definitions), store.open_periods, settings.max_reports)
-    door, watch, troubles = Doorkeeper(store.token), Watch(store), Troubles()
-    readiness, clock = Readiness(store, disk), clock or CredibleClock(store)
+    readiness, service_clock = Readiness(store, disk), clock or CredibleClock(store)
+    door = Doorkeeper(store.token, today=lambda: service_clock().date(), used=store.note_token_use)
+    progress, troubles = FoldProgress(store.segment_ids, lambda: service_clock().timestamp()), Troubles()
     service = Service(
         collecting,
         store,
         settings,
-        clock,
+        service_clock,
         tally,
         proxies,
         rate,
         bodies,
         disk,
         door,
-        watch,
+        progress,
         troubles,
         local_address,
         readiness,
     )
 
+    def fold_and_expire() -> None:
+        upkeep(store, collecting.now, settings, service_clock.observe())
+
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[dict[str, Any]]:
         writer = GroupWriter(store, settings, troubles)
         jobs = (
-            Periodic(
-                "upkeep",
-                lambda: upkeep(store, collecting.now, settings, clock.observe()),
-                settings.fold_every,
-                troubles,
-            ),
-            Periodic("counting refusals", lambda: tally.flush(store), _FLUSH_EVERY, troubles),
-            Periodic("watching the disk", disk.look, _LOOK_EVERY, troubles),
+            Periodic("fold_and_expire", lambda: progress.round(fold_and_expire), settings.fold_every, troubles),
+            Periodic("compute_figures", lambda: compute_figures(store, collecting.now), settings.fold_every, troubles),
+            Periodic("flush_refusals", lambda: tally.flush(store), _FLUSH_EVERY, troubles),
+            Periodic("check_disk", disk.look, _LOOK_EVERY, troubles),
         )
         if reload is not None:
             loop = asyncio.get_running_loop()
@@ -121,7 +122,7 @@ def create_app(
             await run_in_threadpool(readiness.close)
             for job in jobs:
                 await run_in_threadpool(job.close)
-            with troubles.survived("counting refusals"):
+            with troubles.survived("flush_refusals"):
                 await run_in_threadpool(tally.flush, store)
 
     app = FastAPI(

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, MetaData, Table, func, insert, select
+from sqlalchemy import Connection, Engine, MetaData, Table, func, insert, select, update
 
 from hubbub_aggregator.database_name import is_postgres
 from hubbub_aggregator.engine import alone, continue_ids, open_postgres, open_sqlite, opened, transaction
@@ -29,6 +29,9 @@ _BYTES_A_ROW = 64
 _ROWS_A_FETCH = {"batch": 1_000}
 _FEW = 8
 """Rows a fetch of tables whose rows may be of several megabytes."""
+
+_FIRST_WITH_LAST_BACKUP = 5
+"""The first schema that has the column."""
 
 Progress = Callable[[int, int], None]
 
@@ -47,6 +50,17 @@ def copy(
             _require_whole(origin, Path(source))
         with _filled(target) as place:
             return _copied(origin, place, progress, sealed=sealed)
+
+
+def record_backup(database: str, began: int) -> None:
+    """Store in a database that its backup of this time is complete; one of an older schema has no place for it.
+
+    began : seconds since 1970
+    """
+    with opened(database) as engine, transaction(engine, writes=True) as connection:
+        version = version_of(connection)
+        if version is not None and version.number >= _FIRST_WITH_LAST_BACKUP:
+            connection.execute(update(schema).values(last_backup=began))
 
 
 def is_whole(database: str) -> bool | None:

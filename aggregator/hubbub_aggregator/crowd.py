@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-
-import numpy as np
 
 from hubbub.metric import Metric
 from hubbub.periods import Period
 from hubbub.privacy import central_epsilon
-from hubbub.summary.parquet import outline_of
 from hubbub_aggregator.lifecycle import retains
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store import Store
@@ -33,26 +30,23 @@ class Crowd:
     epsilon: float
 
 
-def last_crowd(store: Store, settings: Settings, metric: Metric, periods: Iterable[str], now: datetime) -> Crowd | None:
-    """Return the crowd of the last period whose reports should be in: the one after it has ended too."""
-    for text in sorted(periods, reverse=True):
+def last_crowd(
+    store: Store, settings: Settings, metric: Metric, smallest_cohorts: Mapping[str, int], now: datetime
+) -> Crowd | None:
+    """Return the crowd of the last period whose reports should be in: the one after it has ended too.
+
+    smallest_cohorts : of each period that was folded, the fewest reports of a cohort that has any
+    """
+    for text, smallest_cohort in sorted(smallest_cohorts.items(), reverse=True):
         if now < Period.parse(metric.period, text).next().closes(timedelta(0)):
             continue
-        reports = _fewest(store, settings, metric, text, now)
+        reports = smallest_cohort
+        if retains(metric, settings, text, now):
+            smallest = store.smallest_segment(metric.digest, text) or 0
+            reports = smallest if metric.params.num_cohorts == 1 else min(smallest, 1)
         if reports:
             return Crowd(text, reports, central_epsilon(metric.params, _rounded_down(reports), DELTA))
     return None
-
-
-def _fewest(store: Store, settings: Settings, metric: Metric, text: str, now: datetime) -> int:
-    if retains(metric, settings, text, now):
-        smallest = store.smallest_segment(metric.digest, text) or 0
-        return smallest if metric.params.num_cohorts == 1 else min(smallest, 1)
-    for holding in store.read(metric.digest, [text], max_reports=1):
-        if holding.summary is not None:
-            cohorts = outline_of(holding.summary).reports
-            return int(np.min(cohorts[cohorts > 0], initial=cohorts.max()))
-    return 0
 
 
 def _rounded_down(reports: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 
 from sqlalchemy import Connection, text
@@ -27,6 +27,7 @@ from hubbub_aggregator.store import SchemaError, Store, StoreError
 from hubbub_aggregator.tokens import Scope
 
 _OVERDUE = timedelta(days=1)
+_SOON = timedelta(days=14)
 _SKEW = 60.0  # seconds
 _LONG_TO_READ = 1 << 30
 _MANY_SEGMENTS = 100_000
@@ -77,7 +78,7 @@ def of_database(
             store = SqlStore(engine, making=False)
             store.probe()
             yield fine("database", "there, of this hubbub's schema, and it can be written to")
-            yield from tokens(store, settings)
+            yield from tokens(store, settings, now.date())
             yield from clock_state(store)
             if definitions is not None:
                 yield from periods(store, definitions, settings, now)
@@ -140,9 +141,18 @@ def clock_state(store: Store) -> Iterator[Finding]:
         )
 
 
-def tokens(store: Store, settings: Settings) -> Iterator[Finding]:
-    """Say what nobody may do, for want of a token."""
-    have = frozenset[Scope]().union(*(token.scopes for token in store.tokens()))
+def tokens(store: Store, settings: Settings, today: date) -> Iterator[Finding]:
+    """Report scopes without a valid token, and tokens that have expired or will within 14 days."""
+    all_tokens = store.tokens()
+    for token in all_tokens:
+        if token.expires is not None and today >= token.expires - _SOON:
+            yield warning(
+                "tokens",
+                f"{token.name} {'expired' if token.has_expired(today) else 'expires'} on {token.expires}",
+                "requests with it are refused (401) from that day on",
+                f"`hubbub token rotate {token.name} --expires DATE`, or `hubbub token revoke {token.name}`",
+            )
+    have = frozenset[Scope]().union(*(token.scopes for token in all_tokens if not token.has_expired(today)))
     if settings.closed_reports and Scope.REPORT not in have:
         yield wrong(
             "tokens",

@@ -157,13 +157,23 @@ def backup(file: str, database: str, as_json: bool) -> None:
     """Write all that a database holds into a new FILE.
 
     It is served meanwhile. FILE is a SQLite file, whichever engine the database is on. It holds the reports and the tokens' hashes: keep it as
-    closely as the database.
+    closely as the database. The database remembers when its last backup began, and /metrics shows it.
 
     \b
     Example:
       hubbub db backup /backups/reports-2026-03-01.db --database postgresql://hubbub@db/hubbub
     """
+    import time
+
+    from hubbub_aggregator.copying import record_backup
+    from hubbub_aggregator.store import StoreError
+
+    began = int(time.time())
     _copy(database, file, as_json, sealed=True)
+    try:
+        record_backup(database, began)
+    except StoreError as problem:
+        click.echo(f"the backup is complete, but its time could not be stored in the database: {problem}", err=True)
 
 
 @command.command()

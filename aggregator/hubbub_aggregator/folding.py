@@ -1,4 +1,4 @@
-"""Segments -> summaries, once each; and a read, which is both added up."""
+"""Segments -> summaries, once each; figures of summaries; and a read, which adds up segments and summaries."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ from collections.abc import Callable, Collection
 from functools import reduce
 from operator import add
 
+from hubbub.definitions import Definitions
 from hubbub.metric import Metric
 from hubbub.summary import BitCounts, Summary, summary_from_bytes, summary_to_bytes
+from hubbub.summary.parquet import outline_of
 from hubbub.summary.pattern_counts import MAX_PATTERN_BITS, PatternCounts
+from hubbub_aggregator.period_figures import PeriodFigures, PeriodRow, figures_of
 from hubbub_aggregator.store import Holding, Store
+from hubbub_aggregator.troubles import JobError, cause
 
 _REPORTS_AT_ONCE = 1 << 20
 """Most reports in memory during one fold: 17 MB at k = 128."""
+_FIGURES_AT_ONCE = 250
+"""Summaries read in one step, after an upgrade: about half a second of one core."""
 
 
 def counted_as(metric: Metric) -> type[BitCounts] | type[PatternCounts]:
@@ -52,6 +58,39 @@ def fold(
 def _fold_some(store: Store, metric: Metric, period: str, max_reports: int, retain: bool) -> bool:
     """Fold a period's oldest segments; return whether there were more than that."""
     for holding in list(store.read(metric.digest, [period], max_reports)):
-        if holding.segments and store.fold(holding, summary_to_bytes(summarize(metric, holding)), retain):
-            return len(holding.cohorts) >= max_reports
+        if holding.segments:
+            summary = summarize(metric, holding)
+            figures = figures_of(metric.params, summary.outline())
+            if store.fold(holding, summary_to_bytes(summary), retain, figures):
+                return len(holding.cohorts) >= max_reports
     return False
+
+
+def compute_figures(store: Store, definitions: Definitions, most: int = _FIGURES_AT_ONCE) -> None:
+    """Store the figures of at most `most` summaries that have none: those that an older hubbub folded.
+
+    A summary that cannot be read keeps none of the others; a JobError names its metric.
+    """
+    metrics = {metric.digest: metric for metric in definitions.versions()}
+    rows, failed = list[PeriodRow](), dict[str, str]()
+    for digest, period, revision in store.stale_figures():
+        if digest not in metrics:
+            continue
+        if len(rows) == most:
+            break
+        try:
+            [figures] = [
+                figures_of(metrics[digest].params, outline_of(holding.summary))
+                for holding in store.read(digest, [period], max_reports=1)
+                if holding.summary is not None and holding.revision == revision
+            ] or [PeriodFigures()]
+        except Exception as problem:  # noqa: BLE001  (it keeps none of the others)
+            failed[metrics[digest].name] = cause(problem)
+        else:
+            rows.append(PeriodRow(digest, period, revision, figures, is_stale=False))
+    if rows:
+        store.put_figures(rows)
+    if failed:
+        raise JobError(
+            f"the figures of summaries cannot be computed ({', '.join(failed)}): {next(iter(failed.values()))}"
+        )

@@ -184,11 +184,11 @@ GET_STATISTICS: _Route = {
 
 _HTML: _Route = {"text/html": {"schema": {"type": "string"}}}
 
-_TO_PAGE: _Route = {"description": "To `/`, or to the form at `/sign-in`."}
+_TO_PAGE: _Route = {"description": "To `/`, to the page of a metric, or to the form at `/sign-in`."}
 
 
-def _form_refused(*refusals: Refusal) -> dict[int | str, _Route]:
-    """Describe refusals that are the form again, with its reason, for those who accept HTML."""
+def _html_refused(*refusals: Refusal) -> dict[int | str, _Route]:
+    """Describe refusals that are a page for those who accept HTML."""
     described_ = described(*refusals)
     return {status: {**told, "content": {**told["content"], **_HTML}} for status, told in described_.items()}
 
@@ -197,7 +197,16 @@ GET_PAGE: _Route = {
     "responses": {
         200: {"description": "The page.", "content": _HTML},
         303: _TO_PAGE,
-        **described(*_OF_READING),
+        **described(Refusal.INVALID_QUERY, *_OF_READING),
+    },
+}
+
+GET_METRIC_PAGE: _Route = {
+    "responses": {
+        200: {"description": "The page.", "content": _HTML},
+        303: _TO_PAGE,
+        **_html_refused(Refusal.UNKNOWN_METRIC),
+        **described(Refusal.INVALID_QUERY, *_OF_READING),
     },
 }
 
@@ -226,7 +235,7 @@ POST_SIGN_IN: _Route = {
     },
     "responses": {
         303: {"description": "Signed in, by a cookie: to `/`."},
-        **_form_refused(
+        **_html_refused(
             Refusal.UNAUTHORIZED,
             Refusal.FORBIDDEN,
             Refusal.CROSS_SITE,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Annotated, Literal
@@ -22,7 +23,7 @@ from hubbub.refusals import Refusal
 from hubbub.summary import summary_to_bytes
 from hubbub.summary.parquet import CONTENT_TYPE as SUMMARY_TYPE
 from hubbub.summary.pattern_counts import MAX_PATTERN_BITS, PatternCounts
-from hubbub_aggregator import openapi
+from hubbub_aggregator import openapi, sessions
 from hubbub_aggregator.folding import read_summary
 from hubbub_aggregator.lifecycle import retains
 from hubbub_aggregator.problems import page
@@ -76,8 +77,19 @@ def _monitor(request: Request, _: Annotated[object, Security(_BEARER)]) -> None:
 
 def _require(request: Request, scope: Scope) -> None:
     service: Service = request.state.service
-    if not may_read_without_token(service, request):
-        service.door.require(scope, request.headers.get("authorization"))
+    if may_read_without_token(service, request):
+        return
+    authorization = request.headers.get("authorization")
+    if authorization is None and scope is Scope.READ and sessions.may_read(service.store, service.clock, request):
+        return
+    service.door.require(scope, authorization)
+
+
+def _as_download(response: Response, name: str, *parts: str) -> Response:
+    """Name a file for browsers, and keep it out of other origins' pages."""
+    response.headers["content-disposition"] = f'attachment; filename="{"-".join([name, *parts])}.parquet"'
+    response.headers["cross-origin-resource-policy"] = "same-origin"
+    return response
 
 
 @reads(
@@ -105,7 +117,8 @@ def get_summary(
     summary = read_summary(service.store, metric, None if period is None else _asked_periods(metric, period))
     if counts == "bits" and isinstance(summary, PatternCounts):
         summary = summary.bit_counts()
-    return SummaryResponse(summary_to_bytes(replace(summary, odd_refused=_odd_refused(service, name))))
+    file = SummaryResponse(summary_to_bytes(replace(summary, odd_refused=_odd_refused(service, name))))
+    return _as_download(file, name, *_only(summary.periods))
 
 
 @reads(
@@ -131,7 +144,8 @@ def get_reports(
     asked = service.store.periods_with_reports(metric.digest) if period is None else _asked_periods(metric, period)
     now = service.clock()
     held = [text for text in asked if retains(metric, service.settings, text, now)]
-    return FileResponse(reports_file(service.store, metric, held, odd_refused=_odd_refused(service, name)))
+    file = FileResponse(reports_file(service.store, metric, held, odd_refused=_odd_refused(service, name)))
+    return _as_download(file, name, "reports", *_only(held))
 
 
 @reads(
@@ -167,6 +181,10 @@ async def get_problem(slug: str) -> Response:
         if refusal.slug == slug:
             return HTMLResponse(page(refusal))
     raise RefusedError(Refusal.NOT_FOUND, "no refusal has this name")
+
+
+def _only(periods: Sequence[str]) -> Sequence[str]:
+    return periods if len(periods) == 1 else ()
 
 
 def _odd_refused(service: Service, name: str) -> bool:

@@ -6,7 +6,8 @@ day dropped together. Its id goes into `batch`, its reports, shuffled among all 
 together in `retained`. When the period takes no more reports the collection is closed and its ids go; when its time is
 over its reports go, then its counts. `refusal` counts what was not taken. `token` and `session` say who may read. `clock`
 has one row, the time that the service remembers: it is saved once a minute, whether or not a report came. Nothing else is
-stored: no address, and no other time but the one when somebody who reads is signed out.
+stored: no address, and no time of a request. The other times are those of operators: the end of a session and the last
+backup in seconds, a token's creation, last use and expiry as UTC days.
 
 Keep in sync with `migrations/`: a change here is a new step there, and raises SCHEMA_VERSION. A step only adds; what an
 older hubbub reads or writes is taken away one step later at the earliest, by a step that raises `oldest` (docs/operating.md).
@@ -19,6 +20,7 @@ from sqlalchemy import (
     Boolean,
     Column,
     ForeignKey,
+    Index,
     Integer,
     LargeBinary,
     MetaData,
@@ -28,7 +30,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 OLDEST_SERVING = 2
 """The oldest schema whose hubbub can work with these tables too."""
 
@@ -48,6 +50,7 @@ schema = Table(
     tables,
     Column("version", Integer, key="oldest", primary_key=True, autoincrement=False),  # as OLDEST_SERVING
     Column("probes", Integer, nullable=False),  # counts the write probes of /readyz; means nothing else
+    Column("last_backup", BigInteger),  # start of the last complete `hubbub db backup`, seconds since 1970; NULL: none
 )
 
 collection = Table(
@@ -61,7 +64,18 @@ collection = Table(
     Column("closed", Boolean, nullable=False),  # takes no more reports, and will not again
     Column("summary", LargeBinary),  # the summary file of all that was folded; NULL: nothing yet
     Column("smallest", Integer),  # fewest reports in a segment that was retained; NULL: none was
+    # Figures of the summary, so that the page and /metrics need not read it. They hold if figures_revision = revision:
+    # an older hubbub folds without them, and a background job computes what is missing.
+    Column("figures_revision", Integer),  # NULL: not computed yet, like the next three
+    Column("reports", BigInteger),
+    Column("smallest_cohort", BigInteger),  # fewest reports of a cohort that has any
+    Column("implausible", String(64)),  # kinds of implausibility tests that failed, with spaces between; "": none
     UniqueConstraint("digest", "period"),
+    # All that the page and /metrics ask for. Without it SQLite follows each summary's overflow pages to reach the columns behind it.
+    Index(
+        "ix_collection_figures",
+        *("digest", "period", "revision", "figures_revision", "reports", "smallest_cohort", "implausible"),
+    ),
 )
 
 batch = Table(
@@ -105,6 +119,9 @@ token = Table(
     Column("name", String(64), primary_key=True),
     Column("hash", LargeBinary(32), nullable=False, unique=True),  # SHA-256 of the secret
     Column("scopes", String(64), nullable=False),  # with spaces between
+    Column("created", String(10)),  # UTC date of the secret; NULL: by a hubbub that did not store it
+    Column("last_used", String(10)),  # UTC date; NULL: not since that hubbub
+    Column("expires", String(10)),  # UTC date of the first day on which it is refused; NULL: never
 )
 
 session = Table(

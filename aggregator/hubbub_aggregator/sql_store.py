@@ -46,10 +46,12 @@ from hubbub_aggregator.engine import (
     transaction,
 )
 from hubbub_aggregator.failpoints import reach
+from hubbub_aggregator.period_figures import PeriodFigures
 from hubbub_aggregator.schema import batch, collection, refusal, retained, schema, segment
 from hubbub_aggregator.schema_version import prepare, require_served, require_tables
 from hubbub_aggregator.shuffle import in_order
 from hubbub_aggregator.sql_clock import SqlClock
+from hubbub_aggregator.sql_figures import SqlFigures, figure_columns
 from hubbub_aggregator.sql_tokens import SqlTokens
 from hubbub_aggregator.store import Appended, HeldReports, Holding, StoppedError, StoreError
 
@@ -67,7 +69,7 @@ def _nothing() -> None:
     pass
 
 
-class SqlStore(SqlTokens, SqlClock):
+class SqlStore(SqlTokens, SqlClock, SqlFigures):
     """Batch ids, segments and summaries in the tables of `schema.py`; what it promises is said at `Store`."""
 
     def __init__(
@@ -157,12 +159,15 @@ class SqlStore(SqlTokens, SqlClock):
     def unfolded(self, digest: str) -> list[str]:
         return self._periods_in(digest, segment)
 
-    def fold(self, holding: Holding, summary: bytes, retain: bool = False) -> bool:
-        this = _of(holding.digest, holding.period)
+    def fold(
+        self, holding: Holding, summary: bytes, retain: bool = False, figures: PeriodFigures | None = None
+    ) -> bool:
+        this, revision = _of(holding.digest, holding.period), holding.revision + 1
+        columns = {} if figures is None else figure_columns(figures, revision)
         reach("fold: before its transaction")
         with transaction(self._engine, writes=True) as connection:
             put = update(collection).where(this, collection.c.revision == holding.revision)
-            done = connection.execute(put.values(revision=holding.revision + 1, summary=summary)).rowcount
+            done = connection.execute(put.values(revision=revision, summary=summary, **columns)).rowcount
             reach("fold: between summary and segments")
             if retain and holding.segments:
                 _retain(connection, this, holding)
@@ -227,11 +232,6 @@ class SqlStore(SqlTokens, SqlClock):
         sizes = chain.from_iterable(fetched(self._engine, select(collection.c.smallest, waiting).where(this)))
         return min((size for size in sizes if size is not None), default=None)
 
-    def revisions(self) -> dict[tuple[str, str], int]:
-        asked = select(collection.c.digest, collection.c.period, collection.c.revision)
-        rows = fetched(self._engine, asked.where(collection.c.summary.is_not(None)))
-        return {(digest, period): revision for digest, period, revision in rows}
-
     def open_periods(self) -> list[tuple[str, str]]:
         asked = select(collection.c.digest, collection.c.period).where(collection.c.closed.is_(False))
         return [(digest, period) for digest, period in fetched(self._engine, asked.order_by(collection.c.period))]
@@ -270,8 +270,9 @@ class SqlStore(SqlTokens, SqlClock):
         with transaction(self._engine, writes=True) as connection:
             connection.execute(delete(segment).where(segment.c.collection_id == of))
             reach("purge: between segments and summary")
-            nothing = update(collection).where(this).values(summary=None, revision=collection.c.revision + 1)
-            connection.execute(nothing)
+            revision = collection.c.revision + 1
+            nothing = {"summary": None, "revision": revision, **figure_columns(PeriodFigures(), revision)}
+            connection.execute(update(collection).where(this).values(nothing))
         self._empty_log()
 
     def _empty_log(self) -> None:
@@ -317,6 +318,9 @@ class SqlStore(SqlTokens, SqlClock):
 
     def require_unmoved(self) -> None:
         require_unmoved(self._engine)
+
+    def last_backup(self) -> int | None:
+        return next((last for (last,) in fetched(self._engine, select(schema.c.last_backup))), None)
 
     def probe(self) -> None:
         with transaction(self._engine, writes=True) as connection:

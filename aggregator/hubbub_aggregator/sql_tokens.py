@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import date
 from typing import Any
 
-from sqlalchemy import Engine, Select, delete, insert, select
+from sqlalchemy import Engine, Row, Select, delete, func, insert, select, update
 
 from hubbub_aggregator.engine import fetched, insert_new, transaction
 from hubbub_aggregator.schema import session
@@ -20,7 +21,8 @@ class SqlTokens:
         self._engine = engine
 
     def add_token(self, token: Token, hashed: bytes) -> bool:
-        new = {"name": token.name, "hash": hashed, "scopes": " ".join(sorted(token.scopes))}
+        new: dict[str, Any] = {"name": token.name, "hash": hashed, "scopes": " ".join(sorted(token.scopes))}
+        new |= {"created": _text(token.created), "expires": _text(token.expires)}
         with transaction(self._engine, writes=True) as connection:
             added = insert_new(connection, token_table).returning(token_table.c.name)
             return connection.execute(added, new).first() is not None
@@ -30,6 +32,19 @@ class SqlTokens:
 
     def tokens(self) -> list[Token]:
         return list(self._found(select(token_table).order_by(token_table.c.name)))
+
+    def rotate_token(self, token: Token, hashed: bytes) -> bool:
+        this = token_table.c.name == token.name
+        new = {"hash": hashed, "created": _text(token.created), "last_used": None, "expires": _text(token.expires)}
+        with transaction(self._engine, writes=True) as connection:
+            rotated = connection.execute(update(token_table).where(this).values(new)).rowcount == 1
+            connection.execute(delete(session).where(session.c.token == token.name))
+            return rotated
+
+    def note_token_use(self, hashed: bytes, today: date) -> None:
+        this = (token_table.c.hash == hashed) & (func.coalesce(token_table.c.last_used, "") < str(today))
+        with transaction(self._engine, writes=True) as connection:
+            connection.execute(update(token_table).where(this).values(last_used=str(today)))
 
     def revoke_token(self, name: str) -> bool:
         with transaction(self._engine, writes=True) as connection:
@@ -53,4 +68,13 @@ class SqlTokens:
             connection.execute(delete(session).where(session.c.hash == hashed))
 
     def _found(self, asked: Select[*tuple[Any, ...]]) -> Iterator[Token]:
-        return (Token(row.name, frozenset(map(Scope, row.scopes.split()))) for row in fetched(self._engine, asked))
+        return map(_token, fetched(self._engine, asked))
+
+
+def _token(row: Row[*tuple[Any, ...]]) -> Token:
+    days = (None if day is None else date.fromisoformat(day) for day in (row.created, row.last_used, row.expires))
+    return Token(row.name, frozenset(map(Scope, row.scopes.split())), *days)
+
+
+def _text(day: date | None) -> str | None:
+    return None if day is None else day.isoformat()

@@ -43,8 +43,11 @@ class Statistics:
     def _from_memory(self) -> Iterator[Metric]:
         service, writer = self._service, self._writer
         yield _gauge("hubbub_build_info", "The running version.", [({"version": version("hubbub")}, 1)])
+        batches = service.tally.batches(service.definitions).items()
         yield _counter(
-            "hubbub_batches", "Batches answered since the start.", _labelled("result", service.tally.verdicts())
+            "hubbub_batches",
+            "Batches answered since the start; metric empty: unknown.",
+            [({"metric": name, "result": result}, count) for (name, result), count in batches],
         )
         yield _counter(
             "hubbub_refused_requests",
@@ -74,6 +77,16 @@ class Statistics:
             "0: the clock jumped; closing, purging and dropping are paused (`hubbub db accept-clock`).",
             [({}, service.clock.reading().may_delete)],
         )
+        yield _gauge(
+            "hubbub_last_fold_timestamp_seconds",
+            "End of the last round of folding without a failure; 0: none since the start.",
+            [({}, service.progress.last_fold)],
+        )
+        yield _gauge(
+            "hubbub_oldest_segment_age_seconds",
+            "Time since the first round of folding that left the oldest segment unfolded; 0: none did.",
+            [({}, service.progress.oldest_segment_age())],
+        )
         if service.disk.free is not None:
             yield _gauge("hubbub_disk_free_bytes", "Free space where the database is.", [({}, service.disk.free)])
 
@@ -85,12 +98,16 @@ class Statistics:
             "hubbub_refused_batches", "Batches refused since the database was created; metric empty: unknown.", refused
         )
         yield _gauge("hubbub_segments_waiting", "Segments not folded yet.", [({}, service.store.segments_waiting())])
-        names = {each.digest: each.name for each in service.definitions.versions()}
-        implausible = Counter(
-            (names[digest], oddity.kind)
-            for (digest, _), found in service.watch.look(service.definitions).items()
-            for oddity in found
+        yield _gauge(
+            "hubbub_last_backup_timestamp_seconds",
+            "Start of the last complete `hubbub db backup`; 0: none.",
+            [({}, service.store.last_backup() or 0)],
         )
+        names = {each.digest: each.name for each in service.definitions.versions()}
+        implausible = Counter[tuple[str, str]]()
+        for (digest, kind), periods in service.store.implausible_periods().items():
+            if digest in names:
+                implausible[names[digest], kind] += periods
         yield _gauge(
             "hubbub_implausible_periods",
             "Periods whose reports honest clients would not send.",

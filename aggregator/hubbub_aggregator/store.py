@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import date
 from enum import Enum
 from typing import Protocol
 
 from hubbub.batch import Batch
 from hubbub.errors import HubbubError
 from hubbub_aggregator.credible_clock import StoredClock
+from hubbub_aggregator.period_figures import PeriodFigures, PeriodRow, VersionTotals
 from hubbub_aggregator.tokens import Token
 
 
@@ -101,10 +103,13 @@ class Store(Protocol):
     def unfolded(self, digest: str) -> list[str]:
         """Return the periods that have segments."""
 
-    def fold(self, holding: Holding, summary: bytes, retain: bool = False) -> bool:
+    def fold(
+        self, holding: Holding, summary: bytes, retain: bool = False, figures: PeriodFigures | None = None
+    ) -> bool:
         """Put a summary of the holding's summary and segments in the place of both, in one transaction.
 
-        retain : keep the reports of the segments beside the summary they are in, sorted
+        retain  : keep the reports of the segments beside the summary they are in, sorted
+        figures : of the summary; None: `compute_figures` does it later
 
         Returns False, and changes nothing, if another fold was first.
         """
@@ -130,8 +135,29 @@ class Store(Protocol):
         Whoever sees the store knows of each report that it was one of at least so many.
         """
 
-    def revisions(self) -> dict[tuple[str, str], int]:
-        """Return how often segments were folded into the summary of each digest and period that has one."""
+    def version_totals(self) -> dict[str, VersionTotals]:
+        """Return the stored figures of each metric version, by digest."""
+
+    def period_rows(self, digests: Collection[str]) -> list[PeriodRow]:
+        """Return the stored figures of each period of these metric versions, in the order of the periods."""
+
+    def unfolded_reports(self) -> dict[tuple[str, str], tuple[int, int]]:
+        """Return the number of segments and of reports that are not folded yet, by digest and period."""
+
+    def implausible_periods(self) -> dict[tuple[str, str], int]:
+        """Return the number of periods that failed an implausibility test, by digest and kind of test."""
+
+    def stale_figures(self) -> list[tuple[str, str, int]]:
+        """Return the digest, period and revision of each summary without figures of its own, newest periods first."""
+
+    def put_figures(self, rows: Sequence[PeriodRow]) -> None:
+        """Store figures, except of summaries that have another revision by now."""
+
+    def segment_ids(self) -> tuple[int, int] | None:
+        """Return the smallest and the largest id of the segments; None: there is no segment."""
+
+    def last_backup(self) -> int | None:
+        """Return the time of the last complete backup, in seconds since 1970; None: there was none."""
 
     def open_periods(self) -> list[tuple[str, str]]:
         """Return the digest and period of whatever has reports and is not closed."""
@@ -171,6 +197,12 @@ class Store(Protocol):
 
     def tokens(self) -> list[Token]:
         """Return all tokens, by name."""
+
+    def rotate_token(self, token: Token, hashed: bytes) -> bool:
+        """Give a token a new secret, creation and expiry date, and end its sessions; False if there is none of this name."""
+
+    def note_token_use(self, hashed: bytes, today: date) -> None:
+        """Store that the token with this hash was used on this day."""
 
     def revoke_token(self, name: str) -> bool:
         """Drop a token; False if there is none of this name."""

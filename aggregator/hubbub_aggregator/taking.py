@@ -25,6 +25,7 @@ from hubbub_aggregator.body_memory import BodyMemory, ReceivedBody
 from hubbub_aggregator.collecting import Collecting
 from hubbub_aggregator.credible_clock import ServiceClock
 from hubbub_aggregator.disk import DiskWatch
+from hubbub_aggregator.fold_progress import FoldProgress
 from hubbub_aggregator.intake import (
     RefusedWithHeaderError,
     announced,
@@ -46,7 +47,6 @@ from hubbub_aggregator.tally import Tally
 from hubbub_aggregator.tokens import Doorkeeper
 from hubbub_aggregator.tokens import Scope as TokenScope
 from hubbub_aggregator.troubles import Troubles, log_failure
-from hubbub_aggregator.watch import Watch
 from hubbub_aggregator.writer import GroupWriter
 
 logger = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class Service:
     bodies: BodyMemory
     disk: DiskWatch
     door: Doorkeeper
-    watch: Watch
+    progress: FoldProgress
     troubles: Troubles
     local_address: Address | None
     readiness: Readiness
@@ -143,12 +143,16 @@ async def take(scope: Scope, receive: Receive) -> Answer:
             problem(Refusal.UNAVAILABLE, "the store cannot do this just now; the aggregator's log says why")
         )
     except RefusedError as refused:
-        named = batch is not None and batch.metric in definitions
-        service.tally.refused(batch.metric if batch is not None and named else "", refused.refusal)
+        service.tally.refused(_defined_name(batch, definitions), refused.refusal)
         return Answer.of(refused_with(refused))
-    service.tally.took(appended.value)
+    service.tally.took(_defined_name(batch, definitions), appended.value)
     taken = _TAKEN[appended]
     return Answer(taken.status, taken.headers, taken.body % str(batch.batch_id).encode())
+
+
+def _defined_name(batch: Batch | None, definitions: Definitions) -> str:
+    """Return the name of a batch's metric if it is defined here, else "": only defined names are counted."""
+    return batch.metric if batch is not None and batch.metric in definitions else ""
 
 
 def _require_room(

@@ -6,12 +6,15 @@ import base64
 import hashlib
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import date
 from enum import StrEnum
 
 from hubbub.coins import Coins, system_coins
-from hubbub.errors import RefusedError
+from hubbub.errors import HubbubError, RefusedError
 from hubbub.refusals import Refusal
+from hubbub.today import utc_now
 from hubbub_aggregator.intake import RefusedWithHeaderError
 
 _PREFIX = "hubbub_"
@@ -29,10 +32,31 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token as it is stored: the secret itself is with whoever it was given to."""
+    """A token as it is stored: only its holder has the secret.
+
+    created   : UTC date of the secret; None: not known, an older hubbub made it
+    last_used : UTC date on which the aggregator last accepted the secret; None: never, or not since that hubbub
+    expires   : UTC date of the first day on which it is refused; None: never
+    """
 
     name: str
     scopes: frozenset[Scope]
+    created: date | None = None
+    last_used: date | None = None
+    expires: date | None = None
+
+    def require_valid(self, today: date) -> None:
+        """Raise RefusedError if the token has expired."""
+        if self.has_expired(today):
+            raise RefusedWithHeaderError(
+                Refusal.UNAUTHORIZED,
+                f"The token {self.name!r} expired on {self.expires}: ask the operator to run `hubbub token rotate`.",
+                ASK,
+            )
+
+    def has_expired(self, today: date) -> bool:
+        """Say whether the token is refused on this day."""
+        return self.expires is not None and today >= self.expires
 
 
 def new_token(coins: Coins = system_coins) -> str:
@@ -45,15 +69,32 @@ def hash_of(secret: str) -> bytes:
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
 
 
+def note_use(token: Token, hashed: bytes, today: date, used: Callable[[bytes, date], None]) -> None:
+    """Store the date of a valid token's use, once a day; a database that cannot be written to does not keep anyone out."""
+    if token.last_used != today and not token.has_expired(today):
+        with suppress(HubbubError):
+            used(hashed, today)
+
+
 class Doorkeeper:
     """Lets in who has a token for it; a token that was found is remembered for 5 seconds, so long may revoking take.
 
-    find : gives the stored token of a hash, or None
+    find  : gives the stored token of a hash, or None
+    today : gives the UTC date
+    used  : stores the date of a token's last use; called at most once a day and token, in each process
     """
 
-    def __init__(self, find: Callable[[bytes], Token | None], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        find: Callable[[bytes], Token | None],
+        clock: Callable[[], float] = time.monotonic,
+        today: Callable[[], date] = lambda: utc_now().date(),
+        used: Callable[[bytes, date], None] = lambda _hash, _today: None,
+    ) -> None:
         self._find = find
         self._clock = clock
+        self._today = today
+        self._used = used
         self._known: dict[bytes, tuple[float, Token]] = {}
 
     def require(self, scope: Scope, authorization: str | None) -> None:
@@ -66,6 +107,7 @@ class Doorkeeper:
         token = self._token(hash_of(secret.strip()))
         if token is None:
             raise RefusedWithHeaderError(Refusal.UNAUTHORIZED, "this token is not known here, or was revoked", ASK)
+        token.require_valid(self._today())
         if scope not in token.scopes:
             raise RefusedError(Refusal.FORBIDDEN, f"the token {token.name!r} has no scope {scope}")
 
@@ -78,5 +120,6 @@ class Doorkeeper:
         if token is None:
             self._known.pop(hashed, None)
         else:
+            note_use(token, hashed, self._today(), self._used)
             self._known[hashed] = (now + _KNOWN_FOR, token)
         return token

@@ -11,7 +11,7 @@ from hubbub_aggregator.store import DatabaseMovedError, StoreError
 
 logger = logging.getLogger(__name__)
 
-JOBS = ("storing batches", "upkeep", "counting refusals", "watching the disk")
+JOBS = ("commit", "fold_and_expire", "compute_figures", "flush_refusals", "check_disk")
 
 
 class JobError(HubbubError):

@@ -93,7 +93,7 @@ class GroupWriter:
             group = [first, *self._arrived()]
             appended: list[Appended] | None = None
             began = time.perf_counter()
-            with self._troubles.survived("storing batches"):  # whatever fails, the next group gets its chance
+            with self._troubles.survived("commit"):  # whatever fails, the next group gets its chance
                 appended = self._store.append([waiting.batch for waiting in group])
             if appended is None:
                 self.stored_at = None

@@ -6,8 +6,10 @@ import json
 import random
 import stat
 import threading
+import time
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +18,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.aggregator.databases import contents, new_postgres, sql
+from tests.aggregator.test_migrations import NEW
 
 from hubbub import Batch, Definitions
 from hubbub.cli import main
@@ -25,6 +28,7 @@ from hubbub_aggregator.credible_clock import ClockState, StoredClock
 from hubbub_aggregator.database_name import is_postgres
 from hubbub_aggregator.engine import opened, transaction
 from hubbub_aggregator.folding import fold, read_summary
+from hubbub_aggregator.schema import SCHEMA_VERSION
 from hubbub_aggregator.sql_store import SqlStore
 from hubbub_aggregator.store import Appended, StoreError
 from hubbub_aggregator.tokens import Scope, Token
@@ -158,15 +162,14 @@ def test_a_backup_of_an_older_schema_is_restored_as_such_and_upgraded_then(
     version_2: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """So that there is one from before the upgrade."""
-    new = ("alembic_version", "retained", "session", "smallest")
-    before, there = contents(version_2, new), elsewhere(version_2, tmp_path, request)
+    before, there = contents(version_2, NEW), elsewhere(version_2, tmp_path, request)
     copy(version_2, str(tmp_path / "backup.db"))
     copy(str(tmp_path / "backup.db"), there)
-    assert {name: rows for name, rows in contents(there, new).items() if name != "hubbub_schema"} == {
+    assert {name: rows for name, rows in contents(there, NEW).items() if name != "hubbub_schema"} == {
         name: rows for name, rows in before.items() if name != "hubbub_schema"
     }
     with opened(there) as place, transaction(place, writes=True) as connection:
-        assert upgrade(connection) == (2, 4)
+        assert upgrade(connection) == (2, SCHEMA_VERSION)
     SqlStore.open(there).close()
 
 
@@ -189,7 +192,9 @@ def test_a_database_that_holds_anything_is_left_alone(
 def test_an_empty_database_of_another_schema_is_refused(version_2: str, request: pytest.FixtureRequest) -> None:
     target = new_postgres(request.getfixturevalue("postgres_url"))
     SqlStore.open(target).close()
-    with pytest.raises(StoreError, match="one has schema 2, the other has schema 4: `hubbub db upgrade` the first"):
+    with pytest.raises(
+        StoreError, match=f"one has schema 2, the other has schema {SCHEMA_VERSION}: `hubbub db upgrade` the first"
+    ):
         copy(version_2, target)
 
 
@@ -225,6 +230,25 @@ def test_a_full_disk_is_said_and_leaves_nothing_behind(
     assert list(place.iterdir()) == []
     with pytest.raises(StoreError, match=r"cannot write into .*: No such file or directory"):
         copy(filled[0], str(place / "nowhere" / "backup.db"))
+
+
+def test_backup_of_an_older_schema_needs_no_place_for_its_time(version_2: str, tmp_path: Path) -> None:
+    before = contents(version_2)
+    said = CliRunner().invoke(main, ["db", "backup", str(tmp_path / "backup.db"), "--database", version_2])
+    assert (said.exit_code, said.stderr) == (0, "")
+    assert contents(version_2) == before
+
+
+def test_backup_whose_time_cannot_be_stored_is_complete_and_says_so(
+    filled: tuple[str, list[Batch]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> None:
+        raise StoreError("the database is read-only")
+
+    monkeypatch.setattr(copying, "record_backup", away)
+    said = CliRunner().invoke(main, ["db", "backup", str(tmp_path / "backup.db"), "--database", filled[0]])
+    assert (said.exit_code, "the database is read-only" in said.stderr) == (0, True)
+    assert copying.is_whole(str(tmp_path / "backup.db"))
 
 
 @pytest.fixture(scope="module")
@@ -341,7 +365,7 @@ def test_a_backup_says_what_it_holds_until_an_aggregator_works_with_it(
         "UPDATE alembic_version SET version_num = 'strange'",
         "UPDATE segment SET rows = 'text where bytes belong'",
         "UPDATE batch SET collection_id = 77",
-        "INSERT INTO token VALUES (CAST(x'ff' AS TEXT), zeroblob(32), 'read')",
+        "INSERT INTO token (name, hash, scopes) VALUES (CAST(x'ff' AS TEXT), zeroblob(32), 'read')",
         "DROP TABLE hubbub_schema; CREATE VIEW hubbub_schema AS SELECT 2 AS version",
     ],
 )
@@ -402,8 +426,15 @@ def test_the_commands_copy_there_and_back(
     assert done.stdout.startswith(f"{file} is whole: 1 in clock, 5 in collection, ")
     told = json.loads(run("restore", file, "--database", there, "--json").stdout)
     assert told["rows"] == ROWS
-    assert contents(there) == contents(database)
+    assert contents(there, ("last_backup",)) == contents(database, ("last_backup",))
+    with closing(SqlStore.open(database)) as store:
+        assert 0 <= time.time() - (store.last_backup() or 0) < 3_600
+        began = store.last_backup()
+    with closing(SqlStore.open(there)) as store:
+        assert store.last_backup() is None, "a restored database has no backup of its own"
     again = run("backup", file, "--database", database)
+    with closing(SqlStore.open(database)) as store:
+        assert store.last_backup() == began, "a backup that failed is none"
     assert (again.exit_code, again.stdout) == (1, "")
     assert again.stderr.endswith(f"-> {file}: the file is there already: move it away, or give another name\n")
     unreachable = "postgresql://hubbub:secret@127.0.0.1:1/hubbub"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -151,11 +151,20 @@ def test_a_database_that_others_on_the_machine_can_read_or_replace_is_warned_of(
 
 
 def test_what_nobody_has_a_token_for_is_said(store: SqlStore) -> None:
-    assert ill(list(tokens(store, Settings()))) == [(Health.WARNING, "tokens")]
-    assert ill(list(tokens(store, Settings(closed_reports=True))))[0] == (Health.WRONG, "tokens")
-    assert ill(list(tokens(store, Settings(local_reads_without_token=True)))) == []
+    assert ill(list(tokens(store, Settings(), NOW.date()))) == [(Health.WARNING, "tokens")]
+    assert ill(list(tokens(store, Settings(closed_reports=True), NOW.date())))[0] == (Health.WRONG, "tokens")
+    assert ill(list(tokens(store, Settings(local_reads_without_token=True), NOW.date()))) == []
     store.add_token(Token("reader", frozenset({Scope.READ})), hash_of("x"))
-    assert "no token has scope metrics" in next(tokens(store, Settings())).what
+    assert "no token has scope metrics" in next(tokens(store, Settings(), NOW.date())).what
+    store.add_token(Token("b", frozenset({Scope.METRICS}), expires=NOW.date()), bytes(32))
+    store.add_token(Token("c", frozenset({Scope.REPORT}), expires=NOW.date() + timedelta(days=14)), bytes(31) + b"c")
+    store.add_token(Token("d", frozenset({Scope.REPORT}), expires=NOW.date() + timedelta(days=15)), bytes(31) + b"d")
+    found = [finding.what for finding in tokens(store, Settings(), NOW.date())]
+    assert found == [
+        "b expired on 2026-11-21",
+        "c expires on 2026-12-05",
+        "no token has scope metrics",
+    ], "an expired token is none"
 
 
 def test_periods_that_the_service_does_not_look_after_are_found(

@@ -116,10 +116,12 @@ def test_the_job_folds_by_itself_and_survives_a_failure(
 
     monkeypatch.setattr(store, "unfolded", fails_once)
     store.append([make_batch(metric)])
-    job = Periodic("upkeep", lambda: upkeep(store, definitions, Settings(), datetime(2024, 6, 15, tzinfo=UTC)), 0.01)
+    job = Periodic(
+        "fold_and_expire", lambda: upkeep(store, definitions, Settings(), datetime(2024, 6, 15, tzinfo=UTC)), 0.01
+    )
     while unfolded(metric.digest):
         time.sleep(0.01)
     job.close()
     assert read_summary(store, metric).num_reports == 3
-    assert "upkeep failed: RuntimeError (homepage)" in caplog.text
+    assert "fold_and_expire failed: RuntimeError (homepage)" in caplog.text
     assert "private" not in caplog.text

@@ -208,7 +208,8 @@ def test_the_openapi_document_says_what_the_routes_answer(aggregator: Aggregator
     document = aggregator.get("/openapi.json").json
     assert set(document["paths"]) == {
         *("/v1/reports", "/v1/metrics", "/v1/metrics/{name}/summary", "/v1/metrics/{name}/reports"),
-        *("/metrics", "/livez", "/readyz", "/problems/{slug}", "/", "/sign-in", "/sign-out"),
+        *("/metrics", "/livez", "/readyz", "/problems/{slug}"),
+        *("/", "/metric/{name}", "/sign-in", "/sign-out"),
     }
     post = document["paths"]["/v1/reports"]["post"]
     body = post["requestBody"]["content"]["application/json"]["schema"]
@@ -232,8 +233,9 @@ def test_the_openapi_document_says_what_the_routes_answer(aggregator: Aggregator
                 if method == "head":
                     assert set(answer) == {"description"}
                 elif int(status) >= 400:
-                    its_form = {"text/html"} if name == "/sign-in" and int(status) < 500 else set()
-                    assert set(answer["content"]) == {"application/problem+json"} | its_form
+                    is_page = name == "/sign-in" if int(status) != 404 else name == "/metric/{name}"
+                    page = {"text/html"} if is_page and int(status) < 500 else set()
+                    assert set(answer["content"]) == {"application/problem+json"} | page
     assert "HTTPValidationError" not in json.dumps(document)
 
 

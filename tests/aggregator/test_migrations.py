@@ -34,7 +34,11 @@ if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator
 
 NEXT = SCHEMA_VERSION + 1
-NEW = ("alembic_version", "clock", "retained", "session", "smallest")
+NEW = (
+    *("alembic_version", "clock", "retained", "session", "smallest"),
+    *("figures_revision", "reports", "smallest_cohort", "implausible"),
+    *("created", "last_used", "expires", "last_backup"),
+)
 """Tables and columns that version 2 has not."""
 
 
@@ -94,7 +98,7 @@ def test_a_database_of_version_2_is_upgraded_without_loss(
 def test_an_older_database_is_refused_and_left_alone(version_2: str) -> None:
     before = contents(version_2, NEW)
     with pytest.raises(
-        SchemaError, match=rf"schema 2, this hubbub has schema {SCHEMA_VERSION}: run `hubbub db upgrade`"
+        SchemaError, match=f"schema 2, this hubbub has schema {SCHEMA_VERSION}: run `hubbub db upgrade`"
     ) as refused:
         SqlStore.open(version_2)
     assert "another --database" not in str(refused.value)
@@ -206,12 +210,7 @@ def test_tables_that_have_lost_what_this_hubbub_needs_are_refused(
 def test_of_several_upgrades_at_once_one_does_it_and_the_others_wait(version_2: str) -> None:
     with ThreadPoolExecutor(4) as pool:
         said = sorted(pool.map(lambda _: upgraded(version_2), range(4)))
-    assert said == [
-        (2, SCHEMA_VERSION),
-        (SCHEMA_VERSION, SCHEMA_VERSION),
-        (SCHEMA_VERSION, SCHEMA_VERSION),
-        (SCHEMA_VERSION, SCHEMA_VERSION),
-    ]
+    assert said == [(2, SCHEMA_VERSION), *[(SCHEMA_VERSION, SCHEMA_VERSION)] * 3]
 
 
 def test_an_upgrade_that_dies_after_any_statement_changes_nothing(version_2: str) -> None:
@@ -262,9 +261,8 @@ def test_the_commands_say_what_holds_and_what_to_do(version_2: str, tmp_path: Pa
 
     refused = run("check")
     assert refused.exit_code == 1
-    assert refused.output.startswith(
-        f"schema 2: the database has schema 2, this hubbub has schema {SCHEMA_VERSION}: run `hubbub db"
-    )
+    told = f"schema 2: the database has schema 2, this hubbub has schema {SCHEMA_VERSION}: run `hubbub db"
+    assert refused.output.startswith(told)
     assert json.loads(run("upgrade", "--json").stdout) == {"from": 2, "to": SCHEMA_VERSION}
     assert run("upgrade").stdout == f"schema {SCHEMA_VERSION}: nothing to do\n"
     assert json.loads(run("check", "--json").stdout) == {

@@ -6,14 +6,18 @@ import logging
 import re
 import resource
 import sys
+import time
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 import pytest
+from click.testing import CliRunner
 
+from hubbub import Refusal
 from hubbub.cli import main
 from hubbub_aggregator.cli import command as serve
 from hubbub_aggregator.logs import JsonLines
@@ -21,7 +25,7 @@ from hubbub_aggregator.sql_store import SqlStore
 from hubbub_aggregator.store import StoreError
 
 if TYPE_CHECKING:
-    from tests.aggregator.conftest import MakeBatch, StartAggregator
+    from tests.aggregator.conftest import Aggregator, MakeBatch, StartAggregator
 
 PAGE = Path(__file__).parents[2] / "docs" / "operating.md"
 CANARIES = ("203.0.113.77", "canary-agent", "canary-cookie", "canary-query", "canary-metric")
@@ -77,22 +81,99 @@ def test_the_numbers_say_what_was_answered(start: StartAggregator, store: SqlSto
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     lines = answer.body.decode().splitlines()
     for expected in (
-        'hubbub_batches_total{result="stored"} 2.0',
-        'hubbub_batches_total{result="duplicate"} 1.0',
-        'hubbub_batches_total{result="no-reports"} 1.0',
+        'hubbub_batches_total{metric="homepage",result="stored"} 2.0',
+        'hubbub_batches_total{metric="homepage",result="duplicate"} 1.0',
+        'hubbub_batches_total{metric="homepage",result="no-reports"} 1.0',
+        'hubbub_batches_total{metric="carrier",result="stored"} 0.0',
+        "hubbub_last_fold_timestamp_seconds 0.0",
+        "hubbub_last_backup_timestamp_seconds 0.0",
+        "hubbub_oldest_segment_age_seconds 0.0",
         'hubbub_refused_batches_total{metric="homepage",reason="no-reports"} 1.0',
         'hubbub_commit_seconds_bucket{le="+Inf"} 3.0',
         "hubbub_commit_seconds_count 3.0",
         "hubbub_queue_bytes 0.0",
         "hubbub_segments_waiting 2.0",
         "hubbub_disk_free_bytes 1.099511627776e+12",
-        'hubbub_batches_total{result="too-slow"} 0.0',
+        'hubbub_batches_total{metric="",result="too-slow"} 0.0',
         f'hubbub_definition_info{{digest="{metric.digest}",metric="homepage"}} 1.0',
         "hubbub_store_up 1.0",
     ):
         assert expected in lines
     sample = re.compile(r'[a-z_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? ([0-9.e+-]+|NaN)')
     assert all(line.startswith("# ") or sample.fullmatch(line) for line in lines)
+
+
+def test_batches_are_counted_by_metric_and_undefined_names_are_not(
+    start: StartAggregator, store: SqlStore, make_batch: MakeBatch
+) -> None:
+    """A batch of an undefined metric whose id is stored is a duplicate: its name comes from outside all the same."""
+    aggregator = start(store, fold_every=1000)
+    homepage, carrier = aggregator.definitions["homepage"], aggregator.definitions["carrier"]
+    stored = make_batch(homepage)
+    for batch in (
+        stored,
+        make_batch(carrier),
+        make_batch(carrier),
+        replace(stored, metric="canary-metric"),
+        replace(make_batch(carrier), metric="canary-metric"),
+        replace(make_batch(carrier), digest=64 * "0"),
+    ):
+        aggregator.post(batch)
+    numbers = aggregator.get("/metrics").body.decode()
+    assert "canary-metric" not in numbers
+    counted = {
+        (metric, result): float(count)
+        for metric, result, count in re.findall(
+            r'^hubbub_batches_total{metric="([^"]*)",result="([^"]*)"} (.*)$', numbers, re.MULTILINE
+        )
+    }
+    assert {key: count for key, count in counted.items() if count} == {
+        ("homepage", "stored"): 1,
+        ("carrier", "stored"): 2,
+        ("", "duplicate"): 1,
+        ("", "unknown-metric"): 1,
+        ("carrier", "digest-mismatch"): 1,
+    }
+    names = set(aggregator.definitions)
+    assert {metric for metric, _ in counted} == {"", *names}
+    assert len(counted) == 2 * len(names) + 2 + len(Refusal) - 1 + 1, "two results of each metric, and what occurred"
+
+
+def numbers_of(aggregator: Aggregator) -> dict[str, float]:
+    """Return the samples without labels."""
+    lines = aggregator.get("/metrics").body.decode()
+    return {name: float(value) for name, value in re.findall(r"^(\w+) (\S+)$", lines, re.MULTILINE)}
+
+
+def test_last_fold_and_last_backup_are_told(start: StartAggregator, sqlite_store: SqlStore, tmp_path: Path) -> None:
+    aggregator = start(sqlite_store, fold_every=0.01)
+    backup = ["db", "backup", str(tmp_path / "backup.db"), "--database", str(tmp_path / "reports.db")]
+    before = int(time.time())
+    assert CliRunner().invoke(main, backup).exit_code == 0
+    while not (told := numbers_of(aggregator))["hubbub_last_fold_timestamp_seconds"]:
+        pass
+    assert told["hubbub_last_fold_timestamp_seconds"] == aggregator.clock().timestamp()
+    assert before <= told["hubbub_last_backup_timestamp_seconds"] <= time.time()
+    assert told["hubbub_oldest_segment_age_seconds"] == 0
+
+
+def test_segments_that_folding_leaves_have_an_age(
+    start: StartAggregator, store: SqlStore, make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError("private")
+
+    def age() -> float:
+        return numbers_of(aggregator)["hubbub_oldest_segment_age_seconds"]
+
+    aggregator = start(store, fold_every=0.01)
+    with monkeypatch.context() as broken:
+        broken.setattr(store, "fold", fail)
+        assert aggregator.post(make_batch(aggregator.definitions["homepage"])).status == 202
+        while not age():
+            pass
+    while age():
+        pass
 
 
 def test_requests_that_are_refused_and_are_no_batches_are_counted_too(start: StartAggregator, store: SqlStore) -> None:
@@ -126,7 +207,11 @@ def test_the_numbers_in_memory_are_told_while_the_store_is_away(
 
     monkeypatch.setattr(store, "segments_waiting", away)
     lines = aggregator.get("/metrics").body.decode().splitlines()
-    assert {'hubbub_batches_total{result="stored"} 1.0', "hubbub_store_up 0.0", "hubbub_queue_bytes 0.0"} <= set(lines)
+    assert {
+        'hubbub_batches_total{metric="homepage",result="stored"} 1.0',
+        "hubbub_store_up 0.0",
+        "hubbub_queue_bytes 0.0",
+    } <= set(lines)
     assert not any(line.startswith("hubbub_segments_waiting") for line in lines)
 
 

@@ -1,4 +1,4 @@
-"""The page in a real browser: signing in and out, the numbers, nothing else loaded, no complaint, no sideways scrolling."""
+"""The pages in a real browser: signing in and out, the numbers, 500 metrics, downloads, no script, no sideways scrolling."""
 
 from __future__ import annotations
 
@@ -8,8 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.aggregator.chromium import chromium, requested, require
+from tests.aggregator.conftest import NOON, running
+from tests.aggregator.databases import sql
+from tests.aggregator.many_metrics import fill, many_definitions
 from tests.aggregator.test_tokens import given
 
+from hubbub.summary import read_summary
+from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.sql_store import SqlStore
 from hubbub_aggregator.tokens import Scope
 
@@ -63,22 +68,24 @@ def test_a_reader_signs_in_sees_what_came_in_and_signs_out(
     def find(selector: str) -> Any:
         return browser.find_element("css selector", selector)
 
-    browser.get(aggregator.url + "/")
-    arrive(browser, aggregator.url + "/sign-in")
+    browser.get(aggregator.url + "/metric/homepage")
+    arrive(browser, aggregator.url + "/sign-in?metric=homepage")
     assert all(sideways(browser, width) <= 0 for width in (320, 390, 1280))
     find("#token").send_keys(secret)
     find("form button").click()
-    arrive(browser, aggregator.url + "/")
-    assert find("#reports").text == "366"
-    assert [
-        title.get_attribute("textContent") for title in browser.find_elements("css selector", "#homepage title")
-    ] == [
+    arrive(browser, aggregator.url + "/metric/homepage")
+    assert [title.get_attribute("textContent") for title in browser.find_elements("css selector", "svg title")] == [
         "2024-06-14: 321 reports, still open",
         "2024-06-15: 45 reports, still open",
     ]
-    highest, lower = (float(bar.rect["height"]) for bar in browser.find_elements("css selector", "#homepage rect"))
+    highest, lower = (float(bar.rect["height"]) for bar in browser.find_elements("css selector", "svg rect"))
     assert highest / lower == pytest.approx(321 / 45, rel=0.1)
     assert find("a[href='/problems/period-closed']").text == "period-closed"
+    find("nav a").click()
+    arrive(browser, aggregator.url + "/")
+    assert find("#reports").text == "366"
+    find(".metrics a[href='/metric/homepage']").click()
+    arrive(browser, aggregator.url + "/metric/homepage")
     browser.execute_script("document.querySelectorAll('details').forEach(details => details.open = true)")
     assert all(sideways(browser, width) <= 0 for width in (320, 390, 1280))
     assert browser.execute_script("return document.cookie") == ""
@@ -94,6 +101,59 @@ def test_a_reader_signs_in_sees_what_came_in_and_signs_out(
     assert complaints(browser) == []
     elsewhere = [url for url in requested(browser) if not url.startswith((aggregator.url + "/", "data:"))]
     assert elsewhere == []
+
+
+def test_500_metrics_are_searched_sorted_and_downloaded_from(
+    browser: Any, sqlite_store: SqlStore, tmp_path: Path
+) -> None:
+    definitions = many_definitions(500)
+    fill(sqlite_store, definitions, NOON.date(), 2)
+    silent = definitions["sync.device_3"]
+    sql(
+        str(tmp_path / "reports.db"), f"DELETE FROM collection WHERE metric = '{silent.name}' AND period > '2024-06-14'"
+    )
+    sql(str(tmp_path / "reports.db"), f"UPDATE collection SET period = '2024-06-01' WHERE metric = '{silent.name}'")
+    secret = given(sqlite_store, Scope.READ).removeprefix("Bearer ")
+
+    def rows() -> list[str]:
+        found = "return [...document.querySelectorAll('.metrics tbody a')].map(a => a.textContent)"
+        return list(browser.execute_script(found))
+
+    def find(selector: str) -> Any:
+        return browser.find_element("css selector", selector)
+
+    with running(definitions, sqlite_store, Settings(fold_every=1000.0)) as aggregator:
+        browser.get(aggregator.url + "/sign-in")
+        find("#token").send_keys(secret)
+        find("form button").click()
+        arrive(browser, aggregator.url + "/")
+        assert (len(rows()), rows()[0]) == (500, silent.name), "problems first"
+        assert find(".metrics tbody .pill").text == "no reports since 2024-06-01"
+        assert all(sideways(browser, width) <= 0 for width in (320, 390, 1280))
+        find("#q").send_keys("Device SYNC")
+        find("form[role=search] button").click()
+        arrive(browser, aggregator.url + "/?q=Device+SYNC")
+        assert sorted(rows()) == ["sync.device", *(f"sync.device_{n}" for n in range(2, 6))]
+        assert find("#q").get_attribute("value") == "Device SYNC"
+        assert find("#shown").text == "5 of 500 metrics. Show all"
+        find("input[type=checkbox]").click()
+        find("form[role=search] button").click()
+        arrive(browser, aggregator.url + "/?q=Device+SYNC&problems=1")
+        assert rows() == [silent.name]
+        assert all(sideways(browser, width) <= 0 for width in (320, 390, 1280))
+        find(".metrics tbody a").click()
+        arrive(browser, aggregator.url + f"/metric/{silent.name}")
+        assert "There are no reports since 2024-06-01" in find(".note.bad").text
+        assert all(sideways(browser, width) <= 0 for width in (320, 390, 1280))
+        folder = tmp_path / "downloads"
+        folder.mkdir()
+        browser.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(folder)})
+        find("#downloads ~ ul a").click()
+        while not (whole := [f for f in folder.glob(f"{silent.name}*.parquet") if f.read_bytes().endswith(b"PAR1")]):
+            pass  # Chromium reserves the name with an empty file
+        assert read_summary(whole[0]).num_reports == 20_000
+        assert complaints(browser) == []
+        assert [url for url in requested(browser) if not url.startswith((aggregator.url + "/", "data:"))] == []
 
 
 def test_a_wrong_token_is_told_in_the_form(browser: Any, start: StartAggregator, sqlite_store: SqlStore) -> None:

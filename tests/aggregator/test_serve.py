@@ -205,7 +205,9 @@ def test_replicas_on_one_database_store_every_batch_once(
     for process in replicas:
         assert process.counted() == [1] * NUM_REPORTS
         text = process.http.request("GET", f"{process.local_url}/metrics").data.decode()
-        for result, count in re.findall(r'hubbub_batches_total\{result="(stored|duplicate)"\} (\S+)', text):
+        for result, count in re.findall(
+            r'hubbub_batches_total\{metric="[^"]+",result="(stored|duplicate)"\} (\S+)', text
+        ):
             results[result] += int(float(count))
         assert process.end(signal.SIGTERM) == ""
     assert results == {"stored": len(bodies), "duplicate": 2 * len(bodies)}

@@ -19,6 +19,7 @@ from hubbub.findings import Health
 from hubbub_aggregator.database_checkup import damage
 from hubbub_aggregator.engine import opened
 from hubbub_aggregator.folding import fold
+from hubbub_aggregator.schema import SCHEMA_VERSION
 from hubbub_aggregator.soundness import damages
 from hubbub_aggregator.sql_store import SqlStore
 
@@ -53,7 +54,7 @@ def checked(database: str) -> tuple[int, str]:
 def test_a_database_that_is_whole_is_said_to_be(filled: str) -> None:
     assert found(filled) == []
     assert list(damage(filled)) == []
-    assert checked(filled) == (0, "schema 4: served\n")
+    assert checked(filled) == (0, f"schema {SCHEMA_VERSION}: served\n")
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)

@@ -185,13 +185,15 @@ def test_database_has_no_column_for_the_time_of_a_report_an_address_or_an_agent(
     database.close()
     assert columns == {
         "alembic_version.version_num",
-        *("hubbub_schema.version", "hubbub_schema.probes"),
+        *("hubbub_schema.version", "hubbub_schema.probes", "hubbub_schema.last_backup"),  # an operator's time
         *(f"collection.{name}" for name in ("id", "metric", "digest", "period", "revision", "closed")),
         *("collection.summary", "collection.smallest"),
         *(f"clock.{name}" for name in ("id", "generation", "credible", "candidate", "agreed", "boot_id", "elapsed")),
+        *(f"collection.{name}" for name in ("figures_revision", "reports", "smallest_cohort", "implausible")),
         *("batch.collection_id", "batch.batch_id"),
         *("refusal.metric", "refusal.reason", "refusal.count"),
         *("token.name", "token.hash", "token.scopes"),
+        *("token.created", "token.last_used", "token.expires"),  # UTC days
         *("session.hash", "session.token", "session.expires"),  # of those who read, never of those who report
         *(
             f"{name}.{column}"

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from hubbub import Batch, Definitions, Metric
-from hubbub.summary import BitCounts, reports_from_bytes, summary_to_bytes
-from hubbub_aggregator.folding import fold, read_summary, summarize
+from hubbub.summary import BitCounts, reports_from_bytes, summary_from_bytes, summary_to_bytes
+from hubbub_aggregator.folding import compute_figures, fold, read_summary, summarize
 from hubbub_aggregator.lifecycle import kept_until, upkeep
+from hubbub_aggregator.period_figures import PeriodFigures, figures_of
 from hubbub_aggregator.reports import write_reports
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.sql_store import SqlStore
@@ -88,6 +89,11 @@ class StoreMachine(RuleBasedStateMachine):
             metric = next(metric for metric in METRICS if metric.digest == holding.digest)
             self.store.fold(holding, summary_to_bytes(summarize(metric, holding)), metric.name in LIMITS.retain)
 
+    @rule(most=st.integers(1, 3))
+    def compute_missing_figures(self, most: int) -> None:
+        """Of the folds above, which came without figures."""
+        compute_figures(self.store, Definitions(METRICS), most)
+
     @rule(days=st.integers(1, 2))
     def wait(self, days: int) -> None:
         self.now += timedelta(days=days)
@@ -124,6 +130,23 @@ class StoreMachine(RuleBasedStateMachine):
                 sink = io.BytesIO()
                 write_reports(self.store, metric, expected.periods, sink)
                 assert reports_from_bytes(sink.getvalue()).bit_counts() == expected
+
+    @invariant()
+    def figures_are_those_of_the_summaries_or_stale(self) -> None:
+        unfolded = self.store.unfolded_reports()
+        for metric in METRICS:
+            stored = {holding.period: holding for holding in self.store.read(metric.digest)}
+            for row in self.store.period_rows([metric.digest]):
+                holding = stored.get(row.period)
+                waiting = 0 if holding is None else len(holding.cohorts)
+                assert unfolded.get((metric.digest, row.period), (0, 0))[1] == waiting
+                if row.figures is not None and not row.is_stale:
+                    summary = None if holding is None else holding.summary
+                    assert row.figures == (
+                        PeriodFigures()
+                        if summary is None
+                        else figures_of(metric.params, summary_from_bytes(summary).outline())
+                    )
 
     def teardown(self) -> None:
         self.store.close()

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 def fail(troubles: Troubles, problem: Exception) -> None:
-    with troubles.survived("upkeep"):
+    with troubles.survived("fold_and_expire"):
         raise problem
 
 
 def succeed(troubles: Troubles) -> None:
-    with troubles.survived("upkeep"):
+    with troubles.survived("fold_and_expire"):
         pass
 
 
@@ -45,12 +45,12 @@ def test_a_failure_is_logged_with_its_cause_and_its_end_once(caplog: pytest.LogC
     succeed(troubles)
     succeed(troubles)
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
-        ("ERROR", "upkeep failed: the disk is full: make room"),
-        ("ERROR", "upkeep failed: the disk is full: make room"),
-        ("ERROR", "upkeep failed: OSError"),
-        ("WARNING", "upkeep works again"),
+        ("ERROR", "fold_and_expire failed: the disk is full: make room"),
+        ("ERROR", "fold_and_expire failed: the disk is full: make room"),
+        ("ERROR", "fold_and_expire failed: OSError"),
+        ("WARNING", "fold_and_expire works again"),
     ]
-    assert (troubles.failures()["upkeep"], troubles.failing()["upkeep"]) == (3, 0)
+    assert (troubles.failures()["fold_and_expire"], troubles.failing()["fold_and_expire"]) == (3, 0)
 
 
 def test_a_database_that_is_down_for_an_hour_is_a_line_a_minute_and_one_at_the_end(
@@ -68,7 +68,7 @@ def test_a_database_that_is_down_for_an_hour_is_a_line_a_minute_and_one_at_the_e
     finally:
         logger.removeFilter(once)
     assert len(caplog.records) == 61
-    assert caplog.records[-1].getMessage() == "upkeep works again"
+    assert caplog.records[-1].getMessage() == "fold_and_expire works again"
 
 
 def test_an_upkeep_that_fails_is_in_the_numbers_and_on_the_page_and_batches_are_stored_all_the_same(
@@ -85,7 +85,9 @@ def test_an_upkeep_that_fails_is_in_the_numbers_and_on_the_page_and_batches_are_
 
     def number(name: str) -> int:
         lines = aggregator.get("/metrics").body.decode().splitlines()
-        return int(float(next(line for line in lines if line.startswith(f'{name}{{job="upkeep"}} ')).split()[-1]))
+        return int(
+            float(next(line for line in lines if line.startswith(f'{name}{{job="fold_and_expire"}} ')).split()[-1])
+        )
 
     def wait_until(failing: int) -> None:
         while number("hubbub_job_failing") != failing:
@@ -98,15 +100,18 @@ def test_an_upkeep_that_fails_is_in_the_numbers_and_on_the_page_and_batches_are_
         assert number("hubbub_job_failures_total") >= 1
         assert aggregator.post(make_batch(aggregator.definitions["homepage"])).status == 202
         assert aggregator.get("/readyz").status == 200
-        assert "failing, the log says why: upkeep" in aggregator.get("/").body.decode()
+        assert (
+            "This background job failed the last time: <code>fold_and_expire</code>"
+            in aggregator.get("/").body.decode()
+        )
     wait_until(0)
     records = [record for record in caplog.records if record.name == "hubbub_aggregator.troubles"]
     said = {
         record.getMessage().partition(" (")[0] for record in records
     }  # of which metrics: the first round was under way
     assert said == {
-        "upkeep failed: the database cannot do it: database disk image is malformed",
-        "upkeep works again",
+        "fold_and_expire failed: the database cannot do it: database disk image is malformed",
+        "fold_and_expire works again",
     }
     assert "failing, the log" not in aggregator.get("/").body.decode()
 

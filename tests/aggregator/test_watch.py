@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,10 +15,9 @@ from hubbub import Batch, Metric, Refusal, parse_definitions
 from hubbub.summary import BitCounts
 from hubbub.summary.oddities import usual
 from hubbub_aggregator.lifecycle import upkeep
+from hubbub_aggregator.period_figures import PeriodFigures
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.sql_store import SqlStore
-from hubbub_aggregator.store import Holding
-from hubbub_aggregator.watch import Watch
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import Aggregator, MakeBatch, StartAggregator
@@ -53,16 +51,18 @@ def test_made_up_reports_are_seen_where_they_came_and_nowhere_else(
         for period in (YESTERDAY, TODAY):
             assert aggregator.post(honest(make_batch, metric, 4_000, period, rng)).status == 202
     folded(aggregator)
-    assert b'oddity="' not in aggregator.get("/metrics").body
-    assert b'class="bad"' not in get(aggregator).body
+    assert b'kind="' not in aggregator.get("/metrics").body
+    assert b"implausible" not in get(aggregator).body.partition(b"<body>")[2]
     assert aggregator.post(all_ones(make_batch, homepage, 40, TODAY)).status == 202
     folded(aggregator)
     numbers = aggregator.get("/metrics").body.decode()
     assert 'hubbub_implausible_periods{kind="shape",metric="homepage"} 1.0' in numbers
     assert 'kind="' not in numbers.replace('{kind="shape",metric="homepage"}', "")
-    page = get(aggregator).body.decode()
-    assert f'<p class="bad">{TODAY}: ' in page
-    assert f'<p class="bad">{YESTERDAY}: ' not in page
+    assert '<span class="pill bad">1 implausible period</span>' in get(aggregator).body.decode()
+    page = get(aggregator, "/metric/homepage").body.decode()
+    assert f"Implausible reports: {TODAY}, no mix of values" in page
+    assert f"Implausible reports: {YESTERDAY}" not in page
+    assert f"{TODAY}: 4,040 reports, still open, implausible" in page
 
 
 def test_a_decoder_warns_of_what_was_made_up(
@@ -75,33 +75,6 @@ def test_a_decoder_warns_of_what_was_made_up(
     assert not [w for w in decoder.decode(aggregator.summary("homepage"), ["a"]).warnings if "made up" in w]
     assert aggregator.post(all_ones(make_batch, homepage, 40, TODAY)).status == 202
     assert [w for w in decoder.decode(aggregator.summary("homepage"), ["a"]).warnings if "so many and so few ones" in w]
-
-
-def test_a_period_is_looked_at_again_only_when_more_of_it_was_folded(
-    store: SqlStore, make_batch: MakeBatch, start: StartAggregator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    aggregator = start(store, fold_every=1000.0)
-    watch, homepage = Watch(store), aggregator.definitions["homepage"]
-    read: list[list[str]] = []
-    really = store.read
-
-    def noted(digest: str, periods: list[str], max_reports: int | None = None) -> Iterator[Holding]:
-        read.append(periods)
-        return really(digest, periods, max_reports)
-
-    monkeypatch.setattr(store, "read", noted)
-    for period in (YESTERDAY, TODAY):
-        aggregator.post(make_batch(homepage, period=period))
-    folded(aggregator)
-    read.clear()
-    for _ in range(3):
-        watch.look(aggregator.definitions)
-    assert sorted(read) == [[YESTERDAY], [TODAY]]
-    aggregator.post(make_batch(homepage))
-    folded(aggregator)
-    read.clear()
-    watch.look(aggregator.definitions)
-    assert read == [[TODAY]]
 
 
 def test_a_summary_that_an_older_hubbub_folded_is_read_and_added_to(store: SqlStore, make_batch: MakeBatch) -> None:
@@ -124,7 +97,8 @@ def test_a_summary_that_an_older_hubbub_folded_is_read_and_added_to(store: SqlSt
     total = read_summary(store, homepage)
     assert isinstance(total, BitCounts)
     assert (total.num_reports, total.with_ones) == (12, None)
-    assert Watch(store).look(parse_definitions(DEFINITIONS)) == {}
+    [row] = store.period_rows([homepage.digest])
+    assert row.figures == PeriodFigures(12, row.figures.smallest_cohort if row.figures else 0, ())
 
 
 WIDE = """

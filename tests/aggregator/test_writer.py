@@ -133,7 +133,7 @@ def test_a_failed_transaction_refuses_its_whole_group_and_stores_nothing(
     asyncio.run(scenario())
     assert read_summary(gated, metric).num_reports == 15
     said = [record.getMessage() for record in caplog.records]
-    assert said == ["storing batches failed: OSError"] * 2 + ["storing batches works again"]
+    assert said == ["commit failed: OSError"] * 2 + ["commit works again"]
     gated.close()
 
 

@@ -11,7 +11,7 @@ import json
 import math
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -145,13 +145,12 @@ def show_json(definitions: Path) -> dict[str, Figures]:
     return {each["name"]: from_json(each) for each in json.loads(shown)}
 
 
-def page(aggregator: Aggregator) -> dict[str, Figures]:
-    html = aggregator.get("/").body.decode()
+def page(aggregator: Aggregator, names: Iterable[str]) -> dict[str, Figures]:
     entry = re.compile(
         r"<dt>(?:Epsilon )?(per \w+|Lifetime)(?: epsilon)?</dt><dd>(no bound|[\d.]+)<small>(.*?)</small>"
     )
-    sections = re.findall(r'<section class="card" id="([^"]+)"(.*?)</section>', html, flags=re.DOTALL)
-    return {name: with_units(entry.findall(body)) for name, body in sections}
+    pages = {name: aggregator.get(f"/metric/{name}").body.decode() for name in names}
+    return {name: with_units(entry.findall(html)) for name, html in pages.items()}
 
 
 def over_http(aggregator: Aggregator) -> dict[str, Figures]:
@@ -186,7 +185,7 @@ def printed(metrics: dict[str, Metric], tmp_path_factory: pytest.TempPathFactory
         return {
             "metrics show": show_text(file),
             "metrics show --json": show_json(file),
-            "page": page(aggregator),
+            "page": page(aggregator, metrics),
             "GET /v1/metrics": over_http(aggregator),
             "decoder": {name: decoder_headline(metric) for name, metric in metrics.items()},
         }

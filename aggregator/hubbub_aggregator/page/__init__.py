@@ -1,1 +1,1 @@
-"""The page at `/`: what is collected, what it can reveal, what came in, what was refused, how the service is."""
+"""The pages at `/` and `/metric/{name}`: the table of metrics, and one metric."""

@@ -1,111 +1,66 @@
-"""What the page shows, gathered from the store: numbers and words, no markup."""
+"""The page at `/`: the state of the service, and the table of metrics, problems first. Numbers and words, no markup.
+
+The number of SQL statements does not depend on the number of metrics or periods, and no summary is read.
+"""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
+from enum import IntEnum
 
 from hubbub.metric import Metric, has_expired
-from hubbub.params import Params
 from hubbub.periods import Period
-from hubbub.policy import Policy
-from hubbub.privacy import privacy_figures
-from hubbub.privacy.lifetime import shown_epsilon
-from hubbub.summary.oddities import Oddity
-from hubbub.summary.parquet import num_reports_of
-from hubbub_aggregator.crowd import Crowd, last_crowd
+from hubbub.words import counted
+from hubbub_aggregator.page.privacy_figures import epsilon_of_report
+from hubbub_aggregator.period_figures import VersionTotals
 from hubbub_aggregator.readiness import trouble
-from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.sizes import about
-from hubbub_aggregator.store import Store
 from hubbub_aggregator.taking import Service
-from hubbub_aggregator.watch import Odd
 from hubbub_aggregator.writer import GroupWriter
 
-_BARS = 60
-_SLOTS = 8
+
+class Severity(IntEnum):
+    """Kinds of problems of a metric, in the order of the table."""
+
+    IMPLAUSIBLE = 1
+    REFUSED = 2
+    SILENT = 3
+    NO_REPORTS = 4
+    EXPIRED = 5
 
 
 @dataclass(frozen=True, slots=True)
-class PeriodRow:
-    """One period of a metric, all its versions together."""
+class Problem:
+    """One problem of a metric, in words. size : number of periods or batches that it is about"""
 
-    period: str
-    reports: int
-    is_open: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """height : in [0, 100], of the highest bar"""
-
-    period: str
-    reports: int
-    is_open: bool
-    height: float
+    severity: Severity
+    text: str
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Chart:
-    """The last periods side by side, those without reports among them.
+class MetricLine:
+    """One line of the table.
 
-    slots : how many bars there is room for
+    reports : of all versions and periods, folded or not      latest : latest period with reports; None: there is none
     """
-
-    bars: tuple[Bar, ...]
-    slots: int
-    highest: int
-    has_open: bool
-    first: str
-    last: str
-
-
-@dataclass(frozen=True, slots=True)
-class EpsilonEntry:
-    """One epsilon of a metric in words; see `hubbub.privacy.PrivacyFigures.rows`."""
-
-    label: str
-    epsilon: str
-    note: str
-
-
-@dataclass(frozen=True, slots=True)
-class Version:
-    """One definition of a metric, with what it can reveal in words."""
-
-    digest: str
-    is_current: bool
-    sizes: str
-    probabilities: str
-    reports: int
-    epsilons: tuple[EpsilonEntry, ...]
-    crowd: Crowd | None
-
-
-@dataclass(frozen=True, slots=True)
-class MetricCard:
-    """One metric, its current version's words and all versions' reports."""
 
     name: str
     description: str
     owner: str
-    kind: str
-    period_kind: str
-    expires: str
-    has_expired: bool
-    retention: str
+    epsilon: str
     reports: int
-    periods: tuple[PeriodRow, ...]
-    chart: Chart | None
-    odd: tuple[str, ...]
-    versions: tuple[Version, ...]
+    latest: str | None
+    expires: str
+    problems: tuple[Problem, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RefusalRow:
-    """metric : empty if it was none that is defined here"""
+    """metric : empty if it is not defined here"""
 
     metric: str
     reason: str
@@ -113,8 +68,11 @@ class RefusalRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Overview:
-    """All of the page."""
+class ServiceState:
+    """The figures of the service itself.
+
+    stale : number of periods whose figures are not computed yet
+    """
 
     trouble: str | None
     failing: tuple[str, ...]
@@ -123,147 +81,138 @@ class Overview:
     segments_waiting: int
     queue: str
     disk_free: str | None
-    metrics: tuple[MetricCard, ...]
+    stale: int
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """All of the page. `lines` are those that were searched for."""
+
+    service: ServiceState
+    lines: tuple[MetricLine, ...]
+    num_metrics: int
+    num_with_problems: int
     refusals: tuple[RefusalRow, ...]
 
 
-def overview(service: Service, writer: GroupWriter) -> Overview:
-    """Gather the page's numbers, fresh as of now."""
+def overview(service: Service, writer: GroupWriter, query: str = "", *, problems_only: bool = False) -> Overview:
+    """Gather the page, fresh as of now.
+
+    query : words that a line must contain, each in its name, owner or description; upper or lower case
+    """
     service.tally.flush(service.store)
-    odd = service.watch.look(service.definitions)
-    metrics = tuple(_card(service, name, odd) for name in service.definitions)
-    refusals = sorted(service.store.refusals().items(), key=lambda item: (-item[1], item[0]))
+    store, now = service.store, service.clock()
+    totals, unfolded, refusals = store.version_totals(), store.unfolded_reports(), store.refusals()
+    definitions = service.definitions
+    versions = versions_by_name(definitions.versions())
+    refused = Counter[str]()
+    for (name, _), batches in refusals.items():
+        refused[name] += batches
+    reports = Counter({digest: each.reports for digest, each in totals.items()})
+    latest = {digest: each.latest for digest, each in totals.items() if each.latest}
+    for (digest, period), (_, more) in unfolded.items():
+        reports[digest] += more
+        latest[digest] = max(period, latest.get(digest, ""))
+    lines = [
+        _line(metric, versions[name], totals, reports, latest, refused[name], now.date())
+        for name, metric in definitions.items()
+    ]
+    lines.sort(key=_order)
     free = service.disk.free
+    known = {metric.digest for metric in definitions.versions()}
     return Overview(
-        trouble=trouble(service, writer),
-        failing=tuple(job for job, failing in service.troubles.failing().items() if failing),
-        reports=sum(metric.reports for metric in metrics),
-        refused=sum(count for _, count in refusals),
-        segments_waiting=service.store.segments_waiting(),
-        queue=about(writer.waiting),
-        disk_free=None if free is None else about(free),
-        metrics=metrics,
-        refusals=tuple(RefusalRow(metric, reason, count) for (metric, reason), count in refusals),
+        service=ServiceState(
+            trouble=trouble(service, writer),
+            failing=tuple(job for job, failing in service.troubles.failing().items() if failing),
+            reports=sum(line.reports for line in lines),
+            refused=refused.total(),
+            segments_waiting=sum(segments for segments, _ in unfolded.values()),
+            queue=about(writer.waiting),
+            disk_free=None if free is None else about(free),
+            stale=sum(each.stale for digest, each in totals.items() if digest in known),
+        ),
+        lines=tuple(line for line in lines if (line.problems or not problems_only) and _matches(line, query)),
+        num_metrics=len(lines),
+        num_with_problems=sum(bool(line.problems) for line in lines),
+        refusals=refusal_rows(refusals),
     )
 
 
-def _card(service: Service, name: str, odd: Odd) -> MetricCard:
-    now, current = service.clock(), service.definitions[name]
-    versions = [metric for metric in service.definitions.versions() if metric.name == name]
-    held = {metric.digest: dict(reports_by_period(service.store, metric)) for metric in versions}
-    rows = period_rows(versions, held.values(), now)
-    return MetricCard(
-        name=name,
-        description=current.description,
-        owner=current.owner,
-        kind=str(current.kind),
-        period_kind=str(current.period),
-        expires=str(current.expires),
-        has_expired=has_expired(current, now.date()),
-        retention=_retention(current, service.settings),
-        reports=sum(row.reports for row in rows),
-        periods=rows,
-        chart=chart_of(current, rows) if rows else None,
-        odd=odd_in_words(
-            (period, oddity) for (digest, period), found in odd.items() if digest in held for oddity in found
-        ),
-        versions=tuple(
-            Version(
-                digest=metric.digest,
-                is_current=metric is current,
-                sizes=_together(k=metric.params.num_bits, h=metric.params.num_hashes, m=metric.params.num_cohorts),
-                probabilities=f"{_probabilities(metric.params)}, hold = {metric.hold or 'none'}",
-                reports=sum(held[metric.digest].values()),
-                epsilons=_epsilons(metric),
-                crowd=last_crowd(service.store, service.settings, metric, held[metric.digest], now),
-            )
-            for metric in versions
-        ),
-    )
+def versions_by_name(versions: Iterable[Metric]) -> dict[str, list[Metric]]:
+    """Group versions by the name of their metric, in the order of the file."""
+    named: dict[str, list[Metric]] = {}
+    for metric in versions:
+        named.setdefault(metric.name, []).append(metric)
+    return named
 
 
-def reports_by_period(store: Store, metric: Metric) -> Iterator[tuple[str, int]]:
-    """Yield how many reports each period has, folded or not."""
-    for holding in store.read(metric.digest):
-        folded = 0 if holding.summary is None else num_reports_of(holding.summary)
-        yield holding.period, folded + len(holding.cohorts)
+def refusal_rows(refusals: Mapping[tuple[str, str], int]) -> tuple[RefusalRow, ...]:
+    """Return the counters of refusals, the largest first."""
+    by_size = sorted(refusals.items(), key=lambda item: (-item[1], item[0]))
+    return tuple(RefusalRow(metric, reason, count) for (metric, reason), count in by_size)
 
 
-def period_rows(versions: Sequence[Metric], held: Iterable[dict[str, int]], now: datetime) -> tuple[PeriodRow, ...]:
-    """Add up the versions of a metric, period by period."""
-    reports: defaultdict[str, int] = defaultdict(int)
-    is_open: defaultdict[str, bool] = defaultdict(bool)
-    for metric, counts in zip(versions, held, strict=True):
-        for text, count in counts.items():
-            reports[text] += count
-            is_open[text] |= now < Period.parse(metric.period, text).closes()
-    return tuple(PeriodRow(text, reports[text], is_open[text]) for text in sorted(reports))
+def problems_of(metric: Metric, latest: str | None, implausible: int, refused: int, today: date) -> tuple[Problem, ...]:
+    """Return the problems of a metric, the most severe first.
+
+    latest : latest period with reports      implausible, refused : number of periods, of batches
+    """
+    problems = []
+    if implausible:
+        problems.append(Problem(Severity.IMPLAUSIBLE, counted(implausible, "implausible period"), implausible))
+    if refused:
+        problems.append(Problem(Severity.REFUSED, f"{counted(refused, 'batch')} refused", refused))
+    if has_expired(metric, today):
+        problems.append(Problem(Severity.EXPIRED, f"expired on {metric.expires}"))
+    elif latest is None:
+        problems.append(Problem(Severity.NO_REPORTS, "no reports yet"))
+    elif latest < last_due(metric, today):
+        problems.append(Problem(Severity.SILENT, f"no reports since {latest}"))
+    return tuple(problems)
 
 
-def chart_of(metric: Metric, rows: Sequence[PeriodRow]) -> Chart:
-    """Draw the last periods, up to 60, and the empty ones between them."""
-    reports: Counter[Period] = Counter()
-    still_open = set()
-    for row in rows:  # an older version's periods may be of another kind
-        period = Period.containing(metric.period, date.fromisoformat(row.period))
-        reports[period] += row.reports
-        still_open |= {period} if row.is_open else set()
-    period = max(reports)
-    shown: list[PeriodRow] = []
-    while len(shown) < _BARS and period >= min(reports):
-        shown.append(PeriodRow(str(period), reports[period], period in still_open))
+def last_due(metric: Metric, today: date) -> str:
+    """Return the last period whose reports should have arrived: clients send them during the period after it.
+
+    >>> last_due(Metric.boolean("b", prob_p=0, prob_q=1, prob_f=0.5), date(2024, 6, 15))
+    '2024-06-13'
+    """
+    period = Period.containing(metric.period, today)
+    for _ in range(2):
         period = Period.containing(metric.period, period.start - timedelta(days=1))
-    shown.reverse()
-    highest = max(row.reports for row in shown)
-    bars = tuple(
-        Bar(row.period, row.reports, row.is_open, round(100 * row.reports / max(highest, 1), 2)) for row in shown
-    )
-    return Chart(
-        bars=bars,
-        slots=max(len(bars), _SLOTS),
-        highest=highest,
-        has_open=any(bar.is_open for bar in bars),
-        first=bars[0].period,
-        last=bars[-1].period,
-    )
+    return str(period)
 
 
-def odd_in_words(found: Iterable[tuple[str, Oddity]]) -> tuple[str, ...]:
-    """Say each kind of oddity once, in the words of its last period."""
-    by_kind: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
-    for period, oddity in found:
-        by_kind[oddity.kind].append((period, oddity.about))
-    words = []
-    for periods in by_kind.values():
-        last, about = max(periods)
-        more = f" and {len(periods) - 1} earlier" if len(periods) > 1 else ""
-        words.append(f"{last}{more}: {about}")
-    return tuple(words)
-
-
-def _probabilities(params: Params) -> str:
-    return _together(p=params.prob_p, q=params.prob_q, f=params.prob_f)
-
-
-def _together(**numbers: float) -> str:
-    """Write names and numbers that no line break may part."""
-    return ", ".join(f"{name}\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}{number:.4g}" for name, number in numbers.items())
-
-
-def _epsilons(metric: Metric) -> tuple[EpsilonEntry, ...]:
-    rows = privacy_figures(metric, Policy()).rows()
-    titles = {"lifetime": "Lifetime epsilon"}
-    return tuple(
-        EpsilonEntry(titles.get(row.label, f"Epsilon {row.label}"), shown_epsilon(row.epsilon), row.note)
-        for row in rows
+def _line(
+    metric: Metric,
+    versions: Sequence[Metric],
+    totals: Mapping[str, VersionTotals],
+    reports: Mapping[str, int],
+    latest: Mapping[str, str],
+    refused: int,
+    today: date,
+) -> MetricLine:
+    digests = [version.digest for version in versions]
+    last = max((latest[digest] for digest in digests if digest in latest), default=None)
+    implausible = sum(totals[digest].implausible for digest in digests if digest in totals)
+    return MetricLine(
+        name=metric.name,
+        description=metric.description,
+        owner=metric.owner,
+        epsilon=epsilon_of_report(metric),
+        reports=sum(reports[digest] for digest in digests),
+        latest=last,
+        expires=str(metric.expires),
+        problems=problems_of(metric, last, implausible, refused, today),
     )
 
 
-def _retention(metric: Metric, settings: Settings) -> str:
-    keep, retain = settings.keep.get(metric.name), settings.retain.get(metric.name)
-    counts = "counts are kept" if keep is None else f"counts go {_after(metric, keep)}, once it is closed"
-    return counts if retain is None else f"{counts}; the reports themselves go {_after(metric, retain)}"
+def _order(line: MetricLine) -> tuple[int, int, str]:
+    """Metrics with problems first, the most severe and the largest before the others; then by name."""
+    worst = line.problems[0] if line.problems else None
+    return (len(Severity) + 1, 0, line.name) if worst is None else (worst.severity, -worst.size, line.name)
 
 
-def _after(metric: Metric, periods: int) -> str:
-    return f"{periods} {metric.period}{'' if periods == 1 else 's'} after their {metric.period}"
+def _matches(line: MetricLine, query: str) -> bool:
+    text = f"{line.name} {line.owner} {line.description}".casefold()
+    return all(word in text for word in query.casefold().split())

@@ -95,11 +95,6 @@ def summary_from_bytes(data: bytes) -> Summary:
         ) from None
 
 
-def num_reports_of(data: bytes) -> int:
-    """Return how many reports a summary file counts, from its metadata alone."""
-    return int(json.loads(pq.read_schema(io.BytesIO(data)).metadata[b"hubbub"])["num_reports"])
-
-
 def outline_of(data: bytes) -> Outline:
     """Return the outline of a summary file, without unfolding its counts."""
     file = pq.ParquetFile(io.BytesIO(data))
