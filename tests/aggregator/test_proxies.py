@@ -35,7 +35,10 @@ Nginx = tuple[list[str], int, Path]
 def installed(name: str) -> str:
     found = os.environ.get(f"HUBBUB_{name.upper()}") or shutil.which(name)
     if found is None:
-        pytest.skip(f"{name} is not installed (apt-get install {name}; or HUBBUB_{name.upper()}=/path/to/{name})")
+        reason = f"{name} is not installed (apt-get install {name}; or HUBBUB_{name.upper()}=/path/to/{name})"
+        if name in os.environ.get("HUBBUB_REQUIRE", "").split(","):
+            pytest.fail(reason)
+        pytest.skip(reason)
     return found
 
 
