@@ -168,8 +168,9 @@ def test_very_many_candidates_have_calibrated_errors_smaller_than_on_the_leading
 ) -> None:
     """27,500 candidates of 32 cohorts, solved on all directions, then only on those that beliefs were learnt on.
 
-    Of 22 populations, mean (standard deviation), bound: spread of error / standard error 1.026 (.023), .85 to 1.2; covered .951 (.0012), .94 to .96;
-    errors, in those on the leading directions, .66 (.07, .83 at most), 1; found 46 (4) against 19 (6); false 1.7 (1.8, 7 at most), 15.
+    Of 36 populations, mean (standard deviation), bound: spread of error / standard error 1.024 (0.024), .85 to 1.2; covered
+    0.951 (0.0016, .957 at most), .94 to .97; errors, in those on the leading directions, 0.66 (0.07, 0.83 at most), 1;
+    found 48 (4) against 19 (6); false 2.0 (1.8, 7 at most), 15.
     """
     rng = np.random.default_rng(unseen_seed)
     crowd = Metric.string("m", replace(metric().params, hash_scheme="google-md5"))
@@ -189,7 +190,7 @@ def test_very_many_candidates_have_calibrated_errors_smaller_than_on_the_leading
     monkeypatch.setattr(pattern_fit, "_WIDE", 0)
     leading = decode(counts, names)
     assert 0.85 < np.std(errors(decoding) / std_errors) < 1.2
-    assert 0.94 < np.mean(covered) < 0.96
+    assert 0.94 < np.mean(covered) < 0.97
     assert np.std(errors(decoding)) < np.std(errors(leading))
     assert len(decoding.detected) > len(leading.detected)
     assert false <= 15
