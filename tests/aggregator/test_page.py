@@ -266,7 +266,8 @@ def test_the_page_has_the_numbers_of_what_was_sent(
     assert "2024-06-14: 400 reports, still open" in homepage
     assert "2024-06-15: 34 reports, still open" in homepage
     assert re.search(r'href="/problems/period-closed">period-closed</a></td><td class="n">1<', homepage)
-    assert "eps 4.39" in homepage
+    assert "<dt>Epsilon per value</dt><dd>4.395<small>" in homepage
+    assert "<dt>Lifetime epsilon</dt><dd>39.551<small>" in homepage
     assert "2024-06-10: 1,000 reports, still open" in from_jfk
     assert "no bound" in from_jfk
     assert from_jfk.count("500 reports</small>") == 2, "of each version"
