@@ -8,6 +8,7 @@ import math
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple, Self
 
 from starlette.concurrency import run_in_threadpool
@@ -173,6 +174,15 @@ def require_rate(service: Service, client: tuple[str, int] | None, forwarded_for
     return address
 
 
+@cache
+def _warn_of_local_limit() -> None:
+    """Log once in the life of the process: a limit that is met again and again is no event."""
+    logger.warning(
+        "requests from this machine without X-Forwarded-For exceed --local-rate-factor and are refused (429): if they come "
+        "through a proxy, set X-Forwarded-For in it, so that each network is limited by itself"
+    )
+
+
 def _charge(service: Service, address: str, seconds: float) -> None:
     """Charge what costs so many seconds at the permitted rate, or refuse it with the time when it will be accepted."""
     settings = service.settings
@@ -180,10 +190,7 @@ def _charge(service: Service, address: str, seconds: float) -> None:
     if not wait:
         return
     if address == LOCAL:
-        logger.warning(
-            "Requests from this machine without X-Forwarded-For exceed --local-rate-factor and are refused (429). If they "
-            "come through a proxy, set X-Forwarded-For in it, so that each network is limited by itself."
-        )
+        _warn_of_local_limit()
     raise RefusedWithHeaderError(
         Refusal.TOO_MANY,
         f"one network may send {settings.client_rate:g} requests, {settings.client_report_rate:g} reports and "

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hubbub_aggregator.batch_decoding import decode_batch
 from hubbub_aggregator.proxies import LOCAL
 from hubbub_aggregator.rate_limit import RateLimit
+from hubbub_aggregator.taking import _warn_of_local_limit
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator
@@ -131,9 +132,10 @@ def test_guesses_of_tokens_are_limited_by_network(start: StartAggregator, sqlite
 def test_requests_of_this_machine_without_a_client_are_one_network_with_a_higher_limit(
     start: StartAggregator, sqlite_store: SqlStore, caplog: pytest.LogCaptureFixture
 ) -> None:
+    _warn_of_local_limit.cache_clear()
     aggregator = start(sqlite_store, client_rate=1e-3, client_burst_seconds=1_000, local_rate_factor=4)
     # the fixture has asked for /livez only, which is not charged
     answers = [aggregator.get("/v1/metrics").status for _ in range(6)]
     assert answers == [200] * 4 + [429] * 2
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert any("set X-Forwarded-For" in text for text in warnings)
+    assert sum("set X-Forwarded-For" in text for text in warnings) == 1
