@@ -157,7 +157,7 @@ def measure(name: str) -> tuple[Seen, Seen, float, float]:
         definitions = Path(directory) / "metrics.toml"
         definitions.write_text(DEFINITIONS, encoding="utf-8")
         command = ["-m", "hubbub", "serve", str(definitions), "--port", "0"]
-        with started([*command, "--database", str(Path(directory) / "reports.db")]) as (host, port, pid):
+        with started([*command, "--database", str(Path(directory) / "reports.db"), "--create"]) as (host, port, pid):
             served = itertools.cycle(spread)
             uvloop.run(drive([(host, port)], served, 32, 0.5))
             before = uvloop.run(honest((host, port), served, SECONDS))

@@ -193,7 +193,7 @@ def measured(case: Case, server: str) -> tuple[list[Tally], list[Tally]]:
             definitions.write_text(DEFINITIONS, encoding="utf-8")
             database = str(Path(directory) / "hubbub.db") if case.engine == "SQLite" else new_postgres(server)
             ours = ["-m", "hubbub", "serve", str(definitions), "--port", "0"]
-            ours += ["--database", database, "--create"]
+            ours += ["--database", database, "--create", "--local-rate-factor", "1e6"]
             for command, tallies in ((["-c", DO_NOTHING], rounds[0]), (ours, rounds[1])):
                 with ExitStack() as running:
                     services = [running.enter_context(started(command)) for _ in range(case.processes)]

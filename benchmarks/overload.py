@@ -133,7 +133,8 @@ def main() -> None:
             with TemporaryDirectory(prefix="hubbub-bench-") as directory:
                 definitions = Path(directory) / "metrics.toml"
                 definitions.write_text(DEFINITIONS, encoding="utf-8")
-                command = ["-m", "hubbub", "serve", str(definitions), "--port", "0", *case.options]
+                command = ["-m", "hubbub", "serve", str(definitions), "--port", "0", "--local-rate-factor", "1e6"]
+                command += case.options
                 with started([*command, "--database", str(Path(directory) / "reports.db"), "--create"]) as (
                     host,
                     port,
