@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date, datetime, timedelta
 from pathlib import Path
 
@@ -186,12 +186,15 @@ def periods(store: Store, definitions: Definitions, settings: Settings, now: dat
             late.append(f"to close {metric.name} {day}")
         if now < period.opens():
             early.append(f"{metric.name} {day}")
+    retained = store.periods_retained()
     for metric in known.values():
-        late += _overdue(store, metric, settings, now - _OVERDUE)
+        late += _overdue(
+            store, metric, settings, now - _OVERDUE, [day for digest, day in retained if digest == metric.digest]
+        )
     unnamed = [
         metric.name
         for metric in known.values()
-        if metric.name not in settings.retain and store.periods_retained(metric.digest)
+        if metric.name not in settings.retain and any(digest == metric.digest for digest, _ in retained)
     ]
     if orphans:
         yield warning(
@@ -233,14 +236,14 @@ def periods(store: Store, definitions: Definitions, settings: Settings, now: dat
         yield fine("periods", f"{len(open_)} open; {counted(waiting, 'segment')} to be folded")
 
 
-def _overdue(store: Store, metric: Metric, settings: Settings, due: datetime) -> Iterator[str]:
+def _overdue(store: Store, metric: Metric, settings: Settings, due: datetime, retained: Iterable[str]) -> Iterator[str]:
     """Yield what should have been done by then with a metric's periods, beside closing them."""
     name, retain, keep = metric.name, settings.retain.get(metric.name), settings.keep.get(metric.name)
     for day in store.unfolded(metric.digest):
         if due > Period.parse(metric.period, day).closes():
             yield f"to fold {name} {day}"
     if retain is not None:
-        for day in store.periods_retained(metric.digest):
+        for day in retained:
             if not retains(metric, settings, day, due):
                 yield f"to drop the reports of {name} {day}"
     if keep is not None:

@@ -68,19 +68,25 @@ class _Round:
     def run(self) -> None:
         self._fold_all()
         if self._clock.may_delete:
-            open_, half_closed = self._store.open_periods(), self._store.half_closed_periods()
+            open_, half_closed, retained = map(
+                _by_digest,
+                (self._store.open_periods(), self._store.half_closed_periods(), self._store.periods_retained()),
+            )
             for metric in self._definitions.versions():
-                due = [text for text in _of(metric, open_) if self._is_over(metric, text)]
+                due = [text for text in open_.get(metric.digest, []) if self._is_over(metric, text)]
+                to_close = [*half_closed.get(metric.digest, []), *due]
                 with self._survived(metric):
-                    self._delete_due(metric, [*_of(metric, half_closed), *due])
+                    self._delete_due(metric, to_close, retained.get(metric.digest, []))
         if self._failed:
             told = "; ".join(f"{why} ({', '.join(names)})" for why, names in _by_cause(self._failed).items())
             raise JobError(told)
 
     def _fold_all(self) -> None:
+        unfolded = {digest for digest, _ in self._store.unfolded_reports()}
         for metric in self._definitions.versions():
-            with self._survived(metric):
-                fold(self._store, metric, retains=partial(self._retains, metric))
+            if metric.digest in unfolded:
+                with self._survived(metric):
+                    fold(self._store, metric, retains=partial(self._retains, metric))
         self._folded_at = self._elapsed()
 
     def _fold_if_due(self) -> None:
@@ -103,12 +109,12 @@ class _Round:
     def _is_over(self, metric: Metric, text: str) -> bool:
         return self._clock.now >= Period.parse(metric.period, text).closes()
 
-    def _delete_due(self, metric: Metric, to_close: Iterable[str]) -> None:
+    def _delete_due(self, metric: Metric, to_close: Iterable[str], retained: Iterable[str]) -> None:
         store, between = self._store, self._fold_if_due
         for text in to_close:
             store.close_period(metric.digest, text, between)
             _log(metric, text, "closed", "it takes no more reports, its batch ids are deleted")
-        for text in store.periods_retained(metric.digest):
+        for text in retained:
             if not self._retains(metric, text):
                 store.drop_reports(metric.digest, text, between)
                 _log(metric, text, "dropped", "its retained reports are deleted")
@@ -120,8 +126,11 @@ class _Round:
                     _log(metric, text, "purged", "its counts are deleted")
 
 
-def _of(metric: Metric, periods: Iterable[tuple[str, str]]) -> list[str]:
-    return [text for digest, text in periods if digest == metric.digest]
+def _by_digest(periods: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    grouped: dict[str, list[str]] = {}
+    for digest, text in periods:
+        grouped.setdefault(digest, []).append(text)
+    return grouped
 
 
 def _log(metric: Metric, text: str, action: str, meaning: str) -> None:

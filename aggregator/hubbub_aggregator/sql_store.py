@@ -205,8 +205,11 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
     def periods_with_reports(self, digest: str) -> list[str]:
         return self._periods_in(digest, *_HELD)
 
-    def periods_retained(self, digest: str) -> list[str]:
-        return self._periods_in(digest, retained)
+    def periods_retained(self) -> list[tuple[str, str]]:
+        asked = select(collection.c.digest, collection.c.period).where(
+            collection.c.id.in_(select(retained.c.collection_id).distinct())
+        )
+        return [(digest, period) for digest, period in fetched(self._engine, asked.order_by(collection.c.period))]
 
     def _periods_in(self, digest: str, *held_in: Table) -> list[str]:
         """Return the periods that any of these tables has reports of."""

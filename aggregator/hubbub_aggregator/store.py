@@ -120,8 +120,8 @@ class Store(Protocol):
     def periods_with_reports(self, digest: str) -> list[str]:
         """Return the periods whose reports are retained, or not folded yet."""
 
-    def periods_retained(self, digest: str) -> list[str]:
-        """Return the periods that have retained reports."""
+    def periods_retained(self) -> list[tuple[str, str]]:
+        """Return the digest and period of everything that has retained reports."""
 
     def drop_reports(self, digest: str, period: str, between: Callable[[], None] = ...) -> None:
         """Drop a period's retained reports, and nothing of what they were counted into.

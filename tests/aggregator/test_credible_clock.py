@@ -380,7 +380,7 @@ class DeletionMachine(ClockMachine):
             assert wall < Period.parse(METRIC.period, text).closes() + timedelta(seconds=1)
         for text in read_summary(self.database, METRIC).periods:
             assert wall < kept_until(METRIC, text, KEPT.keep[METRIC.name]) + timedelta(seconds=1)
-        for text in self.database.periods_retained(METRIC.digest):
+        for _, text in self.database.periods_retained():
             assert retains(METRIC, KEPT, text, wall - timedelta(seconds=1))
 
 

@@ -123,5 +123,5 @@ def test_the_job_folds_by_itself_and_survives_a_failure(
         time.sleep(0.01)
     job.close()
     assert read_summary(store, metric).num_reports == 3
-    assert "fold_and_expire failed: RuntimeError (homepage)" in caplog.text
+    assert "fold_and_expire failed: RuntimeError (carrier)" in caplog.text
     assert "private" not in caplog.text

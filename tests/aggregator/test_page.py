@@ -393,6 +393,18 @@ def test_pages_do_the_same_work_however_many_metrics_and_periods_there_are(
     assert counts[0] == counts[1] <= 12
 
 
+def test_upkeep_with_nothing_to_do_does_the_same_work_however_many_metrics_there_are(store: SqlStore) -> None:
+    counts = []
+    for last, num_metrics, num_periods in (("2024-05-01", 1, 2), ("2024-06-15", 12, 25)):
+        definitions, statements = many_definitions(num_metrics), list[tuple[str, Any]]()
+        fill(store, definitions, date.fromisoformat(last), num_periods)
+        upkeep(store, definitions, Settings(), NOON)
+        with noted(store, statements):
+            upkeep(store, definitions, Settings(), NOON)
+        counts.append(len(statements))
+    assert counts[0] == counts[1] <= 12
+
+
 def statements_of(store: SqlStore, act: Callable[[], Answer]) -> list[str]:
     """Return the SQL that a request needs; the pages are asked for once before, so that nothing is set up."""
     statements: list[tuple[str, Any]] = []

@@ -96,6 +96,7 @@ def test_an_upkeep_that_fails_is_in_the_numbers_and_on_the_page_and_batches_are_
     assert number("hubbub_job_failures_total") == 0
     with monkeypatch.context() as broken:
         broken.setattr(sqlite_store, "unfolded", damaged)
+        assert aggregator.post(make_batch(aggregator.definitions["homepage"])).status == 202
         wait_until(1)
         assert number("hubbub_job_failures_total") >= 1
         assert aggregator.post(make_batch(aggregator.definitions["homepage"])).status == 202
