@@ -10,7 +10,9 @@ from hubbub_aggregator.database_option import DatabaseName, database_option
 
 @click.group()
 def command() -> None:
-    """Create, upgrade, back up, restore and copy an aggregator's database; accept its clock.
+    """Create, check, back up and upgrade a database.
+
+    Also copies and restores it, and accepts its clock after a jump.
 
     \b
     Example:
@@ -22,7 +24,9 @@ def command() -> None:
 @database_option
 @json_option
 def create(database: str, as_json: bool) -> None:
-    """Make a database: a new SQLite file, or the tables of an empty PostgreSQL database.
+    """Create a database.
+
+    It is a new SQLite file, or the tables of an empty PostgreSQL database.
 
     One that exists already is left as it is.
 

@@ -111,7 +111,9 @@ def create(
 @database_option
 @json_option
 def list_(database: str, as_json: bool) -> None:
-    """List the tokens: scopes, and the UTC days of creation, last use and expiry.
+    """List the tokens.
+
+    Shows scopes, and the UTC days of creation, last use and expiry.
 
     A token expires at the start of that day. The last use is the last day on which an aggregator accepted the token.
 
@@ -172,7 +174,9 @@ def _row(token: Token, today: date) -> tuple[str, ...]:
 @database_option
 @json_option
 def rotate(name: str, expires: str | None, database: str, as_json: bool) -> None:
-    """Replace a token's secret and print the new one: this once, since only its hash is kept.
+    """Replace a token's secret.
+
+    Prints the new secret this once, because only its hash is kept.
 
     The old secret stops working at once: a running aggregator refuses it within 5 seconds, and browsers that signed in
     with it are signed out. To change a secret without an interruption, create a second token, move its users to it, and

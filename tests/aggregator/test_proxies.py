@@ -225,7 +225,10 @@ def test_behind_nginx_one_service_takes_over_from_another_and_nobody_is_sent_awa
     ports = (free_port(), free_port())
     config.write_text(
         replaced(
-            config.read_text(), ("127.0.0.1:8000", f"127.0.0.1:{ports[0]}"), ("127.0.0.1:8001", f"127.0.0.1:{ports[1]}")
+            config.read_text(),
+            ("127.0.0.1:8000", f"127.0.0.1:{ports[0]}"),
+            ("127.0.0.1:8001", f"127.0.0.1:{ports[1]}"),
+            ("rate=50r/s", "rate=100000r/s"),  # all clients of the test have one address
         )
     )
 

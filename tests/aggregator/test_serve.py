@@ -123,7 +123,7 @@ def serve(definitions_file: Path) -> Iterator[Callable[..., Process]]:
 
 def failure(definitions: Path, *options: str) -> str:
     """Run the command where it must fail; return its one sentence."""
-    program = [str(Path(sys.executable).parent / "hubbub"), "serve", str(definitions), *options]
+    program = [str(Path(sys.executable).parent / "hubbub"), "serve", str(definitions), "--port", "0", *options]
     done = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert len(done.stderr.splitlines()) == 1, done.stderr

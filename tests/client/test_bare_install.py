@@ -84,14 +84,14 @@ def test_doctor_checks_a_state_directory_in_a_bare_install(bare: Path, tmp_path:
     checked = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert checked.stderr == ""
     found = {finding["about"]: finding["health"] for finding in json.loads(checked.stdout)["findings"]}
-    assert found == dict.fromkeys(("clock", "secret", "journal", "consent", "spool", "ledger"), "fine")
+    assert found == dict.fromkeys(("clock", "secret", "journal", "consent", "spool", "ledger", "machine"), "fine")
     (state / "secret").write_bytes(b"short")
     assert subprocess.run(command, capture_output=True, check=False, env=environment).returncode == 1
 
 
 def test_nothing_tells_a_user_to_install_hubbub_from_pypi() -> None:
     """The name on PyPI is not this project's: what is installed from there is somebody else's program."""
-    told = re.compile(r"pip3? install\b[^\n]*\bhubbub\b(?!/)")
+    told = re.compile(r"pip3? install\b[^\n`]*\bhubbub\b(?!/)")
     listed = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
     tested = [REPOSITORY / name for name in listed.splitlines() if not name.startswith(("tests/", "docs/progress/"))]
     wrong = [
