@@ -40,7 +40,7 @@ from hubbub_aggregator.readiness import Readiness
 from hubbub_aggregator.reading import reads
 from hubbub_aggregator.routes import routes
 from hubbub_aggregator.security_headers import SecurityHeaders
-from hubbub_aggregator.settings import Settings
+from hubbub_aggregator.settings import NETWORKS_SHARE, Settings
 from hubbub_aggregator.store import DatabaseMovedError, StoppedError, Store, StoreError
 from hubbub_aggregator.taking import Address, Service, Shortcut
 from hubbub_aggregator.tally import Tally
@@ -77,7 +77,7 @@ def create_app(
     settings = settings or Settings()
     tally, disk = Tally(), DiskWatch(free, settings.min_free)
     proxies, rate = Proxies(settings.trusted_proxy), RateLimit(settings.client_burst_seconds)
-    bodies = BodyMemory(settings.max_body_memory, settings.max_body_memory // 8)
+    bodies = BodyMemory(settings.max_body_memory, settings.max_body_memory // NETWORKS_SHARE)
     collecting = Collecting(definitions, reload or (lambda: definitions), store.open_periods, settings.max_reports)
     readiness, service_clock = Readiness(store, disk), clock or CredibleClock(store)
     door = Doorkeeper(store.token, today=lambda: service_clock().date(), used=store.note_token_use)

@@ -67,7 +67,7 @@ def of_database(
                     "database",
                     f"{database} has no tables",
                     "`hubbub serve` does not start on it",
-                    "`hubbub db create` makes them",
+                    "if a service is running on it, the file was moved: put the same file back; else `hubbub db create`",
                 )
                 return
             require_served(looking)
@@ -132,11 +132,11 @@ def clock_state(store: Store) -> Iterator[Finding]:
     elif state.status is ClockStatus.CREDIBLE:
         yield fine("clock", f"the database remembers {time_text(state.credible)}")
     else:
-        left = timedelta(seconds=round(SETTLING - state.agreed))
+        left = (SETTLING - state.agreed) / 3_600
         yield warning(
             "clock",
             f"the clock jumped, the database remembers {time_text(state.credible)}, and the clock says {time_text(wall)}",
-            f"the service closes, purges and drops nothing for {left} more hours of agreement",
+            f"the service closes, purges and drops nothing for {left:.0f} more hours of agreement",
             accept,
         )
 
@@ -203,12 +203,20 @@ def periods(store: Store, definitions: Definitions, settings: Settings, now: dat
             "they are never closed or purged: how long they are is no longer known",
             "put the definitions back, below which the newer ones stand, until their periods are closed",
         )
-    if late:
+    saved = store.clock()
+    if late and saved is not None and saved.state.status is not ClockStatus.CREDIBLE:
+        yield warning(
+            "periods",
+            f"due for more than a day: {_some(late)}",
+            "closing, dropping and purging are paused until the clock is credible",
+            "see the finding about the clock",
+        )
+    elif late:
         yield wrong(
             "periods",
             f"due for more than a day: {_some(late)}",
-            "the service closes, folds and drops every few seconds, unless its clock is in doubt: it does not run, or its upkeep fails",
-            "start it, or read its log; or set the clock",
+            "the service closes, folds and drops every few seconds: it does not run, or its upkeep fails",
+            "start it, or read its log",
         )
     if unnamed:
         yield warning(
@@ -218,11 +226,11 @@ def periods(store: Store, definitions: Definitions, settings: Settings, now: dat
             f"--retain {unnamed[0]}=N, here as for `hubbub serve`, if they are to be kept",
         )
     if early:
-        yield wrong(
+        yield warning(
             "clock",
             f"there are reports of periods that have not begun: {_some(early)}",
-            "this clock is behind, or was ahead when they came",
-            "set the clock",
+            "this clock is behind, or the service's was ahead when they came",
+            "set the clock if it is behind; else nothing, they are counted for their periods",
         )
     waiting = store.segments_waiting()
     if waiting > _MANY_SEGMENTS:

@@ -108,7 +108,7 @@ def check(database: str, as_json: bool) -> None:
 def upgrade(database: str, as_json: bool) -> None:
     """Bring a database to this hubbub's schema.
 
-    Whole or not at all, while older workers go on.
+    Whole or not at all, while older processes go on.
 
     \b
     Example:

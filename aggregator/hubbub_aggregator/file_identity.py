@@ -1,7 +1,8 @@
 """Whether the path of a SQLite database still leads to the file that is served, and to its write-ahead log.
 
 A file that is removed, renamed or replaced stays open: SQLite goes on writing into it, and every commit succeeds, but a
-restart on the same path would not find what was committed.
+restart on the same path would not find what was committed. A write-ahead log that is truncated in place is written on
+behind a hole, and can never be read.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ logger = logging.getLogger(__name__)
 Identity = tuple[int, int]
 """Device and inode of a file."""
 
+_WAL_MAGIC = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
+"""First bytes of a write-ahead log (SQLite file format, section 4.1); of one that was truncated and written on: zeros."""
+
 
 class FileIdentity:
     """Device and inode of a database file and of its `-wal`, as they were when the connections were opened.
@@ -29,7 +33,8 @@ class FileIdentity:
 
     def __init__(self, path: Path, stat: Callable[[Path], os.stat_result] = os.stat) -> None:
         self._path = path.absolute()
-        self._wal_path = Path(f"{os.path.realpath(path)}-wal")
+        self._real_path = os.path.realpath(path)
+        self._wal_path = Path(f"{self._real_path}-wal")
         self._stat = stat
         self._lock = Lock()
         self._file: Identity | None = None
@@ -69,17 +74,21 @@ class FileIdentity:
             return
         if changed:
             logger.error(
-                "%s was removed, renamed, replaced or unmounted while it is served: no batch is acknowledged. "
+                "%s was removed, renamed, replaced, truncated or unmounted while it is served: no batch is acknowledged. "
                 "Put the same file back; or stop the service, restore a backup and start again",
                 missed,
             )
-        raise DatabaseMovedError(f"{missed} was removed, renamed, replaced or unmounted while it is served")
+        raise DatabaseMovedError(f"{missed} was removed, renamed, replaced, truncated or unmounted while it is served")
 
     def _moved_file(self) -> Path | None:
-        """Return the path that leads elsewhere."""
+        """Return the path that leads elsewhere, or whose file was truncated."""
         for path, recorded in ((self._path, self._file), (self._wal_path, self._wal)):
             if recorded is not None and self._identity(path) != recorded:
                 return path
+        if os.path.realpath(self._path) != self._real_path:  # SQLite would look for another `-wal`
+            return self._path
+        if self._wal is not None and not _begins_like_a_log(self._wal_path):
+            return self._wal_path
         return None
 
     def _identity(self, path: Path) -> Identity | None:
@@ -88,3 +97,13 @@ class FileIdentity:
         except OSError:
             return None
         return found.st_dev, found.st_ino
+
+
+def _begins_like_a_log(path: Path) -> bool:
+    """Return whether a `-wal` is empty, as after a checkpoint that truncates it, or has the header of one."""
+    try:
+        with path.open("rb", buffering=0) as log:
+            magic = log.read(4)
+    except OSError:
+        return False
+    return magic in (b"", *_WAL_MAGIC)

@@ -15,6 +15,8 @@ from hubbub.errors import ParameterError
 from hubbub_aggregator.proxies import network_of
 
 _ORIGIN = re.compile(r"https?://([a-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
+NETWORKS_SHARE = 8
+"""One network may hold this part of the memory for bodies that are arriving."""
 _MOST_PERIODS = 10_000  # of days: 27 years
 
 
@@ -86,6 +88,11 @@ class Settings:
         for setting in limits():
             if not 0 < getattr(self, setting.name) < math.inf:
                 raise ParameterError(f"{setting.name} must be above 0 and finite, got {getattr(self, setting.name)}")
+        if self.max_body > self.max_body_memory // NETWORKS_SHARE:
+            raise ParameterError(
+                f"max_body_memory must be at least {NETWORKS_SHARE} times max_body, got {self.max_body_memory} and {self.max_body}: "
+                "one network may hold an eighth of it, and a larger body could never be accepted"
+            )
         for option, asked in (("keep", self.keep), ("retain", self.retain)):
             for name, periods in asked.items():
                 if not 0 <= periods <= _MOST_PERIODS:

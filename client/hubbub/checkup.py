@@ -13,6 +13,7 @@ from hubbub.findings import Finding, Health, changed_at, clock_before, fine, war
 from hubbub.inspection import read_state
 from hubbub.machine_id import MachineIdReader, machine_tag, read_machine_id
 from hubbub.periods import Period
+from hubbub.privacy.pricing import shown_epsilon
 from hubbub.secret import SECRET_BYTES
 from hubbub.state import State
 from hubbub.words import counted
@@ -217,5 +218,5 @@ def _ledger(state: State) -> Finding:
     total = max((state.spent(subject) for subject in state.digests), default=0.0)
     return fine(
         "ledger",
-        f"{counted(len(state.accounts), 'account')}, at most eps = {total:.3f} of one person, {counted(state.enrolments, 'enrolment')}",
+        f"{counted(len(state.accounts), 'account')}, at most eps = {shown_epsilon(total)} of one person, {counted(state.enrolments, 'enrolment')}",
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hubbub.errors import ParameterError
 from hubbub.metric import Metric
 from hubbub.privacy.loss import epsilon
-from hubbub.privacy.pricing import ROUNDING, fitting, price_of
+from hubbub.privacy.pricing import ROUNDING, fitting, price_of, shown_epsilon
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class Policy:
         once, price = epsilon(metric.params), price_of(metric)
         if once > self.epsilon_report + ROUNDING:
             return (
-                f"{metric.name}: a report costs eps = {once:.3f}, the policy allows epsilon_report = {self.epsilon_report:g}: "
+                f"{metric.name}: a report costs eps = {shown_epsilon(once)}, the policy allows epsilon_report = {self.epsilon_report:g}: "
                 "define it with more noise, or raise that in Policy"
             )
         name = min(
@@ -49,7 +49,7 @@ class Policy:
         )
         if price.epsilon > getattr(self, name) + ROUNDING:
             return (
-                f"{metric.name}: a {price.unit} costs eps = {price.epsilon:.3f}, the policy allows "
+                f"{metric.name}: a {price.unit} costs eps = {shown_epsilon(price.epsilon)}, the policy allows "
                 f"{name} = {getattr(self, name):g}: define it with more noise, or raise that in Policy"
             )
         return None

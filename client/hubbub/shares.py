@@ -20,7 +20,7 @@ from hubbub.ledger import Account
 from hubbub.metric import Metric
 from hubbub.periods import Period
 from hubbub.policy import Policy
-from hubbub.privacy.pricing import distinct_values, fitting, price_of
+from hubbub.privacy.pricing import distinct_values, fitting, price_of, shown_epsilon
 
 
 def opened(subject: str, metric: Metric, period: Period) -> Account:
@@ -34,7 +34,7 @@ def doubts(policy: Policy, metrics: Sequence[Metric], today: date) -> Iterator[s
     """Say what a new person's first enrolment refuses of these metrics, silences, or leaves hardly any room for."""
     wanted = [(metric, opened("", metric, Period.containing(metric.period, today))) for metric in metrics]
     for (metric, _), account in zip(wanted, share_out(policy, [], wanted, 1), strict=True):
-        cost = f"{metric.name}: a {account.unit} costs eps = {account.price:.3f}"
+        cost = f"{metric.name}: a {account.unit} costs eps = {shown_epsilon(account.price)}"
         room = min(distinct_values(metric), policy.units(account.price, 0))
         if account.refused:
             yield f"{account.refused}: nobody's reports come"
@@ -112,10 +112,10 @@ def most(account: Account, policy: Policy) -> float:
 
 
 def _no_room(metric: Metric, policy: Policy, account: Account, spent: float) -> str:
-    cost = f"{metric.name}: a {account.unit} costs eps = {account.price:.3f}, and "
+    cost = f"{metric.name}: a {account.unit} costs eps = {shown_epsilon(account.price)}, and "
     if fitting(policy.epsilon_metric - spent * account.price, account.price) < 1:
         return (
-            f"{cost}earlier enrolments (consent off and on, a lost secret) can have spent {spent * account.price:.3f} of "
+            f"{cost}earlier enrolments (consent off and on, a lost secret) can have spent {shown_epsilon(spent * account.price)} of "
             f"epsilon_metric = {policy.epsilon_metric:g}: nothing more is collected from this person, unless you raise it in Policy"
         )
     return (

@@ -81,10 +81,10 @@ HEAD = b"POST /v1/reports HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\
 
 
 def unfinished(aggregator: Aggregator, network: bytes, sent: int) -> socket.socket:
-    """Send this many bytes of a body of 200,000."""
+    """Send this many bytes of a body of 100,000."""
     host, port = aggregator.url.removeprefix("http://").split(":")
     client = socket.create_connection((host, int(port)), timeout=30)
-    client.sendall(HEAD % network + b"Content-Encoding: gzip\r\nContent-Length: 200000\r\n\r\n")
+    client.sendall(HEAD % network + b"Content-Encoding: gzip\r\nContent-Length: 100000\r\n\r\n")
     with suppress(ConnectionError):  # refused meanwhile
         client.sendall(b" " * sent)
     return client
@@ -93,12 +93,12 @@ def unfinished(aggregator: Aggregator, network: bytes, sent: int) -> socket.sock
 def test_unfinished_bodies_of_one_network_do_not_keep_others_out(
     start: StartAggregator, sqlite_store: SqlStore, make_batch: MakeBatch
 ) -> None:
-    """40 bodies of 150 kB, from ten networks: beyond its memory the service refuses them, and takes single reports."""
-    aggregator = start(sqlite_store, max_body_memory=800_000)
+    """32 bodies of 90 kB, from 8 networks: the second of each network is refused, and single reports are accepted."""
+    aggregator = start(sqlite_store, max_body=100_000, max_body_memory=800_000)
     with ExitStack() as attack:
-        clients = [attack.enter_context(unfinished(aggregator, b"198.51.%d.1" % (n % 10), 150_000)) for n in range(40)]
+        clients = [attack.enter_context(unfinished(aggregator, b"198.51.%d.1" % (n % 8), 90_000)) for n in range(32)]
         answers = []
-        for client in clients[:10]:
+        for client in clients[8:16]:
             client.settimeout(10)
             answers.append(client.recv(12))
         assert set(answers) == {b"HTTP/1.1 503"}, "more than an eighth of the memory, from one network"
@@ -119,7 +119,7 @@ def test_a_body_that_arrives_too_slowly_is_refused(start: StartAggregator, sqlit
 def test_memory_is_given_back_when_a_client_leaves(
     start: StartAggregator, sqlite_store: SqlStore, make_batch: MakeBatch, network: str
 ) -> None:
-    aggregator = start(sqlite_store, max_body_memory=8 * 100_000)
+    aggregator = start(sqlite_store, max_body=100_000, max_body_memory=8 * 100_000)
     batch = make_batch(aggregator.definitions["homepage"], n=500).to_json().ljust(60_000)
     for _ in range(30):
         unfinished(aggregator, network.encode(), 90_000).close()

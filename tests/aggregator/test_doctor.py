@@ -179,7 +179,7 @@ def test_periods_that_the_service_does_not_look_after_are_found(
     store.append([make_batch(homepage), make_batch(carrier)])
     assert found(definitions, NOON) == []
     assert found(without, NOON) == [(Health.WARNING, "periods")]
-    assert found(definitions, datetime(2024, 6, 1, tzinfo=UTC)) == [(Health.WRONG, "clock")]
+    assert found(definitions, datetime(2024, 6, 1, tzinfo=UTC)) == [(Health.WARNING, "clock")]
     assert found(definitions, datetime(2024, 7, 17, tzinfo=UTC)) == []
     assert found(definitions, datetime(2024, 7, 18, tzinfo=UTC)) == [(Health.WRONG, "periods")]
     for metric in (homepage, carrier):

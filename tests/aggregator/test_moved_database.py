@@ -23,7 +23,7 @@ import pytest
 from hubbub import Batch, Definitions
 from hubbub_aggregator.file_identity import FileIdentity
 from hubbub_aggregator.sql_store import SqlStore
-from hubbub_aggregator.store import Appended, DatabaseMovedError
+from hubbub_aggregator.store import Appended, DatabaseMovedError, StoreError
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator
@@ -56,6 +56,11 @@ class Mover:
         self.rename()
         copy.rename(self.path)
 
+    def replace_by_link(self) -> None:
+        """The same file by the same name, but SQLite would look for its `-wal` elsewhere."""
+        self.rename()
+        self.path.symlink_to(self.away)
+
     def put_back(self) -> None:
         self.away.replace(self.path)
         self.moved.clear()
@@ -81,7 +86,7 @@ class Trial:
     def __init__(self, database: Path, suffix: str, rng: random.Random, *, from_thread: bool) -> None:
         self.database = database
         self.store = SqlStore.open(database)
-        self.action = rng.choice(ACTIONS)
+        self.action = rng.choice(ACTIONS if suffix else (*ACTIONS, Mover.replace_by_link))
         self.mover = Mover(Path(f"{database}{suffix}"), database.with_suffix(".away"))
         self.acknowledged: list[Batch] = []
         self.refused = 0
@@ -244,3 +249,28 @@ def test_the_wal_may_be_made_anew_when_all_connections_were_closed(
     with pytest.raises(DatabaseMovedError):
         store.append([make_batch(definitions["homepage"])])
     store.close()
+
+
+def test_database_replaced_by_a_link_to_itself_is_noticed(
+    tmp_path: Path, definitions: Definitions, make_batch: MakeBatch
+) -> None:
+    mover = Mover(tmp_path / "reports.db", tmp_path / "elsewhere.db")
+    with closing(SqlStore.open(mover.path)) as store:
+        store.append([make_batch(definitions["homepage"])])
+        mover.replace_by_link()
+        with pytest.raises(DatabaseMovedError):
+            store.append([make_batch(definitions["homepage"])])
+        mover.path.unlink()
+        mover.put_back()
+        assert store.append([make_batch(definitions["homepage"])]) == [Appended.STORED]
+
+
+def test_log_truncated_in_place_is_noticed_with_the_next_commit(
+    tmp_path: Path, definitions: Definitions, make_batch: MakeBatch
+) -> None:
+    with closing(SqlStore.open(tmp_path / "reports.db")) as store:
+        store.append([make_batch(definitions["homepage"])])
+        (tmp_path / "reports.db-wal").write_bytes(b"")
+        for _ in range(3):
+            with pytest.raises(StoreError):
+                store.append([make_batch(definitions["homepage"])])

@@ -12,8 +12,8 @@ import pytest
 
 from hubbub import Metric, Params, Policy
 from hubbub.privacy import central_epsilon, effective_group_size, epsilon, privacy_figures
-from hubbub.privacy.lifetime import shown_epsilon
 from hubbub.privacy.matching import information
+from hubbub.privacy.pricing import shown_epsilon
 
 from .mechanism import Floats
 from .observers import bits_that_differ, counts, loss_of_a_change, permanent, share_matched

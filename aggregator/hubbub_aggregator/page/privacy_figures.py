@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hubbub import privacy
 from hubbub.metric import Metric
 from hubbub.policy import Policy
-from hubbub.privacy.lifetime import shown_epsilon
+from hubbub.privacy.pricing import shown_epsilon
 
 _TITLES = {"lifetime": "Lifetime epsilon"}
 

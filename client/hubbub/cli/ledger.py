@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from hubbub.cli.output import PATH, json_option, print_json
+from hubbub.privacy.pricing import shown_epsilon
 from hubbub.state import State
 from hubbub.words import counted
 
@@ -32,14 +33,14 @@ def command(directory: Path, *, as_json: bool) -> None:
     tell_damage(state)
     for each in state.accounts.values():
         click.echo(
-            f"{each.metric:20} {each.digest[:12]}  {counted(each.units, each.unit)} x {each.price:.3f} = eps {each.spent:.3f} "
-            f"of {each.reserved_epsilon:.3f} reserved, {counted(each.reports, 'report')}{_of(each.subject)}"
+            f"{each.metric:20} {each.digest[:12]}  {counted(each.units, each.unit)} x {shown_epsilon(each.price)} = eps {shown_epsilon(each.spent)} "
+            f"of {shown_epsilon(each.reserved_epsilon)} reserved, {counted(each.reports, 'report')}{_of(each.subject)}"
         )
         if each.refused:
             click.echo(f"not collected{_of(each.subject)}: {each.refused}")
     for subject in sorted(state.digests):
         click.echo(
-            f"in total eps {state.spent(subject):.3f}, drafts included, of {state.reserved(subject):.3f} reserved{_of(subject)}: "
+            f"in total eps {shown_epsilon(state.spent(subject))}, drafts included, of {shown_epsilon(state.reserved(subject))} reserved{_of(subject)}: "
             "what tells apart two histories that change at the same times; more is lost where they do not"
         )
     for each in state.accounts.values():

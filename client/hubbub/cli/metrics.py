@@ -116,7 +116,7 @@ def _about(metric: Any, reports: int | None) -> dict[str, Any]:
 
 def _page(about: dict[str, Any]) -> str:
     from hubbub.policy import Policy
-    from hubbub.privacy.lifetime import shown_epsilon
+    from hubbub.privacy.pricing import shown_epsilon
 
     policy, figures = Policy(), about["privacy"]
     sizes = f"k = {about['num_bits']}, h = {about['num_hashes']}, m = {about['num_cohorts']}, {about['hash_scheme']}"

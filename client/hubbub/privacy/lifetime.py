@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from hubbub.json_values import finite
 from hubbub.metric import Metric
 from hubbub.privacy.loss import epsilon, epsilon_permanent
-from hubbub.privacy.pricing import distinct_values, fitting, price_of
+from hubbub.privacy.pricing import distinct_values, fitting, price_of, shown_epsilon
 
 if TYPE_CHECKING:
     from hubbub.policy import Policy
@@ -152,17 +152,6 @@ def epsilon_lifetime(metric: Metric, policy: Policy) -> float:
     81.0
     """
     return privacy_figures(metric, policy).epsilon_lifetime
-
-
-def shown_epsilon(epsilon: float) -> str:
-    """Write an epsilon with three decimals, rounded up: a printed bound is never below the real one.
-
-    >>> shown_epsilon(4.3944), shown_epsilon(2.0), shown_epsilon(math.inf)
-    ('4.395', '2.000', 'no bound')
-    """
-    if math.isinf(epsilon):
-        return "no bound"
-    return f"{math.ceil((epsilon - _FLOAT_NOISE) * 1000) / 1000:.3f}"
 
 
 def _odds(epsilon: float) -> str:

@@ -65,3 +65,14 @@ def distinct_values(metric: Metric) -> float:
             return len(metric.categories) + 1
         case _:
             return math.inf
+
+
+def shown_epsilon(epsilon: float) -> str:
+    """Write an epsilon with three decimals, rounded up: a printed bound is never below the real one.
+
+    >>> shown_epsilon(4.3944), shown_epsilon(2.0), shown_epsilon(math.inf)
+    ('4.395', '2.000', 'no bound')
+    """
+    if math.isinf(epsilon):
+        return "no bound"
+    return f"{math.ceil((epsilon - ROUNDING) * 1000) / 1000:.3f}"

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hubbub.privacy import sequential
-from hubbub.privacy.lifetime import shown_epsilon
+from hubbub.privacy.pricing import shown_epsilon
 from hubbub.words import counted
 from hubbub_decoder.demo.comparison import Comparison
 from hubbub_decoder.rendering import bar
