@@ -33,7 +33,7 @@ from hubbub import parse_definitions
 
 ROUNDS = int(os.environ.get("HUBBUB_BENCH_ROUNDS", "3"))
 SECONDS, SETTLE = 5.0, 1.0
-ATTACKS = ("idle", "nested", "pipelined", "unfinished", "unfinished, 100 networks")
+ATTACKS = ("idle", "nested", "pipelined", "unfinished", "unfinished, 100 networks", "readiness")
 REQUEST = b"POST /v1/reports HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 
 
@@ -83,7 +83,7 @@ async def pipelined(host: str, port: int) -> None:
 
 
 async def unfinished(host: str, port: int, networks: int = 1) -> None:
-    """600 bodies of 1 MiB, each all but its last byte."""
+    """600 bodies of 1 MiB, each all but its last bytes; those that are refused are sent again, all at once, each second."""
     head = REQUEST + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % (1 << 20)
     end = time.monotonic() + SETTLE + SECONDS
 
@@ -104,9 +104,35 @@ async def unfinished(host: str, port: int, networks: int = 1) -> None:
             group.create_task(body(number))
 
 
+async def readiness(host: str, port: int) -> None:
+    """32 connections of one network that ask for /readyz, each again as soon as it is answered."""
+    request = forwarded(b"GET /readyz HTTP/1.1\r\nHost: x\r\n", "198.51.100.1") + b"\r\n"
+    end = time.monotonic() + SETTLE + SECONDS
+
+    async def connection() -> None:
+        while time.monotonic() < end:
+            with suppress(OSError, RuntimeError):
+                reader, writer = await asyncio.open_connection(host, port)
+                while time.monotonic() < end:
+                    writer.write(request)
+                    if not await reader.read(4_096):
+                        break
+                writer.close()
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(32):
+            group.create_task(connection())
+
+
 def attack(name: str, host: str, port: int) -> None:
     """Attack, in a process of its own, and stop."""
-    attacks = {"idle": idle, "nested": nested, "pipelined": pipelined, "unfinished": unfinished}
+    attacks = {
+        "idle": idle,
+        "nested": nested,
+        "pipelined": pipelined,
+        "unfinished": unfinished,
+        "readiness": readiness,
+    }
     if name.endswith("networks"):
         uvloop.run(unfinished(host, port, 100))
     else:
