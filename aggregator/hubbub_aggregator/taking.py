@@ -199,6 +199,11 @@ def _charge(service: Service, address: str, seconds: float) -> None:
     )
 
 
+REFUSAL_DELAY_SECONDS = 1.0
+"""How long the refusal of a network that sends too much is held back."""
+_MOST_DELAYED = 64
+"""Refusals held back at once: behind a proxy each holds one of its connections. Beyond it they are sent at once."""
+
 _CLOSING = {408, 429, 503, 507}
 """Answers after which a body that is still arriving is not read to its end: its client sends it again, whole."""
 
@@ -211,6 +216,7 @@ class Shortcut:
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
+        self._delayed = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] != PATH or scope["method"] != "POST":
@@ -218,6 +224,7 @@ class Shortcut:
             if refused is None:
                 await self._app(scope, receive, send)
             else:
+                await self._delay(refused)
                 await _send(send, refused)
             return
         try:
@@ -228,7 +235,18 @@ class Shortcut:
             answer = Answer.of(unforeseen(failure))
         if answer.status in _CLOSING and BODY_IS_HERE not in scope:
             answer = answer._replace(headers=[*answer.headers, (b"connection", b"close")])  # do not read the rest
+        await self._delay(answer)
         await _send(send, answer)
+
+    async def _delay(self, answer: Answer) -> None:
+        """Hold back the refusal of a network that sends too much: who waits for answers sends no faster than they come."""
+        if answer.status != Refusal.TOO_MANY.status or self._delayed >= _MOST_DELAYED:
+            return
+        self._delayed += 1
+        try:
+            await asyncio.sleep(REFUSAL_DELAY_SECONDS)
+        finally:
+            self._delayed -= 1
 
 
 async def _send(send: Send, answer: Answer) -> None:

@@ -178,6 +178,14 @@ StartAggregator = Callable[..., Aggregator]
 MakeBatch = Callable[..., Batch]
 
 
+@pytest.fixture(autouse=True, scope="session")
+def refusals_without_delay() -> Iterator[None]:
+    """Answer 429 at once: many tests count such answers."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("hubbub_aggregator.taking.REFUSAL_DELAY_SECONDS", 0.0)
+        yield
+
+
 @pytest.fixture(scope="module")
 def definitions() -> Definitions:
     return parse_definitions(DEFINITIONS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 from typing import TYPE_CHECKING
 
@@ -9,10 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hubbub.refusals import Refusal
+from hubbub_aggregator.app import create_app
 from hubbub_aggregator.batch_decoding import decode_batch
 from hubbub_aggregator.proxies import LOCAL
 from hubbub_aggregator.rate_limit import RateLimit
-from hubbub_aggregator.taking import _warn_of_local_limit
+from hubbub_aggregator.taking import Answer, Shortcut, _warn_of_local_limit
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator
@@ -139,3 +142,26 @@ def test_requests_of_this_machine_without_a_client_are_one_network_with_a_higher
     assert answers == [200] * 4 + [429] * 2
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert sum("set X-Forwarded-For" in text for text in warnings) == 1
+
+
+def test_holds_back_a_bounded_number_of_refusals(
+    definitions: Definitions, sqlite_store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 100 refused at the same time 64 wait; the others are answered while these do."""
+    monkeypatch.setattr("hubbub_aggregator.taking.REFUSAL_DELAY_SECONDS", 60.0)
+
+    async def waiting() -> int:
+        refused = Answer(Refusal.TOO_MANY.status, (), b"")
+        middleware = Shortcut(create_app(definitions, sqlite_store))
+        tasks = [asyncio.create_task(middleware._delay(refused)) for _ in range(100)]
+        await asyncio.sleep(0)
+        await middleware._delay(refused._replace(status=503))
+        left = sum(not task.done() for task in tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        monkeypatch.setattr("hubbub_aggregator.taking.REFUSAL_DELAY_SECONDS", 0.0)
+        await middleware._delay(refused)  # those that were cancelled make room
+        return left
+
+    assert asyncio.run(waiting()) == 64
