@@ -74,6 +74,7 @@ expires = 9000-01-01
 """
 
 DO_NOTHING = """
+import sys
 from fastapi import FastAPI, Request
 from hubbub_aggregator.server import listen, run, url_of
 
@@ -85,7 +86,7 @@ async def post(request: Request) -> dict[str, str]:
     return {"status": "stored"}
 
 with listen("127.0.0.1", 0) as listener:
-    run(app, listener, lambda: print("listening on", url_of(listener), file=sys.stderr, flush=True))
+    run(app, [listener], lambda: print("listening on", url_of(listener), file=sys.stderr, flush=True))
 """
 
 

@@ -134,6 +134,7 @@ def main() -> None:
                 definitions = Path(directory) / "metrics.toml"
                 definitions.write_text(DEFINITIONS, encoding="utf-8")
                 command = ["-m", "hubbub", "serve", str(definitions), "--port", "0", "--local-rate-factor", "1e6"]
+                command += ["--max-connections", str(2 * CONNECTIONS)]
                 command += case.options
                 with started([*command, "--database", str(Path(directory) / "reports.db"), "--create"]) as (
                     host,
