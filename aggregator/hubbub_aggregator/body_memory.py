@@ -23,19 +23,21 @@ class ReceivedBody:
     """One body: the bytes of it that are counted."""
 
     _memory: BodyMemory
-    _network: str
+    _address: str
     _held: int = 0
 
     def hold(self, size: int) -> None:
         """Count a body that has this size by now; RefusedError if there is no room for it."""
         more = max(0, size - _FREE) - self._held
-        self._memory.add(self._network, more)
-        self._held += more
+        if more:
+            self._memory.add(prefix_of(self._address), more)
+            self._held += more
 
     def release(self) -> None:
         """Give the bytes back."""
-        self._memory.add(self._network, -self._held)
-        self._held = 0
+        if self._held:
+            self._memory.add(prefix_of(self._address), -self._held)
+            self._held = 0
 
 
 class BodyMemory:
@@ -52,7 +54,7 @@ class BodyMemory:
     @contextmanager
     def receive(self, address: str | None) -> Iterator[ReceivedBody]:
         """Count one body until the block ends."""
-        body = ReceivedBody(self, prefix_of(address or ""))
+        body = ReceivedBody(self, address or "")
         try:
             yield body
         finally:

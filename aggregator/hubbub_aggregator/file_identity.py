@@ -33,11 +33,11 @@ class FileIdentity:
 
     def __init__(self, path: Path, stat: Callable[[Path], os.stat_result] = os.stat) -> None:
         self._path = path.absolute()
-        self._real_path = os.path.realpath(path)
-        self._wal_path = Path(f"{self._real_path}-wal")
+        self._wal_path = Path(f"{os.path.realpath(path)}-wal")
         self._stat = stat
         self._lock = Lock()
         self._file: Identity | None = None
+        self._entry: Identity | None = None  # of the path itself, which may be a link
         self._wal: Identity | None = None
         self._connections = 0
         self._moved = False
@@ -46,7 +46,7 @@ class FileIdentity:
         """Record both files when the first connection has read; require that a later one has met the same."""
         with self._lock:
             if self._file is None:
-                self._file = self._identity(self._path)
+                self._file, self._entry = self._identity(self._path), _entry_of(self._path)
             if not self._connections:
                 self._wal = self._identity(self._wal_path)
             self._connections += 1
@@ -85,9 +85,9 @@ class FileIdentity:
         for path, recorded in ((self._path, self._file), (self._wal_path, self._wal)):
             if recorded is not None and self._identity(path) != recorded:
                 return path
-        if os.path.realpath(self._path) != self._real_path:  # SQLite would look for another `-wal`
+        if self._entry is not None and _entry_of(self._path) != self._entry:  # SQLite would look for another `-wal`
             return self._path
-        if self._wal is not None and not _begins_like_a_log(self._wal_path):
+        if self._wal is not None and _has_hole(self._wal_path) and not _begins_like_a_log(self._wal_path):
             return self._wal_path
         return None
 
@@ -97,6 +97,23 @@ class FileIdentity:
         except OSError:
             return None
         return found.st_dev, found.st_ino
+
+
+def _entry_of(path: Path) -> Identity | None:
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _has_hole(path: Path) -> bool:
+    """Return whether a file has fewer bytes on the disk than its size: only such a `-wal` need be read."""
+    try:
+        found = path.stat()
+    except OSError:
+        return True
+    return found.st_blocks * 512 < found.st_size
 
 
 def _begins_like_a_log(path: Path) -> bool:

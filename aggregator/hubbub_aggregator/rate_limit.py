@@ -56,10 +56,12 @@ def prefix_of(address: str) -> str:
     >>> prefix_of("2001:db8:1:2::3"), prefix_of("::ffff:192.0.2.7"), prefix_of("local"), prefix_of("x" * 99)
     ('2001:db8:1::', '192.0.2.0', 'local', '')
     """
+    if address == LOCAL:
+        return address
     try:
         ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
-        return address if address == LOCAL else ""
+        return ""
     if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped:
         ip = ip.ipv4_mapped
     drop = ip.max_prefixlen - _PREFIX_LENGTH[ip.version]
