@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from hubbub_aggregator.sql_store import SqlStore
 
-TOTAL, SHARE, FREE = 100_000, 30_000, 4_096
+TOTAL, SHARE, FREE = 40_000, 30_000, 4_096
 HOSTS = ["192.0.2.1", "192.0.2.99", "198.51.100.7", "2001:db8::1", "203.0.113.5", "local"]
 
 
