@@ -30,8 +30,8 @@ from threadpoolctl import threadpool_limits
 from hubbub import Metric, Params
 from hubbub.summary import PatternCounts
 from hubbub_decoder import Decoding, decode
-from hubbub_decoder.populations import draw_population, named_shares
-from hubbub_decoder.simulate import simulate_pattern_counts
+from hubbub_decoder.data.populations import draw_population, named_shares
+from hubbub_decoder.data.simulate import simulate_pattern_counts
 
 HERE = Path(__file__).parent
 DISTRIBUTIONS = ("unif", "exp", "gauss", "zipf1", "zipf1.5")

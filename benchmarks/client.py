@@ -120,7 +120,7 @@ def main() -> None:
         print(f"| {subjects:,} subjects of one metric | {took:.1f} | {longest:.1f} |")
     bare_ms, bare_mb = start("pass")
     imported_ms, imported_mb = start("import hubbub")
-    body = "import hubbub; from hubbub.transport import HttpTransport; HttpTransport('http://127.0.0.1:1').send(b'')"
+    body = "import hubbub; from hubbub.sdk.upload.transport import HttpTransport; HttpTransport('http://127.0.0.1:1').send(b'')"
     _, uploaded_mb = start(body)
     print("\n| over a bare interpreter | |\n|---|---|")
     print(f"| import hubbub | {imported_ms - bare_ms:.0f} ms |")

@@ -23,7 +23,7 @@ from benchmarks.ingest import started
 from tests.aggregator.many_metrics import definitions_text, fill
 
 from hubbub import parse_definitions
-from hubbub_aggregator.sql_store import SqlStore
+from hubbub_aggregator.store.sql_store import SqlStore
 
 METRICS, PERIODS = (
     int(os.environ.get(f"HUBBUB_BENCH_{name}", default)) for name, default in (("METRICS", 500), ("PERIODS", 90))

@@ -24,9 +24,9 @@ from benchmarks.ingest import DEFINITIONS, started
 
 from hubbub import Batch, Metric, parse_definitions
 from hubbub.summary import BitCounts, summary_from_bytes, summary_to_bytes
-from hubbub.summary.kernel import count_bits, count_patterns
-from hubbub_aggregator.folding import fold, read_summary
-from hubbub_aggregator.sql_store import SqlStore
+from hubbub.summary.counting import count_bits, count_patterns
+from hubbub_aggregator.pipeline.folding import fold, read_summary
+from hubbub_aggregator.store.sql_store import SqlStore
 
 ROUNDS, READS, MANY, PERIOD = 5, 50, 100_000_000, "2024-06-15"
 

@@ -24,9 +24,9 @@ from threadpoolctl import threadpool_limits
 
 from hubbub import Metric, Params
 from hubbub.summary import PatternCounts, Reports
-from hubbub_decoder.goodness_of_fit import goodness_of_fit
-from hubbub_decoder.populations import draw_population, named_shares
-from hubbub_decoder.simulate import simulate_pattern_counts, simulate_reports
+from hubbub_decoder.data.populations import draw_population, named_shares
+from hubbub_decoder.data.simulate import simulate_pattern_counts, simulate_reports
+from hubbub_decoder.results.goodness_of_fit import goodness_of_fit
 
 HERE = Path(__file__).parent
 HEADING = "## Goodness of fit"

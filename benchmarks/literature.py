@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from hubbub import Metric, Params
 from hubbub.summary import PatternCounts, Reports
 from hubbub_decoder import decode
-from hubbub_decoder.populations import draw_population, named_shares
-from hubbub_decoder.simulate import simulate_pattern_counts, simulate_reports
+from hubbub_decoder.data.populations import draw_population, named_shares
+from hubbub_decoder.data.simulate import simulate_pattern_counts, simulate_reports
 
 HEADING = "## The literature's eleven rows"
 Floats = NDArray[np.float64]

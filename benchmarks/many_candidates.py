@@ -13,8 +13,8 @@ from benchmarks.runs import REPORTS, Run, beside, put_table
 
 from hubbub import Metric, Params
 from hubbub_decoder import decode
-from hubbub_decoder.populations import draw_population, named_shares
-from hubbub_decoder.simulate import simulate_bit_counts
+from hubbub_decoder.data.populations import draw_population, named_shares
+from hubbub_decoder.data.simulate import simulate_bit_counts
 
 HEADING = "## Many candidates of bit counts"
 

@@ -21,13 +21,14 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 from threadpoolctl import threadpool_limits
 
-from hubbub_decoder import decode, learning
-from hubbub_decoder.design_matrix import design_matrix
-from hubbub_decoder.inference import interval, q_values
-from hubbub_decoder.mixed_model import Beliefs, MixedModel
-from hubbub_decoder.patterns import FilterTable, filters_of, observe
-from hubbub_decoder.prior import Prior
-from hubbub_decoder.solving import solve
+from hubbub_decoder import decode
+from hubbub_decoder.estimators import empirical_bayes
+from hubbub_decoder.estimators.mixed_model import Beliefs, MixedModel
+from hubbub_decoder.estimators.patterns import FilterTable, filters_of, observe
+from hubbub_decoder.estimators.solving import solve
+from hubbub_decoder.inference.intervals import interval, q_values
+from hubbub_decoder.inference.prior import Prior
+from hubbub_decoder.model.design_matrix import design_matrix
 
 HEADING = "## What the crowded cases can reveal"
 _CLASSES = 60
@@ -74,7 +75,7 @@ def told(case: Case, regtest: Path | None, entropy: str) -> tuple[Tested, Tested
         return Tested(case.distribution, p, truth > 0, interval_score(low, high, truth))
 
     nothing, prior = tested(), prior_of(truth)
-    with mock.patch.object(learning, "fit_prior", return_value=prior):
+    with mock.patch.object(empirical_bayes, "fit_prior", return_value=prior):
         distribution = tested()
     unlisted = np.delete(shares, [v - 1 for v in case.candidates if v <= len(shares)])
     design, table = design_matrix(names, counts.metric.params), FilterTable.of(counts.metric.params)

@@ -25,10 +25,10 @@ from sqlalchemy import insert, text
 from tests.aggregator.postgres import postgres
 
 from hubbub import Batch, Metric, Params
-from hubbub_aggregator.database_name import is_postgres
-from hubbub_aggregator.engine import BETWEEN_LOOKS, open_postgres, open_sqlite, opened, transaction
-from hubbub_aggregator.schema import retained
-from hubbub_aggregator.sql_store import SqlStore
+from hubbub_aggregator.database.database_url import is_postgres
+from hubbub_aggregator.database.engine import BETWEEN_LOOKS, open_postgres, open_sqlite, opened, transaction
+from hubbub_aggregator.database.schema import retained
+from hubbub_aggregator.store.sql_store import SqlStore
 
 METRIC = Metric.string("m", Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.5))
 OLD, NEW, BLOCK, QUIET = "2024-06-14", "2024-06-15", 1 << 16, 15.0

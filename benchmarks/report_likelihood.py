@@ -15,9 +15,9 @@ import numpy as np
 
 from hubbub import Metric, Params
 from hubbub.summary import Reports
-from hubbub_decoder.decoder import decode
-from hubbub_decoder.populations import draw_population, named_shares
-from hubbub_decoder.simulate import simulate_reports
+from hubbub_decoder.data.populations import draw_population, named_shares
+from hubbub_decoder.data.simulate import simulate_reports
+from hubbub_decoder.pipeline import decode
 
 CASES = [
     (128, 2, 64, 200, (0.25, 0.75, 0.5)),

@@ -8,9 +8,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from hubbub_decoder.demo.population import airports, people
-from hubbub_decoder.demo.road import walk
-from hubbub_decoder.plots import intervals_figure
+from hubbub_decoder.demo.flights import airports, people
+from hubbub_decoder.demo.pipeline import walk
+from hubbub_decoder.results.plots import intervals_figure
 
 
 def main() -> None:

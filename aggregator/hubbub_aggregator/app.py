@@ -19,34 +19,34 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp
 
-from hubbub.definitions import Definitions
 from hubbub.errors import RefusedError
-from hubbub.refusals import Refusal
-from hubbub_aggregator.body_memory import BodyMemory
-from hubbub_aggregator.collecting import Collecting
-from hubbub_aggregator.credible_clock import CredibleClock, ServiceClock
-from hubbub_aggregator.cross_origin import CrossOrigin
-from hubbub_aggregator.disk import DiskWatch
-from hubbub_aggregator.fold_progress import FoldProgress
-from hubbub_aggregator.folding import compute_figures
-from hubbub_aggregator.last_resort import LastResort
-from hubbub_aggregator.lifecycle import upkeep
-from hubbub_aggregator.page.routes import routes as page_routes
-from hubbub_aggregator.periodic import Periodic
-from hubbub_aggregator.problems import problem, refused_with
-from hubbub_aggregator.proxies import Proxies
-from hubbub_aggregator.rate_limit import RateLimit
-from hubbub_aggregator.readiness import Readiness
-from hubbub_aggregator.reading import reads
-from hubbub_aggregator.routes import routes
-from hubbub_aggregator.security_headers import SecurityHeaders
+from hubbub.metrics.definitions import Definitions
+from hubbub.wire.problems import Refusal
+from hubbub_aggregator.api.body_memory import BodyMemory
+from hubbub_aggregator.api.dashboard.routes import routes as page_routes
+from hubbub_aggregator.api.health import Readiness
+from hubbub_aggregator.api.ingest import Address, Service, Shortcut
+from hubbub_aggregator.api.routes import routes
+from hubbub_aggregator.http.cors import CrossOrigin
+from hubbub_aggregator.http.error_handler import LastResort
+from hubbub_aggregator.http.get_and_head import reads
+from hubbub_aggregator.http.problems import problem, refused_with
+from hubbub_aggregator.http.security_headers import SecurityHeaders
+from hubbub_aggregator.monitoring.disk_space import DiskWatch
+from hubbub_aggregator.monitoring.job_health import Troubles, log_failure
+from hubbub_aggregator.monitoring.periodic_job import Periodic
+from hubbub_aggregator.pipeline.active_definitions import Collecting
+from hubbub_aggregator.pipeline.fold_progress import FoldProgress
+from hubbub_aggregator.pipeline.folding import compute_figures
+from hubbub_aggregator.pipeline.group_commit import GroupWriter
+from hubbub_aggregator.pipeline.outcome_counters import Tally
+from hubbub_aggregator.pipeline.retention import upkeep
+from hubbub_aggregator.server.client_address import Proxies
+from hubbub_aggregator.server.rate_limit import RateLimit
 from hubbub_aggregator.settings import NETWORKS_SHARE, Settings
-from hubbub_aggregator.store import DatabaseMovedError, StoppedError, Store, StoreError
-from hubbub_aggregator.taking import Address, Service, Shortcut
-from hubbub_aggregator.tally import Tally
-from hubbub_aggregator.tokens import Doorkeeper
-from hubbub_aggregator.troubles import Troubles, log_failure
-from hubbub_aggregator.writer import GroupWriter
+from hubbub_aggregator.store.credible_clock import CredibleClock, ServiceClock
+from hubbub_aggregator.store.interface import DatabaseMovedError, StoppedError, Store, StoreError
+from hubbub_aggregator.store.tokens import Doorkeeper
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
 from hubbub.errors import ParameterError
-from hubbub_aggregator.proxies import network_of
+from hubbub_aggregator.server.client_address import network_of
 
 _ORIGIN = re.compile(r"https?://([a-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
 NETWORKS_SHARE = 8

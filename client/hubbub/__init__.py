@@ -5,11 +5,10 @@ This is the SDK that apps embed: parameters, metrics, hashing, randomization, th
 
 from __future__ import annotations
 
-from hubbub.batch import Batch
 from hubbub.client import Client, Subject
 from hubbub.consent import Consent, ConsentRecord
-from hubbub.definitions import Definitions, load_definitions, parse_definitions
-from hubbub.encoder import Encoder
+from hubbub.encoding.encoder import Encoder
+from hubbub.encoding.secret import Secret
 from hubbub.errors import (
     DefinitionError,
     HubbubError,
@@ -18,15 +17,16 @@ from hubbub.errors import (
     RefusedError,
     SummaryError,
 )
-from hubbub.limits import Limits
-from hubbub.metric import Kind, Metric
-from hubbub.params import Params
-from hubbub.periods import Period, PeriodKind
-from hubbub.policy import Policy
-from hubbub.refusals import Refusal
-from hubbub.report import Report
-from hubbub.secret import Secret
-from hubbub.secret_file import secret_at
+from hubbub.metrics.definitions import Definitions, load_definitions, parse_definitions
+from hubbub.metrics.metric import Kind, Metric
+from hubbub.metrics.params import Params
+from hubbub.metrics.periods import Period, PeriodKind
+from hubbub.privacy.policy import Policy
+from hubbub.sdk.recording.queue_limits import Limits
+from hubbub.sdk.storage.secret_file import secret_at
+from hubbub.wire.batch import Batch
+from hubbub.wire.problems import Refusal
+from hubbub.wire.report import Report
 
 __all__ = [
     "Batch",

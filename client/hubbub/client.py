@@ -16,36 +16,36 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from hubbub.agreement import Agreement
-from hubbub.arguments import absolute, an_instance, certificates, subject_of, text_of
-from hubbub.coins import Coins, system_coins
-from hubbub.compaction import Compactor
 from hubbub.consent import Consent, ConsentRecord, allowed_by, lesser
-from hubbub.definition_lease import DefinitionLease
-from hubbub.definitions import Definitions, load_definitions
-from hubbub.disk import Disk, SystemDisk
-from hubbub.encoder import Value
+from hubbub.encoding.encoder import Value
 from hubbub.errors import HubbubError, ParameterError
-from hubbub.failures import guarded, report_failure
-from hubbub.forking import Section, alive, watch
-from hubbub.identity import CopyDetector
-from hubbub.inspection import read_state
-from hubbub.journal import Journal
-from hubbub.limits import Limits
-from hubbub.machine_id import MachineIdReader, read_machine_id
-from hubbub.memory_disk import MemoryDisk
-from hubbub.policy import Policy
-from hubbub.recorder import Recorder
-from hubbub.scribe import Scribe
-from hubbub.secret_file import SecretFile
-from hubbub.state import State
-from hubbub.state_report import inspection_report, ledger_report
-from hubbub.telling import interrupted
-from hubbub.today import utc_now
+from hubbub.metrics.definitions import Definitions, load_definitions
+from hubbub.privacy.policy import Policy
+from hubbub.randomness import Coins, system_coins
+from hubbub.sdk.recording.consent_changes import Agreement
+from hubbub.sdk.recording.queue_limits import Limits
+from hubbub.sdk.recording.recorder import Recorder
+from hubbub.sdk.runtime.arguments import absolute, an_instance, certificates, subject_of, text_of
+from hubbub.sdk.runtime.async_worker import Scribe
+from hubbub.sdk.runtime.clock import utc_now
+from hubbub.sdk.runtime.error_guard import guarded, report_failure
+from hubbub.sdk.runtime.fork_safety import Section, alive, watch
+from hubbub.sdk.runtime.machine_id import MachineIdReader, read_machine_id
+from hubbub.sdk.runtime.safe_logging import interrupted
+from hubbub.sdk.storage.compaction import Compactor
+from hubbub.sdk.storage.copy_detection import CopyDetector
+from hubbub.sdk.storage.definition_lease import DefinitionLease
+from hubbub.sdk.storage.filesystem import Disk, SystemDisk
+from hubbub.sdk.storage.journal import Journal
+from hubbub.sdk.storage.memory_filesystem import MemoryDisk
+from hubbub.sdk.storage.secret_file import SecretFile
+from hubbub.sdk.storage.state import State
+from hubbub.sdk.storage.state_reader import read_state
+from hubbub.sdk.storage.state_report import inspection_report, ledger_report
 
 if TYPE_CHECKING:
-    from hubbub.transport import Transport
-    from hubbub.uploader import Uploader
+    from hubbub.sdk.upload.transport import Transport
+    from hubbub.sdk.upload.uploader import Uploader
 
 logging.getLogger("hubbub").addHandler(logging.NullHandler())
 
@@ -105,14 +105,14 @@ class Client:
         self._definitions = definitions if isinstance(definitions, Definitions) else load_definitions(definitions)
         ca_certs = certificates(ca_certs)
         if transport is None:
-            from hubbub.transport import HttpTransport
+            from hubbub.sdk.upload.transport import HttpTransport
 
             transport = HttpTransport(url, ca_certs)
         self._transport = transport
         self._url, self._ca_certs = url, ca_certs
         self._detached, self._sends_at_start = detached, False
         if detached:
-            from hubbub.detached import can_detach
+            from hubbub.sdk.upload.detached import can_detach
 
             self._detached = can_detach()
             self._sends_at_start = not self._detached
@@ -225,7 +225,7 @@ class Client:
         guarded(self._close, None)
 
     def accounting(self) -> dict[str, Any]:
-        """Return how many recordings and reports went where; both identities of `hubbub.state` hold."""
+        """Return how many recordings and reports went where; both identities of `hubbub.sdk.storage.state` hold."""
         return self._journal.run(self._recorder.accounting)
 
     def inspect(self, last: int = 1) -> dict[str, Any]:
@@ -292,7 +292,7 @@ class Client:
         if agreed:
             self._started()
         if detaching:
-            from hubbub.detached import detach
+            from hubbub.sdk.upload.detached import detach
 
             detach(self._directory, self._url, self._ca_certs)
 
@@ -303,7 +303,7 @@ class Client:
         self._agreement.enrol(state)
         if not self._detached or lesser(state.consent, self._agreement.allowed) is not Consent.ON:
             return True, False
-        from hubbub.detached import take_turn
+        from hubbub.sdk.upload.detached import take_turn
 
         return True, take_turn(self._journal, state, self._clock().timestamp())
 
@@ -329,8 +329,8 @@ class Client:
     def _started(self) -> Uploader:
         with self._starting:
             if self._uploader is None:
-                from hubbub.sender import Sender
-                from hubbub.uploader import Uploader
+                from hubbub.sdk.upload.sender import Sender
+                from hubbub.sdk.upload.uploader import Uploader
 
                 agreement = self._agreement
                 sender = Sender(

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hubbub.refusals import Refusal
+    from hubbub.wire.problems import Refusal
 
 
 class HubbubError(Exception):

@@ -20,12 +20,12 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hubbub import failures
-from hubbub.batch import Batch
-from hubbub.delivery import Answer
-from hubbub.disk import File, Lock
-from hubbub.memory_disk import FreeLock
-from hubbub.policy import Policy
+from hubbub.privacy.policy import Policy
+from hubbub.sdk.runtime import error_guard
+from hubbub.sdk.storage.filesystem import File, Lock
+from hubbub.sdk.storage.memory_filesystem import FreeLock
+from hubbub.sdk.upload.retry_policy import Answer
+from hubbub.wire.batch import Batch
 
 if TYPE_CHECKING:
     from hubbub.client import Client
@@ -117,11 +117,11 @@ def deliver(client: Client) -> int:
 @contextmanager
 def nothing_swallowed() -> Iterator[None]:
     """Let hubbub's own failures through to the test, instead of into a log."""
-    failures.swallowed = False
+    error_guard.swallowed = False
     try:
         yield
     finally:
-        failures.swallowed = True
+        error_guard.swallowed = True
 
 
 class SimulatedDisk:

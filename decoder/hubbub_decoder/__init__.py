@@ -15,13 +15,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from hubbub.words import how_to_install
+from hubbub.text import how_to_install
 
 if TYPE_CHECKING:
-    from hubbub_decoder.decoder import decode
-    from hubbub_decoder.decoding import Decoding
     from hubbub_decoder.errors import CandidateError, ForeignFileError, OutputError, PopulationError, PullError
-    from hubbub_decoder.estimates import Estimate, Mass
+    from hubbub_decoder.pipeline import decode
+    from hubbub_decoder.results.decoding import Decoding
+    from hubbub_decoder.results.estimates import Estimate, Mass
 
 __all__ = [
     "CandidateError",
@@ -35,7 +35,12 @@ __all__ = [
     "decode",
 ]
 
-_HOMES = {"decode": "decoder", "Decoding": "decoding", "Estimate": "estimates", "Mass": "estimates"}
+_HOMES = {
+    "decode": "pipeline",
+    "Decoding": "results.decoding",
+    "Estimate": "results.estimates",
+    "Mass": "results.estimates",
+}
 
 
 def __getattr__(name: str) -> object:

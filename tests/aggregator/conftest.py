@@ -22,11 +22,11 @@ from tests.aggregator.postgres import postgres
 from hubbub import Batch, Definitions, Metric, parse_definitions
 from hubbub.summary import Summary, summary_from_bytes
 from hubbub_aggregator.app import create_app
-from hubbub_aggregator.credible_clock import Reading, ServiceClock
-from hubbub_aggregator.folding import read_summary
-from hubbub_aggregator.server import address_of, configured, listen, url_of
+from hubbub_aggregator.pipeline.folding import read_summary
+from hubbub_aggregator.server.listener import address_of, configured, listen, url_of
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.sql_store import SqlStore
+from hubbub_aggregator.store.credible_clock import Reading, ServiceClock
+from hubbub_aggregator.store.sql_store import SqlStore
 
 DEFINITIONS = """
 [[metric]]                  # k > 16: folded into bit counts; padding bits
@@ -182,7 +182,7 @@ MakeBatch = Callable[..., Batch]
 def refusals_without_delay() -> Iterator[None]:
     """Answer 429 at once: many tests count such answers."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("hubbub_aggregator.taking.REFUSAL_DELAY_SECONDS", 0.0)
+        patched.setattr("hubbub_aggregator.api.ingest.REFUSAL_DELAY_SECONDS", 0.0)
         yield
 
 

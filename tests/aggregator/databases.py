@@ -11,8 +11,8 @@ from typing import Any
 import psycopg
 from sqlalchemy import MetaData, select
 
-from hubbub_aggregator.database_name import is_postgres
-from hubbub_aggregator.engine import opened, transaction
+from hubbub_aggregator.database.database_url import is_postgres
+from hubbub_aggregator.database.engine import opened, transaction
 
 _DATA = Path(__file__).parent / "data"  # what the last hubbub of schema version 2 left behind: a dump from each engine
 

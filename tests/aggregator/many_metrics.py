@@ -10,11 +10,11 @@ from sqlalchemy import insert
 
 from hubbub import Definitions, Metric, Params, parse_definitions
 from hubbub.summary import BitCounts, summary_to_bytes
-from hubbub_aggregator.engine import transaction
-from hubbub_aggregator.period_figures import figures_of
-from hubbub_aggregator.schema import collection
-from hubbub_aggregator.sql_figures import figure_columns
-from hubbub_aggregator.sql_store import SqlStore
+from hubbub_aggregator.database.engine import transaction
+from hubbub_aggregator.database.schema import collection
+from hubbub_aggregator.store.period_figures import figures_of
+from hubbub_aggregator.store.sql_figures import figure_columns
+from hubbub_aggregator.store.sql_store import SqlStore
 
 _DEFINITION = """
 [[metric]]

@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hubbub import Batch, RefusedError, parse_definitions
-from hubbub.refusals import Refusal
-from hubbub_aggregator.batch_decoding import decode_batch, largest_batch
+from hubbub.wire.problems import Refusal
+from hubbub_aggregator.api.batch_decoding import decode_batch, largest_batch
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import StartAggregator
 
-    from hubbub_aggregator.sql_store import SqlStore
+    from hubbub_aggregator.store.sql_store import SqlStore
 
 NAMES = ("batch_id", "metric", "digest", "period", "cohorts", "bits")
 
@@ -140,7 +140,7 @@ def test_a_body_beyond_the_bound_is_refused_before_it_is_decoded(
         decoded.append(len(body))
         return decode_batch(body)
 
-    monkeypatch.setattr("hubbub_aggregator.taking.decode_batch", decode)
+    monkeypatch.setattr("hubbub_aggregator.api.ingest.decode_batch", decode)
     nested = b'{"x":[' + b"[]," * 1_400_000 + b"[]]}"
     bound = largest_batch(aggregator.definitions, 100)
     answers = [

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from hubbub.errors import RefusedError
-from hubbub.refusals import Refusal
-from hubbub_aggregator.body_memory import BodyMemory, ReceivedBody
+from hubbub.wire.problems import Refusal
+from hubbub_aggregator.api.body_memory import BodyMemory, ReceivedBody
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import Aggregator, MakeBatch, StartAggregator
 
-    from hubbub_aggregator.sql_store import SqlStore
+    from hubbub_aggregator.store.sql_store import SqlStore
 
 TOTAL, SHARE, FREE = 40_000, 30_000, 4_096
 HOSTS = ["192.0.2.1", "192.0.2.99", "198.51.100.7", "2001:db8::1", "203.0.113.5", "local"]

@@ -13,10 +13,10 @@ from tests.aggregator.conftest import DEFINITIONS, FakeClock
 
 from hubbub import parse_definitions
 from hubbub_aggregator.app import create_app
-from hubbub_aggregator.collecting import Collecting, warn_of_dropped
+from hubbub_aggregator.pipeline.active_definitions import Collecting, warn_of_dropped
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.sql_store import SqlStore
-from hubbub_aggregator.store import StoreError
+from hubbub_aggregator.store.interface import StoreError
+from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch
@@ -110,7 +110,7 @@ def test_a_reload_that_is_taken_after_one_that_was_not_is_well_again() -> None:
 def test_who_asks_is_told_what_changed_at_every_level(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logging.getLogger("hubbub_aggregator.collecting"), "level", logging.ERROR)
+    monkeypatch.setattr(logging.getLogger("hubbub_aggregator.pipeline.active_definitions"), "level", logging.ERROR)
     newest = parse_definitions(NEW_METRIC + NEW_VERSION)["theme"].digest[:12]
     expires = DEFINITIONS.replace("2030-01-01", "2031-01-01", 1)
     theme = THEME[:12]

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hubbub_aggregator.protocol import ConnectionLimits
-from hubbub_aggregator.proxies import Proxies
+from hubbub_aggregator.server.client_address import Proxies
+from hubbub_aggregator.server.uvicorn_protocol import ConnectionLimits
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import Aggregator, StartAggregator
 
-    from hubbub_aggregator.sql_store import SqlStore
+    from hubbub_aggregator.store.sql_store import SqlStore
 
 GET = b"GET /%s HTTP/1.1\r\nHost: x\r\n\r\n"
 

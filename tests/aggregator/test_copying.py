@@ -22,17 +22,18 @@ from tests.aggregator.test_migrations import NEW
 
 from hubbub import Batch, Definitions
 from hubbub.cli import main
-from hubbub_aggregator import copying, engine
-from hubbub_aggregator.copying import copy
-from hubbub_aggregator.credible_clock import ClockState, StoredClock
-from hubbub_aggregator.database_name import is_postgres
-from hubbub_aggregator.engine import opened, transaction
-from hubbub_aggregator.folding import fold, read_summary
-from hubbub_aggregator.schema import SCHEMA_VERSION
-from hubbub_aggregator.sql_store import SqlStore
-from hubbub_aggregator.store import Appended, StoreError
-from hubbub_aggregator.tokens import Scope, Token
-from hubbub_aggregator.upgrading import upgrade
+from hubbub_aggregator.database import backup as backup_module
+from hubbub_aggregator.database import engine
+from hubbub_aggregator.database.backup import copy
+from hubbub_aggregator.database.database_url import is_postgres
+from hubbub_aggregator.database.engine import opened, transaction
+from hubbub_aggregator.database.schema import SCHEMA_VERSION
+from hubbub_aggregator.database.upgrade import upgrade
+from hubbub_aggregator.pipeline.folding import fold, read_summary
+from hubbub_aggregator.store.credible_clock import ClockState, StoredClock
+from hubbub_aggregator.store.interface import Appended, StoreError
+from hubbub_aggregator.store.sql_store import SqlStore
+from hubbub_aggregator.store.tokens import Scope, Token
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch
@@ -245,10 +246,10 @@ def test_backup_whose_time_cannot_be_stored_is_complete_and_says_so(
     def away(*_: object) -> None:
         raise StoreError("the database is read-only")
 
-    monkeypatch.setattr(copying, "record_backup", away)
+    monkeypatch.setattr(backup_module, "record_backup", away)
     said = CliRunner().invoke(main, ["db", "backup", str(tmp_path / "backup.db"), "--database", filled[0]])
     assert (said.exit_code, "the database is read-only" in said.stderr) == (0, True)
-    assert copying.is_whole(str(tmp_path / "backup.db"))
+    assert backup_module.is_whole(str(tmp_path / "backup.db"))
 
 
 @pytest.fixture(scope="module")
@@ -386,14 +387,14 @@ def test_a_backup_is_for_its_owner_alone_and_is_read_without_being_touched(backu
     assert (backup.read_bytes(), list(backup.parent.iterdir())) == before
 
 
-@given(st.lists(st.integers(0, 3 * copying._BYTES_A_STATEMENT), max_size=30))
+@given(st.lists(st.integers(0, 3 * backup_module._BYTES_A_STATEMENT), max_size=30))
 def test_rows_are_cut_into_statements_of_a_few_megabytes_in_their_order(sizes: list[int]) -> None:
-    whole = bytes(3 * copying._BYTES_A_STATEMENT)
+    whole = bytes(3 * backup_module._BYTES_A_STATEMENT)
     rows = [{"id": number, "rows": memoryview(whole)[:size].tobytes()} for number, size in enumerate(sizes[:6])]
-    pieces = list(copying._pieces(rows))
+    pieces = list(backup_module._pieces(rows))
     assert [row for piece in pieces for row in piece] == rows
     for piece in pieces:
-        assert sum(len(row["rows"]) for row in piece[:-1]) < copying._BYTES_A_STATEMENT
+        assert sum(len(row["rows"]) for row in piece[:-1]) < backup_module._BYTES_A_STATEMENT
 
 
 def test_a_copy_takes_little_memory_however_much_is_stored(

@@ -22,12 +22,19 @@ from tests.aggregator.conftest import running
 
 from hubbub import Batch, Definitions, Metric
 from hubbub.cli import main
+from hubbub.cli.findings import Health
 from hubbub.errors import RefusedError
-from hubbub.findings import Health
-from hubbub.periods import Period
-from hubbub.refusals import Refusal
-from hubbub_aggregator.admission import admit
-from hubbub_aggregator.credible_clock import (
+from hubbub.metrics.periods import Period
+from hubbub.wire.problems import Refusal
+from hubbub_aggregator.api.admission import admit
+from hubbub_aggregator.cli.database_checks import clock_state
+from hubbub_aggregator.database.database_url import is_postgres
+from hubbub_aggregator.database.engine import open_postgres, open_sqlite, transaction
+from hubbub_aggregator.database.schema import tables
+from hubbub_aggregator.pipeline.folding import read_summary
+from hubbub_aggregator.pipeline.retention import kept_until, retains, upkeep
+from hubbub_aggregator.settings import Settings
+from hubbub_aggregator.store.credible_clock import (
     MAX_DRIFT,
     SETTLING,
     TOLERANCE,
@@ -41,15 +48,8 @@ from hubbub_aggregator.credible_clock import (
     first,
     observed,
 )
-from hubbub_aggregator.database_checkup import clock_state
-from hubbub_aggregator.database_name import is_postgres
-from hubbub_aggregator.engine import open_postgres, open_sqlite, transaction
-from hubbub_aggregator.folding import read_summary
-from hubbub_aggregator.lifecycle import kept_until, retains, upkeep
-from hubbub_aggregator.schema import tables
-from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.sql_store import SqlStore
-from hubbub_aggregator.store import Appended
+from hubbub_aggregator.store.interface import Appended
+from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch
@@ -559,7 +559,7 @@ def test_clock_is_saved_once_a_minute_and_after_each_jump() -> None:
 
 def test_restart_of_the_clock_needs_no_boot_id(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the system names no boot, a downtime is not measured."""
-    monkeypatch.setattr("hubbub_aggregator.credible_clock.read_boot_id", lambda: None)
+    monkeypatch.setattr("hubbub_aggregator.store.credible_clock.read_boot_id", lambda: None)
     store, world = MemoryClockStore(), World()
     CredibleClock(store, world.wall, lambda: world.elapsed(0))
     world.now += 5 * 60

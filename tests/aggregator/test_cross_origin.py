@@ -13,7 +13,7 @@ from hubbub import Definitions
 from hubbub.errors import ParameterError
 from hubbub_aggregator.app import create_app
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.sql_store import SqlStore
+from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator

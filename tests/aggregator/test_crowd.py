@@ -10,10 +10,10 @@ from tests.aggregator.test_page import get
 
 from hubbub import Metric
 from hubbub.privacy import central_epsilon, epsilon
-from hubbub_aggregator.crowd import DELTA, Crowd, last_crowd
-from hubbub_aggregator.lifecycle import upkeep
+from hubbub_aggregator.pipeline.central_epsilon import DELTA, Crowd, last_crowd
+from hubbub_aggregator.pipeline.retention import upkeep
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.sql_store import SqlStore
+from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator

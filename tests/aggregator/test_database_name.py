@@ -19,13 +19,13 @@ from tests.aggregator.conftest import DEFINITIONS
 
 from hubbub import Definitions
 from hubbub.cli import main
-from hubbub.findings import Health
-from hubbub_aggregator.checkup import Asked, of_aggregator
-from hubbub_aggregator.database_name import is_postgres, without_password
+from hubbub.cli.findings import Health
+from hubbub_aggregator.cli.deployment_checks import Asked, of_aggregator
+from hubbub_aggregator.database.database_url import is_postgres, without_password
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.sql_store import SqlStore
-from hubbub_aggregator.store import StoreError
-from hubbub_aggregator.tokens import Scope, Token, hash_of
+from hubbub_aggregator.store.interface import StoreError
+from hubbub_aggregator.store.sql_store import SqlStore
+from hubbub_aggregator.store.tokens import Scope, Token, hash_of
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch

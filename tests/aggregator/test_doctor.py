@@ -15,14 +15,14 @@ from tests.aggregator.conftest import DEFINITIONS, NOON
 
 from hubbub import Definitions, Refusal
 from hubbub.cli import main
-from hubbub.findings import Finding, Health
-from hubbub_aggregator.checkup import Asked, disk_room, expiries, exposure, of_aggregator
-from hubbub_aggregator.database_checkup import periods, refusals, tokens
-from hubbub_aggregator.folding import fold
-from hubbub_aggregator.service_checks import Reply, of_proxy, of_service
+from hubbub.cli.findings import Finding, Health
+from hubbub_aggregator.cli.database_checks import periods, refusals, tokens
+from hubbub_aggregator.cli.deployment_checks import Asked, disk_room, expiries, exposure, of_aggregator
+from hubbub_aggregator.cli.service_checks import Reply, of_proxy, of_service
+from hubbub_aggregator.pipeline.folding import fold
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.sql_store import SqlStore
-from hubbub_aggregator.tokens import Scope, Token, hash_of
+from hubbub_aggregator.store.sql_store import SqlStore
+from hubbub_aggregator.store.tokens import Scope, Token, hash_of
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from hubbub import Batch, Definitions, Metric, Params
 from hubbub.summary import BitCounts, Summary
 from hubbub.summary.pattern_counts import PatternCounts
-from hubbub_aggregator.folding import counted_as, fold, read_summary
-from hubbub_aggregator.lifecycle import upkeep
-from hubbub_aggregator.periodic import Periodic
+from hubbub_aggregator.monitoring.periodic_job import Periodic
+from hubbub_aggregator.pipeline.folding import counted_as, fold, read_summary
+from hubbub_aggregator.pipeline.retention import upkeep
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.sql_store import SqlStore
-from hubbub_aggregator.store import Appended
+from hubbub_aggregator.store.interface import Appended
+from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch

@@ -12,9 +12,9 @@ from tests.aggregator.conftest import DEFINITIONS
 from tests.aggregator.databases import contents, sql
 
 from hubbub.cli import main
-from hubbub_aggregator.database_name import is_postgres
-from hubbub_aggregator.sql_store import SqlStore
-from hubbub_aggregator.store import SchemaError
+from hubbub_aggregator.database.database_url import is_postgres
+from hubbub_aggregator.store.interface import SchemaError
+from hubbub_aggregator.store.sql_store import SqlStore
 
 LOOKING = [["token", "list"], ["token", "revoke", "x"], ["db", "check"]]
 

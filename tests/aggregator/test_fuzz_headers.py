@@ -25,8 +25,8 @@ from tests.aggregator.conftest import FakeClock
 from hubbub import Definitions
 from hubbub_aggregator.app import create_app
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.sql_store import SqlStore
-from hubbub_aggregator.tokens import Scope, Token, hash_of
+from hubbub_aggregator.store.sql_store import SqlStore
+from hubbub_aggregator.store.tokens import Scope, Token, hash_of
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator

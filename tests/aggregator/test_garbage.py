@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hubbub import Batch, Definitions, RefusedError
-from hubbub.refusals import Refusal
-from hubbub_aggregator.intake import inflated
+from hubbub.wire.problems import Refusal
+from hubbub_aggregator.api.batch_validation import inflated
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import Aggregator, MakeBatch

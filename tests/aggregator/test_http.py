@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hubbub import Encoder, Metric, Policy, Refusal, Secret
-from hubbub.periods import Period
+from hubbub.metrics.periods import Period
 from hubbub.privacy import PrivacyFigures, privacy_figures
 from hubbub.summary import BitCounts
-from hubbub.summary.parquet import CONTENT_TYPE as SUMMARY_TYPE
 from hubbub.summary.pattern_counts import PatternCounts
-from hubbub_aggregator.openapi import PRIVACY
-from hubbub_aggregator.sql_store import SqlStore
+from hubbub.summary.summary_file import CONTENT_TYPE as SUMMARY_TYPE
+from hubbub_aggregator.api.openapi import PRIVACY
+from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import Aggregator, MakeBatch, StartAggregator

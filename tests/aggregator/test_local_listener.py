@@ -19,10 +19,10 @@ from tests.aggregator.asgi import Caller, started
 from tests.aggregator.conftest import DEFINITIONS
 
 from hubbub import Definitions
+from hubbub_aggregator.api.ingest import Address
 from hubbub_aggregator.app import create_app
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.sql_store import SqlStore
-from hubbub_aggregator.taking import Address
+from hubbub_aggregator.store.sql_store import SqlStore
 
 HUBBUB = str(Path(sys.executable).parent / "hubbub")
 READING = ("/", "/metrics", "/v1/metrics/homepage/summary")

@@ -8,13 +8,13 @@ import sys
 
 import pytest
 
-from hubbub_aggregator.logs import JsonLines, OnceAMinute, TextLines
+from hubbub_aggregator.monitoring.log_output import JsonLines, OnceAMinute, TextLines
 
 
 def record(
     message: str = "the store failed: %s", *args: object, level: int = logging.ERROR, **fields: object
 ) -> logging.LogRecord:
-    made = logging.LogRecord("hubbub_aggregator.taking", level, __file__, 1, message, args or ("gone",), None)
+    made = logging.LogRecord("hubbub_aggregator.api.ingest", level, __file__, 1, message, args or ("gone",), None)
     made.__dict__.update(fields)
     return made
 
@@ -25,7 +25,7 @@ def test_a_line_is_one_json_object_with_the_fields_of_its_event() -> None:
     assert json.loads(text) == {
         "time": "2024-06-15T12:00:00+00:00",
         "level": "error",
-        "logger": "hubbub_aggregator.taking",
+        "logger": "hubbub_aggregator.api.ingest",
         "message": "the store failed: gone",
         "metrics": ["a\n"],
     }
@@ -42,7 +42,7 @@ def test_of_an_exception_only_its_kind_is_told(lines: logging.Formatter) -> None
 
 
 def test_text_is_level_logger_and_message_without_a_time() -> None:
-    assert TextLines().format(record()) == "ERROR hubbub_aggregator.taking: the store failed: gone"
+    assert TextLines().format(record()) == "ERROR hubbub_aggregator.api.ingest: the store failed: gone"
 
 
 def test_the_same_warning_comes_once_a_minute_with_how_often_it_came() -> None:

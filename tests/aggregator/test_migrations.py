@@ -21,14 +21,14 @@ from tests.aggregator.dying import dies
 
 from hubbub import Definitions
 from hubbub.cli import main
-from hubbub_aggregator.database_name import is_postgres
-from hubbub_aggregator.engine import opened, transaction
-from hubbub_aggregator.folding import fold, read_summary
-from hubbub_aggregator.schema import SCHEMA_VERSION, tables
-from hubbub_aggregator.sql_store import SqlStore
-from hubbub_aggregator.store import Appended, SchemaError, StoreError
-from hubbub_aggregator.tokens import Scope, Token
-from hubbub_aggregator.upgrading import STEPS, upgrade
+from hubbub_aggregator.database.database_url import is_postgres
+from hubbub_aggregator.database.engine import opened, transaction
+from hubbub_aggregator.database.schema import SCHEMA_VERSION, tables
+from hubbub_aggregator.database.upgrade import STEPS, upgrade
+from hubbub_aggregator.pipeline.folding import fold, read_summary
+from hubbub_aggregator.store.interface import Appended, SchemaError, StoreError
+from hubbub_aggregator.store.sql_store import SqlStore
+from hubbub_aggregator.store.tokens import Scope, Token
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator

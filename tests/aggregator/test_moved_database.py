@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hubbub import Batch, Definitions
-from hubbub_aggregator.file_identity import FileIdentity
-from hubbub_aggregator.sql_store import SqlStore
-from hubbub_aggregator.store import Appended, DatabaseMovedError, StoreError
+from hubbub_aggregator.database.file_identity import FileIdentity
+from hubbub_aggregator.store.interface import Appended, DatabaseMovedError, StoreError
+from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator

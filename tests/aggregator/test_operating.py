@@ -19,10 +19,10 @@ from click.testing import CliRunner
 
 from hubbub import Refusal
 from hubbub.cli import main
-from hubbub_aggregator.cli import command as serve
-from hubbub_aggregator.logs import JsonLines
-from hubbub_aggregator.sql_store import SqlStore
-from hubbub_aggregator.store import StoreError
+from hubbub_aggregator.cli.serve import command as serve
+from hubbub_aggregator.monitoring.log_output import JsonLines
+from hubbub_aggregator.store.interface import StoreError
+from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import Aggregator, MakeBatch, StartAggregator

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from tests.aggregator.conftest import DEFINITIONS
 
 from hubbub.cli import main
-from hubbub_aggregator.cli import command as serve
+from hubbub_aggregator.cli.serve import command as serve
 
 
 def test_a_flag_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:

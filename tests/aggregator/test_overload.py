@@ -12,9 +12,9 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 from hubbub import Batch
-from hubbub_aggregator.engine import open_sqlite
-from hubbub_aggregator.sql_store import SqlStore
-from hubbub_aggregator.store import Appended
+from hubbub_aggregator.database.engine import open_sqlite
+from hubbub_aggregator.store.interface import Appended
+from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import Aggregator, MakeBatch, StartAggregator

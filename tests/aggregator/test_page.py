@@ -20,16 +20,16 @@ from tests.aggregator.test_refusals import assert_refused
 from tests.aggregator.test_tokens import given
 
 from hubbub import Definitions, Metric, Params, Refusal
-from hubbub_aggregator import sessions
-from hubbub_aggregator.engine import transaction
-from hubbub_aggregator.folding import compute_figures
-from hubbub_aggregator.lifecycle import upkeep
-from hubbub_aggregator.page.chart import PeriodLine, chart_of
-from hubbub_aggregator.page.metric_page import implausible_in_words
-from hubbub_aggregator.period_figures import PeriodFigures, PeriodRow
+from hubbub_aggregator.api import sessions
+from hubbub_aggregator.api.dashboard.chart import PeriodLine, chart_of
+from hubbub_aggregator.api.dashboard.metric_page import implausible_in_words
+from hubbub_aggregator.database.engine import transaction
+from hubbub_aggregator.pipeline.folding import compute_figures
+from hubbub_aggregator.pipeline.retention import upkeep
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.sql_store import SqlStore
-from hubbub_aggregator.tokens import Scope, hash_of
+from hubbub_aggregator.store.period_figures import PeriodFigures, PeriodRow
+from hubbub_aggregator.store.sql_store import SqlStore
+from hubbub_aggregator.store.tokens import Scope, hash_of
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import Aggregator, Answer, MakeBatch, StartAggregator

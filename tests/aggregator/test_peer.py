@@ -7,7 +7,7 @@ import ipaddress
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hubbub_aggregator.proxies import LOCAL, Proxies
+from hubbub_aggregator.server.client_address import LOCAL, Proxies
 
 ENTRIES = st.one_of(
     st.ip_addresses().map(str),

@@ -14,12 +14,12 @@ from tests.aggregator.test_watch import all_ones, honest
 
 from hubbub import Definitions
 from hubbub.summary import summary_to_bytes
-from hubbub_aggregator.engine import transaction
-from hubbub_aggregator.folding import compute_figures, fold, summarize
-from hubbub_aggregator.period_figures import PeriodFigures, VersionTotals
-from hubbub_aggregator.schema import collection
-from hubbub_aggregator.sql_store import SqlStore
-from hubbub_aggregator.troubles import JobError
+from hubbub_aggregator.database.engine import transaction
+from hubbub_aggregator.database.schema import collection
+from hubbub_aggregator.monitoring.job_health import JobError
+from hubbub_aggregator.pipeline.folding import compute_figures, fold, summarize
+from hubbub_aggregator.store.period_figures import PeriodFigures, VersionTotals
+from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch

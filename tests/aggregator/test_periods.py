@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hubbub import Definitions, Metric
-from hubbub_aggregator.database_name import is_postgres
-from hubbub_aggregator.engine import BETWEEN_LOOKS, open_postgres, open_sqlite
-from hubbub_aggregator.folding import fold, read_summary
-from hubbub_aggregator.lifecycle import kept_until, upkeep
+from hubbub_aggregator.database.database_url import is_postgres
+from hubbub_aggregator.database.engine import BETWEEN_LOOKS, open_postgres, open_sqlite
+from hubbub_aggregator.pipeline.folding import fold, read_summary
+from hubbub_aggregator.pipeline.retention import kept_until, upkeep
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.sql_store import SqlStore
-from hubbub_aggregator.store import Appended
+from hubbub_aggregator.store.interface import Appended
+from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator

@@ -20,8 +20,8 @@ import urllib3
 from tests.aggregator.conftest import DEFINITIONS
 
 from hubbub import parse_definitions
-from hubbub_aggregator.folding import read_summary
-from hubbub_aggregator.sql_store import SqlStore
+from hubbub_aggregator.pipeline.folding import read_summary
+from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator

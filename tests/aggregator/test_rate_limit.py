@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hubbub.refusals import Refusal
+from hubbub.wire.problems import Refusal
+from hubbub_aggregator.api.batch_decoding import decode_batch
+from hubbub_aggregator.api.ingest import Answer, Shortcut, _warn_of_local_limit
 from hubbub_aggregator.app import create_app
-from hubbub_aggregator.batch_decoding import decode_batch
-from hubbub_aggregator.proxies import LOCAL
-from hubbub_aggregator.rate_limit import RateLimit
-from hubbub_aggregator.taking import Answer, Shortcut, _warn_of_local_limit
+from hubbub_aggregator.server.client_address import LOCAL
+from hubbub_aggregator.server.rate_limit import RateLimit
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator
 
     from hubbub import Batch, Definitions
-    from hubbub_aggregator.sql_store import SqlStore
+    from hubbub_aggregator.store.sql_store import SqlStore
 
 BURST = 40.0
 
@@ -103,7 +103,7 @@ def test_inflated_bytes_are_charged_before_they_are_decoded(
         decoded.append(len(body))
         return decode_batch(body)
 
-    monkeypatch.setattr("hubbub_aggregator.taking.decode_batch", decode)
+    monkeypatch.setattr("hubbub_aggregator.api.ingest.decode_batch", decode)
     aggregator = start(sqlite_store, client_rate=1e6, client_byte_rate=1, client_burst_seconds=1.0)
     bomb = gzip.compress(b'{"x":[' + b"[]," * 20_000 + b"[]]}")
     answers = [aggregator.post(bomb, x_forwarded_for=ATTACKER, content_encoding="gzip") for _ in range(3)]
@@ -148,7 +148,7 @@ def test_holds_back_a_bounded_number_of_refusals(
     definitions: Definitions, sqlite_store: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of 100 refused at the same time 64 wait; the others are answered while these do."""
-    monkeypatch.setattr("hubbub_aggregator.taking.REFUSAL_DELAY_SECONDS", 60.0)
+    monkeypatch.setattr("hubbub_aggregator.api.ingest.REFUSAL_DELAY_SECONDS", 60.0)
 
     async def waiting() -> int:
         refused = Answer(Refusal.TOO_MANY.status, (), b"")
@@ -160,7 +160,7 @@ def test_holds_back_a_bounded_number_of_refusals(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        monkeypatch.setattr("hubbub_aggregator.taking.REFUSAL_DELAY_SECONDS", 0.0)
+        monkeypatch.setattr("hubbub_aggregator.api.ingest.REFUSAL_DELAY_SECONDS", 0.0)
         await middleware._delay(refused)  # those that were cancelled make room
         return left
 

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from hubbub.errors import RefusedError
-from hubbub_aggregator.readiness import FRESH_SECONDS, Readiness
-from hubbub_aggregator.sql_store import SqlStore
-from hubbub_aggregator.store import DatabaseMovedError, StoreError
+from hubbub_aggregator.api.health import FRESH_SECONDS, Readiness
+from hubbub_aggregator.store.interface import DatabaseMovedError, StoreError
+from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator
 
-    from hubbub_aggregator.writer import GroupWriter
+    from hubbub_aggregator.pipeline.group_commit import GroupWriter
 
 
 class FakeStore:

@@ -19,8 +19,8 @@ from tests.aggregator.conftest import running
 
 from hubbub import Batch, Definitions, Refusal
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.sql_store import SqlStore
-from hubbub_aggregator.store import Holding, StoreError
+from hubbub_aggregator.store.interface import Holding, StoreError
+from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import Aggregator, Answer, MakeBatch, StartAggregator

@@ -22,9 +22,9 @@ from tests.aggregator.requests_made_up import MAX_BODY, MAX_REPORTS, MadeUp, Req
 
 from hubbub import Definitions
 from hubbub_aggregator.app import create_app
-from hubbub_aggregator.folding import read_summary
+from hubbub_aggregator.pipeline.folding import read_summary
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.sql_store import SqlStore
+from hubbub_aggregator.store.sql_store import SqlStore
 
 NUM_REQUESTS = int(os.environ.get("HUBBUB_REQUESTS", "1500"))
 AT_ONCE = 2_500  # hypothesis remembers every example of a run

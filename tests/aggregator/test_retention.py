@@ -21,18 +21,18 @@ from hubbub import Batch, Definitions, Metric
 from hubbub.cli import main
 from hubbub.errors import ParameterError
 from hubbub.summary import Reports, read_reports, reports_from_bytes, summary_to_bytes
-from hubbub_aggregator import reports as reports_module
-from hubbub_aggregator import sql_store
-from hubbub_aggregator.engine import checkpoint, empty_log, open_sqlite, transaction
-from hubbub_aggregator.folding import fold, read_summary, summarize
-from hubbub_aggregator.lifecycle import upkeep
-from hubbub_aggregator.reports import write_reports
+from hubbub_aggregator.database.engine import checkpoint, empty_log, open_sqlite, transaction
+from hubbub_aggregator.pipeline import report_export as reports_module
+from hubbub_aggregator.pipeline.folding import fold, read_summary, summarize
+from hubbub_aggregator.pipeline.report_export import write_reports
+from hubbub_aggregator.pipeline.retention import upkeep
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.sql_store import SqlStore
-from hubbub_aggregator.store import Appended
-from hubbub_aggregator.tokens import Scope, Token, hash_of
+from hubbub_aggregator.store import sql_store
+from hubbub_aggregator.store.interface import Appended
+from hubbub_aggregator.store.sql_store import SqlStore
+from hubbub_aggregator.store.tokens import Scope, Token, hash_of
+from hubbub_decoder.data.pull import pull_reports
 from hubbub_decoder.errors import PullError
-from hubbub_decoder.pull import pull_reports
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import Aggregator, MakeBatch, StartAggregator

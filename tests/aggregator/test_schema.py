@@ -21,8 +21,8 @@ from tests.aggregator.conftest import Aggregator, running
 
 from hubbub import Definitions
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.sql_store import SqlStore
-from hubbub_aggregator.tokens import Scope, Token, hash_of
+from hubbub_aggregator.store.sql_store import SqlStore
+from hubbub_aggregator.store.tokens import Scope, Token, hash_of
 
 NUM_CASES = os.environ.get("HUBBUB_CASES", "10")  # a route, beside those at the edges of the document
 BEYOND_THE_DOCUMENT = "positive_data_acceptance"  # whether a batch fits its metric no document can say

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.stats import chisquare
 
 from hubbub.testing import SeededCoins
-from hubbub_aggregator.shuffle import shuffled
+from hubbub_aggregator.store.shuffle import shuffled
 
 ALPHA = 1e-6
 

@@ -17,16 +17,17 @@ import pytest
 from sqlalchemy import event
 
 from hubbub import Definitions, Metric
-from hubbub_aggregator import folding, server
 from hubbub_aggregator.app import create_app
-from hubbub_aggregator.engine import open_sqlite
-from hubbub_aggregator.folding import fold
-from hubbub_aggregator.lifecycle import upkeep
-from hubbub_aggregator.reports import write_reports
-from hubbub_aggregator.server import address_of, listen, run, url_of
+from hubbub_aggregator.database.engine import open_sqlite
+from hubbub_aggregator.pipeline import folding
+from hubbub_aggregator.pipeline.folding import fold
+from hubbub_aggregator.pipeline.report_export import write_reports
+from hubbub_aggregator.pipeline.retention import upkeep
+from hubbub_aggregator.server import listener
+from hubbub_aggregator.server.listener import address_of, listen, run, url_of
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.sql_store import SqlStore
-from hubbub_aggregator.store import Appended, StoppedError
+from hubbub_aggregator.store.interface import Appended, StoppedError
+from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator
@@ -254,7 +255,7 @@ def test_sigterm_ends_a_process_whose_store_hangs(
     make_batch: MakeBatch,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(server, "_SECONDS_TO_EXIT", 0.5)
+    monkeypatch.setattr(listener, "_SECONDS_TO_EXIT", 0.5)
 
     def prepare(store: SqlStore, say: Callable[[str], None]) -> None:
         def hang(*_: Any) -> Any:

@@ -15,13 +15,13 @@ from tests.aggregator.databases import sql
 
 from hubbub import Definitions
 from hubbub.cli import main
-from hubbub.findings import Health
-from hubbub_aggregator.database_checkup import damage
-from hubbub_aggregator.engine import opened
-from hubbub_aggregator.folding import fold
-from hubbub_aggregator.schema import SCHEMA_VERSION
-from hubbub_aggregator.soundness import damages
-from hubbub_aggregator.sql_store import SqlStore
+from hubbub.cli.findings import Health
+from hubbub_aggregator.cli.database_checks import damage
+from hubbub_aggregator.database.engine import opened
+from hubbub_aggregator.database.integrity import damages
+from hubbub_aggregator.database.schema import SCHEMA_VERSION
+from hubbub_aggregator.pipeline.folding import fold
+from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch

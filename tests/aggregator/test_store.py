@@ -16,10 +16,10 @@ from tests.aggregator.dying import dies
 
 from hubbub import Definitions, Metric
 from hubbub.summary import BitCounts, summary_to_bytes
-from hubbub_aggregator.engine import open_sqlite
-from hubbub_aggregator.folding import read_summary, summarize
-from hubbub_aggregator.sql_store import SqlStore
-from hubbub_aggregator.store import Appended, Holding, StoreError
+from hubbub_aggregator.database.engine import open_sqlite
+from hubbub_aggregator.pipeline.folding import read_summary, summarize
+from hubbub_aggregator.store.interface import Appended, Holding, StoreError
+from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch

@@ -14,13 +14,13 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from hubbub import Batch, Definitions, Metric
 from hubbub.summary import BitCounts, reports_from_bytes, summary_from_bytes, summary_to_bytes
-from hubbub_aggregator.folding import compute_figures, fold, read_summary, summarize
-from hubbub_aggregator.lifecycle import kept_until, upkeep
-from hubbub_aggregator.period_figures import PeriodFigures, figures_of
-from hubbub_aggregator.reports import write_reports
+from hubbub_aggregator.pipeline.folding import compute_figures, fold, read_summary, summarize
+from hubbub_aggregator.pipeline.report_export import write_reports
+from hubbub_aggregator.pipeline.retention import kept_until, upkeep
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.sql_store import SqlStore
-from hubbub_aggregator.store import Appended, Holding
+from hubbub_aggregator.store.interface import Appended, Holding
+from hubbub_aggregator.store.period_figures import PeriodFigures, figures_of
+from hubbub_aggregator.store.sql_store import SqlStore
 
 NUM_BITS, FIRST = 24, date(2024, 6, 1)
 METRICS = [

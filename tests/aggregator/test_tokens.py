@@ -15,12 +15,12 @@ from tests.aggregator.test_refusals import assert_refused
 
 from hubbub.cli import main
 from hubbub.errors import RefusedError
-from hubbub.refusals import Refusal
-from hubbub_aggregator import sessions
-from hubbub_aggregator.sql_store import SqlStore
-from hubbub_aggregator.store import StoreError
-from hubbub_aggregator.token_cli import command as token
-from hubbub_aggregator.tokens import Doorkeeper, Scope, Token, hash_of, new_token
+from hubbub.wire.problems import Refusal
+from hubbub_aggregator.api import sessions
+from hubbub_aggregator.cli.token import command as token
+from hubbub_aggregator.store.interface import StoreError
+from hubbub_aggregator.store.sql_store import SqlStore
+from hubbub_aggregator.store.tokens import Doorkeeper, Scope, Token, hash_of, new_token
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import Aggregator, Answer, MakeBatch, StartAggregator
@@ -285,7 +285,7 @@ def test_rejects_expiry_that_is_no_later_day(tmp_path: Path, expires: str) -> No
 def test_a_puller_shows_its_token(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pull = pytest.importorskip("hubbub_decoder.pull")
+    pull = pytest.importorskip("hubbub_decoder.data.pull")
     aggregator = start(store, local_reads_without_token=False)
     assert aggregator.post(make_batch(aggregator.definitions["homepage"])).status == 202
     secret = given(store, Scope.READ).removeprefix("Bearer ")

@@ -11,12 +11,12 @@ import pytest
 from sqlalchemy import event, insert
 from tests.aggregator.databases import new_postgres
 
-from hubbub_aggregator.engine import open_sqlite, transaction
-from hubbub_aggregator.logs import OnceAMinute
-from hubbub_aggregator.schema import refusal
-from hubbub_aggregator.sql_store import SqlStore
-from hubbub_aggregator.store import StoreError
-from hubbub_aggregator.troubles import Troubles
+from hubbub_aggregator.database.engine import open_sqlite, transaction
+from hubbub_aggregator.database.schema import refusal
+from hubbub_aggregator.monitoring.job_health import Troubles
+from hubbub_aggregator.monitoring.log_output import OnceAMinute
+from hubbub_aggregator.store.interface import StoreError
+from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator
@@ -57,7 +57,7 @@ def test_a_database_that_is_down_for_an_hour_is_a_line_a_minute_and_one_at_the_e
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     now, troubles = 0.0, Troubles()
-    logger = logging.getLogger("hubbub_aggregator.troubles")
+    logger = logging.getLogger("hubbub_aggregator.monitoring.job_health")
     once = OnceAMinute(lambda: now)
     logger.addFilter(once)
     try:
@@ -106,7 +106,7 @@ def test_an_upkeep_that_fails_is_in_the_numbers_and_on_the_page_and_batches_are_
             in aggregator.get("/").body.decode()
         )
     wait_until(0)
-    records = [record for record in caplog.records if record.name == "hubbub_aggregator.troubles"]
+    records = [record for record in caplog.records if record.name == "hubbub_aggregator.monitoring.job_health"]
     said = {
         record.getMessage().partition(" (")[0] for record in records
     }  # of which metrics: the first round was under way

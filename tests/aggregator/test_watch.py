@@ -13,11 +13,11 @@ from tests.aggregator.test_refusals import assert_refused
 
 from hubbub import Batch, Metric, Refusal, parse_definitions
 from hubbub.summary import BitCounts
-from hubbub.summary.oddities import usual
-from hubbub_aggregator.lifecycle import upkeep
-from hubbub_aggregator.period_figures import PeriodFigures
+from hubbub.summary.plausibility import usual
+from hubbub_aggregator.pipeline.retention import upkeep
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.sql_store import SqlStore
+from hubbub_aggregator.store.period_figures import PeriodFigures
+from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import Aggregator, MakeBatch, StartAggregator
@@ -83,7 +83,7 @@ def test_a_summary_that_an_older_hubbub_folded_is_read_and_added_to(store: SqlSt
 
     from hubbub import parse_definitions
     from hubbub.summary import summary_to_bytes
-    from hubbub_aggregator.folding import fold, read_summary, summarize
+    from hubbub_aggregator.pipeline.folding import fold, read_summary, summarize
 
     homepage = parse_definitions(DEFINITIONS)["homepage"]
     store.append([make_batch(homepage, n=5)])

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hubbub import Batch, Definitions, Metric, RefusedError
-from hubbub.refusals import Refusal
-from hubbub_aggregator.engine import open_sqlite
-from hubbub_aggregator.folding import read_summary
+from hubbub.wire.problems import Refusal
+from hubbub_aggregator.database.engine import open_sqlite
+from hubbub_aggregator.pipeline.folding import read_summary
+from hubbub_aggregator.pipeline.group_commit import GroupWriter
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.sql_store import SqlStore
-from hubbub_aggregator.store import Appended
-from hubbub_aggregator.writer import GroupWriter
+from hubbub_aggregator.store.interface import Appended
+from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch

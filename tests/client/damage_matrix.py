@@ -18,8 +18,8 @@ from datetime import date, timedelta
 from pathlib import Path
 
 from hubbub import Client, Definitions
-from hubbub.batch import Batch
 from hubbub.testing import UNLIMITED, ManualClock, RecordingTransport
+from hubbub.wire.batch import Batch
 from tests.client.conftest import HOMEPAGE, SURVEY
 
 Damage = Callable[[Path, random.Random], None]

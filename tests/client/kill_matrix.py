@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import Any
 
 from hubbub import Client
-from hubbub.delivery import Answer
-from hubbub.disk import File, SystemDisk
+from hubbub.sdk.storage.filesystem import File, SystemDisk
+from hubbub.sdk.upload.retry_policy import Answer
+from hubbub.sdk.upload.transport import HttpTransport
 from hubbub.testing import UNLIMITED, ManualClock, deliver
-from hubbub.transport import HttpTransport
-from hubbub_decoder.pull import pull_summary
+from hubbub_decoder.data.pull import pull_summary
 
 METRICS = Path(__file__).parent.parent / "data" / "metrics.toml"
 NAMES = ("homepage", "os", "dark_mode")

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from hubbub import Client, Metric, Params
-from hubbub.delivery import NO_ANSWER
-from hubbub.failures import report_failure
-from hubbub.prr import PermanentResponse
+from hubbub.encoding.permanent import PermanentResponse
+from hubbub.sdk.runtime.error_guard import report_failure
+from hubbub.sdk.upload.retry_policy import NO_ANSWER
 from hubbub.testing import deliver
 from tests.client.conftest import Rig
 
@@ -72,7 +72,7 @@ def test_a_failure_of_ours_is_logged_without_its_message_and_never_reaches_the_h
     monkeypatch.setattr(client._recorder, "record", broken)
     with pytest.raises(RuntimeError):  # in tests nothing is swallowed
         client.record("homepage", CANARY)
-    monkeypatch.setattr("hubbub.failures.swallowed", True)
+    monkeypatch.setattr("hubbub.sdk.runtime.error_guard.swallowed", True)
     with caplog.at_level(logging.DEBUG):
         client.record("homepage", CANARY)
     assert "RuntimeError in broken" in caplog.text

@@ -13,10 +13,10 @@ import pytest
 from click.testing import CliRunner
 
 from hubbub import Client
-from hubbub.checkup import of_state
 from hubbub.cli import main
-from hubbub.delivery import Answer
-from hubbub.findings import Finding, Health
+from hubbub.cli.findings import Finding, Health
+from hubbub.cli.state_checks import of_state
+from hubbub.sdk.upload.retry_policy import Answer
 from hubbub.testing import RecordingTransport, deliver
 
 METRICS = Path(__file__).parent.parent / "data" / "metrics.toml"

@@ -15,7 +15,7 @@ import pytest
 
 from hubbub.cli import main
 from hubbub.errors import HubbubError
-from hubbub.inspection import read_state
+from hubbub.sdk.storage.state_reader import read_state
 
 METRICS = Path(__file__).parent.parent / "data" / "metrics.toml"
 

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from hubbub import Batch, Metric, Params, PeriodKind
-from hubbub.checkup import of_state
-from hubbub.delivery import NO_ANSWER, Answer
-from hubbub.findings import Health
-from hubbub.ledger import Account, Choice
-from hubbub.state import MAX_RUNS, joined
+from hubbub.cli.findings import Health
+from hubbub.cli.state_checks import of_state
+from hubbub.privacy.ledger import Account, Choice
+from hubbub.sdk.storage.state import MAX_RUNS, joined
+from hubbub.sdk.upload.retry_policy import NO_ANSWER, Answer
 from hubbub.testing import ManualClock, SeededCoins, deliver
 from tests.client.conftest import HOMEPAGE, SURVEY, TODAY, Rig, require_balanced
 

@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 
 from hubbub import Client
-from hubbub.compaction import PIECE, Compactor
-from hubbub.delivery import NO_ANSWER, Answer
-from hubbub.disk import File, Lock, SystemDisk
-from hubbub.events import EARLIER, JOURNAL, SNAPSHOT
-from hubbub.framing import scan
-from hubbub.inspection import read_state
-from hubbub.journal import READ_UNDER_THE_LOCK, Journal
-from hubbub.state import State
+from hubbub.sdk.storage.compaction import PIECE, Compactor
+from hubbub.sdk.storage.events import EARLIER, JOURNAL, SNAPSHOT
+from hubbub.sdk.storage.filesystem import File, Lock, SystemDisk
+from hubbub.sdk.storage.journal import READ_UNDER_THE_LOCK, Journal
+from hubbub.sdk.storage.record_format import scan
+from hubbub.sdk.storage.state import State
+from hubbub.sdk.storage.state_reader import read_state
+from hubbub.sdk.upload.retry_policy import NO_ANSWER, Answer
 from hubbub.testing import SimulatedDisk, deliver
 from tests.client.conftest import HOMEPAGE, SURVEY, Rig, require_balanced
 

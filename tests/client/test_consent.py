@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from hubbub import Consent, ParameterError
-from hubbub.compaction import protected
 from hubbub.consent import allowed_by, lesser
-from hubbub.disk import File, SystemDisk
+from hubbub.sdk.storage.compaction import protected
+from hubbub.sdk.storage.filesystem import File, SystemDisk
 from hubbub.testing import SimulatedDisk, deliver
 from tests.client.conftest import HOMEPAGE, SURVEY, Rig, require_balanced
 

@@ -13,12 +13,12 @@ import pytest
 from click.testing import CliRunner
 
 from hubbub import Client, Metric, Params, Policy
-from hubbub.checkup import of_state
 from hubbub.cli import main
-from hubbub.findings import Health
-from hubbub.inspection import read_state
-from hubbub.machine_id import machine_tag, read_machine_id
+from hubbub.cli.findings import Health
+from hubbub.cli.state_checks import of_state
 from hubbub.privacy.pricing import price_of
+from hubbub.sdk.runtime.machine_id import machine_tag, read_machine_id
+from hubbub.sdk.storage.state_reader import read_state
 from hubbub.testing import deliver
 from tests.client.conftest import SURVEY, Rig, require_balanced
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from hubbub import Client, Metric, Params, Policy
-from hubbub.encoder import Encoder
+from hubbub.encoding.encoder import Encoder
 from hubbub.privacy.pricing import price_of
 from hubbub.testing import deliver
 from tests.client.conftest import Rig, require_balanced

@@ -4,17 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from hubbub.delivery import (
-    Action,
-    Answer,
-    action,
-    backoff,
-    clock_is_wrong,
-    retry_after,
-    understood,
-)
-from hubbub.refusals import Refusal
+from hubbub.sdk.upload.retry_policy import Action, Answer, action, backoff, clock_is_wrong, retry_after, understood
 from hubbub.testing import SeededCoins
+from hubbub.wire.problems import Refusal
 
 A = Action
 #        status, problem type          not in doubt     in doubt

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from hubbub import Client, Consent, ParameterError
-from hubbub.batch import Batch
-from hubbub.detached import environment_of, is_python
-from hubbub.inspection import read_state
+from hubbub.sdk.storage.state_reader import read_state
+from hubbub.sdk.upload.detached import environment_of, is_python
 from hubbub.testing import ManualClock
+from hubbub.wire.batch import Batch
 from tests.client.serving import METRICS, served
 from tests.client.test_fork import counted
 from tests.client.test_request_length import Capture
@@ -107,7 +107,10 @@ def test_it_starts_at_most_once_a_day_and_one_at_a_time(state: Path) -> None:
         run(PROGRAM, state, url)
         assert read_state(state).detached_at == first
         second = subprocess.run(
-            [sys.executable, "-m", "hubbub.detached", str(state), url], check=True, timeout=20, capture_output=True
+            [sys.executable, "-m", "hubbub.sdk.upload.detached", str(state), url],
+            check=True,
+            timeout=20,
+            capture_output=True,
         )
         assert second.returncode == 0  # the first one holds the lock: it does not wait for the silent server
         with Client(METRICS, state, url) as client:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hubbub.dyadic import DIGITS, BernoulliMask, nearest_dyadic, numerator
 from hubbub.errors import ParameterError
+from hubbub.metrics.probability import DIGITS, BernoulliMask, nearest_dyadic, numerator
 
 
 @pytest.mark.parametrize("digits", [1, 2, 3, 4])

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from hubbub import Encoder, InvalidValueError, Metric, Params, Secret
-from hubbub.coins import system_coins
-from hubbub.encoder import Value, bloom_bits
+from hubbub.encoding.encoder import Value, bloom_bits
+from hubbub.encoding.instantaneous import InstantaneousResponse
+from hubbub.encoding.permanent import PermanentResponse
 from hubbub.errors import DefinitionError, HubbubError
-from hubbub.irr import InstantaneousResponse
-from hubbub.prr import PermanentResponse
+from hubbub.randomness import system_coins
 from hubbub.testing import SeededCoins
 
 ALPHA = 1e-6

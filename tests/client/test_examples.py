@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import urllib3
 
-from hubbub.inspection import read_state
+from hubbub.sdk.storage.state_reader import read_state
 
 REPOSITORY = Path(__file__).parent.parent.parent
 EXAMPLES = REPOSITORY / "examples"

@@ -27,7 +27,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def counted(url: str) -> int:
     """Return how many reports of `homepage` the aggregator has."""
-    from hubbub_decoder.pull import pull_summary
+    from hubbub_decoder.data.pull import pull_summary
 
     return pull_summary(url, "homepage").num_reports
 

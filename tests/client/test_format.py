@@ -20,11 +20,11 @@ from typing import Any
 import pytest
 
 from hubbub import Definitions, Encoder, HubbubError, InvalidValueError, Metric, Params, PeriodKind, Secret
-from hubbub.dyadic import nearest_dyadic, numerator
-from hubbub.encoder import bloom_bits
+from hubbub.encoding.encoder import bloom_bits
+from hubbub.encoding.permanent import PermanentResponse
 from hubbub.errors import DefinitionError
-from hubbub.periods import Period, ordinal
-from hubbub.prr import PermanentResponse
+from hubbub.metrics.periods import Period, ordinal
+from hubbub.metrics.probability import nearest_dyadic, numerator
 from hubbub.testing import deliver
 from tests.client.conftest import Rig
 from tests.data import make_format_vectors

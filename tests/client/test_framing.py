@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hubbub.framing import MARK, record, scan
+from hubbub.sdk.storage.record_format import MARK, record, scan
 
 PAYLOADS = [f"report {number}".encode() * (number % 5 + 1) for number in range(1000)]
 FILE = b"".join(map(record, PAYLOADS))

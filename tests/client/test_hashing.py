@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from hubbub.hashing import google_md5, murmur3_v1
+from hubbub.encoding.hashing import google_md5, murmur3_v1
 
 DATA = Path(__file__).parent.parent / "data"
 ALPHA = 1e-6

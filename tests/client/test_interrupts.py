@@ -20,10 +20,11 @@ from typing import Any
 
 import pytest
 
-from hubbub import Client, failures, telling
-from hubbub import journal as journal_module
-from hubbub.disk import SystemDisk
-from hubbub.secret_file import secret_at
+from hubbub import Client
+from hubbub.sdk.runtime import error_guard, safe_logging
+from hubbub.sdk.storage import journal as journal_module
+from hubbub.sdk.storage.filesystem import SystemDisk
+from hubbub.sdk.storage.secret_file import secret_at
 from hubbub.testing import SimulatedDisk, deliver
 from tests.client.conftest import Rig, require_balanced
 
@@ -87,7 +88,7 @@ def is_free(client: Client) -> bool:
         lock = SystemDisk().lock(client._directory / name)
         got.append(lock.acquire(wait=False))
         lock.close()
-    return all(got) and not client._journal._entered and not telling.inside
+    return all(got) and not client._journal._entered and not safe_logging.inside
 
 
 STEPS: dict[str, tuple[int, Callable[[Client], object]]] = {
@@ -305,7 +306,7 @@ def test_what_a_signal_handler_raises_is_the_hosts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A time limit of the host's framework, raised in the middle of `record`, was swallowed as a failure of ours, or taken for a broken disk."""
-    monkeypatch.setattr(failures, "swallowed", True)
+    monkeypatch.setattr(error_guard, "swallowed", True)
     alarmed = False
 
     def alarm(*_: object) -> None:
@@ -341,7 +342,7 @@ def test_what_a_signal_handler_raises_is_the_hosts(
 def test_our_own_failures_still_do_not_reach_the_host(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(failures, "swallowed", True)
+    monkeypatch.setattr(error_guard, "swallowed", True)
     client = rig.agreed()
     client._started().stop(5)
     client._clock = client._recorder._today.now = lambda: 1 / 0  # type: ignore[assignment,return-value]

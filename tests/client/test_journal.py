@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from hubbub.batch import Batch
 from hubbub.cli.inspect import command as inspect_command
 from hubbub.cli.ledger import command as ledger_command
-from hubbub.delivery import NO_ANSWER, Answer
-from hubbub.disk import SystemDisk
-from hubbub.events import EARLIER, JOURNAL, SNAPSHOT
-from hubbub.framing import record, scan
-from hubbub.secret_file import secret_at
+from hubbub.sdk.storage.events import EARLIER, JOURNAL, SNAPSHOT
+from hubbub.sdk.storage.filesystem import SystemDisk
+from hubbub.sdk.storage.record_format import record, scan
+from hubbub.sdk.storage.secret_file import secret_at
+from hubbub.sdk.upload.retry_policy import NO_ANSWER, Answer
 from hubbub.testing import SeededCoins, SimulatedDisk, deliver
+from hubbub.wire.batch import Batch
 from tests.client.conftest import HOMEPAGE, SURVEY, Rig, require_balanced
 
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from hubbub import Client, Definitions, Metric, Params
-from hubbub.coins import system_coins
-from hubbub.compaction import Compactor
-from hubbub.disk import SystemDisk
-from hubbub.encoder import Encoder
-from hubbub.identity import renew_identity
-from hubbub.inspection import read_state
-from hubbub.journal import Journal
-from hubbub.secret_file import SecretFile, secret_at
+from hubbub.encoding.encoder import Encoder
+from hubbub.randomness import system_coins
+from hubbub.sdk.storage.compaction import Compactor
+from hubbub.sdk.storage.copy_detection import renew_identity
+from hubbub.sdk.storage.filesystem import SystemDisk
+from hubbub.sdk.storage.journal import Journal
+from hubbub.sdk.storage.secret_file import SecretFile, secret_at
+from hubbub.sdk.storage.state_reader import read_state
 from hubbub.testing import UNLIMITED, ManualClock, RecordingTransport, deliver
 from tests.client.conftest import TODAY, Rig, require_balanced
 from tests.client.kill_matrix import KilledDisk, Killer

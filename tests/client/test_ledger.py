@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 from hubbub import Metric, ParameterError, Params, Policy
 from hubbub.cli import ledger
-from hubbub.framing import record, scan
 from hubbub.privacy import epsilon, epsilon_permanent
+from hubbub.sdk.storage.record_format import record, scan
 from hubbub.testing import deliver
 from tests.client.conftest import HOMEPAGE, SURVEY, Rig, require_balanced
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from hubbub import Client, Consent, Metric, Params, Policy
-from hubbub.batch import Batch
-from hubbub.delivery import Answer
-from hubbub.encoder import Encoder
-from hubbub.periods import Period, ordinal
+from hubbub.encoding.encoder import Encoder
+from hubbub.metrics.periods import Period, ordinal
 from hubbub.privacy.pricing import price_of
+from hubbub.sdk.upload.retry_policy import Answer
 from hubbub.testing import SeededCoins, SimulatedDisk, deliver
+from hubbub.wire.batch import Batch
 from tests.client.conftest import HOMEPAGE, Rig, require_balanced
 
 PARAMS = Params(num_bits=128, num_hashes=8, num_cohorts=1, prob_p=0, prob_q=1, prob_f=0.5)
@@ -260,7 +260,7 @@ def test_no_power_loss_lets_a_report_of_local_be_sent(rig: Rig, unseen_seed: int
 
 def test_a_lost_record_of_consent_does_not_let_a_report_of_local_be_sent(rig: Rig) -> None:
     """Damage may destroy any one record. The mark on the report itself still keeps it from being sent."""
-    from hubbub.framing import record, scan
+    from hubbub.sdk.storage.record_format import record, scan
 
     client = rig.client(HOMEPAGE)
     client.set_consent("on")

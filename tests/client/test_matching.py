@@ -10,7 +10,7 @@ import pytest
 
 from hubbub import Metric, ParameterError, Params
 from hubbub.privacy import effective_group_size, match_probability_bound
-from hubbub.privacy.matching import information, warning_of
+from hubbub.privacy.linkability import information, warning_of
 
 from .mechanism import bloom_filters, report_distribution
 from .observers import share_matched

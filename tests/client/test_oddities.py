@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from hubbub import Metric, Params
-from hubbub.encoder import Encoder
-from hubbub.secret import Secret
+from hubbub.encoding.encoder import Encoder
+from hubbub.encoding.secret import Secret
 from hubbub.summary import BitCounts, PatternCounts, summary_to_bytes
-from hubbub.summary.oddities import (
+from hubbub.summary.count_profile import Outline
+from hubbub.summary.plausibility import (
     TAIL,
     binned_shapes,
     divergence,
@@ -25,8 +26,7 @@ from hubbub.summary.oddities import (
     shapes_of,
     usual,
 )
-from hubbub.summary.outline import Outline
-from hubbub.summary.parquet import outline_of
+from hubbub.summary.summary_file import outline_of
 
 Counts = NDArray[np.int64]
 

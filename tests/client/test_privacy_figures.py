@@ -12,7 +12,7 @@ import pytest
 
 from hubbub import Metric, Params, Policy
 from hubbub.privacy import central_epsilon, effective_group_size, epsilon, privacy_figures
-from hubbub.privacy.matching import information
+from hubbub.privacy.linkability import information
 from hubbub.privacy.pricing import shown_epsilon
 
 from .mechanism import Floats

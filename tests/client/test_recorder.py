@@ -13,14 +13,14 @@ import pytest
 from scipy import stats
 
 from hubbub import Kind, Metric, Params, PeriodKind, Policy
-from hubbub.delivery import Answer
-from hubbub.enrolling import Enroller
-from hubbub.inspection import read_state
-from hubbub.ledger import Account, Key
-from hubbub.limits import Limits
-from hubbub.state import KEPT_SENT, State
+from hubbub.privacy.ledger import Account, Key
+from hubbub.sdk.recording.enrollment import Enroller
+from hubbub.sdk.recording.queue_limits import Limits
+from hubbub.sdk.storage.state import KEPT_SENT, State
+from hubbub.sdk.storage.state_reader import read_state
+from hubbub.sdk.upload.retry_policy import Answer
+from hubbub.sdk.upload.uploader import Uploader
 from hubbub.testing import ManualClock, SeededCoins, deliver
-from hubbub.uploader import Uploader
 from tests.client.conftest import HOMEPAGE, SURVEY, TODAY, Rig, require_balanced
 
 ALPHA = 1e-6

@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hubbub import Client, Definitions, Kind, Metric, Params, PeriodKind
-from hubbub.batch import SINGLE_REPORT_BYTES, Batch
-from hubbub.periods import Period
-from hubbub.report import Report
+from hubbub.metrics.periods import Period
+from hubbub.sdk.upload.transport import HttpTransport
 from hubbub.testing import UNLIMITED, ManualClock, SeededCoins, deliver
-from hubbub.transport import HttpTransport
+from hubbub.wire.batch import SINGLE_REPORT_BYTES, Batch
+from hubbub.wire.report import Report
 from tests.client.test_transport import http, server
 
 EMPTY_LINE = b"\r\n\r\n"

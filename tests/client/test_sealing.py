@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hubbub import Secret
-from hubbub.coins import system_coins
-from hubbub.sealing import Sealer
+from hubbub.encoding.sealed_values import Sealer
+from hubbub.randomness import system_coins
 from tests.client.conftest import HOMEPAGE, SURVEY
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hubbub import HubbubError
-from hubbub.secret_file import secret_at
+from hubbub.sdk.storage.secret_file import secret_at
 
 RACE = """
 import sys

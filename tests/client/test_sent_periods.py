@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hubbub.disk import SystemDisk
-from hubbub.sent_periods import NAME, SentPeriods
+from hubbub.sdk.storage.filesystem import SystemDisk
+from hubbub.sdk.storage.sent_periods import NAME, SentPeriods
 from hubbub.testing import SimulatedDisk, deliver
 from tests.client import damage_matrix
 from tests.client.conftest import HOMEPAGE, Rig

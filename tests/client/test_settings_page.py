@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from hubbub import Client, Consent, ConsentRecord
 from hubbub.cli import main
-from hubbub.disk import SystemDisk
-from hubbub.inspection import read_state
+from hubbub.sdk.storage.filesystem import SystemDisk
+from hubbub.sdk.storage.state_reader import read_state
 from hubbub.testing import SimulatedDisk, deliver
 from tests.client.conftest import HOMEPAGE, SURVEY, Rig
 

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hubbub import Definitions, Metric, Policy, Secret
-from hubbub.journal import Journal
-from hubbub.limits import Limits
-from hubbub.memory_disk import MemoryDisk
 from hubbub.privacy.pricing import price_of
-from hubbub.recorder import Recorder
+from hubbub.sdk.recording.queue_limits import Limits
+from hubbub.sdk.recording.recorder import Recorder
+from hubbub.sdk.storage.journal import Journal
+from hubbub.sdk.storage.memory_filesystem import MemoryDisk
 from hubbub.testing import ManualClock, SeededCoins
 
 NOISE = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}

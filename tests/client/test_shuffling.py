@@ -11,7 +11,7 @@ import pytest
 
 from hubbub import ParameterError, Params
 from hubbub.privacy import amplified, central_epsilon, epsilon
-from hubbub.privacy.shuffling import amplified_delta, closed_form
+from hubbub.privacy.amplification import amplified_delta, closed_form
 
 Distribution = Sequence[float]
 

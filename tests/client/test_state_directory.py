@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from hubbub import Client, DefinitionError, Limits, ParameterError, Policy
 from hubbub.cli import main
-from hubbub.disk import File, SystemDisk
+from hubbub.sdk.storage.filesystem import File, SystemDisk
 from hubbub.testing import deliver
 from tests.client.conftest import HOMEPAGE, Rig, require_balanced
 

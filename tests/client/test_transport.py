@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from hubbub import Client, Consent, ParameterError
-from hubbub.delivery import NO_ANSWER, NOT_SENT, Answer
-from hubbub.events import JOURNAL
+from hubbub.sdk.storage.events import JOURNAL
+from hubbub.sdk.upload.retry_policy import NO_ANSWER, NOT_SENT, Answer
+from hubbub.sdk.upload.transport import HttpTransport, checked_url
 from hubbub.testing import deliver
-from hubbub.transport import HttpTransport, checked_url
 from tests.client.conftest import SURVEY, Rig, require_balanced
 
 CERTIFICATE = Path(__file__).parent.parent / "data" / "localhost.pem"
@@ -222,7 +222,7 @@ def test_no_server_holds_a_request_beyond_its_deadline(
     serve: Callable[[socket.socket], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A deadline of half a second; each of these would go on for at least five, most for ever."""
-    monkeypatch.setattr("hubbub.transport.SECONDS", 0.5)
+    monkeypatch.setattr("hubbub.sdk.upload.transport.SECONDS", 0.5)
     with server(serve) as url:
         began = time.monotonic()
         scheme = "https" if serve is dripping_handshake else "http"
@@ -283,7 +283,7 @@ def test_no_resolver_holds_a_request(
         connected.set()
         heard.append(connection.recv(65536))
 
-    monkeypatch.setattr("hubbub.transport.SECONDS", 0.3 if why == "deadline" else 60.0)
+    monkeypatch.setattr("hubbub.sdk.upload.transport.SECONDS", 0.3 if why == "deadline" else 60.0)
     with server(serve) as url:
         transport = HttpTransport(url)
         assert transport.send(BODY, lambda: why == "deadline" or not asked.is_set()) == NOT_SENT
@@ -335,7 +335,7 @@ def test_an_address_that_does_not_answer_leaves_time_for_the_next(monkeypatch: p
     batch_id = json.loads(BODY)["batch_id"]
     body = json.dumps({"batch_id": batch_id}).encode()
     taken = b"HTTP/1.1 202 Accepted\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
-    monkeypatch.setattr("hubbub.transport.SECONDS", 3.0)
+    monkeypatch.setattr("hubbub.sdk.upload.transport.SECONDS", 3.0)
     with server(answering(taken, heard)) as url, socket.socket() as hole, ExitStack() as queue:
         hole.bind(("127.0.0.1", 0))
         hole.listen(0)

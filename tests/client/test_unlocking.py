@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hubbub import Client
-from hubbub.disk import Lock, SystemDisk
+from hubbub.sdk.storage.filesystem import Lock, SystemDisk
 from hubbub.testing import deliver
 from tests.client.conftest import Rig, require_balanced
 

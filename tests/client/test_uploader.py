@@ -12,11 +12,11 @@ import pytest
 from scipy import stats
 
 from hubbub import Metric, Period, PeriodKind
-from hubbub.batch import Batch
-from hubbub.delivery import NO_ANSWER, NOT_SENT, Answer
-from hubbub.outcome import halved
-from hubbub.state import batch_event
+from hubbub.sdk.storage.state import batch_event
+from hubbub.sdk.upload.response_handling import halved
+from hubbub.sdk.upload.retry_policy import NO_ANSWER, NOT_SENT, Answer
 from hubbub.testing import ManualClock, RecordingTransport, SeededCoins, deliver
+from hubbub.wire.batch import Batch
 from tests.client.conftest import HOMEPAGE, SURVEY, TODAY, Rig, require_balanced
 
 
@@ -248,7 +248,7 @@ def test_reports_whose_time_passed_while_the_app_did_not_run_leave_at_times_of_t
     rig: Rig, unseen_seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An app that runs an hour a day: all but a few left in the instant of its start, together. Kolmogorov-Smirnov over its hour, alpha = 1e-6."""
-    monkeypatch.setattr("hubbub.uploader.Uploader.start", lambda _: None)
+    monkeypatch.setattr("hubbub.sdk.upload.uploader.Uploader.start", lambda _: None)
     sent = an_hour_a_day(rig, 60, SeededCoins(unseen_seed))
     assert len(sent) > 5 * 57  # of the last days some wait for the next start
     assert len(set(sent)) == len(sent)
@@ -259,7 +259,7 @@ def test_reports_whose_time_passed_while_the_app_did_not_run_leave_at_times_of_t
 def test_an_app_that_runs_a_second_a_day_delivers_everything_one_start_later(
     rig: Rig, unseen_seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hubbub.uploader.Uploader.start", lambda _: None)
+    monkeypatch.setattr("hubbub.sdk.upload.uploader.Uploader.start", lambda _: None)
     sent = an_hour_a_day(rig, 10, SeededCoins(unseen_seed), seconds=1)
     told = Counter(batch.period for batch in rig.transport.batches)
     assert set(told.values()) == {5}  # formed on the day after, late a day later, sent the day after that
@@ -271,7 +271,7 @@ def test_an_app_that_runs_a_second_a_day_delivers_everything_one_start_later(
 def test_who_asks_to_flush_does_not_wait_for_a_second_time(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     client = rig.agreed(*METRICS)
     with monkeypatch.context() as still:
-        still.setattr("hubbub.uploader.Uploader.start", lambda _: None)
+        still.setattr("hubbub.sdk.upload.uploader.Uploader.start", lambda _: None)
         client._stop()
         rig.clock.move(days=1)
         sender = client._started().sender

@@ -10,8 +10,8 @@ import sys
 from typing import Any
 
 from hubbub import Encoder, Metric, Params, Secret
-from hubbub.encoder import Value, bloom_bits
-from hubbub.prr import PermanentResponse
+from hubbub.encoding.encoder import Value, bloom_bits
+from hubbub.encoding.permanent import PermanentResponse
 from hubbub.testing import SeededCoins
 
 METRICS: list[Metric] = [

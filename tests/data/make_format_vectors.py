@@ -12,14 +12,14 @@ from fractions import Fraction
 from typing import Any
 
 from hubbub import HubbubError, Metric, Params, PeriodKind, Secret
-from hubbub.coins import Coins
-from hubbub.dyadic import BernoulliMask, nearest_dyadic, numerator
-from hubbub.encoder import Value, bloom_bits
-from hubbub.hashing import google_md5, murmur3_v1
-from hubbub.irr import InstantaneousResponse
-from hubbub.periods import ordinal
-from hubbub.prr import PermanentResponse
-from hubbub.secret import framed
+from hubbub.encoding.encoder import Value, bloom_bits
+from hubbub.encoding.hashing import google_md5, murmur3_v1
+from hubbub.encoding.instantaneous import InstantaneousResponse
+from hubbub.encoding.permanent import PermanentResponse
+from hubbub.encoding.secret import framed
+from hubbub.metrics.periods import ordinal
+from hubbub.metrics.probability import BernoulliMask, nearest_dyadic, numerator
+from hubbub.randomness import Coins
 from hubbub.testing import SeededCoins
 
 ABOUT = {

@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 from scipy.stats import binom, norm
 
-from hubbub_decoder.best_guess import best_guess
+from hubbub_decoder.inference.shrinkage import best_guess
 
 Floats = NDArray[np.float64]
 

@@ -11,16 +11,16 @@ from scipy.stats import norm
 from hubbub import Metric, Params
 from hubbub.summary import BitCounts
 from hubbub_decoder import decode
-from hubbub_decoder.bit_fit import _observe, fit_bits
-from hubbub_decoder.covariance import RandomString
-from hubbub_decoder.design_matrix import design_matrix
-from hubbub_decoder.error_law import RandomPlaces
-from hubbub_decoder.fit import fit
-from hubbub_decoder.in_observations import InObservations
-from hubbub_decoder.in_shares import InShares
-from hubbub_decoder.mixed_model import Beliefs, MixedModel
-from hubbub_decoder.populations import draw_population, named_shares
-from hubbub_decoder.simulate import simulate_bit_counts
+from hubbub_decoder.data.populations import draw_population, named_shares
+from hubbub_decoder.data.simulate import simulate_bit_counts
+from hubbub_decoder.estimators.bit_counts import _observe, fit_bits
+from hubbub_decoder.estimators.in_observations import InObservations
+from hubbub_decoder.estimators.in_shares import InShares
+from hubbub_decoder.estimators.least_squares import fit
+from hubbub_decoder.estimators.mixed_model import Beliefs, MixedModel
+from hubbub_decoder.inference.null_distribution import RandomPlaces
+from hubbub_decoder.model.bit_covariance import RandomString
+from hubbub_decoder.model.design_matrix import design_matrix
 
 ALPHA = 1e-6
 

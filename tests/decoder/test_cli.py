@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 from hubbub import Metric, Params
 from hubbub.cli import main
 from hubbub.summary import BitCounts, PatternCounts, read_summary, summary_to_bytes, write_summary
-from hubbub_decoder import report_fit
-from hubbub_decoder.simulate import simulate_bit_counts
+from hubbub_decoder.data.simulate import simulate_bit_counts
+from hubbub_decoder.estimators.reports import mixed_effects
 
 DEFINITIONS = """
 [[metric]]
@@ -313,7 +313,7 @@ def test_reports_of_too_many_candidates_are_said_to_be_decoded_from_their_counts
 ) -> None:
     """As many candidates as are fitted to the reports themselves, and one more; in words, and in JSON."""
     (tmp_path / "metrics.toml").write_text(DEFINITIONS.replace("num_bits = 16", "num_bits = 32"))
-    monkeypatch.setattr(report_fit, "MAX_CANDIDATES", 20)
+    monkeypatch.setattr(mixed_effects, "MAX_CANDIDATES", 20)
     made = hubbub("simulate", tmp_path / "metrics.toml", "homepage", "--reports", 1_000, "--distribution", "zipf1", "--values", 20,
                   "--seed", 1, "--counts", "reports", "--out", tmp_path / "reports.parquet")  # fmt: skip
     assert made.exit_code == 0, made.output

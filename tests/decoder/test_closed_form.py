@@ -12,8 +12,8 @@ from scipy.stats import binom, norm
 from hubbub import Metric, SummaryError
 from hubbub.summary import BitCounts
 from hubbub_decoder import CandidateError, decode
-from hubbub_decoder.closed_form import category_shares, exact_p_values, total_variance
-from hubbub_decoder.simulate import simulate_bit_counts
+from hubbub_decoder.data.simulate import simulate_bit_counts
+from hubbub_decoder.estimators.categories import category_shares, exact_p_values, total_variance
 
 ALPHA = 1e-6
 COLOURS = ("red", "green", "blue", "none of these")

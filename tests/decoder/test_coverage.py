@@ -11,8 +11,8 @@ from scipy.stats import norm
 
 from hubbub import Metric, Params
 from hubbub_decoder import decode
-from hubbub_decoder.populations import draw_population, named_shares
-from hubbub_decoder.simulate import simulate_bit_counts
+from hubbub_decoder.data.populations import draw_population, named_shares
+from hubbub_decoder.data.simulate import simulate_bit_counts
 
 ALPHA = 1e-6
 

@@ -17,12 +17,12 @@ from rich.console import Console
 
 from hubbub import Metric, Params, SummaryError
 from hubbub.summary import BitCounts, PatternCounts
-from hubbub.summary.oddities import oddities
+from hubbub.summary.plausibility import oddities
 from hubbub_decoder import CandidateError, Decoding, Estimate, Mass, OutputError, decode
-from hubbub_decoder.answer import Answer, decoding_of
-from hubbub_decoder.inference import q_values
-from hubbub_decoder.rendering import Picture, conclusions
-from hubbub_decoder.simulate import simulate_bit_counts, simulate_pattern_counts
+from hubbub_decoder.data.simulate import simulate_bit_counts, simulate_pattern_counts
+from hubbub_decoder.inference.intervals import q_values
+from hubbub_decoder.results.build import Answer, decoding_of
+from hubbub_decoder.results.table import Picture, conclusions
 
 HOMEPAGE = Metric.string(
     "homepage", Params(num_bits=16, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.5)

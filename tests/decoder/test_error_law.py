@@ -11,9 +11,9 @@ from scipy.stats import binom, norm
 
 from hubbub import Metric, Params
 from hubbub_decoder import decode
-from hubbub_decoder.error_law import ErrorLaw, chance_to_look_there
-from hubbub_decoder.populations import draw_population, named_shares
-from hubbub_decoder.simulate import simulate_bit_counts, simulate_pattern_counts
+from hubbub_decoder.data.populations import draw_population, named_shares
+from hubbub_decoder.data.simulate import simulate_bit_counts, simulate_pattern_counts
+from hubbub_decoder.inference.null_distribution import ErrorLaw, chance_to_look_there
 
 ALPHA = 1e-6
 

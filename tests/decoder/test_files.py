@@ -10,9 +10,15 @@ import pytest
 
 from hubbub import Metric
 from hubbub_decoder import CandidateError, PopulationError
-from hubbub_decoder.candidates import distinct_candidates, read_candidates, write_candidates
-from hubbub_decoder.output import whole_file
-from hubbub_decoder.populations import DISTRIBUTIONS, draw_population, named_population, named_shares, read_population
+from hubbub_decoder.data.candidates import distinct_candidates, read_candidates, write_candidates
+from hubbub_decoder.data.output_files import whole_file
+from hubbub_decoder.data.populations import (
+    DISTRIBUTIONS,
+    draw_population,
+    named_population,
+    named_shares,
+    read_population,
+)
 
 
 def test_text_has_a_candidate_a_line_taken_as_it_stands(tmp_path: Path) -> None:

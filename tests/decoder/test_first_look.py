@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from hubbub import Metric, Params
-from hubbub_decoder.design_matrix import design_matrix
-from hubbub_decoder.first_look import look
-from hubbub_decoder.in_observations import InObservations
-from hubbub_decoder.learning import begin, learn, solve_on_more_directions
-from hubbub_decoder.mixed_model import Beliefs, MixedModel
-from hubbub_decoder.patterns import FilterTable, filters_of, observe
-from hubbub_decoder.populations import draw_population, named_shares
-from hubbub_decoder.simulate import simulate_pattern_counts
+from hubbub_decoder.data.populations import draw_population, named_shares
+from hubbub_decoder.data.simulate import simulate_pattern_counts
+from hubbub_decoder.estimators.empirical_bayes import begin, learn, solve_on_more_directions
+from hubbub_decoder.estimators.first_look import look
+from hubbub_decoder.estimators.in_observations import InObservations
+from hubbub_decoder.estimators.mixed_model import Beliefs, MixedModel
+from hubbub_decoder.estimators.patterns import FilterTable, filters_of, observe
+from hubbub_decoder.model.design_matrix import design_matrix
 
 
 def model_of(population: dict[str, int], names: list[str], scheme: str = "murmur3-v1", seed: int = 7) -> MixedModel:

@@ -10,15 +10,15 @@ import pytest
 from scipy import linalg, sparse
 from scipy.stats import norm
 
-import hubbub_decoder.fit as fit_module
+import hubbub_decoder.estimators.least_squares as fit_module
 from hubbub import Metric, Params
 from hubbub.summary import BitCounts
 from hubbub_decoder import decode
-from hubbub_decoder.covariance import RandomString, report_covariance
-from hubbub_decoder.design_matrix import bit_positions, design_matrix
-from hubbub_decoder.fit import fit
-from hubbub_decoder.marginals import bit_shares, debias
-from hubbub_decoder.simulate import simulate_bit_counts
+from hubbub_decoder.data.simulate import simulate_bit_counts
+from hubbub_decoder.estimators.least_squares import fit
+from hubbub_decoder.model.bit_covariance import RandomString, report_covariance
+from hubbub_decoder.model.debias import bit_shares, debias
+from hubbub_decoder.model.design_matrix import bit_positions, design_matrix
 
 ALPHA = 1e-6
 

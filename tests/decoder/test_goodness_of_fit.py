@@ -11,10 +11,10 @@ from scipy import stats
 from hubbub import Metric, Params
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub_decoder import decode
-from hubbub_decoder.estimates import FitTest
-from hubbub_decoder.goodness_of_fit import _lack_of_fit, goodness_of_fit
-from hubbub_decoder.patterns import FilterTable
-from hubbub_decoder.simulate import simulate_reports
+from hubbub_decoder.data.simulate import simulate_reports
+from hubbub_decoder.estimators.patterns import FilterTable
+from hubbub_decoder.results.estimates import FitTest
+from hubbub_decoder.results.goodness_of_fit import _lack_of_fit, goodness_of_fit
 
 ALPHA = 1e-6
 

@@ -17,11 +17,9 @@ from click.testing import CliRunner, Result
 
 from hubbub import Metric, Params
 from hubbub.cli import main
-from hubbub.hashing.google_md5 import bit_positions
+from hubbub.encoding.hashing.google_md5 import bit_positions
 from hubbub.summary import BitCounts, PatternCounts, Reports, read_collected, read_summary
-from hubbub_decoder.design_matrix import design_matrix
-from hubbub_decoder.errors import ForeignFileError
-from hubbub_decoder.google_rappor import (
+from hubbub_decoder.data.google_rappor import (
     agrees_with_md5,
     categories_of,
     map_design,
@@ -31,7 +29,9 @@ from hubbub_decoder.google_rappor import (
     read_reports,
     summary_of,
 )
-from hubbub_decoder.simulate import simulate_reports
+from hubbub_decoder.data.simulate import simulate_reports
+from hubbub_decoder.errors import ForeignFileError
+from hubbub_decoder.model.design_matrix import design_matrix
 
 APP = Path(__file__).parent.parent / "data" / "google_rappor"
 SMALL = Params(num_bits=8, num_hashes=2, num_cohorts=4, prob_p=0.25, prob_q=0.75, prob_f=0.5, hash_scheme="google-md5")

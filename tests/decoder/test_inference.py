@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 from scipy.stats import false_discovery_control, norm
 
-from hubbub_decoder.inference import (
+from hubbub_decoder.inference.intervals import (
     among_reporters,
     detectable_share,
     interval,

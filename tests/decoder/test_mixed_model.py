@@ -7,14 +7,14 @@ import pytest
 from numpy.typing import NDArray
 
 from hubbub import Metric, Params
-from hubbub_decoder import in_observations
-from hubbub_decoder.design_matrix import design_matrix
-from hubbub_decoder.in_observations import InObservations
-from hubbub_decoder.in_shares import InShares
-from hubbub_decoder.mixed_model import Beliefs, MixedModel
-from hubbub_decoder.patterns import FilterTable, filters_of, observe
-from hubbub_decoder.simulate import simulate_pattern_counts
-from hubbub_decoder.solution import Solved
+from hubbub_decoder.data.simulate import simulate_pattern_counts
+from hubbub_decoder.estimators import in_observations
+from hubbub_decoder.estimators.in_observations import InObservations
+from hubbub_decoder.estimators.in_shares import InShares
+from hubbub_decoder.estimators.mixed_model import Beliefs, MixedModel
+from hubbub_decoder.estimators.patterns import FilterTable, filters_of, observe
+from hubbub_decoder.estimators.solution import Solved
+from hubbub_decoder.model.design_matrix import design_matrix
 
 Floats = NDArray[np.float64]
 PARAMS = Params(num_bits=8, num_hashes=2, num_cohorts=4, prob_p=0.2, prob_q=0.8, prob_f=0.1)

@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 from scipy.stats import binom, norm
 
 from hubbub import Metric, Params
-from hubbub_decoder import Decoding, decode, learning, pattern_fit
-from hubbub_decoder.mixed_model import Beliefs
-from hubbub_decoder.pattern_fit import is_small
-from hubbub_decoder.populations import draw_population, named_shares
-from hubbub_decoder.prior import fit_prior
-from hubbub_decoder.simulate import simulate_pattern_counts
-from hubbub_decoder.solution import Solution
+from hubbub_decoder import Decoding, decode
+from hubbub_decoder.data.populations import draw_population, named_shares
+from hubbub_decoder.data.simulate import simulate_pattern_counts
+from hubbub_decoder.estimators import empirical_bayes, pattern_counts
+from hubbub_decoder.estimators.mixed_model import Beliefs
+from hubbub_decoder.estimators.pattern_counts import is_small
+from hubbub_decoder.estimators.solution import Solution
+from hubbub_decoder.inference.prior import fit_prior
 
 ALPHA = 1e-6
 
@@ -85,7 +86,7 @@ def test_beliefs_joined_with_estimates_are_the_posterior_under_a_common_prior(un
     v = np.full(300, 1e-6)
     x = rng.normal(np.where(np.arange(300) < 30, 0.004, 0.0), 1e-3)
     seen = Solution(x, v, x, np.zeros(2))
-    beliefs = learning._beliefs(*learning._posterior(seen, 1.0))
+    beliefs = empirical_bayes._beliefs(*empirical_bayes._posterior(seen, 1.0))
     joined = 1 / (1 / v + 1 / beliefs.variances)
     mean, variance = fit_prior(x, v).given(x, v)
     assert joined * (x / v + beliefs.means / beliefs.variances) == pytest.approx(mean, rel=1e-6, abs=1e-12)
@@ -105,7 +106,7 @@ def test_what_is_known_of_all_sharpens_each(unseen_seed: int, monkeypatch: pytes
     counts = simulate_pattern_counts(crowd, population, np.random.default_rng(unseen_seed))
     learnt = decode(counts, list(population))
     around_nothing = Beliefs(np.zeros(300), np.full(300, 1 / 300**2))
-    monkeypatch.setattr(learning, "_beliefs", lambda *_: around_nothing)
+    monkeypatch.setattr(empirical_bayes, "_beliefs", lambda *_: around_nothing)
     alike = decode(counts, list(population))
     assert learnt["v0"].std_error < 0.9 * alike["v0"].std_error
     hits = sum(e.low <= 1 / 300 <= e.high for e in learnt.estimates)
@@ -186,8 +187,8 @@ def test_very_many_candidates_have_calibrated_errors_smaller_than_on_the_leading
     std_errors = np.array([e.std_error for e in decoding.estimates])
     covered = [e.low <= people.get(e.candidate, 0) / 10_000_000 <= e.high for e in decoding.estimates]
     false = sum(e.candidate not in people for e in decoding.detected)
-    monkeypatch.setattr(pattern_fit, "_DENSE", 0)
-    monkeypatch.setattr(pattern_fit, "_WIDE", 0)
+    monkeypatch.setattr(pattern_counts, "_DENSE", 0)
+    monkeypatch.setattr(pattern_counts, "_WIDE", 0)
     leading = decode(counts, names)
     assert 0.85 < np.std(errors(decoding) / std_errors) < 1.2
     assert 0.94 < np.mean(covered) < 0.97

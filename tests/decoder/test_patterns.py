@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from hubbub import Metric, Params
-from hubbub.encoder import bloom_bits
+from hubbub.encoding.encoder import bloom_bits
 from hubbub.summary import PatternCounts
-from hubbub_decoder.design_matrix import design_matrix
-from hubbub_decoder.patterns import FilterTable, filters_of, number_of_filters, observe
-from hubbub_decoder.simulate import simulate_pattern_counts
+from hubbub_decoder.data.simulate import simulate_pattern_counts
+from hubbub_decoder.estimators.patterns import FilterTable, filters_of, number_of_filters, observe
+from hubbub_decoder.model.design_matrix import design_matrix
 
 
 def params_of(scheme: str, k: int = 8, h: int = 2, m: int = 3) -> Params:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from hubbub_decoder.prior import Prior, fit_prior, mixture_weights
+from hubbub_decoder.inference.prior import Prior, fit_prior, mixture_weights
 
 
 def test_its_weights_are_a_maximum_of_the_likelihood_under_their_bound(unseen_seed: int) -> None:

@@ -9,14 +9,14 @@ from scipy.stats import binom
 
 from hubbub import Metric, Params
 from hubbub.summary import Reports
-from hubbub_decoder.bit_residuals import BitResiduals
-from hubbub_decoder.decoder import decode
-from hubbub_decoder.design_matrix import design_matrix
-from hubbub_decoder.fit import Fit, must_be_fixed
-from hubbub_decoder.in_reports import InReports, ScoredReports
-from hubbub_decoder.mixed_model import Beliefs
-from hubbub_decoder.report_likelihood import fit_reports
-from hubbub_decoder.simulate import simulate_reports
+from hubbub_decoder.data.simulate import simulate_reports
+from hubbub_decoder.estimators.least_squares import Fit, must_be_fixed
+from hubbub_decoder.estimators.mixed_model import Beliefs
+from hubbub_decoder.estimators.reports.bit_residuals import BitResiduals
+from hubbub_decoder.estimators.reports.in_reports import InReports, ScoredReports
+from hubbub_decoder.estimators.reports.one_step import fit_reports
+from hubbub_decoder.model.design_matrix import design_matrix
+from hubbub_decoder.pipeline import decode
 
 ALPHA = 1e-6
 Floats = NDArray[np.float64]

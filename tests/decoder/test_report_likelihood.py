@@ -10,21 +10,21 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom, chi2
 
-import hubbub_decoder.fit as fit_module
-import hubbub_decoder.report_likelihood as likelihood_module
-import hubbub_decoder.tested as tested_module
+import hubbub_decoder.estimators.least_squares as fit_module
+import hubbub_decoder.estimators.reports.one_step as likelihood_module
+import hubbub_decoder.inference.random_string_test as tested_module
 from hubbub import Metric, Params
 from hubbub.errors import SummaryError
 from hubbub.summary import Reports
-from hubbub_decoder.bit_residuals import BitResiduals
-from hubbub_decoder.decoder import decode
-from hubbub_decoder.design_matrix import DesignMatrix, bit_positions, design_matrix
-from hubbub_decoder.fit import Fit, fit
-from hubbub_decoder.mixture import Mixture
-from hubbub_decoder.report_likelihood import fit_reports
-from hubbub_decoder.simulate import simulate_reports
-from hubbub_decoder.simulated_information import draw
-from hubbub_decoder.solution import Misfit
+from hubbub_decoder.data.simulate import simulate_reports
+from hubbub_decoder.estimators.least_squares import Fit, fit
+from hubbub_decoder.estimators.reports.bit_residuals import BitResiduals
+from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture
+from hubbub_decoder.estimators.reports.one_step import fit_reports
+from hubbub_decoder.estimators.reports.simulated_information import draw
+from hubbub_decoder.estimators.solution import Misfit
+from hubbub_decoder.model.design_matrix import DesignMatrix, bit_positions, design_matrix
+from hubbub_decoder.pipeline import decode
 
 ALPHA = 1e-6
 Floats = NDArray[np.float64]

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from scipy.stats import poisson
 
-import hubbub_decoder.fit as fit_module
+import hubbub_decoder.estimators.least_squares as fit_module
 from hubbub import Metric, Params
 from hubbub.summary import BitCounts
-from hubbub_decoder.design_matrix import design_matrix
-from hubbub_decoder.fit import fit
-from hubbub_decoder.screening import capacity, numbers, screen, select
-from hubbub_decoder.simulate import simulate_bit_counts
+from hubbub_decoder.data.simulate import simulate_bit_counts
+from hubbub_decoder.estimators.lasso_screening import capacity, numbers, screen, select
+from hubbub_decoder.estimators.least_squares import fit
+from hubbub_decoder.model.design_matrix import design_matrix
 
 ALPHA = 1e-6
 PARAMS = Params(num_bits=16, num_hashes=2, num_cohorts=16, prob_p=0.25, prob_q=0.75, prob_f=0.25)

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from scipy.stats import chi2_contingency, chisquare, norm
 
 from hubbub import Encoder, Metric, Params, Secret
-from hubbub.metric import Kind
+from hubbub.metrics.metric import Kind
 from hubbub.summary import BitCounts, PatternCounts
 from hubbub.testing import SeededCoins
 from hubbub_decoder import PopulationError
-from hubbub_decoder.covariance import RandomString, report_covariance
-from hubbub_decoder.design_matrix import design_matrix
-from hubbub_decoder.simulate import draw_bits, simulate_bit_counts, simulate_pattern_counts, simulate_reports
+from hubbub_decoder.data.simulate import draw_bits, simulate_bit_counts, simulate_pattern_counts, simulate_reports
+from hubbub_decoder.model.bit_covariance import RandomString, report_covariance
+from hubbub_decoder.model.design_matrix import design_matrix
 
 ALPHA = 1e-6
 
@@ -129,7 +129,7 @@ def test_cohorts_are_uniform(unseen_seed: int) -> None:
 
 
 def test_everybody_reports_once_whatever_the_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hubbub_decoder.simulate._CELLS_AT_ONCE", 100)
+    monkeypatch.setattr("hubbub_decoder.data.simulate._CELLS_AT_ONCE", 100)
     population = {f"v{i}": i for i in range(40)}
     rng = np.random.default_rng(0)
     everybody = sum(population.values()) + 7

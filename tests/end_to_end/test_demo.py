@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from hubbub_decoder.demo.population import airlines, airports, definitions, people, true_shares
+from hubbub_decoder.demo.flights import airlines, airports, definitions, people, true_shares
 
 HUBBUB = Path(sys.executable).with_name("hubbub")
 ALPHA = 1e-6

@@ -11,9 +11,9 @@ from typing import ClassVar
 
 import pytest
 
+from hubbub_decoder.demo.aggregator_process import ServiceError, aggregator
+from hubbub_decoder.demo.flights import Person
 from hubbub_decoder.demo.gateway import DeliveryError, report
-from hubbub_decoder.demo.population import Person
-from hubbub_decoder.demo.service import ServiceError, aggregator
 
 TODAY = date(2013, 7, 4)
 CROWD = [Person("BOS", "B6", from_jfk=True), Person("LAX", "UA", from_jfk=False)]

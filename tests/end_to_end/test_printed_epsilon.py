@@ -28,7 +28,7 @@ from hubbub.privacy import epsilon_lifetime, epsilon_permanent, privacy_figures
 from hubbub.summary import BitCounts
 from hubbub.testing import deliver
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.sql_store import SqlStore
+from hubbub_aggregator.store.sql_store import SqlStore
 from hubbub_decoder import decode
 from tests.aggregator.conftest import Aggregator, running
 from tests.client.conftest import Rig

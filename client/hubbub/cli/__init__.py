@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from hubbub.errors import HubbubError
-from hubbub.words import how_to_install
+from hubbub.text import how_to_install
 
 _EXTRA_OF_PACKAGE = {"hubbub_aggregator": "aggregator", "hubbub_decoder": "decoder"}
 _EXTRA_OF_COMMAND = {"doctor": "aggregator"}  # its checks of an aggregator; `--state` needs none

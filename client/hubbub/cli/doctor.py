@@ -13,8 +13,8 @@ from typing import Any
 
 import click
 
+from hubbub.cli.findings import Checks
 from hubbub.cli.output import PATH, json_option, print_json
-from hubbub.findings import Checks
 
 _COLOUR = {"fine": "green", "warning": "yellow", "wrong": "red"}
 _STATE_GIVEN = "hubbub.doctor.state"
@@ -50,8 +50,8 @@ def command(definitions: Path | None, state: Path | None, as_json: bool, **optio
     import os
     from datetime import UTC, datetime
 
-    from hubbub.checkup import of_state
-    from hubbub.findings import Health
+    from hubbub.cli.findings import Health
+    from hubbub.cli.state_checks import of_state
 
     if (definitions is None) == (state is None):
         raise click.UsageError("give the DEFINITIONS of an aggregator, or the --state of a client")

@@ -25,11 +25,11 @@ def command(definitions: Path, metric_name: str, values: tuple[str, ...], *, as_
     Example:
       hubbub encode metrics.toml homepage https://example.org/
     """
-    from hubbub.cli.asked import definitions_with
-    from hubbub.encoder import Encoder, Value
+    from hubbub.cli.definitions_file import definitions_with
+    from hubbub.encoding.encoder import Encoder, Value
+    from hubbub.encoding.secret import Secret
     from hubbub.errors import InvalidValueError
-    from hubbub.metric import Kind
-    from hubbub.secret import Secret
+    from hubbub.metrics.metric import Kind
 
     metric = definitions_with(definitions, [metric_name])[metric_name]
     given: list[Value] = list(values) or [None]

@@ -10,8 +10,8 @@ import click
 
 from hubbub.cli.ledger import tell_damage
 from hubbub.cli.output import PATH, json_option, print_json
-from hubbub.state import KEPT_SENT
-from hubbub.words import counted
+from hubbub.sdk.storage.state import KEPT_SENT
+from hubbub.text import counted
 
 _SHOWN = 200
 """Characters of the consent text that are printed; `--json` has all of it."""
@@ -35,8 +35,8 @@ def command(directory: Path, *, count: int, as_json: bool) -> None:
     Example:
       hubbub inspect ~/.local/state/my-app/hubbub --last 3
     """
-    from hubbub.inspection import read_state
-    from hubbub.state_report import inspection_report
+    from hubbub.sdk.storage.state_reader import read_state
+    from hubbub.sdk.storage.state_report import inspection_report
 
     state = read_state(directory)
     report = inspection_report(state, count)

@@ -8,8 +8,8 @@ import click
 
 from hubbub.cli.output import PATH, json_option, print_json
 from hubbub.privacy.pricing import shown_epsilon
-from hubbub.state import State
-from hubbub.words import counted
+from hubbub.sdk.storage.state import State
+from hubbub.text import counted
 
 
 @click.command()
@@ -22,8 +22,8 @@ def command(directory: Path, *, as_json: bool) -> None:
     Example:
       hubbub ledger ~/.local/state/my-app/hubbub
     """
-    from hubbub.inspection import read_state
-    from hubbub.state_report import ledger_report
+    from hubbub.sdk.storage.state_reader import read_state
+    from hubbub.sdk.storage.state_report import ledger_report
 
     state = read_state(directory)
     if as_json:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from hubbub.cli.output import PATH, json_option, print_json
-from hubbub.words import counted
+from hubbub.text import counted
 
 _DELTA = 1e-9
 
@@ -38,11 +38,11 @@ def check(definitions: Path, *, as_json: bool) -> None:
     """
     from datetime import UTC, datetime
 
-    from hubbub.definitions import load_definitions
-    from hubbub.metric import has_expired
-    from hubbub.policy import Policy
-    from hubbub.privacy.matching import warning_of
-    from hubbub.shares import doubts
+    from hubbub.metrics.definitions import load_definitions
+    from hubbub.metrics.metric import has_expired
+    from hubbub.privacy.allocation import doubts
+    from hubbub.privacy.linkability import warning_of
+    from hubbub.privacy.policy import Policy
 
     loaded = load_definitions(definitions)
     today = datetime.now(UTC).date()
@@ -84,7 +84,7 @@ def show(definitions: Path, names: tuple[str, ...], reports: int | None, *, as_j
     Example:
       hubbub metrics show metrics.toml homepage --reports 1000000
     """
-    from hubbub.cli.asked import definitions_with
+    from hubbub.cli.definitions_file import definitions_with
 
     loaded = definitions_with(definitions, names)
     shown = [_about(metric, reports) for metric in loaded.versions() if not names or metric.name in names]
@@ -96,8 +96,8 @@ def show(definitions: Path, names: tuple[str, ...], reports: int | None, *, as_j
 
 
 def _about(metric: Any, reports: int | None) -> dict[str, Any]:
-    from hubbub.policy import Policy
     from hubbub.privacy import central_epsilon, effective_group_size, privacy_figures
+    from hubbub.privacy.policy import Policy
 
     central = {}
     if reports is not None:
@@ -115,7 +115,7 @@ def _about(metric: Any, reports: int | None) -> dict[str, Any]:
 
 
 def _page(about: dict[str, Any]) -> str:
-    from hubbub.policy import Policy
+    from hubbub.privacy.policy import Policy
     from hubbub.privacy.pricing import shown_epsilon
 
     policy, figures = Policy(), about["privacy"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from hubbub.json_values import finite
+from hubbub.wire.json_values import finite
 
 PATH = click.Path(path_type=Path, readable=False)
 """Whatever is wrong with a file is said by who opens it, in the same words for all that can be wrong."""

@@ -10,7 +10,7 @@ import click
 from hubbub.cli.output import PATH
 
 if TYPE_CHECKING:
-    from hubbub.journal import Journal
+    from hubbub.sdk.storage.journal import Journal
 
 
 @click.group()
@@ -35,12 +35,12 @@ def new_identity(directory: Path) -> None:
     Example:
       hubbub state new-identity /var/lib/my-app/hubbub
     """
-    from hubbub.coins import system_coins
-    from hubbub.compaction import Compactor
-    from hubbub.disk import SystemDisk
     from hubbub.errors import HubbubError
-    from hubbub.identity import renew_identity
-    from hubbub.secret_file import SecretFile
+    from hubbub.randomness import system_coins
+    from hubbub.sdk.storage.compaction import Compactor
+    from hubbub.sdk.storage.copy_detection import renew_identity
+    from hubbub.sdk.storage.filesystem import SystemDisk
+    from hubbub.sdk.storage.secret_file import SecretFile
 
     disk, journal = SystemDisk(), _opened(directory)
     secret = SecretFile(journal, disk, system_coins)
@@ -63,21 +63,23 @@ def keep_identity(directory: Path) -> None:
     Example:
       hubbub state keep-identity /var/lib/my-app/hubbub
     """
-    from hubbub import identity
     from hubbub.errors import HubbubError
-    from hubbub.machine_id import read_machine_id
+    from hubbub.sdk.runtime.machine_id import read_machine_id
+    from hubbub.sdk.storage import copy_detection
 
     journal = _opened(directory)
-    if not (journal.run(lambda state: identity.keep_identity(journal, state, read_machine_id())) and journal.sync()):
+    if not (
+        journal.run(lambda state: copy_detection.keep_identity(journal, state, read_machine_id())) and journal.sync()
+    ):
         raise HubbubError(f"{directory} was not changed: {journal.problem}. Run the command again when this is fixed")
     click.echo("The directory keeps its identity on this machine.")
 
 
 def _opened(directory: Path) -> Journal:
     """Return the journal of a directory that holds a client's state; raises HubbubError where it does not."""
-    from hubbub.disk import SystemDisk
-    from hubbub.inspection import read_state
-    from hubbub.journal import Journal
+    from hubbub.sdk.storage.filesystem import SystemDisk
+    from hubbub.sdk.storage.journal import Journal
+    from hubbub.sdk.storage.state_reader import read_state
 
     read_state(directory)
     return Journal(directory.absolute(), SystemDisk())

@@ -6,11 +6,11 @@ reports did: differential privacy is closed under post-processing, so no functio
 
 from __future__ import annotations
 
+from hubbub.privacy.amplification import amplified, central_epsilon
 from hubbub.privacy.composition import Composition, compose, group, parallel, sequential
 from hubbub.privacy.lifetime import PrivacyFigures, epsilon_lifetime, privacy_figures
+from hubbub.privacy.linkability import effective_group_size, match_probability_bound
 from hubbub.privacy.loss import epsilon, epsilon_of_values, epsilon_permanent
-from hubbub.privacy.matching import effective_group_size, match_probability_bound
-from hubbub.privacy.shuffling import amplified, central_epsilon
 
 __all__ = [
     "Composition",

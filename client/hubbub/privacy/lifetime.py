@@ -16,13 +16,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hubbub.json_values import finite
-from hubbub.metric import Metric
+from hubbub.metrics.metric import Metric
 from hubbub.privacy.loss import epsilon, epsilon_permanent
 from hubbub.privacy.pricing import distinct_values, fitting, price_of, shown_epsilon
+from hubbub.wire.json_values import finite
 
 if TYPE_CHECKING:
-    from hubbub.policy import Policy
+    from hubbub.privacy.policy import Policy
 
 _FLOAT_NOISE = 1e-9
 _COUNTED = {"epoch": "epoch", "value": "distinct value", "period": "report"}
@@ -100,7 +100,7 @@ class PrivacyFigures:
     def sentence(self) -> str:
         """Return the figures in one line.
 
-        >>> from hubbub.policy import Policy
+        >>> from hubbub.privacy.policy import Policy
         >>> privacy_figures(Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5, hold=7), Policy()).sentence()
         'epsilon 1.099 per report, 1.099 per epoch (hold = 7), 19.776 per enrollment (18 epochs), lifetime epsilon 39.551 (36 epochs)'
         """
@@ -146,7 +146,7 @@ def epsilon_lifetime(metric: Metric, policy: Policy) -> float:
 
     Infinite where the policy refuses the metric: a client that sends it has another policy.
 
-    >>> from hubbub.policy import Policy
+    >>> from hubbub.privacy.policy import Policy
     >>> monthly = Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5, hold=1)
     >>> round(math.exp(epsilon_lifetime(monthly, Policy(epsilon_metric=4.4))), 9)  # four epochs of the two-coin survey
     81.0

@@ -20,7 +20,7 @@ import math
 from collections.abc import Iterable
 
 from hubbub.errors import ParameterError
-from hubbub.params import Params
+from hubbub.metrics.params import Params
 
 
 def epsilon(params: Params, reports: float = 1) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from hubbub.metric import Kind, Metric
+from hubbub.metrics.metric import Kind, Metric
 from hubbub.privacy.loss import epsilon, epsilon_permanent
 
 ROUNDING = 1e-9

@@ -6,7 +6,6 @@ Needs numpy, and pyarrow for the file (the extras `decoder` and `aggregator` hav
 from __future__ import annotations
 
 from hubbub.summary.bit_counts import BitCounts
-from hubbub.summary.parquet import Summary, read_summary, summary_from_bytes, summary_to_bytes, write_summary
 from hubbub.summary.pattern_counts import PatternCounts
 from hubbub.summary.report_file import (
     ReportFile,
@@ -18,6 +17,7 @@ from hubbub.summary.report_file import (
     write_reports,
 )
 from hubbub.summary.reports import Reports
+from hubbub.summary.summary_file import Summary, read_summary, summary_from_bytes, summary_to_bytes, write_summary
 
 __all__ = [
     "BitCounts",

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hubbub.errors import SummaryError
-from hubbub.metric import Metric
-from hubbub.params import Params
-from hubbub.summary.checked import asked_metric, counts_of, rows_of
-from hubbub.summary.collected import Collected
-from hubbub.summary.kernel import count_bits, count_ones
-from hubbub.summary.outline import Outline
+from hubbub.metrics.metric import Metric
+from hubbub.metrics.params import Params
+from hubbub.summary.base import Collected
+from hubbub.summary.count_profile import Outline
+from hubbub.summary.counting import count_bits, count_ones
+from hubbub.summary.validation import asked_metric, counts_of, rows_of
 
 
 @dataclass(frozen=True, eq=False)

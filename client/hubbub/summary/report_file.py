@@ -22,13 +22,13 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from hubbub.errors import HubbubError, SummaryError
-from hubbub.metric import Metric
-from hubbub.params import Params
+from hubbub.metrics.metric import Metric
+from hubbub.metrics.params import Params
 from hubbub.summary.bit_counts import BitCounts
-from hubbub.summary.checked import asked_metric, report_rows_of
-from hubbub.summary.parquet import FORMAT, Summary, read_summary
 from hubbub.summary.pattern_counts import PatternCounts
 from hubbub.summary.reports import Reports
+from hubbub.summary.summary_file import FORMAT, Summary, read_summary
+from hubbub.summary.validation import asked_metric, report_rows_of
 
 KIND = "reports"
 BLOCK = 1 << 18

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hubbub.metric import Metric
-from hubbub.params import Params
+from hubbub.metrics.metric import Metric
+from hubbub.metrics.params import Params
+from hubbub.summary.base import Collected
 from hubbub.summary.bit_counts import BitCounts
-from hubbub.summary.checked import asked_metric, report_rows_of, rows_of
-from hubbub.summary.collected import Collected
-from hubbub.summary.kernel import count_bits, count_ones, count_patterns
+from hubbub.summary.counting import count_bits, count_ones, count_patterns
 from hubbub.summary.pattern_counts import PatternCounts
+from hubbub.summary.validation import asked_metric, report_rows_of, rows_of
 
 
 @dataclass(frozen=True, eq=False)

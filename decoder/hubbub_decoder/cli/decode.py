@@ -54,17 +54,17 @@ def command(
 
     from rich.console import Console
 
-    from hubbub.metric import Kind
+    from hubbub.metrics.metric import Kind
     from hubbub.summary import read_collected
-    from hubbub_decoder.candidates import read_candidates
-    from hubbub_decoder.collected import in_words, sum_of
-    from hubbub_decoder.decoder import decode
-    from hubbub_decoder.design_matrix import DesignMatrix
-    from hubbub_decoder.doubts import about_parts
+    from hubbub_decoder.data.candidates import read_candidates
+    from hubbub_decoder.data.combine import in_words, sum_of
+    from hubbub_decoder.data.google_rappor import map_design
+    from hubbub_decoder.data.output_files import require_table
     from hubbub_decoder.errors import CandidateError
-    from hubbub_decoder.google_rappor import map_design
-    from hubbub_decoder.output import require_table
-    from hubbub_decoder.rendering import Picture
+    from hubbub_decoder.model.design_matrix import DesignMatrix
+    from hubbub_decoder.pipeline import decode
+    from hubbub_decoder.results.table import Picture
+    from hubbub_decoder.results.warnings import about_parts
 
     if candidates_path is not None and map_path is not None:
         raise click.UsageError("give either --candidates or --map")

@@ -39,9 +39,9 @@ def command(reports: int | None, out: Path, *, as_json: bool) -> None:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+    from hubbub_decoder.demo.flights import airlines, airports, people
     from hubbub_decoder.demo.page import render_page
-    from hubbub_decoder.demo.population import airlines, airports, people
-    from hubbub_decoder.demo.road import walk
+    from hubbub_decoder.demo.pipeline import walk
     from hubbub_decoder.demo.tables import comparison_table, privacy_table
 
     started = time.monotonic()

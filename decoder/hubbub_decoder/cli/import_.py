@@ -59,12 +59,11 @@ def google_rappor(
 
     from rich.console import Console
 
-    from hubbub.metric import Metric
+    from hubbub.metrics.metric import Metric
     from hubbub.summary import BitCounts
-    from hubbub.words import counted
-    from hubbub_decoder.candidates import write_candidates
-    from hubbub_decoder.errors import ForeignFileError
-    from hubbub_decoder.google_rappor import (
+    from hubbub.text import counted
+    from hubbub_decoder.data.candidates import write_candidates
+    from hubbub_decoder.data.google_rappor import (
         agrees_with_md5,
         categories_of,
         read_map,
@@ -72,7 +71,8 @@ def google_rappor(
         read_reports,
         summary_of,
     )
-    from hubbub_decoder.output import require_parquet, require_place, write_report_file, write_summary_file
+    from hubbub_decoder.data.output_files import require_parquet, require_place, write_report_file, write_summary_file
+    from hubbub_decoder.errors import ForeignFileError
 
     if counts_path is None and reports_path is None:
         raise click.UsageError("give --counts or --reports")

@@ -47,9 +47,9 @@ def command(
     from rich.progress import DownloadColumn, Progress, SpinnerColumn, TextColumn
 
     from hubbub.summary import ReportFile, Summary
-    from hubbub.words import counted
-    from hubbub_decoder.output import require_parquet, write_summary_file
-    from hubbub_decoder.pull import pull_reports, pull_summary
+    from hubbub.text import counted
+    from hubbub_decoder.data.output_files import require_parquet, write_summary_file
+    from hubbub_decoder.data.pull import pull_reports, pull_summary
 
     if reports and counts:
         raise click.UsageError("--counts is for summaries: leave it out, or --reports")

@@ -55,18 +55,18 @@ def command(
     import numpy as np
     from rich.console import Console
 
-    from hubbub.cli.asked import definitions_with
-    from hubbub.words import counted
-    from hubbub_decoder.errors import PopulationError
-    from hubbub_decoder.output import (
+    from hubbub.cli.definitions_file import definitions_with
+    from hubbub.text import counted
+    from hubbub_decoder.data.output_files import (
         require_parquet,
         require_place,
         write_population,
         write_report_file,
         write_summary_file,
     )
-    from hubbub_decoder.populations import draw_population, named_population, read_population
-    from hubbub_decoder.simulate import simulate_bit_counts, simulate_pattern_counts, simulate_reports
+    from hubbub_decoder.data.populations import draw_population, named_population, read_population
+    from hubbub_decoder.data.simulate import simulate_bit_counts, simulate_pattern_counts, simulate_reports
+    from hubbub_decoder.errors import PopulationError
 
     if (distribution is None) == (population_path is None):
         raise click.UsageError("give either --distribution or --population")

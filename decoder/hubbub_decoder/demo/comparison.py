@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hubbub.policy import Policy
 from hubbub.privacy import PrivacyFigures, privacy_figures
-from hubbub_decoder.decoding import Decoding
-from hubbub_decoder.estimates import Estimate
+from hubbub.privacy.policy import Policy
+from hubbub_decoder.results.decoding import Decoding
+from hubbub_decoder.results.estimates import Estimate
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,14 +14,14 @@ from multiprocessing import get_context
 
 import urllib3
 
-from hubbub.batch import CONTENT_TYPE, Batch
-from hubbub.encoder import Encoder, Value
+from hubbub.encoding.encoder import Encoder, Value
+from hubbub.encoding.secret import Secret
 from hubbub.errors import HubbubError
-from hubbub.metric import Metric
-from hubbub.periods import Period
-from hubbub.report import Report
-from hubbub.secret import Secret
-from hubbub_decoder.demo.population import Person, definitions
+from hubbub.metrics.metric import Metric
+from hubbub.metrics.periods import Period
+from hubbub.wire.batch import CONTENT_TYPE, Batch
+from hubbub.wire.report import Report
+from hubbub_decoder.demo.flights import Person, definitions
 
 PEOPLE_A_BATCH = 4_000
 _RETRY = urllib3.Retry(

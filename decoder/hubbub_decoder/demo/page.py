@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from hubbub.metric import Kind
+from hubbub.metrics.metric import Kind
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub_decoder.demo.comparison import Comparison
 from hubbub_decoder.demo.tables import privacy_rows, verdict
-from hubbub_decoder.plots import intervals_figure, svg, truth_figure
+from hubbub_decoder.results.plots import intervals_figure, svg, truth_figure
 
 
 @dataclass(frozen=True, slots=True)

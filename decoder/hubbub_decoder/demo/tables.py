@@ -10,9 +10,9 @@ from rich.text import Text
 
 from hubbub.privacy import sequential
 from hubbub.privacy.pricing import shown_epsilon
-from hubbub.words import counted
+from hubbub.text import counted
 from hubbub_decoder.demo.comparison import Comparison
-from hubbub_decoder.rendering import bar
+from hubbub_decoder.results.table import bar
 
 SHOWN, BAR_WIDTH = 25, 24
 

@@ -1,0 +1,199 @@
+"""The page at `/metric/{name}`: one metric, its reports a period, what it can reveal, what was refused. No markup.
+
+The number of SQL statements does not depend on the number of periods, and no summary is read.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from hubbub.metrics.metric import Metric
+from hubbub.metrics.params import Params
+from hubbub.metrics.periods import Period
+from hubbub.summary.plausibility import usual
+from hubbub.text import counted
+from hubbub_aggregator.api.dashboard.chart import Chart, PeriodLine, chart_of
+from hubbub_aggregator.api.dashboard.overview import Problem, RefusalRow, problems_of, refusal_rows
+from hubbub_aggregator.api.dashboard.privacy_figures import Figure, figures_of
+from hubbub_aggregator.api.ingest import Service
+from hubbub_aggregator.pipeline.central_epsilon import Crowd, last_crowd
+from hubbub_aggregator.settings import Settings
+from hubbub_aggregator.store.period_figures import PeriodRow
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One definition of a metric, with what it can reveal."""
+
+    digest: str
+    is_current: bool
+    sizes: str
+    probabilities: str
+    reports: int
+    privacy: tuple[Figure, ...]
+    crowd: Crowd | None
+
+
+@dataclass(frozen=True, slots=True)
+class MetricPage:
+    """All of the page.
+
+    implausible : each failed test once, with its periods      stale : periods whose figures are not computed yet
+    """
+
+    name: str
+    description: str
+    owner: str
+    kind: str
+    period_kind: str
+    expires: str
+    retention: str
+    has_retained_reports: bool
+    problems: tuple[Problem, ...]
+    implausible: tuple[str, ...]
+    stale: int
+    reports: int
+    periods: tuple[PeriodLine, ...]
+    chart: Chart | None
+    versions: tuple[Version, ...]
+    refusals: tuple[RefusalRow, ...]
+
+
+def metric_page(service: Service, name: str) -> MetricPage | None:
+    """Gather the page of a metric, fresh as of now; None: no metric of this name is defined."""
+    definitions, settings, now = service.definitions, service.settings, service.clock()
+    current = definitions.get(name)
+    if current is None:
+        return None
+    service.tally.flush(service.store)
+    versions = {metric.digest: metric for metric in definitions.versions() if metric.name == name}
+    rows = service.store.period_rows(versions)
+    reports = {(row.digest, row.period): row.figures.reports for row in rows if row.figures}
+    for (digest, period), (_, unfolded) in service.store.unfolded_reports().items():
+        if digest in versions:
+            reports[digest, period] = reports.get((digest, period), 0) + unfolded
+    reports = {key: count for key, count in reports.items() if count}
+    implausible = {
+        (row.digest, row.period): row.figures.implausible for row in rows if row.figures and row.figures.implausible
+    }
+    lines = period_lines(versions.values(), reports, {period for _, period in implausible}, now)
+    refusals = refusal_rows({key: count for key, count in service.store.refusals().items() if key[0] == name})
+    return MetricPage(
+        name=name,
+        description=current.description,
+        owner=current.owner,
+        kind=str(current.kind),
+        period_kind=str(current.period),
+        expires=str(current.expires),
+        retention=_retention(current, settings),
+        has_retained_reports=name in settings.retain,
+        problems=problems_of(
+            current,
+            max((line.period for line in lines), default=None),
+            len(implausible),
+            sum(row.batches for row in refusals),
+            now.date(),
+        ),
+        implausible=implausible_in_words(
+            (period, kind, versions[digest].params) for (digest, period), kinds in implausible.items() for kind in kinds
+        ),
+        stale=sum(row.is_stale for row in rows),
+        reports=sum(line.reports for line in lines),
+        periods=lines,
+        chart=chart_of(current, lines) if lines else None,
+        versions=tuple(
+            _version(service, metric, metric is current, [row for row in rows if row.digest == digest], reports, now)
+            for digest, metric in reversed(versions.items())
+        ),
+        refusals=refusals,
+    )
+
+
+def period_lines(
+    versions: Iterable[Metric], reports: Mapping[tuple[str, str], int], implausible: Collection[str], now: datetime
+) -> tuple[PeriodLine, ...]:
+    """Add up the versions of a metric, period by period.
+
+    reports : by digest and period      implausible : periods with a failed test
+    """
+    kinds = {metric.digest: metric.period for metric in versions}
+    total: defaultdict[str, int] = defaultdict(int)
+    is_open: defaultdict[str, bool] = defaultdict(bool)
+    for (digest, text), count in reports.items():
+        total[text] += count
+        is_open[text] |= now < Period.parse(kinds[digest], text).closes()
+    return tuple(PeriodLine(text, total[text], is_open[text], text in implausible) for text in sorted(total))
+
+
+def implausible_in_words(found: Iterable[tuple[str, str, Params]]) -> tuple[str, ...]:
+    """Describe each kind of failed test once, with the number and the last of its periods."""
+    by_kind: defaultdict[str, dict[str, Params]] = defaultdict(dict)
+    for period, kind, params in found:
+        by_kind[kind][period] = params
+    words = []
+    for kind, periods in by_kind.items():
+        last = max(periods)
+        more = f" and {counted(len(periods) - 1, 'earlier period')}" if len(periods) > 1 else ""
+        words.append(f"{last}{more}, {_describe(kind, periods[last])}")
+    return tuple(words)
+
+
+def _describe(kind: str, params: Params) -> str:
+    match kind:
+        case "extreme":
+            low, high = usual(params)
+            return (
+                f"some reports have fewer than {low} or more than {high} ones. An honest client sends such a report with "
+                "probability below 1e-9. The reports are fabricated, or made under other parameters"
+            )
+        case "shape":
+            return (
+                "no mix of values explains how many ones the reports have. Some reports are fabricated, or made under "
+                "other parameters"
+            )
+        case _:
+            return (
+                "the cohorts differ in size more than chance allows. A few installations send most of the reports, or "
+                "reports are missing or fabricated"
+            )
+
+
+def _version(
+    service: Service,
+    metric: Metric,
+    is_current: bool,
+    rows: Sequence[PeriodRow],
+    reports: Mapping[tuple[str, str], int],
+    now: datetime,
+) -> Version:
+    smallest = {row.period: row.figures.smallest_cohort for row in rows if row.figures and row.figures.reports}
+    params = metric.params
+    return Version(
+        digest=metric.digest,
+        is_current=is_current,
+        sizes=_together(k=params.num_bits, h=params.num_hashes, m=params.num_cohorts),
+        probabilities=f"{_together(p=params.prob_p, q=params.prob_q, f=params.prob_f)}, hold = {metric.hold or 'none'}",
+        reports=sum(count for (digest, _), count in reports.items() if digest == metric.digest),
+        privacy=figures_of(metric),
+        crowd=last_crowd(service.store, service.settings, metric, smallest, now),
+    )
+
+
+def _together(**numbers: float) -> str:
+    """Write names and numbers without a line break inside a pair."""
+    return ", ".join(f"{name}\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}{number:.4g}" for name, number in numbers.items())
+
+
+def _retention(metric: Metric, settings: Settings) -> str:
+    keep, retain = settings.keep.get(metric.name), settings.retain.get(metric.name)
+    counts = "Counts are kept without a limit." if keep is None else f"Counts are dropped {_after(metric, keep)}."
+    if retain is None:
+        return f"{counts} Single reports are not kept."
+    return f"{counts} Single reports are dropped {_after(metric, retain)}."
+
+
+def _after(metric: Metric, periods: int) -> str:
+    return f"{periods} {metric.period}{'' if periods == 1 else 's'} after the end of their {metric.period}"

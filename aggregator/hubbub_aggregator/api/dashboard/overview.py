@@ -1,0 +1,218 @@
+"""The page at `/`: the state of the service, and the table of metrics, problems first. Numbers and words, no markup.
+
+The number of SQL statements does not depend on the number of metrics or periods, and no summary is read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from enum import IntEnum
+
+from hubbub.metrics.metric import Metric, has_expired
+from hubbub.metrics.periods import Period
+from hubbub.text import counted
+from hubbub_aggregator.api.dashboard.privacy_figures import epsilon_of_report
+from hubbub_aggregator.api.health import trouble
+from hubbub_aggregator.api.ingest import Service
+from hubbub_aggregator.cli.size_option import about
+from hubbub_aggregator.pipeline.group_commit import GroupWriter
+from hubbub_aggregator.store.period_figures import VersionTotals
+
+
+class Severity(IntEnum):
+    """Kinds of problems of a metric, in the order of the table."""
+
+    IMPLAUSIBLE = 1
+    REFUSED = 2
+    SILENT = 3
+    NO_REPORTS = 4
+    EXPIRED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One problem of a metric, in words. size : number of periods or batches that it is about"""
+
+    severity: Severity
+    text: str
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MetricLine:
+    """One line of the table.
+
+    reports : of all versions and periods, folded or not      latest : latest period with reports; None: there is none
+    """
+
+    name: str
+    description: str
+    owner: str
+    epsilon: str
+    reports: int
+    latest: str | None
+    expires: str
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RefusalRow:
+    """metric : empty if it is not defined here"""
+
+    metric: str
+    reason: str
+    batches: int
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceState:
+    """The figures of the service itself.
+
+    stale : number of periods whose figures are not computed yet
+    """
+
+    trouble: str | None
+    failing: tuple[str, ...]
+    reports: int
+    refused: int
+    segments_waiting: int
+    queue: str
+    disk_free: str | None
+    stale: int
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """All of the page. `lines` are those that were searched for."""
+
+    service: ServiceState
+    lines: tuple[MetricLine, ...]
+    num_metrics: int
+    num_with_problems: int
+    refusals: tuple[RefusalRow, ...]
+
+
+def overview(service: Service, writer: GroupWriter, query: str = "", *, problems_only: bool = False) -> Overview:
+    """Gather the page, fresh as of now.
+
+    query : words that a line must contain, each in its name, owner or description; upper or lower case
+    """
+    service.tally.flush(service.store)
+    store, now = service.store, service.clock()
+    totals, unfolded, refusals = store.version_totals(), store.unfolded_reports(), store.refusals()
+    definitions = service.definitions
+    versions = versions_by_name(definitions.versions())
+    refused = Counter[str]()
+    for (name, _), batches in refusals.items():
+        refused[name] += batches
+    reports = Counter({digest: each.reports for digest, each in totals.items()})
+    latest = {digest: each.latest for digest, each in totals.items() if each.latest}
+    for (digest, period), (_, more) in unfolded.items():
+        reports[digest] += more
+        latest[digest] = max(period, latest.get(digest, ""))
+    lines = [
+        _line(metric, versions[name], totals, reports, latest, refused[name], now.date())
+        for name, metric in definitions.items()
+    ]
+    lines.sort(key=_order)
+    free = service.disk.free
+    known = {metric.digest for metric in definitions.versions()}
+    return Overview(
+        service=ServiceState(
+            trouble=trouble(service, writer),
+            failing=tuple(job for job, failing in service.troubles.failing().items() if failing),
+            reports=sum(line.reports for line in lines),
+            refused=refused.total(),
+            segments_waiting=sum(segments for segments, _ in unfolded.values()),
+            queue=about(writer.waiting),
+            disk_free=None if free is None else about(free),
+            stale=sum(each.stale for digest, each in totals.items() if digest in known),
+        ),
+        lines=tuple(line for line in lines if (line.problems or not problems_only) and _matches(line, query)),
+        num_metrics=len(lines),
+        num_with_problems=sum(bool(line.problems) for line in lines),
+        refusals=refusal_rows(refusals),
+    )
+
+
+def versions_by_name(versions: Iterable[Metric]) -> dict[str, list[Metric]]:
+    """Group versions by the name of their metric, in the order of the file."""
+    named: dict[str, list[Metric]] = {}
+    for metric in versions:
+        named.setdefault(metric.name, []).append(metric)
+    return named
+
+
+def refusal_rows(refusals: Mapping[tuple[str, str], int]) -> tuple[RefusalRow, ...]:
+    """Return the counters of refusals, the largest first."""
+    by_size = sorted(refusals.items(), key=lambda item: (-item[1], item[0]))
+    return tuple(RefusalRow(metric, reason, count) for (metric, reason), count in by_size)
+
+
+def problems_of(metric: Metric, latest: str | None, implausible: int, refused: int, today: date) -> tuple[Problem, ...]:
+    """Return the problems of a metric, the most severe first.
+
+    latest : latest period with reports      implausible, refused : number of periods, of batches
+    """
+    problems = []
+    if implausible:
+        problems.append(Problem(Severity.IMPLAUSIBLE, counted(implausible, "implausible period"), implausible))
+    if refused:
+        problems.append(Problem(Severity.REFUSED, f"{counted(refused, 'batch')} refused", refused))
+    if has_expired(metric, today):
+        problems.append(Problem(Severity.EXPIRED, f"expired on {metric.expires}"))
+    elif latest is None:
+        problems.append(Problem(Severity.NO_REPORTS, "no reports yet"))
+    elif latest < last_due(metric, today):
+        problems.append(Problem(Severity.SILENT, f"no reports since {latest}"))
+    return tuple(problems)
+
+
+def last_due(metric: Metric, today: date) -> str:
+    """Return the last period whose reports should have arrived: clients send them during the period after it.
+
+    >>> last_due(Metric.boolean("b", prob_p=0, prob_q=1, prob_f=0.5), date(2024, 6, 15))
+    '2024-06-13'
+    """
+    period = Period.containing(metric.period, today)
+    for _ in range(2):
+        period = Period.containing(metric.period, period.start - timedelta(days=1))
+    return str(period)
+
+
+def _line(
+    metric: Metric,
+    versions: Sequence[Metric],
+    totals: Mapping[str, VersionTotals],
+    reports: Mapping[str, int],
+    latest: Mapping[str, str],
+    refused: int,
+    today: date,
+) -> MetricLine:
+    digests = [version.digest for version in versions]
+    last = max((latest[digest] for digest in digests if digest in latest), default=None)
+    implausible = sum(totals[digest].implausible for digest in digests if digest in totals)
+    return MetricLine(
+        name=metric.name,
+        description=metric.description,
+        owner=metric.owner,
+        epsilon=epsilon_of_report(metric),
+        reports=sum(reports[digest] for digest in digests),
+        latest=last,
+        expires=str(metric.expires),
+        problems=problems_of(metric, last, implausible, refused, today),
+    )
+
+
+def _order(line: MetricLine) -> tuple[int, int, str]:
+    """Metrics with problems first, the most severe and the largest before the others; then by name."""
+    worst = line.problems[0] if line.problems else None
+    return (len(Severity) + 1, 0, line.name) if worst is None else (worst.severity, -worst.size, line.name)
+
+
+def _matches(line: MetricLine, query: str) -> bool:
+    text = f"{line.name} {line.owner} {line.description}".casefold()
+    return all(word in text for word in query.casefold().split())

@@ -1,0 +1,238 @@
+"""`hubbub token`: create, list, rotate and revoke access tokens."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hubbub.cli.output import json_option, print_json
+from hubbub.sdk.runtime.clock import utc_now
+from hubbub_aggregator.cli.database_option import database_option, is_named
+
+if TYPE_CHECKING:
+    from hubbub_aggregator.store.tokens import Token
+
+_UNKNOWN = "there is no token {!r}: `hubbub token list` lists all tokens"
+_COLUMNS = ("name", "scopes", "created", "last_used", "expires")
+
+
+class _Expiry(click.ParamType[str]):
+    """A day after today, or `never`."""
+
+    name = "date"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value == "never":
+            return value
+        try:
+            day = date.fromisoformat(value)
+        except ValueError:
+            self.fail(f"got {value!r}: write a day such as 2027-01-01, or never", param, ctx)
+        if day <= utc_now().date():
+            self.fail(f"got {value}: a token expires after today, {utc_now().date()} (UTC)", param, ctx)
+        return day.isoformat()
+
+
+def _day(expires: str) -> date | None:
+    return None if expires == "never" else date.fromisoformat(expires)
+
+
+@click.group()
+def command() -> None:
+    """Create, list, rotate and revoke access tokens.
+
+    \b
+    Example:
+      hubbub token create analysts --scope read
+    """
+
+
+@command.command()
+@click.argument("name")
+@click.option(
+    "--scope",
+    "scopes",
+    type=click.Choice(["read", "metrics", "report"]),
+    multiple=True,
+    required=True,
+    help="What it allows; may be repeated. read: summaries; metrics: /metrics; report: sending, where that takes one.",
+)
+@click.option(
+    "--expires",
+    type=_Expiry(),
+    default="never",
+    show_default=True,
+    metavar="DATE",
+    help="First day (UTC) on which the token is refused, as 2027-01-01; or never.",
+)
+@database_option
+@json_option
+@click.pass_context
+def create(
+    context: click.Context, /, name: str, scopes: tuple[str, ...], expires: str, database: str, as_json: bool
+) -> None:
+    """Make a token and print it: this once, since only its hash is kept.
+
+    A database that --database names must exist (`hubbub db create`). The default one is made.
+
+    \b
+    Example:
+      hubbub token create prometheus --scope metrics
+    """
+    from hubbub_aggregator.database.database_url import without_password
+    from hubbub_aggregator.store.sql_store import SqlStore
+    from hubbub_aggregator.store.tokens import Scope, Token, hash_of, new_token
+
+    is_default = not is_named(context)
+    if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", name):
+        raise click.UsageError(f"a token's name is letters, digits, '_', '.', '-', at most 64; got {name!r:.80}")
+    token = Token(name, frozenset(map(Scope, scopes)), created=utc_now().date(), expires=_day(expires))
+    store, secret = SqlStore.open(database, create=is_default), new_token()
+    try:
+        if not store.add_token(token, hash_of(secret)):
+            raise click.ClickException(
+                f"there is a token {name!r} already: rotate it, revoke it first, or take another name"
+            )
+    finally:
+        store.close()
+    if store.made:
+        click.echo(f"created a new database at {without_password(database)}", err=True)
+    if as_json:
+        print_json({"name": name, "scopes": sorted(set(scopes)), "expires": _text(token.expires), "token": secret})
+    else:
+        click.echo(secret)
+
+
+@command.command("list")
+@database_option
+@json_option
+def list_(database: str, as_json: bool) -> None:
+    """List the tokens.
+
+    Shows scopes, and the UTC days of creation, last use and expiry.
+
+    A token expires at the start of that day. The last use is the last day on which an aggregator accepted the token.
+
+    \b
+    Example:
+      hubbub token list --json
+    """
+    from hubbub_aggregator.database.engine import naming, opened
+    from hubbub_aggregator.store.sql_store import SqlStore
+
+    with naming(database), opened(database, read_only=True) as engine:
+        store = SqlStore(engine, making=False)
+        tokens = store.tokens()
+    today = utc_now().date()
+    if as_json:
+        print_json([_json(token, today) for token in tokens])
+    elif tokens:
+        rows = [_COLUMNS, *(_row(token, today) for token in tokens)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        for row in rows:
+            click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _json(token: Token, today: date) -> dict[str, Any]:
+    return {
+        "name": token.name,
+        "scopes": sorted(token.scopes),
+        "created": _text(token.created),
+        "last_used": _text(token.last_used),
+        "expires": _text(token.expires),
+        "expired": token.has_expired(today),
+    }
+
+
+def _text(day: date | None) -> str | None:
+    return None if day is None else day.isoformat()
+
+
+def _row(token: Token, today: date) -> tuple[str, ...]:
+    expires = "never" if token.expires is None else str(token.expires)
+    return (
+        token.name,
+        ",".join(sorted(token.scopes)),
+        str(token.created or "unknown"),
+        str(token.last_used or "never"),
+        f"{expires} (expired)" if token.has_expired(today) else expires,
+    )
+
+
+@command.command()
+@click.argument("name")
+@click.option(
+    "--expires",
+    type=_Expiry(),
+    metavar="DATE",
+    help="First day (UTC) on which the new secret is refused; or never. Default: as before.",
+)
+@database_option
+@json_option
+def rotate(name: str, expires: str | None, database: str, as_json: bool) -> None:
+    """Replace a token's secret.
+
+    Prints the new secret this once, because only its hash is kept.
+
+    The old secret stops working at once: a running aggregator refuses it within 5 seconds, and browsers that signed in
+    with it are signed out. To change a secret without an interruption, create a second token, move its users to it, and
+    revoke the first.
+
+    \b
+    Example:
+      hubbub token rotate prometheus --expires 2027-01-01
+    """
+    from hubbub_aggregator.database.engine import naming, opened
+    from hubbub_aggregator.store.sql_store import SqlStore
+    from hubbub_aggregator.store.tokens import hash_of, new_token
+
+    today, secret = utc_now().date(), new_token()
+    with naming(database):
+        with opened(database, read_only=True) as engine:
+            known = {token.name: token for token in SqlStore(engine, making=False).tokens()}
+        if name not in known:
+            raise click.ClickException(_UNKNOWN.format(name))
+        until = known[name].expires if expires is None else _day(expires)
+        new = replace(known[name], created=today, expires=until)
+        if new.has_expired(today):
+            raise click.ClickException(
+                f"the token {name!r} expired on {new.expires}, and its new secret would be refused: give --expires"
+            )
+        with opened(database) as engine:
+            if not SqlStore(engine, making=False).rotate_token(new, hash_of(secret)):
+                raise click.ClickException(_UNKNOWN.format(name))
+    if as_json:
+        print_json({"name": name, "scopes": sorted(new.scopes), "expires": _text(new.expires), "token": secret})
+    else:
+        click.echo(secret)
+
+
+@command.command()
+@click.argument("name")
+@database_option
+@json_option
+def revoke(name: str, database: str, as_json: bool) -> None:
+    """Revoke a token.
+
+    A running aggregator stops taking it within 5 seconds.
+
+    \b
+    Example:
+      hubbub token revoke analysts
+    """
+    from hubbub_aggregator.database.engine import naming, opened
+    from hubbub_aggregator.store.sql_store import SqlStore
+
+    with naming(database):
+        with opened(database, read_only=True) as engine:
+            SqlStore(engine, making=False)  # an empty file stays empty
+        with opened(database) as engine:
+            revoked = SqlStore(engine, making=False).revoke_token(name)
+        if not revoked:
+            raise click.ClickException(_UNKNOWN.format(name))
+    if as_json:
+        print_json({"revoked": name})

@@ -1,0 +1,60 @@
+"""What a `--database` names: a SQLite file by its path, or a PostgreSQL database by its URL."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from sqlalchemy import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from hubbub_aggregator.store.interface import StoreError
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://|(postgres(?:ql)?):")
+_NO_PORT = re.compile(r"^([a-z][\w+.-]*:(?://)?(?:\[[^]]*\]|[^:?[]*)):(?!\d+(?:[/?]|$)).+", re.DOTALL | re.IGNORECASE)
+_WRITE = "write a path or postgresql://user@host/database"
+
+
+def postgres_url(database: str | Path) -> URL | None:
+    """Return the URL of a PostgreSQL database; None: this is a file's path. What is neither is a StoreError."""
+    name = str(database)
+    if not name.strip():
+        raise StoreError(f"the name is empty: {_WRITE}")
+    scheme = _SCHEME.match(name)
+    if scheme is None:
+        return None
+    if scheme[0] not in ("postgresql://", "postgres://"):
+        raise StoreError(f"unknown scheme {scheme[1] or scheme[2]}: {_WRITE}")
+    try:
+        url = make_url(name)
+    except ArgumentError:
+        raise StoreError(f"is not a database's URL: {_WRITE}") from None
+    except ValueError:
+        raise StoreError("the port is not a number: write postgresql://user@host:5432/database") from None
+    if "@" in (url.host or ""):
+        raise StoreError(
+            "an @ in a user's name or a password is written %40: postgresql://user:pass%40word@host/database"
+        )
+    return url.set(drivername="postgresql+psycopg")
+
+
+def is_postgres(database: str | Path) -> bool:
+    """Say whether this names a PostgreSQL database; else it is a SQLite file."""
+    return postgres_url(database) is not None
+
+
+def without_password(database: str) -> str:
+    """Return what may be shown of a database's name, whatever it is: nothing of what stands between user and last @.
+
+    >>> without_password("mysql://u:sec/r@t@host/y?password=too")
+    'mysql://u:***@host/y?password=***'
+
+    Where the host was forgotten, what stands in the port's place and is no port is the password.
+
+    >>> without_password("postgresql://u:sec/ret"), without_password("postgresql://[::1]:5432/y")
+    ('postgresql://u:***', 'postgresql://[::1]:5432/y')
+    """
+    shown = re.sub(r"^((?:[A-Za-z][\w+.-]*://)?+[^:]*):.*@", r"\1:***@", database, flags=re.DOTALL)
+    if "@" not in database and _SCHEME.match(database):
+        shown = _NO_PORT.sub(r"\1:***", shown)
+    return re.sub(r"(password=)[^&\s]*", r"\1***", shown, flags=re.IGNORECASE)

@@ -1,0 +1,133 @@
+"""What is collected now: the definitions, and how they are exchanged for those that the file has meanwhile.
+
+Whoever works with the definitions takes them once, and finishes under what it took.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from threading import Lock
+
+from hubbub.errors import DefinitionError, HubbubError
+from hubbub.metrics.definitions import Definitions
+from hubbub.metrics.metric import Metric
+from hubbub.metrics.periods import Period
+from hubbub_aggregator.api.batch_decoding import largest_batch
+from hubbub_aggregator.monitoring.log_output import say
+from hubbub_aggregator.store.interface import Store
+
+logger = logging.getLogger(__name__)
+
+_NAMED = 3
+
+
+class Collecting:
+    """The definitions that hold, `now`; `reload` exchanges them whole or, if they cannot be taken, not at all.
+
+    load         : reads the definitions that are to hold from now on
+    open_periods : gives the digest and period of whatever takes reports still
+    max_reports  : of one batch
+
+    `largest_batch` is the size in bytes of the largest JSON that a batch of these definitions can need.
+    """
+
+    def __init__(
+        self,
+        definitions: Definitions,
+        load: Callable[[], Definitions],
+        open_periods: Callable[[], Iterable[tuple[str, str]]],
+        max_reports: int = 10_000,
+    ) -> None:
+        self._max_reports = max_reports
+        self._take(definitions)
+        self.last_reload_ok = True
+        self._load = load
+        self._open_periods = open_periods
+        self._lock = Lock()
+
+    def _take(self, definitions: Definitions) -> None:
+        self.now = definitions
+        self.largest_batch = largest_batch(definitions, self._max_reports)
+
+    def reload(self, *, asked: bool = False) -> None:
+        """Take what the file says now; if that cannot be, say why and go on with what was.
+
+        asked : somebody sent a signal, and is told what was taken whatever the level of the log
+        """
+        with self._lock:
+            try:
+                new = self._load()
+                require_nothing_open_dropped(self.now, new, self._open_periods())
+            except HubbubError as problem:
+                self.last_reload_ok = False
+                logger.error("the definitions are not reloaded, those of before hold on: %s", problem)
+                return
+            changes = what_changed(self.now, new)
+            self._take(new)
+            self.last_reload_ok = True
+        if asked or logger.isEnabledFor(logging.INFO):
+            told = "; ".join(f"{what}: {', '.join(which)}" for what, which in changes.items() if which)
+            text = f"the definitions are read, of {', '.join(new)}; {told or 'nothing changed'}"
+            say(logger, text, metrics=list(new), **changes)
+
+
+def what_changed(old: Definitions, new: Definitions) -> dict[str, list[str]]:
+    """Return the versions that are added and gone, the metrics that are collected under another of them, and the versions told otherwise."""
+
+    def named(metric: Metric) -> str:
+        return f"{metric.name} {metric.digest[:12]}"
+
+    before = {metric.digest: metric for metric in old.versions()}
+    after = {metric.digest: metric for metric in new.versions()}
+    return {
+        "added": [named(metric) for digest, metric in after.items() if digest not in before],
+        "gone": [named(metric) for digest, metric in before.items() if digest not in after],
+        "current": [named(new[name]) for name in new if name in old and new[name].digest != old[name].digest],
+        "changed": [named(metric) for digest, metric in after.items() if before.get(digest, metric) != metric],
+    }
+
+
+def require_nothing_open_dropped(old: Definitions, new: Definitions, open_periods: Iterable[tuple[str, str]]) -> None:
+    """Refuse definitions without a version whose periods still take reports: what clients send would be refused.
+
+    Editing a definition in place drops the version that it was.
+    """
+    periods = _by_digest(open_periods)
+    for metric in old.versions():
+        left = periods.get(metric.digest, [])
+        if left and new.version(metric.name, metric.digest) is None:
+            closes = Period.parse(metric.period, left[-1]).closes()
+            raise DefinitionError(
+                f"{metric.name} of digest {metric.digest[:12]} is changed or gone, and still takes reports of {_some(left)}: "
+                f"leave its table in the file, above the new version, until {closes:%Y-%m-%d}"
+            )
+
+
+def warn_of_dropped(definitions: Definitions, store: Store) -> None:
+    """Say at the start which open periods in the store are of versions that the definitions have not.
+
+    Nobody holds on to the definitions of before, as after a SIGHUP; a refused start would lose the reports of all metrics for one.
+    """
+    known = {metric.digest for metric in definitions.versions()}
+    for digest, periods in _by_digest(store.open_periods()).items():
+        if digest not in known:
+            logger.warning(
+                "%s of digest %s is changed or gone, and has open periods, %s: what clients send of it is refused, and they are "
+                "never closed or purged: put its table back into the file, above the new version, until they are closed",
+                store.metric_of(digest),
+                digest[:12],
+                _some(periods),
+            )
+
+
+def _by_digest(open_periods: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Return the periods of each digest, in order."""
+    periods: dict[str, list[str]] = {}
+    for digest, period in sorted(open_periods):
+        periods.setdefault(digest, []).append(period)
+    return periods
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")

@@ -1,0 +1,71 @@
+"""Counts of the aggregator's answers: batches by metric and result, and other refused requests by reason."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from threading import Lock
+
+from hubbub.wire.problems import Refusal
+from hubbub_aggregator.store.interface import Store
+
+_ACCEPTED = ("stored", "duplicate")
+_REFUSED = tuple(refusal.slug for refusal in Refusal)
+
+
+class Tally:
+    """Counters since the start, and the refusals that are still to be added to the store's permanent counters.
+
+    All methods may be called from any thread.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._batches: Counter[tuple[str, str]] = Counter()
+        self._requests: Counter[str] = Counter()
+        self._unflushed: Counter[tuple[str, str]] = Counter()
+
+    def took(self, metric: str, result: str) -> None:
+        """Count a batch that was stored, or that the store already had; metric: as for `refused`."""
+        with self._lock:
+            self._batches[metric, result] += 1
+
+    def refused(self, metric: str, refusal: Refusal) -> None:
+        """Count a refused batch; metric: the name of a defined metric, or "" (undefined names are not kept)."""
+        with self._lock:
+            self._batches[metric, refusal.slug] += 1
+            self._unflushed[metric, refusal.slug] += 1
+
+    def turned_away(self, refusal: Refusal) -> None:
+        """Count a refused request that was not a batch."""
+        with self._lock:
+            self._requests[refusal.slug] += 1
+
+    def batches(self, metrics: Iterable[str]) -> dict[tuple[str, str], int]:
+        """Return the number of batches since the start, by metric and `stored`, `duplicate` or the problem's slug.
+
+        Of these metrics: what was accepted, 0 included, and the reasons that occurred. Of the metric "": every reason.
+        """
+        with self._lock:
+            counts = {(metric, result): self._batches[metric, result] for metric in metrics for result in _ACCEPTED}
+            counts |= {("", result): self._batches["", result] for result in _REFUSED}
+            known = {metric for metric, _ in counts}
+            return counts | {key: count for key, count in self._batches.items() if key[0] in known and count}
+
+    def refused_requests(self) -> dict[str, int]:
+        """Return the number of other refused requests since the start, by the problem's slug."""
+        with self._lock:
+            return dict(self._requests)
+
+    def flush(self, store: Store) -> None:
+        """Add the refusals since the last flush to the store's counters; if that fails they wait for the next flush."""
+        with self._lock:
+            added, self._unflushed = self._unflushed, Counter()
+        if not added:
+            return
+        try:
+            store.add_refusals(added)
+        except Exception:
+            with self._lock:
+                self._unflushed.update(added)
+            raise

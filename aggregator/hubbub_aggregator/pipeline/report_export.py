@@ -1,0 +1,111 @@
+"""Retained reports -> their file, in an order that says nothing, a few megabytes in memory at a time."""
+
+from __future__ import annotations
+
+import errno
+import tempfile
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from threading import BoundedSemaphore
+from typing import IO
+
+import numpy as np
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from hubbub.errors import RefusedError
+from hubbub.metrics.metric import Metric
+from hubbub.randomness import Coins, system_coins
+from hubbub.summary import ReportWriter
+from hubbub.summary.summary_file import CONTENT_TYPE
+from hubbub.wire.problems import Refusal
+from hubbub_aggregator.store.interface import HeldReports, Store
+from hubbub_aggregator.store.shuffle import in_order
+
+_BYTES_AT_ONCE = 32 << 20
+_CHUNK = 1 << 18
+_one_at_a_time = BoundedSemaphore()
+
+
+def write_reports(
+    store: Store,
+    metric: Metric,
+    periods: Collection[str],
+    sink: IO[bytes],
+    coins: Coins = system_coins,
+    *,
+    odd_refused: bool = False,
+) -> None:
+    """Write the reports that are held of a metric version and these periods, as of one moment.
+
+    Each goes at random into one of as many parts as memory asks for, and each part is sorted: within a part the order is that of the
+    reports' own bytes, and which part a report is in says nothing about it.
+    """
+    with (
+        store.reports(metric.digest, periods) as held,
+        ReportWriter(sink, metric, held.periods, odd_refused=odd_refused) as writer,
+    ):
+        parts = -(-held.num_reports * (1 + metric.params.row_bytes) // _BYTES_AT_ONCE)
+        seed = int.from_bytes(coins(16), "big")
+        for part in range(parts):
+            drawn = list(_drawn(held, part, parts, seed))
+            cohorts, rows = (b"".join(each) for each in zip(*drawn, strict=True)) if drawn else (b"", b"")
+            if cohorts:
+                writer.write(*in_order(cohorts, rows))
+
+
+def _drawn(held: HeldReports, part: int, parts: int, seed: int) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the reports that belong to a part: the same draw for each part, since the seed and the blocks are the same."""
+    draws = np.random.default_rng(seed)
+    for cohorts, rows in held.blocks():
+        n = len(cohorts)
+        mine = draws.integers(parts, size=n) == part
+        cohort_of, bits = np.frombuffer(cohorts, np.uint8), np.frombuffer(rows, np.uint8).reshape(n, -1)
+        yield cohort_of[mine].tobytes(), bits[mine].tobytes()
+
+
+def reports_file(store: Store, metric: Metric, periods: Collection[str], *, odd_refused: bool) -> IO[bytes]:
+    """Write the reports into a file without a name, which is gone when it is closed; one at a time, for the memory it takes."""
+    with _turn():
+        file = tempfile.TemporaryFile()  # noqa: SIM115  (whoever asked closes it)
+        try:
+            write_reports(store, metric, periods, file, odd_refused=odd_refused)
+        except OSError as problem:
+            file.close()
+            if problem.errno != errno.ENOSPC:
+                raise
+            raise RefusedError(Refusal.DISK_FULL, "there is no room for the file of these reports") from None
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+
+@contextmanager
+def _turn() -> Iterator[None]:
+    if not _one_at_a_time.acquire(blocking=False):
+        raise RefusedError(Refusal.UNAVAILABLE, "reports are being put together for somebody else: ask again")
+    try:
+        yield
+    finally:
+        _one_at_a_time.release()
+
+
+class FileResponse(Response):
+    """An open file from its beginning, closed once it is sent or nobody wants it any more."""
+
+    media_type = CONTENT_TYPE
+
+    def __init__(self, file: IO[bytes]) -> None:
+        super().__init__()
+        self._file = file
+        self.headers["content-length"] = str(file.seek(0, 2))
+        file.seek(0)
+
+    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
+        with self._file as file:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            while scope["method"] != "HEAD" and (chunk := await run_in_threadpool(file.read, _CHUNK)):
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})

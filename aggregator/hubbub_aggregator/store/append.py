@@ -1,0 +1,80 @@
+"""Batches -> ids and segments: one transaction for all that arrived meanwhile, one segment a metric version and period."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, Engine, bindparam, insert, select
+
+from hubbub.randomness import Coins
+from hubbub.wire.batch import Batch
+from hubbub_aggregator.database.engine import Statement, insert_new, transaction
+from hubbub_aggregator.database.failpoints import reach
+from hubbub_aggregator.database.schema import collection, segment
+from hubbub_aggregator.store.batch_ids import Ids
+from hubbub_aggregator.store.interface import Appended
+from hubbub_aggregator.store.shuffle import shuffled
+
+_FIND = (
+    select(collection.c.id, collection.c.closed)
+    .where(collection.c.digest == bindparam("digest"), collection.c.period == bindparam("period"))
+    .with_for_update(read=True, key_share=True)  # nobody closes it until this append is done
+)
+
+
+class Appender:
+    """Appends to the tables of `schema.py`; what it promises is said at `Store.append`."""
+
+    def __init__(self, engine: Engine, coins: Coins) -> None:
+        self._engine = engine
+        self._coins = coins
+        self._ids = Ids(engine)
+        self._find = Statement(engine, _FIND)
+        self._insert_segment = Statement(engine, insert(segment).inline(), ("collection_id", "cohorts", "rows"))
+
+    def append(self, batches: Sequence[Batch]) -> list[Appended]:
+        groups: dict[tuple[str, str], dict[bytes, Batch]] = {}
+        for each in batches:
+            groups.setdefault((each.digest, each.period), {}).setdefault(each.batch_id.bytes, each)
+        reach("append: before its transaction")
+        with transaction(self._engine, writes=True) as connection:
+            fresh = {key: self._append_group(connection, group) for key, group in sorted(groups.items())}
+            reach("append: before its commit")
+        reach("append: after its commit")
+        return [_take(fresh[each.digest, each.period], each.batch_id.bytes) for each in batches]
+
+    def _append_group(self, connection: Connection, group: dict[bytes, Batch]) -> set[bytes] | None:
+        """Return the ids that are new; None: the period is closed."""
+        to, closed = self._collection(connection, next(iter(group.values())))
+        if closed:
+            return None
+        fresh = self._ids.insert(connection, to, group)
+        reach("append: between ids and reports")
+        if fresh:
+            new = [group[batch_id] for batch_id in fresh]
+            cohorts, rows = shuffled(
+                b"".join([each.cohorts for each in new]), b"".join([each.rows for each in new]), self._coins
+            )
+            self._insert_segment.on(connection, {"collection_id": to, "cohorts": cohorts, "rows": rows})
+        return fresh
+
+    def _collection(self, connection: Connection, of: Batch) -> tuple[int, bool]:
+        """Return the id of a batch's collection, made if it is not there, and whether it is closed."""
+        this = {"digest": of.digest, "period": of.period}
+        found = self._find.on(connection, this).one_or_none()
+        if found is None:
+            new = this | {"metric": of.metric, "revision": 0, "closed": False}
+            connection.execute(insert_new(connection, collection), new)
+            found = self._find.on(connection, this).one()
+        number, closed = found
+        return number, bool(closed)
+
+
+def _take(fresh: set[bytes] | None, batch_id: bytes) -> Appended:
+    """Say what became of an id; it is new only the first time it is asked for."""
+    if fresh is None:
+        return Appended.CLOSED
+    if batch_id not in fresh:
+        return Appended.DUPLICATE
+    fresh.discard(batch_id)
+    return Appended.STORED

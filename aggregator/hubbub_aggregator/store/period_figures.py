@@ -1,0 +1,72 @@
+"""Figures of a summary, stored beside it at fold time: the page and /metrics show them without reading summaries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hubbub.metrics.params import Params
+from hubbub.summary.count_profile import Outline
+from hubbub.summary.plausibility import oddities
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodFigures:
+    """Figures of the summary of one metric version and period.
+
+    reports         : number of reports in the summary
+    smallest_cohort : fewest reports of a cohort that has any; 0: there is no report
+    implausible     : kinds of the implausibility tests that failed
+    """
+
+    reports: int = 0
+    smallest_cohort: int = 0
+    implausible: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodRow:
+    """The stored figures of one metric version and period.
+
+    revision : number of folds into the summary
+    figures  : None: not computed yet
+    is_stale : the summary has changed since the figures were computed
+    """
+
+    digest: str
+    period: str
+    revision: int
+    figures: PeriodFigures | None
+    is_stale: bool
+
+
+@dataclass(frozen=True, slots=True)
+class VersionTotals:
+    """The stored figures of one metric version, over all its periods.
+
+    reports     : in summaries
+    latest      : latest period that was ever folded; None: none was
+    implausible : number of periods with a failed implausibility test
+    stale       : number of periods whose figures are not computed yet
+    """
+
+    reports: int = 0
+    latest: str | None = None
+    implausible: int = 0
+    stale: int = 0
+
+
+def figures_of(params: Params, outline: Outline) -> PeriodFigures:
+    """Return the figures of a summary with this outline.
+
+    >>> params = Params.one_hot(1, prob_p=0.25, prob_q=0.75, prob_f=0.5)
+    >>> figures_of(params, Outline(np.array([7]), None, 1))
+    PeriodFigures(reports=7, smallest_cohort=7, implausible=())
+    """
+    cohorts = outline.reports
+    return PeriodFigures(
+        reports=outline.num_reports,
+        smallest_cohort=int(np.min(cohorts[cohorts > 0], initial=cohorts.max())),
+        implausible=tuple(oddity.kind for oddity in oddities(params, outline)),
+    )

@@ -1,0 +1,38 @@
+"""Reports in an order that says nothing about who came when."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.randomness import Coins
+
+
+def shuffled(cohorts: bytes, rows: bytes, coins: Coins = os.urandom) -> tuple[bytes, bytes]:
+    """Permute reports uniformly: sort them by 64 random bits each (two of n agree with chance < n**2 / 2**65).
+
+    >>> from hubbub.testing import SeededCoins
+    >>> shuffled(bytes([1, 2, 3]), b"aabbcc", SeededCoins(0))
+    (b'\\x02\\x03\\x01', b'bbccaa')
+    """
+    n = len(cohorts)
+    order = np.argsort(np.frombuffer(coins(8 * n), np.uint64))
+    rows_of = np.frombuffer(rows, np.uint8).reshape(n, -1)
+    return np.frombuffer(cohorts, np.uint8)[order].tobytes(), rows_of[order].tobytes()
+
+
+def in_order(cohorts: bytes, rows: bytes) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """Sort reports by cohort, then by bytes: whatever order they came in, the answer is the same. There is at least one.
+
+    Returns cohorts (n,) and rows (n, ceil(k / 8)).
+
+    >>> [part.tolist() for part in in_order(bytes([3, 1, 3]), b"bbcaaa")]
+    [[1, 3, 3], [[99, 97], [97, 97], [98, 98]]]
+    """
+    n = len(cohorts)
+    width = 1 + len(rows) // n
+    joined = np.hstack([np.frombuffer(part, np.uint8).reshape(n, -1) for part in (cohorts, rows)])
+    ordered = np.sort(joined.view(f"S{width}").ravel()).view(np.uint8).reshape(n, width)
+    return ordered[:, 0], ordered[:, 1:]

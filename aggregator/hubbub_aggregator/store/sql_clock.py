@@ -1,0 +1,49 @@
+"""The clock's state in a SQL database: one row, replaced only by who has read it."""
+
+from __future__ import annotations
+
+import math
+import time
+
+from sqlalchemy import Engine, select, text, update
+
+from hubbub_aggregator.database.engine import fetched, insert_new, transaction
+from hubbub_aggregator.database.schema import clock
+from hubbub_aggregator.store.credible_clock import ClockState, StoredClock
+
+
+class SqlClock:
+    """The part of `SqlStore` that keeps the clock; what it promises is said at `Store`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def wall_clock(self) -> float:
+        if self._engine.dialect.name != "postgresql":
+            return time.time()
+        with transaction(self._engine, writes=False) as connection:
+            asked = text("SELECT extract(epoch FROM clock_timestamp())::float8")
+            return float(connection.execute(asked).scalar_one())
+
+    def clock(self) -> StoredClock | None:
+        for row in fetched(self._engine, select(clock).where(clock.c.id == 0)):
+            state = ClockState(row.generation, row.credible, row.candidate, row.agreed)
+            return StoredClock(state, row.boot_id, row.elapsed)
+        return None
+
+    def save_clock(self, new: StoredClock, replaces: int | None) -> bool:
+        candidate = new.state.candidate
+        values = {
+            "generation": new.state.generation,
+            "credible": math.floor(new.state.credible),
+            "candidate": None if candidate is None else math.floor(candidate),
+            "agreed": math.floor(new.state.agreed),
+            "boot_id": new.boot_id,
+            "elapsed": math.ceil(new.elapsed),  # rounded so that less time seems to have passed
+        }
+        with transaction(self._engine, writes=True) as connection:
+            if replaces is None:
+                insertion = insert_new(connection, clock).execution_options(preserve_rowcount=True)
+                return connection.execute(insertion, {"id": 0, **values}).rowcount == 1
+            this = (clock.c.id == 0) & (clock.c.generation == replaces)
+            return connection.execute(update(clock).where(this).values(values)).rowcount == 1

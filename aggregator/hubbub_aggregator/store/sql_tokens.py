@@ -1,0 +1,80 @@
+"""Tokens and their sessions on a SQL database; what is promised is said at `Store`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+from typing import Any
+
+from sqlalchemy import Engine, Row, Select, delete, func, insert, select, update
+
+from hubbub_aggregator.database.engine import fetched, insert_new, transaction
+from hubbub_aggregator.database.schema import session
+from hubbub_aggregator.database.schema import token as token_table
+from hubbub_aggregator.store.tokens import Scope, Token
+
+
+class SqlTokens:
+    """The part of the Store that knows who may read."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def add_token(self, token: Token, hashed: bytes) -> bool:
+        new: dict[str, Any] = {"name": token.name, "hash": hashed, "scopes": " ".join(sorted(token.scopes))}
+        new |= {"created": _text(token.created), "expires": _text(token.expires)}
+        with transaction(self._engine, writes=True) as connection:
+            added = insert_new(connection, token_table).returning(token_table.c.name)
+            return connection.execute(added, new).first() is not None
+
+    def token(self, hashed: bytes) -> Token | None:
+        return next(self._found(select(token_table).where(token_table.c.hash == hashed)), None)
+
+    def tokens(self) -> list[Token]:
+        return list(self._found(select(token_table).order_by(token_table.c.name)))
+
+    def rotate_token(self, token: Token, hashed: bytes) -> bool:
+        this = token_table.c.name == token.name
+        new = {"hash": hashed, "created": _text(token.created), "last_used": None, "expires": _text(token.expires)}
+        with transaction(self._engine, writes=True) as connection:
+            rotated = connection.execute(update(token_table).where(this).values(new)).rowcount == 1
+            connection.execute(delete(session).where(session.c.token == token.name))
+            return rotated
+
+    def note_token_use(self, hashed: bytes, today: date) -> None:
+        this = (token_table.c.hash == hashed) & (func.coalesce(token_table.c.last_used, "") < str(today))
+        with transaction(self._engine, writes=True) as connection:
+            connection.execute(update(token_table).where(this).values(last_used=str(today)))
+
+    def revoke_token(self, name: str) -> bool:
+        with transaction(self._engine, writes=True) as connection:
+            return connection.execute(delete(token_table).where(token_table.c.name == name)).rowcount == 1
+
+    def add_session(self, hashed: bytes, token: str, expires: int, now: int) -> bool:
+        named = select(token_table.c.name).where(token_table.c.name == token).with_for_update(read=True)
+        with transaction(self._engine, writes=True) as connection:
+            connection.execute(delete(session).where(session.c.expires <= now))
+            if connection.scalar(named) is None:
+                return False
+            connection.execute(insert(session), {"hash": hashed, "token": token, "expires": expires})
+        return True
+
+    def session(self, hashed: bytes, now: int) -> Token | None:
+        asked = select(token_table).join(session).where(session.c.hash == hashed, session.c.expires > now)
+        return next(self._found(asked), None)
+
+    def end_session(self, hashed: bytes) -> None:
+        with transaction(self._engine, writes=True) as connection:
+            connection.execute(delete(session).where(session.c.hash == hashed))
+
+    def _found(self, asked: Select[*tuple[Any, ...]]) -> Iterator[Token]:
+        return map(_token, fetched(self._engine, asked))
+
+
+def _token(row: Row[*tuple[Any, ...]]) -> Token:
+    days = (None if day is None else date.fromisoformat(day) for day in (row.created, row.last_used, row.expires))
+    return Token(row.name, frozenset(map(Scope, row.scopes.split())), *days)
+
+
+def _text(day: date | None) -> str | None:
+    return None if day is None else day.isoformat()

@@ -1,0 +1,124 @@
+"""Who may spend how much of the total: reserved for each metric in advance, whatever its values turn out to be.
+
+Were one metric charged against what is left of the total, the values of another would decide when it falls silent.
+So everything here is a function of definitions, policy, and how many periods have passed; never of values.
+
+    most     what an account can have spent by now: one unit a period, and never more than it reserved
+    kept     most; or all that it reserved, while another live process uses its definition (`definition_lease.py`)
+    reserve  kept + what it may still spend in this enrolment, as far as the total goes, in the order of the definitions
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import replace
+from datetime import date
+from typing import Any
+
+from hubbub.metrics.metric import Metric
+from hubbub.metrics.periods import Period
+from hubbub.privacy.ledger import Account
+from hubbub.privacy.policy import Policy
+from hubbub.privacy.pricing import distinct_values, fitting, price_of, shown_epsilon
+
+
+def opened(subject: str, metric: Metric, period: Period) -> Account:
+    """Return an account as it begins: nothing is spent or reserved."""
+    price = price_of(metric)
+    names = subject, metric.digest, metric.name
+    return Account(*names, metric.period, str(period), price.unit, price.epsilon, enrolment=0, reserved=0)
+
+
+def doubts(policy: Policy, metrics: Sequence[Metric], today: date) -> Iterator[str]:
+    """Say what a new person's first enrolment refuses of these metrics, silences, or leaves hardly any room for."""
+    wanted = [(metric, opened("", metric, Period.containing(metric.period, today))) for metric in metrics]
+    for (metric, _), account in zip(wanted, share_out(policy, [], wanted, 1), strict=True):
+        cost = f"{metric.name}: a {account.unit} costs eps = {shown_epsilon(account.price)}"
+        room = min(distinct_values(metric), policy.units(account.price, 0))
+        if account.refused:
+            yield f"{account.refused}: nobody's reports come"
+        elif account.unit != "value":
+            yield f"{cost}, and so does every other: after {account.reserved:g} of them a person falls silent"
+        elif account.reserved < room or account.reserved == 1:
+            yield f'{cost}: {account.reserved:g} of a person\'s values have room, "no value" among them; the last stands in for all others'
+
+
+def share_out(
+    policy: Policy,
+    accounts: Sequence[Account],
+    wanted: Sequence[tuple[Metric, Account]],
+    enrolment: int,
+    in_use: Container[str] = (),
+) -> Iterator[Account]:
+    """Yield one subject's accounts as they are after the total was shared out anew, those that change.
+
+    accounts : all that the subject ever had       wanted : the metrics that are collected now, each with its account
+    in_use   : digests that other live processes report under: they keep what they reserved
+
+    What a definition that no process uses did not need is free again. A new enrolment has a new secret, under which every value is
+    noised anew: what the earlier ones can have spent is spent, and the metric reserves again.
+    """
+    kept = {account.digest: _kept(account, policy, enrolment, in_use) for account in accounts}
+    collected = {metric.digest for metric, _ in wanted}
+    left = policy.epsilon_total
+    if left < math.inf:
+        left -= sum(kept[account.digest] * account.price for account in accounts if kept[account.digest])
+    for account in accounts:
+        if account.digest not in collected and account.reserved != kept[account.digest]:
+            yield replace(account, reserved=kept[account.digest])
+    for metric, account in wanted:
+        spent = kept.get(account.digest, 0)
+        renewed = account.enrolment != enrolment
+        base = spent if renewed else account.base
+        ceiling = policy.units(account.price, base)
+        if account.unit == "value":
+            ceiling = min(ceiling, base + distinct_values(metric))
+        refused = policy.objection(metric) or ""
+        granted = 0 if refused else max(0, min(ceiling - spent, fitting(left, account.price)))
+        if not refused and spent + granted <= base:
+            refused = _no_room(metric, policy, account, spent)
+        changed = replace(account, reserved=spent + granted, base=base, refused=refused)
+        if renewed:
+            forgotten: dict[str, Any] = {
+                "tags": [],
+                "tag": "",
+                "sealed": "",
+                "epoch": None,
+                "newest_epoch": None,
+                "response": None,
+            }
+            changed = replace(changed, enrolment=enrolment, **forgotten)
+        if granted and left < math.inf:
+            left -= granted * account.price
+        if changed != account:
+            yield changed
+
+
+def _kept(account: Account, policy: Policy, enrolment: int, in_use: Container[str]) -> float:
+    """Return how many units stay an account's own while the total is shared out anew."""
+    spent = most(account, policy)
+    is_bounded = account.reserved < math.inf or policy.epsilon_total == math.inf
+    if account.digest in in_use and account.enrolment == enrolment and is_bounded:
+        return max(spent, account.reserved)
+    return spent
+
+
+def most(account: Account, policy: Policy) -> float:
+    """Return how many units an account can have spent once the current period is over, whatever its values."""
+    periods = account.reports if account.unit == "value" else account.units
+    ceiling = policy.units(account.price, account.base)
+    return max(account.units, account.base, min(account.reserved, periods + 1, ceiling))
+
+
+def _no_room(metric: Metric, policy: Policy, account: Account, spent: float) -> str:
+    cost = f"{metric.name}: a {account.unit} costs eps = {shown_epsilon(account.price)}, and "
+    if fitting(policy.epsilon_metric - spent * account.price, account.price) < 1:
+        return (
+            f"{cost}earlier enrolments (consent off and on, a lost secret) can have spent {shown_epsilon(spent * account.price)} of "
+            f"epsilon_metric = {policy.epsilon_metric:g}: nothing more is collected from this person, unless you raise it in Policy"
+        )
+    return (
+        f"{cost}what metrics have reserved and earlier enrolments can have spent leaves less of "
+        f"epsilon_total = {policy.epsilon_total:g}: raise it in Policy, or lower epsilon_enrolment, what each metric reserves"
+    )

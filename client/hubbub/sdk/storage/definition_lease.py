@@ -1,0 +1,93 @@
+"""Leases on metric definitions: which definitions are in use by other live processes of the directory.
+
+    lease.<random>    the digests of one process's metrics; the process keeps the file locked
+
+The kernel releases the lock when the process ends, however it ends. The next process that looks removes the file.
+Nothing here but `release` and `after_fork_in_child` may be called but inside `with journal`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from hubbub.sdk.storage.filesystem import Disk, Lock
+
+PREFIX = "lease."
+
+
+class DefinitionLease:
+    """One process's lease on the definitions that it runs with."""
+
+    def __init__(self, directory: Path, disk: Disk, digests: Iterable[str]) -> None:
+        self._directory = directory
+        self._disk = disk
+        self.digests = frozenset(digests)
+        self._path: Path | None = None
+        self._lock: Lock | None = None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether this process is announced."""
+        return self._lock is not None
+
+    def take(self) -> None:
+        """Announce this process, if it is not announced yet; a disk that refuses it leaves it unannounced."""
+        with suppress(OSError):
+            if self._path is not None and self._disk.identity(self._path) is not None:
+                return
+            self.release()
+            path = self._directory / f"{PREFIX}{os.urandom(8).hex()}"
+            file = self._disk.open_new(path)
+            try:
+                file.append("\n".join(sorted(self.digests)).encode())
+            finally:
+                file.close()
+            self._path, self._lock = path, self._disk.lock(path)
+            self._lock.acquire(wait=False)
+
+    def in_use_elsewhere(self) -> frozenset[str]:
+        """Return the digests that other live processes announced, and remove what ended processes left."""
+        digests: set[str] = set()
+        for path in self._names():
+            if path.name.startswith(PREFIX) and path != self._path:
+                with suppress(OSError):  # its process removed it meanwhile
+                    digests.update(self._read(path))
+        return frozenset(digests)
+
+    def release(self) -> None:
+        """End the lease: this process does not report any more."""
+        path, lock, self._path, self._lock = self._path, self._lock, None, None
+        if path is not None:
+            with suppress(OSError, KeyError):
+                self._disk.remove(path)
+        if lock is not None:
+            lock.close()
+
+    def after_fork_in_child(self) -> None:
+        """Let go of the parent's lease, which stays the parent's; the child takes its own."""
+        lock, self._path, self._lock = self._lock, None, None
+        if lock is not None:
+            lock.close()
+
+    def _names(self) -> list[Path]:
+        try:
+            return self._disk.names(self._directory)
+        except OSError:
+            return []
+
+    def _read(self, path: Path) -> list[str]:
+        lock = self._disk.lock(path)
+        try:
+            if lock.acquire(wait=False):
+                self._disk.remove(path)
+                return []
+        finally:
+            lock.close()
+        file = self._disk.open(path)
+        try:
+            return file.read(0, file.identity()[1]).decode("ascii", "replace").split()
+        finally:
+            file.close()

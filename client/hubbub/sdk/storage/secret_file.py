@@ -1,0 +1,107 @@
+"""The secret's file: made once, whole, readable by its owner alone."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from hubbub.encoding.secret import SECRET_BYTES, Secret
+from hubbub.errors import HubbubError
+from hubbub.randomness import Coins, system_coins
+from hubbub.sdk.storage.filesystem import Disk, SystemDisk
+from hubbub.sdk.storage.journal import Journal
+
+_SYSTEM_DISK = SystemDisk()
+
+
+def secret_at(path: str | Path, coins: Coins = system_coins, disk: Disk = _SYSTEM_DISK) -> Secret:
+    """Return the secret kept at `path`; the first call draws it.
+
+    The file is written beside its place, synchronized, and linked into it: other processes see all of it or
+    nothing, and of two that come first at once one wins and both use its secret. Mode 0600.
+
+    Do not back it up, synchronize it between machines or bake it into an image: see docs/privacy.md.
+    """
+    path = Path(path)
+    if disk.identity(path) is None:
+        _create(path, coins(SECRET_BYTES), disk)
+    file = disk.open(path)
+    try:
+        key = file.read(0, file.identity()[1])
+    finally:
+        file.close()
+    if len(key) != SECRET_BYTES:
+        raise HubbubError(
+            f"{path} must hold {SECRET_BYTES} bytes, it has {len(key)}: it was damaged; "
+            "delete it to enrol anew, which spends privacy anew"
+        )
+    return Secret(key)
+
+
+class SecretFile:
+    """The secret of a journal's directory; where the disk refuses it, the journal is degraded."""
+
+    def __init__(self, journal: Journal, disk: Disk, coins: Coins) -> None:
+        self.path = journal.directory / "secret"
+        self._journal = journal
+        self._disk = disk
+        self._coins = coins
+
+    def load(self) -> Secret | None:
+        """Return the secret, drawn if there is none or a damaged one."""
+        try:
+            try:
+                secret = secret_at(self.path, self._coins, self._disk)
+            except HubbubError:
+                destroy_secret(self.path, self._disk)
+                secret = secret_at(self.path, self._coins, self._disk)
+        except OSError as problem:
+            self._journal.degrade(problem, self.path)
+            return None
+        if self._journal.problem.startswith(f"{self.path} "):
+            self._journal.recovered()
+        return secret
+
+    def destroy(self) -> bool:
+        """Remove the secret; return whether the disk let us."""
+        try:
+            destroy_secret(self.path, self._disk)
+        except OSError as problem:
+            self._journal.degrade(problem, self.path)
+            return False
+        return True
+
+
+def destroy_secret(path: Path, disk: Disk) -> None:
+    """Remove the secret, and what a kill in the middle of its making left beside it; durable when it returns.
+
+    What the directory does not let go of is emptied. OSError where the disk takes neither.
+    """
+    left = [name for name in disk.names(path.parent) if name == path or name.name.startswith(f"{path.name}.")]
+    for name in left:
+        try:
+            disk.remove(name)
+        except OSError:
+            emptied = disk.open_new(name)
+            try:
+                emptied.sync()
+            finally:
+                emptied.close()
+    if left:
+        disk.sync_directory(path.parent)
+
+
+def _create(path: Path, key: bytes, disk: Disk) -> None:
+    disk.make_directory(path.parent)
+    draft = path.with_name(f"{path.name}.{os.getpid()}-{os.urandom(4).hex()}")
+    file = disk.open_new(draft)
+    try:
+        file.append(key)
+        file.sync()
+        with suppress(FileExistsError):  # another process came first: its secret is the one
+            disk.link(draft, path)
+    finally:
+        file.close()
+        disk.remove(draft)
+    disk.sync_directory(path.parent)

@@ -1,0 +1,128 @@
+"""A process that delivers what is due and ends, for programs that end at once: `Client(..., detached=True)`.
+
+It has a session of its own, no open files of its parent, and of its parent's environment only what sending needs. It holds a lock
+on the directory, so there is one at a time; it re-reads the consent before each batch, as every uploader does; and it ends within `SECONDS`.
+A frozen program (PyInstaller) has no interpreter to start: it sends what is due itself, from its start.
+
+python -m hubbub.sdk.upload.detached STATE URL [CERTIFICATES]
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from hubbub.consent import allowed_by
+from hubbub.randomness import system_coins
+from hubbub.sdk.runtime.clock import utc_now
+from hubbub.sdk.storage.filesystem import SystemDisk
+from hubbub.sdk.storage.journal import Journal
+from hubbub.sdk.storage.state import State
+from hubbub.sdk.upload.schedule import first_of_all, paused_until
+
+EVERY = 86_400.0
+SECONDS = 30.0
+_KEPT = frozenset(
+    (
+        *("http_proxy", "https_proxy", "all_proxy", "no_proxy", "ssl_cert_file", "ssl_cert_dir"),
+        *("do_not_track", "hubbub_consent"),
+        *("home", "ld_library_path", "dyld_library_path", "pythonhome"),
+    )
+)
+
+
+def take_turn(journal: Journal, state: State, now: float) -> bool:
+    """Say whether another process should send now; all processes of the directory together say so once a day."""
+    first = first_of_all(state, now)
+    if first is None or max(first[1], paused_until(state, now)) > now or abs(now - state.detached_at) < EVERY:
+        return False
+    journal.write({"e": "detached", "at": now})
+    return not journal.degraded
+
+
+def is_python(executable: str | None, *, frozen: bool) -> bool:
+    """Say whether `sys.executable` is an interpreter that can run this module.
+
+    In a frozen program (PyInstaller sets `sys.frozen`) and in an embedded interpreter it is the host program, or empty.
+
+    >>> is_python("/usr/bin/python3.11", frozen=False), is_python("/opt/my-app", frozen=True)
+    (True, False)
+    """
+    name = re.split(r"[/\\]", executable or "")[-1].lower()
+    return not frozen and name.startswith(("python", "pypy", "graalpy"))
+
+
+def can_detach() -> bool:
+    """Say whether this program can start a process that delivers."""
+    return is_python(sys.executable, frozen=hasattr(sys, "frozen"))
+
+
+def detach(directory: Path, url: str, ca_certs: str | None) -> None:
+    """Start it and forget it; the parent may end before it does, or reaps it."""
+    command = [sys.executable, "-P", "-m", "hubbub.sdk.upload.detached", str(directory.absolute()), url]
+    command += [str(Path(ca_certs).absolute())] if ca_certs else []
+    nowhere = subprocess.DEVNULL
+    started = subprocess.Popen(  # noqa: S603  (this interpreter and this package)
+        command,
+        stdin=nowhere,
+        stdout=nowhere,
+        stderr=nowhere,
+        close_fds=True,
+        cwd=directory,
+        env=environment_of(os.environ, sys.path),
+        start_new_session=True,
+    )
+    threading.Thread(target=started.wait, name="hubbub-detached", daemon=True).start()
+
+
+def environment_of(parent: Mapping[str, str], path: list[str]) -> dict[str, str]:
+    """Keep proxies, certificates, what takes consent back, and what the interpreter needs to start.
+
+    >>> environment_of({"HTTPS_PROXY": "http://proxy:3128", "API_TOKEN": "secret"}, ["/app"])
+    {'HTTPS_PROXY': 'http://proxy:3128', 'PYTHONPATH': '/app'}
+    """
+    kept = {name: value for name, value in parent.items() if name.lower() in _KEPT}
+    return kept | {"PYTHONPATH": os.pathsep.join(str(Path(each).absolute()) for each in path if each)}
+
+
+def deliver_what_is_due(directory: Path, url: str, ca_certs: str | None, seconds: float) -> bool:
+    """Send until nothing is due, a backoff begins or the time is over; False if another one is at it."""
+    from hubbub.sdk.upload.sender import OTHER_SENDS, Sender
+    from hubbub.sdk.upload.transport import HttpTransport
+
+    deadline, disk, allowed = time.monotonic() + seconds, SystemDisk(), allowed_by(os.environ)
+    lock = disk.lock(directory / "detached")
+    try:
+        if not lock.acquire(wait=False):
+            return False
+        sender = Sender(
+            Journal(directory, disk),
+            None,
+            HttpTransport(url, ca_certs),
+            disk=disk,
+            clock=utc_now,
+            coins=system_coins,
+            allowed=lambda: allowed,
+        )
+        while (pause := sender.attempt()) in (0.0, OTHER_SENDS) and time.monotonic() < deadline:
+            time.sleep(min(pause, 0.5))
+        return True
+    finally:
+        lock.close()
+
+
+def main(directory: str, url: str, ca_certs: str | None = None) -> None:
+    end = threading.Timer(SECONDS + 15, os._exit, (1,))  # whatever holds it: a resolver, a disk
+    end.daemon = True
+    end.start()
+    deliver_what_is_due(Path(directory), url, ca_certs, SECONDS)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

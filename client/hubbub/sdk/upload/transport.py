@@ -1,0 +1,190 @@
+"""One request out, one answer back; nothing else knows about HTTP."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import unquote, urlsplit
+
+from hubbub.errors import ParameterError
+from hubbub.sdk.upload.retry_policy import NO_ANSWER, NOT_SENT, Answer, slug
+
+if TYPE_CHECKING:
+    from hubbub.sdk.upload.cancellation import Cutter
+
+USER_AGENT = "hubbub/1"
+SECONDS = 10.0
+ADDRESSES = 3
+"""So many addresses of a name get their turn within SECONDS, where none answers."""
+MAX_ANSWER = 1 << 16
+
+
+def always() -> bool:
+    """Want a request to its end."""
+    return True
+
+
+class Transport(Protocol):
+    """Sends the bytes of a batch, as long as they are wanted; never raises."""
+
+    def send(self, body: bytes, wanted: Callable[[], bool] = always) -> Answer: ...
+
+
+class HttpTransport:
+    """POST to an aggregator with urllib3: a new connection each time, no cookies, no redirects, one constant User-Agent.
+
+    url      : of the aggregator; https, or http to this machine itself
+    ca_certs : file of certificates to trust instead of the system's
+
+    Proxies are taken from the environment, as urllib.request does.
+    """
+
+    def __init__(self, url: str, ca_certs: str | None = None) -> None:
+        self._url = checked_url(url) + "/v1/reports"
+        self._ca_certs = ca_certs
+        self._opener: threading.Thread | None = None
+
+    def send(self, body: bytes, wanted: Callable[[], bool] = always) -> Answer:
+        """Send a body and read the answer within `SECONDS`; what is not wanted any more is cut off in the middle."""
+        import urllib3
+        from urllib3.exceptions import HTTPError
+
+        from hubbub.sdk.upload.cancellation import Cutter
+
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": USER_AGENT,
+            "Accept": "application/json, application/problem+json",
+            "Connection": "close",
+        }
+        if self._opener is not None and self._opener.is_alive():
+            return NOT_SENT  # the last request's resolver has not answered: it is not asked again meanwhile
+        cutter = Cutter(wanted, SECONDS)
+        try:
+            with cutter, self._pool(cutter) as pool:
+                response = pool.request(
+                    "POST",
+                    self._url,
+                    body=body,
+                    headers=headers,
+                    retries=False,
+                    redirect=False,
+                    preload_content=False,
+                    timeout=urllib3.Timeout(connect=SECONDS / ADDRESSES, read=SECONDS),
+                )
+                try:
+                    text = _read(response)
+                    return _answer(response.status, response.headers, text) if cutter.goes_on() else NO_ANSWER
+                finally:
+                    response.close()
+        except (
+            HTTPError,
+            OSError,
+            ValueError,
+            RuntimeError,
+        ) as problem:  # RuntimeError: no more threads, the interpreter shuts down
+            return replace(NO_ANSWER if cutter.begun else NOT_SENT, failure=_in_words(problem))
+        finally:
+            self._opener = cutter.opener
+
+    def _pool(self, cutter: Cutter) -> Any:
+        import urllib3
+        from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+
+        from hubbub.sdk.upload.cancellation import cuttable
+
+        options: dict[str, Any] = {"maxsize": 1, "ca_certs": self._ca_certs or os.environ.get("SSL_CERT_FILE")}
+        proxy = _proxy(self._url)
+        manager = _through(proxy, options) if proxy else urllib3.PoolManager(**options)
+        manager.pool_classes_by_scheme = {
+            scheme: type("CuttablePool", (pool,), {"ConnectionCls": cuttable(pool.ConnectionCls, cutter, SECONDS)})
+            for scheme, pool in (("http", HTTPConnectionPool), ("https", HTTPSConnectionPool))
+        }
+        return manager
+
+
+def checked_url(url: str) -> str:
+    """Return an aggregator's address without a slash at its end; https, except to this machine.
+
+    >>> checked_url("https://telemetry.example.org/"), checked_url("http://127.0.0.1:8000")
+    ('https://telemetry.example.org', 'http://127.0.0.1:8000')
+    >>> checked_url("http://telemetry.example.org")
+    Traceback (most recent call last):
+    hubbub.errors.ParameterError: url must be https, got 'http://telemetry.example.org': plain http is for this machine alone
+    """
+    try:
+        parts = urlsplit(url) if isinstance(url, str) and url.isprintable() and " " not in url else urlsplit("")
+        whole = parts.hostname and parts.scheme in ("http", "https") and parts.port != 0
+    except ValueError:  # a bracket that is not closed, a port that is none
+        whole = False
+    if not whole or parts.query or parts.fragment:
+        raise ParameterError(f"url must be an address such as https://telemetry.example.org, got {url!r}")
+    if parts.scheme == "http" and not _is_loopback(parts.hostname or ""):
+        raise ParameterError(f"url must be https, got {url!r}: plain http is for this machine alone")
+    return url.rstrip("/")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _proxy(url: str) -> str | None:
+    from urllib.request import getproxies, proxy_bypass
+
+    parts = urlsplit(url)
+    if _is_loopback(parts.hostname or "") or proxy_bypass(parts.hostname or ""):
+        return None
+    return getproxies().get(parts.scheme)
+
+
+def _through(proxy: str, options: dict[str, Any]) -> Any:
+    """Return a pool of connections through a proxy: `host:port` is http, a name and password are sent as Basic."""
+    import urllib3
+
+    parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+    credentials = None
+    if parts.username is not None:
+        credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    headers = urllib3.make_headers(proxy_basic_auth=credentials)
+    return urllib3.ProxyManager(parts.geturl(), proxy_headers=headers, **options)
+
+
+def _in_words(problem: BaseException) -> str:
+    """Say on one short line what went wrong; what the other side may have had a part in is not taken literally."""
+    text = " ".join(str(problem).split())[:200] or type(problem).__name__
+    return text.encode("ascii", "backslashreplace").decode()
+
+
+def _read(response: Any) -> bytes:
+    """Read an answer's body; what is long is no answer of ours."""
+    text = b""
+    while len(text) <= MAX_ANSWER:
+        part = response.read1(MAX_ANSWER)
+        if not part:
+            return text
+        text += part
+    raise ValueError
+
+
+def _answer(status: int, headers: Any, text: bytes) -> Answer:
+    try:
+        document = json.loads(text) if text else {}
+    except (ValueError, RecursionError):
+        document = {}
+    fields = document if isinstance(document, dict) else {}
+    batch_id = fields.get("batch_id")
+    return Answer(
+        status,
+        problem=slug(fields),
+        batch_id=batch_id if isinstance(batch_id, str) else None,
+        retry_after=headers.get("Retry-After"),
+        date=headers.get("Date"),
+    )

@@ -1,0 +1,148 @@
+"""The summary file: Parquet that says what it is.
+
+Bit counts: one row a cohort (`cohort`, `reports`, `ones`: k numbers). Pattern counts: one row a pattern that occurred (`cohort`,
+`pattern`, `count`). The schema's metadata holds, under `hubbub`, JSON with the format, the metric definition, the periods, and whether odd reports were refused;
+of bit counts also `with_ones`, the number of reports that have none, one, ... all k bits set, where that is known.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hubbub.errors import HubbubError, SummaryError
+from hubbub.metrics.metric import Metric
+from hubbub.summary.bit_counts import BitCounts
+from hubbub.summary.count_profile import Outline
+from hubbub.summary.pattern_counts import PatternCounts
+
+Summary = BitCounts | PatternCounts
+FORMAT = "hubbub-summary/1"
+CONTENT_TYPE = "application/vnd.apache.parquet"
+
+
+def write_summary(summary: Summary, path: str | Path) -> None:
+    """Write a summary file."""
+    Path(path).write_bytes(summary_to_bytes(summary))
+
+
+def read_summary(path: str | Path) -> Summary:
+    """Read a summary file; anything else raises SummaryError that names the file."""
+    try:
+        data = Path(path).read_bytes()
+    except OSError as problem:
+        raise SummaryError(f"{path}: cannot be read: {problem.strerror}") from None
+    try:
+        return summary_from_bytes(data)
+    except HubbubError as problem:
+        raise SummaryError(f"{path}: {problem}") from None
+
+
+def summary_to_bytes(summary: Summary) -> bytes:
+    """Return the summary file as bytes: what an aggregator answers."""
+    match summary:
+        case BitCounts():
+            kind, columns = "bit-counts", _bit_columns(summary)
+        case PatternCounts():
+            kind, columns = "pattern-counts", _pattern_columns(summary)
+    about = {
+        "format": FORMAT,
+        "counts": kind,
+        "num_reports": summary.num_reports,
+        "periods": list(summary.periods),
+        "odd_refused": summary.odd_refused,
+        "metric": summary.metric.to_dict(),
+    }
+    if isinstance(summary, BitCounts) and summary.with_ones is not None:
+        about["with_ones"] = summary.with_ones.tolist()
+    table = pa.table(columns).replace_schema_metadata({"hubbub": json.dumps(about)})
+    sink = io.BytesIO()
+    pq.write_table(table, sink, compression="zstd")
+    return sink.getvalue()
+
+
+def summary_from_bytes(data: bytes) -> Summary:
+    """Read a summary from the bytes of its file."""
+    try:
+        table = pq.read_table(io.BytesIO(data))
+        about = json.loads((table.schema.metadata or {})[b"hubbub"])
+        if about["format"] != FORMAT:
+            raise SummaryError(f"this summary has format {about['format']!r}, this hubbub reads {FORMAT!r}")
+        metric = Metric.from_dict(about["metric"])
+        periods = tuple(about["periods"])
+        odd_refused = bool(about.get("odd_refused", False))
+        match about["counts"]:
+            case "bit-counts":
+                return _read_bits(metric, table, periods, about.get("with_ones"), odd_refused)
+            case "pattern-counts":
+                return _read_patterns(metric, table, periods, odd_refused)
+            case "reports":
+                raise SummaryError("this file holds the reports themselves, not a summary: read it with read_reports")
+            case counts:
+                raise SummaryError(f"this summary holds {counts!r}; this hubbub reads bit-counts and pattern-counts")
+    except HubbubError:
+        raise
+    except (pa.ArrowException, KeyError, TypeError, ValueError, IndexError, OSError) as problem:
+        raise SummaryError(
+            f"this is not a hubbub summary ({len(data)} bytes; {type(problem).__name__}): "
+            "take what `hubbub pull` or `hubbub simulate` wrote"
+        ) from None
+
+
+def outline_of(data: bytes) -> Outline:
+    """Return the outline of a summary file, without unfolding its counts."""
+    file = pq.ParquetFile(io.BytesIO(data))
+    about = json.loads(file.schema_arrow.metadata[b"hubbub"])
+    params = Metric.from_dict(about["metric"]).params
+    if about["counts"] == "bit-counts":
+        known = about.get("with_ones")
+        reports = file.read(["reports"])["reports"].to_numpy()
+        return Outline(reports, None if known is None else np.array(known, np.int64), len(about["periods"]))
+    cohort, pattern, count = (column.to_numpy() for column in file.read(["cohort", "pattern", "count"]).columns)
+    reports, with_ones = np.zeros(params.num_cohorts, np.int64), np.zeros(params.num_bits + 1, np.int64)
+    np.add.at(reports, cohort, count)
+    np.add.at(with_ones, np.bitwise_count(pattern), count)
+    return Outline(reports, with_ones, len(about["periods"]))
+
+
+def _bit_columns(summary: BitCounts) -> dict[str, Any]:
+    return {
+        "cohort": pa.array(np.arange(len(summary.reports)), pa.int32()),
+        "reports": pa.array(summary.reports, pa.int64()),
+        "ones": pa.FixedSizeListArray.from_arrays(
+            pa.array(summary.ones.ravel(), pa.int64()), summary.metric.params.num_bits
+        ),
+    }
+
+
+def _read_bits(
+    metric: Metric, table: pa.Table, periods: tuple[str, ...], with_ones: list[int] | None, odd_refused: bool
+) -> BitCounts:
+    if table["cohort"].to_pylist() != list(range(metric.params.num_cohorts)):
+        raise SummaryError(f"{metric.name}: the file must have one row for each of {metric.params.num_cohorts} cohorts")
+    ones = np.array(table["ones"].to_pylist(), np.int64)
+    return BitCounts(metric, table["reports"].to_numpy(), ones, periods, with_ones, odd_refused=odd_refused)
+
+
+def _pattern_columns(summary: PatternCounts) -> dict[str, Any]:
+    cohort, pattern = np.nonzero(summary.counts)
+    return {
+        "cohort": pa.array(cohort, pa.int32()),
+        "pattern": pa.array(pattern, pa.int32()),
+        "count": pa.array(summary.counts[cohort, pattern], pa.int64()),
+    }
+
+
+def _read_patterns(metric: Metric, table: pa.Table, periods: tuple[str, ...], odd_refused: bool) -> PatternCounts:
+    counts = np.zeros_like(PatternCounts.empty(metric).counts)
+    cohort, pattern = table["cohort"].to_numpy(), table["pattern"].to_numpy()
+    if len(cohort) and (cohort.min() < 0 or pattern.min() < 0):
+        raise SummaryError(f"{metric.name}: cohorts and patterns are not negative")
+    np.add.at(counts, (cohort, pattern), table["count"].to_numpy())
+    return PatternCounts(metric, counts, periods, odd_refused=odd_refused)

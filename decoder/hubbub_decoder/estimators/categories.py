@@ -1,0 +1,93 @@
+"""Basic RAPPOR decoded by formula: one bit a category, no hashing, no regression.
+
+Conventions: c_i reports with bit i set, of N; everything is about the share among those who reported, so the only chance is
+the noise's, and it is known exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import binom
+
+from hubbub.metrics.params import Params
+from hubbub.summary import BitCounts
+from hubbub_decoder.errors import CandidateError
+from hubbub_decoder.inference.intervals import Target
+from hubbub_decoder.results.build import Answer
+
+Floats = NDArray[np.float64]
+
+
+def solve(counts: BitCounts, asked: Sequence[str] | None, target: Target) -> Answer:
+    """Estimate the categories that are asked for, None: all; of a boolean metric there is one, "true"."""
+    metric, n, params = counts.metric, counts.num_reports, counts.metric.params
+    names = metric.categories or ("true",)
+    chosen = names if asked is None else tuple(asked)
+    for name in chosen:
+        if name not in names:
+            raise CandidateError(
+                f"{metric.name}: {name!r} is not one of its categories ({', '.join(names[:8])}"
+                f"{', ...' if len(names) > 8 else ''}): leave candidates out to decode all of them"
+            )
+    every = np.arange(len(names))
+    shown = np.array([names.index(name) for name in chosen])
+    shares = category_shares(counts.ones[0], n, params)
+
+    def total(some: NDArray[np.intp]) -> tuple[float, float]:
+        share = float(shares[some].sum())
+        return share, error(share, len(some))
+
+    def error(share: float, size: int = 1) -> float:
+        sampling = share * (1 - share) / n if target == "population" and 0 < share < 1 else 0
+        return math.sqrt(total_variance(share, size, n, params) + sampling)
+
+    return Answer(
+        groups=tuple((name,) for name in chosen),
+        shares=shares[shown],
+        std_errors=np.array([error(share) for share in shares[shown].tolist()]),
+        p_values=exact_p_values(counts.ones[0], n, params)[shown],
+        totals=(total(shown), total(np.setdiff1d(every, shown)), total(every)),
+        null_error=math.sqrt(total_variance(0, 1, n, params)),
+    )
+
+
+def category_shares(ones: NDArray[np.int64], num_reports: int, params: Params) -> Floats:
+    """Return x_i = (c_i / N - p*) / (q* - p*), unbiased; (k,).
+
+    >>> survey = Params.one_hot(1, prob_p=0, prob_q=1, prob_f=0.5)  # two coins: p* = 1/4, q* = 3/4
+    >>> category_shares(np.array([40]), 100, survey).round(12).tolist()
+    [0.3]
+    """
+    return np.asarray((ones / num_reports - params.p_star) / (params.q_star - params.p_star))
+
+
+def total_variance(share: float, size: int, num_reports: int, params: Params) -> float:
+    """Return the variance of the summed estimates of `size` categories that `share` of the reports carry.
+
+        Var = ( s q* (1 - q*) + (a - s) p* (1 - p*) ) / (N (q* - p*)**2)        a = size, s = share cut to [0, 1]
+
+    A report sets one true bit among them with chance s; the other a - 1, or all a, are zeros. Every bit has its own noise.
+
+    >>> survey = Params.one_hot(1, prob_p=0, prob_q=1, prob_f=0.5)
+    >>> round(total_variance(0.3, 1, 100, survey), 12)  # 3/16 / (100 / 4), whatever the share
+    0.0075
+    """
+    p_star, q_star = params.p_star, params.q_star
+    s = min(max(share, 0.0), 1.0)
+    noise = s * q_star * (1 - q_star) + (size - s) * p_star * (1 - p_star)
+    return noise / (num_reports * (q_star - p_star) ** 2)
+
+
+def exact_p_values(ones: NDArray[np.int64], num_reports: int, params: Params) -> Floats:
+    """Return how often a category that nobody reported looks at least so frequent: (k,), from Binomial(N, p*) exactly.
+
+    >>> exact_p_values(np.array([2]), 2, Params.one_hot(1, prob_p=0, prob_q=1, prob_f=0.5)).tolist()  # (1/4)**2
+    [0.0625]
+    """
+    if params.q_star > params.p_star:
+        return np.asarray(binom.sf(ones - 1, num_reports, params.p_star))
+    return np.asarray(binom.cdf(ones, num_reports, params.p_star))

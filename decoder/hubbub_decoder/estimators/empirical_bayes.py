@@ -1,0 +1,124 @@
+"""What all estimates together say of each candidate's share, and of the strings without one: found in turns with the estimates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub_decoder.estimators.first_look import STRONG, joint_shares, look
+from hubbub_decoder.estimators.mixed_model import Beliefs, MixedModel
+from hubbub_decoder.estimators.solution import Solution, Solved, Totals
+from hubbub_decoder.estimators.solving import solve
+from hubbub_decoder.inference.prior import fit_prior
+
+Floats = NDArray[np.float64]
+
+_LOOKS, _ROUNDS = 6, 8
+_SETTLED = 0.02
+_STRIDE = 4.0  # tau**2 shrinks by this factor a round at most
+_PACE = 0.7  # how far beliefs move in a round; at 1 they swing
+_OWN = 0.02  # no belief is wider than 1 / this many of the estimate's own variances, nor narrower than _SURE of one
+_SURE = 1e-4
+
+
+@dataclass(frozen=True, eq=False)
+class Learnt:
+    """What is believed of each candidate, and tau**2, the sum of squared shares of strings without one, with its standard error."""
+
+    beliefs: Beliefs
+    scatter: float
+    scatter_std: float
+
+
+def begin(model: MixedModel) -> tuple[Learnt, Solution]:
+    """Look at each cohort by itself, the strong candidates subtracted and all others taken for scatter.
+
+    tau**2 is then the sum of squared shares of all strings but the strong; less what is believed of candidates, that of the strings
+    without one.
+    """
+    strong, scatter = np.zeros(model.candidates), 0.0
+    for _ in range(_LOOKS):
+        seen, misfit = look(model, strong, scatter)
+        before, scatter, subtracted = scatter, max(scatter + misfit.step, 0.0), strong
+        strong = joint_shares(model, seen.shares / np.sqrt(misfit.ratio * seen.variances), scatter)
+        if abs(model.variance_ratio(scatter, before) - 1) < _SETTLED:
+            break
+    x, v, mean, variance = _posterior(seen, misfit.ratio)
+    weak = mean - subtracted
+    left = scatter - float(np.sum(variance + weak**2))
+    others = seen.others - np.eye(1, len(seen.others))[0] * weak.sum()
+    return Learnt(_beliefs(x, v, mean, variance), max(left, scatter / _STRIDE), misfit.error), replace(
+        seen, posterior=mean, others=others
+    )
+
+
+def learn(model: MixedModel, learnt: Learnt) -> tuple[Learnt, Solution]:
+    """Estimate, learn from all estimates how large shares are, and believe so of each, in turns; tau**2 beside it."""
+    error = np.inf
+    for _ in range(_ROUNDS):
+        solved = solve(model, learnt.beliefs, learnt.scatter)
+        seen, misfit = solved.solution(roughly=True), solved.misfit()
+        before = learnt.scatter
+        scatter = max(before + misfit.step, before / _STRIDE)
+        beliefs = _moved(learnt.beliefs, _beliefs(*_posterior(seen, misfit.ratio)))
+        learnt = Learnt(beliefs, scatter, misfit.error)
+        was, error = error, float(np.median(seen.variances)) if len(seen.variances) else 1.0
+        changes = model.variance_ratio(scatter, before), error / was
+        if max(abs(change - 1) for change in changes) < _SETTLED:
+            break
+    return learnt, seen
+
+
+def _beliefs(x: Floats, v: Floats, mean: Floats, variance: Floats) -> Beliefs:
+    """Return the normal beliefs that, joined with the estimates, have mean and variance of the posterior under a common prior.
+
+        1/variance = 1/Var(x | estimate) - 1/v        mean/variance = E(x | estimate)/Var(x | estimate) - estimate/v
+
+    (expectation propagation). Where the posterior is wider than the estimate's own error, a belief that says almost nothing stands in for
+    one of negative variance.
+    """
+    variance = np.clip(variance, _SURE * v, v / (1 + _OWN))
+    precision = 1 / variance - 1 / v
+    return Beliefs((mean / variance - x / v) / precision, 1 / precision)
+
+
+def _moved(was: Beliefs, now: Beliefs) -> Beliefs:
+    """Go some of the way from one to the other, in precisions."""
+    precision = _PACE / now.variances + (1 - _PACE) / was.variances
+    pull = _PACE * now.means / now.variances + (1 - _PACE) * was.means / was.variances
+    return Beliefs(pull / precision, 1 / precision)
+
+
+def solve_on_more_directions(model: MixedModel, learnt: Learnt) -> tuple[Learnt, Solved]:
+    """Solve on more directions than beliefs were learnt on, once tau**2 has taken one step of scoring on all of them.
+
+    Beliefs have taken up noise of the directions they were learnt on, so the tau**2 found there is too small where candidates are many.
+    """
+    solved = solve(model, learnt.beliefs, learnt.scatter)
+    misfit = solved.misfit()
+    scatter = max(learnt.scatter + misfit.step, learnt.scatter / _STRIDE)
+    if abs(model.variance_ratio(scatter, learnt.scatter) - 1) < _SETTLED:
+        return learnt, solved
+    return replace(learnt, scatter=scatter, scatter_std=misfit.error), solve(model, learnt.beliefs, scatter)
+
+
+def totals(model: MixedModel, learnt: Learnt, seen: Solution) -> Totals:
+    """Add up, the strong candidates for themselves and all others with a mean of their own."""
+    strong = seen.shares > STRONG * np.sqrt(seen.variances)
+    return solve(model, _alike(seen, learnt.beliefs, strong), learnt.scatter).totals(~strong)
+
+
+def _posterior(seen: Solution, misfit: float) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return estimates, their variances, and mean and variance of each share under a prior fitted to all of them."""
+    x, v = np.nan_to_num(seen.shares), np.minimum(misfit * seen.variances, 1.0)
+    return x, v, *(fit_prior(x, v).given(x, v) if len(x) else (x, v))
+
+
+def _alike(seen: Solution, beliefs: Beliefs, strong: NDArray[np.bool_]) -> Beliefs:
+    """Believe the same of all but the strong: mean 0, and the mean square that they have."""
+    v = np.minimum(seen.variances, 1.0)
+    squares = seen.posterior**2 + 1 / (1 / v + 1 / beliefs.variances)
+    typical = float(squares[~strong].mean()) if not strong.all() else 1.0
+    return Beliefs(np.where(strong, seen.posterior, 0), np.where(strong, v / _OWN, typical))

@@ -1,0 +1,174 @@
+"""A decoding as a table with bars in the terminal, and the sentences around it."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from hubbub.metrics.metric import Kind
+from hubbub.privacy import privacy_figures
+from hubbub.privacy.policy import Policy
+from hubbub.text import counted
+from hubbub_decoder.inference.intervals import reports_to_detect
+from hubbub_decoder.results.estimates import Estimate, Mass
+from hubbub_decoder.words import shown
+
+if TYPE_CHECKING:
+    from hubbub_decoder.results.decoding import Decoding
+
+_BAR_WIDTH = 24
+_MODEST = 0.01
+_UNKNOWN = "not determined"
+_OTHER_WIDTH = 52  # a name of 12, a share, an interval, a q-value and what separates them
+_NARROW = 50  # below, an interval takes two lines
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Draws a decoding: headline, the detected candidates (`everything`: all), totals, what was not found, doubts."""
+
+    decoding: Decoding
+    everything: bool = False
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Text(headline(self.decoding), style="bold")
+        rows = self.decoding.estimates if self.everything else self.decoding.detected
+        if rows:
+            yield self._table(rows, options.max_width)
+            if any(e.detected for e in rows):
+                yield Text(
+                    "Intervals of what was found are wider, so that they hold although it was picked.", style="dim"
+                )
+        yield from (Text(line) for line in conclusions(self.decoding))
+        for warning in self.decoding.warnings:
+            yield Text(f"Note: {warning}.", style="yellow")
+
+    def _table(self, rows: tuple[Estimate, ...], width: int) -> Table:
+        decoding = self.decoding
+        bar_width = min(_BAR_WIDTH, max(0, width - _OTHER_WIDTH))
+        between = " .. " if width >= _NARROW else " ..\n"
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        table.add_column("candidate", overflow="fold", min_width=9)
+        table.add_column("share", justify="right", no_wrap=True)
+        table.add_column(f"{100 * decoding.level:.4g}%{between[-1]}interval", justify="right", no_wrap=True)
+        table.add_column("q", justify="right", no_wrap=True)
+        if bar_width:
+            table.add_column("", width=bar_width, no_wrap=True)
+        scale = max((interval_of(e).high for e in rows if math.isfinite(e.high)), default=1.0)
+        for e in rows:
+            name = escape(" = ".join(map(shown, (e.candidate, *e.same_bits))))
+            if math.isnan(e.share):
+                table.add_row(name, "-", "not fitted", "-", style="dim")
+                continue
+            told = interval_of(e)
+            table.add_row(
+                name,
+                f"{e.share:.2%}",
+                f"{told.low:.2%}{between}{told.high:.2%}",
+                "<1e-99" if e.q_value < 1e-99 else f"{e.q_value:.0e}" if e.q_value < 0.001 else f"{e.q_value:.3f}",
+                *([bar(told, scale, bar_width)] if bar_width else []),
+                style="" if e.detected else "dim",
+            )
+        return table
+
+
+def interval_of(estimate: Estimate) -> Mass:
+    """Return what to look at: of a detected candidate the interval that holds although it was picked."""
+    if not estimate.detected:
+        return estimate
+    return Mass(estimate.share, estimate.std_error, estimate.selected_low, estimate.selected_high)
+
+
+def as_html(decoding: Decoding) -> str:
+    """Draw a decoding for a notebook; names are escaped."""
+    console = Console(record=True, width=110, file=io.StringIO(), highlight=False)
+    console.print(Picture(decoding))
+    return console.export_html(inline_styles=True, code_format='<pre style="line-height: normal">{code}</pre>')
+
+
+def bar(estimate: Mass, scale: float, width: int = _BAR_WIDTH) -> str:
+    """Draw a share from 0 to `scale`: full up to the interval's low end, light up to its high end, `|` at the estimate.
+
+    >>> bar(Mass(share=0.5, std_error=0.1, low=0.3, high=0.7), scale=1, width=10)
+    '███░░|░   '
+    """
+    low, middle, high = (
+        min(max(round(edge / scale * width), 0), width) if scale > 0 else 0
+        for edge in (estimate.low, estimate.share, estimate.high)
+    )
+    cells = ["█"] * low + ["░"] * (high - low) + [" "] * (width - high)
+    if estimate.share > 0 and cells:
+        cells[min(middle, width - 1)] = "|"
+    return "".join(cells)
+
+
+def headline(decoding: Decoding) -> str:
+    """Return the metric, its number of reports, and what a client's reports reveal under the default policy.
+
+    >>> from hubbub.metrics.metric import Metric
+    >>> from hubbub_decoder import Decoding
+    >>> survey = Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5)
+    >>> nothing = Mass(0, 0, 0, 0)
+    >>> headline(Decoding(survey, 1000, 0.95, 0.05, (), nothing, nothing, nothing, 0.1))
+    'from_jfk: 1,000 reports; epsilon 1.099 per report, 1.099 per value, 2.198 per enrollment (2 values), lifetime epsilon 39.551 (36 values)'
+    """
+    figures = privacy_figures(decoding.metric, Policy())
+    return f"{decoding.metric.name}: {counted(decoding.num_reports, 'report')}; {figures.sentence()}"
+
+
+def conclusions(decoding: Decoding) -> Iterator[str]:
+    """Say the totals, what was not found, and how many reports it would take."""
+    kind = decoding.metric.kind
+    if kind is not Kind.BOOLEAN:
+        listed = "candidates" if kind is Kind.STRING else "categories"
+        rest = "unlisted strings" if kind is Kind.STRING else "other categories"
+        if decoding.chosen is not None:
+            listed, rest = counted(decoding.chosen, "chosen candidate"), "other candidates and unlisted strings"
+        parts = [f"{listed} {_share(decoding.explained)}"]
+        if kind is Kind.STRING or decoding.unlisted.std_error != 0:
+            parts.append(f"{rest} {_share(decoding.unlisted)}")
+        parts.append(f"no value {_share(decoding.without_value)}")
+        known = [part for part in parts if not part.endswith(_UNKNOWN)]
+        yield ", ".join(parts) if known else "How many have any value at all is not determined."
+    found, tested = len(decoding.detected), len(decoding.estimates)
+    yield f"{found} of {tested:,} found (false discovery rate {decoding.fdr:.0%}); {tested - found:,} not found."
+    if 1 <= decoding.detectable < math.inf:
+        needed = reports_to_detect(_MODEST, decoding.detectable, decoding.num_reports)
+        yield f"These reports are too few to reveal any share; for {_percent(_MODEST)} it would take {_rounded(needed)}."
+    elif 0 < decoding.detectable < 1:
+        smaller = _round_below(decoding.detectable / 2)
+        needed = reports_to_detect(smaller, decoding.detectable, decoding.num_reports)
+        yield (
+            f"These reports reveal a share of {decoding.detectable:.2%} 9 times in 10; "
+            f"for {_percent(smaller)} it would take {_rounded(needed)} reports."
+        )
+
+
+def _share(mass: Mass) -> str:
+    if math.isnan(mass.share):
+        return _UNKNOWN
+    return f"{mass.share:.1%} ({mass.low:.1%} .. {mass.high:.1%})"
+
+
+def _round_below(share: float) -> float:
+    """Return the next of 1, 2, 5 times a power of ten that is not above."""
+    power = 10.0 ** math.floor(math.log10(share))
+    return max(step * power for step in (1, 2, 5) if step * power <= share * (1 + 1e-9))
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g}%"
+
+
+def _rounded(number: int) -> str:
+    """Two significant digits, upwards."""
+    unit = 10 ** max(len(str(number)) - 2, 0)
+    return f"{-(-number // unit) * unit:,}"
