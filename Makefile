@@ -36,17 +36,17 @@ slow: .venv/.dev-installed
 	$(BIN)/hubbub demo --reports 20000 --out build/demo
 
 matrix: .venv/.dev-installed       ## kill the service (on each engine, one process and two) and clients at 200 points each, named moments and random ones
-	$(BIN)/python -m tests.aggregator.crash_matrix sqlite 1 200
-	$(BIN)/python -m tests.aggregator.crash_matrix sqlite 2 200
-	$(BIN)/python -m tests.aggregator.crash_matrix postgres 2 200
-	$(BIN)/python tests/client/kill_matrix.py 200 $$(date +%s)
-	$(BIN)/python -m tests.client.damage_matrix 200
+	$(BIN)/python -m tests.stress.crash_matrix sqlite 1 200
+	$(BIN)/python -m tests.stress.crash_matrix sqlite 2 200
+	$(BIN)/python -m tests.stress.crash_matrix postgres 2 200
+	$(BIN)/python tests/stress/kill_matrix.py 200 $$(date +%s)
+	$(BIN)/python -m tests.stress.damage_matrix 200
 
 soak: .venv/.dev-installed         ## 1,000 times, and 100,000 requests made up
-	$(BIN)/python -m tests.aggregator.crash_matrix sqlite 1 1000
-	$(BIN)/python -m tests.aggregator.crash_matrix postgres 2 1000
-	$(BIN)/python tests/client/kill_matrix.py 1000 $$(date +%s)
-	HUBBUB_REQUESTS=100000 HUBBUB_CASES=500 $(BIN)/pytest -q tests/aggregator/test_requests_made_up.py tests/aggregator/test_schema.py
+	$(BIN)/python -m tests.stress.crash_matrix sqlite 1 1000
+	$(BIN)/python -m tests.stress.crash_matrix postgres 2 1000
+	$(BIN)/python tests/stress/kill_matrix.py 1000 $$(date +%s)
+	HUBBUB_REQUESTS=100000 HUBBUB_CASES=500 $(BIN)/pytest -q tests/aggregator/api/test_fuzz_requests.py tests/aggregator/api/test_openapi.py
 
 seeds: .venv/.dev-installed        ## run every statistical test with 20 seeds that nobody looked at
 	$(BIN)/python -m tests.loop_seeds 20

@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 
 import urllib3
 from benchmarks.ingest import started
-from tests.aggregator.many_metrics import definitions_text, fill
+from tests.support.many_metrics import definitions_text, fill
 
 from hubbub import parse_definitions
 from hubbub_aggregator.store.sql_store import SqlStore

@@ -29,8 +29,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import cast
 
-from tests.aggregator.databases import new_postgres
-from tests.aggregator.postgres import postgres
+from tests.support.databases import new_postgres
+from tests.support.postgres import postgres
 
 from hubbub import Batch, Metric, parse_definitions
 

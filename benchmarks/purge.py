@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 from sqlalchemy import insert, text
-from tests.aggregator.postgres import postgres
+from tests.support.postgres import postgres
 
 from hubbub import Batch, Metric, Params
 from hubbub_aggregator.database.database_url import is_postgres

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import urllib3
 import uvicorn
-from tests.aggregator.databases import make_version_2, new_postgres
-from tests.aggregator.postgres import postgres
+from tests.support.databases import make_version_2, new_postgres
+from tests.support.postgres import postgres
 
 from hubbub import Batch, Definitions, Metric, parse_definitions
 from hubbub.summary import Summary, summary_from_bytes

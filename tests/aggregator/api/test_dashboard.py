@@ -1,0 +1,512 @@
+"""The pages and their sign-in, over HTTP: who sees them, what the cookie is, how it ends, what they show."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import date, timedelta
+from functools import partial
+from http.cookies import SimpleCookie
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+import pytest
+from sqlalchemy import event
+from tests.aggregator.api.test_problem_responses import assert_refused
+from tests.aggregator.api.test_tokens import given
+from tests.aggregator.conftest import NOON, running
+from tests.support.many_metrics import fill, many_definitions
+
+from hubbub import Definitions, Metric, Params, Refusal
+from hubbub_aggregator.api import sessions
+from hubbub_aggregator.api.dashboard.chart import PeriodLine, chart_of
+from hubbub_aggregator.api.dashboard.metric_page import implausible_in_words
+from hubbub_aggregator.database.engine import transaction
+from hubbub_aggregator.pipeline.folding import compute_figures
+from hubbub_aggregator.pipeline.retention import upkeep
+from hubbub_aggregator.settings import Settings
+from hubbub_aggregator.store.period_figures import PeriodFigures, PeriodRow
+from hubbub_aggregator.store.sql_store import SqlStore
+from hubbub_aggregator.store.tokens import Scope, hash_of
+
+if TYPE_CHECKING:
+    from tests.aggregator.conftest import Aggregator, Answer, MakeBatch, StartAggregator
+
+HTML = "text/html,*/*;q=0.8"  # what browsers accept
+
+
+def sign_in(aggregator: Aggregator, bearer: str, **headers: str) -> Answer:
+    body = urlencode({"token": bearer.removeprefix("Bearer ")}).encode()
+    asked = {"content_type": "application/x-www-form-urlencoded", "accept": HTML} | headers
+    answer = aggregator.http.request(
+        "POST",
+        aggregator.url + "/sign-in",
+        body=body,
+        headers={name.replace("_", "-"): value for name, value in asked.items()},
+        redirect=False,
+    )
+    return _answer(answer)
+
+
+def get(aggregator: Aggregator, path: str = "/", **headers: str) -> Answer:
+    return _answer(aggregator.http.request("GET", aggregator.url + path, headers=headers, redirect=False))
+
+
+def sign_out(aggregator: Aggregator, **headers: str) -> Answer:
+    return _answer(aggregator.http.request("POST", aggregator.url + "/sign-out", headers=headers, redirect=False))
+
+
+def _answer(answer: Any) -> Answer:
+    from tests.aggregator.conftest import Answer
+
+    return Answer(answer.status, answer.headers, answer.data)
+
+
+def cookie_of(answer: Answer) -> Any:
+    [(_, morsel)] = SimpleCookie(answer.headers["set-cookie"]).items()
+    return morsel
+
+
+def signed_in(aggregator: Aggregator, bearer: str) -> dict[str, str]:
+    morsel = cookie_of(sign_in(aggregator, bearer))
+    return {"cookie": f"{morsel.key}={morsel.value}", "accept": HTML}
+
+
+def test_a_browser_is_sent_to_the_form_and_every_other_reader_is_told_to_bring_a_token(
+    start: StartAggregator, store: SqlStore
+) -> None:
+    aggregator = start(store, local_reads_without_token=False)
+    sent = get(aggregator, accept=HTML)
+    assert (sent.status, sent.headers["location"]) == (303, "/sign-in")
+    assert_refused(get(aggregator), Refusal.UNAUTHORIZED)
+    form = get(aggregator, "/sign-in")
+    assert (form.status, b'name="token"' in form.body) == (200, True)
+    page = get(aggregator, authorization=given(store, Scope.READ))
+    assert (page.status, b"<h1>hubbub aggregator</h1>" in page.body) == (200, True)
+
+
+def test_where_reads_are_open_the_page_is_too(start: StartAggregator, store: SqlStore) -> None:
+    aggregator = start(store)
+    assert get(aggregator).status == 200
+    assert get(aggregator, "/sign-in").headers["location"] == "/"
+
+
+def test_a_token_is_changed_for_a_cookie_that_no_script_and_no_other_site_can_use_and_is_not_the_token(
+    start: StartAggregator, store: SqlStore
+) -> None:
+    aggregator, bearer = start(store, local_reads_without_token=False), given(store, Scope.READ)
+    answer = sign_in(aggregator, bearer)
+    assert (answer.status, answer.headers["location"]) == (303, "/")
+    cookie = cookie_of(answer)
+    assert (cookie["httponly"], cookie["samesite"], cookie["path"], cookie["max-age"]) == (True, "strict", "/", "43200")
+    assert cookie.value not in bearer
+    page = get(aggregator, cookie=f"{cookie.key}={cookie.value}", accept=HTML)
+    assert (page.status, b"Sign out" in page.body) == (200, True)
+    assert get(aggregator, cookie=f"{cookie.key}={bearer.removeprefix('Bearer ')}", accept=HTML).status == 303
+
+
+@pytest.mark.parametrize(
+    ("headers", "name", "secure"),
+    [
+        ({}, "hubbub", ""),
+        ({"host": "localhost:8000"}, "hubbub", ""),
+        ({"host": "[::1]:8000"}, "hubbub", ""),
+        ({"host": "telemetry.example.org"}, "__Host-hubbub", True),
+        ({"host": "127.example.org"}, "__Host-hubbub", True),
+        ({"x_forwarded_for": "192.0.2.1"}, "__Host-hubbub", True),
+        ({"x_forwarded_proto": "https"}, "__Host-hubbub", True),
+    ],
+)
+def test_the_cookie_travels_over_tls_only_unless_a_browser_on_this_machine_asks_directly(
+    start: StartAggregator, sqlite_store: SqlStore, headers: dict[str, str], name: str, secure: object
+) -> None:
+    aggregator = start(sqlite_store, local_reads_without_token=False)
+    cookie = cookie_of(sign_in(aggregator, given(sqlite_store, Scope.READ), **headers))
+    assert (cookie.key, cookie["secure"]) == (name, secure)
+
+
+def test_every_worker_and_a_restarted_service_know_who_is_signed_in(
+    start: StartAggregator, store: SqlStore, database: str, closed_last: ExitStack
+) -> None:
+    cookie = signed_in(start(store, local_reads_without_token=False), given(store, Scope.READ))
+    other = SqlStore.open(database)
+    closed_last.callback(other.close)
+    assert get(start(other, local_reads_without_token=False), **cookie).status == 200
+
+
+def test_revoking_the_token_ends_its_sessions_at_once(start: StartAggregator, store: SqlStore) -> None:
+    aggregator = start(store, local_reads_without_token=False)
+    cookie = signed_in(aggregator, given(store, Scope.READ))
+    assert get(aggregator, **cookie).status == 200
+    assert store.revoke_token("a")
+    assert get(aggregator, **cookie).status == 303
+    given(store, Scope.READ)  # another token of the same name brings nobody back
+    assert get(aggregator, **cookie).status == 303
+
+
+def test_a_session_is_over_after_twelve_hours_whatever_the_browser_kept(
+    start: StartAggregator, store: SqlStore
+) -> None:
+    aggregator = start(store, local_reads_without_token=False)
+    cookie = signed_in(aggregator, given(store, Scope.READ))
+    aggregator.clock.now += sessions.LENGTH - timedelta(seconds=1)
+    assert get(aggregator, **cookie).status == 200
+    aggregator.clock.now += timedelta(seconds=1)
+    assert get(aggregator, **cookie).status == 303
+
+
+def test_who_signs_out_is_out_with_every_copy_of_the_cookie(start: StartAggregator, store: SqlStore) -> None:
+    aggregator = start(store, local_reads_without_token=False)
+    cookie = signed_in(aggregator, given(store, Scope.READ))
+    answer = sign_out(aggregator, **cookie)
+    assert (answer.status, answer.headers["location"], cookie_of(answer)["max-age"]) == (303, "/sign-in", "0")
+    assert get(aggregator, **cookie).status == 303
+    assert sign_out(aggregator).status == 303  # who is not signed in may do so too
+
+
+def test_who_signs_in_again_leaves_no_session_behind(start: StartAggregator, store: SqlStore) -> None:
+    aggregator, bearer = start(store, local_reads_without_token=False), given(store, Scope.READ)
+    first = signed_in(aggregator, bearer)
+    assert sign_in(aggregator, bearer, cookie=first["cookie"]).status == 303
+    assert get(aggregator, **first).status == 303
+
+
+def test_the_database_has_a_hash_of_the_cookie_and_never_the_cookie(
+    start: StartAggregator, sqlite_store: SqlStore, tmp_path: Path
+) -> None:
+    cookie = signed_in(start(sqlite_store, local_reads_without_token=False), given(sqlite_store, Scope.READ))["cookie"]
+    secret = cookie.partition("=")[2]
+    stored = b"".join(path.read_bytes() for path in tmp_path.glob("reports.db*"))
+    assert hash_of(secret) in stored
+    assert secret.encode() not in stored
+
+
+def test_a_wrong_token_gets_the_form_again_with_the_reason_and_a_program_the_problem(
+    start: StartAggregator, store: SqlStore
+) -> None:
+    aggregator = start(store, local_reads_without_token=False)
+    wrong = {
+        Refusal.UNAUTHORIZED: ("hubbub_nonsense", "not known here"),
+        Refusal.FORBIDDEN: (given(store, Scope.METRICS), "has no scope read"),
+    }
+    for refusal, (token, told) in wrong.items():
+        answer = sign_in(aggregator, token)
+        assert (answer.status, answer.headers.get("set-cookie")) == (refusal.status, None)
+        assert 'role="alert"' in answer.body.decode()
+        assert told in answer.body.decode()
+        assert_refused(sign_in(aggregator, token, accept="*/*"), refusal)
+    assert sign_in(aggregator, "", accept="*/*").status == 401
+    assert_refused(sign_in(aggregator, "x" * (1 << 21), accept="*/*"), Refusal.TOO_LARGE)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"sec_fetch_site": "cross-site"},
+        {"sec_fetch_site": "same-site"},  # another host of the same domain
+        {"origin": "https://example.org"},
+        {"origin": "null"},
+        {"origin": "https://example.org", "sec_fetch_site": "cross-site"},
+    ],
+)
+def test_a_form_that_another_site_sent_changes_nothing(
+    start: StartAggregator, sqlite_store: SqlStore, headers: dict[str, str]
+) -> None:
+    aggregator, bearer = start(sqlite_store, local_reads_without_token=False), given(sqlite_store, Scope.READ)
+    assert_refused(sign_in(aggregator, bearer, accept="*/*", **headers), Refusal.CROSS_SITE)
+    cookie = signed_in(aggregator, bearer)
+    refused = sign_out(aggregator, cookie=cookie["cookie"], **{n.replace("_", "-"): v for n, v in headers.items()})
+    assert_refused(refused, Refusal.CROSS_SITE)
+    assert get(aggregator, **cookie).status == 200
+
+
+def test_its_own_form_is_taken_whatever_the_proxy_makes_of_the_host(
+    start: StartAggregator, sqlite_store: SqlStore
+) -> None:
+    aggregator, bearer = start(sqlite_store, local_reads_without_token=False), given(sqlite_store, Scope.READ)
+    outside = {"origin": "https://telemetry.example.org", "x_forwarded_for": "192.0.2.1"}
+    assert sign_in(aggregator, bearer, sec_fetch_site="same-origin", **outside).status == 303
+    assert sign_in(aggregator, bearer, host="telemetry.example.org", **outside).status == 303
+
+
+def test_who_guesses_tokens_is_told_when_to_come_back(start: StartAggregator, sqlite_store: SqlStore) -> None:
+    aggregator = start(sqlite_store, local_reads_without_token=False, client_rate=0.001, client_burst_seconds=3_000)
+    guesses = [sign_in(aggregator, "hubbub_guess", x_forwarded_for="192.0.2.1") for _ in range(4)]
+    assert [guess.status for guess in guesses] == [401, 401, 401, 429]
+    assert int(guesses[-1].headers["retry-after"]) > 0
+
+
+def test_the_page_has_the_numbers_of_what_was_sent(
+    start: StartAggregator, store: SqlStore, make_batch: MakeBatch
+) -> None:
+    """Folded or not, of every version and period; what was refused; what is kept and until when."""
+    aggregator = start(store, fold_every=1000.0, keep={"carrier": 12}, free=lambda: 3 << 30)
+    definitions = aggregator.definitions
+    for metric in definitions.versions():
+        if metric.name == "from_jfk":
+            assert aggregator.post(make_batch(metric, n=500, period="2024-06-10")).status == 202
+    for n, period in ((400, "2024-06-14"), (30, "2024-06-15")):
+        assert aggregator.post(make_batch(definitions["homepage"], n=n, period=period)).status == 202
+    upkeep(store, definitions, Settings(), aggregator.clock())
+    assert aggregator.post(make_batch(definitions["homepage"], n=4, period="2024-06-15")).status == 202
+    assert aggregator.post(make_batch(definitions["homepage"], period="2024-01-01")).status == 410
+    assert aggregator.post(b"{}").status == 400
+    page = get(aggregator).body.decode()
+    assert '<dd id="reports">1,434</dd>' in page
+    closed = r'href="/problems/period-closed">period-closed</a></td><td><a href="/metric/homepage">homepage</a></td>'
+    assert re.search(closed + r'<td class="n">1<', page)
+    assert re.search(r'href="/problems/malformed">malformed</a></td><td>unknown</td><td class="n">1<', page)
+    for words in ("no reports yet", "expired on 2024-06-15", "1 batch refused", "3 GiB", "ready: batches are stored"):
+        assert words in page
+    homepage, from_jfk, carrier, gone = (
+        get(aggregator, f"/metric/{name}").body.decode() for name in ("homepage", "from_jfk", "carrier", "gone")
+    )
+    assert "2024-06-14: 400 reports, still open" in homepage
+    assert "2024-06-15: 34 reports, still open" in homepage
+    assert re.search(r'href="/problems/period-closed">period-closed</a></td><td class="n">1<', homepage)
+    assert "<dt>Epsilon per value</dt><dd>4.395<small>" in homepage
+    assert "<dt>Lifetime epsilon</dt><dd>39.551<small>" in homepage
+    assert "2024-06-10: 1,000 reports, still open" in from_jfk
+    assert "no permanent response (f = 0)" in from_jfk
+    assert from_jfk.count("500 reports</small>") == 2, "of each version"
+    assert "Counts are dropped 12 days after the end of their day." in carrier
+    assert "No reports." in carrier
+    assert "expired on 2024-06-15" in gone
+
+
+def test_what_keeps_batches_out_is_said(start: StartAggregator, sqlite_store: SqlStore) -> None:
+    assert "not ready: less is free on the disk" in get(start(sqlite_store, free=lambda: 1)).body.decode()
+
+
+def test_what_operators_write_cannot_be_markup(start: StartAggregator, sqlite_store: SqlStore) -> None:
+    bad = Metric.boolean("b", prob_p=0, prob_q=1, prob_f=0.5, description="<script>alert(1)</script>", owner='"><b>')
+    with running(Definitions([bad]), sqlite_store, Settings(local_reads_without_token=True)) as aggregator:
+        pages = [get(aggregator).body, get(aggregator, "/metric/b").body]
+        pages.append(get(aggregator, "/?q=%3Cscript%3E%22%3E").body)
+        pages.append(get(aggregator, "/metric/%3Cscript%3E", accept=HTML).body)
+        pages.append(get(aggregator, "/sign-in?metric=%22%3E%3Cscript%3E").body)
+    assert not [page for page in pages if b"<script" in page or b'"><b>' in page]
+    assert all(b"&lt;script&gt;" in page for page in (*pages[:2], *pages[2:4]))
+
+
+def test_chart_shows_the_last_90_periods_with_empty_ones_between() -> None:
+    metric = Metric.boolean("b", prob_p=0, prob_q=1, prob_f=0.5)
+    first = date(2024, 1, 1)
+    lines = [
+        PeriodLine(str(first + timedelta(days=day)), 10 * (day + 1), day > 98, day == 50) for day in (0, 50, 97, 99)
+    ]
+    chart = chart_of(metric, lines)
+    assert (len(chart.bars), chart.first, chart.last, chart.highest) == (90, "2024-01-11", "2024-04-09", 1000)
+    assert [(bar.line.period, bar.height, bar.line.is_open) for bar in chart.bars if bar.line.reports] == [
+        ("2024-02-20", 51.0, False),
+        ("2024-04-07", 98.0, False),
+        ("2024-04-09", 100.0, True),
+    ]
+    assert [bar.line.period for bar in chart.bars if bar.line.is_implausible] == ["2024-02-20"]
+
+
+def test_chart_adds_periods_of_another_kind_where_they_belong() -> None:
+    """An older version of the metric had a report a day, the current one has a report a week."""
+    weekly = Metric.boolean("b", prob_p=0, prob_q=1, prob_f=0.5, period="week")
+    lines = [PeriodLine("2024-06-03", 5, False), PeriodLine("2024-06-05", 7, True), PeriodLine("2024-06-10", 1, True)]
+    bars = chart_of(weekly, lines).bars
+    assert [(bar.line.period, bar.line.reports) for bar in bars] == [("2024-06-03", 12), ("2024-06-10", 1)]
+
+
+def test_each_kind_of_implausibility_is_described_once() -> None:
+    params = Params.one_hot(1, prob_p=0.25, prob_q=0.75, prob_f=0.5)
+    found = [("2024-06-03", "shape"), ("2024-06-04", "shape"), ("2024-06-04", "cohorts"), ("2024-06-04", "shape")]
+    shape, cohorts = implausible_in_words((period, kind, params) for period, kind in found)
+    assert shape.startswith("2024-06-04 and 1 earlier period, no mix of values")
+    assert cohorts.startswith("2024-06-04, the cohorts differ in size")
+
+
+def test_metrics_with_problems_come_first_the_most_severe_before_the_others(
+    store: SqlStore, make_batch: MakeBatch
+) -> None:
+    """At noon of June 15: reports of June 13 should have arrived."""
+    definitions = many_definitions(8)
+    silent, fine, implausible, refused, often_refused, empty, *_ = names = list(definitions)
+    with running(definitions, store, Settings(local_reads_without_token=True, fold_every=1000.0)) as aggregator:
+        for name in names:
+            period = "2024-06-12" if name == silent else "2024-06-13"
+            if name != empty:
+                store.append([make_batch(definitions[name], period=period)])
+        upkeep(store, definitions, Settings(), NOON)
+        digest = definitions[implausible].digest
+        store.put_figures([PeriodRow(digest, "2024-06-13", 1, PeriodFigures(3, 1, ("shape",)), is_stale=False)])
+        store.add_refusals({(refused, "period-closed"): 1, (often_refused, "padding-set"): 2, ("", "malformed"): 9})
+        page = get(aggregator).body.decode()
+        with_problems = get(aggregator, "/?problems=1").body.decode()
+    shown = re.findall(r'<tr><th scope="row"><a href="/metric/([^"]+)">', page)
+    assert shown[:5] == [implausible, often_refused, refused, silent, empty]
+    assert shown[5:] == sorted(shown[5:])
+    assert "no reports since 2024-06-12" in page
+    assert len(shown) == 8
+    assert re.findall(r'<tr><th scope="row"><a href="/metric/([^"]+)">', with_problems) == shown[:5]
+    assert fine in shown[5:]
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("editor", ["editor.first_page", "editor.language"]),
+        ("EDITOR", ["editor.first_page", "editor.language"]),
+        ("language editor", ["editor.language"]),
+        ("sync@example.org", ["sync.first_page"]),
+        ("opens first", [f"{area}.first_page" for area in ("billing", "editor", "search", "sync")]),
+        ("%", []),
+        (" ", 11),
+        ("x" * 10_000, []),
+    ],
+)
+def test_search_finds_metrics_with_every_word(sqlite_store: SqlStore, query: str, found: list[str] | int) -> None:
+    with running(many_definitions(11), sqlite_store, Settings(local_reads_without_token=True)) as aggregator:
+        answer = get(aggregator, "/?" + urlencode({"q": query}))
+    shown = re.findall(r'<tr><th scope="row"><a href="/metric/([^"]+)">', answer.body.decode())
+    assert answer.status == 200
+    assert (len(shown) if isinstance(found, int) else [name for name in shown if name in found]) == found
+    assert isinstance(found, int) or query == "opens first" or shown == found
+
+
+@pytest.mark.parametrize("path", ["/", "/?q=editor&problems=1", "/metric/editor.first_page", "/metrics"])
+def test_pages_do_the_same_work_however_many_metrics_and_periods_there_are(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    """Count statements; a summary that is read, or asked for, fails the test."""
+
+    def fail(*_: object) -> None:
+        raise AssertionError("a summary was read")
+
+    monkeypatch.setattr(store, "read", fail)
+    monkeypatch.setattr(store, "reports", fail)
+    counts = []
+    for last, num_metrics, num_periods in (("2024-05-01", 1, 2), ("2024-06-15", 12, 25)):
+        definitions = many_definitions(num_metrics)
+        fill(store, definitions, date.fromisoformat(last), num_periods)
+        with running(definitions, store, Settings(local_reads_without_token=True, fold_every=1000.0)) as aggregator:
+            statements = statements_of(store, partial(get, aggregator, path))
+        assert not [statement for statement in statements if "summary" in statement]
+        counts.append(len(statements))
+    assert counts[0] == counts[1] <= 12
+
+
+def test_upkeep_with_nothing_to_do_does_the_same_work_however_many_metrics_there_are(store: SqlStore) -> None:
+    counts = []
+    for last, num_metrics, num_periods in (("2024-05-01", 1, 2), ("2024-06-15", 12, 25)):
+        definitions, statements = many_definitions(num_metrics), list[tuple[str, Any]]()
+        fill(store, definitions, date.fromisoformat(last), num_periods)
+        upkeep(store, definitions, Settings(), NOON)
+        with noted(store, statements):
+            upkeep(store, definitions, Settings(), NOON)
+        counts.append(len(statements))
+    assert counts[0] == counts[1] <= 12
+
+
+def statements_of(store: SqlStore, act: Callable[[], Answer]) -> list[str]:
+    """Return the SQL that a request needs; the pages are asked for once before, so that nothing is set up."""
+    statements: list[tuple[str, Any]] = []
+    assert act().status == 200
+    with noted(store, statements):
+        assert act().status == 200
+    return [statement for statement, _ in statements if not statement.startswith(("BEGIN", "SET TRANSACTION"))]
+
+
+@contextmanager
+def noted(store: SqlStore, statements: list[tuple[str, Any]]) -> Iterator[None]:
+    """Note each statement and its parameters."""
+
+    def note(*arguments: Any) -> None:
+        statements.append((arguments[2], arguments[3]))
+
+    event.listen(store._engine, "before_cursor_execute", note)
+    try:
+        yield
+    finally:
+        event.remove(store._engine, "before_cursor_execute", note)
+
+
+def test_sqlite_answers_the_pages_questions_from_the_index(sqlite_store: SqlStore) -> None:
+    """Behind each summary in its row are the columns: to reach them SQLite would read all pages of all summaries."""
+    definitions = many_definitions(3)
+    fill(sqlite_store, definitions, NOON.date(), 3)
+    asked: list[Callable[[], object]] = [
+        sqlite_store.version_totals,
+        sqlite_store.implausible_periods,
+        sqlite_store.stale_figures,
+        lambda: sqlite_store.period_rows([metric.digest for metric in definitions.values()]),
+    ]
+    for question in asked:
+        statements: list[tuple[str, Any]] = []
+        with noted(sqlite_store, statements):
+            question()
+        [(statement, parameters)] = [each for each in statements if each[0].startswith("SELECT")]
+        with transaction(sqlite_store._engine, writes=False) as connection:
+            plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).all()
+        assert "COVERING INDEX ix_collection_figures" in str(plan), plan
+
+
+@pytest.mark.parametrize("kind", ["summary", "reports"])
+def test_a_signed_in_browser_downloads_with_its_cookie_unless_another_site_asks(
+    start: StartAggregator, store: SqlStore, make_batch: MakeBatch, kind: str
+) -> None:
+    aggregator = start(store, local_reads_without_token=False, retain={"homepage": 5})
+    assert aggregator.post(make_batch(aggregator.definitions["homepage"])).status == 202
+    path = f"/v1/metrics/homepage/{kind}"
+    assert_refused(get(aggregator, path), Refusal.UNAUTHORIZED)
+    assert_refused(get(aggregator, path, cookie="hubbub=guess"), Refusal.UNAUTHORIZED)
+    cookie = signed_in(aggregator, given(store, Scope.READ))
+    page = get(aggregator, "/metric/homepage", **cookie).body.decode()
+    assert f'href="{path}"' in page
+    answer = get(aggregator, path, **cookie)
+    file = "homepage-2024-06-15.parquet" if kind == "summary" else "homepage-reports-2024-06-15.parquet"
+    assert (answer.status, answer.headers["content-disposition"]) == (200, f'attachment; filename="{file}"')
+    assert answer.headers["cross-origin-resource-policy"] == "same-origin"
+    for site, status in (("same-origin", 200), ("none", 200), ("same-site", 401), ("cross-site", 401)):
+        assert get(aggregator, path, **cookie, **{"sec-fetch-site": site}).status == status
+    assert get(aggregator, path, **cookie, authorization="Bearer hubbub_wrong").status == 401, "a token comes first"
+    assert get(aggregator, "/metrics", **cookie).status == 401, "the page needs no scope metrics"
+    assert store.revoke_token("a")
+    assert get(aggregator, path, **cookie).status == 401
+
+
+def test_signing_in_returns_to_the_metric_and_to_no_other_address(
+    start: StartAggregator, sqlite_store: SqlStore
+) -> None:
+    aggregator, bearer = start(sqlite_store, local_reads_without_token=False), given(sqlite_store, Scope.READ)
+    sent = get(aggregator, "/metric/homepage", accept=HTML)
+    assert (sent.status, sent.headers["location"]) == (303, "/sign-in?metric=homepage")
+    assert b'name="metric" value="homepage"' in get(aggregator, sent.headers["location"]).body
+    assert_refused(get(aggregator, "/metric/homepage"), Refusal.UNAUTHORIZED)
+    secret = bearer.removeprefix("Bearer ")
+    for metric, location in (
+        ("homepage", "/metric/homepage"),
+        ("", "/"),
+        ("//example.org", "/"),
+        ("x/../../", "/"),
+        ("a\r\nb", "/"),
+    ):
+        body = urlencode({"token": secret, "metric": metric}).encode()
+        answer = aggregator.http.request("POST", aggregator.url + "/sign-in", body=body, redirect=False)
+        assert (answer.status, answer.headers["location"]) == (303, location)
+
+
+def test_a_metric_that_is_not_defined_has_no_page(start: StartAggregator, sqlite_store: SqlStore) -> None:
+    aggregator = start(sqlite_store)
+    assert_refused(get(aggregator, "/metric/nothing"), Refusal.UNKNOWN_METRIC)
+    page = get(aggregator, "/metric/nothing", accept=HTML)
+    assert (page.status, b"<h1>No such metric</h1>" in page.body) == (404, True)
+
+
+def test_a_page_of_a_metric_without_current_figures_says_so(store: SqlStore) -> None:
+    definitions = many_definitions(1)
+    fill(store, definitions, NOON.date(), 3, computed=False)
+    with running(definitions, store, Settings(local_reads_without_token=True, fold_every=1000.0)) as aggregator:
+        pages = [get(aggregator).body.decode(), get(aggregator, "/metric/editor.first_page").body.decode()]
+        assert all("The figures of 3 periods are not computed yet" in page for page in pages)
+        compute_figures(store, definitions)
+        pages = [get(aggregator).body.decode(), get(aggregator, "/metric/editor.first_page").body.decode()]
+    assert not any("not computed yet" in page for page in pages)
+    assert all("60,000" in page for page in pages)

@@ -1,0 +1,96 @@
+"""Damage in the middle of a database is found before it is needed."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+from tests.aggregator.conftest import DEFINITIONS
+from tests.support.databases import sql
+
+from hubbub import Definitions
+from hubbub.cli import main
+from hubbub.cli.findings import Health
+from hubbub_aggregator.cli.database_checks import damage
+from hubbub_aggregator.database.engine import opened
+from hubbub_aggregator.database.integrity import damages
+from hubbub_aggregator.database.schema import SCHEMA_VERSION
+from hubbub_aggregator.pipeline.folding import fold
+from hubbub_aggregator.store.sql_store import SqlStore
+
+if TYPE_CHECKING:
+    from tests.aggregator.conftest import MakeBatch
+
+PAGE = 4096
+
+
+@pytest.fixture
+def filled(database: str, definitions: Definitions, make_batch: MakeBatch) -> str:
+    """A database with ids and summaries on many pages, and segments."""
+    store = SqlStore.open(database)
+    for metric in (definitions["homepage"], definitions["carrier"]):
+        store.append([make_batch(metric) for _ in range(400)])
+        fold(store, metric)
+        store.append([make_batch(metric, n=2_000)])
+    store.close()
+    return database
+
+
+def found(database: str) -> list[str]:
+    with opened(database, read_only=True) as engine:
+        return damages(engine)
+
+
+def checked(database: str) -> tuple[int, str]:
+    said = CliRunner().invoke(main, ["db", "check", "--database", database])
+    return said.exit_code, said.output
+
+
+def test_a_database_that_is_whole_is_said_to_be(filled: str) -> None:
+    assert found(filled) == []
+    assert list(damage(filled)) == []
+    assert checked(filled) == (0, f"schema {SCHEMA_VERSION}: served\n")
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_four_kibibytes_overwritten_anywhere_are_found(filled: str, tmp_path: Path) -> None:
+    """Once passed by `db check`, doctor and /readyz, while nothing could be folded or read."""
+    data, bad = Path(filled).read_bytes(), tmp_path / "bad.db"
+    rng = random.Random(0)  # noqa: S311  (any bytes will do)
+    pages = len(data) // PAGE
+    assert pages >= 20
+    for page in range(1, pages):  # without the first the file is no database
+        bad.write_bytes(data[: page * PAGE] + rng.randbytes(PAGE) + data[(page + 1) * PAGE :])
+        assert found(str(bad)), page
+    code, said = checked(str(bad))
+    assert code == 1
+    assert "it is damaged: stop the aggregator, keep the file, and `hubbub db restore` the last backup" in said
+    told = json.loads(CliRunner().invoke(main, ["db", "check", "--database", str(bad), "--json"]).stdout)
+    assert told["damaged"]
+    assert [finding.health for finding in damage(str(bad))] == [Health.WRONG]
+
+
+def test_a_summary_that_cannot_be_read_is_found_by_name(filled: str) -> None:
+    sql(filled, "UPDATE collection SET summary = substr(summary, 1, 100) WHERE metric = 'carrier'")
+    assert found(filled) == ["the summary of 'carrier', '2024-06-15', cannot be read"]
+    assert checked(filled)[0] == 1
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_doctor_says_it_of_a_damaged_database(filled: str, tmp_path: Path) -> None:
+    (tmp_path / "metrics.toml").write_text(DEFINITIONS)
+    bad = tmp_path / "bad.db"
+    shutil.copy(filled, bad)
+    with bad.open("r+b") as file:
+        file.seek(bad.stat().st_size // 2 // PAGE * PAGE)
+        file.write(bytes(PAGE))
+    said = CliRunner().invoke(
+        main, ["doctor", str(tmp_path / "metrics.toml"), "--watch", "0", "--database", str(bad), "--json"]
+    )
+    assert said.exit_code == 1
+    assert [finding for finding in json.loads(said.stdout)["findings"] if "damaged: " in finding["what"]]

@@ -1,0 +1,146 @@
+"""What the service does by itself and fails at is seen: why, how often, and when it works again."""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from sqlalchemy import event, insert
+from tests.support.databases import new_postgres
+
+from hubbub_aggregator.database.engine import open_sqlite, transaction
+from hubbub_aggregator.database.schema import refusal
+from hubbub_aggregator.monitoring.job_health import Troubles
+from hubbub_aggregator.monitoring.log_output import OnceAMinute
+from hubbub_aggregator.store.interface import StoreError
+from hubbub_aggregator.store.sql_store import SqlStore
+
+if TYPE_CHECKING:
+    from tests.aggregator.conftest import MakeBatch, StartAggregator
+
+
+def fail(troubles: Troubles, problem: Exception) -> None:
+    with troubles.survived("fold_and_expire"):
+        raise problem
+
+
+def succeed(troubles: Troubles) -> None:
+    with troubles.survived("fold_and_expire"):
+        pass
+
+
+def test_a_failure_is_logged_with_its_cause_and_its_end_once(caplog: pytest.LogCaptureFixture) -> None:
+    troubles = Troubles()
+    succeed(troubles)
+    assert caplog.records == []
+    for problem in (
+        StoreError("the disk is full: make room"),
+        StoreError("the disk is full: make room"),
+        OSError("private"),
+    ):
+        fail(troubles, problem)
+    succeed(troubles)
+    succeed(troubles)
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("ERROR", "fold_and_expire failed: the disk is full: make room"),
+        ("ERROR", "fold_and_expire failed: the disk is full: make room"),
+        ("ERROR", "fold_and_expire failed: OSError"),
+        ("WARNING", "fold_and_expire works again"),
+    ]
+    assert (troubles.failures()["fold_and_expire"], troubles.failing()["fold_and_expire"]) == (3, 0)
+
+
+def test_a_database_that_is_down_for_an_hour_is_a_line_a_minute_and_one_at_the_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    now, troubles = 0.0, Troubles()
+    logger = logging.getLogger("hubbub_aggregator.monitoring.job_health")
+    once = OnceAMinute(lambda: now)
+    logger.addFilter(once)
+    try:
+        for _ in range(360):
+            fail(troubles, StoreError("nobody answers"))
+            now += 10
+        succeed(troubles)
+    finally:
+        logger.removeFilter(once)
+    assert len(caplog.records) == 61
+    assert caplog.records[-1].getMessage() == "fold_and_expire works again"
+
+
+def test_an_upkeep_that_fails_is_in_the_numbers_and_on_the_page_and_batches_are_stored_all_the_same(
+    start: StartAggregator,
+    sqlite_store: SqlStore,
+    make_batch: MakeBatch,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def damaged(_digest: str) -> list[str]:
+        raise StoreError("the database cannot do it: database disk image is malformed")
+
+    aggregator = start(sqlite_store, fold_every=0.02)
+
+    def number(name: str) -> int:
+        lines = aggregator.get("/metrics").body.decode().splitlines()
+        return int(
+            float(next(line for line in lines if line.startswith(f'{name}{{job="fold_and_expire"}} ')).split()[-1])
+        )
+
+    def wait_until(failing: int) -> None:
+        while number("hubbub_job_failing") != failing:
+            time.sleep(0.01)
+
+    assert number("hubbub_job_failures_total") == 0
+    with monkeypatch.context() as broken:
+        broken.setattr(sqlite_store, "unfolded", damaged)
+        assert aggregator.post(make_batch(aggregator.definitions["homepage"])).status == 202
+        wait_until(1)
+        assert number("hubbub_job_failures_total") >= 1
+        assert aggregator.post(make_batch(aggregator.definitions["homepage"])).status == 202
+        assert aggregator.get("/readyz").status == 200
+        assert (
+            "This background job failed the last time: <code>fold_and_expire</code>"
+            in aggregator.get("/").body.decode()
+        )
+    wait_until(0)
+    records = [record for record in caplog.records if record.name == "hubbub_aggregator.monitoring.job_health"]
+    said = {
+        record.getMessage().partition(" (")[0] for record in records
+    }  # of which metrics: the first round was under way
+    assert said == {
+        "fold_and_expire failed: the database cannot do it: database disk image is malformed",
+        "fold_and_expire works again",
+    }
+    assert "failing, the log" not in aggregator.get("/").body.decode()
+
+
+def test_what_a_database_says_is_one_line_with_the_next_step_and_without_values(tmp_path: Path) -> None:
+    SqlStore.open(tmp_path / "reports.db").close()
+    engine = open_sqlite(tmp_path / "reports.db")
+    values = [{"metric": f"canary{n}", "reason": "canary", "count": n} for n in range(9_999)]
+    event.listen(engine, "connect", lambda connection, _: connection.execute("PRAGMA max_page_count = 1"))
+    with pytest.raises(StoreError) as full, transaction(engine, writes=True) as connection:
+        connection.execute(insert(refusal), values)
+    assert str(full.value) == "the database cannot do it: database or disk is full: make room on its disk"
+    engine.dispose()
+    with pytest.raises(StoreError) as gone:
+        SqlStore.open("postgresql://u:canary@127.0.0.1:1/y")
+    assert "\n" not in str(gone.value)
+    assert "\t" not in str(gone.value)
+    for told in ('at "127.0.0.1", port 1 failed: Connection refused', "see that PostgreSQL runs there"):
+        assert told in str(gone.value)
+
+
+def test_of_a_statement_that_postgres_refuses_its_values_are_not_told(postgres_url: str) -> None:
+    """PostgreSQL's second line has the row: `DETAIL:  Key (metric, reason)=(...) already exists.`"""
+    store = SqlStore.open(new_postgres(postgres_url))
+    with (
+        pytest.raises(StoreError, match="duplicate key value") as twice,
+        transaction(store._engine, writes=True) as connection,
+    ):
+        connection.execute(insert(refusal), [{"metric": "canary", "reason": "canary", "count": 1}] * 2)
+    store.close()
+    assert "canary" not in str(twice.value)

@@ -1,0 +1,188 @@
+"""Definitions that change while the service runs: taken whole, or not at all."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.aggregator.conftest import DEFINITIONS, FakeClock
+from tests.support.asgi import ADDRESS, Caller, started
+
+from hubbub import parse_definitions
+from hubbub_aggregator.app import create_app
+from hubbub_aggregator.pipeline.active_definitions import Collecting, warn_of_dropped
+from hubbub_aggregator.settings import Settings
+from hubbub_aggregator.store.interface import StoreError
+from hubbub_aggregator.store.sql_store import SqlStore
+
+if TYPE_CHECKING:
+    from tests.aggregator.conftest import MakeBatch
+
+NEW_METRIC = """
+[[metric]]
+name = "theme"
+kind = "boolean"
+description = "Whether the dark theme is on."
+owner = "owner@example.org"
+prob_p = 0.25
+prob_q = 0.75
+prob_f = 0
+expires = 2030-01-01
+"""
+NEW_VERSION = NEW_METRIC.replace("prob_f = 0", "prob_f = 0.5")
+OLD = parse_definitions(DEFINITIONS + NEW_METRIC)
+THEME = OLD["theme"].digest
+
+
+def nothing_open() -> list[tuple[str, str]]:
+    return []
+
+
+def reloaded(text: str, open_periods: Callable[[], list[tuple[str, str]]] = nothing_open) -> Collecting:
+    collecting = Collecting(OLD, lambda: parse_definitions(text), open_periods)
+    collecting.reload()
+    return collecting
+
+
+def open_days(*days: str) -> Callable[[], list[tuple[str, str]]]:
+    return lambda: [(THEME, day) for day in days]
+
+
+def test_a_new_metric_and_a_new_version_beside_the_old_one_are_taken() -> None:
+    collecting = reloaded(
+        DEFINITIONS + NEW_METRIC + NEW_VERSION + NEW_METRIC.replace("theme", "font"), open_days("2024-06-15")
+    )
+    assert collecting.last_reload_ok
+    assert [metric.name for metric in collecting.now.versions()][-3:] == ["theme", "theme", "font"]
+    assert collecting.now["theme"].digest != THEME
+
+
+def test_what_no_period_is_open_for_may_go_and_what_no_bit_depends_on_may_change() -> None:
+    assert "theme" not in reloaded(DEFINITIONS).now
+    later = reloaded((DEFINITIONS + NEW_METRIC).replace("2030-01-01", "2031-01-01"), open_days("2024-06-15"))
+    assert later.last_reload_ok
+    assert later.now["theme"].digest == THEME
+    assert str(later.now["theme"].expires) == "2031-01-01"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[[metric]", "is not TOML"),
+        ("", "there is no [[metric]] table"),
+        (DEFINITIONS.replace("prob_f = 0.5", "prob_f = 1.5"), "homepage: prob_f must be in [0, 1]"),
+        (
+            DEFINITIONS,
+            f"theme of digest {THEME[:12]} is changed or gone, and still takes reports of 2024-06-14, 2024-06-15",
+        ),
+        (DEFINITIONS + NEW_VERSION, "leave its table in the file, above the new version, until 2024-07-16"),
+    ],
+    ids=["broken", "empty", "no mechanism", "gone", "edited in place"],
+)
+def test_what_cannot_be_taken_leaves_all_as_it_was_and_says_why(
+    text: str, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    collecting = reloaded(text, open_days("2024-06-15", "2024-06-14"))
+    assert collecting.now is OLD
+    assert not collecting.last_reload_ok
+    assert told in caplog.text
+
+
+def test_a_store_that_cannot_be_asked_leaves_all_as_it_was() -> None:
+    def broken() -> list[tuple[str, str]]:
+        raise StoreError("the disk is gone")
+
+    collecting = reloaded(DEFINITIONS + NEW_METRIC + NEW_VERSION, broken)
+    assert (collecting.now is OLD, collecting.last_reload_ok) == (True, False)
+
+
+def test_a_reload_that_is_taken_after_one_that_was_not_is_well_again() -> None:
+    texts = iter(["", DEFINITIONS + NEW_METRIC + NEW_VERSION])
+    collecting = Collecting(OLD, lambda: parse_definitions(next(texts)), nothing_open)
+    collecting.reload()
+    collecting.reload()
+    assert (collecting.last_reload_ok, len(list(collecting.now.versions()))) == (True, len(list(OLD.versions())) + 1)
+
+
+def test_who_asks_is_told_what_changed_at_every_level(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("hubbub_aggregator.pipeline.active_definitions"), "level", logging.ERROR)
+    newest = parse_definitions(NEW_METRIC + NEW_VERSION)["theme"].digest[:12]
+    expires = DEFINITIONS.replace("2030-01-01", "2031-01-01", 1)
+    theme = THEME[:12]
+    for text, told in (
+        (DEFINITIONS + NEW_METRIC, "nothing changed"),
+        (DEFINITIONS + NEW_METRIC + NEW_VERSION, f"added: theme {newest}; current: theme {newest}"),
+        (DEFINITIONS, f"gone: theme {theme}"),
+        (expires + NEW_METRIC, f"changed: {OLD['homepage'].name} {OLD['homepage'].digest[:12]}"),
+    ):
+        caplog.clear()
+        collecting = Collecting(OLD, lambda text=text: parse_definitions(text), nothing_open)  # type: ignore[misc]
+        collecting.reload(asked=True)
+        assert [record.getMessage().partition("; ")[2] for record in caplog.records] == [told]
+
+
+def test_a_start_without_a_version_that_has_open_periods_is_warned_of_once(
+    store: SqlStore, make_batch: MakeBatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SIGHUP refuses such a file; at a start nobody holds on to what was, and a start that is refused is an outage."""
+    edited_in_place = parse_definitions(DEFINITIONS + NEW_VERSION)
+    store.append([make_batch(OLD["theme"], period=f"2024-06-1{day}") for day in (5, 1, 2, 3)])
+    store.append([make_batch(OLD["homepage"])])
+    for definitions in (edited_in_place, parse_definitions(DEFINITIONS)):
+        caplog.clear()
+        warn_of_dropped(definitions, store)
+        assert [record.getMessage() for record in caplog.records] == [
+            (
+                f"theme of digest {THEME[:12]} is changed or gone, and has open periods, 2024-06-11, 2024-06-12, 2024-06-13 and 1 more: "
+                "what clients send of it is refused, and they are never closed or purged: put its table back into the file, above the "
+                "new version, until they are closed"
+            )
+        ]
+    caplog.clear()
+    warn_of_dropped(parse_definitions(DEFINITIONS + NEW_METRIC + NEW_VERSION), store)
+    for day in (5, 1, 2, 3):
+        store.close_period(THEME, f"2024-06-1{day}")
+    warn_of_dropped(edited_in_place, store)
+    assert caplog.records == []
+
+
+@pytest.fixture
+def caller(sqlite_store: SqlStore) -> Iterator[Caller]:
+    """The application, collecting what was collected before."""
+    with started(
+        create_app(OLD, sqlite_store, Settings(fold_every=0.02), FakeClock(), local_address=ADDRESS)
+    ) as caller:
+        yield caller
+
+
+def test_a_request_finishes_under_the_definitions_that_it_began_with(caller: Caller, make_batch: MakeBatch) -> None:
+    collecting, json = caller.state["service"].collecting, [(b"content-type", b"application/json")]
+    first, second = (make_batch(OLD["theme"]).to_json() for _ in range(2))
+
+    def forget() -> None:
+        collecting.now = parse_definitions(DEFINITIONS)
+
+    assert caller.post(json, [first[:9], first[9:]], meanwhile=forget).status == 202
+    assert caller.post(json, [second]).json["type"] == "/problems/unknown-metric"
+    assert "theme" not in [metric["name"] for metric in caller.call("GET", "/v1/metrics").json["metrics"]]
+
+
+def test_upkeep_sees_what_is_collected_since(caller: Caller, sqlite_store: SqlStore, make_batch: MakeBatch) -> None:
+    both = parse_definitions(DEFINITIONS + NEW_METRIC + NEW_VERSION)
+    new = both["theme"]
+    sqlite_store.append([make_batch(new)])
+    caller.state["service"].collecting.now = both
+    while sqlite_store.unfolded(new.digest):
+        time.sleep(0.01)
+
+
+def test_the_numbers_say_whether_the_last_reload_was_taken(caller: Caller) -> None:
+    collecting = caller.state["service"].collecting
+    for ok in (True, False):
+        collecting.last_reload_ok = ok
+        assert f"hubbub_definitions_reload_ok {float(ok)}" in caller.call("GET", "/metrics").body.decode().splitlines()

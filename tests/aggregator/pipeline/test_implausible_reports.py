@@ -1,0 +1,149 @@
+"""The watch on made-up reports, where operators and analysts see it: the page, the numbers, the decoding."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from tests.aggregator.api.test_dashboard import get
+from tests.aggregator.api.test_problem_responses import assert_refused
+from tests.aggregator.conftest import running
+
+from hubbub import Batch, Metric, Refusal, parse_definitions
+from hubbub.summary import BitCounts
+from hubbub.summary.plausibility import usual
+from hubbub_aggregator.pipeline.retention import upkeep
+from hubbub_aggregator.settings import Settings
+from hubbub_aggregator.store.period_figures import PeriodFigures
+from hubbub_aggregator.store.sql_store import SqlStore
+
+if TYPE_CHECKING:
+    from tests.aggregator.conftest import Aggregator, MakeBatch, StartAggregator
+
+YESTERDAY, TODAY = "2024-06-14", "2024-06-15"
+
+
+def honest(make_batch: MakeBatch, metric: Metric, n: int, period: str, rng: np.random.Generator) -> Batch:
+    """Reports of clients with nothing recorded."""
+    bits = rng.random((n, metric.params.num_bits)) < metric.params.p_star
+    rows = np.packbits(bits, axis=1, bitorder="little").tobytes()
+    cohorts = rng.integers(metric.params.num_cohorts, size=n, dtype=np.uint8).tobytes()
+    return replace(make_batch(metric, n=n, period=period), cohorts=cohorts, rows=rows)
+
+
+def all_ones(make_batch: MakeBatch, metric: Metric, n: int, period: str) -> Batch:
+    k = metric.params.num_bits
+    return replace(make_batch(metric, n=n, period=period), rows=n * ((1 << k) - 1).to_bytes((k + 7) // 8, "little"))
+
+
+def folded(aggregator: Aggregator) -> None:
+    upkeep(aggregator.store, aggregator.definitions, Settings(), aggregator.clock())
+
+
+def test_made_up_reports_are_seen_where_they_came_and_nowhere_else(
+    start: StartAggregator, store: SqlStore, make_batch: MakeBatch, unseen_seed: int
+) -> None:
+    aggregator, rng = start(store, fold_every=1000.0), np.random.default_rng(unseen_seed)
+    homepage, carrier = aggregator.definitions["homepage"], aggregator.definitions["carrier"]
+    for metric in (homepage, carrier):
+        for period in (YESTERDAY, TODAY):
+            assert aggregator.post(honest(make_batch, metric, 4_000, period, rng)).status == 202
+    folded(aggregator)
+    assert b'kind="' not in aggregator.get("/metrics").body
+    assert b"implausible" not in get(aggregator).body.partition(b"<body>")[2]
+    assert aggregator.post(all_ones(make_batch, homepage, 40, TODAY)).status == 202
+    folded(aggregator)
+    numbers = aggregator.get("/metrics").body.decode()
+    assert 'hubbub_implausible_periods{kind="shape",metric="homepage"} 1.0' in numbers
+    assert 'kind="' not in numbers.replace('{kind="shape",metric="homepage"}', "")
+    assert '<span class="pill bad">1 implausible period</span>' in get(aggregator).body.decode()
+    page = get(aggregator, "/metric/homepage").body.decode()
+    assert f"Implausible reports: {TODAY}, no mix of values" in page
+    assert f"Implausible reports: {YESTERDAY}" not in page
+    assert f"{TODAY}: 4,040 reports, still open, implausible" in page
+
+
+def test_a_decoder_warns_of_what_was_made_up(
+    start: StartAggregator, sqlite_store: SqlStore, make_batch: MakeBatch, unseen_seed: int
+) -> None:
+    decoder = pytest.importorskip("hubbub_decoder")
+    aggregator, rng = start(sqlite_store), np.random.default_rng(unseen_seed)
+    homepage = aggregator.definitions["homepage"]
+    assert aggregator.post(honest(make_batch, homepage, 4_000, TODAY, rng)).status == 202
+    assert not [w for w in decoder.decode(aggregator.summary("homepage"), ["a"]).warnings if "made up" in w]
+    assert aggregator.post(all_ones(make_batch, homepage, 40, TODAY)).status == 202
+    assert [w for w in decoder.decode(aggregator.summary("homepage"), ["a"]).warnings if "so many and so few ones" in w]
+
+
+def test_a_summary_that_an_older_hubbub_folded_is_read_and_added_to(store: SqlStore, make_batch: MakeBatch) -> None:
+    """Its numbers of ones are not known, so those of the whole are not either, and nothing is said about them."""
+    from tests.aggregator.conftest import DEFINITIONS
+
+    from hubbub import parse_definitions
+    from hubbub.summary import summary_to_bytes
+    from hubbub_aggregator.pipeline.folding import fold, read_summary, summarize
+
+    homepage = parse_definitions(DEFINITIONS)["homepage"]
+    store.append([make_batch(homepage, n=5)])
+    [holding] = store.read(homepage.digest)
+    counted = summarize(homepage, holding)
+    assert isinstance(counted, BitCounts)
+    older = BitCounts(homepage, counted.reports, counted.ones, counted.periods)
+    assert store.fold(holding, summary_to_bytes(older))
+    store.append([make_batch(homepage, n=7)])
+    fold(store, homepage)
+    total = read_summary(store, homepage)
+    assert isinstance(total, BitCounts)
+    assert (total.num_reports, total.with_ones) == (12, None)
+    [row] = store.period_rows([homepage.digest])
+    assert row.figures == PeriodFigures(12, row.figures.smallest_cohort if row.figures else 0, ())
+
+
+WIDE = """
+[[metric]]
+name = "wide"
+kind = "string"
+description = "So many bits that the noise never sets all or none."
+owner = "owner@example.org"
+num_bits = 128
+num_hashes = 2
+num_cohorts = 4
+prob_p = 0.25
+prob_q = 0.75
+prob_f = 0.5
+expires = 2030-01-01
+"""
+
+
+def test_odd_reports_are_refused_only_where_that_was_asked_for_and_the_decoder_is_told(
+    store: SqlStore, make_batch: MakeBatch
+) -> None:
+    """One odd report refuses its batch; the edges of what is usual are taken; summaries say it even when it is off again."""
+    decoder = pytest.importorskip("hubbub_decoder")
+    definitions = parse_definitions(WIDE)
+    wide = definitions["wide"]
+    fewest, most = usual(wide.params)
+
+    def batch(*numbers_of_ones: int) -> Batch:
+        rows = [((1 << ones) - 1).to_bytes(wide.params.row_bytes, "little") for ones in numbers_of_ones]
+        return replace(make_batch(wide, n=len(rows)), rows=b"".join(rows))
+
+    with running(definitions, store, Settings(local_reads_without_token=True)) as aggregator:
+        assert aggregator.post(batch(0, 128)).status == 202
+        assert not aggregator.summary("wide").odd_refused
+    with running(definitions, store, Settings(local_reads_without_token=True, refuse_odd=True)) as aggregator:
+        for ones in (fewest - 1, most + 1):
+            answer = aggregator.post(batch(fewest, ones))
+            assert_refused(answer, Refusal.ODD_REPORT)
+            assert f"report 1 has {ones} ones" in answer.json["detail"]
+        assert aggregator.post(batch(fewest, most)).status == 202
+        assert aggregator.summary("wide").odd_refused
+    with running(definitions, store, Settings(local_reads_without_token=True)) as aggregator:
+        summary = aggregator.summary("wide")
+    assert (summary.num_reports, summary.odd_refused) == (4, True)
+    assert isinstance(summary, BitCounts)
+    assert (BitCounts.empty(wide) + summary).odd_refused
+    said = f"fewer than {fewest} or more than {most} ones were refused"
+    assert [warning for warning in decoder.decode(summary, ["x"]).warnings if said in warning]

@@ -1,0 +1,309 @@
+"""The reverse proxies of docs/operating.md, run as they are written there, where they are installed."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import urllib3
+from tests.aggregator.conftest import DEFINITIONS
+from tests.support.paths import DOCS
+
+from hubbub import parse_definitions
+from hubbub_aggregator.pipeline.folding import read_summary
+from hubbub_aggregator.store.sql_store import SqlStore
+
+if TYPE_CHECKING:
+    from tests.aggregator.conftest import MakeBatch, StartAggregator
+
+PAGE = DOCS / "operating.md"
+NAME = "telemetry.example.org"
+Certificate = tuple[Path, Path]
+Nginx = tuple[list[str], int, Path]
+
+
+def installed(name: str) -> str:
+    found = os.environ.get(f"HUBBUB_{name.upper()}") or shutil.which(name)
+    if found is None:
+        reason = f"{name} is not installed (apt-get install {name}; or HUBBUB_{name.upper()}=/path/to/{name})"
+        if name in os.environ.get("HUBBUB_REQUIRE", "").split(","):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return found
+
+
+def written(language: str) -> str:
+    """Return the page's example."""
+    found = re.search(rf"```{language}\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert found
+    return found[1]
+
+
+def replaced(text: str, *pairs: tuple[str, str]) -> str:
+    """Change what is of the place alone; every word of it must be there."""
+    for old, new in pairs:
+        assert old in text, old
+        text = text.replace(old, new)
+    return text
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return int(taken.getsockname()[1])
+
+
+@contextmanager
+def serving(program: list[str], port: int, ca: Path) -> Iterator[urllib3.HTTPSConnectionPool]:
+    """Run a proxy until the test is over; give the way through it."""
+    popen = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    pool = urllib3.HTTPSConnectionPool("127.0.0.1", port, server_hostname=NAME, ca_certs=str(ca), retries=False)
+    try:
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port)).close()
+                break
+            except OSError:
+                assert popen.poll() is None, popen.communicate()[0]
+                time.sleep(0.05)
+        yield pool
+    finally:
+        pool.close()
+        popen.terminate()
+        said = popen.communicate(timeout=30)[0]
+    assert "remote" not in said
+    assert "client:" not in said
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Certificate:
+    tool = installed("openssl")
+    pem, key = tmp_path / "telemetry.pem", tmp_path / "telemetry.key"
+    request = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    subprocess.run(
+        [tool, *request, "-subj", f"/CN={NAME}", "-addext", f"subjectAltName=DNS:{NAME}", "-keyout", key, "-out", pem],
+        check=True,
+        capture_output=True,
+    )
+    return pem, key
+
+
+@pytest.fixture
+def nginx(tmp_path: Path, certificate: Certificate) -> Nginx:
+    """How nginx is started, where it listens, and its configuration, with places for two aggregators.
+
+    A request's X-Test-Client is the address that nginx takes for the client's: all clients of these tests are on this machine.
+    """
+    pem, key = certificate
+    port, config = free_port(), tmp_path / "nginx.conf"
+    example = replaced(
+        written("nginx"),
+        ("listen 443", f"listen 127.0.0.1:{port}"),
+        ("/etc/ssl/telemetry.pem", str(pem)),
+        ("/etc/ssl/telemetry.key", str(key)),
+        ("/var/log/nginx/hubbub.log", str(tmp_path / "hubbub.log")),
+    )
+    paths = "".join(f"{of}_temp_path {tmp_path / of};" for of in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+    config.write_text(
+        f"daemon off; master_process off; pid {tmp_path / 'pid'}; error_log stderr emerg; events {{}} "
+        f"http {{ set_real_ip_from 127.0.0.0/8; real_ip_header X-Test-Client; {paths} {example} }}"
+    )
+    return [installed("nginx"), "-p", str(tmp_path), "-c", str(config), "-e", "stderr"], port, config
+
+
+def test_a_batch_goes_through_nginx_and_nothing_is_logged(
+    nginx: Nginx,
+    certificate: Certificate,
+    start: StartAggregator,
+    sqlite_store: SqlStore,
+    make_batch: MakeBatch,
+    tmp_path: Path,
+) -> None:
+    program, port, config = nginx
+    aggregator = start(sqlite_store, client_burst_seconds=20_000, client_rate=0.001, local_rate_factor=1)
+    ours = aggregator.url.removeprefix("http://")
+    config.write_text(
+        replaced(config.read_text(), ("127.0.0.1:8000", ours), ("server 127.0.0.1:8001 max_fails=0;", ""))
+    )
+    json = {"Content-Type": "application/json", "X-Forwarded-For": "192.0.2.7", "X-Test-Client": "198.51.100.7"}
+    with serving(program, port, certificate[0]) as proxy:
+        assert proxy.request("GET", "/livez").json()["client_named"] is True
+        body = make_batch(aggregator.definitions["homepage"]).to_json()
+        assert proxy.request("POST", "/v1/reports", body=body, headers=json).status == 202
+        for data in (b" " * 1_500_000, b"{}"):
+            refused = proxy.request("POST", "/v1/reports", body=data, headers=json)
+            assert refused.headers["content-type"] == "application/problem+json"
+        assert proxy.request("POST", "/v1/reports", body=b" " * 2_100_000, headers=json).status == 413
+        told = {
+            proxy.request("POST", "/v1/reports", body=body, headers=json | {"X-Forwarded-For": str(n)}).status
+            for n in range(40)
+        }
+        assert told == {200, 429}, "clients are limited by the address that nginx saw, whatever they write"
+    assert (tmp_path / "hubbub.log").read_text() == ""
+
+
+READING = ("/", "/metrics", "/v1/metrics/homepage/summary", "/v1/metrics/homepage/reports")
+MINIMAL = """
+daemon off; master_process off; pid {place}/pid; error_log stderr emerg; events {{}}
+http {{ {paths} access_log off; server {{
+    listen 127.0.0.1:{port} ssl; ssl_certificate {pem}; ssl_certificate_key {key};
+    location / {{ proxy_pass {url}; {more} }}
+}} }}
+"""
+
+
+@pytest.mark.parametrize("more", ["", "proxy_set_header Host $host;", "proxy_set_header Host localhost;"])
+def test_nothing_is_readable_without_a_token_behind_a_minimal_nginx(
+    certificate: Certificate, tmp_path: Path, make_batch: MakeBatch, more: str
+) -> None:
+    """`proxy_pass` alone names no client, and sends the aggregator's own address as Host."""
+    tool, port, (pem, key) = installed("nginx"), free_port(), certificate
+    (definitions := tmp_path / "metrics.toml").write_text(DEFINITIONS.replace("2030-01-01", "9000-01-01"))
+    command = [
+        str(Path(sys.executable).parent / "hubbub"),
+        "serve",
+        str(definitions),
+        "--port",
+        "0",
+        "--local-port",
+        "0",
+    ]
+    command += [
+        "--local-reads-without-token",
+        "--retain",
+        "homepage=1",
+        "--database",
+        str(tmp_path / "x.db"),
+        "--create",
+    ]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as service:
+        assert service.stderr
+        try:
+            printed = "".join(service.stderr.readline() for _ in range(3))
+            urls = re.search(r"listening on (\S+)\n.*without a token on (\S+)", printed)
+            assert urls, printed
+            paths = "".join(
+                f"{of}_temp_path {tmp_path / of};" for of in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+            )
+            config = tmp_path / "nginx.conf"
+            config.write_text(
+                MINIMAL.format(place=tmp_path, paths=paths, port=port, pem=pem, key=key, url=urls[1], more=more)
+            )
+            with serving([tool, "-p", str(tmp_path), "-c", str(config), "-e", "stderr"], port, pem) as proxy:
+                metric = parse_definitions(definitions.read_text())["homepage"]
+                body = make_batch(metric, period=time.strftime("%Y-%m-%d", time.gmtime())).to_json()
+                json = {"Content-Type": "application/json"}
+                assert proxy.request("POST", "/v1/reports", body=body, headers=json).status == 202
+                for path in READING:
+                    for headers in ({}, {"Host": "localhost"}, {"X-Forwarded-For": "127.0.0.1"}):
+                        assert proxy.request("GET", path, headers=headers).status == 401, (path, headers)
+                assert proxy.request("GET", "/livez").json()["client_named"] is False, "hubbub doctor --url warns"
+                with urllib3.PoolManager(retries=False) as direct:
+                    assert [direct.request("GET", urls[2] + path).status for path in READING] == [200] * 4
+        finally:
+            service.terminate()
+            assert service.wait(60) == 0
+
+
+def test_behind_nginx_one_service_takes_over_from_another_and_nobody_is_sent_away(
+    nginx: Nginx, certificate: Certificate, tmp_path: Path, make_batch: MakeBatch
+) -> None:
+    """The restart of the page, on one SQLite file, with clients that send all the time."""
+    program, port, config = nginx
+    definitions, database = tmp_path / "metrics.toml", tmp_path / "reports.db"
+    definitions.write_text(DEFINITIONS.replace("2030-01-01", "9000-01-01"))
+    metric, today = parse_definitions(definitions.read_text())["homepage"], time.strftime("%Y-%m-%d", time.gmtime())
+    ports = (free_port(), free_port())
+    config.write_text(
+        replaced(
+            config.read_text(),
+            ("127.0.0.1:8000", f"127.0.0.1:{ports[0]}"),
+            ("127.0.0.1:8001", f"127.0.0.1:{ports[1]}"),
+            ("rate=50r/s", "rate=100000r/s"),  # all clients of the test have one address
+        )
+    )
+
+    def service(port: int) -> subprocess.Popen[str]:
+        where = ("--database", str(database), "--create", "--port", str(port))
+        command = [str(Path(sys.executable).parent / "hubbub"), "serve", str(definitions), *where]
+        popen = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        assert popen.stderr is not None
+        while "listening" not in (line := popen.stderr.readline()):
+            assert line.startswith("WARNING"), line
+        return popen
+
+    answers: list[int] = []
+    stop = threading.Event()
+
+    def send(proxy: urllib3.HTTPSConnectionPool) -> None:
+        while not stop.is_set():
+            body = make_batch(metric, n=1, period=today).to_json()
+            answers.append(
+                proxy.request("POST", "/v1/reports", body=body, headers={"Content-Type": "application/json"}).status
+            )
+
+    old = service(ports[0])
+    with serving(program, port, certificate[0]) as proxy:
+        sender = threading.Thread(target=send, args=(proxy,))
+        sender.start()
+        try:
+            while len(answers) < 50:
+                time.sleep(0.01)
+            new = service(ports[1])
+            old.terminate()
+            assert old.wait(timeout=60) == 0
+            after = len(answers) + 50
+            while len(answers) < after and sender.is_alive():
+                time.sleep(0.01)
+        finally:
+            stop.set()
+            sender.join()
+    new.terminate()
+    assert new.wait(timeout=60) == 0
+    for popen in (old, new):
+        popen.communicate()
+    assert set(answers) == {202}
+    store = SqlStore.open(database)
+    assert read_summary(store, metric).num_reports == len(answers)
+    store.close()
+
+
+def test_a_batch_goes_through_caddy_and_nothing_is_logged(
+    certificate: Certificate,
+    start: StartAggregator,
+    sqlite_store: SqlStore,
+    make_batch: MakeBatch,
+    tmp_path: Path,
+) -> None:
+    tool, (pem, key), port = installed("caddy"), certificate, free_port()
+    aggregator = start(sqlite_store, client_burst_seconds=20_000, client_rate=0.001, local_rate_factor=1)
+    config = tmp_path / "Caddyfile"
+    config.write_text(
+        replaced(
+            written("caddyfile"),
+            (f"{NAME} {{", f"https://{NAME}:{port} {{\n\ttls {pem} {key}\n\tbind 127.0.0.1"),
+            ("{\n\tlog default", "{\n\tadmin off\n\tauto_https off\n\tlog default"),
+            ("127.0.0.1:8000", aggregator.url.removeprefix("http://")),
+        )
+    )
+    json = {"Content-Type": "application/json", "Host": NAME}
+    with serving([tool, "run", "--config", str(config)], port, pem) as proxy:
+        body = make_batch(aggregator.definitions["homepage"]).to_json()
+        assert proxy.request("POST", "/v1/reports", body=body, headers=json).status == 202
+        refused = proxy.request("POST", "/v1/reports", body=b" " * 1_500_000, headers=json)
+        assert (refused.status, refused.headers["content-type"]) == (413, "application/problem+json")
+        told = {
+            proxy.request("POST", "/v1/reports", body=body, headers=json | {"X-Forwarded-For": str(n)}).status
+            for n in range(40)
+        }
+        assert told == {200, 429}

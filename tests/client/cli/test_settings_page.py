@@ -1,0 +1,159 @@
+"""What an app's settings page shows: consent, queued reports and the ledger, from Python and from the commands, by one code path."""
+
+from __future__ import annotations
+
+import json
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from tests.client.conftest import HOMEPAGE, SURVEY, Rig
+
+from hubbub import Client, Consent, ConsentRecord
+from hubbub.cli import main
+from hubbub.sdk.storage.filesystem import SystemDisk
+from hubbub.sdk.storage.state_reader import read_state
+from hubbub.testing import SimulatedDisk, deliver
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+def printed(*arguments: str) -> object:
+    done = CliRunner().invoke(main, [*arguments, "--json"])
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def test_consent_is_read_back_with_its_level_text_and_time(rig: Rig) -> None:
+    client = rig.client()
+    assert client.consent == ConsentRecord(Consent.OFF, "", None, effective=Consent.OFF)
+    client.set_consent("on", "notice 1")
+    rig.clock.move(days=2)
+    expected = ConsentRecord(Consent.ON, "notice 1", NOON, effective=Consent.ON)
+    assert client.consent == rig.client().consent == expected
+    client.set_consent("on", "notice 1")  # as an app does at each start
+    assert client.consent == expected
+    client.set_consent("on", "notice 2")
+    assert (client.consent.text, client.consent.time) == ("notice 2", rig.clock())
+    client.set_consent("off", "settings, 3rd of May")
+    assert rig.client().consent == ConsentRecord(Consent.OFF, "settings, 3rd of May", rig.clock(), Consent.OFF)
+    silent = rig.client(environment={"HUBBUB_CONSENT": "local"})
+    client.set_consent("on", "notice 2")
+    assert (silent.consent.level, silent.consent.effective) == (Consent.ON, Consent.LOCAL)
+
+
+def test_consent_survives_compaction_and_a_restart(rig: Rig) -> None:
+    client = rig.client()
+    client.set_consent("local", "notice 1")
+    expected = client.consent
+    rig.clock.move(days=1)
+    client._compactor.compact(always=True)
+    client.close()
+    assert rig.client().consent == expected == ConsentRecord(Consent.LOCAL, "notice 1", NOON, Consent.LOCAL)
+
+
+def test_inspect_prints_the_consent_with_its_text_and_time(rig: Rig) -> None:
+    client = rig.client()
+    client.set_consent("local", 'notice\x1b[31m "1"')
+    shown = CliRunner().invoke(main, ["inspect", str(rig.state)]).stdout
+    assert 'consent: local since 2026-11-21T12:00:00+00:00, text "notice\\u001b[31m \\"1\\""\n' in shown
+    told = printed("inspect", str(rig.state))
+    assert isinstance(told, dict)
+    assert told["consent"] == {"level": "local", "text": 'notice\x1b[31m "1"', "time": "2026-11-21T12:00:00+00:00"}
+    client.close()
+    rig.clock.move(days=1)
+    again = rig.client()
+    again.flush(5)
+    shown = CliRunner().invoke(main, ["inspect", str(rig.state)]).stdout
+    assert "waits: homepage of 2026-11-21, never sent: it was made under consent local" in shown
+
+
+@pytest.mark.parametrize("consent", ["on", "local", "off"])
+def test_inspect_and_ledger_return_what_the_commands_print(consent: str, rig: Rig) -> None:
+    """The policy is infinite, so infinities are among the figures."""
+    client = rig.agreed(HOMEPAGE, SURVEY)
+    for _ in range(3):
+        client.record("homepage", "x")
+        deliver(client)
+        rig.clock.move(days=1)
+    client.record("survey", True)
+    client.set_consent(consent)  # type: ignore[arg-type]
+    rig.clock.move(days=2)
+    client.flush(5)
+    client._stop()
+    assert client.ledger() == printed("ledger", str(rig.state))
+    assert client.inspect() == printed("inspect", str(rig.state))
+    assert client.inspect(last=3) == printed("inspect", str(rig.state), "--last", "3")
+    assert len(client.inspect(last=3)["last_sent"]) == (0 if consent == "off" else 3)
+
+
+def test_a_client_without_a_directory_of_its_own_is_inspected_too(rig: Rig) -> None:
+    for client in (rig.agreed(durability="memory"), rig.agreed(disk=SimulatedDisk())):
+        client.record("homepage", "x")
+        deliver(client)
+        assert client.inspect()["accounting"]["formed"] == 1
+        assert client.ledger()["accounts"][0]["units"] == 1
+        assert client.consent.level is Consent.ON
+    assert not rig.state.exists()
+
+
+def test_nothing_is_raised_where_there_is_no_state_or_no_client_can_have_one(rig: Rig, tmp_path: Path) -> None:
+    fresh = rig.client()
+    assert fresh.inspect()["accounting"]["recorded"] == 0
+    assert fresh.ledger()["accounts"] == []
+    file = tmp_path / "file"
+    file.write_text("Dear diary, today I wrote more than a torn record")
+    for state in (file, tmp_path):
+        (tmp_path / "journal").write_text("Dear diary, today I wrote more than a torn record")
+        with pytest.warns(RuntimeWarning, match="records nothing that lasts"):
+            client = rig.client(state=state)
+        client.set_consent("on")
+        assert (client.consent.level, client.inspect()["consent"]["level"]) == (Consent.ON, "on")
+        assert client.ledger()["accounts"] == []
+
+
+def test_inspect_and_ledger_do_not_wait_for_the_lock_that_others_hold(rig: Rig) -> None:
+    """Another process holds the directory, a thread of this one waits for it: a settings page opens all the same."""
+    client = rig.agreed()
+    client.record("homepage", "x")
+    lock = SystemDisk().lock(rig.state / "lock")
+    assert lock.acquire(wait=True)
+    thread = threading.Thread(target=client.record, args=("homepage", "y"))
+    rested = threading.Event()
+    client._journal._rest = lambda _seconds: (rested.set(), threading.Event().wait(0.01))[0]  # type: ignore[func-returns-value]
+    thread.start()
+    try:
+        assert rested.wait(5)
+        done: list[Client] = []
+        reader = threading.Thread(
+            target=lambda: done.append(client) if client.inspect() and client.ledger() else None, daemon=True
+        )
+        reader.start()
+        reader.join(2)
+        assert thread.is_alive()
+        assert done == [client]
+    finally:
+        lock.release()
+        thread.join()
+
+
+def test_reading_goes_on_while_compactions_rename_the_files(rig: Rig) -> None:
+    client = rig.agreed()
+    client.record("homepage", "x")
+    ended = threading.Event()
+
+    def compact() -> None:
+        while not ended.is_set():
+            client._compactor.compact(always=True)
+
+    thread = threading.Thread(target=compact)
+    thread.start()
+    try:
+        for _ in range(1000):
+            state = read_state(rig.state)
+            assert (state.consent, len(state.accounts)) == (Consent.ON, 1)
+    finally:
+        ended.set()
+        thread.join()

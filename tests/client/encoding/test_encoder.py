@@ -1,0 +1,275 @@
+"""The encoder: every bit of every cohort is noised as declared, and one value is noised the same for ever."""
+
+from __future__ import annotations
+
+import json
+import logging
+import traceback
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+from tests.support.paths import DATA
+
+from hubbub import Encoder, InvalidValueError, Metric, Params, Secret
+from hubbub.encoding.encoder import Value, bloom_bits
+from hubbub.encoding.instantaneous import InstantaneousResponse
+from hubbub.encoding.permanent import PermanentResponse
+from hubbub.errors import DefinitionError, HubbubError
+from hubbub.randomness import system_coins
+from hubbub.testing import SeededCoins
+
+ALPHA = 1e-6
+
+STRING = Metric.string(
+    "homepage", Params(num_bits=13, num_hashes=2, num_cohorts=4, prob_p=0.25, prob_q=0.75, prob_f=0.5)
+)
+ODD = Metric.string("odd", Params(num_bits=24, num_hashes=3, num_cohorts=2, prob_p=0.39, prob_q=0.61, prob_f=0.2))
+CATEGORICAL = Metric.categorical("os", ("linux", "macos", "other"), other="other", prob_p=0.2, prob_q=0.9, prob_f=0.25)
+BOOLEAN = Metric.boolean("from_jfk", prob_p=0.25, prob_q=0.75, prob_f=0.5)
+SHAPES: list[tuple[Metric, Value]] = [
+    (STRING, "https://example.org/"),
+    (STRING, None),
+    (ODD, "ünïcode"),
+    (CATEGORICAL, "macos"),
+    (BOOLEAN, True),
+    (BOOLEAN, False),
+]
+
+Rows = NDArray[np.bool_]
+
+
+def rates_p_value(rows: Rows, cohorts: NDArray[np.int64], expected: NDArray[np.float64]) -> float:
+    """Return the Bonferroni p-value of the worst cell: exact binomial, every cohort x every bit."""
+    worst, cells = 1.0, expected.size
+    for cohort, chances in enumerate(expected):
+        here = rows[cohorts == cohort]
+        for ones, chance in zip(here.sum(axis=0).tolist(), chances.tolist(), strict=True):
+            worst = min(worst, stats.binomtest(ones, len(here), chance).pvalue)
+    return min(1.0, worst * cells)
+
+
+def unpacked(bits: int, num_bits: int) -> list[bool]:
+    return [bool(bits >> i & 1) for i in range(num_bits)]
+
+
+def true_bits(metric: Metric, value: Value) -> NDArray[np.bool_]:
+    params = metric.params
+    return np.array(
+        [unpacked(bloom_bits(metric, value, cohort), params.num_bits) for cohort in range(params.num_cohorts)]
+    )
+
+
+@pytest.mark.parametrize(("metric", "value"), SHAPES)
+def test_every_bit_of_every_cohort_is_reported_at_p_star_or_q_star(
+    metric: Metric, value: Value, unseen_seed: int
+) -> None:
+    """A new person each time, 5,000 a cohort. alpha = 1e-6; a bit without its PRR or IRR is off by > 15 sigma."""
+    coins = SeededCoins(unseen_seed)
+    rows, cohorts = [], []
+    for _ in range(5000 * metric.params.num_cohorts):
+        report = Encoder(metric, Secret.generate(coins), coins).encode(value)
+        rows.append(report.bits.tolist())
+        cohorts.append(report.cohort)
+    expected = np.where(true_bits(metric, value), metric.params.q_star, metric.params.p_star)
+    assert rates_p_value(np.array(rows, bool), np.array(cohorts), expected) > ALPHA
+
+
+@pytest.mark.parametrize("bit", range(13))
+@pytest.mark.parametrize("left_out", ["prr", "irr", "both"])
+def test_one_bit_left_unnoised_is_caught(bit: int, left_out: str, unseen_seed: int) -> None:
+    """The check above sees each single bit of each stage: its p-value falls below alpha."""
+    coins = SeededCoins(unseen_seed)
+    rows, cohorts = [], []
+    at = 1 << bit
+    for _ in range(1500 * STRING.params.num_cohorts):
+        secret = Secret.generate(coins)
+        cohort = secret.cohort(STRING.params.num_cohorts)
+        bloom = bloom_bits(STRING, "https://example.org/", cohort)
+        prr = PermanentResponse(STRING, secret)(bloom)
+        if left_out == "prr":
+            prr = (prr & ~at) | (bloom & at)
+        irr = InstantaneousResponse(STRING.params, coins)(prr)
+        if left_out != "prr":
+            irr = (irr & ~at) | ((prr if left_out == "irr" else bloom) & at)
+        rows.append(unpacked(irr, 13))
+        cohorts.append(cohort)
+    expected = np.where(true_bits(STRING, "https://example.org/"), STRING.params.q_star, STRING.params.p_star)
+    assert rates_p_value(np.array(rows, bool), np.array(cohorts), expected) < ALPHA
+
+
+@pytest.mark.parametrize("metric", [STRING, ODD, CATEGORICAL, BOOLEAN])
+def test_the_permanent_bits_flip_with_probability_half_f_at_every_position(metric: Metric, unseen_seed: int) -> None:
+    """PRR alone, over 10,000 secrets, for Bloom bits all zero and all one. alpha = 1e-6."""
+    coins = SeededCoins(unseen_seed)
+    k = metric.params.num_bits
+    for bloom in (0, (1 << k) - 1):
+        rows = np.array(
+            [unpacked(PermanentResponse(metric, Secret.generate(coins))(bloom) ^ bloom, k) for _ in range(10_000)]
+        )
+        expected = np.full((1, k), metric.params.prob_f / 2)
+        assert rates_p_value(rows, np.zeros(len(rows), int), expected) > ALPHA / 2
+
+
+@pytest.mark.parametrize("metric", [STRING, ODD, CATEGORICAL, BOOLEAN])
+def test_the_instantaneous_bits_are_one_with_p_or_q_at_every_position(metric: Metric, unseen_seed: int) -> None:
+    """IRR alone, 10,000 reports of permanent bits all zero, all one and alternating. alpha = 1e-6."""
+    k = metric.params.num_bits
+    respond = InstantaneousResponse(metric.params, SeededCoins(unseen_seed))
+    for prr in (0, (1 << k) - 1, 0x5555_5555 & ((1 << k) - 1)):
+        rows = np.array([unpacked(respond(prr), k) for _ in range(10_000)])
+        expected = np.where([unpacked(prr, k)], metric.params.prob_q, metric.params.prob_p)
+        assert rates_p_value(rows, np.zeros(len(rows), int), expected) > ALPHA / 3
+
+
+@pytest.mark.parametrize("stage", ["prr", "irr"])
+def test_bits_are_noised_independently_of_each_other(stage: str, unseen_seed: int) -> None:
+    """All pairs of the 13 bits, 2 x 2 tables of 20,000 draws, Bonferroni at alpha = 1e-6."""
+    coins = SeededCoins(unseen_seed)
+    respond = InstantaneousResponse(STRING.params, coins)
+    draw: Callable[[], int] = (
+        (lambda: PermanentResponse(STRING, Secret.generate(coins))(0)) if stage == "prr" else (lambda: respond(0))
+    )
+    rows = np.array([unpacked(draw(), 13) for _ in range(20_000)], int)
+    pairs = [(i, j) for i in range(13) for j in range(i)]
+    for i, j in pairs:
+        table = np.bincount(rows[:, i] * 2 + rows[:, j], minlength=4).reshape(2, 2)
+        assert stats.chi2_contingency(table).pvalue > ALPHA / len(pairs), (i, j)
+
+
+def test_one_value_has_one_permanent_response_for_ever() -> None:
+    """No state: another encoder of the same secret gives the same bits, so nothing can be averaged away."""
+    secret = Secret(bytes(range(32)))
+    again = Secret(bytes(range(32)))
+    seen = {PermanentResponse(STRING, each)(0b101) for each in (secret, again) for _ in range(50)}
+    assert len(seen) == 1
+
+
+def test_permanent_noise_differs_between_values_metrics_versions_epochs_and_people() -> None:
+    """Each of them draws its own coins: 128 bits at f = .98 coincide by chance less than once in 2**60."""
+
+    def metric(name: str, num_hashes: int = 2, prob_f: float = 0.98, hold: int | None = None) -> Metric:
+        params = Params(num_bits=128, num_hashes=num_hashes, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=prob_f)
+        return Metric.string(name, params, hold=hold)
+
+    secret, other = Secret(bytes(32)), Secret(bytes([1] * 32))
+    noises = [
+        PermanentResponse(metric("a"), secret)(0b11) ^ 0b11,
+        PermanentResponse(metric("a"), secret)(0b101) ^ 0b101,
+        PermanentResponse(metric("a"), other)(0b11) ^ 0b11,
+        PermanentResponse(metric("b"), secret)(0b11) ^ 0b11,
+        PermanentResponse(metric("a", num_hashes=3), secret)(0b11) ^ 0b11,
+        PermanentResponse(metric("a", prob_f=0.97), secret)(0b11) ^ 0b11,
+        PermanentResponse(metric("a", hold=7), secret)(0b11, 0) ^ 0b11,
+        PermanentResponse(metric("a", hold=7), secret)(0b11, 1) ^ 0b11,
+    ]
+    assert len(set(noises)) == len(noises)
+
+
+def test_changing_p_q_m_or_the_description_keeps_the_permanent_response() -> None:
+    """Only what shapes a bit re-keys it: a new expiry date or IRR does not spend a second permanent response."""
+    params = Params(num_bits=64, num_hashes=2, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.5)
+    retuned = Params(num_bits=64, num_hashes=2, num_cohorts=16, prob_p=0.4, prob_q=0.6, prob_f=0.5)
+    secret = Secret(bytes(32))
+    before = PermanentResponse(Metric.string("a", params), secret)(0b11)
+    assert PermanentResponse(Metric.string("a", retuned, description="new"), secret)(0b11) == before
+
+
+def test_the_classic_two_coin_survey_is_a_boolean_metric() -> None:
+    """f = .5, p = 0, q = 1: the report is the permanent response itself, the truth with probability 3/4."""
+    survey = Metric.boolean("smokes", prob_p=0, prob_q=1, prob_f=0.5)
+    for number in range(100):
+        encoder = Encoder(survey, Secret.generate(SeededCoins(number)))
+        assert len({encoder.encode(True).bits.tobytes() for _ in range(20)}) == 1
+
+
+def test_the_encoder_agrees_with_its_golden_vectors() -> None:
+    """Cohort, Bloom bits, PRR and report bytes, fixed for other clients and for ever."""
+    vectors = json.loads((DATA / "encoder_vectors.json").read_text())["vectors"]
+    assert len(vectors) >= 20
+    for vector in vectors:
+        metric = Metric.from_dict(vector["metric"])
+        secret = Secret(bytes.fromhex(vector["secret"]))
+        cohort = secret.cohort(metric.params.num_cohorts)
+        bloom = bloom_bits(metric, vector["value"], cohort)
+        width = metric.params.row_bytes
+        assert cohort == vector["cohort"]
+        assert bloom.to_bytes(width, "little").hex() == vector["bloom"]
+        prr = PermanentResponse(metric, secret)(bloom, vector["epoch"])
+        assert prr.to_bytes(width, "little").hex() == vector["prr"]
+        encoder = Encoder(metric, secret, _scripted(bytes.fromhex(vector["coins"])))
+        assert encoder.encode(vector["value"], vector["epoch"]).to_bytes().hex() == vector["irr"]
+
+
+def _scripted(drawn: bytes) -> Callable[[int], bytes]:
+    left = bytearray(drawn)
+
+    def coins(num_bytes: int) -> bytes:
+        taken = bytes(left[:num_bytes])
+        del left[:num_bytes]
+        return taken.ljust(num_bytes, b"\0")
+
+    return coins
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "told"),
+    [
+        (STRING, 7, "homepage: a string metric takes a str or None, got a int"),
+        (STRING, b"canary", "got a bytes"),
+        (STRING, "canary \ud800", "must be encodable as UTF-8"),
+        (BOOLEAN, "canary", "takes True, False or None, got a str"),
+        (BOOLEAN, 1, "got a int"),
+        (
+            Metric.categorical("os", ("a", "b"), prob_p=0.25, prob_q=0.75, prob_f=0.5),
+            "canary",
+            "none of the 2 categories",
+        ),
+    ],
+)
+def test_an_invalid_value_is_refused_and_never_repeated(metric: Metric, value: Value, told: str) -> None:
+    """Neither in the message nor in its chain: what an app records is private even when it is wrong."""
+    with pytest.raises(InvalidValueError) as caught:
+        Encoder(metric, Secret.generate()).encode(value)
+    assert told in str(caught.value)
+    shown = "".join(traceback.format_exception_only(caught.value))
+    assert "canary" not in shown
+    assert (caught.value.__cause__, caught.value.__context__) == (None, None)  # not only hidden: crash reporters look
+
+
+def test_nothing_recorded_is_the_empty_filter_and_an_unknown_category_is_other() -> None:
+    assert bloom_bits(STRING, None, 0) == bloom_bits(CATEGORICAL, None, 0) == bloom_bits(BOOLEAN, None, 0) == 0
+    assert bloom_bits(BOOLEAN, False, 0) == 0
+    assert bloom_bits(CATEGORICAL, "solaris", 0) == bloom_bits(CATEGORICAL, "other", 0) == 0b100
+
+
+def test_a_metric_with_hold_asks_for_the_epoch_and_one_without_refuses_it() -> None:
+    held = Metric.boolean("held", prob_p=0.25, prob_q=0.75, prob_f=0.5, hold=7)
+    with pytest.raises(InvalidValueError, match="give the current epoch"):
+        Encoder(held, Secret.generate()).encode(True)
+    with pytest.raises(InvalidValueError, match="has no hold"):
+        Encoder(BOOLEAN, Secret.generate()).encode(True, epoch=3)
+
+
+def test_the_client_refuses_what_only_old_reports_may_have() -> None:
+    flipped = Params(num_bits=16, num_hashes=2, num_cohorts=4, prob_p=0.65, prob_q=0.35, prob_f=0)
+    with pytest.raises(DefinitionError, match=r"prob_p must be below prob_q, got 0\.65 and 0\.35"):
+        Encoder(Metric.string("mozilla", flipped), Secret.generate())
+    hundred = Params(num_bits=16, num_hashes=2, num_cohorts=100, prob_p=0.35, prob_q=0.65, prob_f=0)
+    with pytest.raises(DefinitionError, match="num_cohorts must be a power of two up to 256, got 100"):
+        Encoder(Metric.string("mozilla", hundred), Secret.generate())
+
+
+def test_encoding_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        Encoder(STRING, Secret.generate(), system_coins).encode("canary")
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("given", [0, 3, 1_000])
+def test_coins_that_give_another_number_of_bytes_than_asked_make_no_report(given: int) -> None:
+    """A word that is missing would read as zeros: bits without noise."""
+    with pytest.raises(HubbubError, match=f"gave {given} bytes"):
+        InstantaneousResponse(STRING.params, lambda _: bytes(given))(0)

@@ -1,0 +1,135 @@
+"""Metrics and their file: complete, consistent, immutable under their digest."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.paths import DATA
+
+from hubbub import DefinitionError, HubbubError, Metric, Params, load_definitions, parse_definitions
+
+FILE = DATA / "metrics.toml"
+PARAMS = Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.5)
+STRING_TABLE = FILE.read_text().split("[[metric]]")[1]
+
+
+def test_a_file_gives_its_metrics_by_name() -> None:
+    definitions = load_definitions(FILE)
+    assert list(definitions) == ["homepage", "os", "dark_mode"]
+    assert definitions["homepage"].params == PARAMS
+    assert definitions["os"].params == Params.one_hot(4, prob_p=0.25, prob_q=0.75, prob_f=0.5)
+    assert definitions["dark_mode"].period == "month"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("prob_f = 0.5", "prob_f = 1", "prob_f must be in [0, 1), got 1: at f = 1 every bit is a fair coin"),
+        ("prob_f = 0.5", "prob_f = '1/2'", "prob_f must be a number in [0, 1], got '1/2': write it as 0.25"),
+        ("prob_f = 0.5\n", "", "prob_f is missing: every metric states"),
+        ("num_bits = 128", "num_bits = 4", "num_bits of a string metric must be 8 to 1024, got 4"),
+        ("num_bits = 128\n", "", "num_bits is missing: a string metric states num_bits, num_hashes, num_cohorts"),
+        ("num_cohorts = 64", "num_cohorts = 60", "num_cohorts must be a power of two up to 256, got 60"),
+        ("prob_p = 0.25", "prob_p = 0.9", "prob_p must be below prob_q, got 0.9 and 0.75: exchange them"),
+        ('kind = "string"', 'kind = "text"', "kind must be one of string, categorical, boolean, got 'text'"),
+        ("expires = 2099-01-01", 'expires = "never"', "expires must be a date such as 2027-01-01, got 'never'"),
+        ("expires = 2099-01-01", "expires = 2099-01-01T00:00:00", "expires must be a date"),
+        ('owner = "telemetry@example.org"', 'owner = ""', "owner must be a sentence"),
+        ("num_bits = 128", "num_bits = 128\nsalt = 3", "unknown key 'salt': a string metric has"),
+        ('name = "homepage"', 'name = "Home page"', "a metric's name is lower-case letters"),
+        ('name = "homepage"\n', "", "a metric without a name: name is missing"),
+        ("num_bits = 128", "num_bits = 128\nhold = 0", "hold must be a whole number of periods, at least 1, got 0"),
+        ("num_bits = 128", 'num_bits = 128\nperiod = "year"', "period must be one of day, week, month, got 'year'"),
+        ("num_bits = 128", "num_bits = ", "is not TOML"),
+        ("[[metric]]", "[[metrics]]", "unknown top-level key 'metrics': metrics are [[metric]] tables"),
+    ],
+)
+def test_a_file_that_cannot_be_collected_under_is_refused_by_name_value_and_rule(
+    old: str, new: str, told: str, tmp_path: Path
+) -> None:
+    text = "[[metric]]" + STRING_TABLE
+    assert old in text
+    path = tmp_path / "metrics.toml"
+    path.write_text(text.replace(old, new))
+    with pytest.raises(DefinitionError) as caught:
+        load_definitions(path)
+    assert told in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe\0", b"metric = 3", b"[metric]\nname='x'"])
+def test_a_file_without_metrics_is_refused(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "m.toml").write_bytes(content)
+    with pytest.raises(DefinitionError):
+        load_definitions(tmp_path / "m.toml")
+    with pytest.raises(DefinitionError, match="cannot be read"):
+        load_definitions(tmp_path / "absent.toml")
+
+
+@pytest.mark.parametrize(
+    ("categories", "other", "told"),
+    [
+        (("only",), None, "categories must be 2 to 1024, got 1"),
+        (("a", "a", "b"), None, "categories must differ, got a more than once"),
+        (("a", ""), None, "a category is a non-empty string"),
+        (("a", "b"), "c", "other must be one of the categories, got 'c'"),
+    ],
+)
+def test_impossible_categories_are_refused(categories: tuple[str, ...], other: str | None, told: str) -> None:
+    with pytest.raises(DefinitionError, match=told):
+        Metric.categorical("os", categories, other=other, prob_p=0.25, prob_q=0.75, prob_f=0.5)
+
+
+def test_the_last_version_in_a_file_is_current_and_each_is_found_by_its_digest() -> None:
+    first = "[[metric]]" + STRING_TABLE
+    definitions = parse_definitions(first + first.replace("prob_f = 0.5", "prob_f = 0.25"))
+    old, new = definitions.versions()
+    assert definitions["homepage"] == new != old
+    assert definitions.version("homepage", old.digest) == old
+    assert definitions.version("homepage", "0" * 64) is None
+    with pytest.raises(DefinitionError, match="two definitions mean the same bits"):
+        parse_definitions(first + first.replace("The page", "The very page"))
+
+
+DIFFERENT: list[dict[str, Any]] = [
+    {"name": "other"},
+    {"params": Params(num_bits=64, num_hashes=2, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.5)},
+    {"params": Params(num_bits=128, num_hashes=1, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.5)},
+    {"params": Params(num_bits=128, num_hashes=2, num_cohorts=32, prob_p=0.25, prob_q=0.75, prob_f=0.5)},
+    {"params": Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.26, prob_q=0.75, prob_f=0.5)},
+    {"params": Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.25, prob_q=0.76, prob_f=0.5)},
+    {"params": Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.4)},
+    {"period": "week"},
+    {"hold": 7},
+]
+
+
+def test_the_digest_covers_every_field_that_changes_what_a_bit_means() -> None:
+    base: dict[str, Any] = {"name": "homepage", "params": PARAMS}
+    digests = {Metric.string(**{**base, **change}).digest for change in DIFFERENT}
+    md5 = Params(
+        num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.5, hash_scheme="google-md5"
+    )
+    digests.add(Metric.string("homepage", md5).digest)
+    digests.add(Metric.string("homepage", PARAMS).digest)
+    assert len(digests) == len(DIFFERENT) + 2
+
+
+def test_the_digest_is_fixed_for_ever_and_ignores_what_no_bit_depends_on() -> None:
+    metric = load_definitions(FILE)["homepage"]
+    assert metric.digest == "4630902792b42ff032bd7fb26e1ff3466fa1103fee056433bbccf24aec7e6a78"
+    assert Metric.string("homepage", PARAMS, owner="somebody else").digest == metric.digest
+
+
+def test_a_definition_survives_json_and_a_changed_one_is_noticed() -> None:
+    for metric in load_definitions(FILE).versions():
+        said = json.loads(json.dumps(metric.to_dict()))
+        assert Metric.from_dict(said) == metric
+        with pytest.raises(HubbubError):
+            Metric.from_dict({**said, "prob_p": 0.125})
+        for field in said:
+            with pytest.raises(HubbubError):
+                Metric.from_dict({key: value for key, value in said.items() if key != field})

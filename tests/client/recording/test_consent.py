@@ -1,0 +1,277 @@
+"""Consent: off until somebody agrees, and off means gone."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from pathlib import Path
+
+import pytest
+from tests.client.conftest import HOMEPAGE, SURVEY, Rig, require_balanced
+
+from hubbub import Consent, ParameterError
+from hubbub.consent import allowed_by, lesser
+from hubbub.sdk.storage.compaction import protected
+from hubbub.sdk.storage.filesystem import File, SystemDisk
+from hubbub.testing import SimulatedDisk, deliver
+
+
+def everything_in(place: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in place.rglob("*") if file.is_file())
+
+
+def test_nothing_is_recorded_before_somebody_agreed(rig: Rig) -> None:
+    client = rig.client()
+    client.record("homepage", "https://example.org/")
+    assert client._uploader is None  # no thread, no network code
+    rig.clock.move(days=3)
+    assert deliver(client) == 0
+    assert client.accounting()["ignored"]["consent"] == 1
+    assert not (rig.state / "secret").exists()
+    require_balanced(client.accounting())
+
+
+def test_consent_is_remembered_and_other_clients_on_the_directory_see_it_at_once(rig: Rig) -> None:
+    first, second = rig.agreed(), rig.client()
+    first.record("homepage", "https://example.org/")
+    assert second.consent.effective is Consent.ON
+    second.set_consent("off")
+    first.record("homepage", "https://example.org/")
+    assert first.accounting()["ignored"]["consent"] == 1
+    assert (first._recorder.channels._secret, first._recorder.channels._channels) == (
+        None,
+        {},
+    )  # nor is the secret in its memory any more
+    assert rig.client().consent.effective is Consent.OFF
+
+
+def test_local_makes_reports_and_sends_none(rig: Rig) -> None:
+    client = rig.client()
+    client.set_consent("local")
+    client.record("homepage", "https://example.org/")
+    rig.clock.move(days=3)
+    assert client.flush(5)
+    assert (client.accounting()["formed"], rig.transport.bodies) == (3, [])
+
+
+def test_off_erases_what_waits_the_drafts_and_the_secret_and_keeps_the_ledger(rig: Rig) -> None:
+    client = rig.agreed(HOMEPAGE, SURVEY)
+    client.record("homepage", "https://example.org/")
+    rig.clock.move(days=1)
+    client.record("homepage", "https://example.org/")
+    with client._journal as state:
+        client._recorder.former.form(state)
+        rows = [waiting.batch.rows for waiting in state.waiting.values()]
+        rows += [bytes.fromhex(draft.row) for draft in state.drafts.values()]
+        secret = (rig.state / "secret").read_bytes()
+        remembered = [
+            each for account in state.accounts.values() for each in (account.sealed, account.tag, *account.tags)
+        ]
+        assert len(remembered) == 6
+    client.set_consent("off")
+    left = everything_in(rig.state)
+    assert secret not in left
+    assert not any(row.hex().encode() in left for row in rows if len(row) > 1)
+    assert not any(each.encode() in left for each in remembered)
+    counts = client.accounting()
+    assert (counts["dropped"]["consent"], counts["spooled"]) == (2, 0)
+    require_balanced(counts)
+    with client._journal as state:
+        assert [account.units for account in state.accounts.values()] == [1, 1]
+
+
+def test_on_again_is_a_new_secret_on_the_old_ledger(rig: Rig) -> None:
+    """The same value under a new secret is noised anew, so it is charged anew."""
+    client = rig.agreed()
+    client.record("homepage", "https://example.org/")
+    deliver(client)
+    client.set_consent("off")
+    client.set_consent("on")
+    rig.clock.move(days=1)
+    client.record("homepage", "https://example.org/")
+    deliver(client)
+    with client._journal as state:
+        (account,) = state.accounts.values()
+        assert (account.units, state.enrolments) == (2, 2)
+
+
+def test_what_was_in_flight_when_consent_ended_is_neither_counted_twice_nor_kept(rig: Rig) -> None:
+    client = rig.agreed()
+    take = rig.transport.send
+
+    def withdrawn_meanwhile(body: bytes, wanted: object) -> object:
+        client.set_consent("off")
+        return take(body)
+
+    rig.transport.send = withdrawn_meanwhile  # type: ignore[method-assign,assignment]
+    client.record("homepage", "https://example.org/")
+    assert deliver(client) == 1
+    counts = client.accounting()
+    assert (counts["dropped"]["consent"], counts["acknowledged"]) == (1, 0)
+    require_balanced(counts)
+
+
+@pytest.mark.parametrize("variable", ["DO_NOT_TRACK", "HUBBUB_CONSENT"])
+def test_the_environment_silences_a_client_without_erasing_anything(variable: str, rig: Rig) -> None:
+    rig.agreed().close()
+    silent = rig.client(environment={variable: "1"})
+    assert silent.consent.effective is Consent.OFF
+    silent.record("homepage", "https://example.org/")
+    assert silent.accounting()["ignored"]["consent"] == 1
+    rig.clock.move(days=2)
+    assert silent.flush(5)
+    assert rig.transport.bodies == []
+    assert (rig.state / "secret").exists()
+
+
+@pytest.mark.parametrize("agreed", list(Consent))
+def test_the_environment_can_only_take_back(agreed: Consent) -> None:
+    empty = {"HUBBUB_CONSENT": "", "DO_NOT_TRACK": " "}  # as `VARIABLE=` in a compose file: not set
+    for environment in ({"HUBBUB_CONSENT": "on", "DO_NOT_TRACK": "0"}, {}, empty):
+        assert lesser(agreed, allowed_by(environment)) is agreed
+    assert lesser(agreed, allowed_by({"HUBBUB_CONSENT": "local"})) in (Consent.OFF, Consent.LOCAL)
+    for environment in ({"HUBBUB_CONSENT": "yes please"}, {"HUBBUB_CONSENT": "on", "DO_NOT_TRACK": "true"}):
+        assert lesser(agreed, allowed_by(environment)) is Consent.OFF
+
+
+def test_a_kill_between_erasing_and_rewriting_is_made_good_at_the_next_start(rig: Rig) -> None:
+    client = rig.agreed()
+    client.record("homepage", "https://example.org/")
+    with client._journal as state:
+        (draft,) = state.drafts.values()
+        client._journal.write(
+            {"e": "consent", "to": "off", "text": "", "time": 0.0, "reports_from": ""}, {"e": "erased"}
+        )
+    client.close()
+    rig.client()
+    assert draft.row.encode() not in everything_in(rig.state)
+
+
+def test_the_text_somebody_agreed_to_is_kept(rig: Rig) -> None:
+    client = rig.client()
+    client.set_consent("on", text="privacy notice of 2026-11")
+    with rig.client()._journal as state:
+        assert state.consent_text == "privacy notice of 2026-11"
+    with pytest.raises(ParameterError, match="consent must be one of off, local, on, got 'maybe'"):
+        client.set_consent("maybe")  # type: ignore[arg-type]
+
+
+def test_the_journal_is_lines_of_json_that_hold_no_value(rig: Rig) -> None:
+    client = rig.agreed()
+    client.record("homepage", "https://canary.example.org/")
+    assert b"canary" not in everything_in(rig.state)
+    assert json.dumps("https") not in everything_in(rig.state).decode("latin-1")
+
+
+class SealedDirectory(SystemDisk):
+    """Mode 0500 as anybody but root finds it: files that are there can be written, none comes, none goes."""
+
+    sealed = False
+
+    def open_new(self, path: Path) -> File:
+        return super().open_new(self._there(path))
+
+    def remove(self, path: Path) -> None:
+        self._refuse(path)
+        super().remove(path)
+
+    def replace(self, source: Path, target: Path) -> None:
+        self._refuse(source)
+        super().replace(source, target)
+
+    def _there(self, path: Path) -> Path:
+        if not path.exists():
+            self._refuse(path)
+        return path
+
+    def _refuse(self, path: Path) -> None:
+        if self.sealed:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+
+def test_off_holds_and_is_written_where_nothing_can_be_deleted_and_the_app_is_told(rig: Rig) -> None:
+    """It was lost, and reports went on being sent: the deletion failed before anything was written."""
+    disk = SealedDirectory()
+    client = rig.agreed(disk=disk)
+    client.record("homepage", "https://example.org/")
+    secret = (rig.state / "secret").read_bytes()
+    disk.sealed = True
+    with pytest.warns(
+        RuntimeWarning, match="consent is off in this process, but .* is not erased yet: .*cannot be used"
+    ):
+        assert client.set_consent("off") is False
+    rig.clock.move(days=3)
+    client.record("homepage", "https://example.org/")
+    assert deliver(client) == 0
+    assert (client.consent.effective, rig.transport.bodies) == (Consent.OFF, [])
+    assert secret not in everything_in(rig.state)
+    assert rig.client(environment={}).consent.level is Consent.OFF  # so it is on the disk as well
+    disk.sealed = False
+    assert client.set_consent("off") is True
+    assert [path.name for path in rig.state.iterdir() if path.name.startswith("secret")] == []
+
+
+def test_off_that_the_disk_refuses_holds_in_this_process_and_in_its_children_until_on_is_said_here(rig: Rig) -> None:
+    disk = SimulatedDisk()
+    client = rig.agreed(disk=disk)
+    client.record("homepage", "https://example.org/")
+    with client._journal:
+        agreed = next(protected(client._journal._state))
+    disk.full = True
+    with pytest.warns(RuntimeWarning, match="the next start may find the consent of before"):
+        assert client.set_consent("off") is False
+    client._journal.after_fork_in_child()  # forgets what could not be written: the parent has it
+    rig.clock.move(days=3)
+    disk.full = False
+    with client._journal as state:
+        assert (agreed, state.consent) == (state.consent_event(), "on")  # the disk says on
+    client.record("homepage", "https://example.org/")
+    assert client.consent.effective == "off"
+    for batch_id in list(state.waiting):
+        client._started().sender.send_now(batch_id)
+    deliver(client)
+    assert client.flush(1)
+    assert rig.transport.bodies == []
+    assert client.set_consent("on") is True
+    assert client.consent.effective == "on"
+
+
+def test_a_kill_between_the_word_off_and_the_secrets_end_is_made_good_and_on_again_is_a_new_secret(rig: Rig) -> None:
+    client = rig.agreed()
+    client.record("homepage", "https://example.org/")
+    secret = (rig.state / "secret").read_bytes()
+    with client._journal:
+        client._journal.write(
+            {"e": "consent", "to": "off", "text": "", "time": 0.0, "reports_from": ""}, {"e": "erased"}
+        )
+    client.close()
+    rig.client().close()
+    assert not (rig.state / "secret").exists()
+    (rig.state / "secret").write_bytes(secret)
+    (rig.state / "secret").chmod(0o600)
+    rig.agreed()
+    assert (rig.state / "secret").read_bytes() != secret
+
+
+class Lazy:
+    """As a translation that is looked up late: no str, and JSON does not take it."""
+
+    def __str__(self) -> str:
+        return "You agree to ..."
+
+
+@pytest.mark.parametrize("text", [Lazy(), None, b"x", "x" * 70_000])
+def test_a_text_that_the_journal_cannot_hold_is_refused_before_anything_changes(text: object, rig: Rig) -> None:
+    """`off` with such a text held until the next start, which was on again."""
+    client = rig.agreed()
+    with pytest.raises(ParameterError, match="text must be a string of at most 65536 characters, got "):
+        client.set_consent("off", text=text)  # type: ignore[arg-type]
+    assert client.consent.level is Consent.ON
+
+
+def test_what_cannot_be_written_does_not_hold(rig: Rig) -> None:
+    client = rig.agreed()
+    with client._journal as state, pytest.raises(TypeError):
+        client._journal.write({"e": "consent", "to": "off", "text": Lazy()})
+    assert (state.consent, client.consent.level) == ("on", "on")

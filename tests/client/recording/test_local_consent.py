@@ -1,0 +1,279 @@
+"""What is made under consent `local` is never sent, whatever happens before or after: random histories, processes and power losses."""
+
+from __future__ import annotations
+
+import random
+from datetime import date, timedelta
+from itertools import count
+from typing import Any
+
+import pytest
+from tests.client.conftest import HOMEPAGE, Rig, require_balanced
+
+from hubbub import Client, Consent, Metric, Params, Policy
+from hubbub.encoding.encoder import Encoder
+from hubbub.metrics.periods import Period, ordinal
+from hubbub.privacy.pricing import price_of
+from hubbub.sdk.upload.retry_policy import Answer
+from hubbub.testing import SeededCoins, SimulatedDisk, deliver
+from hubbub.wire.batch import Batch
+
+PARAMS = Params(num_bits=128, num_hashes=8, num_cohorts=1, prob_p=0, prob_q=1, prob_f=0.5)
+QUIET = Metric.string("quiet", PARAMS)  # a report is the permanent response, and no two values have the same
+HELD = Metric.string("held", PARAMS, hold=4)
+WEEKLY = Metric.string("weekly", PARAMS, period="week")
+METRICS = (QUIET, HELD, WEEKLY)
+
+
+class Observer:
+    """Knows each value recorded, under which consent, and on which days consent was `on`; judges what is sent."""
+
+    def __init__(self) -> None:
+        self.recorded: list[tuple[Consent, Encoder, str]] = []
+        self.encoders: list[Encoder] = []
+        self.days_on: set[date] = set()
+        self.sent: list[Batch] = []
+        self._numbers = count()
+
+    def record(self, client: Client, metric: Metric) -> None:
+        level = effective(client)
+        value = f"{level} {next(self._numbers)}"
+        if level is not Consent.OFF:
+            with client._journal as state:
+                secret = client._recorder.channels.secret(state)
+                assert secret is not None
+                encoder = client._recorder.channels.channel(metric, "", secret).encoder
+            self.recorded.append((level, encoder, value))
+            if encoder not in self.encoders:
+                self.encoders.append(encoder)
+        client.record(metric.name, value)
+
+    def require_nothing_local_was_sent(self) -> None:
+        for batch in self.sent:
+            metric = next(each for each in METRICS if each.name == batch.metric)
+            period = Period.parse(metric.period, batch.period)
+            days = {period.start + timedelta(days=n) for n in range((period.next().start - period.start).days)}
+            assert days & self.days_on, f"{batch.metric} of {batch.period} is sent: consent was never `on` in it"
+            epoch = None if metric.hold is None else ordinal(metric.period, batch.period) // metric.hold
+            for level, encoder, value in self.recorded:
+                if level is Consent.LOCAL and encoder.metric == metric:
+                    row = encoder.respond(encoder.bloom(value), epoch)
+                    assert int.from_bytes(batch.rows, "little") != row, f"{value!r} is sent for {batch.period}"
+
+
+def effective(client: Client) -> Consent:
+    """Return the consent that holds in a process: what was agreed to, and what its environment allows."""
+    with client._journal as state:
+        return min(state.consent, client._agreement.allowed, key=list(Consent).index)
+
+
+def watch(rig: Rig, observer: Observer, chance: random.Random) -> None:
+    """Let the transport lose half of its answers, and the observer see every request."""
+
+    def send(body: bytes, wanted: object) -> Answer:
+        batch = Batch.from_json(body)
+        observer.sent.append(batch)
+        return Answer(202, batch_id=str(batch.batch_id)) if chance.random() < 0.5 else Answer(None)
+
+    rig.transport.send = send  # type: ignore[method-assign,assignment]
+
+
+def test_becoming_on_drops_the_reports_and_the_draft_that_local_made(rig: Rig) -> None:
+    client = rig.client(QUIET)
+    client.set_consent("local")
+    for day in range(10):
+        client.record("quiet", f"local {day}")
+        rig.clock.move(days=1)
+    assert client.flush(5)
+    client.record("quiet", "local 10")
+    counts = client.accounting()
+    assert (counts["formed"], counts["spooled"], rig.transport.bodies) == (10, 10, [])
+    client.set_consent("on")
+    counts = client.accounting()
+    assert (counts["spooled"], counts["dropped"]["local"]) == (0, 10)
+    require_balanced(counts)
+    assert deliver(client) == 1  # of today, and of no day before
+    (batch,) = rig.transport.batches
+    assert batch.period == str(rig.clock().date())
+    with client._journal as state:
+        secret = client._recorder.channels.secret(state)
+    assert secret is not None
+    encoder = Encoder(QUIET, secret)
+    assert int.from_bytes(batch.rows, "little") == encoder.respond(0)  # no value: the draft of `local` is gone
+
+
+def test_periods_that_ended_under_local_while_the_app_did_not_run_are_not_reported(rig: Rig) -> None:
+    client = rig.client(QUIET, WEEKLY)
+    client.set_consent("local")
+    client.close()
+    rig.clock.move(days=10)
+    client = rig.client(QUIET, WEEKLY)
+    client.set_consent("on")
+    assert deliver(client) == 2
+    assert {batch.period for batch in rig.transport.batches} == {"2026-12-01", "2026-11-30"}
+
+
+@pytest.mark.parametrize("metric", [QUIET, HELD, Metric.boolean("plain", prob_p=0.25, prob_q=0.75, prob_f=0)])
+def test_local_spends_nothing_and_leaves_the_budget_to_on(metric: Metric, rig: Rig) -> None:
+    """No report of `local` can be sent, so it reveals nothing; and the budget of one value is still there for `on`."""
+    price = price_of(metric).epsilon
+    policy = Policy(epsilon_report=99, epsilon_enrolment=99, epsilon_metric=1.5 * price, epsilon_total=999)
+    client = rig.client(metric, policy=policy)
+    client.set_consent("local")
+    for day in range(6):
+        client.record(metric.name, day % 2 == 0 if metric.name == "plain" else f"local {day}")
+        rig.clock.move(days=1)
+    client.flush(5)
+    with client._journal as state:
+        (account,) = state.accounts.values()
+        assert (account.units, account.reports, account.tags, account.sealed) == (0, 0, [], "")
+        assert state.spent("") == 0
+    client.set_consent("on")
+    client.record(metric.name, True if metric.name == "plain" else "on")
+    assert deliver(client) == 1
+    with client._journal as state:
+        (account,) = state.accounts.values()
+        assert account.units == 1
+        assert account.spent == pytest.approx(price)
+
+
+def test_reports_made_under_on_wait_through_local_and_are_sent_after_it(rig: Rig) -> None:
+    client = rig.agreed(QUIET)
+    client.record("quiet", "on")
+    rig.clock.move(days=1)
+    with client._journal as state:
+        client._recorder.former.form(state)
+    client.set_consent("local")
+    client.record("quiet", "local")
+    deliver(client)
+    assert rig.transport.bodies == []
+    client.set_consent("on")
+    assert client.accounting()["dropped"]["local"] == 1
+    assert deliver(client) == 1
+    assert [batch.period for batch in rig.transport.batches] == ["2026-11-21"]
+
+
+def test_an_environment_that_allows_local_only_keeps_recordings_out_of_what_other_processes_send(rig: Rig) -> None:
+    rig.agreed(QUIET).close()
+    local = rig.client(QUIET, environment={"HUBBUB_CONSENT": "local"})
+    local.record("quiet", "local")
+    counts = local.accounting()
+    assert (counts["chosen"], counts["ignored"]["consent"]) == (0, 1)
+    other = rig.client(QUIET)
+    deliver(other)
+    with other._journal as state:
+        secret = other._recorder.channels.secret(state)
+    assert secret is not None
+    encoder = Encoder(QUIET, secret)
+    assert [int.from_bytes(batch.rows, "little") for batch in rig.transport.batches] == [encoder.respond(0)]
+
+
+def test_a_recording_postponed_under_local_is_not_taken_under_on(rig: Rig) -> None:
+    client = rig.client(QUIET)
+    client.set_consent("local")
+    client._recorder.postpone(None, "quiet", "local")
+    client.set_consent("on")
+    assert deliver(client) == 1
+    with client._journal as state:
+        secret = client._recorder.channels.secret(state)
+    assert secret is not None
+    assert int.from_bytes(rig.transport.batches[0].rows, "little") == Encoder(QUIET, secret).respond(0)
+    require_balanced(client.accounting())
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_no_history_of_two_processes_sends_what_was_made_under_local(number: int, rig: Rig, unseen_seed: int) -> None:
+    chance, observer = random.Random(unseen_seed + number), Observer()  # noqa: S311
+    watch(rig, observer, chance)
+    environments: tuple[dict[str, str], ...] = ({}, {}, {"HUBBUB_CONSENT": "local"})
+    clients = [rig.client(*METRICS) for _ in range(2)]
+    clients[0].set_consent("local")
+    for _ in range(60):
+        client = chance.choice(clients)
+        match chance.randrange(9):
+            case 0 | 1 | 2:
+                observer.record(client, chance.choice(METRICS))
+            case 3:
+                client.set_consent(chance.choice(["local", "on", "on", "off"]))
+            case 4 | 5:
+                for _ in range(chance.choice((1, 1, 5))):
+                    rig.clock.move(days=1)
+                    note_day(observer, rig, clients[0])
+            case 6:
+                client.flush(5)
+            case 7:
+                client._compactor.compact(always=True)
+            case 8:
+                client.close()
+                clients[clients.index(client)] = rig.client(*METRICS, environment=chance.choice(environments))
+        note_day(observer, rig, clients[0])
+        require_balanced(client.accounting())
+    clients[0].set_consent("on")
+    note_day(observer, rig, clients[0])
+    deliver(rig.client(*METRICS))
+    observer.require_nothing_local_was_sent()
+    assert observer.sent
+
+
+def note_day(observer: Observer, rig: Rig, client: Client) -> None:
+    with client._journal as state:
+        if state.consent is Consent.ON:
+            observer.days_on.add(rig.clock().date())
+
+
+def test_no_power_loss_lets_a_report_of_local_be_sent(rig: Rig, unseen_seed: int) -> None:
+    """150 lives, each ended by a power loss that drops, tears and reorders what was not synchronized: the event of consent among it."""
+    chance, disk, observer = random.Random(unseen_seed), SimulatedDisk(), Observer()  # noqa: S311
+    coins, dropped = SeededCoins(unseen_seed), 0
+    watch(rig, observer, chance)
+    for _ in range(150):
+        options: dict[str, Any] = {"disk": disk, "coins": coins}
+        client = rig.client(*METRICS, **options)
+        uploader = client._started()
+        uploader.stop(5)
+        note_day(observer, rig, client)  # the power loss may have brought back the consent of before
+        for _ in range(chance.randrange(10)):
+            match chance.randrange(9):
+                case 0 | 1 | 2:
+                    observer.record(client, chance.choice(METRICS))
+                case 3:
+                    client.set_consent(chance.choice(["local", "on"]))
+                    client._stop()
+                case 4 | 5:
+                    rig.clock.move(days=1)
+                case 6:
+                    uploader.sender.attempt()
+                case 7:
+                    deliver(client)
+                    client._stop()
+                case 8:
+                    client._compactor.compact(always=True)
+            note_day(observer, rig, client)
+        client._stop()
+        require_balanced(client.accounting())
+        dropped += client.accounting()["dropped"]["local"] > 0
+        disk = disk.after_power_loss(chance)
+    observer.require_nothing_local_was_sent()
+    assert len(observer.sent) > 20
+    assert dropped > 20
+
+
+def test_a_lost_record_of_consent_does_not_let_a_report_of_local_be_sent(rig: Rig) -> None:
+    """Damage may destroy any one record. The mark on the report itself still keeps it from being sent."""
+    from hubbub.sdk.storage.record_format import record, scan
+
+    client = rig.client(HOMEPAGE)
+    client.set_consent("on")
+    client.set_consent("local")
+    client.record("homepage", "local")
+    rig.clock.move(days=1)
+    client.flush(5)
+    client.close()
+    journal = rig.state / "journal"
+    payloads = [each for each in scan(journal.read_bytes()).payloads if b'"to":"local"' not in each]
+    journal.write_bytes(b"".join(map(record, payloads)))
+    client = rig.client(HOMEPAGE)
+    with client._journal as state:
+        assert state.consent is Consent.ON
+    deliver(client)
+    assert "2026-11-21" not in {batch.period for batch in rig.transport.batches}

@@ -1,0 +1,362 @@
+"""Recordings become drafts and drafts reports: one for each metric and period, whatever was recorded."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections import Counter
+from datetime import UTC, date, datetime
+from threading import Thread
+from typing import NoReturn
+
+import pytest
+from scipy import stats
+from tests.client.conftest import HOMEPAGE, SURVEY, TODAY, Rig, require_balanced
+
+from hubbub import Kind, Metric, Params, PeriodKind, Policy
+from hubbub.privacy.ledger import Account, Key
+from hubbub.sdk.recording.enrollment import Enroller
+from hubbub.sdk.recording.queue_limits import Limits
+from hubbub.sdk.storage.state import KEPT_SENT, State
+from hubbub.sdk.storage.state_reader import read_state
+from hubbub.sdk.upload.retry_policy import Answer
+from hubbub.sdk.upload.uploader import Uploader
+from hubbub.testing import ManualClock, SeededCoins, deliver
+
+ALPHA = 1e-6
+PLAIN = Metric(  # no noise at all (p = 0, q = 1, f = 0): what is reported is what was chosen
+    "plain",
+    Kind.CATEGORICAL,
+    Params.one_hot(5, prob_p=0, prob_q=1, prob_f=0),
+    categories=("a", "b", "c", "d", "e"),
+)
+HELD = Metric.categorical("held", ("a", "b", "c"), prob_p=0, prob_q=1, prob_f=0, hold=7)
+
+
+def test_each_recording_of_a_period_is_as_likely_to_be_the_one_reported(rig: Rig, unseen_seed: int) -> None:
+    """4,000 periods of 5 recordings; chi-squared over the 5 at alpha = 1e-6 (a share off by a fifth is seen)."""
+    client = rig.agreed(PLAIN, coins=SeededCoins(unseen_seed), durability="memory")
+    chosen: Counter[str] = Counter()
+    for period in range(4000):
+        for value in PLAIN.categories:
+            client.record("plain", value)
+        with client._journal as state:
+            (draft,) = state.drafts.values()
+            chosen[draft.row] += 1
+        if period % 50 == 0:  # what waits is gone through at each new period
+            deliver(client)
+        rig.clock.move(days=1)
+    assert len(chosen) == 5
+    counts = client.accounting()
+    assert (counts["recorded"], counts["chosen"], counts["superseded"]) == (20_000, 4000, 16_000)
+    require_balanced(counts)
+    assert stats.chisquare(list(chosen.values())).pvalue > ALPHA
+
+
+def test_every_period_has_one_report_recorded_or_not(rig: Rig) -> None:
+    client = rig.agreed(HOMEPAGE, PLAIN)
+    client.record("plain", "c")
+    rig.clock.move(days=4)
+    client.record("plain", "d")
+    deliver(client)
+    told = Counter((batch.metric, batch.period) for batch in rig.transport.batches)
+    days = [f"2026-11-{day}" for day in (21, 22, 23, 24, 25)]
+    assert told == {(name, day): 1 for name in ("homepage", "plain") for day in days}
+    plain = {batch.period: batch.rows[0] for batch in rig.transport.batches if batch.metric == "plain"}
+    assert plain == {days[0]: 0b100, days[1]: 0, days[2]: 0, days[3]: 0, days[4]: 0b1000}
+
+
+def test_missed_periods_are_formed_at_the_next_start_as_far_back_as_they_are_open(rig: Rig) -> None:
+    rig.agreed(PLAIN).close()
+    rig.clock.move(days=100)
+    client = rig.client(PLAIN)
+    assert client.accounting()["formed"] == 28
+    with client._journal as state:
+        oldest = min(waiting.batch.period for waiting in state.waiting.values())
+    assert oldest == str(date(2027, 3, 1).replace(day=1) - (date(2027, 3, 1) - date(2027, 2, 1)))
+
+
+def test_a_report_leaves_at_a_random_time_of_the_next_period(rig: Rig, unseen_seed: int) -> None:
+    """Kolmogorov-Smirnov against the uniform, 500 periods, alpha = 1e-6."""
+    client = rig.agreed(PLAIN, coins=SeededCoins(unseen_seed), durability="memory")
+    moments = []
+    for _ in range(500):
+        rig.clock.now = rig.clock.now.replace(hour=0)
+        rig.clock.move(days=1)
+        with client._journal as state:
+            client._recorder.former.form(state)
+            newest = max(state.waiting.values(), key=lambda waiting: waiting.batch.period)
+            moments.append((newest.at - rig.clock.now.timestamp()) / 86400)
+    assert stats.kstest(moments, "uniform").pvalue > ALPHA
+
+
+@pytest.mark.parametrize(
+    ("kind", "start", "days"), [(PeriodKind.WEEK, "2026-11-16", 8), (PeriodKind.MONTH, "2026-11-01", 33)]
+)
+def test_weeks_and_months_are_periods_too(kind: PeriodKind, start: str, days: int, rig: Rig) -> None:
+    metric = Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5, period=kind)
+    client = rig.agreed(metric)
+    client.record("survey", True)
+    rig.clock.move(days=days)
+    client.record("survey", True)
+    deliver(client)
+    assert min(batch.period for batch in rig.transport.batches) == start
+
+
+def test_what_is_not_taken_is_counted_by_reason_and_never_raises(rig: Rig) -> None:
+    expired = Metric.boolean("old", prob_p=0, prob_q=1, prob_f=0.5, expires=TODAY)
+    client = rig.agreed(HOMEPAGE, expired)
+    client.record("homepage", 7)  # type: ignore[arg-type]
+    client.record("homepage", "\ud800")
+    client.record("nothing", "x")
+    client.record("old", True)
+    client.record("homepage", "x")
+    counts = client.accounting()
+    assert counts["ignored"] == {
+        "consent": 0,
+        "invalid": 2,
+        "unknown-metric": 1,
+        "policy": 0,
+        "expired": 1,
+        "no-state": 0,
+    }
+    assert counts["recorded"] == 5
+    require_balanced(counts)
+    client.close()
+    assert rig.client(HOMEPAGE, expired).accounting()["chosen"] == 1
+
+
+def test_a_misspelt_name_and_a_wrong_type_are_told_once_each_and_no_value_is(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = rig.agreed(HOMEPAGE, PLAIN)
+    with caplog.at_level(logging.DEBUG, "hubbub"):
+        for _ in range(3):
+            client.record("hompage", "canary")
+            client.record("homepage", 424242)  # type: ignore[arg-type]
+            client.record("plain", "canary")
+            client.record("https://canary.example.org/", "homepage")  # the arguments swapped
+            client.record("canary", "homepage")
+            client.record(["canary"], "x")  # type: ignore[arg-type]
+        warned = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+        for number in range(500):
+            client.record(f"no_{number}", "x")
+    assert [told.partition(":")[0] for told in warned] == ["record"] * 5
+    assert "no such metric is defined; was 'homepage' meant? (what is: homepage, plain)" in warned[0]
+    assert "homepage: a string metric takes a str or None, got a int" in warned[1]
+    assert "canary" not in caplog.text
+    assert "424242" not in caplog.text
+    assert len(caplog.records) < 120
+    assert client.accounting()["ignored"] | {"invalid": 6, "unknown-metric": 512} == client.accounting()["ignored"]
+
+
+def test_a_held_value_is_reported_for_its_whole_epoch(rig: Rig) -> None:
+    """2026-11-26 begins an epoch of seven days: the value of its first day stands for all, whatever is recorded later."""
+    rig.clock.now = ManualClock(date(2026, 11, 26))()
+    client = rig.agreed(HELD)
+    for value in ("b", "c", "a", None, "c", "c", "c", "a"):
+        if value:
+            client.record("held", value)
+        rig.clock.move(days=1)
+    deliver(client)
+    by_day = sorted((batch.period, batch.rows[0]) for batch in rig.transport.batches)
+    assert [row for _, row in by_day] == [0b010] * 7 + [0b001, 0b001]
+    with client._journal as state:
+        (account,) = state.accounts.values()
+        assert (account.unit, account.units, account.reports) == ("epoch", 2, 9)
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_definition_that_is_gone_is_silent_whether_or_not_something_was_recorded(recorded: bool, rig: Rig) -> None:
+    """A program beside this one may have it still: what it recorded waits for it."""
+    client = rig.agreed(SURVEY)
+    if recorded:
+        client.record("survey", True)
+    client.close()
+    rig.clock.move(days=3)
+    assert rig.client(PLAIN).accounting()["formed"] == 0
+    assert rig.client(SURVEY).accounting()["formed"] == 3
+
+
+def test_too_much_waiting_drops_the_oldest_and_too_old_is_dropped(rig: Rig) -> None:
+    client = rig.agreed(PLAIN, limits=Limits(max_reports=3))
+    for _ in range(5):
+        rig.clock.move(days=1)
+        client.record("plain", "a")
+    counts = client.accounting()
+    assert (counts["formed"], counts["spooled"], counts["dropped"]["quota"]) == (5, 3, 2)
+    rig.transport.answers = [Answer(503)] * 100
+    rig.clock.move(days=27)
+    client.flush(5)
+    rig.clock.move(days=40)
+    with client._journal as state:
+        client._recorder.former.form(state)
+    counts = client.accounting()
+    assert counts["dropped"]["age"] + counts["dropped"]["quota"] > 2
+    require_balanced(counts)
+
+
+def test_a_clock_that_is_set_back_does_not_open_a_period_anew(rig: Rig) -> None:
+    client = rig.agreed(PLAIN)
+    client.record("plain", "a")
+    rig.clock.move(days=1)
+    client.record("plain", "b")
+    rig.clock.move(days=-1)
+    client.record("plain", "c")
+    deliver(client)
+    rig.clock.move(days=3)
+    deliver(client)
+    told = Counter(batch.period for batch in rig.transport.batches)
+    assert max(told.values()) == 1
+
+
+def test_one_client_says_one_thing_a_period_however_many_processes_it_has(rig: Rig) -> None:
+    clients = [rig.agreed(PLAIN) for _ in range(4)]
+    for client in clients * 3:
+        client.record("plain", "a")
+    rig.clock.move(days=1)
+    for client in clients:
+        client.record("plain", "b")
+    counts = clients[0].accounting()
+    assert (counts["recorded"], counts["chosen"], counts["formed"]) == (16, 2, 1)
+    require_balanced(counts)
+
+
+def test_sixty_four_threads_record_at_once_and_every_recording_is_counted(rig: Rig) -> None:
+    client = rig.agreed(HOMEPAGE, SURVEY)
+
+    def some() -> None:
+        for number in range(25):
+            client.record("homepage", str(number))
+            client.record("survey", number % 2 == 0)
+
+    threads = [Thread(target=some) for _ in range(64)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    counts = client.accounting()
+    assert (counts["recorded"], counts["chosen"], counts["damaged_records"]) == (64 * 50, 2, 0)
+    require_balanced(counts)
+
+
+def test_many_people_are_formed_a_part_at_a_time_and_a_wake_with_nothing_due_looks_at_nobody(rig: Rig) -> None:
+    """1,200 subjects: the first recording of a day forms only its own report, the rest come in parts of 500."""
+    server = rig.agreed(SURVEY, per_subject=True, durability="memory")
+    server._stop()
+    with server._journal as state:
+        for number in range(1200):
+            server._recorder.record(state, str(number), "survey", True)
+        rig.clock.move(days=1)
+        server._recorder.record(state, "7", "survey", True)
+        assert state.formed == 1
+        told = []
+        while server._recorder.former.form(state):
+            told.append(state.formed)
+        assert told in ([500, 1000], [501, 1000], [501, 1001])  # in whichever part "7" is, there is one less to form
+        assert state.formed == 1200
+        state.accounts = NobodyMayLook(state.accounts)
+        assert not server._recorder.former.form(state)
+        assert server._recorder.former.next_end(state) == datetime(2026, 11, 23, tzinfo=UTC)
+
+
+def test_rows_of_a_batch_say_nothing_about_whose_they_are(rig: Rig, unseen_seed: int) -> None:
+    """Twelve people, each always the same value of their own, reported without noise; two metrics, 40 days.
+
+    In the order of the accounts row i was one person on all days and for both metrics: a pseudonym. Of 12 shuffled rows one is where it was
+    in the batch before, on average and with variance 1: 79 pairs of batches have 79 +- 9, at alpha = 1e-6 at most 126 (Poisson).
+    """
+    names = tuple(str(n) for n in range(12))
+    metrics = [Metric.categorical(name, names, prob_p=0, prob_q=1, prob_f=0) for name in ("one", "other")]
+    server = rig.agreed(
+        *metrics,
+        per_subject=True,
+        durability="memory",
+        coins=SeededCoins(unseen_seed),
+        limits=Limits(max_reports=10_000),
+    )
+    server._stop()  # its thread would send the first batches while later ones are made
+    for _ in range(40):
+        with server._journal as state:
+            for name in names:
+                for metric in metrics:
+                    server._recorder.record(state, name, metric.name, name)
+            rig.clock.move(days=1)
+            server._recorder.former.form_everything(state)
+    orders = [each.batch.rows for each in state.waiting.values()]
+    assert [len(order) for order in orders] == [24] * 80
+    assert len({tuple(sorted(order)) for order in orders}) == 1
+    rows = [[order[at : at + 2] for at in range(0, 24, 2)] for order in orders]
+    stayed = sum(
+        one == other for before, after in itertools.pairwise(rows) for one, other in zip(before, after, strict=True)
+    )
+    assert stayed <= stats.poisson.isf(ALPHA, 79)
+
+
+def test_whose_rows_share_a_batch_is_drawn_anew_each_day(rig: Rig) -> None:
+    """1,200 subjects are formed 500 at a time: in the order of the accounts the same 500 would be together for ever."""
+    server = rig.agreed(SURVEY, per_subject=True, durability="memory")
+    server._stop()
+    together = []
+    for _ in range(2):
+        with server._journal as state:
+            for number in range(1200):
+                server._recorder.record(state, str(number), "survey", True)
+            rig.clock.move(days=1)
+            server._recorder.former.form(state)
+            together.append({key for key, account in state.accounts.items() if account.over() > rig.clock().date()})
+            server._recorder.former.form_everything(state)
+    assert [len(each) for each in together] == [500, 500]
+    assert len(together[0] & together[1]) < 350  # 208 +- 9, were they drawn anew; 500, were they not
+
+
+class NobodyMayLook(dict[Key, Account]):
+    def values(self) -> NoReturn:
+        raise AssertionError("a walk over all accounts")
+
+    __iter__ = values
+
+
+def test_a_start_looks_at_many_people_a_part_at_a_time_and_at_who_records_first(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1,200 subjects and a stricter policy: nobody waits for the others' shares, and no report is made under the old one."""
+    server = rig.agreed(SURVEY, HOMEPAGE, per_subject=True)
+    for number in range(1200):
+        server.subject(str(number)).record("survey", True)
+    server.close()
+    looked: list[str] = []
+    share_out = Enroller._share_out
+
+    def counted(enroller: Enroller, state: State, subject: str) -> None:
+        looked.append(subject)
+        share_out(enroller, state, subject)
+
+    monkeypatch.setattr(Enroller, "_share_out", counted)
+    monkeypatch.setattr(Uploader, "start", lambda _: None)
+    strict = Policy(epsilon_total=1.2)  # room for one of the survey's two values
+    again = rig.client(SURVEY, HOMEPAGE, per_subject=True, policy=strict)
+    recorder = again._recorder
+    assert len(looked) == 500
+    with again._journal as state:
+        secret = recorder.channels.secret(state)
+        assert secret is not None
+        tags = {recorder.channels.subject(state, secret, str(n)): str(n) for n in range(1200)}
+        somebody = next(iter(recorder.enroller._left))
+        recorder.record(state, tags[somebody], "survey", True)
+        assert looked[500:] == [somebody]
+        while recorder.former.form(state):
+            pass
+        assert len(looked) == len(set(looked)) == 1200
+        assert {each.reserved for each in state.accounts.values() if each.metric == "survey"} == {1}
+
+
+def test_the_batches_sent_last_are_remembered_as_many_as_are_kept(rig: Rig) -> None:
+    client = rig.agreed(SURVEY)
+    for _ in range(KEPT_SENT + 3):
+        rig.clock.move(days=1)
+        deliver(client)
+    client._compactor.compact(always=True)
+    assert [batch.to_json() for batch in read_state(rig.state).last_sent.values()] == rig.transport.bodies[-KEPT_SENT:]
+    client.set_consent("off")
+    assert read_state(rig.state).last_sent == {}

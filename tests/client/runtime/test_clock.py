@@ -1,0 +1,319 @@
+"""A clock that was wrong once: nothing is sent twice, nothing is spent unseen, and a client does not fall silent for years."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from email.utils import format_datetime
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from tests.client.conftest import HOMEPAGE, SURVEY, TODAY, Rig, require_balanced
+
+from hubbub import Batch, Metric, Params, PeriodKind
+from hubbub.cli.findings import Health
+from hubbub.cli.state_checks import of_state
+from hubbub.privacy.ledger import Account, Choice
+from hubbub.sdk.storage.state import MAX_RUNS, joined
+from hubbub.sdk.upload.retry_policy import NO_ANSWER, Answer
+from hubbub.testing import ManualClock, SeededCoins, deliver
+
+WEEKLY = Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5, period=PeriodKind.WEEK)
+
+
+class Aggregator:
+    """One whose own clock is right: it says the date, and takes no period before it begins or long after its end."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+        self.taken: dict[tuple[str, str], bytes] = {}
+        self.twice: list[tuple[str, str]] = []
+        self.early: list[str] = []
+        self.lost: Callable[[], bool] = lambda: False
+        self.says_the_date: Callable[[], bool] = lambda: True
+
+    def send(self, body: bytes, wanted: object = None) -> Answer:  # noqa: ARG002
+        batch, now = Batch.from_json(body), self.clock()
+        about = (batch.metric, batch.period)
+        dated: dict[str, Any] = {"date": format_datetime(now, usegmt=True)} if self.says_the_date() else {}
+        if date.fromisoformat(batch.period) > now.date() + timedelta(days=1):
+            self.early.append(batch.period)
+            answer = Answer(422, "period-not-started", **dated)
+        elif date.fromisoformat(batch.period) < now.date() - timedelta(days=37):
+            answer = Answer(410, "period-closed", **dated)
+        else:
+            if self.taken.setdefault(about, body) != body:
+                self.twice.append(about)
+            answer = Answer(202, batch_id=str(batch.batch_id), **dated)
+        return NO_ANSWER if self.lost() else answer
+
+
+@pytest.fixture
+def world(rig: Rig) -> tuple[ManualClock, Aggregator]:
+    """The true time, and an aggregator that knows it; the rig's clock is the client's."""
+    true = ManualClock(TODAY)
+    return true, Aggregator(true)
+
+
+def days(rig: Rig, true: ManualClock, number: int, client: Any) -> None:
+    """Live so many days under a clock that is right."""
+    for _ in range(number):
+        client.record("homepage", "https://example.org/")
+        for _ in range(2):
+            true.move(hours=12)
+            rig.clock.now = true.now
+            uploader = client._started()
+            while uploader.sender.attempt() == 0.0:
+                pass
+
+
+def findings(rig: Rig) -> list[tuple[Health, str]]:
+    moment = rig.clock().timestamp()
+    for path in rig.state.iterdir():
+        os.utime(path, (moment, moment))  # the files say nothing of it
+    return [(each.health, each.what) for each in of_state(rig.state, rig.clock(), {}) if each.about == "clock"]
+
+
+def test_a_start_ten_years_ahead_silences_nobody_and_tells_nothing_twice(
+    rig: Rig, world: tuple[ManualClock, Aggregator], caplog: pytest.LogCaptureFixture
+) -> None:
+    """No report left for sixty days after it, and doctor found all well."""
+    true, aggregator = world
+    client = rig.agreed(HOMEPAGE, SURVEY, transport=aggregator)  # nothing is recorded for the survey
+    days(rig, true, 5, client)
+    client.close()
+    rig.clock.move(days=3650)
+    ahead = rig.client(HOMEPAGE, SURVEY, transport=aggregator)
+    ahead.record("homepage", "https://example.org/")
+    ahead.close()
+    rig.clock.now = true.now
+    ((health, what),) = findings(rig)
+    assert health is Health.WRONG
+    assert "the next report of survey is planned for 2036-" in what
+    before = dict(aggregator.taken)
+    client = rig.client(HOMEPAGE, SURVEY, transport=aggregator)
+    client._started().stop(5)
+    days(rig, true, 20, client)
+    assert len(aggregator.taken) - len(before) >= 2 * 18
+    assert (aggregator.twice, aggregator.early) == ([], [])
+    assert max(period for _, period in aggregator.taken) < str(true.now.date())
+    assert 1 <= caplog.text.count("the clock was ahead") <= 2
+    counts = client.accounting()
+    assert counts["dropped"]["clock"] == 2 * 28  # what the wrong clock made, once an answer confirmed the date
+    require_balanced(counts)
+    client.close()
+    assert [health for health, _ in findings(rig)] == [Health.FINE]
+
+
+def test_a_minute_forty_days_ahead_drops_no_good_report_and_the_days_it_spoilt_are_reported_when_they_come(
+    rig: Rig, world: tuple[ManualClock, Aggregator]
+) -> None:
+    true, aggregator = world
+    client = rig.agreed(transport=aggregator)
+    client._started().stop(5)
+    for _ in range(4):
+        client.record("homepage", "https://example.org/")
+        true.move(days=1)
+        rig.clock.now = true.now
+    with client._journal as state:
+        client._recorder.former.form_everything(state)
+        good = set(state.waiting)
+    assert len(good) == 4
+    rig.clock.move(days=40)
+    client.record("homepage", "https://example.org/")
+    rig.clock.now = true.now
+    with client._journal as state:
+        client._recorder.former.form_everything(state)
+        assert good <= set(state.waiting)
+    assert "batches of days to come" in findings(rig)[0][1]
+    days(rig, true, 45, client)
+    assert aggregator.twice == []
+    assert len(aggregator.taken) >= 47  # 49 days and no more; the one that had begun when the clock was wrong is lost
+    counts = client.accounting()
+    assert (counts["dropped"]["age"], counts["dropped"]["clock"]) == (0, 28)
+    with client._journal as state:
+        (account,) = state.accounts.values()
+        assert account.reports == counts["formed"]  # all that was made is on the ledger
+
+
+def test_a_clock_that_is_behind_what_an_aggregator_confirmed_changes_nothing_until_it_is_right(
+    rig: Rig, world: tuple[ManualClock, Aggregator]
+) -> None:
+    """A machine whose clock begins in 1970 until the network is there."""
+    true, aggregator = world
+    client = rig.agreed(transport=aggregator)
+    client._started().stop(5)
+    days(rig, true, 5, client)
+    with client._journal as state:
+        before = {key: each.next for key, each in state.accounts.items()}
+    rig.clock.now = datetime(1970, 1, 1, tzinfo=UTC)
+    client.record("homepage", "https://example.org/")
+    with client._journal as state:
+        client._recorder.former.form_everything(state)
+        assert {key: each.next for key, each in state.accounts.items()} == before
+    assert "an aggregator agreed earlier" in findings(rig)[0][1]
+    rig.clock.now = true.now
+    days(rig, true, 5, client)
+    assert aggregator.twice == []
+    assert len(aggregator.taken) >= 9
+
+
+def test_age_is_judged_by_a_date_that_an_aggregator_confirmed(rig: Rig, world: tuple[ManualClock, Aggregator]) -> None:
+    true, aggregator = world
+    client = rig.agreed(transport=aggregator)
+    client._started().stop(5)
+    rig.clock.move(days=1)
+    with client._journal as state:
+        client._recorder.former.form_everything(state)
+        rig.clock.move(days=60)
+        client._recorder.former.form_everything(state)
+        assert (client.accounting()["dropped"]["age"], state.formed) == (0, 29)
+    true.now = rig.clock.now
+    while client._started().sender.attempt() == 0.0:
+        pass
+    counts = client.accounting()
+    assert counts["dropped"]["age"] + counts["dropped"]["refused"] == 1
+    require_balanced(counts)
+
+
+def test_days_that_were_reported_under_a_clock_ahead_are_not_reported_again(
+    rig: Rig, world: tuple[ManualClock, Aggregator]
+) -> None:
+    """Ten days ahead, to an aggregator that takes it and says no date; the journal is compacted and read anew before they come."""
+    true, aggregator = world
+    aggregator.says_the_date = lambda: False
+    client = rig.agreed(transport=aggregator)
+    client._started().stop(5)
+    rig.clock.move(days=10)
+    true.now = rig.clock.now
+    with client._journal as state:
+        client._recorder.former.form_everything(state)
+        made = list(state.waiting)
+    assert sum(client._started().sender.send_now(batch_id) for batch_id in made) == 10
+    assert client._compactor.compact(always=True)
+    client.close()
+    true.move(days=-10)
+    rig.clock.now = true.now
+    client = rig.client(transport=aggregator)
+    client._started().stop(5)
+    days(rig, true, 16, client)
+    assert aggregator.twice == []
+    assert len(aggregator.taken) >= 10 + 5
+
+
+def test_a_metric_that_nobody_records_is_planned_anew_by_the_next_start(rig: Rig) -> None:
+    client = rig.agreed(SURVEY)
+    rig.clock.move(days=20)
+    with client._journal as state:
+        client._recorder.former.form_everything(state)
+    client.close()
+    rig.clock.move(days=-20)
+    with rig.client(SURVEY)._journal as state:
+        assert [each.next for each in state.accounts.values()] == [str(TODAY)]
+
+
+@pytest.mark.parametrize("metric", [HOMEPAGE, WEEKLY], ids=["day", "week"])
+def test_whatever_the_clock_does_no_period_is_sent_under_two_ids_and_all_that_left_is_on_the_ledger(
+    metric: Metric, rig: Rig, world: tuple[ManualClock, Aggregator], unseen_seed: int
+) -> None:
+    """Lives under a clock that jumps weeks and years, some to aggregators that believe it; answers are lost."""
+    chance = random.Random(unseen_seed)  # noqa: S311
+    true, aggregator = world
+    step = 1 if metric is HOMEPAGE else 7
+    coins = SeededCoins(unseen_seed)
+    client = rig.agreed(metric, transport=aggregator, coins=coins, durability="memory")
+    uploader = client._started()
+    uploader.stop(5)
+    for _ in range(3):  # a report is sent in the period after its own: one at least is taken before anything goes wrong
+        client.record(metric.name, "x" if metric is HOMEPAGE else True)
+        true.move(days=step)
+        rig.clock.now = true.now
+        while uploader.sender.attempt() == 0.0:
+            pass
+    assert aggregator.taken
+    aggregator.lost = lambda: chance.random() < 0.3
+    aggregator.says_the_date = lambda: chance.random() < 0.3
+    for moment in range(460):
+        match chance.choice((2, 5, 6)) if moment < 60 else chance.randrange(8):
+            case 0:
+                rig.clock.now = true.now + timedelta(days=chance.choice((-9000, -40, -10, -3, -1, 1, 3, 10, 40, 3650)))
+            case 1:
+                true.now = rig.clock.now  # the aggregator's is as wrong
+            case 2 | 3:
+                true.move(days=step)
+                rig.clock.now = true.now
+            case 4:
+                true.move(days=step)
+                rig.clock.move(days=step)
+            case 5:
+                client.record(metric.name, "x" if metric is HOMEPAGE else True)
+            case 6:
+                for _ in range(chance.randrange(5)):
+                    uploader.sender.attempt()
+            case 7:
+                assert client._compactor.compact(always=True)
+        assert aggregator.twice == []
+    require_balanced(client.accounting())
+    with client._journal as state:
+        (account,) = state.accounts.values()
+        assert account.reports == state.formed >= len(aggregator.taken)
+        assert all(state.was_tried(metric.digest, period) for _, period in aggregator.taken)
+
+
+def test_runs_of_days_are_joined_and_few(unseen_seed: int) -> None:
+    chance, runs = random.Random(unseen_seed), []  # type: ignore[var-annotated]  # noqa: S311
+    added = set()
+    for _ in range(500):
+        day = date(2026, 1, 1) + timedelta(days=chance.randrange(3000))
+        added.add(str(day))
+        runs = joined(runs, str(day), str(day + timedelta(days=1)))
+        assert len(runs) <= MAX_RUNS
+        assert runs == sorted(runs)
+        assert all(before[1] < after[0] for before, after in pairwise(runs))
+    assert all(any(start <= day < end for start, end in runs) for day in added)
+
+
+def test_deliver_still_ends_the_period_now(rig: Rig) -> None:
+    client = rig.agreed()
+    client.record("homepage", "x")
+    assert (deliver(client), deliver(client)) == (1, 0)
+
+
+@pytest.mark.parametrize("hold", [1, 2, 5, 30])
+def test_a_clock_that_jumps_never_makes_two_units_share_a_permanent_response(
+    hold: int, rig: Rig, unseen_seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lifetime epsilon counts epochs as independent: an epoch that a wrong clock visits again is charged and drawn again.
+
+    p = 0, q = 1: equal reports are reports from one permanent response. 64 bits, so that no two are alike by chance.
+    """
+    drawn: Counter[str] = Counter()
+    charge = Account.charge
+
+    def counted(account: Account, choice: Choice) -> None:
+        drawn[choice.row] += 1
+        charge(account, choice)
+
+    monkeypatch.setattr(Account, "charge", counted)
+    params = Params(num_bits=64, num_hashes=1, num_cohorts=1, prob_p=0, prob_q=1, prob_f=0.5)
+    client, chance = rig.agreed(Metric.string("page", params, hold=hold)), random.Random(unseen_seed)  # noqa: S311
+    real, error = rig.clock.now, timedelta(0)
+    for _ in range(80):
+        if chance.random() < 0.2:
+            error = timedelta(days=chance.choice([0, 0, 3, 12, 20, 40, 400]))
+        real += timedelta(days=1)
+        rig.clock.now = real + error
+        if (
+            chance.random() < 0.3
+        ):  # "no value", so that a period without a draft reports the same; a draft of a wrong day may wait
+            client.record("page", None)
+        client.flush(5)
+    with client._journal as state:
+        (account,) = state.accounts.values()
+    assert sum(drawn.values()) == account.reports
+    assert len(drawn) == account.units
+    assert max(drawn.values()) <= hold

@@ -1,0 +1,439 @@
+"""Signals, logging and locks: whatever interrupts a call, or is called by it, nothing of ours is held afterwards and nobody waits for ever."""
+
+from __future__ import annotations
+
+import _thread
+import gc
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+from tests.client.conftest import Rig, require_balanced
+from tests.support.paths import DATA
+
+from hubbub import Client
+from hubbub.sdk.runtime import error_guard, safe_logging
+from hubbub.sdk.storage import journal as journal_module
+from hubbub.sdk.storage.filesystem import SystemDisk
+from hubbub.sdk.storage.secret_file import secret_at
+from hubbub.testing import SimulatedDisk, deliver
+
+
+class Interrupted(BaseException):
+    """As KeyboardInterrupt."""
+
+
+class Tripping:
+    """`tripping[number]` is a signal that arrives: without a call in Python, so that its handler runs where the traced code next looks."""
+
+    __getitem__ = staticmethod(_thread.interrupt_main)
+
+
+@pytest.fixture
+def handler() -> Iterator[Callable[[Callable[..., Any]], Any]]:
+    before = signal.getsignal(signal.SIGUSR1)
+    yield lambda handle: signal.signal(signal.SIGUSR1, handle)
+    signal.signal(signal.SIGUSR1, before)
+
+
+def interrupted_at(number: int, step: Callable[[], object], within: str = "") -> bool:
+    """Interrupt a step before its n-th instruction, of those in a file of this name; return whether it has so many."""
+    left, tripping, usual = number, Tripping(), sys.gettrace()
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal left
+        if not frame.f_code.co_filename.endswith(within):
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            left -= 1
+            if left == 0:
+                sys.settrace(None)  # it would be what is interrupted
+                tripping[signal.SIGUSR1]
+        return trace
+
+    with suppress(Interrupted):
+        sys.settrace(trace)
+        try:
+            step()
+        finally:
+            sys.settrace(usual)
+    return left <= 0
+
+
+def is_free(client: Client) -> bool:
+    """Say whether another thread, and another process, could go on."""
+    got: list[bool] = []
+
+    def other() -> None:
+        for lock in (client._journal._held, client._journal._syncing, client._compactor._at_it, client._starting):
+            got.append(lock.acquire(blocking=False))
+            if got[-1]:
+                lock.release()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    thread.join()
+    for name in ("lock", "compactor"):
+        lock = SystemDisk().lock(client._directory / name)
+        got.append(lock.acquire(wait=False))
+        lock.close()
+    return all(got) and not client._journal._entered and not safe_logging.inside
+
+
+STEPS: dict[str, tuple[int, Callable[[Client], object]]] = {
+    "record": (1, lambda client: client.record("homepage", "x")),
+    "accounting": (1, Client.accounting),
+    "agree": (61, lambda client: client.set_consent("on")),
+    "withdraw": (41, lambda client: client.set_consent("off")),
+    "close": (3, Client.close),
+}
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="another way to trace instructions")
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # the interpreter's own finalizers are interrupted, too
+@pytest.mark.parametrize("step", list(STEPS))
+def test_an_interrupt_anywhere_leaves_no_lock_held_and_nothing_half_done(
+    step: str,
+    rig: Rig,
+    handler: Callable[[Callable[..., Any]], Any],
+    unseen_seed: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One Ctrl-C in `record` blocked every other thread for good, in one of seven."""
+
+    def interrupt(*_: object) -> None:
+        raise Interrupted
+
+    handler(interrupt)
+    monkeypatch.setattr(
+        sys, "unraisablehook", lambda _: None
+    )  # pytest's keeps each interrupted finalizer, and so its file
+    stride, do = STEPS[step]
+    client = rig.agreed()
+    client._started().stop(5)
+    number, goes_on = 1 + unseen_seed % stride, True
+    while goes_on:
+        if step == "agree":
+            client.set_consent("off")
+        elif step == "withdraw":
+            client.set_consent("on")
+        goes_on = interrupted_at(number, lambda: do(client))
+        if client._uploader is not None:
+            client._uploader.stop(5)
+        assert is_free(client), number
+        number += stride
+    client.set_consent("on")
+    client.record("homepage", "x")
+    client.close()
+    here = client.accounting()
+    require_balanced(here)
+    assert rig.client(environment={"DO_NOT_TRACK": "1"}).accounting() == here
+
+
+def opened(directory: Path) -> list[str]:
+    """Return the files of a directory that this process has open, once for each descriptor."""
+    found = []
+    for number in os.listdir("/proc/self/fd"):  # noqa: PTH208  (names, of which one is the listing's own)
+        with suppress(OSError):
+            found.append(os.readlink(f"/proc/self/fd/{number}"))  # noqa: PTH115
+    return sorted(path for path in found if path.startswith(str(directory)))
+
+
+OPENING: dict[str, tuple[int, Callable[[Client], object]]] = {
+    "record": (1, lambda client: client.record("homepage", "x")),
+    "sync": (1, lambda client: client._journal.sync()),
+    "compact": (13, lambda client: client._compactor.compact(always=True)),
+    "secret": (1, lambda client: secret_at(client._directory / "secret")),
+}
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="another way to trace instructions")
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="nowhere to see what is open")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("step", list(OPENING))
+def test_an_interrupt_anywhere_leaves_no_descriptor_open(
+    step: str,
+    rig: Rig,
+    handler: Callable[[Callable[..., Any]], Any],
+    unseen_seed: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A handler that raised every millisecond left 450 descriptors open after 3,966 interrupts.
+
+    Descriptors are bare numbers in disk.py alone: this is every instruction there (of a compaction every 13th).
+    """
+
+    def interrupt(*_: object) -> None:
+        raise Interrupted
+
+    handler(interrupt)
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    monkeypatch.setattr(
+        sys, "unraisablehook", lambda _: None
+    )  # pytest's keeps each interrupted finalizer, and so its file
+    stride, do = OPENING[step]
+    client = rig.agreed()
+    client._started().stop(5)
+    client.record("homepage", "x")
+    usual = opened(rig.state)
+    number, goes_on = 1 + unseen_seed % stride, True
+    while (
+        goes_on and number < 4000
+    ):  # pytest keeps interrupted finalizers, whose files each later opening looks at: there may be no end
+        client._journal.close()  # so that the step opens everything
+        goes_on = interrupted_at(number, lambda: do(client), within="disk.py")
+        if step == "compact":
+            do(client)
+        client.record("homepage", "x")
+        client._journal.sync()
+        assert opened(rig.state) == usual, number
+        number += stride
+
+
+def test_reading_the_journal_anew_keeps_one_descriptor_of_it(rig: Rig) -> None:
+    """Each interrupt makes the next call read the journal anew; until a synchronization, every reading left one descriptor open."""
+    client = rig.agreed()
+    client._started().stop(5)
+    client.record("homepage", "x")
+    usual = opened(rig.state)
+    for _ in range(50):
+        client._journal._torn = True  # as an interrupt leaves it
+        client.record("homepage", "x")
+    assert opened(rig.state) == usual
+    other = rig.agreed()
+    other._started().stop(5)
+    for _ in range(20):
+        other._compactor.compact(always=True)
+        client._journal._torn = True
+        client.accounting()
+    assert len(opened(rig.state)) <= 2 * (
+        len(usual) + 2
+    )  # each has the journal, its lock, the snapshot and one renamed journal
+
+
+def test_what_a_signal_handler_records_while_its_thread_is_within_a_journal_is_recorded_later(rig: Rig) -> None:
+    """Two clients of one process on one directory: the handler waited for a lock that its own thread held."""
+    one, other = rig.agreed(), rig.agreed()
+    other._started().stop(5)
+    other._journal._rest = lambda _: pytest.fail("it waits for its own thread")
+    one._journal.run(lambda _: other.record("homepage", "x"))
+    assert other.accounting()["recorded"] == 1
+
+
+class Handler(logging.Handler):
+    def __init__(self, emit: Callable[[], object]) -> None:
+        super().__init__()
+        self._emit, self.told = emit, 0
+
+    def emit(self, record: logging.LogRecord) -> None:  # noqa: ARG002
+        self.told += 1
+        self._emit()
+
+
+@pytest.fixture
+def listen() -> Iterator[Callable[[Callable[[], object]], Handler]]:
+    added: list[Handler] = []
+
+    def listen(emit: Callable[[], object]) -> Handler:
+        added.append(Handler(emit))
+        logging.getLogger("hubbub").addHandler(added[-1])
+        return added[-1]
+
+    yield listen
+    for each in added:
+        logging.getLogger("hubbub").removeHandler(each)
+
+
+def test_who_logs_for_us_may_record_and_so_may_others_meanwhile(
+    rig: Rig, listen: Callable[[Callable[[], object]], Handler]
+) -> None:
+    """A handler's own lock and the journal's were taken in both orders: what is to be said is said when nothing is held."""
+    disk = SimulatedDisk()
+    client = rig.agreed(disk=disk)
+    client._started().stop(5)
+    done = []
+
+    def emit() -> None:
+        thread = threading.Thread(target=client.record, args=("homepage", "x"), daemon=True)
+        thread.start()
+        thread.join(10)
+        done.append(not thread.is_alive())
+
+    handler = listen(emit)
+    disk.full = True
+    client.record("homepage", "x")
+    disk.full = False
+    client._journal.sync()
+    client.record("no-such-metric", "x")
+    assert handler.told == 3
+    assert done == [True, True, True]
+    assert client.accounting()["recorded"] == 5
+
+
+def test_what_the_hosts_logging_raises_does_not_reach_the_host(
+    rig: Rig, listen: Callable[[Callable[[], object]], Handler]
+) -> None:
+    def fail() -> None:
+        raise AssertionError("no warnings in this program")
+
+    handler = listen(fail)
+    client = rig.agreed()
+    client.record("no-such-metric", "x")
+    assert handler.told == 1
+    assert client.accounting()["ignored"]["unknown-metric"] == 1
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, TimeoutError])
+@pytest.mark.parametrize("where", ["clock", "disk"])
+def test_what_a_signal_handler_raises_is_the_hosts(
+    where: str,
+    kind: type[Exception],
+    rig: Rig,
+    handler: Callable[[Callable[..., Any]], Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A time limit of the host's framework, raised in the middle of `record`, was swallowed as a failure of ours, or taken for a broken disk."""
+    monkeypatch.setattr(error_guard, "swallowed", True)
+    alarmed = False
+
+    def alarm(*_: object) -> None:
+        raise kind("the host's")
+
+    def ring() -> None:
+        if alarmed:
+            signal.raise_signal(signal.SIGUSR1)
+
+    class Disk(SystemDisk):
+        def identity(self, path: Path) -> tuple[int, int] | None:
+            if where == "disk":
+                ring()
+            return super().identity(path)
+
+    def clock() -> datetime:
+        if where == "clock":
+            ring()
+        return rig.clock()
+
+    handler(alarm)
+    client = rig.agreed(disk=Disk(), clock=clock)
+    client._started().stop(5)
+    alarmed = True
+    with pytest.raises(kind, match="the host's"):
+        client.record("homepage", "x")
+    alarmed = False
+    assert not client._journal.problem
+    client.record("homepage", "x")
+    assert client.accounting()["recorded"] == 1
+
+
+def test_our_own_failures_still_do_not_reach_the_host(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(error_guard, "swallowed", True)
+    client = rig.agreed()
+    client._started().stop(5)
+    client._clock = client._recorder._today.now = lambda: 1 / 0  # type: ignore[assignment,return-value]
+    client.record("homepage", "x")
+    assert "ZeroDivisionError" in caplog.text
+
+
+AT_THE_END = """
+import sys
+from hubbub import Client
+
+class Session:
+    def __init__(self, client):
+        self.client = client
+
+    def __del__(self):
+        self.client.record("homepage", "bye")
+
+client = Client(sys.argv[1], sys.argv[2], "http://127.0.0.1:1")
+client.set_consent("local")
+session = Session(client)
+"""
+
+
+def test_a_finalizer_that_records_when_the_interpreter_ends_is_not_disturbed(tmp_path: Path) -> None:
+    metrics = DATA / "metrics.toml"
+    command = [sys.executable, "-c", AT_THE_END, str(metrics), str(tmp_path / "state")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stderr == ""
+
+
+def test_a_process_that_holds_the_directory_for_ever_is_waited_for_once(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stopped process held every other's constructor; now there is one warning, and what is recorded waits in memory."""
+    monkeypatch.setattr(journal_module, "PATIENCE", 0.05)
+    rig.agreed().close()
+    lock = SystemDisk().lock(rig.state / "lock")
+    assert lock.acquire(wait=False)
+    with pytest.warns(RuntimeWarning, match="held by another process that does not go on"):
+        client = rig.client()
+    monkeypatch.setattr(client._journal, "_rest", lambda _: pytest.fail("it waits again"))
+    for _ in range(3):
+        client.record("homepage", "x")
+    rig.clock.move(days=2)
+    assert deliver(client) == 0
+    lock.release()
+    monkeypatch.undo()
+    assert client.accounting()["recorded"] == 3
+    assert not client._journal.problem
+
+
+def test_delivering_on_a_disk_that_takes_nothing_ends(rig: Rig) -> None:
+    rig.state = Path("/proc/no-such-place")
+    disk = SimulatedDisk()
+    client = rig.agreed(disk=disk)
+    client.record("homepage", "x")
+    disk.full = True
+    client.record("homepage", "y")
+
+    def no_lease(path: Path) -> Any:
+        raise OSError(28, "No space left on device")
+
+    disk.lock = no_lease  # type: ignore[method-assign]
+    client._started().stop(5)
+    client._uploader = None
+    assert deliver(client) == 0
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="nowhere to see what is open")
+def test_closed_and_dropped_clients_keep_neither_files_nor_threads(rig: Rig) -> None:
+    def one(client: Client) -> threading.Thread:
+        client.record("homepage", "x")
+        deliver(client)
+        thread = client._started()._thread
+        assert thread is not None
+        return thread
+
+    closed = rig.agreed()
+    thread = one(closed)
+    assert opened(rig.state)
+    closed.close()
+    thread.join(10)
+    gc.collect()
+    assert opened(rig.state) == []
+    thread, dropped = one(rig.client()), weakref.ref(rig.started[-1])
+    rig.started.clear()
+    gc.collect()
+    assert dropped() is None
+    thread.join(10)
+    assert not thread.is_alive()
+    gc.collect()
+    assert opened(rig.state) == []

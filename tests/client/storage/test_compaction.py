@@ -1,0 +1,439 @@
+"""The snapshot is written beside the lock: nobody waits for it, and whoever starts in the middle of it finds everything."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.client.conftest import HOMEPAGE, SURVEY, Rig, require_balanced
+
+from hubbub import Client
+from hubbub.sdk.storage.compaction import PIECE, Compactor
+from hubbub.sdk.storage.events import EARLIER, JOURNAL, SNAPSHOT
+from hubbub.sdk.storage.filesystem import File, Lock, SystemDisk
+from hubbub.sdk.storage.journal import READ_UNDER_THE_LOCK, Journal
+from hubbub.sdk.storage.record_format import scan
+from hubbub.sdk.storage.state import State
+from hubbub.sdk.storage.state_reader import read_state
+from hubbub.sdk.upload.retry_policy import NO_ANSWER, Answer
+from hubbub.testing import SimulatedDisk, deliver
+
+SUBJECTS = 3 * PIECE
+RECORDINGS = 300
+
+
+def told_by(state: State) -> dict[str, Any]:
+    """Everything that a state says, but for what is worked out from the rest or concerns the files."""
+    without = ("soonest", "digests", "erased", "damaged")
+    return {name: value for name, value in vars(state).items() if name not in without}
+
+
+def state_of(client: Client) -> dict[str, Any]:
+    with client._journal as state:
+        return told_by(state)
+
+
+class Watched:
+    """A file that says what is done to it."""
+
+    def __init__(self, file: File, name: str, done: Callable[[str, str, int], None]) -> None:
+        self._file, self._name, self._done = file, name, done
+        self.identity, self.close = file.identity, file.close
+
+    def read(self, start: int, size: int) -> bytes:
+        self._done("read", self._name, size)
+        return self._file.read(start, size)
+
+    def append(self, data: bytes) -> None:
+        self._file.append(data)
+        self._done("append", self._name, len(data))
+
+    def sync(self) -> None:
+        self._file.sync()
+        self._done("sync", self._name, 0)
+
+
+class WatchedLock:
+    def __init__(self, lock: Lock, told: Callable[[bool], None]) -> None:
+        self._lock, self._told, self.close = lock, told, lock.close
+
+    def acquire(self, *, wait: bool) -> bool:
+        got = self._lock.acquire(wait=wait)
+        self._told(got)
+        return got
+
+    def release(self) -> None:
+        self._told(False)
+        self._lock.release()
+
+
+class WatchedDisk(SystemDisk):
+    """A disk that says what was done to it, and whether the journal's lock was held meanwhile."""
+
+    def __init__(self) -> None:
+        self.done: Callable[[str, str, int], None] = lambda *_: None
+        self.locked = False
+
+    def open(self, path: Path) -> File:
+        return Watched(super().open(path), path.name, lambda *what: self.done(*what))
+
+    def open_new(self, path: Path) -> File:
+        return Watched(super().open_new(path), path.name, lambda *what: self.done(*what))
+
+    def replace(self, source: Path, target: Path) -> None:
+        super().replace(source, target)
+        self.done("replace", target.name, 0)
+
+    def remove(self, path: Path) -> None:
+        super().remove(path)
+        self.done("remove", path.name, 0)
+
+    def sync_directory(self, path: Path) -> None:
+        super().sync_directory(path)
+        self.done("sync_directory", path.name, 0)
+
+    def lock(self, path: Path) -> Lock:
+        lock = super().lock(path)
+        return WatchedLock(lock, self._told) if path.name == "lock" else lock
+
+    def _told(self, held: bool) -> None:
+        self.locked = held
+
+
+def with_subjects(rig: Rig, disk: WatchedDisk, count: int = SUBJECTS) -> Client:
+    client = rig.agreed(disk=disk)
+    client._started().stop(5)
+    for number in range(count):
+        client.subject(str(number)).record("homepage", str(number % 7))
+    return client
+
+
+def test_no_stretch_under_the_lock_grows_with_the_state(rig: Rig) -> None:
+    """The snapshot is appended, synchronized and read without the lock, in pieces; under it only names change and counts are said."""
+    disk = WatchedDisk()
+    client, other = with_subjects(rig, disk), rig.client(disk=disk)
+    other._started().stop(5)
+    under: list[tuple[str, str, int]] = []
+    pieces: list[int] = []
+
+    def done(what: str, name: str, size: int) -> None:
+        if disk.locked:
+            under.append((what, name, size))
+        elif (what, name) == ("append", f"{SNAPSHOT}.new"):
+            pieces.append(size)
+            recorder = threading.Thread(target=other.record, args=("homepage", "x"))
+            recorder.start()  # would hang if the lock were held
+            recorder.join(30)
+            assert not recorder.is_alive()
+
+    disk.done = done
+    assert client._compactor.compact(always=True)
+    snapshot = (rig.state / SNAPSHOT).read_bytes()
+    records = len(scan(snapshot).payloads)
+    assert records > 2 * SUBJECTS  # the ledger twice, and the drafts
+    assert len(pieces) >= records // PIECE
+    assert max(pieces) < 2 * PIECE * len(snapshot) / records
+    assert {what for what, _, _ in under} == {"append", "read", "replace", "remove"}
+    assert max(size for _, _, size in under) < 4096
+    assert other.accounting()["recorded"] == SUBJECTS + len(pieces)
+    disk.done = lambda *_: None
+    assert state_of(rig.client()) == state_of(client) == state_of(other)
+
+
+def test_a_start_reads_a_large_directory_beside_the_lock(rig: Rig) -> None:
+    disk = WatchedDisk()
+    with_subjects(rig, disk)._compactor.compact(always=True)
+    read: list[tuple[bool, int]] = []
+    disk.done = lambda what, _, size: read.append((disk.locked, size)) if what == "read" else None
+    journal = Journal(rig.state, disk)
+    with journal as state:
+        assert len(state.accounts) == SUBJECTS + 1
+    assert max(size for _, size in read) > READ_UNDER_THE_LOCK
+    assert max((size for locked, size in read if locked), default=0) <= READ_UNDER_THE_LOCK
+    journal.close()
+
+
+def test_a_process_that_slept_through_a_compaction_goes_on_without_reading_the_snapshot(rig: Rig) -> None:
+    disk = WatchedDisk()
+    client, idle = with_subjects(rig, disk), Journal(rig.state, disk)
+    with idle as before:
+        pass
+    client.record("homepage", "x")
+    client._compactor.compact(always=True)
+    client.record("homepage", "x")
+    with idle as state:
+        assert state is before
+    assert told_by(state) == state_of(client)
+    for _ in range(2):  # one more than it can follow
+        client._compactor.compact(always=True)
+    client.record("homepage", "x")
+    with idle as state:
+        assert state is not before
+    assert told_by(state) == state_of(client)
+    idle.close()
+
+
+def lived(client: Client, rig: Rig, chance: random.Random) -> None:
+    """Do something that writes, of every kind."""
+    answers = (Answer(413), Answer(422), Answer(503), Answer(410, problem="period-closed"), NO_ANSWER)
+    match chance.randrange(8):
+        case 0 | 1 | 2:
+            client.record("homepage", str(chance.randrange(4)))
+        case 3:
+            client.subject(str(chance.randrange(6))).record("survey", chance.random() < 0.5)
+        case 4:
+            rig.clock.move(hours=chance.randrange(30))
+        case 5:
+            client._started().sender.attempt()
+        case 6:
+            rig.transport.answers = [chance.choice(answers)]
+            deliver(client)
+        case 7:
+            client.record("nothing of ours", "x")
+
+
+def test_whoever_starts_at_any_moment_of_a_compaction_finds_the_state_as_it_is(
+    rig: Rig, tmp_path: Path, unseen_seed: int
+) -> None:
+    """As after a kill there: the directory is copied after each operation of the compaction, between which another process goes on."""
+    chance, disk = random.Random(unseen_seed), WatchedDisk()  # noqa: S311
+    client, other = rig.agreed(HOMEPAGE, SURVEY, disk=disk), rig.client(HOMEPAGE, SURVEY)
+    for each in (client, other):
+        each._started().stop(5)
+    places, inside = set(), False
+
+    def found_now(what: str, name: str, _: int) -> None:
+        nonlocal inside
+        if inside or threading.current_thread() is not threading.main_thread():
+            return
+        inside = True
+        places.add((what, name))
+        shutil.copytree(rig.state, tmp_path / "copy", dirs_exist_ok=False)
+        copied = Journal(tmp_path / "copy", SystemDisk())
+        with copied as state:
+            assert told_by(state) == told_by(client._journal._state)
+            assert state.damaged == 0
+        assert told_by(read_state(tmp_path / "copy")) == told_by(state)
+        copied.close()
+        shutil.rmtree(tmp_path / "copy")
+        inside = False
+
+    def resting(_: float) -> None:
+        nonlocal inside
+        inside = True
+        for _ in range(3):
+            lived(other, rig, chance)
+        state_of(client)
+        inside = False
+        found_now("rest", "", 0)
+
+    client._compactor._rest = resting
+    for _ in range(25):
+        lived(other, rig, chance)
+    for _ in range(12):
+        state_of(client)
+        disk.done = found_now
+        assert client._compactor.compact(always=True)
+        disk.done = lambda *_: None
+        require_balanced(client.accounting())
+    assert {
+        ("replace", EARLIER),
+        ("replace", SNAPSHOT),
+        ("remove", EARLIER),
+        ("append", JOURNAL),
+        ("rest", ""),
+    } <= places
+
+
+def test_a_compaction_that_was_killed_is_ended_by_the_next(rig: Rig, tmp_path: Path) -> None:
+    disk = WatchedDisk()
+    client = with_subjects(rig, disk, 2)
+    copies: list[dict[str, Any]] = []
+
+    def killed(what: str, *_: object) -> None:
+        if what != "read":
+            shutil.copytree(rig.state, tmp_path / f"{len(copies)}")
+            copies.append(told_by(client._journal._state))
+
+    disk.done = killed
+    client._compactor.compact(always=True)
+    left = set()
+    for number, known in enumerate(copies):
+        place = tmp_path / f"{number}"
+        left |= {path.name for path in place.iterdir()}
+        journal = Journal(place, SystemDisk())
+        with journal:
+            pass
+        due = (place / EARLIER).exists()
+        compactor = Compactor(journal, SystemDisk())
+        assert compactor.is_due() == due
+        assert compactor.compact() == due
+        assert not (place / EARLIER).exists()
+        journal.close()
+        assert told_by(read_state(place)) == known
+    assert {EARLIER, f"{SNAPSHOT}.new"} <= left
+
+
+def test_power_that_goes_in_the_middle_of_a_compaction_takes_nothing_that_was_durable(
+    rig: Rig, unseen_seed: int
+) -> None:
+    chance = random.Random(unseen_seed)  # noqa: S311
+
+    class Failing(SimulatedDisk):
+        left = 0
+
+        def _refuse_if_full(self) -> None:
+            self._step()
+            super()._refuse_if_full()
+
+        def _step(self) -> None:
+            self.left -= 1
+            if self.left == 0:
+                raise OSError(5, "Input/output error")
+
+        def replace(self, source: Path, target: Path) -> None:
+            self._step()
+            super().replace(source, target)
+
+        def remove(self, path: Path) -> None:
+            self._step()
+            super().remove(path)
+
+        def sync_directory(self, path: Path) -> None:
+            self._step()
+            super().sync_directory(path)
+
+    ends = set()
+    for number in range(180):
+        disk = Failing()
+        client = rig.agreed(disk=disk)
+        client._started().stop(5)
+        client.record("homepage", "x")
+        if number % 2:
+            client._compactor.compact(always=True)
+            client.record("homepage", "y")
+        client._journal.sync()
+        known = state_of(client)
+        if number % 3:
+            client.record("homepage", "z")  # not durable yet
+        disk.left = 1 + number // 9
+        done = client._compactor.compact(always=True)
+        ends.add(done)
+        disk.left = 0
+        if done or number % 3 == 1:  # somebody makes durable what is there
+            last = client if number % 4 else rig.client(disk=disk)
+            last._started().stop(5)
+            last.record("homepage", "")
+            assert last._journal.sync()
+            known = state_of(last)
+        found = rig.client(disk=disk.after_power_loss(chance), environment={"DO_NOT_TRACK": "1"})
+        if number % 3 == 2 and not done:  # what was not durable is there or not
+            assert state_of(found)["accounts"] == known["accounts"]
+        else:
+            assert state_of(found) == known
+    assert ends == {True, False}
+
+
+def test_consent_withdrawn_in_the_middle_erases_the_half_written_snapshot_too(rig: Rig, tmp_path: Path) -> None:
+    disk = WatchedDisk()
+    client, other = with_subjects(rig, disk), rig.client()
+    rows = [draft.row.encode() for draft in client._journal._state.drafts.values()]
+    assert any(row in (rig.state / JOURNAL).read_bytes() for row in rows)
+    off = threading.Thread(target=other.set_consent, args=("off",))
+    pieces = 0
+
+    def resting(_: float) -> None:
+        nonlocal pieces
+        pieces += 1
+        if pieces == 7:
+            other.subject("late").record("homepage", "x")
+            rows.append(list(other._journal._state.drafts.values())[-1].row.encode())
+            assert rows[-1] in (rig.state / JOURNAL).read_bytes()
+        if pieces == 8:
+            assert any(row in (rig.state / f"{SNAPSHOT}.new").read_bytes() for row in rows)
+            shutil.copytree(rig.state, tmp_path / "killed")
+            off.start()
+
+    client._compactor._rest = resting
+    client._compactor.compact(always=True)
+    off.join(30)
+    rig.state, left = tmp_path / "killed", [rig.state]
+    assert (rig.state / f"{SNAPSHOT}.new").exists()
+    rig.client().set_consent("off")
+    for place in (*left, rig.state):
+        names = {path.name for path in place.iterdir() if not path.name.startswith("lease.")}
+        assert names <= {JOURNAL, SNAPSHOT, "lock", "compactor", "uploader"}
+        text = b"".join(path.read_bytes() for path in place.iterdir())
+        assert not any(row in text for row in rows)
+        assert len(read_state(place).accounts) == SUBJECTS + 2
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_child_forked_in_the_middle_records_and_the_compaction_goes_on(rig: Rig) -> None:
+    client = with_subjects(rig, WatchedDisk())
+    children: list[int] = []
+
+    def resting(seconds: float) -> None:
+        time.sleep(seconds)
+        if len(children) < 3:
+            child = os.fork()
+            if child == 0:
+                client.record("homepage", "from a child")
+                os._exit(int(client.accounting()["recorded"] < SUBJECTS + 1))
+            children.append(child)
+
+    client._compactor._rest = resting
+    assert client._compactor.compact(always=True)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
+    assert client.accounting()["recorded"] == SUBJECTS + 3
+    assert rig.client().accounting()["recorded"] == SUBJECTS + 3
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_processes_that_are_killed_while_all_record_and_compact_lose_nothing(
+    rig: Rig, tmp_path: Path, unseen_seed: int
+) -> None:
+    """What a process was told is recorded is recorded; of its last recording nobody knows."""
+    chance, least, most = random.Random(unseen_seed), 0, 0  # noqa: S311
+    rig.agreed().close()
+    for _ in range(4):
+        children = []
+        for number in range(3):
+            told = tmp_path / f"told {number}"
+            told.write_bytes(b"")
+            child = os.fork()
+            if child == 0:
+                recording_and_compacting(rig.client(), told)
+            children.append((child, told))
+        time.sleep(chance.random() / 2)  # whenever: no result depends on it
+        for child, told in children:
+            if chance.random() < 0.7:
+                os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            recorded = len(told.read_bytes())
+            least, most = least + recorded, most + min(recorded + 1, RECORDINGS)
+    counts = rig.client(environment={"DO_NOT_TRACK": "1"}).accounting()
+    assert least <= counts["recorded"] <= most
+    assert counts["damaged_records"] <= 12
+    require_balanced(counts)
+
+
+def recording_and_compacting(client: Client, told: Path) -> None:
+    def compact() -> None:
+        while True:
+            client._compactor.compact(always=True)
+
+    threading.Thread(target=compact, daemon=True).start()
+    with told.open("ab", buffering=0) as file:
+        for number in range(RECORDINGS):
+            client.record("homepage", str(number))
+            file.write(b".")
+    os._exit(0)

@@ -1,0 +1,367 @@
+"""The state directory: killed, corrupted, full, without power; what was promised still holds."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from tests.client.conftest import HOMEPAGE, SURVEY, Rig, require_balanced
+from tests.support.paths import DATA
+
+from hubbub.cli.inspect import command as inspect_command
+from hubbub.cli.ledger import command as ledger_command
+from hubbub.sdk.storage.events import EARLIER, JOURNAL, SNAPSHOT
+from hubbub.sdk.storage.filesystem import SystemDisk
+from hubbub.sdk.storage.record_format import record, scan
+from hubbub.sdk.storage.secret_file import secret_at
+from hubbub.sdk.upload.retry_policy import NO_ANSWER, Answer
+from hubbub.testing import SeededCoins, SimulatedDisk, deliver
+from hubbub.wire.batch import Batch
+
+
+def filled(rig: Rig, days: int = 6) -> None:
+    client = rig.agreed(HOMEPAGE, SURVEY)
+    for day in range(days):
+        client.record("homepage", f"https://example.org/{day}")
+        client.record("homepage", None)
+        if day == 3:
+            deliver(client)
+        rig.clock.move(days=1)
+    with client._journal as state:
+        client._recorder.former.form_everything(state)
+    client.close()
+
+
+def state_of(rig: Rig, **options: Any) -> dict[str, Any]:
+    client = rig.client(HOMEPAGE, SURVEY, environment={"DO_NOT_TRACK": "1"}, **options)
+    client.close()
+    return client.accounting()
+
+
+def test_a_flipped_byte_anywhere_never_stops_a_start_and_the_accounting_stays_exact(rig: Rig, unseen_seed: int) -> None:
+    filled(rig)
+    journal = rig.state / "journal"
+    whole, before = journal.read_bytes(), state_of(rig)
+    require_balanced(before)
+    chance = random.Random(unseen_seed)  # noqa: S311
+    for _ in range(150):
+        damaged = bytearray(whole)
+        damaged[chance.randrange(len(whole))] ^= chance.randrange(1, 256)
+        journal.write_bytes(damaged)
+        counts = state_of(rig)
+        require_balanced(counts)
+        assert counts["damaged_records"] == before["damaged_records"] + 1
+        assert before["formed"] - 2 <= counts["formed"] <= before["formed"]
+        assert counts["dropped"]["corrupt"] <= 2
+
+
+def test_a_journal_cut_anywhere_starts_and_goes_on(rig: Rig, unseen_seed: int) -> None:
+    filled(rig)
+    journal = rig.state / "journal"
+    whole = journal.read_bytes()
+    chance = random.Random(unseen_seed)  # noqa: S311
+    for _ in range(60):
+        journal.write_bytes(whole[: chance.randrange(len(whole))])
+        client = rig.agreed(HOMEPAGE, SURVEY)
+        client.record("homepage", "x")
+        require_balanced(client.accounting())
+        client.close()
+        counts = state_of(rig)
+        require_balanced(counts)
+        assert counts["chosen"] >= 1
+
+
+def test_a_lost_formed_report_is_counted_as_corrupt(rig: Rig) -> None:
+    filled(rig)
+    before = state_of(rig)
+    journal = rig.state / "journal"
+    payloads = scan(journal.read_bytes()).payloads
+    events = [json.loads(payload) for payload in payloads]
+    gone = {event["id"] for event in events if event["e"] == "gone"}
+    formed = [n for n, event in enumerate(events) if event["e"] == "formed"]
+    first = next(n for n in formed[:-1] if events[n]["batch"]["id"] not in gone)
+    journal.write_bytes(b"".join(map(record, payloads[:first] + payloads[first + 1 :])))
+    counts = state_of(rig)
+    assert (counts["formed"], counts["spooled"]) == (before["formed"], before["spooled"] - 1)
+    assert counts["dropped"]["corrupt"] == 1
+
+
+def test_the_ledger_and_the_consent_survive_any_single_damage_of_a_compacted_journal(rig: Rig) -> None:
+    filled(rig)
+    client = rig.client(HOMEPAGE, SURVEY, environment={"DO_NOT_TRACK": "1"})
+    client._compactor.compact(always=True)
+    with client._journal as state:
+        spent = {key: account.spent for key, account in state.accounts.items()}
+    client.close()
+    for file in (rig.state / SNAPSHOT, rig.state / JOURNAL):
+        whole = file.read_bytes()
+        payloads = scan(whole).payloads
+        for hit in range(len(payloads)):
+            file.write_bytes(b"".join(record(p) for n, p in enumerate(payloads) if n != hit))
+            again = rig.client(HOMEPAGE, SURVEY, environment={"DO_NOT_TRACK": "1"})
+            with again._journal as state:
+                assert {key: account.spent for key, account in state.accounts.items()} == spent
+                assert state.consent == "on"
+            require_balanced(again.accounting())
+            again.close()
+        file.write_bytes(whole)
+
+
+def size_of(directory: Path) -> int:
+    return sum(path.stat().st_size for path in directory.iterdir())
+
+
+def test_compacting_keeps_everything(rig: Rig) -> None:
+    filled(rig)
+    before = state_of(rig)
+    client = rig.client(HOMEPAGE, SURVEY, environment={"DO_NOT_TRACK": "1"})
+    other = rig.client(HOMEPAGE, SURVEY, environment={"DO_NOT_TRACK": "1"})
+    with client._journal as state:
+        drafts, waiting, accounts = dict(state.drafts), dict(state.waiting), dict(state.accounts)
+    size = size_of(rig.state)
+    assert client._compactor.compact(always=True)
+    assert size_of(rig.state) < size
+    for each in (client, other):
+        with each._journal as state:
+            assert (state.drafts, state.waiting, state.accounts) == (drafts, waiting, accounts)
+    assert state_of(rig) == before
+
+
+def test_a_journal_does_not_grow_for_ever(rig: Rig) -> None:
+    client = rig.agreed()
+    for _ in range(8000):
+        client.record("homepage", "x")
+    client._compactor.compact()
+    while (rig.state / EARLIER).exists():  # the uploader's may have come first
+        pass
+    client.close()
+    assert size_of(rig.state) < 1 << 18  # 8,000 records are four times that
+    assert state_of(rig)["recorded"] == 8000
+
+
+@pytest.mark.parametrize("durability", ["process", "power"])
+def test_power_loss_neither_sends_a_period_twice_nor_forgets_what_was_spent(
+    durability: str, rig: Rig, unseen_seed: int
+) -> None:
+    """200 lives of a client, each ended by a power loss that drops, tears and reorders whatever was not synchronized.
+
+    Whatever was sent for a metric and period was sent under one id with the same bytes, and the ledger knows of it.
+    """
+    chance, disk = random.Random(unseen_seed), SimulatedDisk()  # noqa: S311
+    coins = SeededCoins(unseen_seed)
+    sent: dict[tuple[str, str], bytes] = {}
+    send = rig.transport.send
+
+    def watched(body: bytes, wanted: object) -> Answer:
+        batch = Batch.from_json(body)
+        assert sent.setdefault((batch.metric, batch.period), body) == body
+        answer = send(body)
+        return answer if chance.random() < 0.5 else NO_ANSWER
+
+    rig.transport.send = watched  # type: ignore[method-assign,assignment]
+    for _ in range(200):
+        client = rig.agreed(HOMEPAGE, SURVEY, disk=disk, coins=coins, durability=durability)
+        uploader = client._started()
+        uploader.stop(5)
+        for _ in range(chance.randrange(8)):
+            match chance.randrange(7):
+                case 0 | 1:
+                    client.record("homepage", str(chance.randrange(5)))
+                    assert durability == "process" or not client._journal.unsynced
+                case 2:
+                    rig.clock.move(hours=chance.randrange(40))
+                case 3 | 4:
+                    uploader.sender.attempt()
+                case 5:
+                    deliver(client)
+                case 6:
+                    client._compactor.compact(always=True)
+        client._stop()
+        require_balanced(client.accounting())
+        disk = disk.after_power_loss(chance)
+        found = rig.client(HOMEPAGE, SURVEY, disk=disk, environment={"DO_NOT_TRACK": "1"})
+        require_balanced(found.accounting())
+        with found._journal as state:
+            assert not sent or state.enrolments == 1  # the secret was durable before anything was sent under it
+            for metric, period in sent:
+                (account,) = (a for a in state.accounts.values() if a.metric == metric)
+                assert account.next > period
+                assert account.units >= 1
+        found._stop()
+    assert len(sent) > 20
+
+
+def test_consent_withdrawn_stays_withdrawn_through_power_loss_and_no_secret_is_left(rig: Rig, unseen_seed: int) -> None:
+    """100 power losses right after `set_consent("off")`; half of them after a kill that left the secret's draft beside it."""
+    chance = random.Random(unseen_seed)  # noqa: S311
+    for number in range(100):
+        disk = SimulatedDisk()
+        client = rig.agreed(HOMEPAGE, disk=disk)
+        client.record("homepage", "x")
+        secret = disk.open(rig.state / "secret").read(0, 64)
+        if number % 2:
+            disk.open(rig.state / "secret.1-dead").append(secret)
+            disk.sync_directory(rig.state)
+        client.set_consent("off")
+        client._stop()
+        disk = disk.after_power_loss(chance)
+        assert secret not in [file.read(0, 1 << 20) for file in disk.files.values()]
+        assert rig.client(HOMEPAGE, disk=disk).consent.level == "off"
+
+
+def test_a_secret_is_whole_or_not_there_whenever_power_goes(rig: Rig, unseen_seed: int) -> None:
+    chance, path = random.Random(unseen_seed), rig.state / "secret"  # noqa: S311
+
+    class Failing(SimulatedDisk):
+        left = 0
+
+        def _refuse_if_full(self) -> None:
+            self.left -= 1
+            if self.left == 0:
+                raise OSError(5, "Input/output error")
+
+    found = set()
+    for steps in range(1, 40):
+        disk: SimulatedDisk = Failing()
+        disk.left = 1 + steps % 8  # type: ignore[attr-defined]
+        with suppress(OSError):
+            secret_at(path, disk=disk)
+        disk = disk.after_power_loss(chance)
+        made = disk.identity(path)
+        assert made is None or made[1] == 32
+        found.add(made is None)
+        secret_at(path, disk=disk)
+    assert found == {True, False}
+
+
+def test_a_full_disk_degrades_to_memory_with_one_warning_and_sends_nothing(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = SimulatedDisk()
+    client = rig.agreed(disk=disk)
+    client.record("homepage", "x")
+    disk.full = True
+    with caplog.at_level(logging.WARNING, "hubbub"):
+        for _ in range(20):
+            client.record("homepage", "x")
+        rig.clock.move(days=3)
+        client.record("homepage", "x")
+        deliver(client)
+    assert caplog.text.count("goes on in memory") == 1
+    assert rig.transport.bodies == []
+    assert client.accounting()["recorded"] == 22
+    require_balanced(client.accounting())
+    disk.full = False
+    deliver(client)
+    assert len(rig.transport.batches) == 4
+    client.close()
+    again = rig.client(disk=disk)
+    assert again.accounting()["recorded"] == 22
+    require_balanced(again.accounting())
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and not Path("/proc").exists(), reason="needs a directory nobody can write")
+def test_a_directory_that_cannot_be_written_never_raises(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    rig.state = Path("/proc/no-such-place")
+    with caplog.at_level(logging.WARNING, "hubbub"):
+        with pytest.warns(
+            RuntimeWarning, match="records nothing that lasts, and sends nothing: /proc/no-such-place"
+        ) as told:
+            client = rig.agreed()
+        assert told[0].filename.endswith("conftest.py")  # where Client was called
+        client.record("homepage", "x")
+        rig.clock.move(days=2)
+        client.flush(1)
+    assert caplog.text.count("goes on in memory") == 1
+    assert rig.transport.bodies == []
+    counts = client.accounting()
+    assert (counts["chosen"], counts["ignored"]["no-state"]) == (0, 1)
+    require_balanced(counts)
+
+
+def test_a_state_path_that_is_a_file_is_told_with_the_next_step(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    rig.state.write_text("not ours")
+    with (
+        caplog.at_level(logging.WARNING, "hubbub"),
+        pytest.warns(RuntimeWarning, match="is not a directory .*: give Client a directory of its own as `state`"),
+    ):
+        client = rig.agreed()
+    client.record("homepage", "x")
+    assert caplog.text.count("is not a directory") == 1
+    assert rig.state.read_text() == "not ours"
+    for command in (inspect_command, ledger_command):
+        done = CliRunner().invoke(command, [str(rig.state)])
+        assert (done.exit_code, "it is a file" in str(done.exception)) == (1, True)
+
+
+@pytest.mark.parametrize("operation", ["open", "open_new", "replace", "remove", "sync_directory"])
+def test_a_compaction_that_fails_halfway_loses_nothing(
+    operation: str, rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An operation of the disk fails once: the first time that a compaction comes to it, or the second time."""
+    whole = getattr(SystemDisk, operation)
+    left = 0
+
+    def failing(disk: SystemDisk, *arguments: Path) -> object:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise OSError(5, "Input/output error")
+        return whole(disk, *arguments)
+
+    for number in (1, 2):
+        client = rig.agreed()
+        client._started().stop(5)
+        before = client.accounting()["recorded"]
+        client.record("homepage", "x")
+        left = number
+        with monkeypatch.context() as broken:
+            broken.setattr(SystemDisk, operation, failing)
+            done = client._compactor.compact(always=True)
+        assert done == (left > 0)
+        client.record("homepage", "x")
+        client.close()
+        found = rig.client(environment={"DO_NOT_TRACK": "1"})  # no thread of its own
+        assert found.accounting()["recorded"] == before + 2
+
+
+WRITER = """
+import sys
+from contextlib import suppress
+from pathlib import Path
+from hubbub import Client, load_definitions
+client = Client(sys.argv[1], sys.argv[2], "http://127.0.0.1:1")
+print("ready", flush=True)
+sys.stdin.read(1)
+for n in range(1000):
+    client.record("homepage", f"https://example.org/{n % 7}")
+"""
+
+
+def test_eight_processes_on_one_directory_count_every_recording(tmp_path: Path) -> None:
+    metrics = DATA / "metrics.toml"
+    from hubbub import Client
+
+    with Client(metrics, tmp_path / "state", "http://127.0.0.1:1") as client:
+        client.set_consent("local")
+        command = [sys.executable, "-c", WRITER, str(metrics), str(tmp_path / "state")]
+        writers = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(8)]
+        for writer in writers:
+            assert writer.stdout is not None
+            assert writer.stdout.readline() == b"ready\n"
+        for writer in writers:
+            writer.communicate(b"x")
+            assert writer.returncode == 0
+        counts = client.accounting()
+    assert counts["recorded"] == 8000
+    assert counts["damaged_records"] == 0
+    require_balanced(counts)

@@ -1,0 +1,228 @@
+"""The state directory and its secret: where they lie, and what a start does that cannot open them."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from tests.client.conftest import HOMEPAGE, Rig, require_balanced
+from tests.support.paths import DATA
+
+from hubbub import Client, DefinitionError, Limits, ParameterError, Policy
+from hubbub.cli import main
+from hubbub.sdk.storage.filesystem import File, SystemDisk
+from hubbub.testing import deliver
+
+METRICS = DATA / "metrics.toml"
+
+
+class Refusing(SystemDisk):
+    """A disk that opens some files no more: another user's, or there is no descriptor left."""
+
+    def __init__(self, *names: str, problem: int = errno.EMFILE) -> None:
+        self.names_refused = names
+        self.problem = problem
+
+    def open(self, path: Path) -> File:
+        if path.name in self.names_refused:
+            raise OSError(self.problem, os.strerror(self.problem), str(path))
+        return super().open(path)
+
+
+@pytest.mark.parametrize("problem", [errno.EACCES, errno.EMFILE, errno.EIO])
+@pytest.mark.parametrize("name", ["secret", "journal"])
+@pytest.mark.filterwarnings("ignore:hubbub records nothing that lasts")
+def test_a_start_that_cannot_open_its_files_enrols_nobody_and_sends_nothing(
+    name: str, problem: int, rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It drew another secret, enrolled and spent under it; after two such starts the metric was refused for ever."""
+    client = rig.agreed(policy=Policy())
+    client.record("homepage", "https://example.org/")
+    client.close()
+    with client._journal as state:
+        accounts, draft = dict(state.accounts), dict(state.drafts)
+    secret = (rig.state / "secret").read_bytes()
+    disk = Refusing(name, problem=problem)
+    with caplog.at_level(logging.WARNING, "hubbub"):
+        for _ in range(3):
+            caplog.clear()
+            again = rig.agreed(disk=disk, policy=Policy())
+            again.record("homepage", "https://example.org/other")
+            assert deliver(again) == 0
+            counts = again.accounting()
+            assert counts["ignored"]["no-state"] == 1
+            require_balanced(counts)
+            assert len(caplog.records) == 1
+            assert again._journal.problem.startswith(str(rig.state))
+            again.close()
+    disk.names_refused = ()
+    again.record("homepage", "https://example.org/other")
+    assert again._journal.sync()
+    assert again._journal.problem == ""
+    with again._journal as state:
+        assert (state.enrolments, state.accounts) == (1, accounts)
+        assert [each.n for each in state.drafts.values()] == [each.n + 1 for each in draft.values()]
+    assert (rig.state / "secret").read_bytes() == secret
+    assert deliver(again) == 1
+
+
+def test_what_waits_is_not_sent_while_the_secret_cannot_be_read(rig: Rig) -> None:
+    client = rig.agreed()
+    rig.clock.move(days=1)
+    with client._journal as state:
+        client._recorder.former.form(state)
+    client.close()
+    rig.clock.move(days=2)
+    with pytest.warns(RuntimeWarning, match="secret cannot be used .Permission denied.: give Client a directory"):
+        again = rig.client(disk=Refusing("secret", problem=errno.EACCES))
+    assert not again.flush(0.3)
+    assert rig.transport.bodies == []
+
+
+def test_a_relative_state_stays_where_it_was_when_the_program_moves(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    client = rig.agreed(state="state")
+    client.record("homepage", "x")
+    monkeypatch.chdir(tmp_path / "there")
+    client.record("homepage", "y")
+    assert (client.consent.level, client.accounting()["recorded"]) == ("on", 2)
+    assert list(Path().iterdir()) == []
+    assert str(tmp_path / "here") in repr(client)
+
+
+def test_a_tilde_is_the_users_home(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    rig.agreed(state="~/hubbub")
+    assert (tmp_path / "hubbub" / "journal").exists()
+
+
+@pytest.mark.parametrize("state", ["", " ", "a\0b", 5, None, b"state"])
+def test_a_state_that_is_no_place_is_refused(state: object) -> None:
+    with pytest.raises(ParameterError, match="state must be a path, got "):
+        Client(METRICS, state, "http://127.0.0.1:1")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("subject_id", [None, 42, "", b"ada"])
+@pytest.mark.parametrize("per_subject", [True, False])
+def test_nobody_is_recorded_under_an_id_that_is_none(subject_id: object, per_subject: bool, rig: Rig) -> None:
+    """`subject(None)` was the installation itself, on a client that is not per_subject."""
+    client = rig.agreed(HOMEPAGE, per_subject=per_subject)
+    with pytest.raises(ParameterError, match="subject_id must be a string that is not empty, got "):
+        client.subject(subject_id)  # type: ignore[arg-type]
+    assert client.accounting()["recorded"] == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"policy": 5}, r"policy must be hubbub.Policy\(...\), got 5"),
+        ({"policy": {"epsilon_report": 3}}, "policy must be hubbub.Policy"),
+        ({"limits": 100}, r"limits must be hubbub.Limits\(...\), got 100"),
+        ({"ca_certs": "/nope"}, "ca_certs must be a file of certificates that can be read, got '/nope'"),
+        ({"ca_certs": "."}, "ca_certs must be a file"),
+        ({"ca_certs": ""}, "ca_certs must be a path"),
+        ({"ca_certs": b"x"}, "ca_certs must be a path"),
+    ],
+)
+def test_a_setting_of_a_wrong_kind_is_refused_when_the_client_is_made(options: dict[str, Any], told: str) -> None:
+    """`policy=5` was taken, and nothing was ever recorded."""
+    with pytest.raises(ParameterError, match=told):
+        Client(METRICS, "state", "http://127.0.0.1:1", **options)
+
+
+@pytest.mark.parametrize("fields", [{"max_reports": 0}, {"max_reports": "9"}, {"max_bytes": 1.5}, {"max_bytes": True}])
+def test_limits_are_whole_numbers(fields: dict[str, Any]) -> None:
+    with pytest.raises(ParameterError, match="must be a whole number, at least 1, got"):
+        Limits(**fields)
+
+
+@pytest.mark.parametrize("value", ["3", None, True])
+def test_a_policy_is_of_numbers(value: Any) -> None:
+    with pytest.raises(ParameterError, match="epsilon_total must be a number above 0, got"):
+        Policy(epsilon_total=value)
+
+
+@pytest.mark.parametrize("name", ["journal", "secret", "lock", "snapshot"])
+@pytest.mark.filterwarnings("ignore:hubbub records nothing that lasts")
+@pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="this system has no O_NOFOLLOW")
+def test_a_symbolic_link_in_the_directory_is_not_followed(name: str, rig: Rig, tmp_path: Path) -> None:
+    rig.agreed().close()
+    precious = tmp_path / "precious"
+    precious.write_bytes(b"not yours, and longer than a torn record")
+    (rig.state / name).unlink(missing_ok=True)
+    (rig.state / name).symlink_to(precious)
+    client = rig.agreed()
+    client.record("homepage", "x")
+    assert deliver(client) == 0
+    assert "has a symbolic link" in client._journal.problem
+    assert precious.read_bytes() == b"not yours, and longer than a torn record"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+@pytest.mark.filterwarnings("ignore:hubbub records nothing that lasts")
+def test_a_secret_of_another_user_is_not_used(rig: Rig) -> None:
+    rig.state.mkdir(mode=0o700)
+    (rig.state / "secret").write_bytes(b"planted " * 4)
+    (rig.state / "secret").chmod(0o666)
+    os.chown(rig.state / "secret", 1234, 1234)
+    client = rig.agreed()
+    client.record("homepage", "x")
+    assert client.accounting()["ignored"]["no-state"] == 1
+    assert "secret belongs to user 1234, and this is user 0" in client._journal.problem
+
+
+@pytest.mark.parametrize("mode", [0o666, 0o640, 0o604])
+def test_a_secret_that_others_could_read_is_closed_to_them_and_told(
+    mode: int, rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.agreed().close()
+    (rig.state / "secret").chmod(mode)
+    for times in (1, 1):  # told once: then it is mended
+        rig.client().record("homepage", "x")
+        assert caplog.text.count(f"secret had mode {mode:04o}") == times
+    assert (rig.state / "secret").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("name", ["journal", "snapshot"])
+def test_a_directory_of_somebody_else_is_no_clients_state_and_is_left_alone(name: str, rig: Rig) -> None:
+    """It was read as a damaged journal, and written on."""
+    rig.state.mkdir(mode=0o700)
+    (rig.state / name).write_bytes(b"Dear diary, today")
+    (rig.state / name).chmod(0o600)
+    with pytest.warns(RuntimeWarning, match="is not a client's state .*: give Client a directory of its own"):
+        client = rig.agreed()
+    client.record("homepage", "x")
+    assert deliver(client) == 0
+    assert (rig.state / name).read_bytes() == b"Dear diary, today"
+    for command in (["ledger", str(rig.state)], ["inspect", str(rig.state)], ["doctor", "--state", str(rig.state)]):
+        done = CliRunner().invoke(main, command)
+        assert done.exit_code == 1
+        assert "is not a client's state" in done.output + str(done.exception)
+
+
+@pytest.mark.parametrize("definitions", ["a\0b", None, {}, 5])
+def test_definitions_that_are_no_file_are_refused(definitions: Any) -> None:
+    with pytest.raises(
+        DefinitionError, match="definitions must be a file of metrics, or what load_definitions returned"
+    ):
+        Client(definitions, "state", "http://127.0.0.1:1")
+
+
+def test_a_journal_whose_long_first_record_is_damaged_is_still_a_journal(rig: Rig) -> None:
+    client = rig.client()
+    client.set_consent("on", text="a long notice " * 4000)
+    client.record("homepage", "x")
+    client.close()
+    journal = rig.state / "journal"
+    journal.write_bytes(b"????" + journal.read_bytes()[4:])
+    with rig.client()._journal as state:
+        assert (state.damaged, state.chosen) == (1, 1)

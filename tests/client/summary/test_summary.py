@@ -1,0 +1,156 @@
+"""Summaries: exact sums, in any order, in a file that says what it is."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.support.crafted_reports import metric, metric_and_reports
+
+from hubbub import Metric, Report, SummaryError
+from hubbub.summary import BitCounts, PatternCounts, read_summary, summary_from_bytes, summary_to_bytes, write_summary
+
+
+@given(metric_and_reports())
+def test_the_kernel_counts_what_counting_bit_by_bit_counts(drawn: tuple[Metric, list[Report]]) -> None:
+    of, reports = drawn
+    counts = BitCounts.of_reports(of, reports)
+    for cohort in range(4):
+        here = [report.bits for report in reports if report.cohort == cohort]
+        assert counts.reports[cohort] == len(here)
+        assert counts.ones[cohort].tolist() == [sum(bits[i] for bits in here) for i in range(of.params.num_bits)]
+
+
+@settings(max_examples=30)
+@given(metric_and_reports(max_bits=12))
+def test_pattern_counts_count_whole_patterns_and_determine_the_bit_counts(drawn: tuple[Metric, list[Report]]) -> None:
+    of, reports = drawn
+    patterns = PatternCounts.of_reports(of, reports)
+    for report in reports:
+        index = int.from_bytes(report.to_bytes(), "little")
+        same = sum(each == report for each in reports)
+        assert patterns.counts[report.cohort, index] == same
+    assert patterns.num_reports == len(reports)
+    assert patterns.bit_counts() == BitCounts.of_reports(of, reports)
+
+
+@given(metric_and_reports(max_bits=12), st.integers(0, 30), st.booleans())
+def test_summaries_add_up_in_any_order_and_survive_their_file(
+    drawn: tuple[Metric, list[Report]], cut: int, swap: bool
+) -> None:
+    of, reports = drawn
+    first, second = (reports[cut:], reports[:cut]) if swap else (reports[:cut], reports[cut:])
+    bits = BitCounts.of_reports(of, first) + BitCounts.of_reports(of, second)
+    assert bits + BitCounts.empty(of) == BitCounts.of_reports(of, reports)
+    assert summary_from_bytes(summary_to_bytes(bits)) == bits
+    patterns = PatternCounts.of_reports(of, first) + PatternCounts.of_reports(of, second)
+    assert patterns + PatternCounts.empty(of) == PatternCounts.of_reports(of, reports)
+    assert summary_from_bytes(summary_to_bytes(patterns)) == patterns
+
+
+def test_the_file_says_what_it_is(tmp_path: Path) -> None:
+    summary = BitCounts.of_rows(metric(13), bytes([1, 1]), b"\x01\x00\x03\x10", periods=["2013-01-02", "2013-01-01"])
+    write_summary(summary, tmp_path / "s.parquet")
+    about = json.loads(pq.read_schema(tmp_path / "s.parquet").metadata[b"hubbub"])
+    assert about["format"] == "hubbub-summary/1"
+    assert about["num_reports"] == 2
+    assert about["periods"] == ["2013-01-01", "2013-01-02"]
+    assert Metric.from_dict(about["metric"]) == metric(13)
+    assert read_summary(tmp_path / "s.parquet") == summary
+
+
+def rewritten(about: dict[str, Any] | None = None, **columns: Any) -> bytes:
+    table = pq.read_table(io.BytesIO(summary_to_bytes(BitCounts.empty(metric(13)))))
+    said = json.loads(table.schema.metadata[b"hubbub"])
+    for name, values in columns.items():
+        table = (
+            table.drop_columns([name])
+            if values is None
+            else table.set_column(table.schema.get_field_index(name), name, values)
+        )
+    table = table.replace_schema_metadata({"hubbub": json.dumps({**said, **(about or {})})})
+    sink = io.BytesIO()
+    pq.write_table(table, sink)
+    return sink.getvalue()
+
+
+NOT_SUMMARIES = [
+    b"",
+    b"PAR1",
+    b"hello, world",
+    b"PAR1" + bytes(100) + b"PAR1",
+    rewritten({"format": "hubbub-summary/9"}),
+    rewritten({"counts": "word-counts"}),
+    rewritten({"metric": {"name": "x"}}),
+    rewritten({"metric": None}),
+    rewritten({"metric": {**metric(13).to_dict(), "num_bits": 14}}),
+    rewritten({"metric": metric(14).to_dict()}),
+    rewritten(reports=None),
+    rewritten(reports=pa.array([-1, 0, 0, 0])),
+    rewritten(cohort=pa.array([0, 0, 1, 2], pa.int32())),
+    rewritten(ones=pa.array([[1] * 13] * 4)),
+    rewritten(ones=pa.array([[0] * 12] * 4)),
+    rewritten(ones=pa.array(["a"] * 4)),
+]
+
+
+@pytest.mark.parametrize("content", NOT_SUMMARIES)
+def test_a_file_that_is_no_summary_is_refused_with_its_name(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "not.parquet"
+    path.write_bytes(content)
+    with pytest.raises(SummaryError) as caught:
+        read_summary(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_summary_cut_short_anywhere_is_refused() -> None:
+    whole = summary_to_bytes(BitCounts.empty(metric(13)))
+    for length in range(0, len(whole), 17):
+        with pytest.raises(SummaryError):
+            summary_from_bytes(whole[:length])
+
+
+def test_summaries_of_different_definitions_do_not_add_up() -> None:
+    with pytest.raises(SummaryError, match="different definitions do not add up"):
+        BitCounts.empty(metric(13)) + BitCounts.empty(metric(14))
+    with pytest.raises(SummaryError, match="different definitions do not add up"):
+        PatternCounts.empty(metric(13)) + PatternCounts.empty(metric(12))
+
+
+@pytest.mark.parametrize(
+    ("reports", "ones", "told"),
+    [
+        ([1, 1], [[0] * 8] * 4, "reports must have shape"),
+        ([1] * 4, [[0] * 9] * 4, "the summary was made under other parameters"),
+        ([1] * 4, [[2] * 8] * 4, "2 ones in a bit, and counts of ones cannot exceed the reports: 1"),
+        ([1.5] * 4, [[0] * 8] * 4, "reports must be whole numbers"),
+        ([-1] * 4, [[0] * 8] * 4, "must not be negative, got -1"),
+    ],
+)
+def test_arrays_that_do_not_fit_their_parameters_are_refused(reports: Any, ones: Any, told: str) -> None:
+    with pytest.raises(SummaryError, match=told):
+        BitCounts(metric(8), reports, ones)
+
+
+def test_patterns_of_many_bits_are_refused() -> None:
+    with pytest.raises(SummaryError, match="pattern counts need num_bits <= 16, got 17"):
+        PatternCounts.empty(metric(17))
+
+
+def test_summaries_cannot_be_written_to() -> None:
+    summary = BitCounts.empty(metric(8))
+    with pytest.raises(ValueError, match="read-only"):
+        summary.ones[0, 0] = 1
+
+
+def test_parameters_stand_for_an_unnamed_metric() -> None:
+    params = metric(8).params
+    assert BitCounts(params, np.zeros(4), np.zeros((4, 8))).metric == Metric.string("unnamed", params)

@@ -1,0 +1,481 @@
+"""The wire: what goes out, what counts as an answer, and a host that never waits."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.client.conftest import SURVEY, Rig, require_balanced
+from tests.support.paths import DATA
+
+from hubbub import Client, Consent, ParameterError
+from hubbub.sdk.storage.events import JOURNAL
+from hubbub.sdk.upload.retry_policy import NO_ANSWER, NOT_SENT, Answer
+from hubbub.sdk.upload.transport import HttpTransport, checked_url
+from hubbub.testing import deliver
+
+CERTIFICATE = DATA / "localhost.pem"
+BODY = b'{"batch_id":"4d3c0e46-4b1c-4b7e-9f55-3a8f3c2d1e0f"}'
+
+
+@contextmanager
+def server(serve: Callable[[socket.socket], None]) -> Iterator[str]:
+    """Serve raw sockets on this machine, one connection after the other."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        stopped = threading.Event()
+
+        def run() -> None:
+            while not stopped.is_set():
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                with connection, suppress(OSError):
+                    serve(connection)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        stopped.set()
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+def answering(text: bytes, heard: list[bytes]) -> Callable[[socket.socket], None]:
+    def serve(connection: socket.socket) -> None:
+        data = b""
+        while BODY[-20:] not in data and b"bits" not in data:
+            part = connection.recv(65536)
+            if not part:
+                break
+            data += part
+        heard.append(data)
+        connection.sendall(text)
+
+    return serve
+
+
+def http(status: str, body: bytes, *headers: str) -> bytes:
+    head = "\r\n".join([f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", "Connection: close", *headers])
+    return head.encode() + b"\r\n\r\n" + body
+
+
+def test_a_request_has_no_cookies_one_user_agent_and_nothing_that_names_the_client() -> None:
+    heard: list[bytes] = []
+    answer = http("202 Accepted", b'{"batch_id": "x"}', "Set-Cookie: id=1", "Date: Sat, 21 Nov 2026 12:00:00 GMT")
+    with server(answering(answer, heard)) as url:
+        transport = HttpTransport(url)
+        told = [transport.send(BODY) for _ in range(2)]
+    assert told == [Answer(202, batch_id="x", date="Sat, 21 Nov 2026 12:00:00 GMT")] * 2
+    assert heard[0] == heard[1]
+    head, _, body = heard[0].partition(b"\r\n\r\n")
+    lines = head.decode().split("\r\n")
+    assert lines[0] == "POST /v1/reports HTTP/1.1"
+    assert body == BODY
+    assert {line.partition(":")[0].lower() for line in lines[1:]} == {
+        *("host", "accept-encoding", "content-length", "content-type", "user-agent", "accept", "connection")
+    }
+    assert "User-Agent: hubbub/1" in lines
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (http("200 OK", b"<html>welcome</html>"), Answer(200)),
+        (http("302 Found", b"", "Location: http://127.0.0.1:1/"), Answer(302)),
+        (
+            http("503 Busy", b'{"type": "/problems/unavailable"}', "Retry-After: 7"),
+            Answer(503, "unavailable", retry_after="7"),
+        ),
+        (http("409 Conflict", b'{"type": "https://x.org/problems/digest-mismatch"}'), Answer(409, "digest-mismatch")),
+        (http("200 OK", b"[" * 30_000), Answer(200)),
+        (http("200 OK", b"x" * 200_000), NO_ANSWER),
+        (b"not http at all\r\n\r\n", NO_ANSWER),
+        (b"", NO_ANSWER),
+    ],
+)
+def test_answers_are_read_and_nonsense_is_none(text: bytes, expected: Answer) -> None:
+    with server(answering(text, [])) as url:
+        assert HttpTransport(url).send(BODY) == expected
+
+
+def test_a_refused_connection_sent_nothing() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    assert HttpTransport(f"http://127.0.0.1:{port}").send(BODY) == NOT_SENT
+
+
+def test_a_certificate_must_be_trusted_by_the_system_or_by_the_app() -> None:
+    """The same server: with its certificate given it is answered; without, nothing is sent."""
+    heard: list[bytes] = []
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(CERTIFICATE)
+
+    def secure(connection: socket.socket) -> None:
+        with context.wrap_socket(connection, server_side=True) as wrapped:
+            answering(http("202 Accepted", b'{"batch_id": "x"}'), heard)(wrapped)
+
+    with server(secure) as url:
+        url = url.replace("http", "https")
+        assert HttpTransport(url).send(BODY) == NOT_SENT
+        assert heard == []
+        assert HttpTransport(url, str(CERTIFICATE)).send(BODY) == Answer(202, batch_id="x")
+    assert heard[0].endswith(BODY)
+
+
+def test_a_proxy_is_taken_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[bytes] = []
+
+    def refusing(connection: socket.socket) -> None:
+        heard.append(connection.recv(65536))
+        connection.sendall(http("403 Forbidden", b""))
+
+    with server(refusing) as url:
+        monkeypatch.setenv("https_proxy", url)
+        assert HttpTransport("https://telemetry.example.org").send(BODY) == NOT_SENT
+        for written, credentials in (
+            (url.replace("://", "://ada:l%40ce@"), b"YWRhOmxAY2U="),
+            (url.removeprefix("http://"), None),
+        ):
+            monkeypatch.setenv("https_proxy", written)
+            assert HttpTransport("https://telemetry.example.org").send(BODY) == NOT_SENT
+            sent = b"proxy-authorization: basic " + credentials.lower() if credentials else b""
+            assert sent in heard[-1].lower()
+            assert (b"authorization" in heard[-1].lower()) == bool(credentials)
+    assert all(each.startswith(b"CONNECT telemetry.example.org:443 ") for each in heard)
+    assert len(heard) == 3
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("http://example.org", "http://10.0.0.1:8000", "ftp://example.org", "example.org", "", "https://x.org/?a=b"),
+        *("http://[::1", "https://x:abc", "https://x:99999", "https://x:0", " https://x", "https://x ", "https://x\n"),
+        *("https://x\0y", "https://a b", "https://", 5, None, b"https://x.org"),
+    ],
+)
+def test_only_https_or_this_machine(url: str) -> None:
+    with pytest.raises(ParameterError, match="url must be"):
+        checked_url(url)
+
+
+@pytest.mark.parametrize("url", ["https://example.org", "http://localhost:1", "http://127.0.0.1", "http://[::1]:8000"])
+def test_these_addresses_are_fine(url: str) -> None:
+    assert checked_url(url + "/") == url
+
+
+def silent(connection: socket.socket) -> None:
+    connection.settimeout(5)
+    while connection.recv(65536):
+        pass
+
+
+def dripping(connection: socket.socket) -> None:
+    connection.recv(65536)
+    for byte in http("202 Accepted", b"{}"):
+        connection.sendall(bytes([byte]))
+        time.sleep(0.2)
+
+
+def dripping_headers(connection: socket.socket) -> None:
+    connection.recv(65536)
+    connection.sendall(b"HTTP/1.1 202 Accepted\r\nX-Drip: ")
+    while True:
+        connection.sendall(b"x")
+        time.sleep(0.05)
+
+
+def always_about_to_answer(connection: socket.socket) -> None:
+    connection.recv(65536)
+    while True:
+        connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+        time.sleep(0.05)
+
+
+def huge_header(connection: socket.socket) -> None:
+    connection.recv(65536)
+    connection.sendall(b"HTTP/1.1 202 Accepted\r\n")
+    for _ in range(1 << 10):
+        connection.sendall(b"X-Huge: " + b"x" * 60_000 + b"\r\n")
+
+
+def dripping_handshake(connection: socket.socket) -> None:
+    connection.recv(65536)
+    connection.sendall(b"\x16\x03\x03\x40\x00")
+    while True:
+        connection.sendall(b"\x00")
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    "serve", [silent, dripping, dripping_headers, always_about_to_answer, huge_header, dripping_handshake]
+)
+def test_no_server_holds_a_request_beyond_its_deadline(
+    serve: Callable[[socket.socket], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A deadline of half a second; each of these would go on for at least five, most for ever."""
+    monkeypatch.setattr("hubbub.sdk.upload.transport.SECONDS", 0.5)
+    with server(serve) as url:
+        began = time.monotonic()
+        scheme = "https" if serve is dripping_handshake else "http"
+        expected = NOT_SENT if scheme == "https" else NO_ANSWER  # a handshake carries nothing of the request
+        assert HttpTransport(url.replace("http", scheme)).send(BODY) == expected
+        assert time.monotonic() - began < 4
+
+
+def test_what_is_not_wanted_any_more_is_cut_in_the_middle_and_its_rest_thrown_away() -> None:
+    """The other side stops reading after the first bytes; once it reads on, the end of the body never comes."""
+    body, wanted = BODY + b" " * (64 << 20), threading.Event()
+    heard: list[int] = []
+    read_on = threading.Event()
+    wanted.set()
+
+    def stalling(connection: socket.socket) -> None:
+        heard.append(len(connection.recv(1000)))
+        wanted.clear()
+        read_on.wait(30)
+        with suppress(ConnectionResetError):
+            while part := connection.recv(1 << 20):
+                heard.append(len(part))
+        heard.append(-1)
+
+    with server(stalling) as url:
+        assert HttpTransport(url).send(body, wanted.is_set) == NO_ANSWER
+        read_on.set()
+        while heard[-1] != -1:
+            time.sleep(0.01)
+    assert 0 < sum(heard) < len(body) // 2
+
+
+@pytest.fixture
+def resolver(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Event, threading.Event]]:
+    """A resolver that answers when it is let: (it was asked, let it answer)."""
+    asked, answer, resolve = threading.Event(), threading.Event(), socket.getaddrinfo
+
+    def slow(*question: Any, **more: Any) -> Any:
+        asked.set()
+        answer.wait(60)
+        return resolve(*question, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    yield asked, answer
+    answer.set()
+
+
+@pytest.mark.parametrize("why", ["deadline", "consent"])
+def test_no_resolver_holds_a_request(
+    why: str, resolver: tuple[threading.Event, threading.Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is left to itself; when it answers at last nothing is sent, and until then it is not asked again."""
+    asked, answer = resolver
+    heard: list[bytes] = []
+    connected = threading.Event()
+
+    def serve(connection: socket.socket) -> None:
+        connected.set()
+        heard.append(connection.recv(65536))
+
+    monkeypatch.setattr("hubbub.sdk.upload.transport.SECONDS", 0.3 if why == "deadline" else 60.0)
+    with server(serve) as url:
+        transport = HttpTransport(url)
+        assert transport.send(BODY, lambda: why == "deadline" or not asked.is_set()) == NOT_SENT
+        assert asked.is_set()
+        asked.clear()
+        assert transport.send(BODY) == NOT_SENT
+        assert not asked.is_set()
+        answer.set()
+        assert transport._opener is not None
+        transport._opener.join(30)
+        assert connected.wait(30)
+        transport.send(BODY)  # served after that connection: it had ended
+    assert heard[0] == b""
+    assert heard[1].startswith(b"POST")
+
+
+def test_flush_and_consent_do_not_wait_for_a_resolver(
+    resolver: tuple[threading.Event, threading.Event], rig: Rig
+) -> None:
+    asked, _ = resolver
+    client = rig.agreed(SURVEY, transport=HttpTransport("http://127.0.0.1:9"))
+    rig.clock.move(days=1)
+    with client._journal as state:
+        client._recorder.former.form(state)
+        client._journal.write({"e": "later", "at": dict.fromkeys(state.waiting, 0.0)})
+    done: list[bool] = []
+    flush = threading.Thread(target=lambda: done.append(client.flush(0.2)))
+    flush.start()
+    assert asked.wait(30)
+    flush.join(30)
+    assert done == [False]
+    client.set_consent("off")
+    assert client._uploader is not None
+    client._uploader.stop(30)
+    assert client._uploader._thread is not None
+    assert not client._uploader._thread.is_alive()
+
+
+def test_a_program_ends_although_a_resolver_does_not_answer(tmp_path: Path) -> None:
+    metrics = DATA / "metrics.toml"
+    slow = "import socket, time\nsocket.getaddrinfo = lambda *_, **__: time.sleep(3600)\n"
+    command = [sys.executable, "-c", slow + EXITING, str(metrics), str(tmp_path / "state"), "http://127.0.0.1:9"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split()[0] == "False"
+
+
+def test_an_address_that_does_not_answer_leaves_time_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[bytes] = []
+    batch_id = json.loads(BODY)["batch_id"]
+    body = json.dumps({"batch_id": batch_id}).encode()
+    taken = b"HTTP/1.1 202 Accepted\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+    monkeypatch.setattr("hubbub.sdk.upload.transport.SECONDS", 3.0)
+    with server(answering(taken, heard)) as url, socket.socket() as hole, ExitStack() as queue:
+        hole.bind(("127.0.0.1", 0))
+        hole.listen(0)
+        for _ in range(4):  # whoever comes after these is not answered
+            waiting = queue.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(hole.getsockname())
+        port = int(url.rpartition(":")[2])
+        addresses = [
+            (socket.AF_INET, socket.SOCK_STREAM, 6, "", each) for each in (hole.getsockname(), ("127.0.0.1", port))
+        ]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: addresses)
+        assert HttpTransport(url).send(BODY).status == 202
+
+
+def test_what_is_not_wanted_is_not_begun() -> None:
+    heard: list[bytes] = []
+    with server(answering(b"", heard)) as url:
+        assert HttpTransport(url).send(BODY, lambda: False) == NOT_SENT
+        while not heard:
+            time.sleep(0.01)
+    assert heard == [b""]
+
+
+@pytest.mark.parametrize("who", ["this client", "another on the directory"])
+@pytest.mark.parametrize("consent", ["off", "local"])
+def test_consent_withdrawn_stops_an_upload_in_flight(who: str, consent: str, rig: Rig) -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    def waiting(connection: socket.socket) -> None:
+        connection.recv(65536)
+        begun.set()
+        with suppress(ConnectionResetError):
+            while connection.recv(65536):
+                pass
+        ended.set()
+
+    with server(waiting) as url:
+        client = rig.agreed(SURVEY, transport=HttpTransport(url))
+        rig.clock.move(days=1)
+        with client._journal as state:
+            client._recorder.former.form(state)
+            client._journal.write({"e": "later", "at": dict.fromkeys(state.waiting, 0.0)})
+        client.flush(0)
+        assert begun.wait(5)
+        (client if who == "this client" else rig.client(SURVEY)).set_consent(Consent(consent))
+        assert ended.wait(5)  # the transport's own patience is ten seconds
+        counts = client.accounting()
+    assert (counts["spooled"], counts["dropped"]["consent"]) == ((0, 1) if consent == "off" else (1, 0))
+    require_balanced(counts)
+
+
+def resetting(connection: socket.socket) -> None:
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+
+
+@pytest.mark.parametrize("serve", [silent, dripping, dripping_headers, resetting])
+def test_flush_keeps_its_time_whatever_the_server_does(serve: Callable[[socket.socket], None], rig: Rig) -> None:
+    """A second allowed, two hundred seconds of server: the bound is loose because machines are noisy."""
+    with server(serve) as url:
+        client = rig.agreed(SURVEY, transport=HttpTransport(url))
+        rig.clock.move(days=1)
+        with client._journal as state:
+            client._recorder.former.form(state)
+            client._journal.write({"e": "later", "at": dict.fromkeys(state.waiting, 0.0)})
+        began = time.monotonic()
+        assert not client.flush(1)
+        client.record("survey", True)
+        client._stop()
+        assert time.monotonic() - began < 4
+        assert client.accounting()["spooled"] == 1
+
+
+EXITING = """
+import sys
+from hubbub import Client
+from hubbub.testing import ManualClock
+from datetime import date
+clock = ManualClock(date(2026, 11, 21))
+client = Client(sys.argv[1], sys.argv[2], sys.argv[3], clock=clock)
+client.set_consent("on")
+client.record("homepage", "x")
+clock.move(days=1)
+with client._journal as state:
+    client._recorder.former.form(state)
+    client._journal.write({"e": "later", "at": dict.fromkeys(state.waiting, 0.0)})
+print(client.flush(0.3))
+import time, atexit
+began = time.monotonic()
+atexit._run_exitfuncs()
+print(time.monotonic() - began)
+"""
+
+
+def test_a_program_ends_at_once_although_the_server_is_silent(tmp_path: Path) -> None:
+    metrics = DATA / "metrics.toml"
+    with server(silent) as url:
+        command = [sys.executable, "-c", EXITING, str(metrics), str(tmp_path / "state"), url]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+    flushed, took = done.stdout.split()
+    assert flushed == "False"
+    assert float(took) < 1  # 50 ms and the noise of a busy machine; the server would take 5 s
+
+
+def test_what_inspect_shows_is_what_was_sent(tmp_path: Path) -> None:
+    heard: list[bytes] = []
+    metrics = DATA / "metrics.toml"
+    with server(answering(http("503 Busy", b""), heard)) as url, Client(metrics, tmp_path / "s", url) as client:
+        client.set_consent("on")
+        client.record("homepage", "https://example.org/")
+        deliver(client)
+        deliver(client)
+    program = Path(sys.executable).with_name("hubbub")
+    shown = subprocess.run([program, "inspect", tmp_path / "s", "--json"], capture_output=True, text=True, check=True)
+    said = json.loads(shown.stdout)
+    assert [heard[-1].endswith(body.encode()) for body in said["last_sent"]] == [True]
+    assert said["last_sent"][0] in [each["body"] for each in said["waiting"]]
+    plain = subprocess.run(
+        [program, "inspect", tmp_path / "s", "--last", "9"], capture_output=True, text=True, check=True
+    )
+    assert "waits: homepage" in plain.stdout
+    told = [line.removeprefix("sent last: ") for line in plain.stdout.splitlines() if line.startswith("sent last")]
+    assert len(told) == len(set(told)) == 3  # each batch was tried twice
+    for body, request in zip(told, reversed(heard[-3:]), strict=True):
+        assert request.rstrip().endswith(body.encode())
+    missing = subprocess.run([program, "ledger", tmp_path / "no"], capture_output=True, text=True, check=False)
+    assert missing.returncode == 1
+    assert "holds no client's state" in missing.stderr
+
+
+def test_damage_is_told_by_ledger_and_inspect(tmp_path: Path) -> None:
+    """Records that were lost took with them what they had spent."""
+    with Client(DATA / "metrics.toml", tmp_path / "s", "http://127.0.0.1:9") as client:
+        client.set_consent("on")
+        client.record("homepage", "https://example.org/")
+    data = bytearray((tmp_path / "s" / JOURNAL).read_bytes())
+    data[len(data) // 2] ^= 1
+    (tmp_path / "s" / JOURNAL).write_bytes(data)
+    program = Path(sys.executable).with_name("hubbub")
+    for command in ("ledger", "inspect"):
+        told = subprocess.run([program, command, tmp_path / "s"], capture_output=True, text=True, check=True).stdout
+        assert "damaged: what they said was spent, formed or sent is not known any more" in told

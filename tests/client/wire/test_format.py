@@ -1,0 +1,437 @@
+"""docs/format.md: its vectors against hubbub, and against a second implementation that was written from that page alone.
+
+Everything above "hubbub" imports nothing of hubbub. Change the page first, then both implementations.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import random
+import re
+import subprocess
+import sys
+from datetime import date, timedelta
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from tests.client.conftest import Rig
+from tests.data import make_format_vectors
+from tests.support.paths import DATA
+
+from hubbub import Definitions, Encoder, HubbubError, InvalidValueError, Metric, Params, PeriodKind, Secret
+from hubbub.encoding.encoder import bloom_bits
+from hubbub.encoding.permanent import PermanentResponse
+from hubbub.errors import DefinitionError
+from hubbub.metrics.periods import Period, ordinal
+from hubbub.metrics.probability import nearest_dyadic, numerator
+from hubbub.testing import deliver
+
+VECTORS: dict[str, list[dict[str, Any]]] = json.loads((DATA / "format_vectors.json").read_text())
+
+# --- the page, in Python ---------------------------------------------------------------------------------------
+
+ALL_64 = (1 << 64) - 1
+
+
+def a_of(double: float, digits: int) -> int | None:
+    """Probabilities: the nearest a / 2^digits, a tie to the even a; None where it is refused."""
+    exact = Fraction(double) * (1 << digits)
+    a = math.floor(exact)
+    if exact - a > Fraction(1, 2) or (exact - a == Fraction(1, 2) and a % 2 == 1):
+        a += 1
+    if not 0 <= double <= 1 or (0 < double < 1 and a in (0, 1 << digits)):
+        return None
+    return a
+
+
+def is_allowed(fields: dict[str, Any]) -> bool:
+    """Allowed definitions."""
+    k, h, m = fields["num_bits"], fields["num_hashes"], fields["num_cohorts"]
+    p, q, f = a_of(fields["prob_p"], 24), a_of(fields["prob_q"], 24), a_of(fields["prob_f"], 23)
+    if p is None or q is None or f is None or not p < q or f == 2**23:
+        return False
+    if not re.fullmatch(r"[a-z][a-z0-9_.-]{0,63}", fields["name"]) or (
+        fields["hold"] is not None and fields["hold"] < 1
+    ):
+        return False
+    categories = fields["categories"]
+    if fields["kind"] == "string":
+        md5 = fields["hash_scheme"] == "google-md5"
+        sizes = 8 <= k <= (256 if md5 else 1024) and 1 <= h < k and (h <= 16 or not md5)
+        return sizes and m in [2**i for i in range(9)] and not categories and fields["other"] is None
+    if (h, m, fields["hash_scheme"]) != (1, 1, "one-hot"):
+        return False
+    if fields["kind"] == "boolean":
+        return bool(k == 1 and not categories and fields["other"] is None)
+    texts = all(category and utf8(category) is not None for category in categories)
+    distinct = len(set(categories)) == len(categories) == k
+    return distinct and texts and 2 <= k <= 1024 and fields["other"] in [None, *categories]
+
+
+def utf8(text: str) -> bytes | None:
+    return None if any(0xD800 <= ord(c) <= 0xDFFF for c in text) else text.encode("utf-8")
+
+
+def as_json(value: Any) -> str:
+    """The JSON of a digest."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{as_json(key)}:{as_json(value[key])}" for key in sorted(value)) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(as_json, value)) + "]"
+    if value is None:
+        return "null"
+    if isinstance(value, int):
+        return str(value)
+    short = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
+    out = ""
+    for c in value:
+        code = ord(c)
+        if c in short:
+            out += short[c]
+        elif 0x20 <= code <= 0x7E:
+            out += c
+        elif code <= 0xFFFF:
+            out += f"\\u{code:04x}"
+        else:
+            high, low = divmod(code - 0x10000, 0x400)
+            out += f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"
+    return f'"{out}"'
+
+
+def digest_of(fields: dict[str, Any]) -> str:
+    names = (
+        "categories",
+        "hash_scheme",
+        "hold",
+        "kind",
+        "name",
+        "num_bits",
+        "num_cohorts",
+        "num_hashes",
+        "other",
+        "period",
+    )
+    canonical = {name: fields[name] for name in names}
+    canonical |= {"p": a_of(fields["prob_p"], 24), "q": a_of(fields["prob_q"], 24), "f": a_of(fields["prob_f"], 23)}
+    return hashlib.sha256(b"hubbub-metric-v1\n" + as_json(canonical).encode("ascii")).hexdigest()
+
+
+def mix(x: int) -> int:
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 & ALL_64
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EB & ALL_64
+    return x ^ (x >> 31)
+
+
+def murmur3_x64_128(data: bytes) -> tuple[int, int]:
+    """MurmurHash3 x64 128-bit, seed 0 (Appleby's public-domain description)."""
+    c1, c2, h1, h2 = 0x87C37B91114253D5, 0x4CF5AD432745937F, 0, 0
+
+    def rotated(x: int, by: int) -> int:
+        return (x << by | x >> 64 - by) & ALL_64
+
+    def final(x: int) -> int:
+        x = (x ^ x >> 33) * 0xFF51AFD7ED558CCD & ALL_64
+        x = (x ^ x >> 33) * 0xC4CEB9FE1A85EC53 & ALL_64
+        return x ^ x >> 33
+
+    whole = len(data) // 16 * 16
+    for at in range(0, whole, 16):
+        k1, k2 = (int.from_bytes(data[at + half : at + half + 8], "little") for half in (0, 8))
+        h1 ^= rotated(k1 * c1 & ALL_64, 31) * c2 & ALL_64
+        h1 = ((rotated(h1, 27) + h2) * 5 + 0x52DCE729) & ALL_64
+        h2 ^= rotated(k2 * c2 & ALL_64, 33) * c1 & ALL_64
+        h2 = ((rotated(h2, 31) + h1) * 5 + 0x38495AB5) & ALL_64
+    k1, k2 = (int.from_bytes(data[whole + half : whole + half + 8], "little") for half in (0, 8))
+    h2 ^= rotated(k2 * c2 & ALL_64, 33) * c1 & ALL_64
+    h1 ^= rotated(k1 * c1 & ALL_64, 31) * c2 & ALL_64
+    h1, h2 = h1 ^ len(data), h2 ^ len(data)
+    h1 = (h1 + h2) & ALL_64
+    h2 = (h2 + h1) & ALL_64
+    h1, h2 = final(h1), final(h2)
+    h1 = (h1 + h2) & ALL_64
+    return h1, (h2 + h1) & ALL_64
+
+
+def positions_of(scheme: str, value: bytes, cohort: int, k: int, h: int) -> list[int]:
+    """Hashing."""
+    if scheme == "google-md5":
+        return [byte % k for byte in hashlib.md5(cohort.to_bytes(4, "big") + value, usedforsecurity=False).digest()[:h]]
+    g1, g2 = murmur3_x64_128(value)
+    free, taken = list(range(k)), []
+    for i in range(h):
+        u = mix((mix(g1 ^ mix(cohort)) + g2 + i) & ALL_64)
+        taken.append(free.pop((u >> 32) * (k - i) >> 32))
+    return taken
+
+
+def bloom_of(fields: dict[str, Any], value: object, cohort: int) -> int | None:
+    """Values; None: invalid."""
+    if value is None:
+        return 0
+    if fields["kind"] == "boolean":
+        return {True: 1, False: 0}[value] if type(value) is bool else None
+    if type(value) is not str:
+        return None
+    if fields["kind"] == "categorical":
+        listed = value if value in fields["categories"] else fields["other"]
+        return None if listed is None else 1 << fields["categories"].index(listed)
+    text = utf8(value)
+    if text is None:
+        return None
+    bits = 0
+    for at in positions_of(fields["hash_scheme"], text, cohort, fields["num_bits"], fields["num_hashes"]):
+        bits |= 1 << at
+    return bits
+
+
+def number_of(period: str, start: date) -> int:
+    """Epochs: the number of a period."""
+    days = (start - date(1970, 1, 1)).days
+    return {"day": days, "week": (days + 3) // 7, "month": 12 * (start.year - 1970) + start.month - 1}[period]
+
+
+def framed(field: bytes) -> bytes:
+    return len(field).to_bytes(8, "little") + field
+
+
+def cohort_of(secret: bytes, m: int) -> int:
+    return hashlib.shake_256(framed(b"hubbub/cohort/v1") + framed(secret)).digest(1)[0] % m
+
+
+def mask_of(a: int, r: int, k: int, words: list[bytes]) -> int:
+    """Bits and words: takes from the front of `words`."""
+    ones = (1 << k) - 1
+    if a in (0, 2**r):
+        return ones if a else 0
+    mask, still_open, lowest = 0, ones, next(j for j in range(r) if a >> j & 1)
+    for j in range(r - 1, lowest - 1, -1):
+        if not still_open:
+            break
+        word = int.from_bytes(words.pop(0), "little") & ones
+        if a >> j & 1:
+            mask |= still_open & ~word
+            still_open &= word
+        else:
+            still_open &= ~word
+    return mask
+
+
+def prr_input(fields: dict[str, Any], secret: bytes, epoch: int | None, bloom: bytes) -> bytes:
+    """From a secret: all that the PRR stream reads."""
+    numbers = (fields["num_bits"], fields["num_hashes"], a_of(fields["prob_f"], 23) or 0, len(fields["categories"]))
+    parts = [b"hubbub/prr/v1", secret, *(fields[name].encode() for name in ("name", "kind", "hash_scheme"))]
+    parts += [number.to_bytes(8, "little") for number in numbers]
+    parts += [category.encode() for category in fields["categories"]]
+    parts += [b"" if epoch is None else epoch.to_bytes(8, "little", signed=True), bloom]
+    return b"".join(map(framed, parts))
+
+
+def prr_of(fields: dict[str, Any], secret: bytes, epoch: int | None, bloom: bytes) -> bytes:
+    width, k = len(bloom), fields["num_bits"]
+    stream = hashlib.shake_256(prr_input(fields, secret, epoch, bloom)).digest(25 * width)
+    words = [stream[at : at + width] for at in range(0, len(stream), width)]
+    mask = mask_of(a_of(fields["prob_f"], 23) or 0, 23, k, words)
+    bits = int.from_bytes(bloom, "little") & ~mask | int.from_bytes(words.pop(0), "little") & mask
+    return bits.to_bytes(width, "little")
+
+
+def irr_of(k: int, p: int, q: int, prr: bytes, words: list[bytes]) -> bytes:
+    bits = int.from_bytes(prr, "little")
+    of_p = mask_of(p, 24, k, words)
+    of_q = mask_of(q, 24, k, words)
+    return (of_p & ~bits | of_q & bits).to_bytes(len(prr), "little")
+
+
+# --- the second implementation against the vectors ---------------------------------------------------------------
+
+
+def test_the_page_gives_every_vector() -> None:
+    for v in VECTORS["probabilities"]:
+        assert v["a"] == a_of(v["double"], v["digits"]), v
+        assert Fraction(v["exact"]) == Fraction(v["double"])
+    for v in VECTORS["definitions"]:
+        assert v["allowed"] == is_allowed(v["definition"]), v
+        assert v["digest"] == (digest_of(v["definition"]) if v["allowed"] else None), v
+    for v in VECTORS["values"]:
+        bloom = bloom_of(v["definition"], v["value"], v["cohort"])
+        width = (v["definition"]["num_bits"] + 7) // 8
+        assert v["bloom"] == (None if bloom is None else bloom.to_bytes(width, "little").hex()), v
+    for v in VECTORS["epochs"]:
+        number = number_of(v["period"], date.fromisoformat(v["start"]))
+        assert (v["number"], v["epoch"]) == (number, number // v["hold"]), v
+    for v in VECTORS["cohorts"]:
+        secret = bytes.fromhex(v["secret"])
+        assert (v["byte"], v["cohort"]) == (cohort_of(secret, 256), cohort_of(secret, v["num_cohorts"])), v
+    for v in VECTORS["positions"]:
+        value = bytes.fromhex(v["value_utf8"])
+        assert v["positions"] == positions_of(v["hash_scheme"], value, v["cohort"], v["num_bits"], v["num_hashes"]), v
+    for v in VECTORS["permanent"]:
+        asked = v["definition"], bytes.fromhex(v["secret"]), v["epoch"], bytes.fromhex(v["bloom"])
+        assert (v["input"], v["prr"]) == (prr_input(*asked).hex(), prr_of(*asked).hex()), v
+    for v in VECTORS["instantaneous"]:
+        words = [bytes.fromhex(word) for word in v["words"]]
+        assert len(words) == v["words_of_p"] + v["words_of_q"]
+        assert v["irr"] == irr_of(v["num_bits"], v["p"], v["q"], bytes.fromhex(v["prr"]), words).hex(), v
+        assert not words, v
+
+
+def test_the_vectors_have_both_sides_of_every_rule() -> None:
+    """Ties to the even a in both directions, refusals, invalid values, h of k - 1, epochs of each kind, masks without words."""
+    ties = {
+        v["a"]
+        for v in VECTORS["probabilities"]
+        if (Fraction(v["exact"]) * 2 ** (v["digits"] + 1)).denominator == 1 and v["a"]
+    }
+    assert {2, 4} <= ties
+    assert {v["allowed"] for v in VECTORS["definitions"]} == {True, False}
+    kinds = {(v["definition"]["kind"], v["bloom"] is None) for v in VECTORS["values"]}
+    assert len(kinds) == 6
+    assert {v["period"] for v in VECTORS["epochs"]} == {"day", "week", "month"}
+    assert {(v["words_of_p"] == 0, v["words_of_q"] == 0) for v in VECTORS["instantaneous"]} >= {
+        (True, True),
+        (False, False),
+    }
+    assert {v["epoch"] is None for v in VECTORS["permanent"]} == {True, False}
+    reduced = [v for v in VECTORS["cohorts"] if v["byte"] != v["cohort"]]
+    assert reduced
+
+
+# --- hubbub against the vectors ----------------------------------------------------------------------------------
+
+
+def test_the_script_writes_the_vectors_that_are_here() -> None:
+    """So hubbub gives every vector, too: the script asks it for each."""
+    written = subprocess.run([sys.executable, make_format_vectors.__file__], capture_output=True, check=True).stdout
+    assert json.loads(written) == json.loads((DATA / "format_vectors.json").read_text())
+
+
+# --- the second implementation against hubbub, far from the vectors ----------------------------------------------
+
+
+def random_fields(chance: random.Random) -> dict[str, Any]:
+    kind = chance.choice(["string", "string", "categorical", "boolean"])
+    fields: dict[str, Any] = {"name": f"m{chance.randrange(10**6)}", "kind": kind, "categories": [], "other": None}
+    fields |= {"num_hashes": 1, "num_cohorts": 1, "hash_scheme": "one-hot", "num_bits": 1}
+    if kind == "string":
+        scheme = chance.choice(["murmur3-v1", "google-md5"])
+        k = chance.randint(8, 256 if scheme == "google-md5" else 400)
+        fields |= {"hash_scheme": scheme, "num_bits": k, "num_hashes": chance.randint(1, min(k - 1, 16))}
+        fields["num_cohorts"] = 1 << chance.randint(0, 8)
+    if kind == "categorical":
+        fields["categories"] = list({random_text(chance) or "x" for _ in range(chance.randint(2, 30))} | {"a", "b"})
+        fields["num_bits"] = len(fields["categories"])
+        fields["other"] = chance.choice([None, *fields["categories"]])
+    p, q = sorted(chance.choice([0.0, 1.0, chance.random(), chance.randrange(1, 2**25) / 2**25]) for _ in range(2))
+    f = chance.choice([0.0, 0.5, chance.random(), chance.randrange(2**24) / 2**24])
+    hold = chance.choice([None, None, 1, 7])
+    return fields | {
+        "prob_p": p,
+        "prob_q": q,
+        "prob_f": f,
+        "hold": hold,
+        "period": chance.choice(list(map(str, PeriodKind))),
+    }
+
+
+def random_text(chance: random.Random) -> str:
+    ranges = [(0, 0x7F), (0x80, 0x7FF), (0x800, 0xD7FF), (0xE000, 0xFFFF), (0x10000, 0x10FFFF)]
+    return "".join(chr(chance.randint(*chance.choice(ranges))) for _ in range(chance.choice([0, 1, 5, 15, 16, 17, 40])))
+
+
+def test_hubbub_and_the_page_agree_on_random_definitions_values_and_secrets(unseen_seed: int) -> None:
+    chance, agreed = random.Random(unseen_seed), 0  # noqa: S311
+    for _ in range(400):
+        fields = random_fields(chance)
+        try:
+            metric = make_format_vectors.metric_of(fields)
+        except HubbubError:
+            assert not is_allowed(fields), fields
+            continue
+        assert is_allowed(fields), fields
+        assert metric.digest == digest_of(fields)
+        agreed += 1
+        key, width = chance.randbytes(32), metric.params.row_bytes
+        value: Any = chance.choice([None, True, False, random_text(chance), *fields["categories"], "\ud800"])
+        cohort = cohort_of(key, fields["num_cohorts"])
+        assert Secret(key).cohort(fields["num_cohorts"]) == cohort
+        bloom = bloom_of(fields, value, cohort)
+        if bloom is None:
+            with pytest.raises(InvalidValueError):
+                bloom_bits(metric, value, cohort)
+            continue
+        assert bloom_bits(metric, value, cohort) == bloom
+        epoch = None if fields["hold"] is None else chance.randint(0, 10**5)
+        prr = prr_of(fields, key, epoch, bloom.to_bytes(width, "little"))
+        assert PermanentResponse(metric, Secret(key))(bloom, epoch).to_bytes(width, "little") == prr
+        drawn = chance.randbytes(96 * width)
+        words = [drawn[at : at + width] for at in range(0, len(drawn), width)]
+        p, q = a_of(fields["prob_p"], 24), a_of(fields["prob_q"], 24)
+        assert p is not None
+        assert q is not None
+        expected = irr_of(fields["num_bits"], p, q, prr, words)
+        report = Encoder(metric, Secret(key), make_format_vectors.scripted(drawn)).encode(value, epoch)
+        assert report.to_bytes() == expected
+    assert agreed > 100
+
+
+def test_hubbub_and_the_page_round_probabilities_alike(unseen_seed: int) -> None:
+    chance = random.Random(unseen_seed)  # noqa: S311
+    asked = [chance.random() for _ in range(300)] + [chance.randrange(2**26) / 2**26 for _ in range(300)]
+    asked += [chance.random() * 2.0 ** -chance.randint(20, 30) for _ in range(100)]
+    for double in asked:
+        for digits in (23, 24):
+            try:
+                a = numerator(nearest_dyadic("p", double, digits), digits)
+            except HubbubError:
+                a = None
+            assert a == a_of(double, digits), (double, digits)
+
+
+def test_hubbub_and_the_page_number_periods_alike(unseen_seed: int) -> None:
+    chance = random.Random(unseen_seed)  # noqa: S311
+    for kind in PeriodKind:
+        for _ in range(100):
+            period = Period.containing(kind, date(1970, 1, 1) + timedelta(days=chance.randrange(40_000)))
+            assert ordinal(kind, str(period)) == number_of(kind, period.start)
+
+
+def test_a_client_sends_the_page_s_report_in_every_period_of_an_epoch(rig: Rig) -> None:
+    """p = 0, q = 1: the report is the PRR, of the period's epoch and of the value of the epoch's first period."""
+    params = Params(num_bits=64, num_hashes=2, num_cohorts=16, prob_p=0, prob_q=1, prob_f=0.5)
+    metric = Metric.string("held", params, hold=3)
+    client = rig.agreed(metric)
+    for day in range(8):
+        client.record("held", f"value of day {day}")
+        deliver(client)
+        rig.clock.move(days=1)
+    key = (rig.state / "secret").read_bytes()
+    fields = metric.to_dict()
+    first: dict[int, int] = {}
+    for day, batch in enumerate(rig.transport.batches):
+        epoch = number_of("day", date.fromisoformat(batch.period)) // 3
+        cohort = cohort_of(key, 16)
+        bloom = bloom_of(fields, f"value of day {first.setdefault(epoch, day)}", cohort)
+        assert bloom is not None
+        assert (batch.cohorts[0], batch.rows) == (cohort, prr_of(fields, key, epoch, bloom.to_bytes(8, "little")))
+    assert len(first) in (3, 4)
+    assert len(rig.transport.batches) == 8
+
+
+@pytest.mark.parametrize("category", ["\ud800", "a\udfff", "\ude00\ud83d"])
+def test_a_category_that_no_utf8_can_hold_is_refused_where_it_is_defined(category: str) -> None:
+    """It was taken, had a digest, and then no encoder could be made of it."""
+    with pytest.raises(DefinitionError, match="categories must be encodable as UTF-8"):
+        Metric.categorical("c", (category, "b"), prob_p=0, prob_q=1, prob_f=0.5)
+
+
+def test_definitions_are_what_the_page_allows() -> None:
+    for v in VECTORS["definitions"]:
+        try:
+            Definitions([make_format_vectors.metric_of(v["definition"])])
+            allowed = True
+        except HubbubError:
+            allowed = False
+        assert allowed == v["allowed"], v

@@ -1,0 +1,30 @@
+"""Fixtures of the client's and the aggregator's tests, for contracts about both."""
+
+from tests.aggregator.conftest import (
+    aggregator,
+    closed_last,
+    database,
+    definitions,
+    make_batch,
+    postgres_url,
+    refusals_without_delay,
+    sqlite_store,
+    start,
+    store,
+)
+from tests.client.conftest import _our_failures_fail_tests, rig
+
+__all__ = [
+    "_our_failures_fail_tests",
+    "aggregator",
+    "closed_last",
+    "database",
+    "definitions",
+    "make_batch",
+    "postgres_url",
+    "refusals_without_delay",
+    "rig",
+    "sqlite_store",
+    "start",
+    "store",
+]

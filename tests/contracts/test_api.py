@@ -1,0 +1,133 @@
+"""The public API: what `hubbub` and `hubbub.testing` promise, pinned; a change is a visible diff of api.txt.
+
+HUBBUB_PIN=1 pytest tests/contracts/test_api.py          writes it anew
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from enum import Enum
+from pathlib import Path
+
+import pytest
+from tests.client.conftest import Rig
+
+import hubbub
+import hubbub.testing
+
+PINNED = Path(__file__).with_name("api.txt")
+EXAMPLE = Path(__file__).with_name("typing_example.py")
+
+
+def described() -> str:
+    lines = []
+    for module in (hubbub, hubbub.testing):
+        for name in module.__all__:
+            thing = getattr(module, name)
+            lines.append(f"{module.__name__}.{name}{_signature(thing)}")
+            if inspect.isclass(thing) and thing is not hubbub.Refusal:  # its members are the table of test_delivery.py
+                for member in sorted(vars(thing)):
+                    if not member.startswith("_"):
+                        each = inspect.getattr_static(thing, member)
+                        called = each.__func__ if isinstance(each, classmethod | staticmethod) else each
+                        lines.append(f"  .{member}{_signature(called) if callable(called) else ''}")
+    return "\n".join(lines) + "\n"
+
+
+def _signature(thing: object) -> str:
+    if not callable(thing) or (inspect.isclass(thing) and issubclass(thing, Exception | Enum)):
+        return ""
+    try:
+        parameters = inspect.signature(thing).parameters.values()
+    except ValueError:
+        return ""
+    return (
+        "(" + ", ".join(f"{each.name}" + ("=" if each.default is not each.empty else "") for each in parameters) + ")"
+    )
+
+
+def test_star_imports_of_testing_give_its_public_names_alone() -> None:
+    found: dict[str, object] = {}
+    exec("from hubbub.testing import *", found)  # noqa: S102
+    assert {*found} - {"__builtins__"} == {*hubbub.testing.__all__}
+
+
+def test_the_public_api_is_as_it_is_pinned() -> None:
+    if os.environ.get("HUBBUB_PIN"):
+        PINNED.write_text(described())
+    assert described() == PINNED.read_text()
+
+
+def test_the_type_checked_example_uses_every_name_and_every_member() -> None:
+    """tests/contracts/typing_example.py names each variable for its class; `make types` checks what it says of their types."""
+    tree = ast.parse(EXAMPLE.read_text())
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    members = {
+        (node.value.id.lower(), node.attr)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+    }
+    assert set(hubbub.__all__) <= names
+    promised, of = set(), ""
+    for line in described().partition("hubbub.testing.")[0].splitlines():
+        name = line.strip(" .").partition("(")[0]
+        if not line.startswith(" "):
+            of = name.removeprefix("hubbub.").lower()
+        else:
+            promised.add((of, name))
+    assert promised <= members
+
+
+def test_all_is_sorted_and_complete() -> None:
+    assert hubbub.__all__ == sorted(hubbub.__all__)
+    assert all(hasattr(hubbub, name) for name in hubbub.__all__)
+
+
+def test_arecord_records_without_blocking_the_event_loop(rig: Rig) -> None:
+    client = rig.agreed()
+
+    async def app() -> None:
+        await asyncio.gather(*(client.arecord("homepage", str(n)) for n in range(20)))
+        await client.subject("ada").arecord("homepage", "x")
+
+    asyncio.run(app())
+    assert client.accounting()["recorded"] == 21
+
+
+def test_arecord_needs_nothing_of_the_hosts_executor_nor_of_asyncio(rig: Rig) -> None:
+    """It waited for the host's threads, and raised once they were shut down."""
+    client, free = rig.agreed(), threading.Event()
+
+    async def app() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        busy = loop.run_in_executor(None, free.wait)
+        try:
+            await asyncio.wait_for(client.arecord("homepage", "behind a busy executor"), 10)
+        finally:
+            free.set()
+        await busy
+        await loop.shutdown_default_executor()
+        await client.arecord("homepage", "after its end")
+        await client.subject("ada").arecord("homepage", "x")
+        client.close()
+        await client.arecord("homepage", "after close")
+
+    asyncio.run(app())
+    with pytest.raises(StopIteration):
+        client.arecord("homepage", "without a loop").send(None)
+    assert client.accounting()["recorded"] == 5
+
+
+@pytest.mark.parametrize("name", ["requests", "urllib3", "asyncio", "email", "socket", "sqlite3"])
+def test_recording_imports_no_network(name: str) -> None:
+    import subprocess
+    import sys
+
+    code = f"import sys, hubbub; sys.exit({name!r} in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,138 @@
+"""The SDK alone: light to install, light to import, and every command says what it needs."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import venv
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.support.paths import REPOSITORY
+
+ENCODE = """
+from hubbub import Encoder, Metric, Params, Secret
+params = Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=.25, prob_q=.75, prob_f=.5)
+print(len(Encoder(Metric.string("homepage", params), Secret.generate()).encode("https://example.org/").bits))
+"""
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty environment with nothing but `pip install .`, from a copy without git's or our own leftovers."""
+    place = tmp_path_factory.mktemp("bare")
+    kept = ("client", "aggregator", "decoder", "pyproject.toml", "README.md", "LICENSE")
+    source = place / "source"
+    source.mkdir()
+    for name in kept:
+        original = REPOSITORY / name
+        copy: Callable[[Path, Path], object] = shutil.copytree if original.is_dir() else shutil.copy
+        copy(original, source / name)
+    venv.create(place / "venv", with_pip=True)
+    python = place / "venv" / "bin" / "python"
+    subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", source], check=True)
+    return python
+
+
+def test_a_bare_install_encodes_with_the_sdks_own_dependencies_only(bare: Path) -> None:
+    done = subprocess.run([bare, "-c", ENCODE], capture_output=True, text=True, check=True)
+    assert done.stdout == "128\n"
+    listed = subprocess.run([bare, "-m", "pip", "list", "--format=freeze"], capture_output=True, text=True, check=True)
+    names = {line.partition("==")[0] for line in listed.stdout.split()}
+    assert names - {"pip", "setuptools"} == {"hubbub", "bitarray", "click", "mmh3", "urllib3"}
+
+
+def test_a_bare_install_lists_all_commands_and_says_what_each_lacks(bare: Path) -> None:
+    hubbub = bare.parent / "hubbub"
+    shown = subprocess.run([hubbub, "--help"], capture_output=True, text=True, check=True).stdout
+    for name in ("decode", "demo", "encode", "metrics", "pull", "serve", "simulate"):
+        assert f"\n  {name} " in shown
+    metrics = REPOSITORY / "tests" / "data" / "metrics.toml"
+    encoded = subprocess.run([hubbub, "encode", metrics, "homepage", "x"], capture_output=True, text=True, check=True)
+    assert encoded.stdout.startswith("cohort ")
+    for arguments, extra in (
+        (["serve", metrics], "aggregator"),
+        (["simulate", metrics, "homepage", "--reports", "10", "--out", "s.parquet"], "decoder"),
+        (["demo"], "decoder"),
+        (["doctor", metrics], "aggregator"),
+    ):
+        lacking = subprocess.run([hubbub, *arguments], capture_output=True, text=True, check=False, cwd=bare.parent)
+        assert lacking.returncode == 1, lacking.stderr
+        assert f"run pip install '.[{extra}]' in a checkout of hubbub" in lacking.stderr
+        assert len(lacking.stderr.splitlines()) == 1
+
+
+KEPT = """
+import sys
+from hubbub import Client
+with Client(sys.argv[1], sys.argv[2], "http://127.0.0.1:9", environment={}) as client:
+    client.set_consent("on")
+    client.record("homepage", "x")
+"""
+
+
+def test_doctor_checks_a_state_directory_in_a_bare_install(bare: Path, tmp_path: Path) -> None:
+    hubbub, state = bare.parent / "hubbub", tmp_path / "state"
+    subprocess.run([bare, "-c", KEPT, str(REPOSITORY / "tests" / "data" / "metrics.toml"), str(state)], check=True)
+    environment = {name: value for name, value in os.environ.items() if name != "DO_NOT_TRACK"}
+    command = [str(hubbub), "doctor", "--state", str(state), "--json"]
+    checked = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert checked.stderr == ""
+    found = {finding["about"]: finding["health"] for finding in json.loads(checked.stdout)["findings"]}
+    assert found == dict.fromkeys(("clock", "secret", "journal", "consent", "spool", "ledger", "machine"), "fine")
+    (state / "secret").write_bytes(b"short")
+    assert subprocess.run(command, capture_output=True, check=False, env=environment).returncode == 1
+
+
+def test_nothing_tells_a_user_to_install_hubbub_from_pypi() -> None:
+    """The name on PyPI is not this project's: what is installed from there is somebody else's program."""
+    told = re.compile(r"pip3? install\b[^\n`]*\bhubbub\b(?!/)")
+    listed = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
+    tested = [REPOSITORY / name for name in listed.splitlines() if not name.startswith(("tests/", "docs/progress/"))]
+    wrong = [
+        f"{file.relative_to(REPOSITORY)}: {found.group()}"
+        for file in tested
+        if file.suffix in (".py", ".md", ".toml", ".j2", ".yml", ".txt", ".sh") or file.name == "Makefile"
+        for found in told.finditer(file.read_text(encoding="utf-8"))
+        if "in a checkout of hubbub" not in found.group() and file.name != "words.py"
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    "heavy",
+    [
+        "decimal",
+        "numpy",
+        "pyarrow",
+        "click",
+        "urllib3",
+        "http",
+        "sqlite3",
+        "importlib.metadata",
+        "hubbub.summary",
+        "ssl",
+    ],
+)
+def test_importing_hubbub_imports_nothing_heavy(heavy: str) -> None:
+    code = f"import sys, hubbub, hubbub.privacy; sys.exit({heavy!r} in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_imports_run_one_way() -> None:
+    """aggregator -> client, decoder -> client; the client imports neither, and they not each other."""
+    forbidden = {
+        "client/hubbub": ("hubbub_aggregator", "hubbub_decoder"),
+        "aggregator/hubbub_aggregator": ("hubbub_decoder",),
+        "decoder/hubbub_decoder": ("hubbub_aggregator",),
+    }
+    for package, others in forbidden.items():
+        for file in (REPOSITORY / package).rglob("*.py"):
+            for line in file.read_text().splitlines():
+                if line.lstrip().startswith(("import ", "from ")):
+                    assert not any(other in line for other in others), f"{file}: {line}"

@@ -1,0 +1,141 @@
+"""Every figure in the tables of docs/privacy.md, read from the page and computed again."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from tests.support.attack_models import bits_that_differ, counts, loss_of_a_change, permanent, share_matched
+from tests.support.enumerate_mechanism import Floats
+from tests.support.paths import DOCS
+
+from hubbub import Metric, Params, Policy
+from hubbub.privacy import central_epsilon, effective_group_size, epsilon, privacy_figures
+from hubbub.privacy.linkability import information
+from hubbub.privacy.pricing import shown_epsilon
+
+PAGE = (DOCS / "privacy.md").read_text()
+
+
+def rows_of(header: str) -> Iterator[list[str]]:
+    """Yield the cells of each row of the table that begins with this header."""
+    (table,) = re.findall(rf"^\| {re.escape(header)}.*\n\|[-|]+\n((?:\|.*\n)+)", PAGE, flags=re.MULTILINE)
+    for row in table.splitlines():
+        yield [cell.strip() for cell in row.strip("|").split("|")]
+
+
+def params_of(shape: str, probabilities: str) -> Params:
+    p, q, f = (float(each) for each in probabilities.partition(" (")[0].split(", "))
+    if shape == "boolean":
+        return Params.one_hot(1, prob_p=p, prob_q=q, prob_f=f)
+    k, h = (int(each) for each in shape.split(", "))
+    return Params(num_bits=k, num_hashes=h, num_cohorts=64, prob_p=p, prob_q=q, prob_f=f)
+
+
+def is_rounded(shown: str, computed: float) -> bool:
+    """Say whether a figure is what was computed, to the last digit that is shown."""
+    digits = len(shown.partition(".")[2])
+    return abs(float(shown) - computed) <= 0.5 * 10.0**-digits + 1e-9
+
+
+def secret_losses(params: Params) -> tuple[float, float]:
+    p, q = params.prob_p, params.prob_q
+    half = bits_that_differ(params) / 2 * math.log(q * (1 - p) / (p * (1 - q)))
+    return half, half * (q - p)
+
+
+EPSILON = list(rows_of("k, h | p, q, f | eps of 1 report"))
+LIFETIME = list(rows_of("metric | p, q, f | hold"))
+UNBOUNDED = list(rows_of("k, h | p, q, f | a change"))
+CROWD = list(rows_of("reports of a cohort"))
+
+
+def test_the_tables_are_there() -> None:
+    assert (len(EPSILON), len(LIFETIME), len(UNBOUNDED), len(CROWD)) == (5, 7, 4, 1)
+
+
+@pytest.mark.parametrize("row", EPSILON, ids=lambda row: " ".join(row[:2]))
+def test_eps_after_so_many_reports(row: list[str]) -> None:
+    params = params_of(*row[:2])
+    for shown, t in zip(row[2:], (1, 2, 7, 30, math.inf), strict=True):
+        assert is_rounded(shown, epsilon(params, t)), (t, shown, epsilon(params, t))
+
+
+@pytest.mark.parametrize("row", LIFETIME, ids=lambda row: " ".join(row[:3]))
+def test_lifetime_epsilon(row: list[str]) -> None:
+    params, hold = params_of(*row[:2]), None if row[2] == "none" else int(row[2])
+    if row[0] == "boolean":
+        metric = Metric.boolean("m", prob_p=params.prob_p, prob_q=params.prob_q, prob_f=params.prob_f, hold=hold)
+    else:
+        metric = Metric.string("m", params, hold=hold)
+    figures = privacy_figures(metric, Policy())
+    unit = {"period": "reports"}.get(figures.unit, f"{figures.unit}s")
+    epsilons = (figures.epsilon_report, figures.epsilon_unit, figures.epsilon_enrollment, figures.epsilon_lifetime)
+    report, per_unit, enrollment, lifetime = (shown_epsilon(each).removeprefix("0") for each in epsilons)
+    units = [f"{number} {unit}" for number in (figures.units_enrollment, figures.units_lifetime)]
+    assert row[3:] == [report, per_unit, units[0], enrollment, units[1], lifetime]
+
+
+def test_eps_in_the_crowd() -> None:
+    params = params_of("128, 2", ".5, .75, .5")
+    for shown, n in zip(CROWD[0][1:], (100, 1_000, 10_000, 200_000), strict=True):
+        assert is_rounded(shown, central_epsilon(params, n, 1e-9)), n
+
+
+@pytest.mark.parametrize("row", UNBOUNDED, ids=lambda row: " ".join(row[:2]))
+def test_what_eps_does_not_bound(row: list[str], unseen_seed: int) -> None:
+    """Losses to their last digit; shares that were matched within five standard errors of 1,000 people, and half a per cent."""
+    params = params_of(*row[:2])
+    shown = [re.findall(r"[\d.]+", cell) for cell in row[2:]]
+    for (worst, mean), t in zip(shown[:3], (1, 7, 30), strict=True):
+        loss = loss_of_a_change(params, t)
+        assert is_rounded(worst, loss.worst), (t, loss)
+        assert is_rounded(mean, loss.mean), (t, loss)
+    for figure, computed in zip(shown[3], secret_losses(params), strict=True):
+        assert is_rounded(figure, computed), computed
+    assert is_rounded(shown[4][0], effective_group_size(params))
+    rng = np.random.default_rng(unseen_seed)
+    for (percent,), t in zip(shown[5:], (1, 7), strict=True):
+        share = float(percent) / 100
+        assert abs(share_matched(params, 1000, t, rng) - share) <= 5 * math.sqrt(share * (1 - share) / 1000) + 0.005
+
+
+def test_figures_in_the_text() -> None:
+    paper = params_of("128, 2", ".5, .75, .5")
+    assert f"eps = 1.07 is {math.exp(epsilon(paper)):.1f} times" in PAGE
+    permanent_factors = [round(math.exp(float(row[-1]))) for row in EPSILON[2:4]]
+    assert "3.89 {} times, 4.39 {} times".format(*permanent_factors) in PAGE
+    assert f"e^{information(params_of('64, 1', '.25, .75, .25'), math.inf):.0f} at k = 64, f = .25" in PAGE
+    assert f"linked, give all 128 bits with probability {all_bits_right(paper, 100):.2f}".replace("0.", ".") in PAGE
+
+
+def all_bits_right(params: Params, t: int) -> float:
+    """Return the chance that the likelier permanent bit, by each bit's count of ones, is the right one for all bits."""
+
+    def right(true: int) -> float:
+        zero, one = permanent(params, true)
+        return float(np.maximum(zero * counts(t, params.prob_p), one * counts(t, params.prob_q)).sum())
+
+    return right(0) ** (params.num_bits - params.num_hashes) * right(1) ** params.num_hashes
+
+
+def test_with_the_secret_one_report_usually_names_the_value(unseen_seed: int) -> None:
+    """k = 128, h = 2, .25/.75/.5, 50,000 candidates: the true one's permanent bits are the likeliest in 83 % of reports (400 were drawn).
+
+    60 reports: fewer than half of them with a chance of 2e-8, were it 80 %.
+    """
+    params, rng = params_of("128, 2", ".25, .75, .5"), np.random.default_rng(unseen_seed)
+    ranks = [rank_with_the_secret(params, 50_000, rng) for _ in range(60)]
+    assert sum(rank == 0 for rank in ranks) >= 30
+
+
+def rank_with_the_secret(params: Params, candidates: int, rng: np.random.Generator) -> int:
+    """Return how many candidates' permanent bits are nearer to a report than the true one's, with p = 1 - q."""
+    words = rng.integers(0, 1 << 64, (3, candidates, 2), dtype=np.uint64)
+    prr = words[0] & words[1]  # f = 1/2: g = 1/4; the two true bits of each change little
+    flips = words[2][0] & rng.integers(0, 1 << 64, 2, dtype=np.uint64)  # 1 - q = 1/4
+    far: Floats = np.bitwise_count(prr ^ (prr[0] ^ flips)).sum(axis=1)
+    return int((far < far[0]).sum())

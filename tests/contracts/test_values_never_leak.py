@@ -1,0 +1,133 @@
+"""A canary: the value, its permanent bits and the secret are in no file, log, traceback, `repr` or request."""
+
+from __future__ import annotations
+
+import io
+import logging
+import traceback
+from pathlib import Path
+
+import pytest
+from tests.client.conftest import Rig
+
+from hubbub import Client, Metric, Params
+from hubbub.encoding.permanent import PermanentResponse
+from hubbub.sdk.runtime.error_guard import report_failure
+from hubbub.sdk.upload.retry_policy import NO_ANSWER
+from hubbub.testing import deliver
+
+CANARY = "canary-5e9b1f0c"
+METRIC = Metric.string(  # k = 128: none of what is searched for occurs by chance
+    "homepage", Params(num_bits=128, num_hashes=2, num_cohorts=16, prob_p=0.25, prob_q=0.75, prob_f=0.5)
+)
+
+
+def forms(data: bytes) -> list[bytes]:
+    import base64
+
+    return [data, data.hex().encode(), data.hex().upper().encode(), base64.b64encode(data), base64.b64encode(data)[:-3]]
+
+
+def hidden(client: Client, secret: bytes) -> list[bytes]:
+    encoder = next(iter(client._recorder.channels._channels.values())).encoder
+    bloom = encoder.bloom(CANARY)
+    prr = PermanentResponse(METRIC, client._recorder.channels._secret or pytest.fail("no secret"))(bloom)
+    told = [CANARY.encode(), str(prr).encode(), str(bloom).encode()]
+    for number in (prr, bloom):
+        told += forms(number.to_bytes(16, "little")) + forms(number.to_bytes(16, "big"))
+    return told + forms(secret)
+
+
+def test_nothing_shows_the_value_its_permanent_bits_or_the_secret(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        rig.transport.answers = [NO_ANSWER]
+        client = rig.agreed(METRIC)
+        for day in range(3):
+            client.record("homepage", CANARY)
+            client.record("homepage", CANARY + "\ud800" if day == 1 else CANARY)
+            deliver(client)
+            rig.clock.move(days=1)
+        client._compactor.compact(always=True)
+        client.record("homepage", CANARY)
+        subject = client.subject(CANARY)
+        subject.record("homepage", CANARY)
+    secret = (rig.state / "secret").read_bytes()
+    seen = [file.read_bytes() for file in rig.state.rglob("*") if file.is_file() and file.name != "secret"]
+    seen += [caplog.text.encode(), *rig.transport.bodies]
+    seen += [repr(each).encode() for each in (client, subject, client._recorder.channels._secret, client.accounting())]
+    everything = b"\n".join(seen)
+    assert len(rig.transport.bodies) >= 3
+    for needle in hidden(client, secret):
+        assert needle not in everything
+
+
+def test_a_failure_of_ours_is_logged_without_its_message_and_never_reaches_the_host(
+    rig: Rig, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = rig.agreed(METRIC)
+
+    def broken(*_: object) -> None:
+        raise RuntimeError(CANARY)
+
+    monkeypatch.setattr(client._recorder, "record", broken)
+    with pytest.raises(RuntimeError):  # in tests nothing is swallowed
+        client.record("homepage", CANARY)
+    monkeypatch.setattr("hubbub.sdk.runtime.error_guard.swallowed", True)
+    with caplog.at_level(logging.DEBUG):
+        client.record("homepage", CANARY)
+    assert "RuntimeError in broken" in caplog.text
+    assert CANARY not in caplog.text
+
+
+def test_a_traceback_through_record_shows_no_value(rig: Rig) -> None:
+    client = rig.agreed(METRIC)
+    told = io.StringIO()
+    try:
+        client.set_consent("maybe")  # type: ignore[arg-type]
+    except ValueError:
+        traceback.print_exc(file=told)
+    with pytest.raises(RuntimeError):
+        report_failure(RuntimeError())
+    assert CANARY not in told.getvalue()
+
+
+def test_what_is_made_is_for_its_owner_alone(rig: Rig) -> None:
+    rig.agreed(METRIC).record("homepage", "x")
+    assert rig.state.stat().st_mode & 0o777 == 0o700
+    for file in rig.state.rglob("*"):
+        assert file.stat().st_mode & 0o077 == 0, file
+
+
+def test_subjects_have_their_own_secret_cohort_drafts_and_ledger(rig: Rig, tmp_path: Path) -> None:
+    server = rig.agreed(METRIC, per_subject=True)
+    for name in ("ada", "bob", "eve"):
+        server.subject(name).record("homepage", CANARY)
+        server.subject(name).record("homepage", "other")
+    with server._journal as state:
+        assert len(state.accounts) == len(state.drafts) == 3
+        assert "" not in state.digests
+    encoders = [channel.encoder for channel in server._recorder.channels._channels.values()]
+    assert len({encoder._permanent(5) for encoder in encoders}) == 3
+    assert deliver(server) == 1  # their reports of one metric and period travel together
+    (batch,) = rig.transport.batches
+    assert sorted(batch.cohorts) == sorted(encoder.cohort for encoder in encoders)
+    rig.clock.move(days=1)
+    assert deliver(server) == 1  # silence is reported for each
+    assert len(rig.transport.batches[1]) == 3
+    counts = server.accounting()
+    assert (counts["recorded"], counts["chosen"], counts["formed"]) == (6, 3, 6)
+
+
+def test_a_subjects_ledger_survives_off_and_on_and_nothing_else_of_it_does(rig: Rig) -> None:
+    server = rig.agreed(METRIC, per_subject=True)
+    server.subject("ada").record("homepage", CANARY)
+    server.subject("bob").record("homepage", CANARY)
+    deliver(server)
+    server.set_consent("off")
+    server.set_consent("on")
+    rig.clock.move(days=1)
+    server.subject("ada").record("homepage", CANARY)
+    assert deliver(server) == 1
+    with server._journal as state:
+        assert sorted(account.units for account in state.accounts.values()) == [1, 2]
+    assert len(rig.transport.batches[-1]) == 1  # bob was not seen again

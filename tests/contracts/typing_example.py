@@ -1,0 +1,161 @@
+"""The whole public API as a host's code uses it: never run, only type-checked (`make types`).
+
+A variable is named for its class, so that tests/contracts/test_api.py can tell which members are used: all of them.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any, assert_type
+
+from bitarray import frozenbitarray
+
+from hubbub import (
+    Batch,
+    Client,
+    Consent,
+    ConsentRecord,
+    DefinitionError,
+    Definitions,
+    Encoder,
+    HubbubError,
+    InvalidValueError,
+    Kind,
+    Limits,
+    Metric,
+    ParameterError,
+    Params,
+    Period,
+    PeriodKind,
+    Policy,
+    Refusal,
+    RefusedError,
+    Report,
+    Secret,
+    Subject,
+    SummaryError,
+    load_definitions,
+    parse_definitions,
+    secret_at,
+)
+
+
+def an_app(path: Path) -> None:
+    definitions = load_definitions(path)
+    policy = Policy(epsilon_report=2, epsilon_enrolment=5, epsilon_metric=10, epsilon_total=40)
+    limits = Limits(max_reports=100, max_bytes=1 << 20)
+    with Client(
+        definitions,
+        "state",
+        "https://telemetry.example.org",
+        durability="power",
+        policy=policy,
+        limits=limits,
+        ca_certs="/etc/ssl/ca.pem",
+        detached=True,
+        environment={"DO_NOT_TRACK": "0"},
+    ) as client:
+        client.set_consent(Consent.ON, text="privacy notice of 2026-11")
+        client.set_consent("off")
+        assert_type(client.consent, ConsentRecord)
+        consentrecord = client.consent
+        assert_type((consentrecord.level, consentrecord.effective), tuple[Consent, Consent])
+        assert_type((consentrecord.text, consentrecord.time), tuple[str, datetime | None])
+        assert_type((client.inspect(last=3), client.ledger()), tuple[dict[str, Any], dict[str, Any]])
+        client.record("homepage", "https://example.org/")
+        client.record("dark_mode", True)
+        client.record("nothing_to_say")
+        assert_type(client.flush(2.5), bool)
+        assert_type(client.accounting(), dict[str, Any])
+        client.close()
+    assert_type(limits.max_reports, int)
+    assert_type(limits.max_bytes, int)
+    assert_type((policy.epsilon_report, policy.epsilon_enrolment), tuple[float, float])
+    assert_type((policy.epsilon_metric, policy.epsilon_total), tuple[float, float])
+    assert_type(Consent.OFF < Consent.LOCAL, bool)
+
+
+async def a_server(user: str) -> None:
+    client = Client("metrics.toml", Path("state"), "https://telemetry.example.org", per_subject=True)
+    subject = client.subject(user)
+    assert_type(subject, Subject)
+    subject.record("homepage", "https://example.org/")
+    await subject.arecord("dark_mode", False)
+    await client.arecord("homepage")
+
+
+def definitions_of_metrics(text: str) -> None:
+    definitions = parse_definitions(text)
+    definitions = Definitions([metric for metric in definitions.versions() if metric.kind is Kind.STRING])
+    assert_type(definitions["homepage"], Metric)
+    assert_type(definitions.version("homepage", "0123abcd"), Metric | None)
+    assert_type(definitions.versions(), Iterator[Metric])
+    as_mapping: Mapping[str, Metric] = definitions
+    assert_type(as_mapping.get("homepage"), Metric | None)
+
+
+def metrics() -> Metric:
+    params = Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.5)
+    assert_type((params.num_bits, params.num_hashes, params.num_cohorts, params.row_bytes), tuple[int, int, int, int])
+    assert_type((params.prob_p, params.prob_q, params.prob_f), tuple[float, float, float])
+    assert_type((params.p_star, params.q_star), tuple[float, float])
+    assert_type(params.hash_scheme, str)
+    assert_type(Params.one_hot(4, prob_p=0, prob_q=1, prob_f=0.5), Params)
+    metric = Metric.string("homepage", params, period=PeriodKind.WEEK, hold=4, owner="you@example.org")
+    metric = Metric.categorical("os", ("linux", "mac", "other"), other="other", prob_p=0.25, prob_q=0.75, prob_f=0.5)
+    metric = Metric.boolean("dark_mode", prob_p=0, prob_q=1, prob_f=0.5, expires=date(2027, 1, 1))
+    assert_type((metric.name, metric.description, metric.owner, metric.digest), tuple[str, str, str, str])
+    assert_type((metric.kind, metric.period), tuple[Kind, PeriodKind])
+    assert_type((metric.other, metric.hold, metric.expires), tuple[str | None, int | None, date | None])
+    assert_type((metric.categories, metric.params), tuple[tuple[str, ...], Params])
+    assert_type(metric.bit_shaping_fields(), Iterator[bytes])
+    assert_type(metric.to_dict(), dict[str, Any])
+    assert_type(Metric.from_dict(metric.to_dict()), Metric)
+    policy = Policy()
+    assert_type(policy.objection(metric), str | None)
+    assert_type(policy.units(4.39), float)
+    assert_type({Kind.BOOLEAN: 1, Kind.CATEGORICAL: 3}, dict[Kind, int])
+    assert_type([PeriodKind.DAY, PeriodKind.WEEK, PeriodKind.MONTH], list[PeriodKind])
+    return metric.require_collectable()
+
+
+def one_report(metric: Metric) -> bytes:
+    secret = secret_at("state/secret")
+    secret = Secret(bytes(32))
+    secret = Secret.generate()
+    assert_type(secret.cohort(64), int)
+    assert_type(secret.stream("my-app/v1", b"field").digest(16), bytes)
+    encoder = Encoder(metric, secret)
+    assert_type((encoder.metric, encoder.cohort), tuple[Metric, int])
+    assert_type(encoder.respond(encoder.bloom("x"), epoch=3), int)
+    report = encoder.encode("x")
+    report = Report.from_int(cohort=3, bits=5, num_bits=8)
+    assert_type((report.cohort, report.bits, report.to_bytes()), tuple[int, frozenbitarray, bytes])
+    period = Period.containing(PeriodKind.DAY, date(2026, 11, 21))
+    period = Period.parse(PeriodKind.MONTH, "2026-11-01")
+    assert_type(period.next(), Period)
+    assert_type(
+        (period.start, period.kind, period.opens(), period.closes()), tuple[date, PeriodKind, datetime, datetime]
+    )
+    batch = Batch.of_reports(metric, period, [report])
+    batch = Batch.from_json(batch.to_json())
+    batch = Batch.from_fields(str(uuid.uuid4()), "homepage", "0" * 64, "2026-11-01", [3], "BQ==")
+    batch.require_fit(metric, max_reports=100)
+    assert_type((batch.batch_id, batch.metric, batch.digest, batch.period), tuple[uuid.UUID, str, str, str])
+    assert_type((batch.cohorts, batch.rows), tuple[bytes, bytes])
+    return batch.to_json()
+
+
+def what_went_wrong(body: bytes) -> str:
+    try:
+        batch = Batch.from_json(body)
+    except RefusedError as refused:
+        assert_type(refused.refusal, Refusal)
+        return f"{refused.refusal.slug} {refused.refusal.status}: {refused.refusal.meaning}"
+    except (DefinitionError, ParameterError, InvalidValueError, SummaryError) as failure:
+        base: HubbubError = failure
+        return str(base)
+    return batch.metric

@@ -1,0 +1,410 @@
+"""Kill the service at named and at random moments, and see that no report is lost and none is counted twice.
+
+python -m tests.stress.crash_matrix ENGINE PROCESSES CRASHES [SEED]      (or: make matrix, make soak)
+
+A campaign is a database and 25 crashes. Each report has a bit of its own, and no noise, so that its count is seen: 0, 1,
+or the 2 that must not be. The service is forked from this process, which has imported all it needs and opened nothing.
+After every crash acknowledged <= counted <= formed, report by report; at a campaign's end, when every batch of an open
+period has been answered, the two are equal. The clock moves on, so that periods close, and those of one metric are
+purged: what had been acknowledged stays counted as it was, what is purged stays away. Those of the other are retained:
+what is held of it is what is counted.
+
+PROCESSES services share the database, each with a port of its own, as behind a proxy. At a named moment the process
+that reaches it is killed. At a random moment all processes are killed, or one of several, whose place a new one takes;
+on PostgreSQL also a backend of the server, or the whole server. Every fifth batch is sent twice at the same time, over
+two connections, to the same process or to two.
+"""
+
+from __future__ import annotations
+
+import http.client
+import io
+import json
+import logging
+import os
+import random
+import re
+import signal
+import socket
+import sys
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing, nullcontext, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from select import select
+from tempfile import TemporaryDirectory
+
+from tests.support.databases import new_postgres
+from tests.support.postgres import Postgres, postgres_server
+
+import hubbub_aggregator
+from hubbub import Batch, Metric, parse_definitions
+from hubbub.summary import BitCounts, ReportFile
+from hubbub_aggregator.app import create_app
+from hubbub_aggregator.database import failpoints
+from hubbub_aggregator.pipeline.folding import read_summary
+from hubbub_aggregator.pipeline.report_export import write_reports
+from hubbub_aggregator.pipeline.retention import upkeep
+from hubbub_aggregator.server.listener import listen, run
+from hubbub_aggregator.settings import Settings
+from hubbub_aggregator.store.credible_clock import CredibleClock, accept
+from hubbub_aggregator.store.sql_store import SqlStore
+
+CRASHES_A_CAMPAIGN, BITS, SENDERS, GIVE_UP = 25, 1_024, 4, 15.0
+ALL, ONE = "all at a random moment", "one process at a random moment"
+BACKEND, SERVER = "a process of PostgreSQL at a random moment", "PostgreSQL at a random moment"
+FIRST_DAY, DAYS = date(2024, 6, 1), 8
+
+_METRIC = """
+[[metric]]
+name = "{name}"
+kind = "categorical"
+description = "A bit of its own for each report."
+owner = "owner@example.org"
+categories = [{categories}]
+prob_p = 0
+prob_q = 1
+prob_f = 0
+expires = 2100-01-01
+"""
+_CATEGORIES = ", ".join(f'"{number}"' for number in range(BITS))
+DEFINITIONS = parse_definitions("".join(_METRIC.format(name=n, categories=_CATEGORIES) for n in ("number", "brief")))
+SETTINGS = Settings(fold_every=0.02, keep={"brief": 0}, retain={"number": 10_000})
+
+
+def failpoint_names() -> list[str]:
+    """Find every named moment in the sources: a new one is in the matrix by itself."""
+    sources = Path(hubbub_aggregator.__file__).parent.glob("*.py")
+    return sorted({name for source in sources for name in re.findall(r'\breach\("([^"]+)"\)', source.read_text())})
+
+
+@dataclass
+class Campaign:
+    """One database, the reports formed for it, and what is known of them."""
+
+    database: str
+    rng: random.Random
+    processes: int = 1
+    server: Postgres | None = None
+    day: int = 0  # how many periods have closed
+    sent: dict[uuid.UUID, tuple[Batch, range, int]] = field(default_factory=dict)
+    acknowledged: set[uuid.UUID] = field(default_factory=set)
+    formed: int = 0
+    reached: Counter[str] = field(default_factory=Counter)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    over: threading.Event = field(default_factory=threading.Event)
+    database_died: bool = False
+    odd: list[str] = field(default_factory=list)  # answers that should not have been
+
+    @property
+    def victims(self) -> list[str]:
+        """Whoever a random moment may hit."""
+        return [
+            ALL,
+            *([ONE] if self.processes > 1 else []),
+            *([BACKEND, SERVER] if self.server else []),
+        ]
+
+    @property
+    def now(self) -> datetime:
+        """Noon of the last of the days, and from then on one day further for each period that is to close."""
+        return datetime(2024, 6, 30, 12, tzinfo=UTC) + timedelta(days=1 + self.day)
+
+    def form(self, most: int) -> None:
+        """Form batches for every open period; `brief` gets the same reports as `number`."""
+        for _ in range(most):
+            size = self.rng.randint(1, 3)
+            if self.formed + size > BITS or self.day >= DAYS:
+                return
+            numbers, day = range(self.formed, self.formed + size), self.rng.randrange(self.day, DAYS)
+            self.formed += size
+            for metric in DEFINITIONS.versions():
+                batch = _batch(metric, numbers, day)
+                self.sent[batch.batch_id] = (batch, numbers, day)
+
+    def crash(self, target: str | None) -> None:
+        """Run the service until the named moment, or a random one, and send it batches meanwhile."""
+        victim = target or self.rng.choice(self.victims)
+        self.database_died = victim in (BACKEND, SERVER)
+        self.over.clear()
+        service = Service(self, target, self.rng.randint(1, 3) if target and target.startswith("append") else 1)
+        threads = [threading.Thread(target=self._send, args=(service.ports,), daemon=True) for _ in range(SENDERS)]
+        for thread in threads:
+            thread.start()
+        if target:
+            service.hear(f"met {target}", GIVE_UP)
+            met = f"met {target}" in service.said
+        else:
+            if self.rng.random() < 0.8:
+                service.hear("ready", GIVE_UP)
+            service.hear("nothing", self.rng.uniform(0, 0.3))
+            self._kill(victim, service)
+            met = True
+        if self.processes > 1 and not service.is_over:
+            service.hear("nothing", self.rng.choice([0, 0.1, 0.1, 0.8]))  # the others go on
+        service.kill()
+        self.over.set()
+        for thread in threads:
+            thread.join()
+        if self.server:
+            self.server.wait()
+        self.reached[victim] += met
+
+    def _kill(self, victim: str, service: Service) -> None:
+        if victim == ALL:
+            service.kill()
+        elif victim == ONE:
+            service.replace_one(self.rng)
+        elif self.server and victim == BACKEND:
+            self.server.kill_backend(self.rng)
+        elif self.server:
+            self.server.kill()
+            self.server.start()
+
+    def _send(self, ports: list[int]) -> None:
+        rng = random.Random(self.rng.random())  # noqa: S311  (what to send)
+        while not self.over.is_set():
+            with self.lock:
+                waiting = [batch_id for batch_id in self.sent if batch_id not in self.acknowledged]
+                again = rng.random() < 0.2 or not waiting
+                chosen = rng.choice(list(self.sent) if again else waiting)
+            batch, _, day = self.sent[chosen]
+            statuses = _post([rng.choice(ports) for _ in range(2 if rng.random() < 0.2 else 1)], batch)
+            in_doubt = [status for status in statuses if status == 503 and self.database_died]
+            closed = [status for status in statuses if status == 410 and day < self.day]
+            taken = [status for status in statuses if status in (200, 202)]
+            with self.lock:
+                if taken:
+                    self.acknowledged.add(chosen)
+                if taken.count(202) > 1 or len(in_doubt) + len(closed) + len(taken) < len(statuses):
+                    self.odd.append(f"answers to one batch at the same time: {statuses}")
+            if len(taken) + len(closed) == 0:
+                time.sleep(0.005)
+
+    def check(self, counted: dict[str, list[int]]) -> None:
+        """Compare what is counted with what is known."""
+        assert not self.odd, self.odd
+        assert set(counted["number"]) <= {0, 1}, "a report was counted twice"
+        assert not any(counted["number"][self.formed :]), "a report was counted that nobody formed"
+        assert set(counted["brief"]) <= {0, 1}
+        for batch_id, (batch, numbers, day) in self.sent.items():
+            ones = [counted[batch.metric][number] for number in numbers]
+            assert len(set(ones)) == 1, "a batch was stored in part"
+            if batch_id in self.acknowledged and (batch.metric == "number" or day >= self.day):
+                assert all(ones), "an acknowledged report is not counted"
+
+    def finish(self) -> None:
+        """Answer whatever can still be answered; then all that is formed is counted, where it can be."""
+        assert len(self.acknowledged) > len(self.sent) / 20, "hardly anything was answered: the crashes prove nothing"
+        counted = _in_child(lambda: _settled(self))
+        self.acknowledged |= {i for i, (_, _, day) in self.sent.items() if day >= self.day}
+        self.check(counted)
+        purged = [number for _, numbers, day in self.sent.values() if day < self.day for number in numbers]
+        assert not any(counted["brief"][number] for number in purged), "what was purged has come back"
+
+
+def _batch(metric: Metric, numbers: range, day: int) -> Batch:
+    rows = b"".join((1 << number).to_bytes(metric.params.row_bytes, "little") for number in numbers)
+    period = (FIRST_DAY + timedelta(days=day)).isoformat()
+    return Batch(uuid.uuid4(), metric.name, metric.digest, period, bytes(len(numbers)), rows)
+
+
+def _post(ports: Sequence[int], batch: Batch) -> list[int]:
+    """Send a batch to each port at the same time; return the answers that came."""
+    body, asked, statuses = batch.to_json(), [], []
+    with ExitStack() as stack:
+        for port in ports:
+            connection = stack.enter_context(closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)))
+            with suppress(OSError):
+                connection.request("POST", "/v1/reports", body, {"Content-Type": "application/json"})
+                asked.append(connection)
+        for connection in asked:
+            with suppress(OSError, http.client.HTTPException):
+                statuses.append(connection.getresponse().status)
+    return statuses
+
+
+class Service:
+    """The processes of the service, in one process group; a pipe tells what they say: `ready`, `met MOMENT`.
+
+    ports : where the processes listen; changes when one takes the place of another
+    """
+
+    def __init__(self, campaign: Campaign, target: str | None, countdown: int) -> None:
+        self.said: list[str] = []
+        self.is_over = False
+        self._campaign, self._target, self._countdown = campaign, target, countdown
+        self._read_end, self._write_end = os.pipe()
+        self._group = 0
+        self._pids: list[int] = []
+        self.ports: list[int] = []
+        for _ in range(campaign.processes):
+            self._start()
+
+    def _start(self) -> None:
+        with listen("127.0.0.1", 0) as listener:
+            self.ports.append(listener.getsockname()[1])
+            pid = os.fork()
+            if pid == 0:
+                os.setpgid(0, self._group)
+                os.close(self._read_end)
+                _serve(self._campaign, listener, self._target, self._countdown, self._write_end)
+        self._pids.append(pid)
+        self._group = self._group or pid
+        with suppress(OSError):  # it may have done so itself
+            os.setpgid(pid, self._group)
+
+    def hear(self, words: str, seconds: float) -> None:
+        """Wait until a process says so, so long at most."""
+        until = time.monotonic() + seconds
+        while words not in self.said:
+            if not select([self._read_end], [], [], max(0, until - time.monotonic()))[0]:
+                return
+            self.said += os.read(self._read_end, 1 << 16).decode().splitlines()
+
+    def replace_one(self, rng: random.Random) -> None:
+        """Kill a process that is not the group's first, whose id the group has; start another in its place."""
+        number = rng.randrange(1, len(self._pids))
+        os.kill(self._pids[number], signal.SIGKILL)
+        os.waitpid(self._pids.pop(number), 0)
+        self._start()
+        self.ports.pop(number)
+
+    def kill(self) -> None:
+        """Kill all processes at once, and wait until they are gone."""
+        if self.is_over:
+            return
+        self.is_over = True
+        with suppress(ProcessLookupError):
+            os.killpg(self._group, signal.SIGKILL)
+        for pid in self._pids:
+            os.waitpid(pid, 0)
+        os.close(self._read_end)
+        os.close(self._write_end)
+
+
+def _serve(campaign: Campaign, listener: socket.socket, target: str | None, countdown: int, write_end: int) -> None:
+    """Be one process of the service, in the child, until killed."""
+    left = countdown
+
+    def say(words: str) -> None:
+        os.write(write_end, f"{words}\n".encode())
+
+    def hook(name: str) -> None:
+        nonlocal left
+        if name == target:  # several threads pass here
+            left -= 1
+            if left <= 0:
+                say(f"met {name}")
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    now = campaign.now.timestamp()
+    logging.disable()
+    failpoints.listen(hook)
+    try:
+        store = SqlStore.open(campaign.database)
+        accept(store, now)  # each crash may be followed by a later day
+        clock = CredibleClock(store, wall=lambda: now)
+        run(create_app(DEFINITIONS, store, SETTINGS, clock), [listener], lambda: say("ready"))
+    finally:
+        os._exit(3)
+
+
+def _in_child(work: Callable[[], dict[str, list[int]]]) -> dict[str, list[int]]:
+    """Do what opens the database in a process of its own: this one must be able to fork."""
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with os.fdopen(write_end, "w") as pipe:
+            json.dump(work(), pipe)
+        os._exit(0)
+    os.close(write_end)
+    with os.fdopen(read_end) as pipe:
+        told: dict[str, list[int]] = json.load(pipe)
+    os.waitpid(child, 0)
+    return told
+
+
+def _counted(store: SqlStore) -> dict[str, list[int]]:
+    counted = {}
+    for metric in DEFINITIONS.versions():
+        summary = read_summary(store, metric)
+        assert isinstance(summary, BitCounts)
+        counted[metric.name] = [int(count) for count in summary.ones[0]]
+        if metric.name in SETTINGS.retain:
+            file = io.BytesIO()
+            write_reports(store, metric, summary.periods, file)
+            retained = ReportFile(file).bit_counts().ones[0]
+            odd = {
+                n: (c, int(r)) for n, (c, r) in enumerate(zip(counted[metric.name], retained, strict=True)) if c != r
+            }
+            assert not odd, f"counted and retained differently: {odd}"
+    return counted
+
+
+def _read(campaign: Campaign) -> dict[str, list[int]]:
+    store = SqlStore.open(campaign.database)
+    return _counted(store)
+
+
+def _settled(campaign: Campaign) -> dict[str, list[int]]:
+    store = SqlStore.open(campaign.database)
+    store.append([batch for batch, _, day in campaign.sent.values() if day >= campaign.day])
+    for _ in range(2):
+        upkeep(store, DEFINITIONS, SETTINGS, campaign.now)
+    return _counted(store)
+
+
+def _ends_a_period(target: str | None) -> bool:
+    return target is not None and target.startswith(("close", "purge"))
+
+
+def _not_before(target: str | None) -> float:
+    """Say what share of a campaign comes before a moment: tables are made at the first start, a purge needs reports."""
+    if target is not None and target.startswith("start"):
+        return -1
+    return 0.3 if _ends_a_period(target) else 0
+
+
+def campaign(crashes: int, seed: int, processes: int, server: Postgres | None) -> Counter[str]:
+    """Run one campaign; return how often each moment was met."""
+    rng = random.Random(seed)  # noqa: S311  (when to kill)
+    targets: list[str | None] = [name for name in failpoint_names() if crashes >= CRASHES_A_CAMPAIGN]
+    targets += [None] * (crashes - len(targets))
+    targets.sort(key=lambda target: _not_before(target) + (1 - abs(_not_before(target))) * rng.random())
+    with TemporaryDirectory(prefix="hubbub-crash-") as directory:
+        database = new_postgres(server.url) if server else str(Path(directory) / "reports.db")
+        one = Campaign(database, rng, processes, server)
+        for number, target in enumerate(targets):
+            one.form(2 + BITS // 3 // crashes)
+            if _ends_a_period(target):
+                one.day += 1
+            one.crash(target)
+            if number % 2:
+                one.check(_in_child(lambda: _read(one)))
+        one.finish()
+        return one.reached
+
+
+def main(engine: str, processes: int, crashes: int, seed: int) -> None:
+    began, reached = time.monotonic(), Counter[str]()
+    with postgres_server() if engine == "postgres" else nullcontext() as server:
+        for number, start in enumerate(range(0, crashes, CRASHES_A_CAMPAIGN)):
+            print(f"{start} of {crashes} crashes; then seed {seed + number}", file=sys.stderr)  # noqa: T201
+            reached += campaign(min(CRASHES_A_CAMPAIGN, crashes - start), seed + number, processes, server)
+    for name in sorted({*failpoint_names(), *reached}):
+        print(f"{reached[name]:5}  {name}")  # noqa: T201
+    print(  # noqa: T201
+        f"{crashes} crashes of {processes} processes on {engine} in {time.monotonic() - began:.0f} s, seed {seed}: "
+        "nothing lost, nothing counted twice"
+    )
+
+
+if __name__ == "__main__":
+    engine, processes, crashes, *seed = sys.argv[1:]
+    main(engine, int(processes), int(crashes), int(seed[0]) if seed else random.SystemRandom().getrandbits(48))

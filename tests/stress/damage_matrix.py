@@ -1,0 +1,112 @@
+"""Damage a client's files at random, let it go on, and count how often a period is reported twice.
+
+python -m tests.stress.damage_matrix SEEDS          prints one line for each kind of damage
+
+A life: a client records and sends for 8 to 12 days, at times compacts, and ends. Then bytes of its files are lost, and it goes on for three
+days more. "Twice" is a metric and period that left under two ids: a retry of the same batch is not counted.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable
+from datetime import date, timedelta
+from pathlib import Path
+
+from tests.client.conftest import HOMEPAGE, SURVEY
+
+from hubbub import Client, Definitions
+from hubbub.testing import UNLIMITED, ManualClock, RecordingTransport
+from hubbub.wire.batch import Batch
+
+Damage = Callable[[Path, random.Random], None]
+
+
+def truncate(file: Path, chance: random.Random) -> None:
+    data = file.read_bytes()
+    file.write_bytes(data[: chance.randrange(len(data))])
+
+
+def flip(file: Path, chance: random.Random) -> None:
+    data = bytearray(file.read_bytes())
+    for _ in range(chance.choice((1, 8, 64))):
+        data[chance.randrange(len(data))] ^= chance.randrange(1, 256)
+    file.write_bytes(data)
+
+
+def lose(file: Path, chance: random.Random) -> None:
+    file.unlink()
+
+
+def sent_in_a_life(seed: int, damage: Damage, names: tuple[str, ...]) -> tuple[dict[tuple[str, str], int], list[str]]:
+    """Return how many batches left for each (digest, period), and the days after the damage, whose reports are due."""
+    chance = random.Random(seed)  # noqa: S311
+    clock, transport = ManualClock(date(2026, 11, 1)), RecordingTransport()
+    with tempfile.TemporaryDirectory() as place:
+        state = Path(place) / "state"
+
+        def live(days: int) -> None:
+            client = Client(
+                Definitions([HOMEPAGE, SURVEY]),
+                state,
+                "http://127.0.0.1:1",
+                policy=UNLIMITED,
+                clock=clock,
+                transport=transport,
+                environment={},
+            )
+            client.set_consent("on")
+            client._started().stop(5)
+            for _ in range(days):
+                client.record("homepage", "x")
+                clock.move(days=1)
+                with client._journal as known:
+                    client._recorder.former.form(known)
+                    due = list(known.waiting)
+                for batch_id in due:
+                    client._started().sender.send_now(batch_id)
+                if chance.random() < 0.2:
+                    client._compactor.compact(always=True)
+            client._stop()
+            client.close()
+
+        live(chance.randrange(8, 13))
+        for name in names:
+            if (state / name).exists() and (state / name).stat().st_size:
+                damage(state / name, chance)
+        after = [str(clock().date() + timedelta(days=each)) for each in range(3)]
+        live(3)
+    ids = defaultdict(set)
+    for body in transport.bodies:
+        batch = Batch.from_json(body)
+        ids[batch.digest, batch.period].add(batch.batch_id)
+    return {key: len(each) for key, each in ids.items()}, after
+
+
+KINDS: dict[str, tuple[Damage, tuple[str, ...]]] = {
+    "journal truncated": (truncate, ("journal",)),
+    "journal lost": (lose, ("journal",)),
+    "journal flipped": (flip, ("journal",)),
+    "snapshot truncated": (truncate, ("snapshot",)),
+    "snapshot flipped": (flip, ("snapshot",)),
+    "sent-periods truncated": (truncate, ("sent-periods",)),
+    "sent-periods flipped": (flip, ("sent-periods",)),
+    "sent-periods lost": (lose, ("sent-periods",)),
+    "both truncated": (truncate, ("journal", "sent-periods")),
+    "both flipped": (flip, ("journal", "sent-periods")),
+}
+
+
+def main(seeds: int) -> None:
+    os.fsync = lambda fd: None  # noqa: ARG005  (no power is lost here)
+    for name, (damage, names) in KINDS.items():
+        found = sum(max(sent_in_a_life(seed, damage, names)[0].values()) > 1 for seed in range(seeds))
+        print(f"{name:24} a period is reported twice in {found} of {seeds} lives")  # noqa: T201
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

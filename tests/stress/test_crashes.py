@@ -1,0 +1,26 @@
+"""SIGKILL at every named moment and at random ones: see crash_matrix.py, which this runs once."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.parametrize(("engine", "processes"), [("sqlite", 1), ("postgres", 2)])
+def test_no_report_is_lost_and_none_counted_twice_wherever_the_service_is_killed(
+    engine: str, processes: int, unseen_seed: int
+) -> None:
+    """25 crashes each: every named moment, which must have been met, and random ones for the rest."""
+    root = Path(__file__).parents[2]
+    matrix = [sys.executable, "-m", "tests.stress.crash_matrix", engine, str(processes), "25", str(unseen_seed)]
+    done = subprocess.run(matrix, cwd=root, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    met = {name: int(times) for times, name in re.findall(r"^ *(\d+)  (.*)$", done.stdout, re.MULTILINE)}
+    named = {name: times for name, times in met.items() if not name.endswith("at a random moment")}
+    assert sum(met.values()) == 25
+    assert len(named) >= 12
+    assert all(named.values()), met

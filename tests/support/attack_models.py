@@ -1,0 +1,82 @@
+"""What somebody sees who has individual reports: simulated observers, and losses that are sums over bits."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from tests.support.enumerate_mechanism import Floats
+
+from hubbub import Params
+
+
+def counts(t: int, rate: float) -> Floats:
+    """Return the chance of each number of ones in t reports."""
+    return np.array([math.comb(t, s) * rate**s * (1 - rate) ** (t - s) for s in range(t + 1)])
+
+
+def permanent(params: Params, true: int) -> tuple[float, float]:
+    """Return the chances of a permanent bit to be zero and one."""
+    g = params.prob_f / 2
+    return (g, 1 - g) if true else (1 - g, g)
+
+
+def one_bit(params: Params, t: int, true: int) -> Floats:
+    """Return the chance of each number of ones in t reports of a true bit."""
+    zero, one = permanent(params, true)
+    return zero * counts(t, params.prob_p) + one * counts(t, params.prob_q)
+
+
+def one_bit_twice(params: Params, t: int, true: int) -> Floats:
+    """Return the chances of the ones in t reports and in t later ones, the permanent bit being the same."""
+    chances = zip(permanent(params, true), (counts(t, params.prob_p), counts(t, params.prob_q)), strict=True)
+    return np.asarray(sum(chance * np.outer(each, each) for chance, each in chances))
+
+
+def share_matched(params: Params, people: int, t: int, rng: np.random.Generator) -> float:
+    """Return how many of these people, all with one value, are found again by t reports among t others of everybody."""
+    k, h = params.num_bits, params.num_hashes
+    true = np.arange(k) < h
+    chance_of_one = np.where(true, permanent(params, 1)[1], permanent(params, 0)[1])
+    prr = rng.random((people, k)) < chance_of_one
+    before, after = (rng.binomial(t, np.where(prr, params.prob_q, params.prob_p)) for _ in range(2))
+    score = np.zeros((people, people))
+    for bits, bit in ((np.flatnonzero(true), 1), (np.flatnonzero(~true), 0)):
+        alone, both = one_bit(params, t, bit), one_bit_twice(params, t, bit)
+        ratio = np.log(np.maximum(both, 1e-300)) - np.log(np.maximum(np.outer(alone, alone), 1e-300))
+        for s in range(t + 1):
+            score += (before[:, bits] == s).astype(float) @ ratio[s][after[:, bits]].T
+    return float(np.mean(score.argmax(axis=1) == np.arange(people)))
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The largest log-likelihood ratio of any output, and its mean where each of the two is the truth."""
+
+    worst: float
+    mean: float
+
+
+def loss_of_a_change(params: Params, t: int) -> Loss:
+    """Return what 2t linked reports say about "v, then w" against "v, then v" (t each): all k permanent bits are drawn anew or not.
+
+    The mean is that of somebody whose value changed.
+    """
+    k, h = params.num_bits, params.num_hashes
+    worst = [0.0, 0.0]
+    mean = 0.0
+    for before, after, bits in ((1, 0, h), (0, 1, h), (0, 0, k - 2 * h)):
+        stayed = one_bit_twice(params, t, before)
+        changed = np.outer(one_bit(params, t, before), one_bit(params, t, after))
+        ratio = np.log(changed) - np.log(stayed)
+        worst[0] += bits * ratio.max()
+        worst[1] -= bits * ratio.min()
+        mean += bits * float(np.sum(changed * ratio))
+    return Loss(max(worst), mean)
+
+
+def bits_that_differ(params: Params) -> float:
+    """Return in how many permanent bits two values without a common true bit differ, on average."""
+    g, k, h = params.prob_f / 2, params.num_bits, params.num_hashes
+    return (k - 2 * h) * 2 * g * (1 - g) + 2 * h * (g * g + (1 - g) ** 2)

@@ -1,0 +1,71 @@
+"""The examples run as they stand, and lose nothing; so does the code that docs/client.md shows for tests."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import urllib3
+from tests.support.paths import REPOSITORY
+
+from hubbub.sdk.storage.state_reader import read_state
+
+EXAMPLES = REPOSITORY / "examples"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "runs", "recorded"),
+    [
+        (("cli.py", "STATE", "greet", "ada"), 5, 5),
+        (("loop.py", "STATE", "20"), 1, 40),
+        (("forking_worker.py", "STATE", "4"), 1, 40),
+    ],
+)
+def test_a_program_that_ends_loses_nothing(
+    arguments: tuple[str, ...], runs: int, recorded: int, tmp_path: Path
+) -> None:
+    name, *rest = [str(tmp_path) if each == "STATE" else each for each in arguments]
+    for _ in range(runs):
+        command = [sys.executable, str(EXAMPLES / name), *rest]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr == ""
+    assert read_state(tmp_path).accounting()["recorded"] == recorded
+
+
+def test_the_server_reports_for_itself_and_for_each_of_its_users(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, str(EXAMPLES / "server.py"), str(tmp_path), str(port)]
+    with subprocess.Popen(command) as serving:
+        http = urllib3.PoolManager(retries=False)
+        for user in ("ada", "bob", "ada"):
+            for _ in range(200):
+                try:
+                    answer = http.request("POST", f"http://127.0.0.1:{port}/users/{user}/open")
+                except urllib3.exceptions.HTTPError:
+                    assert serving.poll() is None
+                    time.sleep(0.05)
+                else:
+                    break
+            assert answer.status == 200
+        serving.terminate()
+        serving.wait(30)
+    users, installation = read_state(tmp_path / "users"), read_state(tmp_path / "installation")
+    assert (users.accounting()["recorded"], len(users.digests), "" in users.digests) == (3, 2, False)
+    assert installation.accounting()["recorded"] == 1
+
+
+def test_what_the_docs_show_for_a_hosts_tests_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (REPOSITORY / "docs" / "client.md").read_text()
+    (shown,) = [block for block in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL) if "testing" in block]
+    (tmp_path / "metrics.toml").write_text((EXAMPLES / "metrics.toml").read_text())
+    monkeypatch.chdir(tmp_path)
+    environment = {key: value for key, value in os.environ.items() if key != "DO_NOT_TRACK"}
+    subprocess.run([sys.executable, "-c", shown], check=True, env=environment, timeout=60)

@@ -1,0 +1,373 @@
+"""Every epsilon that a surface prints, read from what it prints, against the mechanism enumerated over periods and epochs.
+
+Surfaces: `hubbub metrics show` as text and JSON, the aggregator's page, GET /v1/metrics, the decoder's headline.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import math
+import random
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+from scipy.stats import beta
+from tests.aggregator.conftest import Aggregator, running
+from tests.client.conftest import Rig
+from tests.client.conftest import rig as rig
+from tests.support.enumerate_histories import (
+    filters_of,
+    is_close,
+    largest_loss_while_unchanged,
+    losses,
+    outputs,
+    same_changes,
+)
+from tests.support.enumerate_mechanism import largest_loss, report_distribution
+
+from hubbub import Encoder, Kind, Metric, Params, Policy, Secret, parse_definitions
+from hubbub.cli import main
+from hubbub.privacy import epsilon_lifetime, epsilon_permanent, privacy_figures
+from hubbub.summary import BitCounts
+from hubbub.testing import deliver
+from hubbub_aggregator.settings import Settings
+from hubbub_aggregator.store.sql_store import SqlStore
+from hubbub_decoder import decode
+
+ALPHA = 1e-6
+MANY = 20_000  # reports from one permanent response: as good as any number of them
+ROUNDING = 0.001 + 1e-6
+Figures = dict[str, float]
+
+
+def known_metrics() -> Iterator[Metric]:
+    """Every kind, with and without hold, with and without permanent noise."""
+    noise = [(0.0, 1.0, 0.5), (0.25, 0.75, 0.5), (0.4, 0.6, 0.0), (0.1, 0.5, 0.25)]
+    for hold, (number, pqf) in itertools.product((None, 1, 2, 7), enumerate(noise)):
+        p, q, f = pqf
+        name, fields = f"n{number}_hold_{hold or 0}", {"hold": hold, "description": "d", "owner": "o"}
+        yield Metric.boolean(f"boolean_{name}", prob_p=p, prob_q=q, prob_f=f, **fields)
+        yield Metric.categorical(f"categorical_{name}", ("a", "b", "c"), prob_p=p, prob_q=q, prob_f=f, **fields)
+        for scheme in ("murmur3-v1", "google-md5"):
+            params = Params(num_bits=8, num_hashes=2, num_cohorts=4, prob_p=p, prob_q=q, prob_f=f, hash_scheme=scheme)
+            yield Metric.string(f"string_{scheme}_{name}", params, **fields)
+
+
+def random_metrics(number: int, chance: random.Random) -> Iterator[Metric]:
+    for i in range(number):
+        p = chance.choice([0.0, chance.uniform(0.01, 0.5)])
+        q = chance.choice([1.0, chance.uniform(p + 0.05, 0.99)])
+        f = chance.choice([0.0, 0.5, chance.uniform(0.01, 0.95)])
+        fields = {"hold": chance.choice([None, 1, 2, 3, 30]), "description": "d", "owner": "o"}
+        fields["period"] = chance.choice(["day", "week", "month"])
+        kind = chance.choice(list(Kind))
+        if kind is Kind.BOOLEAN:
+            yield Metric.boolean(f"random_{i}", prob_p=p, prob_q=q, prob_f=f, **fields)
+        elif kind is Kind.CATEGORICAL:
+            categories = tuple(f"c{n}" for n in range(chance.randint(2, 9)))
+            yield Metric.categorical(f"random_{i}", categories, prob_p=p, prob_q=q, prob_f=f, **fields)
+        else:
+            scheme, k = chance.choice(["murmur3-v1", "google-md5"]), chance.randint(8, 11)
+            h = chance.choice([1, 2, 3, k - 1])
+            params = Params(num_bits=k, num_hashes=h, num_cohorts=8, prob_p=p, prob_q=q, prob_f=f, hash_scheme=scheme)
+            yield Metric.string(f"random_{i}", params, **fields)
+
+
+@pytest.fixture(scope="module")
+def metrics() -> dict[str, Metric]:
+    from tests.conftest import _commit
+
+    drawn = random_metrics(60, random.Random(f"{_commit()} printed epsilon"))  # noqa: S311
+    return {metric.name: metric for metric in (*known_metrics(), *drawn)}
+
+
+def as_toml(metric: Metric) -> str:
+    params = metric.params
+    lines = [
+        f"{name} = {json.dumps(getattr(metric, name))}" for name in ("name", "kind", "description", "owner", "period")
+    ]
+    lines += [f"{name} = {getattr(params, name)!r}" for name in ("prob_p", "prob_q", "prob_f")]
+    lines += ["expires = 2099-01-01"] + ([f"hold = {metric.hold}"] if metric.hold else [])
+    if metric.kind is Kind.STRING:
+        lines += [f"{name} = {getattr(params, name)}" for name in ("num_bits", "num_hashes", "num_cohorts")]
+        lines += [f"hash_scheme = {json.dumps(params.hash_scheme)}"]
+    if metric.kind is Kind.CATEGORICAL:
+        lines += [f"categories = {json.dumps(metric.categories)}"]
+    return "[[metric]]\n" + "\n".join(lines) + "\n"
+
+
+# --- what is printed -----------------------------------------------------------------------------------------
+
+
+def number(text: str) -> float:
+    return math.inf if text == "no bound" else float(text)
+
+
+def show_text(definitions: Path) -> dict[str, Figures]:
+    shown = CliRunner().invoke(main, ["metrics", "show", str(definitions)]).output
+    blocks = re.split(r"^(?=\S)", shown, flags=re.MULTILINE)[1:]
+    line = re.compile(r"^    (per \w+|lifetime)(?: epsilon)? +(no bound|[\d.]+)  (.*)$", flags=re.MULTILINE)
+    return {block.split("  ")[0]: with_units(line.findall(block)) for block in blocks}
+
+
+def with_units(rows: list[tuple[str, str, str]]) -> Figures:
+    """Read rows of label, epsilon and note; the note of a sum says how many units it has."""
+    rows = [(label.lower(), text, note) for label, text, note in rows]
+    figures = {label: number(text) for label, text, _ in rows}
+    for label, _, note in rows:
+        for count in re.findall(r"up to ([\d,]+) (?:epoch|distinct value|value|report)s?\b", note):
+            figures[f"units {label}"] = float(count.replace(",", ""))
+    return figures
+
+
+def from_json(each: dict[str, Any]) -> Figures:
+    privacy = each["privacy"]
+    names = {"per report": "epsilon_report", "per enrollment": "epsilon_enrollment", "lifetime": "epsilon_lifetime"}
+    if privacy["unit"] != "period":
+        names[f"per {privacy['unit']}"] = "epsilon_unit"
+    if privacy["objection"] is None:
+        names |= {"units per enrollment": "units_enrollment", "units lifetime": "units_lifetime"}
+    assert {name for name, value in privacy.items() if value is None} <= {"hold", "objection"}
+    return {label: float(privacy[name]) for label, name in names.items()}
+
+
+def show_json(definitions: Path) -> dict[str, Figures]:
+    shown = CliRunner().invoke(main, ["metrics", "show", str(definitions), "--json"]).output
+    return {each["name"]: from_json(each) for each in json.loads(shown)}
+
+
+def page(aggregator: Aggregator, names: Iterable[str]) -> dict[str, Figures]:
+    entry = re.compile(
+        r"<dt>(?:Epsilon )?(per \w+|Lifetime)(?: epsilon)?</dt><dd>(no bound|[\d.]+)<small>(.*?)</small>"
+    )
+    pages = {name: aggregator.get(f"/metric/{name}").body.decode() for name in names}
+    return {name: with_units(entry.findall(html)) for name, html in pages.items()}
+
+
+def over_http(aggregator: Aggregator) -> dict[str, Figures]:
+    return {each["name"]: from_json(each) for each in aggregator.get("/v1/metrics").json["metrics"]}
+
+
+def decoder_headline(metric: Metric) -> Figures:
+    k, m = metric.params.num_bits, metric.params.num_cohorts
+    summary = BitCounts(metric, [100] * m, [[50] * k] * m)
+    candidates = [f"v{i}" for i in range(3)] if metric.kind is Kind.STRING else None
+    console = Console(file=io.StringIO(), width=400)
+    console.print(decode(summary, candidates) if candidates else decode(summary))
+    headline = console.file.getvalue().splitlines()[0]  # type: ignore[attr-defined]
+    headline = headline.replace("lifetime epsilon no bound", "no bound lifetime")
+    headline = re.sub(r"lifetime epsilon ([\d.]+)", r"\1 lifetime", headline)
+    entry = re.compile(r"(no bound|[\d.]+) (per \w+|lifetime)(?: \(([^)]*)\))?")
+    return with_units([(label, text, f"up to {detail}") for text, label, detail in entry.findall(headline)])
+
+
+@pytest.fixture(scope="module")
+def printed(metrics: dict[str, Metric], tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Figures]]:
+    """surface -> metric -> figure -> what it prints."""
+    place = tmp_path_factory.mktemp("printed")
+    file = place / "metrics.toml"
+    file.write_text("\n".join(map(as_toml, metrics.values())))
+    definitions = parse_definitions(file.read_text())
+    assert [each.digest for each in definitions.versions()] == [each.digest for each in metrics.values()]
+    with (
+        closing(SqlStore.open(str(place / "reports.db"))) as store,
+        running(definitions, store, Settings(local_reads_without_token=True)) as aggregator,
+    ):
+        return {
+            "metrics show": show_text(file),
+            "metrics show --json": show_json(file),
+            "page": page(aggregator, metrics),
+            "GET /v1/metrics": over_http(aggregator),
+            "decoder": {name: decoder_headline(metric) for name, metric in metrics.items()},
+        }
+
+
+# --- what is true --------------------------------------------------------------------------------------------
+
+
+def enumerated(metric: Metric, policy: Policy) -> Figures:
+    """Return the true figures: worst cases by enumeration, units by counting what fits into the policy."""
+    report = largest_loss_while_unchanged(metric, 1)
+    if metric.hold is not None:
+        unit, label = largest_loss_while_unchanged(metric, metric.hold), "per epoch"
+    elif metric.params.prob_f:
+        unit, label = largest_loss_while_unchanged(metric, MANY), "per value"
+    else:
+        unit, label = report, ""
+    figures = {"per report": report} | ({label: unit} if label else {})
+    fits = [math.floor(limit / unit + 1e-6) for limit in (policy.epsilon_enrolment, policy.epsilon_metric)]
+    if report > policy.epsilon_report or not fits[0]:
+        return figures | {"per enrollment": math.inf, "lifetime": math.inf}
+    if label == "per value" and metric.kind is not Kind.STRING:
+        fits[0] = min(fits[0], len(filters_of(metric)))
+    units = {"units per enrollment": fits[0], "units lifetime": fits[1]}
+    return figures | units | {"per enrollment": fits[0] * unit, "lifetime": fits[1] * unit}
+
+
+SURFACES = ("metrics show", "metrics show --json", "page", "GET /v1/metrics", "decoder")
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+def test_printed_epsilon_is_the_enumerated_one_rounded_up(
+    surface: str, printed: dict[str, dict[str, Figures]], metrics: dict[str, Metric]
+) -> None:
+    assert printed[surface].keys() == metrics.keys()
+    for name, metric in metrics.items():
+        true, shown = enumerated(metric, Policy()), printed[surface][name]
+        assert shown.keys() == true.keys(), name
+        for label, exact in true.items():
+            assert shown[label] >= exact - 1e-9, (name, label, shown[label], exact)
+            assert is_close(shown[label], exact) or shown[label] <= exact + ROUNDING, (name, label, shown[label], exact)
+
+
+def test_the_metrics_of_this_test_are_of_every_sort(metrics: dict[str, Metric]) -> None:
+    sorts = {(m.kind, m.hold is None, m.params.prob_f == 0, m.params.hash_scheme) for m in metrics.values()}
+    assert len(sorts) == 4 * 2 * 2
+    refused = sum(Policy().objection(metric) is not None for metric in metrics.values())
+    assert 10 < refused < len(metrics) - 40
+
+
+# --- several periods and epochs, one history against another ---------------------------------------------------
+
+
+def small_metrics() -> Iterator[Metric]:
+    for metric in known_metrics():
+        if metric.hold in (None, 1, 2):
+            yield metric
+
+
+@pytest.mark.parametrize("metric", list(small_metrics()), ids=lambda metric: metric.name)
+def test_histories_lose_at_most_what_the_units_they_use_are_said_to_cost(metric: Metric) -> None:
+    """All histories of four periods over "no value" and two values, changing within an epoch and between epochs.
+
+    With `hold` and at f = 0 every pair; without `hold` every pair that changes at the same times.
+    """
+    filters = filters_of(metric)
+    values = sorted({0, filters[1], filters[-1]})
+    histories = list(itertools.product(values, repeat=4))
+    for start in range(metric.hold or 1):
+        lost = losses([outputs(metric, history, start) for history in histories])
+        figures = privacy_figures(metric, Policy())
+        if figures.unit == "epoch":
+            used = np.full(lost.shape, len({period // (metric.hold or 1) for period in range(start, start + 4)}))
+        elif figures.unit == "period":
+            used = np.full(lost.shape, 4)
+        else:
+            used = np.array([[len(set(history)) for _ in histories] for history in histories])
+            lost = np.where(same_changes(histories) > 0, lost, 0)
+        claimed = used * figures.epsilon_unit
+        assert (lost <= claimed + 1e-9).all()
+        if figures.unit != "value" and start == 0 and metric.kind is not Kind.STRING:
+            assert is_close(float(lost.max()), float(claimed.max()))  # and not more than it need be
+
+
+def test_a_value_against_no_value_and_a_constant_value_over_epochs() -> None:
+    """Three epochs of two periods: the joint outputs lose the sum of the epochs' losses, for a constant value too."""
+    metric = Metric.boolean("b", prob_p=0.25, prob_q=0.75, prob_f=0.5, hold=2)
+    lost = losses([outputs(metric, [bloom] * 6) for bloom in (0, 1)])
+    assert is_close(float(lost.max()), 3 * largest_loss_while_unchanged(metric, 2))
+    assert float(lost.max()) > epsilon_permanent(metric.params) + 1  # what was printed once as the bound of all of them
+
+
+def test_enumeration_bit_by_bit_is_that_of_whole_reports() -> None:
+    """The enumerator itself, against every output of two whole reports of two bits."""
+    metric = Metric.categorical("c", ("a", "b"), prob_p=0.2, prob_q=0.9, prob_f=0.3)
+    whole = largest_loss(report_distribution(metric.params, [0, 1, 2], 2))
+    bits = losses([outputs(metric, [bloom, bloom]) for bloom in (0, 1, 2)]).max()
+    assert is_close(whole, float(bits))
+    assert is_close(whole, largest_loss_while_unchanged(metric, 2))
+
+
+def test_four_epochs_of_the_two_coin_survey_reveal_more_than_one_permanent_response(unseen_seed: int) -> None:
+    """hold = 1, f = .5, p = 0, q = 1: a lower bound on the loss, from the encoder's own reports; alpha = 1e-6."""
+    survey = Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5, hold=1)
+    chance, n = random.Random(unseen_seed), 20_000  # noqa: S311
+    all_ones = {
+        value: sum(
+            all(encoder.encode(value, epoch).bits[0] for epoch in range(4))
+            for encoder in (Encoder(survey, Secret(chance.randbytes(32))) for _ in range(n))
+        )
+        for value in (True, False)
+    }
+    least = beta.ppf(ALPHA / 2, all_ones[True], n - all_ones[True] + 1)
+    most = beta.isf(ALPHA / 2, all_ones[False] + 1, n - all_ones[False])
+    lower_bound = math.log(least / most)
+    claimed = epsilon_lifetime(survey, Policy(epsilon_metric=4.4))
+    assert is_close(claimed, math.log(81))
+    assert 3 * epsilon_permanent(survey.params) < lower_bound <= claimed
+
+
+# --- what a client really sends --------------------------------------------------------------------------------
+
+
+def plain(**fields: Any) -> list[Metric]:
+    """Metrics whose reports are their permanent responses, so that equal reports show a shared one."""
+    noise = {"prob_p": 0, "prob_q": 1, "prob_f": 0.5} | fields
+    params = Params(
+        num_bits=64, num_hashes=1, num_cohorts=1, **{name: noise[name] for name in ("prob_p", "prob_q", "prob_f")}
+    )
+    categories = tuple(f"c{n}" for n in range(32))
+    rest = {name: value for name, value in noise.items() if not name.startswith("prob_")}
+    return [Metric.string("page", params, **rest), Metric.categorical("page", categories, **noise)]
+
+
+CASES: list[tuple[Metric, Callable[[int], str]]] = [
+    *((metric, lambda _: "c1") for hold in (1, 2, 5) for metric in plain(hold=hold)),
+    *((metric, lambda day: f"c{day % 3}") for metric in plain(hold=3, period="week")),
+    *((metric, lambda day: f"c{day % 30}") for metric in plain()),
+    *((metric, lambda _: "c1") for metric in plain(prob_p=0.3, prob_q=0.7, prob_f=0)),
+]
+
+
+@pytest.mark.parametrize(("metric", "value"), CASES, ids=range(len(CASES)))
+def test_a_client_sends_as_many_units_as_printed_and_spends_what_is_printed(
+    metric: Metric, value: Callable[[int], str], rig: Rig
+) -> None:
+    """Under the default policy, until nothing is sent any more; then consent is withdrawn and given again, until nothing is collected."""
+    figures = privacy_figures(metric, Policy())
+    units: list[int] = []
+    rows: list[list[bytes]] = []
+    total = 0.0
+    for _ in range(4):
+        client = rig.agreed(metric, policy=Policy())
+        before = len(rig.transport.batches)
+        for day in range(80):
+            sent = len(rig.transport.batches)
+            client.record(metric.name, value(day))
+            deliver(client)
+            rig.clock.move(days={"day": 1, "week": 7, "month": 31}[metric.period])
+            if len(rig.transport.batches) == sent:
+                break
+        reports = [batch.rows for batch in rig.transport.batches[before:]]
+        with client._journal as state:
+            (account,) = state.accounts.values()
+            units.append(account.units - sum(units))
+            total = account.spent
+        rows.append(reports)
+        client.set_consent("off")
+        client.close()
+    assert units[0] == figures.units_enrollment
+    assert sum(units) == figures.units_lifetime
+    assert total == pytest.approx(figures.epsilon_lifetime)
+    match figures.unit:
+        case "epoch":  # one permanent response an epoch, whether or not the value changed, and then silence
+            hold = metric.hold or 1
+            distinct = [len(set(reports)) for reports in rows]
+            assert distinct == units
+            assert all(
+                hold * (n - 1) < len(reports) <= hold * n or not n for n, reports in zip(units, rows, strict=True)
+            )
+        case "value":  # one permanent response a value; at the limit the last one stands in
+            assert [len(set(reports)) for reports in rows[:-1]] == units[:-1]
+            assert len(rows[0]) == 80
+        case _:
+            assert [len(reports) for reports in rows] == units
