@@ -19,14 +19,16 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp
 
-from hubbub.errors import RefusedError
 from hubbub.metrics.definitions import Definitions
-from hubbub.wire.problems import Refusal
+from hubbub.wire.problems import Refusal, RefusedError
+from hubbub_aggregator.api.bearer_auth import Doorkeeper
 from hubbub_aggregator.api.body_memory import BodyMemory
 from hubbub_aggregator.api.dashboard.routes import routes as page_routes
 from hubbub_aggregator.api.health import Readiness
-from hubbub_aggregator.api.ingest import Address, Service, Shortcut
+from hubbub_aggregator.api.ingest import Shortcut
 from hubbub_aggregator.api.routes import routes
+from hubbub_aggregator.api.service import Address, Service
+from hubbub_aggregator.errors import DatabaseMovedError, StoppedError, StoreError
 from hubbub_aggregator.http.cors import CrossOrigin
 from hubbub_aggregator.http.error_handler import LastResort
 from hubbub_aggregator.http.get_and_head import reads
@@ -45,8 +47,7 @@ from hubbub_aggregator.server.client_address import Proxies
 from hubbub_aggregator.server.rate_limit import RateLimit
 from hubbub_aggregator.settings import NETWORKS_SHARE, Settings
 from hubbub_aggregator.store.credible_clock import CredibleClock, ServiceClock
-from hubbub_aggregator.store.interface import DatabaseMovedError, StoppedError, Store, StoreError
-from hubbub_aggregator.store.tokens import Doorkeeper
+from hubbub_aggregator.store.interface import Store
 
 logger = logging.getLogger(__name__)
 

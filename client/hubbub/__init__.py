@@ -9,14 +9,7 @@ from hubbub.client import Client, Subject
 from hubbub.consent import Consent, ConsentRecord
 from hubbub.encoding.encoder import Encoder
 from hubbub.encoding.secret import Secret
-from hubbub.errors import (
-    DefinitionError,
-    HubbubError,
-    InvalidValueError,
-    ParameterError,
-    RefusedError,
-    SummaryError,
-)
+from hubbub.errors import DefinitionError, HubbubError, InvalidValueError, ParameterError, SummaryError
 from hubbub.metrics.definitions import Definitions, load_definitions, parse_definitions
 from hubbub.metrics.metric import Kind, Metric
 from hubbub.metrics.params import Params
@@ -25,7 +18,7 @@ from hubbub.privacy.policy import Policy
 from hubbub.sdk.recording.queue_limits import Limits
 from hubbub.sdk.storage.secret_file import secret_at
 from hubbub.wire.batch import Batch
-from hubbub.wire.problems import Refusal
+from hubbub.wire.problems import Refusal, RefusedError
 from hubbub.wire.report import Report
 
 __all__ = [

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from hubbub.consent import Consent, ConsentRecord, allowed_by, lesser
-from hubbub.encoding.encoder import Value
+from hubbub.encoding.bloom import Value
 from hubbub.errors import HubbubError, ParameterError
 from hubbub.metrics.definitions import Definitions, load_definitions
+from hubbub.metrics.periods import utc_now
 from hubbub.privacy.policy import Policy
 from hubbub.randomness import Coins, system_coins
 from hubbub.sdk.recording.consent_changes import Agreement
@@ -27,7 +28,6 @@ from hubbub.sdk.recording.queue_limits import Limits
 from hubbub.sdk.recording.recorder import Recorder
 from hubbub.sdk.runtime.arguments import absolute, an_instance, certificates, subject_of, text_of
 from hubbub.sdk.runtime.async_worker import Scribe
-from hubbub.sdk.runtime.clock import utc_now
 from hubbub.sdk.runtime.error_guard import guarded, report_failure
 from hubbub.sdk.runtime.fork_safety import Section, alive, watch
 from hubbub.sdk.runtime.machine_id import MachineIdReader, read_machine_id

@@ -15,10 +15,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from hubbub.wire.problems import Refusal
-
-
 class HubbubError(Exception):
     """Whatever hubbub refuses on purpose."""
 
@@ -37,12 +33,3 @@ class InvalidValueError(HubbubError, ValueError):
 
 class SummaryError(HubbubError, ValueError):
     """A summary file or array that does not have the shape its metric says."""
-
-
-class RefusedError(HubbubError):
-    """A batch that breaks a rule of the wire; nothing of it is stored."""
-
-    def __init__(self, refusal: Refusal, detail: str) -> None:
-        super().__init__(detail)
-        self.refusal = refusal
-        self.detail = detail

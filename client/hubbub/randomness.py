@@ -7,12 +7,8 @@ Conventions: a word is `ceil(num_bits / 8)` bytes, little-endian, its high bits 
 from __future__ import annotations
 
 import os
-import struct
-from collections.abc import Callable, Iterator
-from itertools import chain, repeat
-from typing import Literal, TypeVar
-
-from hubbub.errors import HubbubError
+from collections.abc import Callable
+from typing import TypeVar
 
 T = TypeVar("T")
 Coins = Callable[[int], bytes]
@@ -20,42 +16,6 @@ Coins = Callable[[int], bytes]
 
 system_coins: Coins = os.urandom
 """The operating system's generator: no state in the process, so nothing to share across a fork."""
-
-_WIDTHS = {1: "B", 2: "H", 4: "I", 8: "Q"}
-_LITTLE: Iterator[Literal["little"]] = repeat("little")
-
-
-class Words:
-    """Reads a block of bytes as `count` words of `width` bytes, each when it is asked for.
-
-    Bits above the k that are meant are still there: whoever draws with them drops them.
-
-    >>> list(Words(width=2, count=2)(bytes([1, 2, 3, 4])))
-    [513, 1027]
-    """
-
-    __slots__ = ("_places", "_unpack", "num_bytes")
-
-    def __init__(self, width: int, count: int) -> None:
-        self.num_bytes = width * count
-        self._places = tuple(slice(start, start + width) for start in range(0, self.num_bytes, width))
-        self._unpack = struct.Struct(f"<{count}{_WIDTHS[width]}").unpack if width in _WIDTHS else None
-
-    def __call__(self, block: bytes) -> Iterator[int]:
-        if self._unpack is not None:
-            return iter(self._unpack(block))
-        return map(int.from_bytes, map(block.__getitem__, self._places), _LITTLE)
-
-    def block(self, coins: Coins) -> bytes:
-        """Draw one block; raises HubbubError if coins run short."""
-        block = coins(self.num_bytes)
-        if len(block) != self.num_bytes:
-            raise HubbubError(f"coins({self.num_bytes}) gave {len(block)} bytes: noise would be missing")
-        return block
-
-    def fresh(self, coins: Coins) -> Iterator[int]:
-        """Give uniform words for as long as they are asked for, a block at a time."""
-        return chain.from_iterable(map(self, map(self.block, repeat(coins))))
 
 
 def uniform(coins: Coins) -> float:

@@ -19,3 +19,45 @@ def how_to_install(extra: str) -> str:
     "run pip install '.[decoder]' in a checkout of hubbub"
     """
     return f"run pip install '.[{extra}]' in a checkout of hubbub"
+
+
+_UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+
+def written(size: int) -> str:
+    """Return a size in the largest unit that it is a whole number of.
+
+    >>> [written(size) for size in (1000, 65536, 3 << 30)]
+    ['1000', '64 KiB', '3 GiB']
+    """
+    unit = max((unit for unit in _UNITS if size % _UNITS[unit] == 0), key=_UNITS.__getitem__)
+    return f"{size // _UNITS[unit]} {unit}".strip()
+
+
+def about(size: float) -> str:
+    """Write a size for people.
+
+    >>> about(0), about(1536), about(3 << 30)
+    ('0 B', '1.5 KiB', '3 GiB')
+    """
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.3g} {unit}"
+        size /= 1024
+    return f"{size:.4g} TiB"
+
+
+_LONGEST = 80
+
+
+def shown(value: str) -> str:
+    """Show a string on one line: what a terminal would obey or hide is escaped, the middle of a long one left out.
+
+    >>> shown("a\\x1b[31m\\u202eb"), shown("")
+    ('a\\\\x1b[31m\\\\u202eb', '""')
+    >>> shown("x" * 1000)[36:]
+    'xxxx...xxxx (1,000 characters)'
+    """
+    head, tail = (value, "") if len(value) <= _LONGEST else (value[:40], value[-4:])
+    escaped = ["".join(c if c.isprintable() else repr(c)[1:-1] for c in part) for part in (head, tail)]
+    return "...".join(escaped) + f" ({len(value):,} characters)" if tail else escaped[0] or '""'

@@ -21,8 +21,8 @@ from tests.support.paths import DOCS
 from hubbub import Refusal
 from hubbub.cli import main
 from hubbub_aggregator.cli.serve import command as serve
+from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.monitoring.log_output import JsonLines
-from hubbub_aggregator.store.interface import StoreError
 from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:

@@ -41,6 +41,7 @@ from hubbub import (
     parse_definitions,
     secret_at,
 )
+from hubbub.wire.dates import parse_period
 
 
 def an_app(path: Path) -> None:
@@ -135,7 +136,7 @@ def one_report(metric: Metric) -> bytes:
     report = Report.from_int(cohort=3, bits=5, num_bits=8)
     assert_type((report.cohort, report.bits, report.to_bytes()), tuple[int, frozenbitarray, bytes])
     period = Period.containing(PeriodKind.DAY, date(2026, 11, 21))
-    period = Period.parse(PeriodKind.MONTH, "2026-11-01")
+    period = parse_period(PeriodKind.MONTH, "2026-11-01")
     assert_type(period.next(), Period)
     assert_type(
         (period.start, period.kind, period.opens(), period.closes()), tuple[date, PeriodKind, datetime, datetime]

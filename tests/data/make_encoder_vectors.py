@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 from hubbub import Encoder, Metric, Params, Secret
-from hubbub.encoding.encoder import Value, bloom_bits
+from hubbub.encoding.bloom import Value, bloom_bits
 from hubbub.encoding.permanent import PermanentResponse
 from hubbub.testing import SeededCoins
 

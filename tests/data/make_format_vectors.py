@@ -12,13 +12,14 @@ from fractions import Fraction
 from typing import Any
 
 from hubbub import HubbubError, Metric, Params, PeriodKind, Secret
-from hubbub.encoding.encoder import Value, bloom_bits
+from hubbub.encoding.bernoulli import BernoulliMask
+from hubbub.encoding.bloom import Value, bloom_bits
 from hubbub.encoding.hashing import google_md5, murmur3_v1
 from hubbub.encoding.instantaneous import InstantaneousResponse
 from hubbub.encoding.permanent import PermanentResponse
 from hubbub.encoding.secret import framed
 from hubbub.metrics.periods import ordinal
-from hubbub.metrics.probability import BernoulliMask, nearest_dyadic, numerator
+from hubbub.metrics.probability import nearest_dyadic, numerator
 from hubbub.randomness import Coins
 from hubbub.testing import SeededCoins
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from hubbub.errors import RefusedError
 from hubbub.metrics.definitions import Definitions
 from hubbub.wire.batch import Batch
-from hubbub.wire.problems import Refusal
-from hubbub_aggregator.api.batch_validation import RefusedWithHeaderError, require_admissible
+from hubbub.wire.problems import Refusal, RefusedError
+from hubbub_aggregator.api.batch_validation import require_admissible
+from hubbub_aggregator.errors import RefusedWithHeaderError
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.credible_clock import Reading
 

@@ -11,10 +11,9 @@ from typing import Final
 
 import msgspec
 
-from hubbub.errors import RefusedError
 from hubbub.metrics.definitions import Definitions
 from hubbub.wire.batch import Batch
-from hubbub.wire.problems import Refusal
+from hubbub.wire.problems import Refusal, RefusedError
 
 _MOST_FIELDS: Final = 64
 _LONGEST_NAME: Final = 64  # characters of a field's name

@@ -19,25 +19,18 @@ from functools import lru_cache
 
 import numpy as np
 
-from hubbub.errors import RefusedError
 from hubbub.metrics.definitions import Definitions
 from hubbub.metrics.metric import Metric, has_expired
 from hubbub.metrics.periods import Period, PeriodKind
 from hubbub.summary.plausibility import usual
 from hubbub.wire.batch import CONTENT_TYPE, Batch
-from hubbub.wire.problems import Refusal
+from hubbub.wire.dates import parse_period
+from hubbub.wire.problems import Refusal, RefusedError
+from hubbub_aggregator.errors import RefusedWithHeaderError
 from hubbub_aggregator.settings import Settings
 
 _DIGITS_OF_A_SIZE = 20
 _GZIP = 16 + zlib.MAX_WBITS
-
-
-class RefusedWithHeaderError(RefusedError):
-    """A refusal with the header that says what would be taken, or when (RFC 9110, 15.5.16 and 10.2.3)."""
-
-    def __init__(self, refusal: Refusal, detail: str, header: tuple[str, str]) -> None:
-        super().__init__(refusal, detail)
-        self.header = header
 
 
 def is_gzip(content_type: str | None, content_encoding: str | None) -> bool:
@@ -145,7 +138,7 @@ def _require_open(kind: PeriodKind, text: str, now: datetime) -> None:
 @lru_cache(maxsize=1_024)
 def _window(kind: PeriodKind, text: str) -> tuple[Period, datetime | None, datetime | None]:
     """Return a period and when it opens and closes; None: before or after all that the calendar has."""
-    period = Period.parse(kind, text)
+    period = parse_period(kind, text)
     return period, _or_none(period.opens), _or_none(period.closes)
 
 

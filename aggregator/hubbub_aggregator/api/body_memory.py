@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from hubbub.errors import RefusedError
-from hubbub.wire.problems import Refusal
+from hubbub.wire.problems import Refusal, RefusedError
 from hubbub_aggregator.server.rate_limit import prefix_of
 
 _FREE = 4_096

@@ -8,12 +8,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from hubbub.errors import RefusedError
-from hubbub.wire.problems import Refusal
-from hubbub_aggregator.store.interface import Store, StoreError
+from hubbub.wire.problems import Refusal, RefusedError
+from hubbub_aggregator.errors import StoreError
+from hubbub_aggregator.store.interface import Store
 
 if TYPE_CHECKING:
-    from hubbub_aggregator.api.ingest import Service
+    from hubbub_aggregator.api.service import Service
     from hubbub_aggregator.monitoring.disk_space import DiskWatch
     from hubbub_aggregator.pipeline.group_commit import GroupWriter
 

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
 from typing import Any, NamedTuple, Self
 
 from starlette.concurrency import run_in_threadpool
@@ -16,65 +13,29 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from hubbub.errors import RefusedError
 from hubbub.metrics.definitions import Definitions
 from hubbub.wire.batch import Batch
-from hubbub.wire.problems import Refusal
+from hubbub.wire.problems import Refusal, RefusedError
 from hubbub_aggregator.api.admission import admit
 from hubbub_aggregator.api.batch_decoding import decode_batch
-from hubbub_aggregator.api.batch_validation import RefusedWithHeaderError, announced, inflated, is_gzip, require_size
-from hubbub_aggregator.api.body_memory import BodyMemory, ReceivedBody
-from hubbub_aggregator.api.health import Readiness
+from hubbub_aggregator.api.batch_validation import announced, inflated, is_gzip, require_size
+from hubbub_aggregator.api.body_memory import ReceivedBody
+from hubbub_aggregator.api.service import Service, charge, require_rate
+from hubbub_aggregator.errors import StoreError
+from hubbub_aggregator.http.conventions import BODY_IS_HERE, PATH
 from hubbub_aggregator.http.error_handler import unforeseen
 from hubbub_aggregator.http.problems import problem, refused_with
 from hubbub_aggregator.http.security_headers import SECURITY_HEADERS
-from hubbub_aggregator.monitoring.disk_space import DiskWatch
-from hubbub_aggregator.monitoring.job_health import Troubles, log_failure
-from hubbub_aggregator.pipeline.active_definitions import Collecting
-from hubbub_aggregator.pipeline.fold_progress import FoldProgress
+from hubbub_aggregator.monitoring.job_health import log_failure
 from hubbub_aggregator.pipeline.group_commit import GroupWriter
-from hubbub_aggregator.pipeline.outcome_counters import Tally
-from hubbub_aggregator.server.client_address import LOCAL, Proxies
 from hubbub_aggregator.server.loopback import asked_directly
-from hubbub_aggregator.server.rate_limit import RateLimit
-from hubbub_aggregator.server.uvicorn_protocol import BODY_IS_HERE
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.credible_clock import ServiceClock
-from hubbub_aggregator.store.interface import Appended, Store, StoreError
-from hubbub_aggregator.store.tokens import Doorkeeper
+from hubbub_aggregator.store.interface import Appended
 from hubbub_aggregator.store.tokens import Scope as TokenScope
 
 logger = logging.getLogger(__name__)
 
-PATH = "/v1/reports"
 _RATE_WINDOW = 5.0  # seconds over which a body's arrival rate is measured
-
-Address = tuple[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Service:
-    """What the routes work with."""
-
-    collecting: Collecting
-    store: Store
-    settings: Settings
-    clock: ServiceClock
-    tally: Tally
-    proxies: Proxies
-    rate: RateLimit
-    bodies: BodyMemory
-    disk: DiskWatch
-    door: Doorkeeper
-    progress: FoldProgress
-    troubles: Troubles
-    local_address: Address | None
-    readiness: Readiness
-
-    @property
-    def definitions(self) -> Definitions:
-        """The definitions that hold now: take them once, and finish under what you took."""
-        return self.collecting.now
 
 
 def may_read_without_token(service: Service, request: Request) -> bool:
@@ -159,38 +120,6 @@ def _require_room(
     if service.disk.full:
         raise RefusedError(Refusal.DISK_FULL, "the aggregator's disk is nearly full: send the same batch again later")
     return address
-
-
-def require_rate(service: Service, client: tuple[str, int] | None, forwarded_for: str | None) -> str:
-    """Charge a request to its network, or refuse it; return the address that it is counted with."""
-    address = LOCAL if client is None else service.proxies.peer(client[0], forwarded_for)
-    _charge(service, address, 1 / service.settings.client_rate)
-    return address
-
-
-@cache
-def _warn_of_local_limit() -> None:
-    """Log once in the life of the process: a limit that is met again and again is no event."""
-    logger.warning(
-        "requests from this machine without X-Forwarded-For exceed --local-rate-factor and are refused (429): if they come "
-        "through a proxy, set X-Forwarded-For in it, so that each network is limited by itself"
-    )
-
-
-def _charge(service: Service, address: str, seconds: float) -> None:
-    """Charge what costs so many seconds at the permitted rate, or refuse it with the time when it will be accepted."""
-    settings = service.settings
-    wait = service.rate.spend(address, seconds / (settings.local_rate_factor if address == LOCAL else 1))
-    if not wait:
-        return
-    if address == LOCAL:
-        _warn_of_local_limit()
-    raise RefusedWithHeaderError(
-        Refusal.TOO_MANY,
-        f"one network may send {settings.client_rate:g} requests, {settings.client_report_rate:g} reports and "
-        f"{settings.client_byte_rate} bytes a second: send the same again later",
-        ("Retry-After", str(math.ceil(wait))),
-    )
 
 
 REFUSAL_DELAY_SECONDS = 1.0
@@ -280,10 +209,10 @@ async def _batch(scope: Scope, headers: dict[bytes, bytes], receive: Receive, se
     charged = 1 / settings.client_rate
     cost = max(charged, len(body) / settings.client_byte_rate)
     if cost > charged:
-        _charge(service, address, cost - charged)
+        charge(service, address, cost - charged)
     batch = decode_batch(body)
     if (reports := len(batch) / settings.client_report_rate) > cost:
-        _charge(service, address, reports - cost)
+        charge(service, address, reports - cost)
     return batch
 
 

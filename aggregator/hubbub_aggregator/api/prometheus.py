@@ -10,9 +10,9 @@ from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector, 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from hubbub_aggregator.api.ingest import Service
+from hubbub_aggregator.api.service import Service
+from hubbub_aggregator.errors import StoppedError, StoreError
 from hubbub_aggregator.pipeline.group_commit import GroupWriter
-from hubbub_aggregator.store.interface import StoppedError, StoreError
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 

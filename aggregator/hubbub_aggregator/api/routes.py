@@ -13,24 +13,26 @@ from fastapi import APIRouter, Query, Request, Security
 from fastapi.security import HTTPBearer
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 
-from hubbub.errors import RefusedError
 from hubbub.metrics.definitions import Definitions
 from hubbub.metrics.metric import Metric
-from hubbub.metrics.periods import Period
 from hubbub.privacy import privacy_figures
 from hubbub.privacy.policy import Policy
 from hubbub.summary import summary_to_bytes
 from hubbub.summary.pattern_counts import MAX_PATTERN_BITS, PatternCounts
 from hubbub.summary.summary_file import CONTENT_TYPE as SUMMARY_TYPE
-from hubbub.wire.problems import Refusal
+from hubbub.wire.dates import parse_period
+from hubbub.wire.problems import Refusal, RefusedError
 from hubbub_aggregator.api import openapi, sessions
-from hubbub_aggregator.api.ingest import PATH, Service, may_read_without_token
+from hubbub_aggregator.api.ingest import may_read_without_token
 from hubbub_aggregator.api.prometheus import CONTENT_TYPE as METRICS_TYPE
 from hubbub_aggregator.api.prometheus import prometheus_text
+from hubbub_aggregator.api.service import Service
+from hubbub_aggregator.http.conventions import PATH
+from hubbub_aggregator.http.file_response import FileResponse
 from hubbub_aggregator.http.get_and_head import reads
 from hubbub_aggregator.http.problems import page
 from hubbub_aggregator.pipeline.folding import read_summary
-from hubbub_aggregator.pipeline.report_export import FileResponse, reports_file
+from hubbub_aggregator.pipeline.report_export import reports_file
 from hubbub_aggregator.pipeline.retention import retains
 from hubbub_aggregator.store.tokens import Scope
 
@@ -206,6 +208,6 @@ def _asked_metric(definitions: Definitions, name: str, digest: str | None) -> Me
 
 def _asked_periods(metric: Metric, texts: list[str]) -> list[str]:
     try:
-        return [str(Period.parse(metric.period, text)) for text in texts]
+        return [str(parse_period(metric.period, text)) for text in texts]
     except RefusedError as refused:
         raise RefusedError(Refusal.INVALID_QUERY, refused.detail) from None

@@ -11,13 +11,12 @@ from datetime import datetime, timedelta
 
 from starlette.requests import Request
 
-from hubbub.errors import RefusedError
 from hubbub.randomness import Coins, system_coins
-from hubbub.wire.problems import Refusal
-from hubbub_aggregator.api.batch_validation import RefusedWithHeaderError
+from hubbub.wire.problems import Refusal, RefusedError
+from hubbub_aggregator.errors import ASK, RefusedWithHeaderError
 from hubbub_aggregator.server.loopback import asked_directly
 from hubbub_aggregator.store.interface import Store
-from hubbub_aggregator.store.tokens import ASK, Scope, hash_of, new_token, note_use
+from hubbub_aggregator.store.tokens import Scope, hash_of, new_token, note_use
 
 Clock = Callable[[], datetime]
 

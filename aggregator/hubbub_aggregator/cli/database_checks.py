@@ -11,18 +11,19 @@ from sqlalchemy import Connection, text
 from hubbub.cli.findings import Finding, fine, warning, wrong
 from hubbub.metrics.definitions import Definitions
 from hubbub.metrics.metric import Metric
-from hubbub.metrics.periods import Period
 from hubbub.text import counted
+from hubbub.wire.dates import parse_period
 from hubbub.wire.problems import Refusal
 from hubbub_aggregator.database.database_url import is_postgres
 from hubbub_aggregator.database.engine import naming, opened, transaction
 from hubbub_aggregator.database.integrity import NEXT_STEP, damages
 from hubbub_aggregator.database.schema_version import require_served, version_of
 from hubbub_aggregator.database.sqlite_file import is_there, require_place
+from hubbub_aggregator.errors import SchemaError, StoreError
 from hubbub_aggregator.pipeline.retention import kept_until, retains
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.credible_clock import SETTLING, TOLERANCE, ClockStatus, time_text
-from hubbub_aggregator.store.interface import SchemaError, Store, StoreError
+from hubbub_aggregator.store.interface import Store
 from hubbub_aggregator.store.sql_store import SqlStore
 from hubbub_aggregator.store.tokens import Scope
 
@@ -181,7 +182,7 @@ def periods(store: Store, definitions: Definitions, settings: Settings, now: dat
         if metric is None:
             orphans += 1
             continue
-        period = Period.parse(metric.period, day)
+        period = parse_period(metric.period, day)
         if now > period.closes() + _OVERDUE:
             late.append(f"to close {metric.name} {day}")
         if now < period.opens():
@@ -248,7 +249,7 @@ def _overdue(store: Store, metric: Metric, settings: Settings, due: datetime, re
     """Yield what should have been done by then with a metric's periods, beside closing them."""
     name, retain, keep = metric.name, settings.retain.get(metric.name), settings.keep.get(metric.name)
     for day in store.unfolded(metric.digest):
-        if due > Period.parse(metric.period, day).closes():
+        if due > parse_period(metric.period, day).closes():
             yield f"to fold {name} {day}"
     if retain is not None:
         for day in retained:

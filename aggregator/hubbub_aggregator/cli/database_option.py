@@ -14,7 +14,7 @@ class DatabaseName(click.ParamType[str]):
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Refuse what is neither."""
         from hubbub_aggregator.database.database_url import postgres_url, without_password
-        from hubbub_aggregator.store.interface import StoreError
+        from hubbub_aggregator.errors import StoreError
 
         try:
             postgres_url(value)

@@ -72,7 +72,7 @@ def check(database: str, as_json: bool) -> None:
     from hubbub_aggregator.database.integrity import NEXT_STEP, damages
     from hubbub_aggregator.database.schema import SCHEMA_VERSION
     from hubbub_aggregator.database.schema_version import require_served, version_of
-    from hubbub_aggregator.store.interface import SchemaError
+    from hubbub_aggregator.errors import SchemaError
 
     refused = version = whole = None
     with naming(database), opened(database, read_only=True) as engine:
@@ -170,7 +170,7 @@ def backup(file: str, database: str, as_json: bool) -> None:
     import time
 
     from hubbub_aggregator.database.backup import record_backup
-    from hubbub_aggregator.store.interface import StoreError
+    from hubbub_aggregator.errors import StoreError
 
     began = int(time.time())
     _copy(database, file, as_json, sealed=True)

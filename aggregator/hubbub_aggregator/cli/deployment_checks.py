@@ -12,13 +12,12 @@ from pathlib import Path
 from hubbub.cli.findings import Finding, changed_at, clock_before, fine, warning, wrong
 from hubbub.errors import DefinitionError
 from hubbub.metrics.definitions import Definitions, load_definitions
-from hubbub.text import counted
+from hubbub.text import about, counted
+from hubbub.wire.urls import is_loopback
 from hubbub_aggregator.cli.database_checks import of_database
 from hubbub_aggregator.cli.service_checks import Ask, ask_over_http, direct_url, of_proxy, of_service
-from hubbub_aggregator.cli.size_option import about
 from hubbub_aggregator.database.database_url import is_postgres
 from hubbub_aggregator.monitoring.disk_space import free_at
-from hubbub_aggregator.server.loopback import is_loopback
 from hubbub_aggregator.settings import Settings
 
 _SOON = timedelta(days=30)

@@ -11,8 +11,9 @@ import click
 
 from hubbub.cli.output import PATH
 from hubbub.errors import ParameterError
+from hubbub.text import written
 from hubbub_aggregator.cli.database_option import DatabaseName, is_named
-from hubbub_aggregator.cli.size_option import Size, written
+from hubbub_aggregator.cli.size_option import Size
 from hubbub_aggregator.monitoring.log_output import FORMATS, LEVELS, announce, configure
 from hubbub_aggregator.settings import Settings, limits, switches
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hubbub.cli.output import json_option, print_json
-from hubbub.sdk.runtime.clock import utc_now
+from hubbub.metrics.periods import utc_now
 from hubbub_aggregator.cli.database_option import database_option, is_named
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from hubbub_aggregator.database.engine import alone, continue_ids, open_postgres
 from hubbub_aggregator.database.schema import SCHEMA_VERSION, alembic_version, schema, tables
 from hubbub_aggregator.database.schema_version import version_of
 from hubbub_aggregator.database.upgrade import upgrade
-from hubbub_aggregator.store.interface import SchemaError, StoreError
+from hubbub_aggregator.errors import SchemaError, StoreError
 
 _BYTES_A_STATEMENT = 4 << 20
 _BYTES_A_ROW = 64

@@ -8,7 +8,7 @@ from pathlib import Path
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from hubbub_aggregator.store.interface import StoreError
+from hubbub_aggregator.errors import StoreError
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://|(postgres(?:ql)?):")
 _NO_PORT = re.compile(r"^([a-z][\w+.-]*:(?://)?(?:\[[^]]*\]|[^:?[]*)):(?!\d+(?:[/?]|$)).+", re.DOTALL | re.IGNORECASE)

@@ -31,7 +31,7 @@ from hubbub.text import how_to_install
 from hubbub_aggregator.database.database_url import is_postgres, postgres_url, without_password
 from hubbub_aggregator.database.file_identity import FileIdentity
 from hubbub_aggregator.database.sqlite_file import claim, is_there, require_place
-from hubbub_aggregator.store.interface import StoreError
+from hubbub_aggregator.errors import StoreError
 
 _WAIT_FOR_LOCK = 10.0  # seconds
 _BETWEEN_TRIES = 0.01

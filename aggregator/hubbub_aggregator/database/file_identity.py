@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
 
-from hubbub_aggregator.store.interface import DatabaseMovedError
+from hubbub_aggregator.errors import DatabaseMovedError
 
 logger = logging.getLogger(__name__)
 

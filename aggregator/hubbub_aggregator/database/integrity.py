@@ -10,7 +10,7 @@ from hubbub.errors import HubbubError
 from hubbub.summary import summary_from_bytes
 from hubbub_aggregator.database.engine import transaction
 from hubbub_aggregator.database.schema import collection
-from hubbub_aggregator.store.interface import StoreError
+from hubbub_aggregator.errors import StoreError
 
 _MOST = 10
 """Damages that are told: there is always a next one."""

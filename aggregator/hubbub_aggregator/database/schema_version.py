@@ -10,7 +10,7 @@ from hubbub_aggregator.database.backup_digest import break_seal
 from hubbub_aggregator.database.engine import insert_new
 from hubbub_aggregator.database.failpoints import reach
 from hubbub_aggregator.database.schema import OLDEST_SERVING, SCHEMA_VERSION, alembic_version, schema, tables
-from hubbub_aggregator.store.interface import SchemaError
+from hubbub_aggregator.errors import SchemaError
 
 _NAMED = 3
 

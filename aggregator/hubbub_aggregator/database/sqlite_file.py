@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from hubbub_aggregator.store.interface import StoreError
+from hubbub_aggregator.errors import StoreError
 
 
 def require_place(file: Path, *, read_only: bool = False) -> None:

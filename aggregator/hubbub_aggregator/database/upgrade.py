@@ -14,7 +14,7 @@ from hubbub_aggregator.database.backup_digest import break_seal
 from hubbub_aggregator.database.engine import alone, give_up_waiting
 from hubbub_aggregator.database.schema import SCHEMA_VERSION
 from hubbub_aggregator.database.schema_version import version_of
-from hubbub_aggregator.store.interface import SchemaError
+from hubbub_aggregator.errors import SchemaError
 
 STEPS = Path(__file__).parent / "migrations"
 

@@ -7,7 +7,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from hubbub_aggregator.api.ingest import PATH
+from hubbub_aggregator.http.conventions import PATH
 from hubbub_aggregator.http.security_headers import SECURITY_HEADERS
 
 _METHOD = {PATH: "POST", "/v1/metrics": "GET"}

@@ -9,9 +9,8 @@ from typing import Any
 
 from starlette.responses import Response
 
-from hubbub.errors import RefusedError
-from hubbub.wire.problems import Refusal
-from hubbub_aggregator.api.batch_validation import RefusedWithHeaderError
+from hubbub.wire.problems import Refusal, RefusedError
+from hubbub_aggregator.errors import RefusedWithHeaderError
 from hubbub_aggregator.http.stylesheet import STYLE
 
 CONTENT_TYPE = "application/problem+json"

@@ -6,16 +6,11 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from hubbub.errors import HubbubError
-from hubbub_aggregator.store.interface import DatabaseMovedError, StoreError
+from hubbub_aggregator.errors import DatabaseMovedError, JobError, StoreError
 
 logger = logging.getLogger(__name__)
 
 JOBS = ("commit", "fold_and_expire", "compute_figures", "flush_refusals", "check_disk")
-
-
-class JobError(HubbubError):
-    """A job was done in part only; says of what it was not, and why."""
 
 
 def cause(problem: Exception) -> str:

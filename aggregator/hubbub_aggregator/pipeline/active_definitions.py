@@ -12,7 +12,7 @@ from threading import Lock
 from hubbub.errors import DefinitionError, HubbubError
 from hubbub.metrics.definitions import Definitions
 from hubbub.metrics.metric import Metric
-from hubbub.metrics.periods import Period
+from hubbub.wire.dates import parse_period
 from hubbub_aggregator.api.batch_decoding import largest_batch
 from hubbub_aggregator.monitoring.log_output import say
 from hubbub_aggregator.store.interface import Store
@@ -97,7 +97,7 @@ def require_nothing_open_dropped(old: Definitions, new: Definitions, open_period
     for metric in old.versions():
         left = periods.get(metric.digest, [])
         if left and new.version(metric.name, metric.digest) is None:
-            closes = Period.parse(metric.period, left[-1]).closes()
+            closes = parse_period(metric.period, left[-1]).closes()
             raise DefinitionError(
                 f"{metric.name} of digest {metric.digest[:12]} is changed or gone, and still takes reports of {_some(left)}: "
                 f"leave its table in the file, above the new version, until {closes:%Y-%m-%d}"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from hubbub.metrics.metric import Metric
-from hubbub.metrics.periods import Period
 from hubbub.privacy import central_epsilon
+from hubbub.wire.dates import parse_period
 from hubbub_aggregator.pipeline.retention import retains
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.interface import Store
@@ -38,7 +38,7 @@ def last_crowd(
     smallest_cohorts : of each period that was folded, the fewest reports of a cohort that has any
     """
     for text, smallest_cohort in sorted(smallest_cohorts.items(), reverse=True):
-        if now < Period.parse(metric.period, text).next().closes(timedelta(0)):
+        if now < parse_period(metric.period, text).next().closes(timedelta(0)):
             continue
         reports = smallest_cohort
         if retains(metric, settings, text, now):

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from threading import Lock
 
-from hubbub_aggregator.store.interface import StoreError
+from hubbub_aggregator.errors import StoreError
 
 
 class FoldProgress:

@@ -11,7 +11,8 @@ from hubbub.metrics.metric import Metric
 from hubbub.summary import BitCounts, Summary, summary_from_bytes, summary_to_bytes
 from hubbub.summary.pattern_counts import MAX_PATTERN_BITS, PatternCounts
 from hubbub.summary.summary_file import outline_of
-from hubbub_aggregator.monitoring.job_health import JobError, cause
+from hubbub_aggregator.errors import JobError
+from hubbub_aggregator.monitoring.job_health import cause
 from hubbub_aggregator.store.interface import Holding, Store
 from hubbub_aggregator.store.period_figures import PeriodFigures, PeriodRow, figures_of
 

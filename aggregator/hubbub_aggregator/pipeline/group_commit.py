@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 from prometheus_client import Histogram
 
-from hubbub.errors import RefusedError
 from hubbub.wire.batch import Batch
-from hubbub.wire.problems import Refusal
+from hubbub.wire.problems import Refusal, RefusedError
 from hubbub_aggregator.monitoring.job_health import Troubles
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.interface import Appended, Store

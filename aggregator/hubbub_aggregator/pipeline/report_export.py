@@ -10,21 +10,15 @@ from threading import BoundedSemaphore
 from typing import IO
 
 import numpy as np
-from starlette.concurrency import run_in_threadpool
-from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
-from hubbub.errors import RefusedError
 from hubbub.metrics.metric import Metric
 from hubbub.randomness import Coins, system_coins
 from hubbub.summary import ReportWriter
-from hubbub.summary.summary_file import CONTENT_TYPE
-from hubbub.wire.problems import Refusal
+from hubbub.wire.problems import Refusal, RefusedError
 from hubbub_aggregator.store.interface import HeldReports, Store
 from hubbub_aggregator.store.shuffle import in_order
 
 _BYTES_AT_ONCE = 32 << 20
-_CHUNK = 1 << 18
 _one_at_a_time = BoundedSemaphore()
 
 
@@ -90,22 +84,3 @@ def _turn() -> Iterator[None]:
         yield
     finally:
         _one_at_a_time.release()
-
-
-class FileResponse(Response):
-    """An open file from its beginning, closed once it is sent or nobody wants it any more."""
-
-    media_type = CONTENT_TYPE
-
-    def __init__(self, file: IO[bytes]) -> None:
-        super().__init__()
-        self._file = file
-        self.headers["content-length"] = str(file.seek(0, 2))
-        file.seek(0)
-
-    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
-        with self._file as file:
-            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            while scope["method"] != "HEAD" and (chunk := await run_in_threadpool(file.read, _CHUNK)):
-                await send({"type": "http.response.body", "body": chunk, "more_body": True})
-            await send({"type": "http.response.body", "body": b""})

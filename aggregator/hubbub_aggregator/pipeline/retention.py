@@ -17,13 +17,15 @@ from functools import lru_cache, partial
 
 from hubbub.metrics.definitions import Definitions
 from hubbub.metrics.metric import Metric
-from hubbub.metrics.periods import Period, PeriodKind
-from hubbub_aggregator.monitoring.job_health import JobError, cause
+from hubbub.metrics.periods import PeriodKind
+from hubbub.wire.dates import parse_period
+from hubbub_aggregator.errors import JobError, StoppedError
+from hubbub_aggregator.monitoring.job_health import cause
 from hubbub_aggregator.monitoring.log_output import say
 from hubbub_aggregator.pipeline.folding import fold
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.credible_clock import Reading
-from hubbub_aggregator.store.interface import StoppedError, Store
+from hubbub_aggregator.store.interface import Store
 
 logger = logging.getLogger(__name__)
 
@@ -107,7 +109,7 @@ class _Round:
         return any(retains(metric, self._settings, text, now) for now in self._clock.candidates)
 
     def _is_over(self, metric: Metric, text: str) -> bool:
-        return self._clock.now >= Period.parse(metric.period, text).closes()
+        return self._clock.now >= parse_period(metric.period, text).closes()
 
     def _delete_due(self, metric: Metric, to_close: Iterable[str], retained: Iterable[str]) -> None:
         store, between = self._store, self._fold_if_due
@@ -148,7 +150,7 @@ def _by_cause(failed: Mapping[str, str]) -> dict[str, list[str]]:
 
 def kept_until(metric: Metric, text: str, keep: int) -> datetime:
     """Return when a period's counts go: `keep` periods after its end, not before it is closed."""
-    return max(Period.parse(metric.period, text).closes(), _after(metric.period, text, keep))
+    return max(parse_period(metric.period, text).closes(), _after(metric.period, text, keep))
 
 
 def retains(metric: Metric, settings: Settings, text: str, now: datetime) -> bool:
@@ -160,7 +162,7 @@ def retains(metric: Metric, settings: Settings, text: str, now: datetime) -> boo
 @lru_cache(maxsize=1_024)
 def _after(kind: PeriodKind, text: str, periods: int) -> datetime:
     """Return when so many periods have passed after the end of one."""
-    period = Period.parse(kind, text)
+    period = parse_period(kind, text)
     for _ in range(periods):
         period = period.next()
     return period.closes(timedelta(0))

@@ -15,7 +15,7 @@ from threading import Timer
 import uvicorn
 from starlette.types import ASGIApp
 
-from hubbub.errors import HubbubError
+from hubbub_aggregator.errors import ListenError
 from hubbub_aggregator.server.client_address import Proxies
 from hubbub_aggregator.server.uvicorn_protocol import ConnectionLimits, Protocol
 from hubbub_aggregator.settings import Settings
@@ -30,10 +30,6 @@ _SWITCH_INTERVAL = 0.001
 
 
 logger = logging.getLogger(__name__)
-
-
-class ListenError(HubbubError):
-    """The address cannot be listened on."""
 
 
 def listen(host: str, port: int, options: str = "--host or --port") -> socket.socket:

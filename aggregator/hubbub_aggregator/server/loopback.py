@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+from hubbub.wire.urls import is_loopback
+
 _OF_A_PROXY = ("x-forwarded-for", "x-forwarded-proto", "forwarded")
-
-
-def is_loopback(host: str) -> bool:
-    """Say whether nobody but this machine reaches an address.
-
-    >>> [is_loopback(host) for host in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "example.org")]
-    [True, True, True, False, False]
-    """
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def asked_directly(headers: Mapping[str, str]) -> bool:

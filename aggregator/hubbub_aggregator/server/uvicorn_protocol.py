@@ -10,11 +10,11 @@ from http import HTTPStatus
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from hubbub.wire.problems import Refusal
+from hubbub_aggregator.http.conventions import BODY_IS_HERE
 from hubbub_aggregator.http.problems import problem
 from hubbub_aggregator.server.client_address import LOCAL, Proxies
 from hubbub_aggregator.server.rate_limit import prefix_of
 
-BODY_IS_HERE = "hubbub.body_is_here"
 """In a request's scope once all of its body has come: to receive it is to wait for nothing."""
 
 _MOST_DISCARDED = 256 << 10

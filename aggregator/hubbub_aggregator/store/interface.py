@@ -9,30 +9,10 @@ from datetime import date
 from enum import Enum
 from typing import Protocol
 
-from hubbub.errors import HubbubError
 from hubbub.wire.batch import Batch
 from hubbub_aggregator.store.credible_clock import StoredClock
 from hubbub_aggregator.store.period_figures import PeriodFigures, PeriodRow, VersionTotals
 from hubbub_aggregator.store.tokens import Token
-
-
-class StoreError(HubbubError):
-    """The store cannot do what was asked, and has done nothing of it."""
-
-
-class DatabaseMovedError(StoreError):
-    """The database's path no longer leads to the file that is served; its own error has been logged.
-
-    It is the only StoreError after which something may have changed: what was committed is in a file that a restart would not open.
-    """
-
-
-class StoppedError(StoreError):
-    """The store was told to stop, and ends what takes long."""
-
-
-class SchemaError(StoreError):
-    """The database's tables are of a version that this hubbub does not work with."""
 
 
 class Appended(Enum):

@@ -47,8 +47,9 @@ from hubbub_aggregator.database.failpoints import reach
 from hubbub_aggregator.database.schema import batch, collection, refusal, retained, schema, segment
 from hubbub_aggregator.database.schema_version import prepare, require_served, require_tables
 from hubbub_aggregator.database.sqlite_file import require_file
+from hubbub_aggregator.errors import StoppedError, StoreError
 from hubbub_aggregator.store.append import Appender
-from hubbub_aggregator.store.interface import Appended, HeldReports, Holding, StoppedError, StoreError
+from hubbub_aggregator.store.interface import Appended, HeldReports, Holding
 from hubbub_aggregator.store.period_figures import PeriodFigures
 from hubbub_aggregator.store.shuffle import in_order
 from hubbub_aggregator.store.sql_clock import SqlClock

@@ -26,7 +26,8 @@ def command(definitions: Path, metric_name: str, values: tuple[str, ...], *, as_
       hubbub encode metrics.toml homepage https://example.org/
     """
     from hubbub.cli.definitions_file import definitions_with
-    from hubbub.encoding.encoder import Encoder, Value
+    from hubbub.encoding.bloom import Value
+    from hubbub.encoding.encoder import Encoder
     from hubbub.encoding.secret import Secret
     from hubbub.errors import InvalidValueError
     from hubbub.metrics.metric import Kind

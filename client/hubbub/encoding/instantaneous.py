@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from hubbub.encoding.bernoulli import BernoulliMask, Words
 from hubbub.metrics.params import Params
-from hubbub.metrics.probability import DIGITS, BernoulliMask, numerator
-from hubbub.randomness import Coins, Words
+from hubbub.metrics.probability import DIGITS, numerator
+from hubbub.randomness import Coins
 
 _MOST_AT_ONCE = 16
 """Words from one call of the coins: no position of 128 is open after some eight, so two masks seldom take more."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from hubbub.encoding.bernoulli import BernoulliMask, Words
 from hubbub.encoding.secret import Secret, Shake, framed
 from hubbub.metrics.metric import Metric
-from hubbub.metrics.probability import DIGITS, BernoulliMask, numerator
-from hubbub.randomness import Words
+from hubbub.metrics.probability import DIGITS, numerator
 
 
 class PermanentResponse:

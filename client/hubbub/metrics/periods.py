@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
 
-from hubbub.errors import DefinitionError, RefusedError
-from hubbub.wire.problems import Refusal
+from hubbub.errors import DefinitionError
 
 OPEN_BEFORE = timedelta(days=1)
 OPEN_FOR = timedelta(days=30)
@@ -36,33 +35,16 @@ class Period:
     kind: PeriodKind
 
     def __post_init__(self) -> None:
-        if _first_day(self.kind, self.start) != self.start:
+        if first_day(self.kind, self.start) != self.start:
             raise DefinitionError(
-                f"a {self.kind} starts on {_first_day(self.kind, self.start)}, got {self.start}: "
+                f"a {self.kind} starts on {first_day(self.kind, self.start)}, got {self.start}: "
                 "a period is named by its first day"
             )
 
     @classmethod
     def containing(cls, kind: PeriodKind, day: date) -> Period:
         """Return the period that this UTC day belongs to."""
-        return cls(_first_day(kind, day), kind)
-
-    @classmethod
-    def parse(cls, kind: PeriodKind, text: str) -> Period:
-        """Read `YYYY-MM-DD`, the first day of a period of this kind.
-
-        >>> Period.parse(PeriodKind.MONTH, "2013-01-02")
-        Traceback (most recent call last):
-        hubbub.errors.RefusedError: period must be the first day of a month, got 2013-01-02: that month is 2013-01-01
-        """
-        day = parse_day(text)
-        first = _first_day(kind, day)
-        if first != day:
-            raise RefusedError(
-                Refusal.PERIOD_MISALIGNED,
-                f"period must be the first day of a {kind}, got {text}: that {kind} is {first}",
-            )
-        return cls(day, kind)
+        return cls(first_day(kind, day), kind)
 
     def next(self) -> Period:
         """Return the period that follows."""
@@ -99,20 +81,7 @@ def ordinal(kind: PeriodKind, start: str) -> int:
     return days if kind is PeriodKind.DAY else (days + 3) // 7
 
 
-def parse_day(text: object) -> date:
-    """Read a date in the one form the wire has, `YYYY-MM-DD`."""
-    try:
-        day = date.fromisoformat(text)  # type: ignore[arg-type]  # a TypeError says it as well
-    except (TypeError, ValueError):
-        day = None
-    if day is None or day.isoformat() != text:
-        raise RefusedError(
-            Refusal.MALFORMED, f"period must be a date YYYY-MM-DD, got {str(text)[:40]!r}: the UTC day it starts on"
-        )
-    return day
-
-
-def _first_day(kind: PeriodKind, day: date) -> date:
+def first_day(kind: PeriodKind, day: date) -> date:
     match kind:
         case PeriodKind.DAY:
             return day
@@ -125,3 +94,8 @@ def _first_day(kind: PeriodKind, day: date) -> date:
 def midnight(day: date) -> datetime:
     """Return when a UTC day begins."""
     return datetime.combine(day, time(), tzinfo=UTC)
+
+
+def utc_now() -> datetime:
+    """The system's clock."""
+    return datetime.now(UTC)

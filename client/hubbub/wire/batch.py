@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hubbub.errors import RefusedError
 from hubbub.metrics.metric import MAX_CLIENT_COHORTS, Metric
-from hubbub.metrics.periods import Period, parse_day
+from hubbub.metrics.periods import Period
 from hubbub.randomness import Coins, system_coins
-from hubbub.wire.problems import Refusal
+from hubbub.wire.dates import parse_day
+from hubbub.wire.problems import Refusal, RefusedError
 from hubbub.wire.report import Report
 
 if TYPE_CHECKING:

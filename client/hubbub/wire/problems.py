@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+from hubbub.errors import HubbubError
+
 
 class Refusal(Enum):
     """slug, HTTP status, and what it means in one sentence."""
@@ -52,3 +54,12 @@ class Refusal(Enum):
         self.slug = slug
         self.status = status
         self.meaning = meaning
+
+
+class RefusedError(HubbubError):
+    """A batch that breaks a rule of the wire; nothing of it is stored."""
+
+    def __init__(self, refusal: Refusal, detail: str) -> None:
+        super().__init__(detail)
+        self.refusal = refusal
+        self.detail = detail

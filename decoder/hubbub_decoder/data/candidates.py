@@ -8,9 +8,9 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from hubbub.text import shown
 from hubbub_decoder.data.output_files import whole_file
 from hubbub_decoder.errors import CandidateError
-from hubbub_decoder.words import shown
 
 _HEADERS = ("candidate", "value")
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from hubbub.metrics.metric import Kind, Metric
+from hubbub.text import shown
 from hubbub_decoder.data.candidates import read_text
 from hubbub_decoder.errors import CandidateError, PopulationError
-from hubbub_decoder.words import shown
 
 Floats = NDArray[np.float64]
 

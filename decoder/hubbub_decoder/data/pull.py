@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import math
 import os
@@ -16,6 +15,7 @@ import urllib3
 from hubbub.errors import SummaryError
 from hubbub.metrics.metric import Metric
 from hubbub.summary import ReportFile, Summary, summary_from_bytes
+from hubbub.wire.urls import is_loopback
 from hubbub_decoder.data.output_files import whole_file
 from hubbub_decoder.errors import PullError
 
@@ -106,7 +106,7 @@ def _address(url: str, metric: str, what: str, periods: Sequence[str], fields: M
         raise PullError(f"{url}: is not the address of an aggregator: write https://host")
     if parts.query or parts.fragment:
         raise PullError(f"{url}: must be the aggregator's address alone, without ? or #")
-    if parts.scheme == "http" and not _is_loopback(parts.hostname):
+    if parts.scheme == "http" and not is_loopback(parts.hostname):
         raise PullError(
             f"{url}: http is for this machine only: write https://, or anyone on the way can change the counts"
         )
@@ -121,15 +121,6 @@ def _address(url: str, metric: str, what: str, periods: Sequence[str], fields: M
 def _authorization(token: str | None) -> dict[str, str]:
     token = os.environ.get("HUBBUB_TOKEN") if token is None else token
     return {"Authorization": f"Bearer {token}"} if token else {}
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _pieces(

@@ -14,7 +14,8 @@ from multiprocessing import get_context
 
 import urllib3
 
-from hubbub.encoding.encoder import Encoder, Value
+from hubbub.encoding.bloom import Value
+from hubbub.encoding.encoder import Encoder
 from hubbub.encoding.secret import Secret
 from hubbub.errors import HubbubError
 from hubbub.metrics.metric import Metric

@@ -16,10 +16,9 @@ from rich.text import Text
 from hubbub.metrics.metric import Kind
 from hubbub.privacy import privacy_figures
 from hubbub.privacy.policy import Policy
-from hubbub.text import counted
+from hubbub.text import counted, shown
 from hubbub_decoder.inference.intervals import reports_to_detect
 from hubbub_decoder.results.estimates import Estimate, Mass
-from hubbub_decoder.words import shown
 
 if TYPE_CHECKING:
     from hubbub_decoder.results.decoding import Decoding

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from hubbub.summary import BitCounts, Reports
 from hubbub.summary.plausibility import TAIL, oddities, usual
-from hubbub.text import counted
+from hubbub.text import counted, shown
 from hubbub_decoder.data.combine import Collected
 from hubbub_decoder.estimators.fit_result import Fitted
 from hubbub_decoder.estimators.lasso_screening import Selection
@@ -17,7 +17,6 @@ from hubbub_decoder.inference.null_distribution import ErrorLaw
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.estimates import FitTest
-from hubbub_decoder.words import shown
 
 _FEW = 30
 _FEW_COHORTS = 8

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from hubbub.errors import RefusedError
-from hubbub.wire.problems import Refusal
+from hubbub.wire.problems import Refusal, RefusedError
 from hubbub_aggregator.api.body_memory import BodyMemory, ReceivedBody
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from hubbub.errors import RefusedError
+from hubbub.wire.problems import RefusedError
 from hubbub_aggregator.api.health import FRESH_SECONDS, Readiness
-from hubbub_aggregator.store.interface import DatabaseMovedError, StoreError
+from hubbub_aggregator.errors import DatabaseMovedError, StoreError
 from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:

@@ -18,8 +18,9 @@ import pytest
 from tests.aggregator.conftest import running
 
 from hubbub import Batch, Definitions, Refusal
+from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.interface import Holding, StoreError
+from hubbub_aggregator.store.interface import Holding
 from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:

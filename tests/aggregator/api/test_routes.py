@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hubbub import Encoder, Metric, Policy, Refusal, Secret
-from hubbub.metrics.periods import Period
 from hubbub.privacy import PrivacyFigures, privacy_figures
 from hubbub.summary import BitCounts
 from hubbub.summary.pattern_counts import PatternCounts
 from hubbub.summary.summary_file import CONTENT_TYPE as SUMMARY_TYPE
+from hubbub.wire.dates import parse_period
 from hubbub_aggregator.api.openapi import PRIVACY
 from hubbub_aggregator.store.sql_store import SqlStore
 
@@ -128,7 +128,7 @@ def test_reports_of_real_clients_arrive_as_they_were_sent(start: StartAggregator
         (aggregator.definitions["carrier"], "UA"),
     ):
         reports = [Encoder(metric, Secret.generate()).encode(value) for _ in range(40)]
-        period = Period.parse(metric.period, "2024-06-15")
+        period = parse_period(metric.period, "2024-06-15")
         for start_at in range(0, 40, 8):
             batch = Batch.of_reports(metric, period, reports[start_at : start_at + 8])
             assert aggregator.post(batch).status == 202

@@ -14,13 +14,13 @@ from tests.aggregator.api.test_problem_responses import assert_refused
 from tests.aggregator.conftest import NOON
 
 from hubbub.cli import main
-from hubbub.errors import RefusedError
-from hubbub.wire.problems import Refusal
+from hubbub.wire.problems import Refusal, RefusedError
 from hubbub_aggregator.api import sessions
+from hubbub_aggregator.api.bearer_auth import Doorkeeper
 from hubbub_aggregator.cli.token import command as token
-from hubbub_aggregator.store.interface import StoreError
+from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.store.sql_store import SqlStore
-from hubbub_aggregator.store.tokens import Doorkeeper, Scope, Token, hash_of, new_token
+from hubbub_aggregator.store.tokens import Scope, Token, hash_of, new_token
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import Aggregator, Answer, MakeBatch, StartAggregator

@@ -22,8 +22,8 @@ from hubbub.cli import main
 from hubbub.cli.findings import Health
 from hubbub_aggregator.cli.deployment_checks import Asked, of_aggregator
 from hubbub_aggregator.database.database_url import is_postgres, without_password
+from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.interface import StoreError
 from hubbub_aggregator.store.sql_store import SqlStore
 from hubbub_aggregator.store.tokens import Scope, Token, hash_of
 

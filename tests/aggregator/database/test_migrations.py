@@ -25,8 +25,9 @@ from hubbub_aggregator.database.database_url import is_postgres
 from hubbub_aggregator.database.engine import opened, transaction
 from hubbub_aggregator.database.schema import SCHEMA_VERSION, tables
 from hubbub_aggregator.database.upgrade import STEPS, upgrade
+from hubbub_aggregator.errors import SchemaError, StoreError
 from hubbub_aggregator.pipeline.folding import fold, read_summary
-from hubbub_aggregator.store.interface import Appended, SchemaError, StoreError
+from hubbub_aggregator.store.interface import Appended
 from hubbub_aggregator.store.sql_store import SqlStore
 from hubbub_aggregator.store.tokens import Scope, Token
 

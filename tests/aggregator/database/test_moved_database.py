@@ -22,7 +22,8 @@ import pytest
 
 from hubbub import Batch, Definitions
 from hubbub_aggregator.database.file_identity import FileIdentity
-from hubbub_aggregator.store.interface import Appended, DatabaseMovedError, StoreError
+from hubbub_aggregator.errors import DatabaseMovedError, StoreError
+from hubbub_aggregator.store.interface import Appended
 from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:

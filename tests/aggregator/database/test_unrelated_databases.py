@@ -13,7 +13,7 @@ from tests.support.databases import contents, sql
 
 from hubbub.cli import main
 from hubbub_aggregator.database.database_url import is_postgres
-from hubbub_aggregator.store.interface import SchemaError
+from hubbub_aggregator.errors import SchemaError
 from hubbub_aggregator.store.sql_store import SqlStore
 
 LOOKING = [["token", "list"], ["token", "revoke", "x"], ["db", "check"]]

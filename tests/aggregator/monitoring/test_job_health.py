@@ -13,9 +13,9 @@ from tests.support.databases import new_postgres
 
 from hubbub_aggregator.database.engine import open_sqlite, transaction
 from hubbub_aggregator.database.schema import refusal
+from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.monitoring.job_health import Troubles
 from hubbub_aggregator.monitoring.log_output import OnceAMinute
-from hubbub_aggregator.store.interface import StoreError
 from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from tests.support.asgi import ADDRESS, Caller, started
 
 from hubbub import parse_definitions
 from hubbub_aggregator.app import create_app
+from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.pipeline.active_definitions import Collecting, warn_of_dropped
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.interface import StoreError
 from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.pipeline.fold_progress import FoldProgress
-from hubbub_aggregator.store.interface import StoreError
 
 
 class Segments:

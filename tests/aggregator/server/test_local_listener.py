@@ -19,7 +19,7 @@ from tests.aggregator.conftest import DEFINITIONS
 from tests.support.asgi import Caller, started
 
 from hubbub import Definitions
-from hubbub_aggregator.api.ingest import Address
+from hubbub_aggregator.api.service import Address
 from hubbub_aggregator.app import create_app
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore

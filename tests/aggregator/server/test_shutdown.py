@@ -19,6 +19,7 @@ from sqlalchemy import event
 from hubbub import Definitions, Metric
 from hubbub_aggregator.app import create_app
 from hubbub_aggregator.database.engine import open_sqlite
+from hubbub_aggregator.errors import StoppedError
 from hubbub_aggregator.pipeline import folding
 from hubbub_aggregator.pipeline.folding import fold
 from hubbub_aggregator.pipeline.report_export import write_reports
@@ -26,7 +27,7 @@ from hubbub_aggregator.pipeline.retention import upkeep
 from hubbub_aggregator.server import listener
 from hubbub_aggregator.server.listener import address_of, listen, run, url_of
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.interface import Appended, StoppedError
+from hubbub_aggregator.store.interface import Appended
 from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:

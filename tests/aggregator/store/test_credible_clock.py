@@ -23,9 +23,8 @@ from tests.aggregator.conftest import running
 from hubbub import Batch, Definitions, Metric
 from hubbub.cli import main
 from hubbub.cli.findings import Health
-from hubbub.errors import RefusedError
-from hubbub.metrics.periods import Period
-from hubbub.wire.problems import Refusal
+from hubbub.wire.dates import parse_period
+from hubbub.wire.problems import Refusal, RefusedError
 from hubbub_aggregator.api.admission import admit
 from hubbub_aggregator.cli.database_checks import clock_state
 from hubbub_aggregator.database.database_url import is_postgres
@@ -368,7 +367,7 @@ class DeletionMachine(ClockMachine):
             return
         latest = datetime.fromtimestamp(self.world.now + TOLERANCE, UTC)
         for text in self.taken:
-            period = Period.parse(METRIC.period, text)
+            period = parse_period(METRIC.period, text)
             assert text in open_ or latest >= period.closes()
             assert text in counted or latest >= kept_until(METRIC, text, KEPT.keep[METRIC.name])
             assert text in retained or not retains(METRIC, KEPT, text, latest)
@@ -377,7 +376,7 @@ class DeletionMachine(ClockMachine):
         super().teardown()
         wall = datetime.fromtimestamp(self.world.wall(), UTC)
         for _, text in self.database.open_periods():
-            assert wall < Period.parse(METRIC.period, text).closes() + timedelta(seconds=1)
+            assert wall < parse_period(METRIC.period, text).closes() + timedelta(seconds=1)
         for text in read_summary(self.database, METRIC).periods:
             assert wall < kept_until(METRIC, text, KEPT.keep[METRIC.name]) + timedelta(seconds=1)
         for _, text in self.database.periods_retained():

@@ -16,7 +16,7 @@ from hubbub import Definitions
 from hubbub.summary import summary_to_bytes
 from hubbub_aggregator.database.engine import transaction
 from hubbub_aggregator.database.schema import collection
-from hubbub_aggregator.monitoring.job_health import JobError
+from hubbub_aggregator.errors import JobError
 from hubbub_aggregator.pipeline.folding import compute_figures, fold, summarize
 from hubbub_aggregator.store.period_figures import PeriodFigures, VersionTotals
 from hubbub_aggregator.store.sql_store import SqlStore

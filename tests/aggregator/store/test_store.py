@@ -17,8 +17,9 @@ from tests.support.crashing_store import dies
 from hubbub import Definitions, Metric
 from hubbub.summary import BitCounts, summary_to_bytes
 from hubbub_aggregator.database.engine import open_sqlite
+from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.pipeline.folding import read_summary, summarize
-from hubbub_aggregator.store.interface import Appended, Holding, StoreError
+from hubbub_aggregator.store.interface import Appended, Holding
 from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hubbub.encoding.bernoulli import BernoulliMask
 from hubbub.errors import ParameterError
-from hubbub.metrics.probability import DIGITS, BernoulliMask, nearest_dyadic, numerator
+from hubbub.metrics.probability import DIGITS, nearest_dyadic, numerator
 
 
 @pytest.mark.parametrize("digits", [1, 2, 3, 4])

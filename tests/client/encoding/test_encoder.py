@@ -14,7 +14,7 @@ from scipy import stats
 from tests.support.paths import DATA
 
 from hubbub import Encoder, InvalidValueError, Metric, Params, Secret
-from hubbub.encoding.encoder import Value, bloom_bits
+from hubbub.encoding.bloom import Value, bloom_bits
 from hubbub.encoding.instantaneous import InstantaneousResponse
 from hubbub.encoding.permanent import PermanentResponse
 from hubbub.errors import DefinitionError, HubbubError

@@ -12,11 +12,12 @@ from tests.client.conftest import HOMEPAGE, Rig, require_balanced
 
 from hubbub import Client, Consent, Metric, Params, Policy
 from hubbub.encoding.encoder import Encoder
-from hubbub.metrics.periods import Period, ordinal
+from hubbub.metrics.periods import ordinal
 from hubbub.privacy.pricing import price_of
 from hubbub.sdk.upload.retry_policy import Answer
 from hubbub.testing import SeededCoins, SimulatedDisk, deliver
 from hubbub.wire.batch import Batch
+from hubbub.wire.dates import parse_period
 
 PARAMS = Params(num_bits=128, num_hashes=8, num_cohorts=1, prob_p=0, prob_q=1, prob_f=0.5)
 QUIET = Metric.string("quiet", PARAMS)  # a report is the permanent response, and no two values have the same
@@ -51,7 +52,7 @@ class Observer:
     def require_nothing_local_was_sent(self) -> None:
         for batch in self.sent:
             metric = next(each for each in METRICS if each.name == batch.metric)
-            period = Period.parse(metric.period, batch.period)
+            period = parse_period(metric.period, batch.period)
             days = {period.start + timedelta(days=n) for n in range((period.next().start - period.start).days)}
             assert days & self.days_on, f"{batch.metric} of {batch.period} is sent: consent was never `on` in it"
             epoch = None if metric.hold is None else ordinal(metric.period, batch.period) // metric.hold

@@ -21,8 +21,9 @@ from tests.support.paths import DATA
 from hubbub import Client, Consent, ParameterError
 from hubbub.sdk.storage.events import JOURNAL
 from hubbub.sdk.upload.retry_policy import NO_ANSWER, NOT_SENT, Answer
-from hubbub.sdk.upload.transport import HttpTransport, checked_url
+from hubbub.sdk.upload.transport import HttpTransport
 from hubbub.testing import deliver
+from hubbub.wire.urls import checked_url
 
 CERTIFICATE = DATA / "localhost.pem"
 BODY = b'{"batch_id":"4d3c0e46-4b1c-4b7e-9f55-3a8f3c2d1e0f"}'

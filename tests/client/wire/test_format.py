@@ -22,7 +22,7 @@ from tests.data import make_format_vectors
 from tests.support.paths import DATA
 
 from hubbub import Definitions, Encoder, HubbubError, InvalidValueError, Metric, Params, PeriodKind, Secret
-from hubbub.encoding.encoder import bloom_bits
+from hubbub.encoding.bloom import bloom_bits
 from hubbub.encoding.permanent import PermanentResponse
 from hubbub.errors import DefinitionError
 from hubbub.metrics.periods import Period, ordinal

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hubbub import Metric, Params
-from hubbub.encoding.encoder import bloom_bits
+from hubbub.encoding.bloom import bloom_bits
 from hubbub.summary import PatternCounts
 from hubbub_decoder.data.simulate import simulate_pattern_counts
 from hubbub_decoder.estimators.patterns import FilterTable, filters_of, number_of_filters, observe

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hubbub import Params
-from hubbub.encoding.encoder import bloom_bits
+from hubbub.encoding.bloom import bloom_bits
 from hubbub.metrics.metric import Metric
 from hubbub_decoder.model.design_matrix import bit_positions, design_matrix
 from hubbub_decoder.model.vectorized_md5 import md5_bytes

@@ -12,13 +12,13 @@ from datetime import datetime
 
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
-from hubbub.metrics.periods import Period
 from hubbub.summary.plausibility import usual
 from hubbub.text import counted
+from hubbub.wire.dates import parse_period
 from hubbub_aggregator.api.dashboard.chart import Chart, PeriodLine, chart_of
 from hubbub_aggregator.api.dashboard.overview import Problem, RefusalRow, problems_of, refusal_rows
 from hubbub_aggregator.api.dashboard.privacy_figures import Figure, figures_of
-from hubbub_aggregator.api.ingest import Service
+from hubbub_aggregator.api.service import Service
 from hubbub_aggregator.pipeline.central_epsilon import Crowd, last_crowd
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.period_figures import PeriodRow
@@ -124,7 +124,7 @@ def period_lines(
     is_open: defaultdict[str, bool] = defaultdict(bool)
     for (digest, text), count in reports.items():
         total[text] += count
-        is_open[text] |= now < Period.parse(kinds[digest], text).closes()
+        is_open[text] |= now < parse_period(kinds[digest], text).closes()
     return tuple(PeriodLine(text, total[text], is_open[text], text in implausible) for text in sorted(total))
 
 

@@ -13,11 +13,10 @@ from enum import IntEnum
 
 from hubbub.metrics.metric import Metric, has_expired
 from hubbub.metrics.periods import Period
-from hubbub.text import counted
+from hubbub.text import about, counted
 from hubbub_aggregator.api.dashboard.privacy_figures import epsilon_of_report
 from hubbub_aggregator.api.health import trouble
-from hubbub_aggregator.api.ingest import Service
-from hubbub_aggregator.cli.size_option import about
+from hubbub_aggregator.api.service import Service
 from hubbub_aggregator.pipeline.group_commit import GroupWriter
 from hubbub_aggregator.store.period_figures import VersionTotals
 

@@ -15,19 +15,19 @@ from markupsafe import Markup
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from hubbub.errors import RefusedError
 from hubbub.metrics.metric import is_name
-from hubbub.wire.problems import Refusal
+from hubbub.wire.problems import Refusal, RefusedError
 from hubbub_aggregator.api import openapi, sessions
-from hubbub_aggregator.api.batch_validation import RefusedWithHeaderError
 from hubbub_aggregator.api.dashboard.metric_page import metric_page
 from hubbub_aggregator.api.dashboard.overview import overview
-from hubbub_aggregator.api.ingest import Service, may_read_without_token, read_body, require_rate
+from hubbub_aggregator.api.ingest import may_read_without_token, read_body
+from hubbub_aggregator.api.service import Service, require_rate
+from hubbub_aggregator.errors import ASK, RefusedWithHeaderError
 from hubbub_aggregator.http.get_and_head import reads
 from hubbub_aggregator.http.problems import headers_of
 from hubbub_aggregator.http.stylesheet import STYLE
 from hubbub_aggregator.server.loopback import asked_directly
-from hubbub_aggregator.store.tokens import ASK, Scope
+from hubbub_aggregator.store.tokens import Scope
 
 routes = APIRouter()
 

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any
 
 from hubbub.consent import Consent, lesser
-from hubbub.encoding.encoder import Value
+from hubbub.encoding.bloom import Value
 from hubbub.encoding.secret import Secret
 from hubbub.errors import InvalidValueError
 from hubbub.metrics.definitions import Definitions

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from typing import NamedTuple
 
 from hubbub.metrics.periods import Period, PeriodKind
-
-
-def utc_now() -> datetime:
-    """The system's clock."""
-    return datetime.now(UTC)
 
 
 class Current(NamedTuple):

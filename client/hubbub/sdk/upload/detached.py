@@ -19,8 +19,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hubbub.consent import allowed_by
+from hubbub.metrics.periods import utc_now
 from hubbub.randomness import system_coins
-from hubbub.sdk.runtime.clock import utc_now
 from hubbub.sdk.storage.filesystem import SystemDisk
 from hubbub.sdk.storage.journal import Journal
 from hubbub.sdk.storage.state import State

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import os
 import threading
@@ -11,8 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote, urlsplit
 
-from hubbub.errors import ParameterError
 from hubbub.sdk.upload.retry_policy import NO_ANSWER, NOT_SENT, Answer, slug
+from hubbub.wire.urls import checked_url, is_loopback
 
 if TYPE_CHECKING:
     from hubbub.sdk.upload.cancellation import Cutter
@@ -108,39 +107,11 @@ class HttpTransport:
         return manager
 
 
-def checked_url(url: str) -> str:
-    """Return an aggregator's address without a slash at its end; https, except to this machine.
-
-    >>> checked_url("https://telemetry.example.org/"), checked_url("http://127.0.0.1:8000")
-    ('https://telemetry.example.org', 'http://127.0.0.1:8000')
-    >>> checked_url("http://telemetry.example.org")
-    Traceback (most recent call last):
-    hubbub.errors.ParameterError: url must be https, got 'http://telemetry.example.org': plain http is for this machine alone
-    """
-    try:
-        parts = urlsplit(url) if isinstance(url, str) and url.isprintable() and " " not in url else urlsplit("")
-        whole = parts.hostname and parts.scheme in ("http", "https") and parts.port != 0
-    except ValueError:  # a bracket that is not closed, a port that is none
-        whole = False
-    if not whole or parts.query or parts.fragment:
-        raise ParameterError(f"url must be an address such as https://telemetry.example.org, got {url!r}")
-    if parts.scheme == "http" and not _is_loopback(parts.hostname or ""):
-        raise ParameterError(f"url must be https, got {url!r}: plain http is for this machine alone")
-    return url.rstrip("/")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 def _proxy(url: str) -> str | None:
     from urllib.request import getproxies, proxy_bypass
 
     parts = urlsplit(url)
-    if _is_loopback(parts.hostname or "") or proxy_bypass(parts.hostname or ""):
+    if is_loopback(parts.hostname or "") or proxy_bypass(parts.hostname or ""):
         return None
     return getproxies().get(parts.scheme)
 

@@ -1,0 +1,7 @@
+"""Keys of the ASGI scope, and paths, that the protocol and the routes agree on."""
+
+from __future__ import annotations
+
+PATH = "/v1/reports"
+
+BODY_IS_HERE = "hubbub.body_is_here"

@@ -1,0 +1,148 @@
+"""Layers of the three packages: a folder imports only folders on lower floors, and no two files import each other."""
+
+from __future__ import annotations
+
+import ast
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+from tests.support.paths import REPOSITORY
+
+# From the lowest layer up. A folder may import folders of lower layers only, not another folder of its own layer.
+# "." is the package's `__init__` and `__main__`.
+LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "hubbub": (
+        ("errors", "consent", "randomness", "text"),
+        ("metrics",),
+        ("wire",),
+        ("privacy",),
+        ("encoding", "summary"),
+        ("sdk.runtime",),
+        ("sdk.storage",),
+        ("sdk.recording",),
+        ("sdk.upload",),
+        ("client",),
+        ("testing", "cli"),
+        (".",),
+    ),
+    "hubbub_aggregator": (
+        ("errors",),
+        ("monitoring", "http", "database"),
+        ("server",),
+        ("settings",),
+        ("store",),
+        ("pipeline",),
+        ("api",),
+        ("app",),
+        ("cli",),
+        (".",),
+    ),
+    "hubbub_decoder": (
+        ("errors", "array_types"),
+        ("model",),
+        ("data", "inference"),
+        ("estimators",),
+        ("results",),
+        ("pipeline",),
+        ("demo",),
+        ("cli",),
+        (".",),
+    ),
+}
+SOURCES = {
+    "hubbub": REPOSITORY / "client" / "hubbub",
+    "hubbub_aggregator": REPOSITORY / "aggregator" / "hubbub_aggregator",
+    "hubbub_decoder": REPOSITORY / "decoder" / "hubbub_decoder",
+}
+MAY_IMPORT = {
+    "hubbub": {"hubbub"},
+    "hubbub_aggregator": {"hubbub", "hubbub_aggregator"},
+    "hubbub_decoder": {"hubbub", "hubbub_decoder"},
+}
+TYPE_ONLY = {("hubbub_decoder.results.table", "hubbub_decoder.results.decoding")}
+"""Imports under `if TYPE_CHECKING:` that the layers would forbid: (importer, imported)."""
+
+
+def _name(package: str, file: Path) -> str:
+    return ".".join((package, *file.relative_to(SOURCES[package]).with_suffix("").parts)).removesuffix(".__init__")
+
+
+MODULES = {_name(package, file): file for package, root in SOURCES.items() for file in sorted(root.rglob("*.py"))}
+
+
+def layer_of(module: str) -> str:
+    """Return the name under which `LAYERS` lists a module.
+
+    >>> layer_of("hubbub.sdk.storage.journal"), layer_of("hubbub_aggregator.app"), layer_of("hubbub.__main__")
+    ('sdk.storage', 'app', '.')
+    """
+    package, _, below = module.partition(".")
+    names = {name for layer in LAYERS[package] for name in layer}
+    parents = [".".join(below.split(".")[:depth]) for depth in range(below.count(".") + 1, 0, -1)]
+    return next((name for name in parents if name in names), "." if below in ("", "__main__") else below)
+
+
+def height_of(module: str) -> int:
+    package = module.partition(".")[0]
+    heights = [height for height, layer in enumerate(LAYERS[package]) if layer_of(module) in layer]
+    assert heights, f"{module} is in no layer: add {layer_of(module)!r} to LAYERS, or move the file into a folder"
+    return heights[0]
+
+
+def imports_of(tree: ast.AST, types_too: bool = True) -> set[str]:
+    """Return the modules of the three packages that a syntax tree imports, those inside functions included.
+
+    types_too : also those under `if TYPE_CHECKING:`
+
+    >>> sorted(imports_of(ast.parse("from hubbub.wire import batch\\nfrom hubbub.wire.batch import Batch, parse_batch")))
+    ['hubbub.wire.batch']
+    >>> imports_of(ast.parse("if TYPE_CHECKING:\\n    import hubbub.client"), types_too=False)
+    set()
+    """
+    found: set[str] = set()
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test) and not types_too:
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= names & MODULES.keys()
+            found |= {node.module} if names - MODULES.keys() else set()
+        found |= imports_of(node, types_too)
+    return {name for name in found if name.partition(".")[0] in SOURCES}
+
+
+def upward(importer: str, imported: str) -> bool:
+    """Whether an import inside one package leaves its folder for one that is not lower."""
+    return layer_of(importer) != layer_of(imported) and height_of(importer) <= height_of(imported)
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_module_imports_only_lower_layers(module: str) -> None:
+    package = module.partition(".")[0]
+    imported = imports_of(ast.parse(MODULES[module].read_text(encoding="utf-8"))) - {module}
+    wrong = {name for name in imported if name.partition(".")[0] == package and upward(module, name)}
+    wrong |= {name for name in imported if name.partition(".")[0] not in MAY_IMPORT[package]}
+    wrong |= {name for name in imported if package != "hubbub" and name.startswith("hubbub.sdk")}
+    assert wrong - {name for importer, name in TYPE_ONLY if importer == module} == set()
+
+
+def test_no_two_modules_import_each_other() -> None:
+    trees = {module: ast.parse(file.read_text(encoding="utf-8")) for module, file in MODULES.items()}
+    arrows = {module: imports_of(tree, types_too=False) - {module} for module, tree in trees.items()}
+    assert sum(map(len, arrows.values())) > 500  # the walk sees imports at all
+    tuple(TopologicalSorter(arrows).static_order())  # raises CycleError, which names the circle
+
+
+def test_folders_hold_few_files() -> None:
+    """A folder in the three packages has at most 12 files beside `__init__`; the root of a package at most 8."""
+    sizes = {
+        str(folder.relative_to(REPOSITORY)): sum(file.name != "__init__.py" for file in folder.glob("*.py"))
+        for root in SOURCES.values()
+        for folder in (root, *(path for path in root.rglob("*") if path.is_dir()))
+    }
+    roots = {str(root.relative_to(REPOSITORY)) for root in SOURCES.values()}
+    too_large = {name: size for name, size in sizes.items() if size > (8 if name in roots else 12)}
+    assert too_large == {}
