@@ -20,7 +20,7 @@ from starlette.routing import Match, Route
 from starlette.types import ASGIApp
 
 from hubbub.metrics.definitions import Definitions
-from hubbub.wire.problems import Refusal, RefusedError
+from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.api.bearer_auth import Doorkeeper
 from hubbub_aggregator.api.body_memory import BodyMemory
 from hubbub_aggregator.api.dashboard.routes import routes as page_routes
@@ -159,23 +159,23 @@ def _refused(request: Request, refused: RefusedError) -> Response:
     return refused_with(refused)
 
 
-def _count(request: Request, refusal: Refusal) -> None:
+def _count(request: Request, refusal: ProblemType) -> None:
     request.state.service.tally.turned_away(refusal)
 
 
 def _framework_refused(request: Request, refused: HTTPException) -> Response:
     match refused.status_code:
         case 404:
-            _count(request, Refusal.NOT_FOUND)
-            return problem(Refusal.NOT_FOUND, "no route has this path; /openapi.json lists all of them")
+            _count(request, ProblemType.NOT_FOUND)
+            return problem(ProblemType.NOT_FOUND, "no route has this path; /openapi.json lists all of them")
         case 405:
-            _count(request, Refusal.METHOD_NOT_ALLOWED)
+            _count(request, ProblemType.METHOD_NOT_ALLOWED)
             allowed = ", ".join(_methods(request, (refused.headers or {}).get("Allow", "")))
             return problem(
-                Refusal.METHOD_NOT_ALLOWED, f"this path takes {allowed}, not {request.method}", {"Allow": allowed}
+                ProblemType.METHOD_NOT_ALLOWED, f"this path takes {allowed}, not {request.method}", {"Allow": allowed}
             )
         case _:
-            return problem(Refusal.INTERNAL_ERROR, f"the framework refused with {refused.status_code}")
+            return problem(ProblemType.INTERNAL_ERROR, f"the framework refused with {refused.status_code}")
 
 
 def _methods(request: Request, of_first: str) -> list[str]:
@@ -188,17 +188,17 @@ def _methods(request: Request, of_first: str) -> list[str]:
 
 
 def _invalid_query(request: Request, invalid: RequestValidationError) -> Response:
-    _count(request, Refusal.INVALID_QUERY)
+    _count(request, ProblemType.INVALID_QUERY)
     told = "; ".join(f"{'.'.join(map(str, error['loc'][1:]))}: {error['msg']}" for error in invalid.errors())
-    return problem(Refusal.INVALID_QUERY, told)
+    return problem(ProblemType.INVALID_QUERY, told)
 
 
 def _store_failed(request: Request, failed: StoreError) -> Response:
-    _count(request, Refusal.UNAVAILABLE)
+    _count(request, ProblemType.UNAVAILABLE)
     if isinstance(failed, StoppedError):
-        return problem(Refusal.UNAVAILABLE, f"{failed}: ask again when it has started")
+        return problem(ProblemType.UNAVAILABLE, f"{failed}: ask again when it has started")
     log_failure(logger, "the store", failed)
     moved = isinstance(failed, DatabaseMovedError)
     return problem(
-        Refusal.UNAVAILABLE, _MOVED if moved else "the store cannot do this just now; the aggregator's log says why"
+        ProblemType.UNAVAILABLE, _MOVED if moved else "the store cannot do this just now; the aggregator's log says why"
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hubbub.errors import HubbubError
-from hubbub.wire.problems import Refusal, RefusedError
+from hubbub.wire.problems import ProblemType, RefusedError
 
 ASK = ("WWW-Authenticate", "Bearer")
 
@@ -27,7 +27,7 @@ class JobError(HubbubError):
 class RefusedWithHeaderError(RefusedError):
     """A refusal with the header that says what would be taken, or when (RFC 9110, 15.5.16 and 10.2.3)."""
 
-    def __init__(self, refusal: Refusal, detail: str, header: tuple[str, str]) -> None:
+    def __init__(self, refusal: ProblemType, detail: str, header: tuple[str, str]) -> None:
         super().__init__(refusal, detail)
         self.header = header
 

@@ -18,7 +18,7 @@ from hubbub.privacy.policy import Policy
 from hubbub.sdk.recording.queue_limits import Limits
 from hubbub.sdk.storage.secret_file import secret_at
 from hubbub.wire.batch import Batch
-from hubbub.wire.problems import Refusal, RefusedError
+from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub.wire.report import Report
 
 __all__ = [
@@ -39,7 +39,7 @@ __all__ = [
     "Period",
     "PeriodKind",
     "Policy",
-    "Refusal",
+    "ProblemType",
     "RefusedError",
     "Report",
     "Secret",

@@ -22,7 +22,7 @@ from hubbub.errors import HubbubError, ParameterError
 from hubbub.metrics.definitions import Definitions, load_definitions
 from hubbub.metrics.periods import utc_now
 from hubbub.privacy.policy import Policy
-from hubbub.randomness import Coins, system_coins
+from hubbub.randomness import RandomBytes, system_coins
 from hubbub.sdk.recording.consent_changes import Agreement
 from hubbub.sdk.recording.queue_limits import Limits
 from hubbub.sdk.recording.recorder import Recorder
@@ -92,7 +92,7 @@ class Client:
         transport: Transport | None = None,
         disk: Disk | None = None,
         clock: Callable[[], datetime] = utc_now,
-        coins: Coins = system_coins,
+        random_bytes: RandomBytes = system_coins,
         environment: Mapping[str, str] | None = None,
         machine_id: MachineIdReader = read_machine_id,
     ) -> None:
@@ -124,7 +124,7 @@ class Client:
         self._renew_identity = renew_identity_when_copied
         self._machine_id = machine_id if durability != "memory" else lambda: None
         self._clock = clock
-        self._coins = coins
+        self._coins = random_bytes
         self._environment_allows = allowed_by(os.environ if environment is None else environment)
         self._given_disk = disk
         self._starting = threading.RLock()
@@ -153,7 +153,7 @@ class Client:
             policy=self._policy,
             limits=self._limits,
             clock=self._clock,
-            coins=self._coins,
+            random_bytes=self._coins,
             own=not self._per_subject,
             lease=DefinitionLease(
                 self._directory, self._disk, (metric.digest for metric in self._definitions.values())
@@ -300,7 +300,7 @@ class Client:
         """Enrol, if that was agreed to; return whether it was, and whether another process is to send."""
         if state.consent is Consent.OFF:
             return False, False
-        self._agreement.enrol(state)
+        self._agreement.enroll(state)
         if not self._detached or lesser(state.consent, self._agreement.allowed) is not Consent.ON:
             return True, False
         from hubbub.sdk.upload.detached import take_turn
@@ -339,7 +339,7 @@ class Client:
                     self._transport,
                     disk=self._disk,
                     clock=self._clock,
-                    coins=self._coins,
+                    random_bytes=self._coins,
                     allowed=lambda: agreement.allowed,
                     sends_after=SECONDS_BEFORE_SENDING if self._detached else 0.0,
                 )

@@ -4,7 +4,7 @@
     ├── ParameterError      an argument, a probability or a size that cannot be    (also a ValueError)
     ├── DefinitionError     a metric, or a file of metrics, that cannot be used    (also a ValueError)
     ├── InvalidValueError   a value that the metric has no bits for                (also a ValueError)
-    ├── RefusedError        a batch that an aggregator must refuse, with its `Refusal`
+    ├── RefusedError        a batch that an aggregator must refuse, with its `ProblemType`
     └── SummaryError        a summary that is not one, or does not fit             (also a ValueError)
 
 Messages say the value, the rule and the next step. The one exception is `InvalidValueError`: what an app
@@ -13,7 +13,6 @@ records is private, so its message names the value's type only.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
 
 class HubbubError(Exception):
     """Whatever hubbub refuses on purpose."""

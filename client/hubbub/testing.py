@@ -34,19 +34,21 @@ __all__ = [
     "UNLIMITED",
     "ManualClock",
     "RecordingTransport",
-    "SeededCoins",
+    "SeededBytes",
     "SimulatedDisk",
     "deliver",
-    "nothing_swallowed",
+    "raise_internal_errors",
 ]
 
-UNLIMITED = Policy(epsilon_report=math.inf, epsilon_enrolment=math.inf, epsilon_metric=math.inf, epsilon_total=math.inf)
+UNLIMITED = Policy(
+    epsilon_report=math.inf, epsilon_enrollment=math.inf, epsilon_metric=math.inf, epsilon_total=math.inf
+)
 
 
-class SeededCoins:
+class SeededBytes:
     """Coins that repeat: a SHAKE-256 stream of a seed, read from its start.
 
-    >>> SeededCoins(b"a seed")(4) == SeededCoins(b"a seed")(4)
+    >>> SeededBytes(b"a seed")(4) == SeededBytes(b"a seed")(4)
     True
     """
 
@@ -115,7 +117,7 @@ def deliver(client: Client) -> int:
 
 
 @contextmanager
-def nothing_swallowed() -> Iterator[None]:
+def raise_internal_errors() -> Iterator[None]:
     """Let hubbub's own failures through to the test, instead of into a log."""
     error_guard.swallowed = False
     try:

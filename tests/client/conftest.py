@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hubbub import Client, Definitions, Metric, Params
-from hubbub.testing import UNLIMITED, ManualClock, RecordingTransport, nothing_swallowed
+from hubbub.testing import UNLIMITED, ManualClock, RecordingTransport, raise_internal_errors
 
 TODAY = date(2026, 11, 21)
 
@@ -23,7 +23,7 @@ SURVEY = Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5)
 
 @pytest.fixture(autouse=True)
 def _our_failures_fail_tests() -> Iterator[None]:
-    with nothing_swallowed():
+    with raise_internal_errors():
         yield
 
 

@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 from tests.support.paths import DOCS
 
-from hubbub import Refusal
+from hubbub import ProblemType
 from hubbub.cli import main
 from hubbub_aggregator.cli.serve import command as serve
 from hubbub_aggregator.errors import StoreError
@@ -137,7 +137,9 @@ def test_batches_are_counted_by_metric_and_undefined_names_are_not(
     }
     names = set(aggregator.definitions)
     assert {metric for metric, _ in counted} == {"", *names}
-    assert len(counted) == 2 * len(names) + 2 + len(Refusal) - 1 + 1, "two results of each metric, and what occurred"
+    assert len(counted) == 2 * len(names) + 2 + len(ProblemType) - 1 + 1, (
+        "two results of each metric, and what occurred"
+    )
 
 
 def numbers_of(aggregator: Aggregator) -> dict[str, float]:

@@ -31,7 +31,7 @@ from hubbub import (
     Period,
     PeriodKind,
     Policy,
-    Refusal,
+    ProblemType,
     RefusedError,
     Report,
     Secret,
@@ -46,7 +46,7 @@ from hubbub.wire.dates import parse_period
 
 def an_app(path: Path) -> None:
     definitions = load_definitions(path)
-    policy = Policy(epsilon_report=2, epsilon_enrolment=5, epsilon_metric=10, epsilon_total=40)
+    policy = Policy(epsilon_report=2, epsilon_enrollment=5, epsilon_metric=10, epsilon_total=40)
     limits = Limits(max_reports=100, max_bytes=1 << 20)
     with Client(
         definitions,
@@ -74,7 +74,7 @@ def an_app(path: Path) -> None:
         client.close()
     assert_type(limits.max_reports, int)
     assert_type(limits.max_bytes, int)
-    assert_type((policy.epsilon_report, policy.epsilon_enrolment), tuple[float, float])
+    assert_type((policy.epsilon_report, policy.epsilon_enrollment), tuple[float, float])
     assert_type((policy.epsilon_metric, policy.epsilon_total), tuple[float, float])
     assert_type(Consent.OFF < Consent.LOCAL, bool)
 
@@ -154,7 +154,7 @@ def what_went_wrong(body: bytes) -> str:
     try:
         batch = Batch.from_json(body)
     except RefusedError as refused:
-        assert_type(refused.refusal, Refusal)
+        assert_type(refused.refusal, ProblemType)
         return f"{refused.refusal.slug} {refused.refusal.status}: {refused.refusal.meaning}"
     except (DefinitionError, ParameterError, InvalidValueError, SummaryError) as failure:
         base: HubbubError = failure

@@ -12,7 +12,7 @@ from typing import Any
 from hubbub import Encoder, Metric, Params, Secret
 from hubbub.encoding.bloom import Value, bloom_bits
 from hubbub.encoding.permanent import PermanentResponse
-from hubbub.testing import SeededCoins
+from hubbub.testing import SeededBytes
 
 METRICS: list[Metric] = [
     Metric.string("homepage", Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.5)),
@@ -33,12 +33,12 @@ VALUES: dict[str, list[Value]] = {
 
 
 def vector(metric: Metric, value: Value, number: int) -> dict[str, Any]:
-    key = SeededCoins(f"secret {number}")(32)
-    coins = SeededCoins(f"coins {number}")(8 * metric.params.row_bytes * 6)
+    key = SeededBytes(f"secret {number}")(32)
+    random_bytes = SeededBytes(f"coins {number}")(8 * metric.params.row_bytes * 6)
     secret, epoch, width = Secret(key), (3 if metric.hold else None), metric.params.row_bytes
     cohort = secret.cohort(metric.params.num_cohorts)
     bloom = bloom_bits(metric, value, cohort)
-    left = bytearray(coins)
+    left = bytearray(random_bytes)
 
     def scripted(num_bytes: int) -> bytes:
         taken = bytes(left[:num_bytes])
@@ -53,7 +53,7 @@ def vector(metric: Metric, value: Value, number: int) -> dict[str, Any]:
         "cohort": cohort,
         "bloom": bloom.to_bytes(width, "little").hex(),
         "prr": PermanentResponse(metric, secret)(bloom, epoch).to_bytes(width, "little").hex(),
-        "coins": coins.hex(),
+        "coins": random_bytes.hex(),
         "irr": Encoder(metric, secret, scripted).encode(value, epoch).to_bytes().hex(),
     }
 

@@ -20,8 +20,8 @@ from hubbub.encoding.permanent import PermanentResponse
 from hubbub.encoding.secret import framed
 from hubbub.metrics.periods import ordinal
 from hubbub.metrics.probability import nearest_dyadic, numerator
-from hubbub.randomness import Coins
-from hubbub.testing import SeededCoins
+from hubbub.randomness import RandomBytes
+from hubbub.testing import SeededBytes
 
 ABOUT = {
     "probabilities": "double: the probability as JSON; digits: r; a: the nearest a / 2^r, null where the probability is refused",
@@ -177,7 +177,7 @@ def epochs() -> Iterator[dict[str, Any]]:
 
 def cohorts() -> Iterator[dict[str, Any]]:
     for number in range(4):
-        key = SeededCoins(f"cohort {number}")(32)
+        key = SeededBytes(f"cohort {number}")(32)
         for m in (1, 2, 64, 256):
             yield {
                 "secret": key.hex(),
@@ -229,7 +229,7 @@ def permanent() -> Iterator[dict[str, Any]]:
     for fields, value in asked:
         metric = metric_of(definition(fields))
         for number, epoch in enumerate([None] if metric.hold is None else [0, 2942, -1]):
-            key = SeededCoins(f"permanent {number} {metric.digest}")(32)
+            key = SeededBytes(f"permanent {number} {metric.digest}")(32)
             secret = Recorded(key)
             response = PermanentResponse(metric, secret)
             bloom = bloom_bits(metric, value, secret.cohort(metric.params.num_cohorts))
@@ -257,9 +257,9 @@ def instantaneous() -> Iterator[dict[str, Any]]:
         (200, 1, one >> 1),
     ):
         params = Params(num_bits=k, num_hashes=1, num_cohorts=1, prob_p=p / one, prob_q=q / one, prob_f=0.5)
-        drawn = SeededCoins(f"instantaneous {k} {p} {q}")(64 * params.row_bytes)
+        drawn = SeededBytes(f"instantaneous {k} {p} {q}")(64 * params.row_bytes)
         response = InstantaneousResponse(params, scripted(drawn))
-        prr = int.from_bytes(SeededCoins(f"prr {k} {p} {q}")(params.row_bytes), "little") & (1 << k) - 1
+        prr = int.from_bytes(SeededBytes(f"prr {k} {p} {q}")(params.row_bytes), "little") & (1 << k) - 1
         irr = response(prr)
         words = [drawn[at : at + params.row_bytes] for at in range(0, len(drawn), params.row_bytes)]
         of_p = words_taken(words, p, k)
@@ -276,15 +276,15 @@ def instantaneous() -> Iterator[dict[str, Any]]:
         }
 
 
-def scripted(drawn: bytes) -> Coins:
+def scripted(drawn: bytes) -> RandomBytes:
     left = bytearray(drawn)
 
-    def coins(num_bytes: int) -> bytes:
+    def random_bytes(num_bytes: int) -> bytes:
         taken = bytes(left[:num_bytes])
         del left[:num_bytes]
         return taken
 
-    return coins
+    return random_bytes
 
 
 def words_taken(words: list[bytes], a: int, num_bits: int) -> int:

@@ -204,7 +204,7 @@ def enumerated(metric: Metric, policy: Policy) -> Figures:
     else:
         unit, label = report, ""
     figures = {"per report": report} | ({label: unit} if label else {})
-    fits = [math.floor(limit / unit + 1e-6) for limit in (policy.epsilon_enrolment, policy.epsilon_metric)]
+    fits = [math.floor(limit / unit + 1e-6) for limit in (policy.epsilon_enrollment, policy.epsilon_metric)]
     if report > policy.epsilon_report or not fits[0]:
         return figures | {"per enrollment": math.inf, "lifetime": math.inf}
     if label == "per value" and metric.kind is not Kind.STRING:

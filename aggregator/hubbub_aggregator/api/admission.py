@@ -6,13 +6,13 @@ from datetime import datetime
 
 from hubbub.metrics.definitions import Definitions
 from hubbub.wire.batch import Batch
-from hubbub.wire.problems import Refusal, RefusedError
+from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.api.batch_validation import require_admissible
 from hubbub_aggregator.errors import RefusedWithHeaderError
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.credible_clock import Reading
 
-_FINAL = {Refusal.PERIOD_CLOSED, Refusal.METRIC_EXPIRED}
+_FINAL = {ProblemType.PERIOD_CLOSED, ProblemType.METRIC_EXPIRED}
 """A client that is refused with one of these drops its reports."""
 _RETRY_AFTER = "3600"
 
@@ -26,12 +26,12 @@ def admit(batch: Batch, definitions: Definitions, clock: Reading, settings: Sett
     final = [each is not None and each.refusal in _FINAL for each in refusals]
     if any(final) and not all(final):
         raise RefusedWithHeaderError(
-            Refusal.UNAVAILABLE,
+            ProblemType.UNAVAILABLE,
             f"the aggregator's clock is in doubt, and by one of two times {batch.period} takes no more reports: send the "
             "same batch again later",
             ("Retry-After", _RETRY_AFTER),
         )
-    kept = [each for each in refusals if each is None or each.refusal is not Refusal.PERIOD_NOT_STARTED]
+    kept = [each for each in refusals if each is None or each.refusal is not ProblemType.PERIOD_NOT_STARTED]
     refused = (kept or refusals)[0]
     if refused is not None:
         raise refused

@@ -13,7 +13,7 @@ import msgspec
 
 from hubbub.metrics.definitions import Definitions
 from hubbub.wire.batch import Batch
-from hubbub.wire.problems import Refusal, RefusedError
+from hubbub.wire.problems import ProblemType, RefusedError
 
 _MOST_FIELDS: Final = 64
 _LONGEST_NAME: Final = 64  # characters of a field's name
@@ -57,7 +57,7 @@ def decode_batch(body: bytes) -> Batch:
     try:
         fields = _fields.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as problem:
-        raise RefusedError(Refusal.MALFORMED, _explained(problem, len(body))) from None
+        raise RefusedError(ProblemType.MALFORMED, _explained(problem, len(body))) from None
     if body.count(b":") != len(_Fields.__struct_fields__):
         _require_names(body)
     return Batch.from_fields(fields.batch_id, fields.metric, fields.digest, fields.period, fields.cohorts, fields.bits)
@@ -87,4 +87,4 @@ def _require_names(body: bytes) -> None:
     try:
         msgspec.json.decode(body, type=dict[_Name, msgspec.Raw], dec_hook=see)
     except (msgspec.ValidationError, RecursionError) as problem:
-        raise RefusedError(Refusal.MALFORMED, str(problem).partition(" - at")[0]) from None
+        raise RefusedError(ProblemType.MALFORMED, str(problem).partition(" - at")[0]) from None

@@ -25,7 +25,7 @@ from hubbub.metrics.periods import Period, PeriodKind
 from hubbub.summary.plausibility import usual
 from hubbub.wire.batch import CONTENT_TYPE, Batch
 from hubbub.wire.dates import parse_period
-from hubbub.wire.problems import Refusal, RefusedError
+from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.errors import RefusedWithHeaderError
 from hubbub_aggregator.settings import Settings
 
@@ -38,7 +38,7 @@ def is_gzip(content_type: str | None, content_encoding: str | None) -> bool:
     media_type = (content_type or "").partition(";")[0].strip().lower()
     if media_type != CONTENT_TYPE:
         raise RefusedWithHeaderError(
-            Refusal.UNSUPPORTED_MEDIA_TYPE,
+            ProblemType.UNSUPPORTED_MEDIA_TYPE,
             f"Content-Type must be {CONTENT_TYPE}, got {media_type[:80]!r}",
             ("Accept", CONTENT_TYPE),
         )
@@ -49,7 +49,7 @@ def is_gzip(content_type: str | None, content_encoding: str | None) -> bool:
             return True
         case coding:
             raise RefusedWithHeaderError(
-                Refusal.UNSUPPORTED_MEDIA_TYPE,
+                ProblemType.UNSUPPORTED_MEDIA_TYPE,
                 f"Content-Encoding must be gzip or none, got {coding[:80]!r}",
                 ("Accept-Encoding", "gzip"),
             )
@@ -59,7 +59,7 @@ def announced(content_length: str | None) -> int:
     """Return the size that the body is said to have; 0: nothing is said."""
     text = content_length or "0"
     if not (text.isascii() and text.isdecimal() and len(text) < _DIGITS_OF_A_SIZE):
-        raise RefusedError(Refusal.MALFORMED, f"Content-Length must be a number of bytes, got {text[:80]!r}")
+        raise RefusedError(ProblemType.MALFORMED, f"Content-Length must be a number of bytes, got {text[:80]!r}")
     return int(text)
 
 
@@ -67,7 +67,7 @@ def require_size(size: int, limit: int) -> None:
     """Refuse a body that is, or has already become, larger than `limit` bytes."""
     if size > limit:
         raise RefusedError(
-            Refusal.TOO_LARGE, f"a body is at most {limit} bytes, got {size} or more: send smaller batches"
+            ProblemType.TOO_LARGE, f"a body is at most {limit} bytes, got {size} or more: send smaller batches"
         )
 
 
@@ -77,13 +77,13 @@ def inflated(body: bytes, limit: int) -> bytes:
     try:
         data = stream.decompress(body, limit + 1)
     except zlib.error:
-        raise RefusedError(Refusal.MALFORMED, f"the body is not gzip ({len(body)} bytes)") from None
+        raise RefusedError(ProblemType.MALFORMED, f"the body is not gzip ({len(body)} bytes)") from None
     if len(data) > limit:
         raise RefusedError(
-            Refusal.TOO_LARGE, f"a body of {len(body)} bytes inflates to at most {limit}: send smaller batches"
+            ProblemType.TOO_LARGE, f"a body of {len(body)} bytes inflates to at most {limit}: send smaller batches"
         )
     if not stream.eof or stream.unused_data:
-        raise RefusedError(Refusal.MALFORMED, f"the body is not exactly one gzip member ({len(body)} bytes)")
+        raise RefusedError(ProblemType.MALFORMED, f"the body is not exactly one gzip member ({len(body)} bytes)")
     return data
 
 
@@ -91,7 +91,7 @@ def require_admissible(batch: Batch, definitions: Definitions, now: datetime, se
     """Refuse a batch that must not be counted now, or never can be."""
     metric = _version(batch, definitions)
     if has_expired(metric, now.date()):
-        raise RefusedError(Refusal.METRIC_EXPIRED, f"{metric.name} has expired on {metric.expires}")
+        raise RefusedError(ProblemType.METRIC_EXPIRED, f"{metric.name} has expired on {metric.expires}")
     _require_open(metric.period, batch.period, now)
     batch.require_fit(metric, settings.max_reports)
     if settings.refuse_odd:
@@ -105,7 +105,7 @@ def _require_usual(batch: Batch, metric: Metric) -> None:
     odd = np.flatnonzero((ones < fewest) | (ones > most))
     if len(odd):
         raise RefusedError(
-            Refusal.ODD_REPORT,
+            ProblemType.ODD_REPORT,
             f"report {odd[0]} has {ones[odd[0]]} ones: an honest one of {metric.name} has {fewest} to {most}, but for one in a "
             "billion; this aggregator refuses the others (--refuse-odd)",
         )
@@ -115,12 +115,12 @@ def _version(batch: Batch, definitions: Definitions) -> Metric:
     current = definitions.get(batch.metric)
     if current is None:
         raise RefusedError(
-            Refusal.UNKNOWN_METRIC, f"{batch.metric[:64]!r} is not collected here; /v1/metrics has what is"
+            ProblemType.UNKNOWN_METRIC, f"{batch.metric[:64]!r} is not collected here; /v1/metrics has what is"
         )
     version = definitions.version(batch.metric, batch.digest)
     if version is None:
         raise RefusedError(
-            Refusal.DIGEST_MISMATCH,
+            ProblemType.DIGEST_MISMATCH,
             f"the batch was made under digest {batch.digest[:64]!r}, but {current.name} is now collected under "
             f"{current.digest}: the two definitions differ in what a bit means",
         )
@@ -130,9 +130,11 @@ def _version(batch: Batch, definitions: Definitions) -> Metric:
 def _require_open(kind: PeriodKind, text: str, now: datetime) -> None:
     period, opens, closes = _window(kind, text)
     if opens is not None and now < opens:
-        raise RefusedError(Refusal.PERIOD_NOT_STARTED, f"the {kind} {period} takes reports from {opens:%Y-%m-%d} on")
+        raise RefusedError(
+            ProblemType.PERIOD_NOT_STARTED, f"the {kind} {period} takes reports from {opens:%Y-%m-%d} on"
+        )
     if closes is not None and now >= closes:
-        raise RefusedError(Refusal.PERIOD_CLOSED, f"the {kind} {period} took reports until {closes:%Y-%m-%d}")
+        raise RefusedError(ProblemType.PERIOD_CLOSED, f"the {kind} {period} took reports until {closes:%Y-%m-%d}")
 
 
 @lru_cache(maxsize=1_024)

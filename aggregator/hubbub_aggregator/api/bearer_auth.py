@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import date
 
 from hubbub.metrics.periods import utc_now
-from hubbub.wire.problems import Refusal, RefusedError
+from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.errors import ASK, RefusedWithHeaderError
 from hubbub_aggregator.store.tokens import Scope, Token, hash_of, note_use
 
@@ -40,14 +40,14 @@ class Doorkeeper:
         kind, _, secret = (authorization or "").partition(" ")
         if kind.lower() != "bearer" or not secret.strip():
             raise RefusedWithHeaderError(
-                Refusal.UNAUTHORIZED, f"send `Authorization: Bearer <a token with scope {scope}>`", ASK
+                ProblemType.UNAUTHORIZED, f"send `Authorization: Bearer <a token with scope {scope}>`", ASK
             )
         token = self._token(hash_of(secret.strip()))
         if token is None:
-            raise RefusedWithHeaderError(Refusal.UNAUTHORIZED, "this token is not known here, or was revoked", ASK)
+            raise RefusedWithHeaderError(ProblemType.UNAUTHORIZED, "this token is not known here, or was revoked", ASK)
         token.require_valid(self._today())
         if scope not in token.scopes:
-            raise RefusedError(Refusal.FORBIDDEN, f"the token {token.name!r} has no scope {scope}")
+            raise RefusedError(ProblemType.FORBIDDEN, f"the token {token.name!r} has no scope {scope}")
 
     def _token(self, hashed: bytes) -> Token | None:
         now = self._clock()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from hubbub.wire.problems import Refusal, RefusedError
+from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.server.rate_limit import prefix_of
 
 _FREE = 4_096
@@ -63,12 +63,12 @@ class BodyMemory:
         """Count more bytes of a network, or fewer; RefusedError if that is beyond its share or the total."""
         if size > 0 and self._by_network[network] + size > self._share:
             raise RefusedError(
-                Refusal.UNAVAILABLE,
+                ProblemType.UNAVAILABLE,
                 f"bodies of one network may hold {self._share} bytes while they arrive: send the same batch again later",
             )
         if size > 0 and self.held + size > self._total:
             raise RefusedError(
-                Refusal.UNAVAILABLE,
+                ProblemType.UNAVAILABLE,
                 f"bodies that arrive hold {self._total} bytes already: send the same batch again later",
             )
         self.held += size

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from hubbub.wire.problems import Refusal, RefusedError
+from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.store.interface import Store
 
@@ -39,7 +39,7 @@ class Readiness:
         """Raise what a batch would be answered with; return the probe that must succeed, too, or None if none is needed."""
         self._store.require_unmoved()
         if self._disk.full:
-            raise RefusedError(Refusal.DISK_FULL, "less is free on the disk than must be: make room")
+            raise RefusedError(ProblemType.DISK_FULL, "less is free on the disk than must be: make room")
         if not writer.alive:
             raise StoreError("the writer has stopped: restart the service")
         stored_at = writer.stored_at

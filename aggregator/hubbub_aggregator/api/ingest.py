@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hubbub.metrics.definitions import Definitions
 from hubbub.wire.batch import Batch
-from hubbub.wire.problems import Refusal, RefusedError
+from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.api.admission import admit
 from hubbub_aggregator.api.batch_decoding import decode_batch
 from hubbub_aggregator.api.batch_validation import announced, inflated, is_gzip, require_size
@@ -91,12 +91,12 @@ async def take(scope: Scope, receive: Receive) -> Answer:
         else:
             appended = await writer.write(batch)
         if appended is Appended.CLOSED:
-            raise RefusedError(Refusal.PERIOD_CLOSED, f"the period {batch.period} has been closed here")
+            raise RefusedError(ProblemType.PERIOD_CLOSED, f"the period {batch.period} has been closed here")
     except StoreError as failed:
         log_failure(logger, "the store", failed)
-        service.tally.refused("", Refusal.UNAVAILABLE)
+        service.tally.refused("", ProblemType.UNAVAILABLE)
         return Answer.of(
-            problem(Refusal.UNAVAILABLE, "the store cannot do this just now; the aggregator's log says why")
+            problem(ProblemType.UNAVAILABLE, "the store cannot do this just now; the aggregator's log says why")
         )
     except RefusedError as refused:
         service.tally.refused(_defined_name(batch, definitions), refused.refusal)
@@ -118,7 +118,9 @@ def _require_room(
     address = require_rate(service, client, _text(headers, b"x-forwarded-for"))
     writer.require_room()
     if service.disk.full:
-        raise RefusedError(Refusal.DISK_FULL, "the aggregator's disk is nearly full: send the same batch again later")
+        raise RefusedError(
+            ProblemType.DISK_FULL, "the aggregator's disk is nearly full: send the same batch again later"
+        )
     return address
 
 
@@ -163,7 +165,7 @@ class Shortcut:
 
     async def _delay(self, answer: Answer) -> None:
         """Hold back the refusal of a network that sends too much: who waits for answers sends no faster than they come."""
-        if answer.status != Refusal.TOO_MANY.status or self._delayed >= _MOST_DELAYED:
+        if answer.status != ProblemType.TOO_MANY.status or self._delayed >= _MOST_DELAYED:
             return
         self._delayed += 1
         try:
@@ -229,7 +231,7 @@ async def read_body(receive: Receive, settings: Settings, limit: int, received: 
                     timeout.reschedule(min(end, began + _RATE_WINDOW))
     except TimeoutError:
         raise RefusedError(
-            Refusal.TOO_SLOW,
+            ProblemType.TOO_SLOW,
             f"a body arrives within {settings.max_body_seconds:g} seconds, at {settings.min_body_rate:g} bytes a second "
             f"or more; {len(body)} bytes had arrived",
         ) from None

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from hubbub.summary.summary_file import CONTENT_TYPE as SUMMARY_TYPE
 from hubbub.wire.batch import CONTENT_TYPE as BATCH_TYPE
-from hubbub.wire.problems import Refusal
+from hubbub.wire.problems import ProblemType
 from hubbub_aggregator.http.problems import described
 from hubbub_aggregator.store.credible_clock import ClockStatus
 
@@ -104,7 +104,7 @@ METRICS: _Route = {
     },
 }
 
-_OF_READING = (Refusal.UNAUTHORIZED, Refusal.FORBIDDEN, Refusal.INTERNAL_ERROR, Refusal.UNAVAILABLE)
+_OF_READING = (ProblemType.UNAUTHORIZED, ProblemType.FORBIDDEN, ProblemType.INTERNAL_ERROR, ProblemType.UNAVAILABLE)
 
 
 _CLOCK: _Route = {
@@ -131,47 +131,53 @@ POST_REPORTS: _Route = {
         202: _json("Stored, durably.", STORED),
         200: _json("Already stored: nothing is counted twice.", STORED),
         **described(
-            Refusal.MALFORMED,
-            Refusal.UNAUTHORIZED,
-            Refusal.FORBIDDEN,
-            Refusal.TOO_SLOW,
-            Refusal.UNKNOWN_METRIC,
-            Refusal.DIGEST_MISMATCH,
-            Refusal.METRIC_EXPIRED,
-            Refusal.PERIOD_CLOSED,
-            Refusal.TOO_LARGE,
-            Refusal.UNSUPPORTED_MEDIA_TYPE,
-            Refusal.NO_REPORTS,
-            Refusal.ODD_REPORT,
-            Refusal.TOO_MANY_REPORTS,
-            Refusal.WRONG_SIZE,
-            Refusal.COHORT_OUT_OF_RANGE,
-            Refusal.PADDING_SET,
-            Refusal.PERIOD_MISALIGNED,
-            Refusal.PERIOD_NOT_STARTED,
-            Refusal.TOO_MANY,
-            Refusal.INTERNAL_ERROR,
-            Refusal.UNAVAILABLE,
-            Refusal.DISK_FULL,
+            ProblemType.MALFORMED,
+            ProblemType.UNAUTHORIZED,
+            ProblemType.FORBIDDEN,
+            ProblemType.TOO_SLOW,
+            ProblemType.UNKNOWN_METRIC,
+            ProblemType.DIGEST_MISMATCH,
+            ProblemType.METRIC_EXPIRED,
+            ProblemType.PERIOD_CLOSED,
+            ProblemType.TOO_LARGE,
+            ProblemType.UNSUPPORTED_MEDIA_TYPE,
+            ProblemType.NO_REPORTS,
+            ProblemType.ODD_REPORT,
+            ProblemType.TOO_MANY_REPORTS,
+            ProblemType.WRONG_SIZE,
+            ProblemType.COHORT_OUT_OF_RANGE,
+            ProblemType.PADDING_SET,
+            ProblemType.PERIOD_MISALIGNED,
+            ProblemType.PERIOD_NOT_STARTED,
+            ProblemType.TOO_MANY,
+            ProblemType.INTERNAL_ERROR,
+            ProblemType.UNAVAILABLE,
+            ProblemType.DISK_FULL,
         ),
     },
 }
 
 GET_METRICS: _Route = {
-    "responses": {200: _json("The metrics.", METRICS), **described(Refusal.INTERNAL_ERROR)},
+    "responses": {200: _json("The metrics.", METRICS), **described(ProblemType.INTERNAL_ERROR)},
 }
 
 GET_SUMMARY: _Route = {
     "responses": {
         200: _file("The summary file: Parquet with the metric's definition in its metadata."),
-        **described(Refusal.UNKNOWN_METRIC, Refusal.INVALID_QUERY, *_OF_READING),
+        **described(ProblemType.UNKNOWN_METRIC, ProblemType.INVALID_QUERY, *_OF_READING),
     },
 }
 
 GET_REPORTS: _Route = {
     "responses": {
         200: _file("The report file: Parquet with the metric's definition in its metadata."),
-        **described(Refusal.NOT_FOUND, Refusal.UNKNOWN_METRIC, Refusal.INVALID_QUERY, Refusal.DISK_FULL, *_OF_READING),
+        **described(
+            ProblemType.NOT_FOUND,
+            ProblemType.UNKNOWN_METRIC,
+            ProblemType.INVALID_QUERY,
+            ProblemType.DISK_FULL,
+            *_OF_READING,
+        ),
     },
 }
 
@@ -187,7 +193,7 @@ _HTML: _Route = {"text/html": {"schema": {"type": "string"}}}
 _TO_PAGE: _Route = {"description": "To `/`, to the page of a metric, or to the form at `/sign-in`."}
 
 
-def _html_refused(*refusals: Refusal) -> dict[int | str, _Route]:
+def _html_refused(*refusals: ProblemType) -> dict[int | str, _Route]:
     """Describe refusals that are a page for those who accept HTML."""
     described_ = described(*refusals)
     return {status: {**told, "content": {**told["content"], **_HTML}} for status, told in described_.items()}
@@ -197,7 +203,7 @@ GET_PAGE: _Route = {
     "responses": {
         200: {"description": "The page.", "content": _HTML},
         303: _TO_PAGE,
-        **described(Refusal.INVALID_QUERY, *_OF_READING),
+        **described(ProblemType.INVALID_QUERY, *_OF_READING),
     },
 }
 
@@ -205,8 +211,8 @@ GET_METRIC_PAGE: _Route = {
     "responses": {
         200: {"description": "The page.", "content": _HTML},
         303: _TO_PAGE,
-        **_html_refused(Refusal.UNKNOWN_METRIC),
-        **described(Refusal.INVALID_QUERY, *_OF_READING),
+        **_html_refused(ProblemType.UNKNOWN_METRIC),
+        **described(ProblemType.INVALID_QUERY, *_OF_READING),
     },
 }
 
@@ -214,7 +220,7 @@ GET_SIGN_IN: _Route = {
     "responses": {
         200: {"description": "The form.", "content": _HTML},
         303: _TO_PAGE,
-        **described(Refusal.INTERNAL_ERROR),
+        **described(ProblemType.INTERNAL_ERROR),
     },
 }
 
@@ -236,14 +242,14 @@ POST_SIGN_IN: _Route = {
     "responses": {
         303: {"description": "Signed in, by a cookie: to `/`."},
         **_html_refused(
-            Refusal.UNAUTHORIZED,
-            Refusal.FORBIDDEN,
-            Refusal.CROSS_SITE,
-            Refusal.TOO_SLOW,
-            Refusal.TOO_LARGE,
-            Refusal.TOO_MANY,
+            ProblemType.UNAUTHORIZED,
+            ProblemType.FORBIDDEN,
+            ProblemType.CROSS_SITE,
+            ProblemType.TOO_SLOW,
+            ProblemType.TOO_LARGE,
+            ProblemType.TOO_MANY,
         ),
-        **described(Refusal.INTERNAL_ERROR, Refusal.UNAVAILABLE),
+        **described(ProblemType.INTERNAL_ERROR, ProblemType.UNAVAILABLE),
     },
     "status_code": 303,
     "response_class": Response,  # no body, so of no media type
@@ -252,7 +258,7 @@ POST_SIGN_IN: _Route = {
 POST_SIGN_OUT: _Route = {
     "responses": {
         303: {"description": "Signed out: to the form at `/sign-in`."},
-        **described(Refusal.CROSS_SITE, Refusal.INTERNAL_ERROR, Refusal.UNAVAILABLE),
+        **described(ProblemType.CROSS_SITE, ProblemType.INTERNAL_ERROR, ProblemType.UNAVAILABLE),
     },
     "status_code": 303,
     "response_class": Response,  # no body, so of no media type
@@ -266,10 +272,10 @@ GET_LIVEZ: _Route = {
 GET_READYZ: _Route = {
     "responses": {
         200: _status("ready", clock=_CLOCK),
-        **described(Refusal.UNAVAILABLE, Refusal.DISK_FULL, Refusal.INTERNAL_ERROR),
+        **described(ProblemType.UNAVAILABLE, ProblemType.DISK_FULL, ProblemType.INTERNAL_ERROR),
     }
 }
 
 GET_PROBLEM: _Route = {
-    "responses": {200: {"description": "The page."}, **described(Refusal.NOT_FOUND, Refusal.INVALID_QUERY)}
+    "responses": {200: {"description": "The page."}, **described(ProblemType.NOT_FOUND, ProblemType.INVALID_QUERY)}
 }

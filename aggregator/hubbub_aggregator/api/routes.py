@@ -21,7 +21,7 @@ from hubbub.summary import summary_to_bytes
 from hubbub.summary.pattern_counts import MAX_PATTERN_BITS, PatternCounts
 from hubbub.summary.summary_file import CONTENT_TYPE as SUMMARY_TYPE
 from hubbub.wire.dates import parse_period
-from hubbub.wire.problems import Refusal, RefusedError
+from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.api import openapi, sessions
 from hubbub_aggregator.api.ingest import may_read_without_token
 from hubbub_aggregator.api.prometheus import CONTENT_TYPE as METRICS_TYPE
@@ -113,7 +113,7 @@ def get_summary(
     metric = _asked_metric(service.definitions, name, digest)
     if counts == "patterns" and metric.params.num_bits > MAX_PATTERN_BITS:
         raise RefusedError(
-            Refusal.INVALID_QUERY,
+            ProblemType.INVALID_QUERY,
             f"counts=patterns needs at most {MAX_PATTERN_BITS} bits, {name} has {metric.params.num_bits}: take bits",
         )
     summary = read_summary(service.store, metric, None if period is None else _asked_periods(metric, period))
@@ -141,7 +141,7 @@ def get_reports(
     metric = _asked_metric(service.definitions, name, digest)
     if name not in service.settings.retain:
         raise RefusedError(
-            Refusal.NOT_FOUND, f"the reports of {name} are not retained here: `hubbub serve --retain {name}=N` does"
+            ProblemType.NOT_FOUND, f"the reports of {name} are not retained here: `hubbub serve --retain {name}=N` does"
         )
     asked = service.store.periods_with_reports(metric.digest) if period is None else _asked_periods(metric, period)
     now = service.clock()
@@ -179,10 +179,10 @@ async def get_readyz(request: Request) -> Response:
 @reads(routes, "/problems/{slug}", response_class=HTMLResponse, **openapi.GET_PROBLEM)
 async def get_problem(slug: str) -> Response:
     """What a reason for a refusal means."""
-    for refusal in Refusal:
+    for refusal in ProblemType:
         if refusal.slug == slug:
             return HTMLResponse(page(refusal))
-    raise RefusedError(Refusal.NOT_FOUND, "no refusal has this name")
+    raise RefusedError(ProblemType.NOT_FOUND, "no refusal has this name")
 
 
 def _only(periods: Sequence[str]) -> Sequence[str]:
@@ -191,17 +191,18 @@ def _only(periods: Sequence[str]) -> Sequence[str]:
 
 def _odd_refused(service: Service, name: str) -> bool:
     """Say whether odd reports of a metric are refused, or ever were."""
-    return service.settings.refuse_odd or (name, Refusal.ODD_REPORT.slug) in service.store.refusals()
+    return service.settings.refuse_odd or (name, ProblemType.ODD_REPORT.slug) in service.store.refusals()
 
 
 def _asked_metric(definitions: Definitions, name: str, digest: str | None) -> Metric:
     current = definitions.get(name)
     if current is None:
-        raise RefusedError(Refusal.UNKNOWN_METRIC, f"{name[:64]!r} is not collected here; /v1/metrics has what is")
+        raise RefusedError(ProblemType.UNKNOWN_METRIC, f"{name[:64]!r} is not collected here; /v1/metrics has what is")
     version = current if digest is None else definitions.version(name, digest)
     if version is None:
         raise RefusedError(
-            Refusal.INVALID_QUERY, f"digest: {name} has no version {digest!r:.80}; the current one is {current.digest}"
+            ProblemType.INVALID_QUERY,
+            f"digest: {name} has no version {digest!r:.80}; the current one is {current.digest}",
         )
     return version
 
@@ -210,4 +211,4 @@ def _asked_periods(metric: Metric, texts: list[str]) -> list[str]:
     try:
         return [str(parse_period(metric.period, text)) for text in texts]
     except RefusedError as refused:
-        raise RefusedError(Refusal.INVALID_QUERY, refused.detail) from None
+        raise RefusedError(ProblemType.INVALID_QUERY, refused.detail) from None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from hubbub.metrics.definitions import Definitions
-from hubbub.wire.problems import Refusal
+from hubbub.wire.problems import ProblemType
 from hubbub_aggregator.api.bearer_auth import Doorkeeper
 from hubbub_aggregator.api.body_memory import BodyMemory
 from hubbub_aggregator.api.health import Readiness
@@ -79,7 +79,7 @@ def charge(service: Service, address: str, seconds: float) -> None:
     if address == LOCAL:
         _warn_of_local_limit()
     raise RefusedWithHeaderError(
-        Refusal.TOO_MANY,
+        ProblemType.TOO_MANY,
         f"one network may send {settings.client_rate:g} requests, {settings.client_report_rate:g} reports and "
         f"{settings.client_byte_rate} bytes a second: send the same again later",
         ("Retry-After", str(math.ceil(wait))),

@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 
 from starlette.requests import Request
 
-from hubbub.randomness import Coins, system_coins
-from hubbub.wire.problems import Refusal, RefusedError
+from hubbub.randomness import RandomBytes, system_coins
+from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.errors import ASK, RefusedWithHeaderError
 from hubbub_aggregator.server.loopback import asked_directly
 from hubbub_aggregator.store.interface import Store
@@ -39,25 +39,25 @@ def may_read(store: Store, clock: Clock, request: Request) -> bool:
     return is_signed_in(store, clock, request.cookies.get(cookie_name(request.headers)))
 
 
-def sign_in(store: Store, clock: Clock, token: str, coins: Coins = system_coins) -> str:
+def sign_in(store: Store, clock: Clock, token: str, random_bytes: RandomBytes = system_coins) -> str:
     """Return a session's secret; raises RefusedError unless the token allows reading."""
     hashed = hash_of(token.strip())
     known = store.token(hashed)
     if known is None:
-        raise RefusedWithHeaderError(Refusal.UNAUTHORIZED, "This token is not known here, or was revoked.", ASK)
+        raise RefusedWithHeaderError(ProblemType.UNAUTHORIZED, "This token is not known here, or was revoked.", ASK)
     today = clock().date()
     known.require_valid(today)
     if Scope.READ not in known.scopes:
         raise RefusedError(
-            Refusal.FORBIDDEN, f"The token {known.name!r} has no scope {Scope.READ}: ask for one that has."
+            ProblemType.FORBIDDEN, f"The token {known.name!r} has no scope {Scope.READ}: ask for one that has."
         )
-    secret = new_token(coins)
+    secret = new_token(random_bytes)
     now = int(clock().timestamp())
     if not store.add_session(hash_of(secret), known.name, expires=now + int(LENGTH.total_seconds()), now=now):
-        raise RefusedWithHeaderError(Refusal.UNAUTHORIZED, "This token was revoked just now.", ASK)
+        raise RefusedWithHeaderError(ProblemType.UNAUTHORIZED, "This token was revoked just now.", ASK)
     if store.token(hashed) is None:  # rotated meanwhile: that ended the sessions of before, and not this one
         store.end_session(hash_of(secret))
-        raise RefusedWithHeaderError(Refusal.UNAUTHORIZED, "This token was rotated just now.", ASK)
+        raise RefusedWithHeaderError(ProblemType.UNAUTHORIZED, "This token was rotated just now.", ASK)
     note_use(known, hashed, today, store.note_token_use)
     return secret
 

@@ -13,7 +13,7 @@ from hubbub.metrics.definitions import Definitions
 from hubbub.metrics.metric import Metric
 from hubbub.text import counted
 from hubbub.wire.dates import parse_period
-from hubbub.wire.problems import Refusal
+from hubbub.wire.problems import ProblemType
 from hubbub_aggregator.database.database_url import is_postgres
 from hubbub_aggregator.database.engine import naming, opened, transaction
 from hubbub_aggregator.database.integrity import NEXT_STEP, damages
@@ -33,14 +33,14 @@ _SKEW = 60.0  # seconds
 _LONG_TO_READ = 1 << 30
 _MANY_SEGMENTS = 100_000
 _TELLING = {
-    Refusal.DIGEST_MISMATCH: "clients have another definition than this file: add theirs, or wait until they are updated",
-    Refusal.UNKNOWN_METRIC: "clients collect what this file has not: add the metric, or let them stop",
-    Refusal.METRIC_EXPIRED: "give the metric a later `expires`, if it is still to be collected",
-    Refusal.PERIOD_NOT_STARTED: "this clock is behind, or the clients' are ahead",
-    Refusal.TOO_MANY: "raise --client-rate, or see that the proxy sets X-Forwarded-For: else all are one network",
-    Refusal.INTERNAL_ERROR: "the log says where it failed: report it",
-    Refusal.UNAVAILABLE: "the log says why the store fails; a queue that is often full needs a faster disk",
-    Refusal.DISK_FULL: "make room",
+    ProblemType.DIGEST_MISMATCH: "clients have another definition than this file: add theirs, or wait until they are updated",
+    ProblemType.UNKNOWN_METRIC: "clients collect what this file has not: add the metric, or let them stop",
+    ProblemType.METRIC_EXPIRED: "give the metric a later `expires`, if it is still to be collected",
+    ProblemType.PERIOD_NOT_STARTED: "this clock is behind, or the clients' are ahead",
+    ProblemType.TOO_MANY: "raise --client-rate, or see that the proxy sets X-Forwarded-For: else all are one network",
+    ProblemType.INTERNAL_ERROR: "the log says where it failed: report it",
+    ProblemType.UNAVAILABLE: "the log says why the store fails; a queue that is often full needs a faster disk",
+    ProblemType.DISK_FULL: "make room",
 }
 
 

@@ -9,7 +9,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from hubbub.wire.problems import Refusal
+from hubbub.wire.problems import ProblemType
 from hubbub_aggregator.http.problems import problem
 
 logger = logging.getLogger(__name__)
@@ -46,4 +46,4 @@ def unforeseen(failure: Exception) -> Response:
     """Log where it failed, and return what is answered."""
     where = traceback.extract_tb(failure.__traceback__)[-1]
     logger.error("%s in %s, line %s of %s", type(failure).__name__, where.name, where.lineno, where.filename)
-    return problem(Refusal.INTERNAL_ERROR, "the aggregator failed; its log says where")
+    return problem(ProblemType.INTERNAL_ERROR, "the aggregator failed; its log says where")

@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from hubbub.wire.problems import Refusal, RefusedError
+from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.errors import RefusedWithHeaderError
 from hubbub_aggregator.http.stylesheet import STYLE
 
@@ -18,7 +18,7 @@ RETRY_AFTER_SECONDS = 5
 RETRY = {408, 429, 503, 507}
 
 
-def problem(refusal: Refusal, detail: str, headers: Mapping[str, str] | None = None) -> Response:
+def problem(refusal: ProblemType, detail: str, headers: Mapping[str, str] | None = None) -> Response:
     """Make the one answer that every refusal gets."""
     body = {
         "type": f"/problems/{refusal.slug}",
@@ -43,9 +43,9 @@ def headers_of(refused: RefusedError) -> dict[str, str]:
     return always | (dict([refused.header]) if isinstance(refused, RefusedWithHeaderError) else {})
 
 
-def described(*refusals: Refusal) -> dict[int | str, dict[str, Any]]:
+def described(*refusals: ProblemType) -> dict[int | str, dict[str, Any]]:
     """Describe refusals as an OpenAPI operation's responses, by status."""
-    by_status: dict[int | str, list[Refusal]] = {}
+    by_status: dict[int | str, list[ProblemType]] = {}
     for refusal in refusals:
         by_status.setdefault(refusal.status, []).append(refusal)
     return {
@@ -57,7 +57,7 @@ def described(*refusals: Refusal) -> dict[int | str, dict[str, Any]]:
     }
 
 
-def _schema(reasons: list[Refusal]) -> dict[str, Any]:
+def _schema(reasons: list[ProblemType]) -> dict[str, Any]:
     return {
         "type": "object",
         "required": ["type", "title", "status", "detail"],
@@ -74,7 +74,7 @@ def _schema(reasons: list[Refusal]) -> dict[str, Any]:
     }
 
 
-def page(refusal: Refusal) -> str:
+def page(refusal: ProblemType) -> str:
     """Write the page at a refusal's `type`."""
     return f"""<!doctype html>
 <html lang="en">
@@ -92,27 +92,33 @@ def page(refusal: Refusal) -> str:
 """
 
 
-def _next_step(refusal: Refusal) -> str:
+def _next_step(refusal: ProblemType) -> str:
     match refusal:
-        case Refusal.UNAUTHORIZED | Refusal.FORBIDDEN:
+        case ProblemType.UNAUTHORIZED | ProblemType.FORBIDDEN:
             return "Ask whoever runs this aggregator for a token with the right scope."
-        case Refusal.CROSS_SITE:
+        case ProblemType.CROSS_SITE:
             return "Open this aggregator's own page, and sign in there."
-        case Refusal.NOT_FOUND | Refusal.METHOD_NOT_ALLOWED:
+        case ProblemType.NOT_FOUND | ProblemType.METHOD_NOT_ALLOWED:
             return "Look the address and its methods up in /openapi.json."
-        case Refusal.UNKNOWN_METRIC | Refusal.DIGEST_MISMATCH:
+        case ProblemType.UNKNOWN_METRIC | ProblemType.DIGEST_MISMATCH:
             return "Compare your definitions file with /v1/metrics; keep the batch until one of them is corrected."
-        case Refusal.PERIOD_CLOSED | Refusal.METRIC_EXPIRED:
+        case ProblemType.PERIOD_CLOSED | ProblemType.METRIC_EXPIRED:
             return "Drop the batch: it will never be taken."
-        case Refusal.TOO_LARGE | Refusal.TOO_MANY_REPORTS:
+        case ProblemType.TOO_LARGE | ProblemType.TOO_MANY_REPORTS:
             return (
                 "Send the reports in two batches with new ids, unless an earlier request with this one went unanswered."
             )
-        case Refusal.PERIOD_NOT_STARTED:
+        case ProblemType.PERIOD_NOT_STARTED:
             return "Set the clock, then send the same batch again."
-        case Refusal.INVALID_QUERY:
+        case ProblemType.INVALID_QUERY:
             return "Correct the parameter that the detail names."
-        case Refusal.INTERNAL_ERROR | Refusal.UNAVAILABLE | Refusal.TOO_SLOW | Refusal.TOO_MANY | Refusal.DISK_FULL:
+        case (
+            ProblemType.INTERNAL_ERROR
+            | ProblemType.UNAVAILABLE
+            | ProblemType.TOO_SLOW
+            | ProblemType.TOO_MANY
+            | ProblemType.DISK_FULL
+        ):
             return "Wait as long as Retry-After says, then send the same batch again under the same id: it is counted once."
         case _:
             return "Do not send this batch again: correct the program that formed it. /openapi.json has the format."

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from prometheus_client import Histogram
 
 from hubbub.wire.batch import Batch
-from hubbub.wire.problems import Refusal, RefusedError
+from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.monitoring.job_health import Troubles
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.interface import Appended, Store
@@ -70,7 +70,7 @@ class GroupWriter:
     def require_room(self, weight: int = _PER_BATCH) -> None:
         """Refuse what has no room in the queue; by default anything, where there is no room even for an empty batch."""
         if self._weight and self._weight + weight > self._settings.max_waiting:
-            raise RefusedError(Refusal.UNAVAILABLE, "too many batches are waiting to be stored")
+            raise RefusedError(ProblemType.UNAVAILABLE, "too many batches are waiting to be stored")
 
     @property
     def waiting(self) -> int:
@@ -120,6 +120,8 @@ class GroupWriter:
             if waiting.answer.done():  # cancelled: nobody waits for it any more
                 continue
             if appended is None:
-                waiting.answer.set_exception(RefusedError(Refusal.UNAVAILABLE, "the store could not take the batch"))
+                waiting.answer.set_exception(
+                    RefusedError(ProblemType.UNAVAILABLE, "the store could not take the batch")
+                )
             else:
                 waiting.answer.set_result(appended[number])

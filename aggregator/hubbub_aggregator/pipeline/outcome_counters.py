@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterable
 from threading import Lock
 
-from hubbub.wire.problems import Refusal
+from hubbub.wire.problems import ProblemType
 from hubbub_aggregator.store.interface import Store
 
 _ACCEPTED = ("stored", "duplicate")
-_REFUSED = tuple(refusal.slug for refusal in Refusal)
+_REFUSED = tuple(refusal.slug for refusal in ProblemType)
 
 
 class Tally:
@@ -30,13 +30,13 @@ class Tally:
         with self._lock:
             self._batches[metric, result] += 1
 
-    def refused(self, metric: str, refusal: Refusal) -> None:
+    def refused(self, metric: str, refusal: ProblemType) -> None:
         """Count a refused batch; metric: the name of a defined metric, or "" (undefined names are not kept)."""
         with self._lock:
             self._batches[metric, refusal.slug] += 1
             self._unflushed[metric, refusal.slug] += 1
 
-    def turned_away(self, refusal: Refusal) -> None:
+    def turned_away(self, refusal: ProblemType) -> None:
         """Count a refused request that was not a batch."""
         with self._lock:
             self._requests[refusal.slug] += 1

@@ -12,9 +12,9 @@ from typing import IO
 import numpy as np
 
 from hubbub.metrics.metric import Metric
-from hubbub.randomness import Coins, system_coins
+from hubbub.randomness import RandomBytes, system_coins
 from hubbub.summary import ReportWriter
-from hubbub.wire.problems import Refusal, RefusedError
+from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.store.interface import HeldReports, Store
 from hubbub_aggregator.store.shuffle import in_order
 
@@ -27,7 +27,7 @@ def write_reports(
     metric: Metric,
     periods: Collection[str],
     sink: IO[bytes],
-    coins: Coins = system_coins,
+    random_bytes: RandomBytes = system_coins,
     *,
     odd_refused: bool = False,
 ) -> None:
@@ -41,7 +41,7 @@ def write_reports(
         ReportWriter(sink, metric, held.periods, odd_refused=odd_refused) as writer,
     ):
         parts = -(-held.num_reports * (1 + metric.params.row_bytes) // _BYTES_AT_ONCE)
-        seed = int.from_bytes(coins(16), "big")
+        seed = int.from_bytes(random_bytes(16), "big")
         for part in range(parts):
             drawn = list(_drawn(held, part, parts, seed))
             cohorts, rows = (b"".join(each) for each in zip(*drawn, strict=True)) if drawn else (b"", b"")
@@ -69,7 +69,7 @@ def reports_file(store: Store, metric: Metric, periods: Collection[str], *, odd_
             file.close()
             if problem.errno != errno.ENOSPC:
                 raise
-            raise RefusedError(Refusal.DISK_FULL, "there is no room for the file of these reports") from None
+            raise RefusedError(ProblemType.DISK_FULL, "there is no room for the file of these reports") from None
         except BaseException:
             file.close()
             raise
@@ -79,7 +79,7 @@ def reports_file(store: Store, metric: Metric, periods: Collection[str], *, odd_
 @contextmanager
 def _turn() -> Iterator[None]:
     if not _one_at_a_time.acquire(blocking=False):
-        raise RefusedError(Refusal.UNAVAILABLE, "reports are being put together for somebody else: ask again")
+        raise RefusedError(ProblemType.UNAVAILABLE, "reports are being put together for somebody else: ask again")
     try:
         yield
     finally:

@@ -9,7 +9,7 @@ from http import HTTPStatus
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from hubbub.wire.problems import Refusal
+from hubbub.wire.problems import ProblemType
 from hubbub_aggregator.http.conventions import BODY_IS_HERE
 from hubbub_aggregator.http.problems import problem
 from hubbub_aggregator.server.client_address import LOCAL, Proxies
@@ -77,7 +77,7 @@ class Protocol(HttpToolsProtocol):
         self.logger = _FAILURES
         self._network = self.limits.admit(self.client[0] if self.client else "")
         if self._network is None:
-            self._refuse(Refusal.UNAVAILABLE, "too many connections are open: send the same again later")
+            self._refuse(ProblemType.UNAVAILABLE, "too many connections are open: send the same again later")
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -93,7 +93,8 @@ class Protocol(HttpToolsProtocol):
         super().data_received(data)
         if self._around > _MOST_AROUND_A_BODY and not self.transport.is_closing():
             self._refuse(
-                Refusal.HEADERS_TOO_LARGE, f"request line, headers and trailers are at most {_MOST_AROUND_A_BODY} bytes"
+                ProblemType.HEADERS_TOO_LARGE,
+                f"request line, headers and trailers are at most {_MOST_AROUND_A_BODY} bytes",
             )
 
     def on_message_begin(self) -> None:
@@ -131,7 +132,9 @@ class Protocol(HttpToolsProtocol):
             self.transport.abort()  # its client does not read: there is nobody to tell
             self._disconnect()
             return
-        self._refuse(Refusal.NOT_HTTP, "this cannot be read as HTTP/1.1, and here is no TLS: send that to the proxy")
+        self._refuse(
+            ProblemType.NOT_HTTP, "this cannot be read as HTTP/1.1, and here is no TLS: send that to the proxy"
+        )
 
     def _disconnect(self) -> None:
         """Tell each request that nobody reads its response; uvicorn tells only the last one that came."""
@@ -140,7 +143,7 @@ class Protocol(HttpToolsProtocol):
             cycle.message_event.set()
         self.pipeline.clear()
 
-    def _refuse(self, refusal: Refusal, detail: str) -> None:
+    def _refuse(self, refusal: ProblemType, detail: str) -> None:
         answer = problem(refusal, detail, {"Connection": "close", "X-Content-Type-Options": "nosniff"})
         headers = [*self.server_state.default_headers, *answer.raw_headers]
         status = f"HTTP/1.1 {refusal.status} {HTTPStatus(refusal.status).phrase}\r\n".encode()

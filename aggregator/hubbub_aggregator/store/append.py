@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, Engine, bindparam, insert, select
 
-from hubbub.randomness import Coins
+from hubbub.randomness import RandomBytes
 from hubbub.wire.batch import Batch
 from hubbub_aggregator.database.engine import Statement, insert_new, transaction
 from hubbub_aggregator.database.failpoints import reach
@@ -25,9 +25,9 @@ _FIND = (
 class Appender:
     """Appends to the tables of `schema.py`; what it promises is said at `Store.append`."""
 
-    def __init__(self, engine: Engine, coins: Coins) -> None:
+    def __init__(self, engine: Engine, random_bytes: RandomBytes) -> None:
         self._engine = engine
-        self._coins = coins
+        self._coins = random_bytes
         self._ids = Ids(engine)
         self._find = Statement(engine, _FIND)
         self._insert_segment = Statement(engine, insert(segment).inline(), ("collection_id", "cohorts", "rows"))

@@ -7,18 +7,18 @@ import os
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.randomness import Coins
+from hubbub.randomness import RandomBytes
 
 
-def shuffled(cohorts: bytes, rows: bytes, coins: Coins = os.urandom) -> tuple[bytes, bytes]:
+def shuffled(cohorts: bytes, rows: bytes, random_bytes: RandomBytes = os.urandom) -> tuple[bytes, bytes]:
     """Permute reports uniformly: sort them by 64 random bits each (two of n agree with chance < n**2 / 2**65).
 
-    >>> from hubbub.testing import SeededCoins
-    >>> shuffled(bytes([1, 2, 3]), b"aabbcc", SeededCoins(0))
+    >>> from hubbub.testing import SeededBytes
+    >>> shuffled(bytes([1, 2, 3]), b"aabbcc", SeededBytes(0))
     (b'\\x02\\x03\\x01', b'bbccaa')
     """
     n = len(cohorts)
-    order = np.argsort(np.frombuffer(coins(8 * n), np.uint64))
+    order = np.argsort(np.frombuffer(random_bytes(8 * n), np.uint64))
     rows_of = np.frombuffer(rows, np.uint8).reshape(n, -1)
     return np.frombuffer(cohorts, np.uint8)[order].tobytes(), rows_of[order].tobytes()
 

@@ -28,7 +28,7 @@ from sqlalchemy import (
     update,
 )
 
-from hubbub.randomness import Coins
+from hubbub.randomness import RandomBytes
 from hubbub.wire.batch import Batch
 from hubbub_aggregator.database.database_url import is_postgres, without_password
 from hubbub_aggregator.database.engine import (
@@ -76,7 +76,7 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
     def __init__(
         self,
         engine: Engine,
-        coins: Coins = os.urandom,
+        random_bytes: RandomBytes = os.urandom,
         pause: Callable[[float], None] = time.sleep,
         *,
         making: bool = True,
@@ -99,7 +99,7 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
                 self.made = prepare(connection)
             else:
                 require_served(connection)
-        self._appender = Appender(engine, coins)
+        self._appender = Appender(engine, random_bytes)
 
     @classmethod
     def open(cls, path: str | Path, *, create: bool = True) -> Self:

@@ -11,8 +11,8 @@ from datetime import date
 from enum import StrEnum
 
 from hubbub.errors import HubbubError
-from hubbub.randomness import Coins, system_coins
-from hubbub.wire.problems import Refusal
+from hubbub.randomness import RandomBytes, system_coins
+from hubbub.wire.problems import ProblemType
 from hubbub_aggregator.errors import ASK, RefusedWithHeaderError
 
 _PREFIX = "hubbub_"
@@ -45,7 +45,7 @@ class Token:
         """Raise RefusedError if the token has expired."""
         if self.has_expired(today):
             raise RefusedWithHeaderError(
-                Refusal.UNAUTHORIZED,
+                ProblemType.UNAUTHORIZED,
                 f"The token {self.name!r} expired on {self.expires}: ask the operator to run `hubbub token rotate`.",
                 ASK,
             )
@@ -55,9 +55,9 @@ class Token:
         return self.expires is not None and today >= self.expires
 
 
-def new_token(coins: Coins = system_coins) -> str:
+def new_token(random_bytes: RandomBytes = system_coins) -> str:
     """Draw a token's secret: 32 random bytes, so that no salt or slow hash is needed to keep it safe as a hash."""
-    return _PREFIX + base64.urlsafe_b64encode(coins(32)).rstrip(b"=").decode()
+    return _PREFIX + base64.urlsafe_b64encode(random_bytes(32)).rstrip(b"=").decode()
 
 
 def hash_of(secret: str) -> bytes:

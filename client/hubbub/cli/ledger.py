@@ -29,7 +29,7 @@ def command(directory: Path, *, as_json: bool) -> None:
     if as_json:
         print_json(ledger_report(state))
         return
-    click.echo(f"consent {state.consent}, enrolments {state.enrolments}")
+    click.echo(f"consent {state.consent}, enrollments {state.enrollments}")
     tell_damage(state)
     for each in state.accounts.values():
         click.echo(

@@ -122,7 +122,7 @@ def _page(about: dict[str, Any]) -> str:
     sizes = f"k = {about['num_bits']}, h = {about['num_hashes']}, m = {about['num_cohorts']}, {about['hash_scheme']}"
     probabilities = f"p = {about['prob_p']:.6g}, q = {about['prob_q']:.6g}, f = {about['prob_f']:.6g}"
     titles = {"lifetime": "lifetime epsilon"}
-    limits = ("epsilon_enrolment", "epsilon_metric", "epsilon_total")
+    limits = ("epsilon_enrollment", "epsilon_metric", "epsilon_total")
     linked = f"two reports of the same value tell one of {about['effective_group_size_2_reports']:,.3g} people by their permanent noise"
     lines = [
         f"{about['name']}  ({about['kind']}, a {about['period']}, until {about['expires']})",

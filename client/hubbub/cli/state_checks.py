@@ -218,5 +218,5 @@ def _ledger(state: State) -> Finding:
     total = max((state.spent(subject) for subject in state.digests), default=0.0)
     return fine(
         "ledger",
-        f"{counted(len(state.accounts), 'account')}, at most eps = {shown_epsilon(total)} of one person, {counted(state.enrolments, 'enrolment')}",
+        f"{counted(len(state.accounts), 'account')}, at most eps = {shown_epsilon(total)} of one person, {counted(state.enrollments, 'enrollment')}",
     )

@@ -8,7 +8,7 @@ from itertools import chain, repeat
 from typing import Literal
 
 from hubbub.errors import HubbubError
-from hubbub.randomness import Coins
+from hubbub.randomness import RandomBytes
 
 _HALF = (1,)
 
@@ -86,13 +86,13 @@ class Words:
             return iter(self._unpack(block))
         return map(int.from_bytes, map(block.__getitem__, self._places), _LITTLE)
 
-    def block(self, coins: Coins) -> bytes:
+    def block(self, random_bytes: RandomBytes) -> bytes:
         """Draw one block; raises HubbubError if coins run short."""
-        block = coins(self.num_bytes)
+        block = random_bytes(self.num_bytes)
         if len(block) != self.num_bytes:
             raise HubbubError(f"coins({self.num_bytes}) gave {len(block)} bytes: noise would be missing")
         return block
 
-    def fresh(self, coins: Coins) -> Iterator[int]:
+    def fresh(self, random_bytes: RandomBytes) -> Iterator[int]:
         """Give uniform words for as long as they are asked for, a block at a time."""
-        return chain.from_iterable(map(self, map(self.block, repeat(coins))))
+        return chain.from_iterable(map(self, map(self.block, repeat(random_bytes))))

@@ -8,7 +8,7 @@ from hubbub.encoding.permanent import PermanentResponse
 from hubbub.encoding.secret import Secret
 from hubbub.errors import InvalidValueError
 from hubbub.metrics.metric import Kind, Metric
-from hubbub.randomness import Coins, system_coins
+from hubbub.randomness import RandomBytes, system_coins
 from hubbub.wire.report import Report
 
 
@@ -24,14 +24,14 @@ class Encoder:
     (128, True)
     """
 
-    def __init__(self, metric: Metric, secret: Secret, coins: Coins = system_coins) -> None:
+    def __init__(self, metric: Metric, secret: Secret, random_bytes: RandomBytes = system_coins) -> None:
         self.metric = metric.require_collectable()
         self.cohort = secret.cohort(metric.params.num_cohorts)
         self._held = metric.hold is not None
         self._num_bits, self._num_hashes = metric.params.num_bits, metric.params.num_hashes
         self._hashed = _SCHEMES[metric.params.hash_scheme] if metric.kind is Kind.STRING else None
         self._permanent = PermanentResponse(metric, secret)
-        self._instantaneous = InstantaneousResponse(metric.params, coins)
+        self._instantaneous = InstantaneousResponse(metric.params, random_bytes)
 
     def encode(self, value: Value, epoch: int | None = None) -> Report:
         """Randomize a value twice; nothing else about it leaves the process.

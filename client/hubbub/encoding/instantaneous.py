@@ -5,7 +5,7 @@ from __future__ import annotations
 from hubbub.encoding.bernoulli import BernoulliMask, Words
 from hubbub.metrics.params import Params
 from hubbub.metrics.probability import DIGITS, numerator
-from hubbub.randomness import Coins
+from hubbub.randomness import RandomBytes
 
 _MOST_AT_ONCE = 16
 """Words from one call of the coins: no position of 128 is open after some eight, so two masks seldom take more."""
@@ -21,13 +21,13 @@ class InstantaneousResponse:
 
     __slots__ = ("_coins", "_mask_p", "_mask_q", "_once", "_words")
 
-    def __init__(self, params: Params, coins: Coins) -> None:
+    def __init__(self, params: Params, random_bytes: RandomBytes) -> None:
         self._mask_p = BernoulliMask(numerator(params.prob_p, DIGITS), DIGITS, params.num_bits)
         self._mask_q = BernoulliMask(numerator(params.prob_q, DIGITS), DIGITS, params.num_bits)
         most = self._mask_p.most_words + self._mask_q.most_words
         self._words = Words(params.row_bytes, min(most, _MOST_AT_ONCE))
         self._once = most <= _MOST_AT_ONCE
-        self._coins = coins
+        self._coins = random_bytes
 
     def __call__(self, prr: int) -> int:
         """Return the bits of one report; the mask of p is drawn before the mask of q."""

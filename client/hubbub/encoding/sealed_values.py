@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from hubbub.encoding.secret import Secret
 from hubbub.metrics.metric import Metric
-from hubbub.randomness import Coins
+from hubbub.randomness import RandomBytes
 
 TAG_BYTES = 16
 
@@ -18,12 +18,12 @@ TAG_BYTES = 16
 class Sealer:
     """Tags and seals the Bloom bits of one metric under one secret."""
 
-    def __init__(self, metric: Metric, secret: Secret, coins: Coins) -> None:
+    def __init__(self, metric: Metric, secret: Secret, random_bytes: RandomBytes) -> None:
         fields = tuple(metric.bit_shaping_fields())
         self._tags = secret.stream("hubbub/tag/v1", *fields)
         self._pads = secret.stream("hubbub/seal/v1", *fields)
         self._width = metric.params.row_bytes
-        self._coins = coins
+        self._coins = random_bytes
 
     def tag(self, bloom: int) -> str:
         """Return the keyed tag of these bits, in hex."""

@@ -6,7 +6,7 @@ import hashlib
 from typing import NoReturn, Protocol, Self
 
 from hubbub.errors import ParameterError
-from hubbub.randomness import Coins, system_coins
+from hubbub.randomness import RandomBytes, system_coins
 
 SECRET_BYTES = 32
 
@@ -28,7 +28,7 @@ class Secret:
     """A client's secret, shown by nothing: `repr` is `<secret>` and it refuses to be pickled.
 
     Whoever has it can remove the permanent noise from every past report, so it is never backed up,
-    synchronized or baked into an image. Losing it is a new enrolment.
+    synchronized or baked into an image. Losing it is a new enrollment.
 
     >>> Secret.generate()
     <secret>
@@ -45,9 +45,9 @@ class Secret:
         self._key = key
 
     @classmethod
-    def generate(cls, coins: Coins = system_coins) -> Self:
+    def generate(cls, random_bytes: RandomBytes = system_coins) -> Self:
         """Draw a new secret."""
-        return cls(coins(SECRET_BYTES))
+        return cls(random_bytes(SECRET_BYTES))
 
     def stream(self, domain: str, *fields: bytes) -> Shake:
         """Open the SHAKE-256 stream of (domain, this secret, fields), each field framed by its length."""

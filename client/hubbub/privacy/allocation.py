@@ -5,7 +5,7 @@ So everything here is a function of definitions, policy, and how many periods ha
 
     most     what an account can have spent by now: one unit a period, and never more than it reserved
     kept     most; or all that it reserved, while another live process uses its definition (`definition_lease.py`)
-    reserve  kept + what it may still spend in this enrolment, as far as the total goes, in the order of the definitions
+    reserve  kept + what it may still spend in this enrollment, as far as the total goes, in the order of the definitions
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ def opened(subject: str, metric: Metric, period: Period) -> Account:
     """Return an account as it begins: nothing is spent or reserved."""
     price = price_of(metric)
     names = subject, metric.digest, metric.name
-    return Account(*names, metric.period, str(period), price.unit, price.epsilon, enrolment=0, reserved=0)
+    return Account(*names, metric.period, str(period), price.unit, price.epsilon, enrollment=0, reserved=0)
 
 
 def doubts(policy: Policy, metrics: Sequence[Metric], today: date) -> Iterator[str]:
-    """Say what a new person's first enrolment refuses of these metrics, silences, or leaves hardly any room for."""
+    """Say what a new person's first enrollment refuses of these metrics, silences, or leaves hardly any room for."""
     wanted = [(metric, opened("", metric, Period.containing(metric.period, today))) for metric in metrics]
     for (metric, _), account in zip(wanted, share_out(policy, [], wanted, 1), strict=True):
         cost = f"{metric.name}: a {account.unit} costs eps = {shown_epsilon(account.price)}"
@@ -48,7 +48,7 @@ def share_out(
     policy: Policy,
     accounts: Sequence[Account],
     wanted: Sequence[tuple[Metric, Account]],
-    enrolment: int,
+    enrollment: int,
     in_use: Container[str] = (),
 ) -> Iterator[Account]:
     """Yield one subject's accounts as they are after the total was shared out anew, those that change.
@@ -56,10 +56,10 @@ def share_out(
     accounts : all that the subject ever had       wanted : the metrics that are collected now, each with its account
     in_use   : digests that other live processes report under: they keep what they reserved
 
-    What a definition that no process uses did not need is free again. A new enrolment has a new secret, under which every value is
+    What a definition that no process uses did not need is free again. A new enrollment has a new secret, under which every value is
     noised anew: what the earlier ones can have spent is spent, and the metric reserves again.
     """
-    kept = {account.digest: _kept(account, policy, enrolment, in_use) for account in accounts}
+    kept = {account.digest: _kept(account, policy, enrollment, in_use) for account in accounts}
     collected = {metric.digest for metric, _ in wanted}
     left = policy.epsilon_total
     if left < math.inf:
@@ -69,7 +69,7 @@ def share_out(
             yield replace(account, reserved=kept[account.digest])
     for metric, account in wanted:
         spent = kept.get(account.digest, 0)
-        renewed = account.enrolment != enrolment
+        renewed = account.enrollment != enrollment
         base = spent if renewed else account.base
         ceiling = policy.units(account.price, base)
         if account.unit == "value":
@@ -88,18 +88,18 @@ def share_out(
                 "newest_epoch": None,
                 "response": None,
             }
-            changed = replace(changed, enrolment=enrolment, **forgotten)
+            changed = replace(changed, enrollment=enrollment, **forgotten)
         if granted and left < math.inf:
             left -= granted * account.price
         if changed != account:
             yield changed
 
 
-def _kept(account: Account, policy: Policy, enrolment: int, in_use: Container[str]) -> float:
+def _kept(account: Account, policy: Policy, enrollment: int, in_use: Container[str]) -> float:
     """Return how many units stay an account's own while the total is shared out anew."""
     spent = most(account, policy)
     is_bounded = account.reserved < math.inf or policy.epsilon_total == math.inf
-    if account.digest in in_use and account.enrolment == enrolment and is_bounded:
+    if account.digest in in_use and account.enrollment == enrollment and is_bounded:
         return max(spent, account.reserved)
     return spent
 
@@ -115,10 +115,10 @@ def _no_room(metric: Metric, policy: Policy, account: Account, spent: float) -> 
     cost = f"{metric.name}: a {account.unit} costs eps = {shown_epsilon(account.price)}, and "
     if fitting(policy.epsilon_metric - spent * account.price, account.price) < 1:
         return (
-            f"{cost}earlier enrolments (consent off and on, a lost secret) can have spent {shown_epsilon(spent * account.price)} of "
+            f"{cost}earlier enrollments (consent off and on, a lost secret) can have spent {shown_epsilon(spent * account.price)} of "
             f"epsilon_metric = {policy.epsilon_metric:g}: nothing more is collected from this person, unless you raise it in Policy"
         )
     return (
-        f"{cost}what metrics have reserved and earlier enrolments can have spent leaves less of "
-        f"epsilon_total = {policy.epsilon_total:g}: raise it in Policy, or lower epsilon_enrolment, what each metric reserves"
+        f"{cost}what metrics have reserved and earlier enrollments can have spent leaves less of "
+        f"epsilon_total = {policy.epsilon_total:g}: raise it in Policy, or lower epsilon_enrollment, what each metric reserves"
     )

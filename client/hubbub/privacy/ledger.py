@@ -37,12 +37,12 @@ class Account:
     """The ledger's entry for one metric definition of one subject; what was spent only ever grows.
 
     next     : the first period whose report is not formed yet         unit, price : see `privacy.pricing.price_of`
-    tags     : one keyed tag for each distinct value that was reported under this enrolment's secret, in their order
+    tags     : one keyed tag for each distinct value that was reported under this enrollment's secret, in their order
     epoch    : of a metric with hold, the last one that was charged     sealed : the last reported Bloom bits
-    reserved : units that are its own of the total, spent or not        base : of them, what earlier enrolments can have spent
+    reserved : units that are its own of the total, spent or not        base : of them, what earlier enrollments can have spent
     refused  : why it is not collected, if it is not; see `shares.py`
     ahead    : a clock was ahead: periods before this one may be formed already, see `Former.bring_back`
-    newest_epoch : of a metric with hold, the largest epoch that was ever charged under this enrolment's secret
+    newest_epoch : of a metric with hold, the largest epoch that was ever charged under this enrollment's secret
     response     : the number that the permanent response of `epoch` is derived from, see `response_number`
     """
 
@@ -55,7 +55,7 @@ class Account:
     price: float
     units: int = 0
     reports: int = 0
-    enrolment: int = 1
+    enrollment: int = 1
     tags: list[str] = field(default_factory=list)
     epoch: int | None = None
     tag: str = ""

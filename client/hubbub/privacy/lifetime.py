@@ -123,7 +123,7 @@ def privacy_figures(metric: Metric, policy: Policy) -> PrivacyFigures:
     enrollment: float = 0
     if objection is None:
         lifetime = min(fitting(policy.epsilon_metric, price.epsilon), fitting(policy.epsilon_total, price.epsilon))
-        enrollment = min(lifetime, fitting(policy.epsilon_enrolment, price.epsilon))
+        enrollment = min(lifetime, fitting(policy.epsilon_enrollment, price.epsilon))
         if price.unit == "value":
             enrollment = min(enrollment, distinct_values(metric))
     return PrivacyFigures(

@@ -18,13 +18,13 @@ class Policy:
     `hold` or f = 0 only. A metric's definitions have a budget each, under one total: whoever adds one could as well add a name.
 
     epsilon_report    : of one report, (0, inf]
-    epsilon_enrolment : of one definition of a metric under one secret, over all the values that it takes until consent is withdrawn, (0, inf]
-    epsilon_metric    : of one definition of a metric over all enrolments, (0, inf]
-    epsilon_total     : of all metrics and all their definitions, over all enrolments, (0, inf]
+    epsilon_enrollment : of one definition of a metric under one secret, over all the values that it takes until consent is withdrawn, (0, inf]
+    epsilon_metric    : of one definition of a metric over all enrollments, (0, inf]
+    epsilon_total     : of all metrics and all their definitions, over all enrollments, (0, inf]
     """
 
     epsilon_report: float = 3.0
-    epsilon_enrolment: float = 20.0
+    epsilon_enrollment: float = 20.0
     epsilon_metric: float = 40.0
     epsilon_total: float = 100.0
 
@@ -45,7 +45,7 @@ class Policy:
                 "define it with more noise, or raise that in Policy"
             )
         name = min(
-            ("epsilon_enrolment", "epsilon_metric", "epsilon_total"), key=lambda each: float(getattr(self, each))
+            ("epsilon_enrollment", "epsilon_metric", "epsilon_total"), key=lambda each: float(getattr(self, each))
         )
         if price.epsilon > getattr(self, name) + ROUNDING:
             return (
@@ -55,5 +55,5 @@ class Policy:
         return None
 
     def units(self, price: float, base: float = 0) -> float:
-        """Return how many units of a price one metric may have spent at the end of an enrolment before which it had spent `base`."""
-        return min(fitting(self.epsilon_metric, price), base + fitting(self.epsilon_enrolment, price))
+        """Return how many units of a price one metric may have spent at the end of an enrollment before which it had spent `base`."""
+        return min(fitting(self.epsilon_metric, price), base + fitting(self.epsilon_enrollment, price))

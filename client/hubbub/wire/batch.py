@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from hubbub.metrics.metric import MAX_CLIENT_COHORTS, Metric
 from hubbub.metrics.periods import Period
-from hubbub.randomness import Coins, system_coins
+from hubbub.randomness import RandomBytes, system_coins
 from hubbub.wire.dates import parse_day
-from hubbub.wire.problems import Refusal, RefusedError
+from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub.wire.report import Report
 
 if TYPE_CHECKING:
@@ -53,11 +53,11 @@ class Batch:
 
     @classmethod
     def of_reports(
-        cls, metric: Metric, period: Period, reports: Sequence[Report], coins: Coins = system_coins
+        cls, metric: Metric, period: Period, reports: Sequence[Report], random_bytes: RandomBytes = system_coins
     ) -> Batch:
         """Form a batch, once: a retry sends the same bytes again."""
         return cls(
-            batch_id=new_id(coins),
+            batch_id=new_id(random_bytes),
             metric=metric.name,
             digest=metric.digest,
             period=str(period),
@@ -86,13 +86,13 @@ class Batch:
         try:
             fields = json.loads(body.decode())
         except (ValueError, RecursionError):
-            raise RefusedError(Refusal.MALFORMED, f"the body is not JSON ({len(body)} bytes)") from None
+            raise RefusedError(ProblemType.MALFORMED, f"the body is not JSON ({len(body)} bytes)") from None
         if not isinstance(fields, dict):
-            raise RefusedError(Refusal.MALFORMED, f"the body must be a JSON object, got {type(fields).__name__}")
+            raise RefusedError(ProblemType.MALFORMED, f"the body must be a JSON object, got {type(fields).__name__}")
         batch_id, metric, digest, period = (_text(fields, name) for name in ("batch_id", "metric", "digest", "period"))
         cohorts = fields.get("cohorts")
         if not isinstance(cohorts, list) or not all(type(cohort) is int for cohort in cohorts):
-            raise RefusedError(Refusal.MALFORMED, "cohorts must be a list of whole numbers, one a report")
+            raise RefusedError(ProblemType.MALFORMED, "cohorts must be a list of whole numbers, one a report")
         return cls.from_fields(batch_id, metric, digest, period, cohorts, _text(fields, "bits"))
 
     @classmethod
@@ -105,40 +105,41 @@ class Batch:
         """Refuse what is well-formed but impossible under the metric: sizes, cohorts, padding."""
         params, n = metric.params, len(self)
         if n == 0:
-            raise RefusedError(Refusal.NO_REPORTS, "cohorts is empty: a batch carries at least one report")
+            raise RefusedError(ProblemType.NO_REPORTS, "cohorts is empty: a batch carries at least one report")
         if n > max_reports:
             raise RefusedError(
-                Refusal.TOO_MANY_REPORTS, f"at most {max_reports} reports a batch, got {n}: send smaller batches"
+                ProblemType.TOO_MANY_REPORTS, f"at most {max_reports} reports a batch, got {n}: send smaller batches"
             )
         if len(self.rows) != n * params.row_bytes:
             raise RefusedError(
-                Refusal.WRONG_SIZE,
+                ProblemType.WRONG_SIZE,
                 f"a report of {params.num_bits} bits has {params.row_bytes} bytes: bits must hold {n} times as many, got {len(self.rows)}",
             )
         if max(self.cohorts) >= params.num_cohorts:
             raise RefusedError(
-                Refusal.COHORT_OUT_OF_RANGE,
+                ProblemType.COHORT_OUT_OF_RANGE,
                 f"cohorts must be below {params.num_cohorts}, got {max(self.cohorts)}",
             )
         padding = -(1 << (params.num_bits - 1) % 8 + 1) & 0xFF
         if padding and any(byte & padding for byte in self.rows[params.row_bytes - 1 :: params.row_bytes]):
             raise RefusedError(
-                Refusal.PADDING_SET, f"a report has {params.num_bits} bits, and a bit past them is set: it must be zero"
+                ProblemType.PADDING_SET,
+                f"a report has {params.num_bits} bits, and a bit past them is set: it must be zero",
             )
 
 
-def new_id(coins: Coins) -> UUID:
+def new_id(random_bytes: RandomBytes) -> UUID:
     """Draw what a batch is known by, through every retry."""
     from uuid import UUID  # as it is imported it looks at the platform: 2 ms of every program's start
 
-    return UUID(bytes=coins(16), version=4)
+    return UUID(bytes=random_bytes(16), version=4)
 
 
 def _text(fields: dict[str, Any], name: str) -> str:
     value = fields.get(name)
     if not isinstance(value, str):
         got = f"got {type(value).__name__}" if name in fields else "it is missing"
-        raise RefusedError(Refusal.MALFORMED, f"{name} must be a string: {got}")
+        raise RefusedError(ProblemType.MALFORMED, f"{name} must be a string: {got}")
     return value
 
 
@@ -147,7 +148,7 @@ def _batch_id(text: str) -> UUID:
 
     if not _UUID4.fullmatch(text):
         raise RefusedError(
-            Refusal.MALFORMED, "batch_id must be a random UUID (version 4), lower-case with dashes: uuid.uuid4()"
+            ProblemType.MALFORMED, "batch_id must be a random UUID (version 4), lower-case with dashes: uuid.uuid4()"
         )
     return UUID(text)
 
@@ -157,7 +158,7 @@ def _cohorts(values: list[int]) -> bytes:
         return bytes(values)
     except (ValueError, OverflowError):
         raise RefusedError(
-            Refusal.COHORT_OUT_OF_RANGE, f"a cohort is in [0, {MAX_CLIENT_COHORTS}), and one is outside it"
+            ProblemType.COHORT_OUT_OF_RANGE, f"a cohort is in [0, {MAX_CLIENT_COHORTS}), and one is outside it"
         ) from None
 
 
@@ -165,4 +166,4 @@ def _rows(text: str) -> bytes:
     try:
         return binascii.a2b_base64(text, strict_mode=True)
     except (binascii.Error, ValueError):
-        raise RefusedError(Refusal.MALFORMED, "bits must be base64 with padding (RFC 4648 section 4)") from None
+        raise RefusedError(ProblemType.MALFORMED, "bits must be base64 with padding (RFC 4648 section 4)") from None

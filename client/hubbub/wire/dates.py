@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date
 
 from hubbub.metrics.periods import Period, PeriodKind
-from hubbub.wire.problems import Refusal, RefusedError
+from hubbub.wire.problems import ProblemType, RefusedError
 
 
 def parse_day(text: object) -> date:
@@ -16,7 +16,7 @@ def parse_day(text: object) -> date:
         day = None
     if day is None or day.isoformat() != text:
         raise RefusedError(
-            Refusal.MALFORMED, f"period must be a date YYYY-MM-DD, got {str(text)[:40]!r}: the UTC day it starts on"
+            ProblemType.MALFORMED, f"period must be a date YYYY-MM-DD, got {str(text)[:40]!r}: the UTC day it starts on"
         )
     return day
 
@@ -32,7 +32,7 @@ def parse_period(kind: PeriodKind, text: str) -> Period:
     first = Period.containing(kind, day).start
     if first != day:
         raise RefusedError(
-            Refusal.PERIOD_MISALIGNED,
+            ProblemType.PERIOD_MISALIGNED,
             f"period must be the first day of a {kind}, got {text}: that {kind} is {first}",
         )
     return Period(day, kind)

@@ -10,7 +10,7 @@ from enum import Enum
 from hubbub.errors import HubbubError
 
 
-class Refusal(Enum):
+class ProblemType(Enum):
     """slug, HTTP status, and what it means in one sentence."""
 
     MALFORMED = ("malformed", 400, "The body is not a batch: not JSON, a field missing, or of the wrong type.")
@@ -59,7 +59,7 @@ class Refusal(Enum):
 class RefusedError(HubbubError):
     """A batch that breaks a rule of the wire; nothing of it is stored."""
 
-    def __init__(self, refusal: Refusal, detail: str) -> None:
+    def __init__(self, refusal: ProblemType, detail: str) -> None:
         super().__init__(detail)
         self.refusal = refusal
         self.detail = detail

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from hubbub.errors import ParameterError
+
 
 def checked_url(url: str) -> str:
     """Return an aggregator's address without a slash at its end; https, except to this machine.

@@ -58,7 +58,7 @@ def solve(counts: BitCounts, asked: Sequence[str] | None, target: Target) -> Ans
 def category_shares(ones: NDArray[np.int64], num_reports: int, params: Params) -> Floats:
     """Return x_i = (c_i / N - p*) / (q* - p*), unbiased; (k,).
 
-    >>> survey = Params.one_hot(1, prob_p=0, prob_q=1, prob_f=0.5)  # two coins: p* = 1/4, q* = 3/4
+    >>> survey = Params.one_hot(1, prob_p=0, prob_q=1, prob_f=0.5)  # two random_bytes: p* = 1/4, q* = 3/4
     >>> category_shares(np.array([40]), 100, survey).round(12).tolist()
     [0.3]
     """

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hubbub import Batch, RefusedError, parse_definitions
-from hubbub.wire.problems import Refusal
+from hubbub.wire.problems import ProblemType
 from hubbub_aggregator.api.batch_decoding import decode_batch, largest_batch
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def written(pairs: list[tuple[str, Any]]) -> bytes:
     return b"{%b}" % b",".join(json.dumps(name).encode() + b": " + json.dumps(value).encode() for name, value in pairs)
 
 
-def outcome(decode: Any, body: bytes) -> Batch | Refusal:
+def outcome(decode: Any, body: bytes) -> Batch | ProblemType:
     try:
         batch: Batch = decode(body)
     except RefusedError as refused:
@@ -101,7 +101,7 @@ def test_rejects_overlong_and_too_many_names(others: dict[str, Any], message: st
 @pytest.mark.parametrize("depth", [1_000, 100_000])
 def test_rejects_deep_nesting_in_unknown_fields(depth: int) -> None:
     nested = b'{"x":' + b"[" * depth + b"]" * depth + b"," + json.dumps(fields()).encode()[1:]
-    assert outcome(decode_batch, nested) in (Refusal.MALFORMED, Batch.from_json(json.dumps(fields()).encode()))
+    assert outcome(decode_batch, nested) in (ProblemType.MALFORMED, Batch.from_json(json.dumps(fields()).encode()))
 
 
 def test_messages_do_not_repeat_what_a_body_holds() -> None:

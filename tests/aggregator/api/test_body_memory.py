@@ -11,7 +11,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from hubbub.wire.problems import Refusal, RefusedError
+from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.api.body_memory import BodyMemory, ReceivedBody
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Bodies(RuleBasedStateMachine):
         if refused:
             with pytest.raises(RefusedError) as problem:
                 body.hold(size + more)
-            assert problem.value.refusal is Refusal.UNAVAILABLE
+            assert problem.value.refusal is ProblemType.UNAVAILABLE
             stack.close()
             del self.open[at]
         else:

@@ -19,7 +19,7 @@ from tests.aggregator.api.test_tokens import given
 from tests.aggregator.conftest import NOON, running
 from tests.support.many_metrics import fill, many_definitions
 
-from hubbub import Definitions, Metric, Params, Refusal
+from hubbub import Definitions, Metric, Params, ProblemType
 from hubbub_aggregator.api import sessions
 from hubbub_aggregator.api.dashboard.chart import PeriodLine, chart_of
 from hubbub_aggregator.api.dashboard.metric_page import implausible_in_words
@@ -80,7 +80,7 @@ def test_a_browser_is_sent_to_the_form_and_every_other_reader_is_told_to_bring_a
     aggregator = start(store, local_reads_without_token=False)
     sent = get(aggregator, accept=HTML)
     assert (sent.status, sent.headers["location"]) == (303, "/sign-in")
-    assert_refused(get(aggregator), Refusal.UNAUTHORIZED)
+    assert_refused(get(aggregator), ProblemType.UNAUTHORIZED)
     form = get(aggregator, "/sign-in")
     assert (form.status, b'name="token"' in form.body) == (200, True)
     page = get(aggregator, authorization=given(store, Scope.READ))
@@ -188,8 +188,8 @@ def test_a_wrong_token_gets_the_form_again_with_the_reason_and_a_program_the_pro
 ) -> None:
     aggregator = start(store, local_reads_without_token=False)
     wrong = {
-        Refusal.UNAUTHORIZED: ("hubbub_nonsense", "not known here"),
-        Refusal.FORBIDDEN: (given(store, Scope.METRICS), "has no scope read"),
+        ProblemType.UNAUTHORIZED: ("hubbub_nonsense", "not known here"),
+        ProblemType.FORBIDDEN: (given(store, Scope.METRICS), "has no scope read"),
     }
     for refusal, (token, told) in wrong.items():
         answer = sign_in(aggregator, token)
@@ -198,7 +198,7 @@ def test_a_wrong_token_gets_the_form_again_with_the_reason_and_a_program_the_pro
         assert told in answer.body.decode()
         assert_refused(sign_in(aggregator, token, accept="*/*"), refusal)
     assert sign_in(aggregator, "", accept="*/*").status == 401
-    assert_refused(sign_in(aggregator, "x" * (1 << 21), accept="*/*"), Refusal.TOO_LARGE)
+    assert_refused(sign_in(aggregator, "x" * (1 << 21), accept="*/*"), ProblemType.TOO_LARGE)
 
 
 @pytest.mark.parametrize(
@@ -215,10 +215,10 @@ def test_a_form_that_another_site_sent_changes_nothing(
     start: StartAggregator, sqlite_store: SqlStore, headers: dict[str, str]
 ) -> None:
     aggregator, bearer = start(sqlite_store, local_reads_without_token=False), given(sqlite_store, Scope.READ)
-    assert_refused(sign_in(aggregator, bearer, accept="*/*", **headers), Refusal.CROSS_SITE)
+    assert_refused(sign_in(aggregator, bearer, accept="*/*", **headers), ProblemType.CROSS_SITE)
     cookie = signed_in(aggregator, bearer)
     refused = sign_out(aggregator, cookie=cookie["cookie"], **{n.replace("_", "-"): v for n, v in headers.items()})
-    assert_refused(refused, Refusal.CROSS_SITE)
+    assert_refused(refused, ProblemType.CROSS_SITE)
     assert get(aggregator, **cookie).status == 200
 
 
@@ -455,8 +455,8 @@ def test_a_signed_in_browser_downloads_with_its_cookie_unless_another_site_asks(
     aggregator = start(store, local_reads_without_token=False, retain={"homepage": 5})
     assert aggregator.post(make_batch(aggregator.definitions["homepage"])).status == 202
     path = f"/v1/metrics/homepage/{kind}"
-    assert_refused(get(aggregator, path), Refusal.UNAUTHORIZED)
-    assert_refused(get(aggregator, path, cookie="hubbub=guess"), Refusal.UNAUTHORIZED)
+    assert_refused(get(aggregator, path), ProblemType.UNAUTHORIZED)
+    assert_refused(get(aggregator, path, cookie="hubbub=guess"), ProblemType.UNAUTHORIZED)
     cookie = signed_in(aggregator, given(store, Scope.READ))
     page = get(aggregator, "/metric/homepage", **cookie).body.decode()
     assert f'href="{path}"' in page
@@ -479,7 +479,7 @@ def test_signing_in_returns_to_the_metric_and_to_no_other_address(
     sent = get(aggregator, "/metric/homepage", accept=HTML)
     assert (sent.status, sent.headers["location"]) == (303, "/sign-in?metric=homepage")
     assert b'name="metric" value="homepage"' in get(aggregator, sent.headers["location"]).body
-    assert_refused(get(aggregator, "/metric/homepage"), Refusal.UNAUTHORIZED)
+    assert_refused(get(aggregator, "/metric/homepage"), ProblemType.UNAUTHORIZED)
     secret = bearer.removeprefix("Bearer ")
     for metric, location in (
         ("homepage", "/metric/homepage"),
@@ -495,7 +495,7 @@ def test_signing_in_returns_to_the_metric_and_to_no_other_address(
 
 def test_a_metric_that_is_not_defined_has_no_page(start: StartAggregator, sqlite_store: SqlStore) -> None:
     aggregator = start(sqlite_store)
-    assert_refused(get(aggregator, "/metric/nothing"), Refusal.UNKNOWN_METRIC)
+    assert_refused(get(aggregator, "/metric/nothing"), ProblemType.UNKNOWN_METRIC)
     page = get(aggregator, "/metric/nothing", accept=HTML)
     assert (page.status, b"<h1>No such metric</h1>" in page.body) == (404, True)
 

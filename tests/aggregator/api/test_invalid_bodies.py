@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hubbub import Batch, Definitions, RefusedError
-from hubbub.wire.problems import Refusal
+from hubbub.wire.problems import ProblemType
 from hubbub_aggregator.api.batch_validation import inflated
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def test_what_is_inflated_is_what_was_packed_or_it_is_refused(data: bytes, packe
     else:
         with pytest.raises(RefusedError) as refused:
             inflated(data, 4 << 20)
-        assert refused.value.refusal is Refusal.MALFORMED
+        assert refused.value.refusal is ProblemType.MALFORMED
 
 
 def test_a_bomb_takes_no_more_memory_than_the_limit() -> None:
@@ -124,7 +124,7 @@ def test_a_bomb_takes_no_more_memory_than_the_limit() -> None:
         inflated(bomb, 4 << 20)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert refused.value.refusal is Refusal.TOO_LARGE
+    assert refused.value.refusal is ProblemType.TOO_LARGE
     assert peak < 9 << 20
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.aggregator.conftest import running
 
-from hubbub import Batch, Definitions, Refusal
+from hubbub import Batch, Definitions, ProblemType
 from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.interface import Holding
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.aggregator.conftest import Aggregator, Answer, MakeBatch, StartAggregator
 
 
-def assert_refused(answer: Answer, refusal: Refusal) -> None:
+def assert_refused(answer: Answer, refusal: ProblemType) -> None:
     """The one shape of every refusal (RFC 9457)."""
     assert answer.headers["content-type"] == "application/problem+json"
     told = answer.json
@@ -69,22 +69,22 @@ pytestmark = pytest.mark.usefixtures("nothing_stored")
 def test_a_field_of_the_wrong_type_or_form_is_malformed_and_a_name_that_is_unknown_is_said_to_be(
     aggregator: Aggregator, good: Batch, field: str, value: object
 ) -> None:
-    expected = Refusal.MALFORMED
+    expected = ProblemType.MALFORMED
     if value == "no such thing?" and field in ("metric", "digest"):
-        expected = Refusal.UNKNOWN_METRIC if field == "metric" else Refusal.DIGEST_MISMATCH
+        expected = ProblemType.UNKNOWN_METRIC if field == "metric" else ProblemType.DIGEST_MISMATCH
     assert_refused(aggregator.post(altered(good, **{field: value})), expected)
 
 
 @pytest.mark.parametrize("field", ["batch_id", "metric", "digest", "period", "cohorts", "bits"])
 def test_a_missing_field_is_malformed(aggregator: Aggregator, good: Batch, field: str) -> None:
-    assert_refused(aggregator.post(without(good, field)), Refusal.MALFORMED)
+    assert_refused(aggregator.post(without(good, field)), ProblemType.MALFORMED)
 
 
 @pytest.mark.parametrize(
     "body", [b"", b"[]", b"null", b'"', b"\xff\xfe", b"[" * 20_000, b'{"period": ' + b"9" * 9_000 + b"}"]
 )
 def test_a_body_that_is_no_json_object_is_malformed(aggregator: Aggregator, body: bytes) -> None:
-    assert_refused(aggregator.post(body), Refusal.MALFORMED)
+    assert_refused(aggregator.post(body), ProblemType.MALFORMED)
 
 
 @pytest.mark.parametrize(
@@ -96,40 +96,40 @@ def test_a_body_that_is_no_json_object_is_malformed(aggregator: Aggregator, body
     ],
 )
 def test_a_batch_id_is_a_random_uuid_in_its_one_spelling(aggregator: Aggregator, good: Batch, text: str) -> None:
-    assert_refused(aggregator.post(altered(good, batch_id=text)), Refusal.MALFORMED)
+    assert_refused(aggregator.post(altered(good, batch_id=text)), ProblemType.MALFORMED)
 
 
 def test_a_metric_that_is_not_defined_is_unknown(aggregator: Aggregator, good: Batch) -> None:
-    assert_refused(aggregator.post(altered(good, metric="homepages")), Refusal.UNKNOWN_METRIC)
-    assert_refused(aggregator.post(altered(good, metric="\ud800")), Refusal.MALFORMED)
-    assert_refused(aggregator.get("/v1/metrics/homepages/summary"), Refusal.UNKNOWN_METRIC)
+    assert_refused(aggregator.post(altered(good, metric="homepages")), ProblemType.UNKNOWN_METRIC)
+    assert_refused(aggregator.post(altered(good, metric="\ud800")), ProblemType.MALFORMED)
+    assert_refused(aggregator.get("/v1/metrics/homepages/summary"), ProblemType.UNKNOWN_METRIC)
 
 
 def test_another_digest_is_a_mismatch_and_the_answer_says_the_current_one(aggregator: Aggregator, good: Batch) -> None:
     answer = aggregator.post(altered(good, digest="0" * 64))
-    assert_refused(answer, Refusal.DIGEST_MISMATCH)
+    assert_refused(answer, ProblemType.DIGEST_MISMATCH)
     assert aggregator.definitions["homepage"].digest in answer.json["detail"]
 
 
 def test_an_expired_metric_takes_nothing_from_its_expiry_date_on(aggregator: Aggregator, make_batch: MakeBatch) -> None:
     metric = aggregator.definitions["gone"]
-    assert_refused(aggregator.post(make_batch(metric)), Refusal.METRIC_EXPIRED)
+    assert_refused(aggregator.post(make_batch(metric)), ProblemType.METRIC_EXPIRED)
 
 
 @pytest.mark.parametrize(
     ("period", "refusal"),
     [
-        ("2024-06-17", Refusal.PERIOD_NOT_STARTED),
-        ("9999-12-31", Refusal.PERIOD_NOT_STARTED),
-        ("2024-05-15", Refusal.PERIOD_CLOSED),
-        ("0001-01-01", Refusal.PERIOD_CLOSED),
-        ("2024-02-30", Refusal.MALFORMED),
-        ("20240615", Refusal.MALFORMED),
-        ("2024-W24-6", Refusal.MALFORMED),
+        ("2024-06-17", ProblemType.PERIOD_NOT_STARTED),
+        ("9999-12-31", ProblemType.PERIOD_NOT_STARTED),
+        ("2024-05-15", ProblemType.PERIOD_CLOSED),
+        ("0001-01-01", ProblemType.PERIOD_CLOSED),
+        ("2024-02-30", ProblemType.MALFORMED),
+        ("20240615", ProblemType.MALFORMED),
+        ("2024-W24-6", ProblemType.MALFORMED),
     ],
 )
 def test_a_day_is_open_from_one_day_before_it_until_30_days_after(
-    aggregator: Aggregator, make_batch: MakeBatch, period: str, refusal: Refusal
+    aggregator: Aggregator, make_batch: MakeBatch, period: str, refusal: ProblemType
 ) -> None:
     metric = aggregator.definitions["homepage"]
     assert_refused(aggregator.post(make_batch(metric, period=period)), refusal)
@@ -139,28 +139,28 @@ def test_the_week_closes_at_midnight_30_days_after_its_sunday(aggregator: Aggreg
     batch = make_batch(aggregator.definitions["from_jfk"], period="2024-06-10")
     try:
         aggregator.clock.now = datetime(2024, 7, 17, tzinfo=UTC)
-        assert_refused(aggregator.post(batch), Refusal.PERIOD_CLOSED)
+        assert_refused(aggregator.post(batch), ProblemType.PERIOD_CLOSED)
         aggregator.clock.now = datetime(2024, 6, 9, tzinfo=UTC) - timedelta(microseconds=1)
-        assert_refused(aggregator.post(batch), Refusal.PERIOD_NOT_STARTED)
+        assert_refused(aggregator.post(batch), ProblemType.PERIOD_NOT_STARTED)
     finally:
         aggregator.clock.now = datetime(2024, 6, 15, 12, tzinfo=UTC)
 
 
 def test_a_period_is_named_by_its_first_day(aggregator: Aggregator, make_batch: MakeBatch) -> None:
     metric = aggregator.definitions["from_jfk"]
-    assert_refused(aggregator.post(make_batch(metric, period="2024-06-11")), Refusal.PERIOD_MISALIGNED)
+    assert_refused(aggregator.post(make_batch(metric, period="2024-06-11")), ProblemType.PERIOD_MISALIGNED)
 
 
 def test_a_cohort_is_below_the_number_of_cohorts(aggregator: Aggregator, good: Batch) -> None:
     for cohort in (4, 255, 256, -1, 1 << 80):
         body = altered(good, cohorts=[0, 3, cohort])
-        assert_refused(aggregator.post(body), Refusal.COHORT_OUT_OF_RANGE)
+        assert_refused(aggregator.post(body), ProblemType.COHORT_OUT_OF_RANGE)
 
 
 def test_the_bits_have_one_row_a_cohort(aggregator: Aggregator, good: Batch) -> None:
     for rows in (good.rows[:-1], good.rows + b"\0", b""):
         body = altered(good, bits=base64.b64encode(rows).decode())
-        assert_refused(aggregator.post(body), Refusal.WRONG_SIZE)
+        assert_refused(aggregator.post(body), ProblemType.WRONG_SIZE)
 
 
 @pytest.mark.parametrize("bit", [20, 21, 22, 23])
@@ -169,49 +169,49 @@ def test_no_padding_bit_of_any_report_is_set(aggregator: Aggregator, good: Batch
     rows = bytearray(good.rows)
     rows[3 * report + bit // 8] |= 1 << bit % 8
     body = altered(good, bits=base64.b64encode(rows).decode())
-    assert_refused(aggregator.post(body), Refusal.PADDING_SET)
+    assert_refused(aggregator.post(body), ProblemType.PADDING_SET)
 
 
 def test_a_batch_has_reports_but_not_too_many(aggregator: Aggregator, make_batch: MakeBatch) -> None:
     metric = aggregator.definitions["homepage"]
-    assert_refused(aggregator.post(make_batch(metric, n=0)), Refusal.NO_REPORTS)
-    assert_refused(aggregator.post(make_batch(metric, n=501)), Refusal.TOO_MANY_REPORTS)
+    assert_refused(aggregator.post(make_batch(metric, n=0)), ProblemType.NO_REPORTS)
+    assert_refused(aggregator.post(make_batch(metric, n=501)), ProblemType.TOO_MANY_REPORTS)
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/jsonp", "", "multipart/form-data; boundary=x"])
 def test_another_media_type_is_told_which_one_is_taken(aggregator: Aggregator, good: Batch, content_type: str) -> None:
     answer = aggregator.post(good, content_type=content_type)
-    assert_refused(answer, Refusal.UNSUPPORTED_MEDIA_TYPE)
+    assert_refused(answer, ProblemType.UNSUPPORTED_MEDIA_TYPE)
     assert answer.headers["accept"] == "application/json"
     assert "accept-encoding" not in answer.headers  # it would say that the coding was to blame (RFC 9110, 12.5.3)
 
 
 def test_another_coding_is_told_which_one_is_taken(aggregator: Aggregator, good: Batch) -> None:
     answer = aggregator.post(good, content_encoding="br")
-    assert_refused(answer, Refusal.UNSUPPORTED_MEDIA_TYPE)
+    assert_refused(answer, ProblemType.UNSUPPORTED_MEDIA_TYPE)
     assert answer.headers["accept-encoding"] == "gzip"
 
 
 def test_a_body_is_refused_by_its_announced_size_before_it_is_read(aggregator: Aggregator) -> None:
-    assert_refused(aggregator.post(b" " * 30_001), Refusal.TOO_LARGE)
+    assert_refused(aggregator.post(b" " * 30_001), ProblemType.TOO_LARGE)
 
 
 def test_a_body_without_announced_size_is_counted_as_it_comes(aggregator: Aggregator) -> None:
     endless = (b" " * 1_000 for _ in range(1_000))
     answer = aggregator.request("POST", "/v1/reports", endless, content_type="application/json")
-    assert_refused(answer, Refusal.TOO_LARGE)
+    assert_refused(answer, ProblemType.TOO_LARGE)
 
 
 def test_a_gzip_bomb_is_refused_without_being_inflated(aggregator: Aggregator) -> None:
     bomb = gzip.compress(bytes(20_000_000))
     assert len(bomb) < 30_000
-    assert_refused(aggregator.post(bomb, content_encoding="gzip"), Refusal.TOO_LARGE)
+    assert_refused(aggregator.post(bomb, content_encoding="gzip"), ProblemType.TOO_LARGE)
 
 
 def test_a_body_that_is_not_exactly_one_gzip_member_is_malformed(aggregator: Aggregator, good: Batch) -> None:
     packed = gzip.compress(good.to_json())
     for body in (good.to_json(), packed + b"x", packed * 2, packed[:-1], b""):
-        assert_refused(aggregator.post(body, content_encoding="gzip"), Refusal.MALFORMED)
+        assert_refused(aggregator.post(body, content_encoding="gzip"), ProblemType.MALFORMED)
 
 
 def test_a_body_that_takes_too_long_is_refused_and_its_connection_is_free(
@@ -226,7 +226,7 @@ def test_a_body_that_takes_too_long_is_refused_and_its_connection_is_free(
         yield body[5:]
 
     answer = aggregator.request("POST", "/v1/reports", slowly(), content_type="application/json")
-    assert_refused(answer, Refusal.TOO_SLOW)
+    assert_refused(answer, ProblemType.TOO_SLOW)
     assert aggregator.post(body).status == 202
 
 
@@ -238,7 +238,7 @@ def test_a_network_that_sends_too_much_is_told_when_to_come_back_and_others_are_
     batches = [make_batch(aggregator.definitions["homepage"]) for _ in range(4)]
     said = [aggregator.post(batch, x_forwarded_for="198.51.100.1, 192.0.2.7") for batch in batches[:3]]
     assert [answer.status for answer in said] == [202, 202, 429]
-    assert_refused(said[2], Refusal.TOO_MANY)
+    assert_refused(said[2], ProblemType.TOO_MANY)
     assert 990 <= int(said[2].headers["retry-after"]) <= 1000
     assert aggregator.post(batches[2], x_forwarded_for="192.0.2.7, 198.51.100.1").status == 202
     assert aggregator.post(batches[3]).status == 202, "this machine is another network, with a higher limit"
@@ -273,7 +273,7 @@ def test_before_the_disk_is_full_batches_are_refused_and_what_is_stored_can_be_r
     free[0] = 9
     while (answer := aggregator.post(batch)).status == 200:
         time.sleep(0.05)
-    assert_refused(answer, Refusal.DISK_FULL)
+    assert_refused(answer, ProblemType.DISK_FULL)
     assert int(answer.headers["retry-after"]) > 0
     assert aggregator.summary("homepage").num_reports == 3
     free[0] = 10
@@ -303,14 +303,14 @@ def test_refusals_are_counted_by_metric_and_reason_and_outlive_the_service(
     "path", ["/v1", "/v1/reports/", "/v2/reports", "/problems/no-such", "/docs", "/%00", "/problems/"]
 )
 def test_what_is_not_there_is_not_found_and_never_a_redirect(aggregator: Aggregator, path: str) -> None:
-    assert_refused(aggregator.get(path), Refusal.NOT_FOUND)
+    assert_refused(aggregator.get(path), ProblemType.NOT_FOUND)
 
 
 def test_a_method_that_is_not_taken_is_told_which_ones_are(aggregator: Aggregator) -> None:
     answer = aggregator.request("PUT", "/v1/reports", b"{}")
-    assert_refused(answer, Refusal.METHOD_NOT_ALLOWED)
+    assert_refused(answer, ProblemType.METHOD_NOT_ALLOWED)
     assert answer.headers["allow"] == "POST"
-    assert_refused(aggregator.request("DELETE", "/v1/metrics"), Refusal.METHOD_NOT_ALLOWED)
+    assert_refused(aggregator.request("DELETE", "/v1/metrics"), ProblemType.METHOD_NOT_ALLOWED)
     assert aggregator.request("PUT", "/sign-in", b"").headers["allow"] == "GET, HEAD, POST"
 
 
@@ -318,7 +318,7 @@ def test_a_method_that_is_not_taken_is_told_which_ones_are(aggregator: Aggregato
     "query", ["period=yesterday", "period=2024-06-15&period=", "counts=ones", "counts=patterns", "digest=%ED%A0%80"]
 )
 def test_a_query_that_cannot_be_answered_is_invalid(aggregator: Aggregator, query: str) -> None:
-    assert_refused(aggregator.get(f"/v1/metrics/homepage/summary?{query}"), Refusal.INVALID_QUERY)
+    assert_refused(aggregator.get(f"/v1/metrics/homepage/summary?{query}"), ProblemType.INVALID_QUERY)
 
 
 def test_a_failure_nobody_foresaw_tells_nothing_and_logs_no_value(
@@ -330,7 +330,7 @@ def test_a_failure_nobody_foresaw_tells_nothing_and_logs_no_value(
     monkeypatch.setattr(store, "read", broken)
     with caplog.at_level(logging.DEBUG):
         answer = start(store).get("/v1/metrics/homepage/summary")
-    assert_refused(answer, Refusal.INTERNAL_ERROR)
+    assert_refused(answer, ProblemType.INTERNAL_ERROR)
     assert "private" not in answer.body.decode() + caplog.text
     assert "RuntimeError in broken" in caplog.text
 
@@ -352,14 +352,14 @@ def test_a_store_that_fails_is_unavailable_with_retry_after(
         aggregator.get("/readyz"),
         aggregator.get("/v1/metrics/homepage/summary"),
     ):
-        assert_refused(answer, Refusal.UNAVAILABLE)
+        assert_refused(answer, ProblemType.UNAVAILABLE)
         assert int(answer.headers["retry-after"]) > 0
     monkeypatch.undo()
     assert aggregator.stored() == 0
 
 
-@pytest.mark.parametrize("refusal", Refusal)
-def test_the_type_of_every_refusal_is_a_page(aggregator: Aggregator, refusal: Refusal) -> None:
+@pytest.mark.parametrize("refusal", ProblemType)
+def test_the_type_of_every_refusal_is_a_page(aggregator: Aggregator, refusal: ProblemType) -> None:
     answer = aggregator.get(f"/problems/{refusal.slug}")
     assert (answer.status, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert f"<h1>{refusal.slug}</h1>" in answer.body.decode()
@@ -372,7 +372,7 @@ def test_every_refusal_is_tested() -> None:
     files = [here, *(here.parent / f"{part}.py" for part in parts)]
     texts = [file.read_text(encoding="utf-8") for file in files]
     named = set(re.findall(r"Refusal\.([A-Z_]+)", "".join(texts)))
-    assert {refusal.name for refusal in Refusal} <= named
+    assert {refusal.name for refusal in ProblemType} <= named
 
 
 @pytest.mark.parametrize("digest", ["\0", "\u00e9", "0" * 63, "A" * 64])
@@ -381,4 +381,4 @@ def test_a_digest_that_no_definition_can_have_is_a_mismatch_whatever_the_databas
 ) -> None:
     aggregator = start(store)
     body = altered(make_batch(aggregator.definitions["homepage"]), digest=digest)
-    assert_refused(aggregator.post(body), Refusal.DIGEST_MISMATCH)
+    assert_refused(aggregator.post(body), ProblemType.DIGEST_MISMATCH)

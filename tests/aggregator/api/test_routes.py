@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hubbub import Encoder, Metric, Policy, Refusal, Secret
+from hubbub import Encoder, Metric, Policy, ProblemType, Secret
 from hubbub.privacy import PrivacyFigures, privacy_figures
 from hubbub.summary import BitCounts
 from hubbub.summary.pattern_counts import PatternCounts
@@ -221,9 +221,16 @@ def test_the_openapi_document_says_what_the_routes_answer(aggregator: Aggregator
         *["400", "401", "403", "404", "408", "409", "410", "413", "415", "422", "429", "500", "503", "507"],
     }
     said = " ".join(answer["description"] for answer in post["responses"].values())
-    of_reading = {Refusal.NOT_FOUND, Refusal.METHOD_NOT_ALLOWED, Refusal.INVALID_QUERY, Refusal.CROSS_SITE}
-    of_no_route = {Refusal.NOT_HTTP, Refusal.HEADERS_TOO_LARGE}
-    assert {refusal for refusal in Refusal if f"`{refusal.slug}`" in said} == set(Refusal) - of_reading - of_no_route
+    of_reading = {
+        ProblemType.NOT_FOUND,
+        ProblemType.METHOD_NOT_ALLOWED,
+        ProblemType.INVALID_QUERY,
+        ProblemType.CROSS_SITE,
+    }
+    of_no_route = {ProblemType.NOT_HTTP, ProblemType.HEADERS_TOO_LARGE}
+    assert {refusal for refusal in ProblemType if f"`{refusal.slug}`" in said} == set(
+        ProblemType
+    ) - of_reading - of_no_route
     for path in ("/v1/metrics/{name}/summary", "/v1/metrics/{name}/reports", "/metrics"):
         assert document["paths"][path]["get"]["security"] == [{"HTTPBearer": []}]
     for name, path in document["paths"].items():

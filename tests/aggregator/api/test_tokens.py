@@ -14,7 +14,7 @@ from tests.aggregator.api.test_problem_responses import assert_refused
 from tests.aggregator.conftest import NOON
 
 from hubbub.cli import main
-from hubbub.wire.problems import Refusal, RefusedError
+from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.api import sessions
 from hubbub_aggregator.api.bearer_auth import Doorkeeper
 from hubbub_aggregator.cli.token import command as token
@@ -53,12 +53,12 @@ def test_reading_takes_a_token_with_the_scope_for_it(
     aggregator = start(store, local_reads_without_token=False)
     for headers in ({}, {"authorization": f"Bearer {new_token()}"}, {"authorization": "Basic YTpi"}):
         answer = aggregator.get(path, **headers)
-        assert_refused(answer, Refusal.UNAUTHORIZED)
+        assert_refused(answer, ProblemType.UNAUTHORIZED)
         assert answer.headers["www-authenticate"] == "Bearer"
     assert aggregator.get(path, authorization=given(store, scope)).status == 200
     store.revoke_token("a")
     others = set(Scope) - {scope}
-    assert_refused(aggregator.get(path, authorization=given(store, *others)), Refusal.FORBIDDEN)
+    assert_refused(aggregator.get(path, authorization=given(store, *others)), ProblemType.FORBIDDEN)
 
 
 def test_what_clients_and_their_reviewers_need_takes_no_token(
@@ -75,7 +75,7 @@ def test_sending_takes_a_token_where_the_operator_says_so(
 ) -> None:
     aggregator = start(store, closed_reports=True)
     batch = make_batch(aggregator.definitions["homepage"])
-    assert_refused(aggregator.post(batch), Refusal.UNAUTHORIZED)
+    assert_refused(aggregator.post(batch), ProblemType.UNAUTHORIZED)
     assert aggregator.stored() == 0
     assert aggregator.post(batch, authorization=given(store, Scope.REPORT)).status == 202
 
@@ -89,7 +89,7 @@ def test_a_revoked_token_is_worthless_within_5_seconds(store: SqlStore) -> None:
     now = 5.0
     with pytest.raises(RefusedError) as refused:
         door.require(Scope.READ, authorization)
-    assert refused.value.refusal is Refusal.UNAUTHORIZED
+    assert refused.value.refusal is ProblemType.UNAUTHORIZED
 
 
 def test_the_database_has_a_hash_and_never_the_token(sqlite_store: SqlStore, tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_rejects_expired_token_from_its_day_on(start: StartAggregator, store: Sq
     aggregator.clock.now += timedelta(seconds=1)
     if door == "bearer":
         answer = aggregator.get("/", **headers)
-        assert_refused(answer, Refusal.UNAUTHORIZED)
+        assert_refused(answer, ProblemType.UNAUTHORIZED)
         assert "'short' expired on 2024-06-16" in answer.json["detail"]
         assert answer.headers["www-authenticate"] == "Bearer"
     else:
@@ -185,7 +185,7 @@ def test_rejects_batches_with_an_expired_token(start: StartAggregator, store: Sq
     aggregator, secret = start(store, closed_reports=True), new_token()
     assert store.add_token(Token("apps", frozenset({Scope.REPORT}), expires=NOON.date()), hash_of(secret))
     batch = make_batch(aggregator.definitions["homepage"])
-    assert_refused(aggregator.post(batch, authorization=f"Bearer {secret}"), Refusal.UNAUTHORIZED)
+    assert_refused(aggregator.post(batch, authorization=f"Bearer {secret}"), ProblemType.UNAUTHORIZED)
     assert aggregator.stored() == 0
 
 

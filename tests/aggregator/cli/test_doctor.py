@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from tests.aggregator.conftest import DEFINITIONS, NOON
 
-from hubbub import Definitions, Refusal
+from hubbub import Definitions, ProblemType
 from hubbub.cli import main
 from hubbub.cli.findings import Finding, Health
 from hubbub_aggregator.cli.database_checks import periods, refusals, tokens
@@ -212,14 +212,14 @@ def test_retained_reports_that_should_be_gone_are_found(
 
 
 def test_refusals_that_grow_and_that_an_operator_can_change_are_found(store: SqlStore) -> None:
-    def during(*refused: tuple[str, Refusal]) -> Callable[[], None]:
+    def during(*refused: tuple[str, ProblemType]) -> Callable[[], None]:
         return lambda: store.add_refusals({(metric, refusal.slug): 5 for metric, refusal in refused})
 
-    during(("homepage", Refusal.DIGEST_MISMATCH), ("", Refusal.MALFORMED))()
+    during(("homepage", ProblemType.DIGEST_MISMATCH), ("", ProblemType.MALFORMED))()
     quiet = list(refusals(store, lambda: None))
     assert ill(quiet) == []
     assert "5 digest-mismatch of homepage" in quiet[0].what
-    grown = list(refusals(store, during(("homepage", Refusal.DIGEST_MISMATCH), ("", Refusal.MALFORMED))))
+    grown = list(refusals(store, during(("homepage", ProblemType.DIGEST_MISMATCH), ("", ProblemType.MALFORMED))))
     assert ill(grown) == [(Health.WARNING, "refusals")]
     assert "5 more batches of homepage were refused as digest-mismatch" in grown[0].what
     assert "clients have another definition" in grown[0].next_step

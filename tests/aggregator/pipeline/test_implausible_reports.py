@@ -11,7 +11,7 @@ from tests.aggregator.api.test_dashboard import get
 from tests.aggregator.api.test_problem_responses import assert_refused
 from tests.aggregator.conftest import running
 
-from hubbub import Batch, Metric, Refusal, parse_definitions
+from hubbub import Batch, Metric, ProblemType, parse_definitions
 from hubbub.summary import BitCounts
 from hubbub.summary.plausibility import usual
 from hubbub_aggregator.pipeline.retention import upkeep
@@ -136,7 +136,7 @@ def test_odd_reports_are_refused_only_where_that_was_asked_for_and_the_decoder_i
     with running(definitions, store, Settings(local_reads_without_token=True, refuse_odd=True)) as aggregator:
         for ones in (fewest - 1, most + 1):
             answer = aggregator.post(batch(fewest, ones))
-            assert_refused(answer, Refusal.ODD_REPORT)
+            assert_refused(answer, ProblemType.ODD_REPORT)
             assert f"report 1 has {ones} ones" in answer.json["detail"]
         assert aggregator.post(batch(fewest, most)).status == 202
         assert aggregator.summary("wide").odd_refused

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hubbub.wire.problems import Refusal
+from hubbub.wire.problems import ProblemType
 from hubbub_aggregator.api.batch_decoding import decode_batch
 from hubbub_aggregator.api.ingest import Answer, Shortcut
 from hubbub_aggregator.api.service import _warn_of_local_limit
@@ -152,7 +152,7 @@ def test_holds_back_a_bounded_number_of_refusals(
     monkeypatch.setattr("hubbub_aggregator.api.ingest.REFUSAL_DELAY_SECONDS", 60.0)
 
     async def waiting() -> int:
-        refused = Answer(Refusal.TOO_MANY.status, (), b"")
+        refused = Answer(ProblemType.TOO_MANY.status, (), b"")
         middleware = Shortcut(create_app(definitions, sqlite_store))
         tasks = [asyncio.create_task(middleware._delay(refused)) for _ in range(100)]
         await asyncio.sleep(0)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pytest
 
-from hubbub import Refusal
+from hubbub import ProblemType
 from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def test_what_is_no_http_is_told_so(aggregator: Aggregator, sent: bytes) -> None
     status, headers, told = answered(aggregator, sent)
     assert status == b"HTTP/1.1 400 Bad Request"
     assert (headers["content-type"], headers["connection"]) == ("application/problem+json", "close")
-    assert (told["type"], told["status"]) == ("/problems/not-http", Refusal.NOT_HTTP.status)
+    assert (told["type"], told["status"]) == ("/problems/not-http", ProblemType.NOT_HTTP.status)
     assert "server" not in headers
 
 
@@ -91,7 +91,7 @@ def test_what_comes_around_a_body_without_end_is_refused(aggregator: Aggregator,
     status, headers, told = answered(aggregator, (begun + more)[: (64 << 10) + 1])
     assert status.startswith(b"HTTP/1.1 431 ")
     assert (headers["content-type"], headers["connection"]) == ("application/problem+json", "close")
-    assert (told["type"], told["status"]) == ("/problems/headers-too-large", Refusal.HEADERS_TOO_LARGE.status)
+    assert (told["type"], told["status"]) == ("/problems/headers-too-large", ProblemType.HEADERS_TOO_LARGE.status)
 
 
 def test_trailers_without_end_are_cut_off(aggregator: Aggregator) -> None:

@@ -24,7 +24,7 @@ from hubbub import Batch, Definitions, Metric
 from hubbub.cli import main
 from hubbub.cli.findings import Health
 from hubbub.wire.dates import parse_period
-from hubbub.wire.problems import Refusal, RefusedError
+from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.api.admission import admit
 from hubbub_aggregator.cli.database_checks import clock_state
 from hubbub_aggregator.database.database_url import is_postgres
@@ -304,7 +304,7 @@ TestClock = ClockMachine.TestCase
 TestClock.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
 
 
-def refusal(batch: Batch, definitions: Definitions, reading: Reading) -> Refusal | None:
+def refusal(batch: Batch, definitions: Definitions, reading: Reading) -> ProblemType | None:
     try:
         admit(batch, definitions, reading, Settings())
     except RefusedError as refused:
@@ -344,10 +344,10 @@ class DeletionMachine(ClockMachine):
         batch = Batch(batch_id, METRIC.name, METRIC.digest, text, b"\0", b"\1")
         refused = refusal(batch, DEFINITIONS, clock.reading())
         if refused is not None:
-            if refused is Refusal.PERIOD_NOT_STARTED:  # clients send it again
+            if refused is ProblemType.PERIOD_NOT_STARTED:  # clients send it again
                 assert clock.reading().now.timestamp() < self.world.now - TOLERANCE, "a clock behind, perhaps accepted"
             elif not self.is_wrong_time_remembered:
-                assert (clock.reading().status, refused) == (ClockStatus.IN_DOUBT, Refusal.UNAVAILABLE)
+                assert (clock.reading().status, refused) == (ClockStatus.IN_DOUBT, ProblemType.UNAVAILABLE)
             return
         (appended,) = self.database.append([batch])
         if not self.was_wrong_time_remembered:
@@ -408,14 +408,14 @@ def test_admission_in_doubt_is_final_only_where_both_times_agree(
 
     now, other = (START + timedelta(minutes=minutes) for minutes in times)
     each = {refusal(batch, definitions, Reading(time)) for time in (now, other)}
-    final = {Refusal.PERIOD_CLOSED, Refusal.METRIC_EXPIRED}
+    final = {ProblemType.PERIOD_CLOSED, ProblemType.METRIC_EXPIRED}
     both = refusal(batch, definitions, Reading(now, other, ClockStatus.IN_DOUBT))
     if each <= final:
         assert both in final
     elif each & final:
-        assert both is Refusal.UNAVAILABLE
+        assert both is ProblemType.UNAVAILABLE
     else:
-        assert both is (None if None in each else Refusal.PERIOD_NOT_STARTED)
+        assert both is (None if None in each else ProblemType.PERIOD_NOT_STARTED)
 
 
 class SteppedClock:

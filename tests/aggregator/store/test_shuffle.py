@@ -8,7 +8,7 @@ from itertools import permutations
 import numpy as np
 from scipy.stats import chisquare
 
-from hubbub.testing import SeededCoins
+from hubbub.testing import SeededBytes
 from hubbub_aggregator.store.shuffle import shuffled
 
 ALPHA = 1e-6
@@ -25,6 +25,6 @@ def test_every_report_keeps_its_cohort_and_its_bits() -> None:
 
 def test_every_order_is_equally_likely(unseen_seed: int) -> None:
     """All 24 orders of 4 reports, 200 expected of each: an order missing, or twice as likely, is seen for sure."""
-    coins = SeededCoins(unseen_seed)
-    seen = Counter(shuffled(b"\0\1\2\3", b"abcd", coins)[0] for _ in range(24 * 200))
+    random_bytes = SeededBytes(unseen_seed)
+    seen = Counter(shuffled(b"\0\1\2\3", b"abcd", random_bytes)[0] for _ in range(24 * 200))
     assert chisquare([seen[bytes(order)] for order in permutations(range(4))]).pvalue > ALPHA

@@ -19,7 +19,7 @@ from hubbub.encoding.instantaneous import InstantaneousResponse
 from hubbub.encoding.permanent import PermanentResponse
 from hubbub.errors import DefinitionError, HubbubError
 from hubbub.randomness import system_coins
-from hubbub.testing import SeededCoins
+from hubbub.testing import SeededBytes
 
 ALPHA = 1e-6
 
@@ -67,10 +67,10 @@ def test_every_bit_of_every_cohort_is_reported_at_p_star_or_q_star(
     metric: Metric, value: Value, unseen_seed: int
 ) -> None:
     """A new person each time, 5,000 a cohort. alpha = 1e-6; a bit without its PRR or IRR is off by > 15 sigma."""
-    coins = SeededCoins(unseen_seed)
+    random_bytes = SeededBytes(unseen_seed)
     rows, cohorts = [], []
     for _ in range(5000 * metric.params.num_cohorts):
-        report = Encoder(metric, Secret.generate(coins), coins).encode(value)
+        report = Encoder(metric, Secret.generate(random_bytes), random_bytes).encode(value)
         rows.append(report.bits.tolist())
         cohorts.append(report.cohort)
     expected = np.where(true_bits(metric, value), metric.params.q_star, metric.params.p_star)
@@ -81,17 +81,17 @@ def test_every_bit_of_every_cohort_is_reported_at_p_star_or_q_star(
 @pytest.mark.parametrize("left_out", ["prr", "irr", "both"])
 def test_one_bit_left_unnoised_is_caught(bit: int, left_out: str, unseen_seed: int) -> None:
     """The check above sees each single bit of each stage: its p-value falls below alpha."""
-    coins = SeededCoins(unseen_seed)
+    random_bytes = SeededBytes(unseen_seed)
     rows, cohorts = [], []
     at = 1 << bit
     for _ in range(1500 * STRING.params.num_cohorts):
-        secret = Secret.generate(coins)
+        secret = Secret.generate(random_bytes)
         cohort = secret.cohort(STRING.params.num_cohorts)
         bloom = bloom_bits(STRING, "https://example.org/", cohort)
         prr = PermanentResponse(STRING, secret)(bloom)
         if left_out == "prr":
             prr = (prr & ~at) | (bloom & at)
-        irr = InstantaneousResponse(STRING.params, coins)(prr)
+        irr = InstantaneousResponse(STRING.params, random_bytes)(prr)
         if left_out != "prr":
             irr = (irr & ~at) | ((prr if left_out == "irr" else bloom) & at)
         rows.append(unpacked(irr, 13))
@@ -103,11 +103,14 @@ def test_one_bit_left_unnoised_is_caught(bit: int, left_out: str, unseen_seed: i
 @pytest.mark.parametrize("metric", [STRING, ODD, CATEGORICAL, BOOLEAN])
 def test_the_permanent_bits_flip_with_probability_half_f_at_every_position(metric: Metric, unseen_seed: int) -> None:
     """PRR alone, over 10,000 secrets, for Bloom bits all zero and all one. alpha = 1e-6."""
-    coins = SeededCoins(unseen_seed)
+    random_bytes = SeededBytes(unseen_seed)
     k = metric.params.num_bits
     for bloom in (0, (1 << k) - 1):
         rows = np.array(
-            [unpacked(PermanentResponse(metric, Secret.generate(coins))(bloom) ^ bloom, k) for _ in range(10_000)]
+            [
+                unpacked(PermanentResponse(metric, Secret.generate(random_bytes))(bloom) ^ bloom, k)
+                for _ in range(10_000)
+            ]
         )
         expected = np.full((1, k), metric.params.prob_f / 2)
         assert rates_p_value(rows, np.zeros(len(rows), int), expected) > ALPHA / 2
@@ -117,7 +120,7 @@ def test_the_permanent_bits_flip_with_probability_half_f_at_every_position(metri
 def test_the_instantaneous_bits_are_one_with_p_or_q_at_every_position(metric: Metric, unseen_seed: int) -> None:
     """IRR alone, 10,000 reports of permanent bits all zero, all one and alternating. alpha = 1e-6."""
     k = metric.params.num_bits
-    respond = InstantaneousResponse(metric.params, SeededCoins(unseen_seed))
+    respond = InstantaneousResponse(metric.params, SeededBytes(unseen_seed))
     for prr in (0, (1 << k) - 1, 0x5555_5555 & ((1 << k) - 1)):
         rows = np.array([unpacked(respond(prr), k) for _ in range(10_000)])
         expected = np.where([unpacked(prr, k)], metric.params.prob_q, metric.params.prob_p)
@@ -127,10 +130,12 @@ def test_the_instantaneous_bits_are_one_with_p_or_q_at_every_position(metric: Me
 @pytest.mark.parametrize("stage", ["prr", "irr"])
 def test_bits_are_noised_independently_of_each_other(stage: str, unseen_seed: int) -> None:
     """All pairs of the 13 bits, 2 x 2 tables of 20,000 draws, Bonferroni at alpha = 1e-6."""
-    coins = SeededCoins(unseen_seed)
-    respond = InstantaneousResponse(STRING.params, coins)
+    random_bytes = SeededBytes(unseen_seed)
+    respond = InstantaneousResponse(STRING.params, random_bytes)
     draw: Callable[[], int] = (
-        (lambda: PermanentResponse(STRING, Secret.generate(coins))(0)) if stage == "prr" else (lambda: respond(0))
+        (lambda: PermanentResponse(STRING, Secret.generate(random_bytes))(0))
+        if stage == "prr"
+        else (lambda: respond(0))
     )
     rows = np.array([unpacked(draw(), 13) for _ in range(20_000)], int)
     pairs = [(i, j) for i in range(13) for j in range(i)]
@@ -181,7 +186,7 @@ def test_the_classic_two_coin_survey_is_a_boolean_metric() -> None:
     """f = .5, p = 0, q = 1: the report is the permanent response itself, the truth with probability 3/4."""
     survey = Metric.boolean("smokes", prob_p=0, prob_q=1, prob_f=0.5)
     for number in range(100):
-        encoder = Encoder(survey, Secret.generate(SeededCoins(number)))
+        encoder = Encoder(survey, Secret.generate(SeededBytes(number)))
         assert len({encoder.encode(True).bits.tobytes() for _ in range(20)}) == 1
 
 
@@ -206,12 +211,12 @@ def test_the_encoder_agrees_with_its_golden_vectors() -> None:
 def _scripted(drawn: bytes) -> Callable[[int], bytes]:
     left = bytearray(drawn)
 
-    def coins(num_bytes: int) -> bytes:
+    def random_bytes(num_bytes: int) -> bytes:
         taken = bytes(left[:num_bytes])
         del left[:num_bytes]
         return taken.ljust(num_bytes, b"\0")
 
-    return coins
+    return random_bytes
 
 
 @pytest.mark.parametrize(

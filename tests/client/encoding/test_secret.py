@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from hubbub import ParameterError, Secret
-from hubbub.testing import SeededCoins
+from hubbub.testing import SeededBytes
 
 KEY = bytes(range(32))
 
@@ -34,17 +34,17 @@ def test_a_secret_of_another_size_is_refused_without_being_repeated(key: object)
 def test_the_cohort_depends_on_the_secret_alone_and_a_smaller_m_cuts_it() -> None:
     """All cohorts of a client together say log2(largest m) bits: c mod m, whatever the metric."""
     for number in range(200):
-        secret = Secret.generate(SeededCoins(number))
+        secret = Secret.generate(SeededBytes(number))
         c0 = secret.cohort(256)
         assert [secret.cohort(1 << bits) for bits in range(9)] == [c0 % (1 << bits) for bits in range(9)]
 
 
 def test_cohorts_are_uniform(unseen_seed: int) -> None:
     """Chi-squared over 256 cohorts, 50 expected each, alpha = 1e-6."""
-    coins = SeededCoins(unseen_seed)
+    random_bytes = SeededBytes(unseen_seed)
     seen = [0] * 256
     for _ in range(256 * 50):
-        seen[Secret.generate(coins).cohort(256)] += 1
+        seen[Secret.generate(random_bytes).cohort(256)] += 1
     assert stats.chisquare(seen).pvalue > 1e-6
 
 

@@ -14,7 +14,7 @@ from hubbub.sdk.recording.queue_limits import Limits
 from hubbub.sdk.recording.recorder import Recorder
 from hubbub.sdk.storage.journal import Journal
 from hubbub.sdk.storage.memory_filesystem import MemoryDisk
-from hubbub.testing import ManualClock, SeededCoins
+from hubbub.testing import ManualClock, SeededBytes
 
 NOISE = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
 METRICS = (
@@ -32,13 +32,13 @@ class Life:
 
     def __init__(self, metrics: tuple[Metric, ...], policy: Policy) -> None:
         self.metrics, self.policy = metrics, policy
-        self.clock, self.coins = ManualClock(date(2026, 11, 21)), SeededCoins(1)
+        self.clock, self.random_bytes = ManualClock(date(2026, 11, 21)), SeededBytes(1)
         self.journal = Journal(Path("state"), MemoryDisk())
         self.told: list[tuple[str, str, str]] = []
         with self.journal as state:
             self.journal.write({"e": "consent", "to": "on", "text": "", "time": 0.0, "reports_from": ""})
             assert state.consent == "on"
-        self.secret = Secret.generate(self.coins)
+        self.secret = Secret.generate(self.random_bytes)
         self.start()
 
     def start(self) -> None:
@@ -49,11 +49,11 @@ class Life:
             policy=self.policy,
             limits=Limits(),
             clock=self.clock,
-            coins=self.coins,
+            random_bytes=self.random_bytes,
         )
         with self.journal as state:
             self.recorder.channels.secret(state)
-            self.recorder.enroller.enrol(state)
+            self.recorder.enroller.enroll(state)
             self.recorder.former.form(state)
 
     def record(self, name: str, values: list[str]) -> None:
@@ -71,9 +71,9 @@ class Life:
                 )
                 self.clock.move(days=2)
                 self.journal.write({"e": "consent", "to": "on", "text": "", "time": 0.0, "reports_from": ""})
-                self.secret = Secret.generate(self.coins)
+                self.secret = Secret.generate(self.random_bytes)
             case "secret lost":
-                self.secret = Secret.generate(self.coins)
+                self.secret = Secret.generate(self.random_bytes)
             case "redefined":
                 first = self.metrics[0]
                 noise = NOISE | {"prob_q": 0.75 + 2**-10 * (1 + len(self.told))}
@@ -89,7 +89,7 @@ class Life:
                 self.journal.write({"e": "gone", "id": batch_id, "why": "acknowledged"})
             for account in state.accounts.values():
                 assert account.spent <= self.policy.epsilon_metric + 1e-6
-                assert len(account.tags) * account.price <= self.policy.epsilon_enrolment + 1e-6
+                assert len(account.tags) * account.price <= self.policy.epsilon_enrollment + 1e-6
             assert state.spent("") <= state.reserved("") + 1e-6 <= self.policy.epsilon_total + 2e-6
 
 
@@ -97,21 +97,21 @@ class Life:
     first=st.sampled_from(METRICS),
     second=st.sampled_from(METRICS),
     share=st.floats(1, 5),
-    enrolment=st.floats(1, 5),
+    enrollment=st.floats(1, 5),
     total=st.floats(1, 9),
     steps=st.lists(STEPS, max_size=12),
     data=st.data(),
 )
 @settings(max_examples=100, deadline=None)
 def test_no_history_of_values_decides_which_periods_have_a_report(
-    first: Metric, second: Metric, share: float, enrolment: float, total: float, steps: list[str], data: st.DataObject
+    first: Metric, second: Metric, share: float, enrollment: float, total: float, steps: list[str], data: st.DataObject
 ) -> None:
     """Two lives with the same days, restarts, changes of mind, lost secrets and definitions, but not the same values of `first`."""
     metrics = (first,) if first == second else (first, second)
     price = max(price_of(metric).epsilon for metric in metrics)
     policy = Policy(
         epsilon_report=99,
-        epsilon_enrolment=enrolment * price,
+        epsilon_enrollment=enrollment * price,
         epsilon_metric=share * price,
         epsilon_total=total * price,
     )

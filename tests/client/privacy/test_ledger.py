@@ -18,7 +18,7 @@ from hubbub.testing import deliver
 QUIET = Metric.string(  # no IRR noise: two reports are equal exactly when their permanent bits are; one cohort, where a to d differ
     "quiet", Params(num_bits=64, num_hashes=2, num_cohorts=1, prob_p=0, prob_q=1, prob_f=0.5)
 )
-LOOSE = Policy(epsilon_report=100, epsilon_enrolment=100, epsilon_metric=100, epsilon_total=1000)
+LOOSE = Policy(epsilon_report=100, epsilon_enrollment=100, epsilon_metric=100, epsilon_total=1000)
 
 
 def days_of(client: object, rig: Rig, metric: str, values: list[str | None]) -> list[bytes]:
@@ -116,7 +116,7 @@ def test_a_metric_reserves_its_share_in_advance_and_one_that_finds_no_room_is_re
         client = rig.agreed(one, two, policy=Policy(epsilon_report=99, epsilon_metric=99, epsilon_total=3.5 * price))
     assert (
         caplog.text.count(
-            "two: a value costs eps = 4.395, and what metrics have reserved and earlier enrolments can have spent leaves less of epsilon_total = 15.3806: raise it"
+            "two: a value costs eps = 4.395, and what metrics have reserved and earlier enrollments can have spent leaves less of epsilon_total = 15.3806: raise it"
         )
         == 1
     )
@@ -176,7 +176,7 @@ def test_a_ledger_from_before_shares_were_reserved_is_read_and_goes_on(rig: Rig)
         assert (account.units, account.reserved) == (3, 3)
 
 
-def test_losing_the_secret_is_a_new_enrolment_that_the_ledger_knows(rig: Rig) -> None:
+def test_losing_the_secret_is_a_new_enrollment_that_the_ledger_knows(rig: Rig) -> None:
     for damage in (None, b"short"):
         client = rig.agreed(QUIET, policy=LOOSE)
         client.record("quiet", "a")
@@ -191,34 +191,34 @@ def test_losing_the_secret_is_a_new_enrolment_that_the_ledger_knows(rig: Rig) ->
     client.record("quiet", "a")
     deliver(client)
     with client._journal as state:
-        assert state.enrolments == 3
+        assert state.enrollments == 3
         assert [account.units for account in state.accounts.values()] == [3]
 
 
 def test_by_default_somebody_who_comes_back_takes_part_as_before_once_more_and_is_not_asked_for_ever(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Four values an enrolment, nine for ever: 4, 4, 1, and then a warning with the value, the rule and the next step."""
+    """Four values an enrollment, nine for ever: 4, 4, 1, and then a warning with the value, the rule and the next step."""
     reserved, metric = [], Metric.string("quiet", HOMEPAGE.params)
     with caplog.at_level(logging.WARNING, "hubbub"):
-        for enrolment in range(4):
+        for enrollment in range(4):
             client = rig.agreed(metric, policy=Policy())
-            days_of(client, rig, "quiet", [f"{enrolment} {day}" for day in range(6)])
+            days_of(client, rig, "quiet", [f"{enrollment} {day}" for day in range(6)])
             with client._journal as state:
                 (account,) = state.accounts.values()
                 reserved.append(account.reserved)
                 assert account.spent <= Policy().epsilon_metric
             client.set_consent("off")
             client.close()
-            assert ("it is not collected" in caplog.text) == (enrolment == 3)
+            assert ("it is not collected" in caplog.text) == (enrollment == 3)
     assert reserved == [4, 8, 9, 9]
     assert (
-        "quiet: a value costs eps = 4.395, and earlier enrolments (consent off and on, a lost secret) can have spent 39.551 "
+        "quiet: a value costs eps = 4.395, and earlier enrollments (consent off and on, a lost secret) can have spent 39.551 "
         "of epsilon_metric = 40: nothing more is collected from this person, unless you raise it in Policy"
     ) in caplog.text
 
 
-@pytest.mark.parametrize("name", ["epsilon_enrolment", "epsilon_metric", "epsilon_total"])
+@pytest.mark.parametrize("name", ["epsilon_enrollment", "epsilon_metric", "epsilon_total"])
 def test_a_value_that_no_budget_holds_is_refused_by_the_name_of_the_tightest(name: str) -> None:
     told = Policy(**{"epsilon_report": 9, name: 4.3}).objection(QUIET)
     assert told == (

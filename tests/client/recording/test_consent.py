@@ -93,7 +93,7 @@ def test_on_again_is_a_new_secret_on_the_old_ledger(rig: Rig) -> None:
     deliver(client)
     with client._journal as state:
         (account,) = state.accounts.values()
-        assert (account.units, state.enrolments) == (2, 2)
+        assert (account.units, state.enrollments) == (2, 2)
 
 
 def test_what_was_in_flight_when_consent_ended_is_neither_counted_twice_nor_kept(rig: Rig) -> None:

@@ -15,7 +15,7 @@ from hubbub.encoding.encoder import Encoder
 from hubbub.metrics.periods import ordinal
 from hubbub.privacy.pricing import price_of
 from hubbub.sdk.upload.retry_policy import Answer
-from hubbub.testing import SeededCoins, SimulatedDisk, deliver
+from hubbub.testing import SeededBytes, SimulatedDisk, deliver
 from hubbub.wire.batch import Batch
 from hubbub.wire.dates import parse_period
 
@@ -118,7 +118,7 @@ def test_periods_that_ended_under_local_while_the_app_did_not_run_are_not_report
 def test_local_spends_nothing_and_leaves_the_budget_to_on(metric: Metric, rig: Rig) -> None:
     """No report of `local` can be sent, so it reveals nothing; and the budget of one value is still there for `on`."""
     price = price_of(metric).epsilon
-    policy = Policy(epsilon_report=99, epsilon_enrolment=99, epsilon_metric=1.5 * price, epsilon_total=999)
+    policy = Policy(epsilon_report=99, epsilon_enrollment=99, epsilon_metric=1.5 * price, epsilon_total=999)
     client = rig.client(metric, policy=policy)
     client.set_consent("local")
     for day in range(6):
@@ -225,10 +225,10 @@ def note_day(observer: Observer, rig: Rig, client: Client) -> None:
 def test_no_power_loss_lets_a_report_of_local_be_sent(rig: Rig, unseen_seed: int) -> None:
     """150 lives, each ended by a power loss that drops, tears and reorders what was not synchronized: the event of consent among it."""
     chance, disk, observer = random.Random(unseen_seed), SimulatedDisk(), Observer()  # noqa: S311
-    coins, dropped = SeededCoins(unseen_seed), 0
+    random_bytes, dropped = SeededBytes(unseen_seed), 0
     watch(rig, observer, chance)
     for _ in range(150):
-        options: dict[str, Any] = {"disk": disk, "coins": coins}
+        options: dict[str, Any] = {"disk": disk, "random_bytes": random_bytes}
         client = rig.client(*METRICS, **options)
         uploader = client._started()
         uploader.stop(5)

@@ -21,7 +21,7 @@ from hubbub.sdk.storage.state import KEPT_SENT, State
 from hubbub.sdk.storage.state_reader import read_state
 from hubbub.sdk.upload.retry_policy import Answer
 from hubbub.sdk.upload.uploader import Uploader
-from hubbub.testing import ManualClock, SeededCoins, deliver
+from hubbub.testing import ManualClock, SeededBytes, deliver
 
 ALPHA = 1e-6
 PLAIN = Metric(  # no noise at all (p = 0, q = 1, f = 0): what is reported is what was chosen
@@ -35,7 +35,7 @@ HELD = Metric.categorical("held", ("a", "b", "c"), prob_p=0, prob_q=1, prob_f=0,
 
 def test_each_recording_of_a_period_is_as_likely_to_be_the_one_reported(rig: Rig, unseen_seed: int) -> None:
     """4,000 periods of 5 recordings; chi-squared over the 5 at alpha = 1e-6 (a share off by a fifth is seen)."""
-    client = rig.agreed(PLAIN, coins=SeededCoins(unseen_seed), durability="memory")
+    client = rig.agreed(PLAIN, random_bytes=SeededBytes(unseen_seed), durability="memory")
     chosen: Counter[str] = Counter()
     for period in range(4000):
         for value in PLAIN.categories:
@@ -78,7 +78,7 @@ def test_missed_periods_are_formed_at_the_next_start_as_far_back_as_they_are_ope
 
 def test_a_report_leaves_at_a_random_time_of_the_next_period(rig: Rig, unseen_seed: int) -> None:
     """Kolmogorov-Smirnov against the uniform, 500 periods, alpha = 1e-6."""
-    client = rig.agreed(PLAIN, coins=SeededCoins(unseen_seed), durability="memory")
+    client = rig.agreed(PLAIN, random_bytes=SeededBytes(unseen_seed), durability="memory")
     moments = []
     for _ in range(500):
         rig.clock.now = rig.clock.now.replace(hour=0)
@@ -272,7 +272,7 @@ def test_rows_of_a_batch_say_nothing_about_whose_they_are(rig: Rig, unseen_seed:
         *metrics,
         per_subject=True,
         durability="memory",
-        coins=SeededCoins(unseen_seed),
+        random_bytes=SeededBytes(unseen_seed),
         limits=Limits(max_reports=10_000),
     )
     server._stop()  # its thread would send the first batches while later ones are made

@@ -20,7 +20,7 @@ from hubbub.cli.state_checks import of_state
 from hubbub.privacy.ledger import Account, Choice
 from hubbub.sdk.storage.state import MAX_RUNS, joined
 from hubbub.sdk.upload.retry_policy import NO_ANSWER, Answer
-from hubbub.testing import ManualClock, SeededCoins, deliver
+from hubbub.testing import ManualClock, SeededBytes, deliver
 
 WEEKLY = Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5, period=PeriodKind.WEEK)
 
@@ -224,8 +224,8 @@ def test_whatever_the_clock_does_no_period_is_sent_under_two_ids_and_all_that_le
     chance = random.Random(unseen_seed)  # noqa: S311
     true, aggregator = world
     step = 1 if metric is HOMEPAGE else 7
-    coins = SeededCoins(unseen_seed)
-    client = rig.agreed(metric, transport=aggregator, coins=coins, durability="memory")
+    random_bytes = SeededBytes(unseen_seed)
+    client = rig.agreed(metric, transport=aggregator, random_bytes=random_bytes, durability="memory")
     uploader = client._started()
     uploader.stop(5)
     for _ in range(3):  # a report is sent in the period after its own: one at least is taken before anything goes wrong

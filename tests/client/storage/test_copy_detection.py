@@ -40,7 +40,7 @@ def renew(state: Path) -> None:
 
 def identity(rig: Rig) -> tuple[bytes, int, float]:
     state = read_state(rig.state)
-    return (rig.state / "secret").read_bytes(), state.enrolments, state.spent("")
+    return (rig.state / "secret").read_bytes(), state.enrollments, state.spent("")
 
 
 def machine_finding(rig: Rig, reader: Callable[[], bytes | None]) -> Health:
@@ -81,7 +81,7 @@ def test_the_same_machine_is_never_a_copy_and_no_machine_id_claims_nothing(
     rig.client(machine_id=machine(1)).close()  # the first that is known
     rig.client(machine_id=none).close()
     rig.client(machine_id=machine(1)).close()
-    assert (caplog.records, read_state(rig.state).enrolments) == ([], 1)
+    assert (caplog.records, read_state(rig.state).enrollments) == ([], 1)
     assert machine_finding(rig, none) is machine_finding(rig, machine(1)) is Health.FINE
 
 
@@ -140,7 +140,7 @@ def test_new_identity_draws_a_new_secret_drops_what_the_original_sends_and_conti
     client.record("survey", True)
     client._recorder.former.form_everything(client._journal._state)
     client.close()
-    secret, enrolments, spent = identity(rig)
+    secret, enrollments, spent = identity(rig)
     copied(rig, tmp_path / "copy")
     renew(rig.state)
     assert not (rig.state / "secret").exists()
@@ -152,7 +152,7 @@ def test_new_identity_draws_a_new_secret_drops_what_the_original_sends_and_conti
     require_balanced(counts)
     renewed = identity(rig)
     assert renewed[0] != secret
-    assert renewed[1] == enrolments + 1
+    assert renewed[1] == enrollments + 1
     assert renewed[2] == pytest.approx(spent)
     assert machine_finding(rig, machine(2)) is Health.FINE
     assert client.consent.level == "on"
@@ -164,8 +164,8 @@ def test_new_identity_takes_hold_in_a_process_that_runs(rig: Rig) -> None:
     renew(rig.state)
     client.record("homepage", "x")
     assert deliver(client) == 1
-    secret, enrolments, _ = identity(rig)
-    assert (secret != before, enrolments) == (True, 2)
+    secret, enrollments, _ = identity(rig)
+    assert (secret != before, enrollments) == (True, 2)
 
 
 def test_keep_identity_accepts_a_directory_that_was_moved(rig: Rig) -> None:
@@ -221,19 +221,19 @@ def test_ten_restores_with_new_identities_stay_within_the_policys_totals(
 
     rig.agreed(*metrics, machine_id=machine(0), **options).close()
     live(0)
-    original, enrolments = rig.state, []
+    original, enrollments = rig.state, []
     for number in range(1, 11):
         rig.state = rig.state if image == "a chain of restores" else original
         copied(rig, tmp_path / f"restore {number}")
         if how == "command":
             renew(rig.state)
         live(number)
-        enrolments.append(read_state(rig.state).enrolments)
+        enrollments.append(read_state(rig.state).enrollments)
         lives = range(number + 1) if image == "a chain of restores" else (0, number)
         spent = [price * sum(len(sent[each][metric.name]) for each in lives) for metric in metrics]
         assert max(spent) <= policy.epsilon_metric + 1e-6
         assert sum(spent) <= policy.epsilon_total + 1e-6
-    assert enrolments == (list(range(2, 12)) if image == "a chain of restores" else [2] * 10)
+    assert enrollments == (list(range(2, 12)) if image == "a chain of restores" else [2] * 10)
     assert [len(sent[number]["one"]) for number in (0, 1)] == [4, 4]  # the second identity has a budget of its own
 
 
@@ -267,7 +267,7 @@ def test_no_history_of_copies_and_machines_enrolls_by_itself(
                 client.record("homepage", "x")
                 expected += 1
         state = read_state(rig.state)
-        assert state.enrolments == expected
+        assert state.enrollments == expected
         assert len(state.machines) <= 16
         require_balanced(client.accounting())
 

@@ -29,7 +29,7 @@ def version(number: int, name: str = "quiet") -> Metric:
 OLD, NEW, NEWEST = (version(number) for number in range(3))
 SAME = version(0, "same")
 PRICE = max(price_of(metric).epsilon for metric in (OLD, NEW, NEWEST))
-ROOMY = Policy(epsilon_report=999, epsilon_enrolment=8 * PRICE, epsilon_metric=8 * PRICE, epsilon_total=99 * PRICE)
+ROOMY = Policy(epsilon_report=999, epsilon_enrollment=8 * PRICE, epsilon_metric=8 * PRICE, epsilon_total=99 * PRICE)
 
 
 def rows(client: Client, rig: Rig, metric: Metric) -> dict[str, int]:
@@ -150,7 +150,7 @@ def test_no_interleaving_exceeds_a_tight_total_and_what_stands_in_is_counted(
     """A total with room for 3 to 8 values, three versions that want 8 each: what was reported in fact stays within it."""
     chance = random.Random(unseen_seed + number)  # noqa: S311
     total = chance.randrange(3, 9) * PRICE
-    tight = Policy(epsilon_report=999, epsilon_enrolment=8 * PRICE, epsilon_metric=8 * PRICE, epsilon_total=total)
+    tight = Policy(epsilon_report=999, epsilon_enrollment=8 * PRICE, epsilon_metric=8 * PRICE, epsilon_total=total)
     clients = [rig.agreed(OLD, SAME, policy=tight), rig.client(NEW, SAME, policy=tight)]
     for _ in range(60):
         client = chance.choice(clients)
@@ -178,8 +178,8 @@ def test_no_interleaving_exceeds_a_tight_total_and_what_stands_in_is_counted(
 def test_the_share_of_a_definition_is_free_once_no_process_has_it(rig: Rig) -> None:
     """While the old process lives, the new one gets what the total leaves. When the old one ends, it gets its share without a restart."""
     price, newer = price_of(OLD).epsilon, price_of(NEW).epsilon
-    enrolment, total = 4 * newer, 4 * price + 1.5 * newer
-    policy = Policy(epsilon_report=999, epsilon_enrolment=enrolment, epsilon_metric=999, epsilon_total=total)
+    enrollment, total = 4 * newer, 4 * price + 1.5 * newer
+    policy = Policy(epsilon_report=999, epsilon_enrollment=enrollment, epsilon_metric=999, epsilon_total=total)
     old = rig.agreed(OLD, policy=policy)
     old.record("quiet", "0")
     new = rig.client(NEW, policy=policy)
@@ -196,7 +196,7 @@ def test_the_share_of_a_definition_is_free_once_no_process_has_it(rig: Rig) -> N
 def test_a_metric_that_both_versions_have_keeps_its_share_when_a_new_definition_wants_it(rig: Rig) -> None:
     """Definitions are served in their order, so the changed one came first and took what the running process relied on."""
     price = price_of(OLD).epsilon
-    policy = Policy(epsilon_report=999, epsilon_enrolment=4 * PRICE, epsilon_metric=999, epsilon_total=9.5 * price)
+    policy = Policy(epsilon_report=999, epsilon_enrollment=4 * PRICE, epsilon_metric=999, epsilon_total=9.5 * price)
     old = rig.agreed(OLD, SAME, policy=policy)
 
     def reserved() -> list[float]:
@@ -220,7 +220,7 @@ def test_a_metric_that_both_versions_have_keeps_its_share_when_a_new_definition_
 def test_a_share_that_becomes_free_is_not_paid_for_by_the_metrics_of_a_running_process(rig: Rig) -> None:
     price, newest = price_of(OLD).epsilon, price_of(NEWEST).epsilon
     total = 4 * newest + 6.5 * price  # 4 values of the newest, 5 of `same`, 1 of the old
-    policy = Policy(epsilon_report=999, epsilon_enrolment=4 * newest, epsilon_metric=999, epsilon_total=total)
+    policy = Policy(epsilon_report=999, epsilon_enrollment=4 * newest, epsilon_metric=999, epsilon_total=total)
     new = rig.agreed(NEWEST, SAME, policy=policy)
     old = rig.client(OLD, SAME, policy=policy)
 
@@ -308,7 +308,7 @@ def test_reports_that_repeat_the_last_value_for_want_of_budget_are_counted_and_t
     policy = Policy(
         epsilon_report=999,
         epsilon_metric=2.5 * price_of(OLD).epsilon,
-        epsilon_enrolment=9 * PRICE,
+        epsilon_enrollment=9 * PRICE,
         epsilon_total=99 * PRICE,
     )
     client = rig.agreed(OLD, policy=policy)

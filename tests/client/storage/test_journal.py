@@ -24,7 +24,7 @@ from hubbub.sdk.storage.filesystem import SystemDisk
 from hubbub.sdk.storage.record_format import record, scan
 from hubbub.sdk.storage.secret_file import secret_at
 from hubbub.sdk.upload.retry_policy import NO_ANSWER, Answer
-from hubbub.testing import SeededCoins, SimulatedDisk, deliver
+from hubbub.testing import SeededBytes, SimulatedDisk, deliver
 from hubbub.wire.batch import Batch
 
 
@@ -157,7 +157,7 @@ def test_power_loss_neither_sends_a_period_twice_nor_forgets_what_was_spent(
     Whatever was sent for a metric and period was sent under one id with the same bytes, and the ledger knows of it.
     """
     chance, disk = random.Random(unseen_seed), SimulatedDisk()  # noqa: S311
-    coins = SeededCoins(unseen_seed)
+    random_bytes = SeededBytes(unseen_seed)
     sent: dict[tuple[str, str], bytes] = {}
     send = rig.transport.send
 
@@ -169,7 +169,7 @@ def test_power_loss_neither_sends_a_period_twice_nor_forgets_what_was_spent(
 
     rig.transport.send = watched  # type: ignore[method-assign,assignment]
     for _ in range(200):
-        client = rig.agreed(HOMEPAGE, SURVEY, disk=disk, coins=coins, durability=durability)
+        client = rig.agreed(HOMEPAGE, SURVEY, disk=disk, random_bytes=random_bytes, durability=durability)
         uploader = client._started()
         uploader.stop(5)
         for _ in range(chance.randrange(8)):
@@ -191,7 +191,7 @@ def test_power_loss_neither_sends_a_period_twice_nor_forgets_what_was_spent(
         found = rig.client(HOMEPAGE, SURVEY, disk=disk, environment={"DO_NOT_TRACK": "1"})
         require_balanced(found.accounting())
         with found._journal as state:
-            assert not sent or state.enrolments == 1  # the secret was durable before anything was sent under it
+            assert not sent or state.enrollments == 1  # the secret was durable before anything was sent under it
             for metric, period in sent:
                 (account,) = (a for a in state.accounts.values() if a.metric == metric)
                 assert account.next > period

@@ -123,7 +123,7 @@ def test_a_kill_anywhere_in_new_identity_keeps_the_ledger_and_a_second_run_compl
         deliver(again)
         require_balanced(again.accounting())
         assert (rig.state / "secret").read_bytes() != secret
-        assert read_state(rig.state).enrolments == 2
+        assert read_state(rig.state).enrollments == 2
         again.close()
         for path in rig.state.iterdir():
             path.unlink()

@@ -65,7 +65,7 @@ def test_a_start_that_cannot_open_its_files_enrols_nobody_and_sends_nothing(
     assert again._journal.sync()
     assert again._journal.problem == ""
     with again._journal as state:
-        assert (state.enrolments, state.accounts) == (1, accounts)
+        assert (state.enrollments, state.accounts) == (1, accounts)
         assert [each.n for each in state.drafts.values()] == [each.n + 1 for each in draft.values()]
     assert (rig.state / "secret").read_bytes() == secret
     assert deliver(again) == 1

@@ -14,7 +14,7 @@ from tests.client.upload.test_transport import http, server
 from hubbub import Client, Definitions, Kind, Metric, Params, PeriodKind
 from hubbub.metrics.periods import Period
 from hubbub.sdk.upload.transport import HttpTransport
-from hubbub.testing import UNLIMITED, ManualClock, SeededCoins, deliver
+from hubbub.testing import UNLIMITED, ManualClock, SeededBytes, deliver
 from hubbub.wire.batch import SINGLE_REPORT_BYTES, Batch
 from hubbub.wire.report import Report
 
@@ -97,7 +97,7 @@ def test_every_request_of_one_report_has_one_length(tmp_path: Path, made: st.Dat
                 durability="memory",
                 policy=UNLIMITED,
                 clock=clock,
-                coins=SeededCoins(made.draw(st.integers(0, 10_000)) + seed),
+                random_bytes=SeededBytes(made.draw(st.integers(0, 10_000)) + seed),
                 transport=HttpTransport(url),
                 environment={},
             )

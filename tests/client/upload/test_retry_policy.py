@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hubbub.sdk.upload.retry_policy import Action, Answer, action, backoff, clock_is_wrong, retry_after, understood
-from hubbub.testing import SeededCoins
-from hubbub.wire.problems import Refusal
+from hubbub.testing import SeededBytes
+from hubbub.wire.problems import ProblemType
 
 A = Action
 #        status, problem type          not in doubt     in doubt
@@ -64,13 +64,13 @@ def test_every_row_of_the_table(status: int | None, problem: str | None, certain
 
 
 def test_the_table_has_every_refusal_and_every_action() -> None:
-    assert {(refusal.status, refusal.slug) for refusal in Refusal} <= {(row[0], row[1]) for row in TABLE}
+    assert {(refusal.status, refusal.slug) for refusal in ProblemType} <= {(row[0], row[1]) for row in TABLE}
     assert {row[2] for row in TABLE} == set(Action)
 
 
 @pytest.mark.parametrize("status", range(100, 600))
 def test_a_batch_in_doubt_is_never_split_or_set_aside(status: int) -> None:
-    for problem in (None, *(refusal.slug for refusal in Refusal)):
+    for problem in (None, *(refusal.slug for refusal in ProblemType)):
         assert action(status, problem, in_doubt=True) not in (Action.SPLIT, Action.QUARANTINE)
 
 
@@ -105,12 +105,12 @@ def test_retry_after_is_read_in_both_forms_and_clamped_to_an_hour(header: str | 
 
 
 def test_backoff_is_uniform_below_a_bound_that_doubles_up_to_an_hour(unseen_seed: int) -> None:
-    coins = SeededCoins(unseen_seed)
+    random_bytes = SeededBytes(unseen_seed)
     for failures, longest in ((1, 30), (2, 60), (4, 240), (8, 3600), (1000, 3600)):
-        waits = [backoff(failures, 0.0, coins) for _ in range(2000)]
+        waits = [backoff(failures, 0.0, random_bytes) for _ in range(2000)]
         assert 0 <= min(waits) < 0.02 * longest  # alpha = .98**2000 < 1e-17
         assert 0.98 * longest < max(waits) < longest
-    assert all(7 <= backoff(1, 7.0, coins) < 37 for _ in range(100))
+    assert all(7 <= backoff(1, 7.0, random_bytes) < 37 for _ in range(100))
 
 
 def test_a_clock_may_be_a_day_off_and_not_more() -> None:

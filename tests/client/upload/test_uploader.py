@@ -16,7 +16,7 @@ from hubbub import Metric, Period, PeriodKind
 from hubbub.sdk.storage.state import batch_event
 from hubbub.sdk.upload.response_handling import halved
 from hubbub.sdk.upload.retry_policy import NO_ANSWER, NOT_SENT, Answer
-from hubbub.testing import ManualClock, RecordingTransport, SeededCoins, deliver
+from hubbub.testing import ManualClock, RecordingTransport, SeededBytes, deliver
 from hubbub.wire.batch import Batch
 
 
@@ -191,7 +191,7 @@ def test_a_month_of_outage_loses_nothing_and_ends_without_a_burst(unseen_seed: i
         for number in range(40):
             rig = Rig(Path(place) / str(number), ManualClock(TODAY), RecordingTransport(), [])
             rig.transport.answers = [NOT_SENT] * 10_000
-            client = rig.agreed(SURVEY, durability="memory", coins=SeededCoins(unseen_seed + number))
+            client = rig.agreed(SURVEY, durability="memory", random_bytes=SeededBytes(unseen_seed + number))
             client._stop()
             uploader = client._started()
             uploader.stop(1)
@@ -226,12 +226,12 @@ def test_a_month_of_outage_loses_nothing_and_ends_without_a_burst(unseen_seed: i
 METRICS = [Metric.boolean(f"question_{i}", prob_p=0, prob_q=1, prob_f=0.5) for i in range(5)]
 
 
-def an_hour_a_day(rig: Rig, days: int, coins: SeededCoins, seconds: int = 3600) -> list[tuple[int, float]]:
+def an_hour_a_day(rig: Rig, days: int, random_bytes: SeededBytes, seconds: int = 3600) -> list[tuple[int, float]]:
     """Return (day, seconds since its start) of each report of an app that runs from 9 o'clock on."""
     sent: list[tuple[int, float]] = []
     for day in range(days):
         start = rig.clock.now = datetime(2026, 11, 21, 9, tzinfo=UTC) + timedelta(days=day)
-        client = rig.agreed(*METRICS, coins=coins)
+        client = rig.agreed(*METRICS, random_bytes=random_bytes)
         sender = client._started().sender
         client._stop()
         while (left := seconds - (rig.clock() - start).total_seconds()) > 0:
@@ -249,7 +249,7 @@ def test_reports_whose_time_passed_while_the_app_did_not_run_leave_at_times_of_t
 ) -> None:
     """An app that runs an hour a day: all but a few left in the instant of its start, together. Kolmogorov-Smirnov over its hour, alpha = 1e-6."""
     monkeypatch.setattr("hubbub.sdk.upload.uploader.Uploader.start", lambda _: None)
-    sent = an_hour_a_day(rig, 60, SeededCoins(unseen_seed))
+    sent = an_hour_a_day(rig, 60, SeededBytes(unseen_seed))
     assert len(sent) > 5 * 57  # of the last days some wait for the next start
     assert len(set(sent)) == len(sent)
     assert stats.kstest([moment / 3600 for _, moment in sent], "uniform").pvalue > 1e-6
@@ -260,7 +260,7 @@ def test_an_app_that_runs_a_second_a_day_delivers_everything_one_start_later(
     rig: Rig, unseen_seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hubbub.sdk.upload.uploader.Uploader.start", lambda _: None)
-    sent = an_hour_a_day(rig, 10, SeededCoins(unseen_seed), seconds=1)
+    sent = an_hour_a_day(rig, 10, SeededBytes(unseen_seed), seconds=1)
     told = Counter(batch.period for batch in rig.transport.batches)
     assert set(told.values()) == {5}  # formed on the day after, late a day later, sent the day after that
     assert max(told) == "2026-11-27"
@@ -295,6 +295,6 @@ def test_halves_are_the_whole() -> None:
     for n in range(2, 20):
         rows = chance.randbytes(8 * n)
         batch = Batch(Batch.of_reports(HOMEPAGE, _period(), []).batch_id, "m", "d", "p", bytes(range(n)), rows)
-        first, second = halved(batch, SeededCoins(n))
+        first, second = halved(batch, SeededBytes(n))
         assert (first.cohorts + second.cohorts, first.rows + second.rows) == (batch.cohorts, rows)
         assert abs(len(first) - len(second)) <= 1

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hubbub import Batch, Metric, Params, Period, PeriodKind, Refusal, RefusedError, Report
+from hubbub import Batch, Metric, Params, Period, PeriodKind, ProblemType, RefusedError, Report
 
 METRIC = Metric.string("odd", Params(num_bits=13, num_hashes=2, num_cohorts=4, prob_p=0.25, prob_q=0.75, prob_f=0.5))
 PERIOD = Period.containing(PeriodKind.DAY, date(2013, 1, 1))
@@ -31,7 +31,7 @@ def test_a_batch_survives_its_json(reports: list[Report]) -> None:
 def test_the_golden_body() -> None:
     """Field by field; other clients are written from this."""
     reports = [Report.from_int(3, 0b1_0000_0000_0001, 13), Report.from_int(0, 0b0_0000_0001_0000, 13)]
-    body = Batch.of_reports(METRIC, PERIOD, reports, coins=lambda n: bytes(range(n))).to_json()
+    body = Batch.of_reports(METRIC, PERIOD, reports, random_bytes=lambda n: bytes(range(n))).to_json()
     assert (
         body
         == (
@@ -86,7 +86,7 @@ MALFORMED: list[bytes] = [
 def test_what_is_not_a_batch_is_malformed(malformed: bytes) -> None:
     with pytest.raises(RefusedError) as caught:
         Batch.from_json(malformed)
-    assert caught.value.refusal is Refusal.MALFORMED
+    assert caught.value.refusal is ProblemType.MALFORMED
 
 
 def test_a_body_cut_anywhere_is_malformed() -> None:
@@ -94,22 +94,22 @@ def test_a_body_cut_anywhere_is_malformed() -> None:
     for length in range(len(whole)):
         with pytest.raises(RefusedError) as caught:
             Batch.from_json(whole[:length])
-        assert caught.value.refusal is Refusal.MALFORMED
+        assert caught.value.refusal is ProblemType.MALFORMED
 
 
 @pytest.mark.parametrize(
     ("changes", "refusal"),
     [
-        ({"cohorts": []}, Refusal.NO_REPORTS),
-        ({"cohorts": [0] * 6, "bits": base64.b64encode(bytes(12)).decode()}, Refusal.TOO_MANY_REPORTS),
-        ({"cohorts": [1]}, Refusal.WRONG_SIZE),
-        ({"bits": base64.b64encode(bytes(3)).decode()}, Refusal.WRONG_SIZE),
-        ({"cohorts": [1, 4]}, Refusal.COHORT_OUT_OF_RANGE),
-        ({"bits": base64.b64encode(b"\xff\x1f\xff\x3f").decode()}, Refusal.PADDING_SET),
-        ({"bits": base64.b64encode(b"\xff\x9f\xff\x1f").decode()}, Refusal.PADDING_SET),
+        ({"cohorts": []}, ProblemType.NO_REPORTS),
+        ({"cohorts": [0] * 6, "bits": base64.b64encode(bytes(12)).decode()}, ProblemType.TOO_MANY_REPORTS),
+        ({"cohorts": [1]}, ProblemType.WRONG_SIZE),
+        ({"bits": base64.b64encode(bytes(3)).decode()}, ProblemType.WRONG_SIZE),
+        ({"cohorts": [1, 4]}, ProblemType.COHORT_OUT_OF_RANGE),
+        ({"bits": base64.b64encode(b"\xff\x1f\xff\x3f").decode()}, ProblemType.PADDING_SET),
+        ({"bits": base64.b64encode(b"\xff\x9f\xff\x1f").decode()}, ProblemType.PADDING_SET),
     ],
 )
-def test_a_batch_that_is_impossible_under_its_metric_is_refused(changes: dict[str, Any], refusal: Refusal) -> None:
+def test_a_batch_that_is_impossible_under_its_metric_is_refused(changes: dict[str, Any], refusal: ProblemType) -> None:
     batch = Batch.from_json(body(**changes))
     with pytest.raises(RefusedError) as caught:
         batch.require_fit(METRIC, max_reports=5)
@@ -120,7 +120,7 @@ def test_a_batch_that_is_impossible_under_its_metric_is_refused(changes: dict[st
 def test_a_cohort_that_no_metric_has_is_out_of_range(cohort: int) -> None:
     with pytest.raises(RefusedError) as caught:
         Batch.from_json(body(cohorts=[cohort]))
-    assert caught.value.refusal is Refusal.COHORT_OUT_OF_RANGE
+    assert caught.value.refusal is ProblemType.COHORT_OUT_OF_RANGE
 
 
 @pytest.mark.parametrize("num_bits", range(8, 26))
@@ -143,7 +143,7 @@ def test_every_padding_bit_and_no_other_is_refused(num_bits: int) -> None:
         else:
             with pytest.raises(RefusedError) as caught:
                 batch.require_fit(metric, max_reports=2)
-            assert caught.value.refusal is Refusal.PADDING_SET
+            assert caught.value.refusal is ProblemType.PADDING_SET
 
 
 def test_unknown_fields_are_ignored_so_that_v1_can_grow() -> None:
@@ -151,6 +151,6 @@ def test_unknown_fields_are_ignored_so_that_v1_can_grow() -> None:
 
 
 def test_every_refusal_has_its_own_slug() -> None:
-    slugs = [refusal.slug for refusal in Refusal]
+    slugs = [refusal.slug for refusal in ProblemType]
     assert len(set(slugs)) == len(slugs)
-    assert all(400 <= refusal.status < 600 and refusal.meaning.endswith(".") for refusal in Refusal)
+    assert all(400 <= refusal.status < 600 and refusal.meaning.endswith(".") for refusal in ProblemType)

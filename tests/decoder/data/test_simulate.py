@@ -13,7 +13,7 @@ from scipy.stats import chi2_contingency, chisquare, norm
 from hubbub import Encoder, Metric, Params, Secret
 from hubbub.metrics.metric import Kind
 from hubbub.summary import BitCounts, PatternCounts
-from hubbub.testing import SeededCoins
+from hubbub.testing import SeededBytes
 from hubbub_decoder import PopulationError
 from hubbub_decoder.data.simulate import draw_bits, simulate_bit_counts, simulate_pattern_counts, simulate_reports
 from hubbub_decoder.model.bit_covariance import RandomString, report_covariance
@@ -28,13 +28,13 @@ YES = Metric.boolean("yes", prob_p=0, prob_q=1, prob_f=0.5)
 
 def of_clients(metric: Metric, population: dict[str, int], without_value: int, seed: int) -> PatternCounts:
     """Let a new client with a secret of its own report each person's value."""
-    coins = SeededCoins(seed)
+    random_bytes = SeededBytes(seed)
     values: list[str | bool | None] = [value for value, people in population.items() for _ in range(people)]
     if metric.kind is Kind.BOOLEAN:
         values = [value == "true" for value in values]
     values += [None] * without_value
     return PatternCounts.of_reports(
-        metric, [Encoder(metric, Secret.generate(coins), coins).encode(value) for value in values]
+        metric, [Encoder(metric, Secret.generate(random_bytes), random_bytes).encode(value) for value in values]
     )
 
 

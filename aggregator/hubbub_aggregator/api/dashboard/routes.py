@@ -16,7 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from hubbub.metrics.metric import is_name
-from hubbub.wire.problems import Refusal, RefusedError
+from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.api import openapi, sessions
 from hubbub_aggregator.api.dashboard.metric_page import metric_page
 from hubbub_aggregator.api.dashboard.overview import overview
@@ -68,7 +68,7 @@ def get_metric_page(request: Request, name: str) -> Response:
         return to_form
     shown = metric_page(service, name)
     if shown is None:
-        refused = RefusedError(Refusal.UNKNOWN_METRIC, f"{name[:64]!r} is not collected here; / lists all metrics")
+        refused = RefusedError(ProblemType.UNKNOWN_METRIC, f"{name[:64]!r} is not collected here; / lists all metrics")
         if not _takes_html(request):
             raise refused
         service.tally.turned_away(refused.refusal)
@@ -117,7 +117,7 @@ async def post_sign_in(request: Request) -> Response:
         body = await _form_body(request, service)
         token, metric = _field(body, "token"), _field(body, "metric")
         if not token:
-            raise RefusedWithHeaderError(Refusal.UNAUTHORIZED, "Give a token: a form with the field `token`.", ASK)
+            raise RefusedWithHeaderError(ProblemType.UNAUTHORIZED, "Give a token: a form with the field `token`.", ASK)
         secret = await run_in_threadpool(sessions.sign_in, service.store, service.clock, token)
         await run_in_threadpool(sessions.sign_out, service.store, _cookie(request))
     except RefusedError as refused:
@@ -177,7 +177,9 @@ def _require_same_site(request: Request) -> None:
     else:
         same = origin is None or _authority(origin) == request.headers.get("host")
     if not same:
-        raise RefusedError(Refusal.CROSS_SITE, "this form was sent from another site: open this one and sign in there")
+        raise RefusedError(
+            ProblemType.CROSS_SITE, "this form was sent from another site: open this one and sign in there"
+        )
 
 
 def _authority(origin: str) -> str | None:

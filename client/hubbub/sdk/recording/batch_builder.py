@@ -18,7 +18,7 @@ from hubbub.metrics.definitions import Definitions
 from hubbub.metrics.metric import has_expired
 from hubbub.metrics.periods import OPEN_BEFORE, Period, PeriodKind, midnight
 from hubbub.privacy.ledger import Account, Choice, Key
-from hubbub.randomness import Coins, draw, uniform
+from hubbub.randomness import RandomBytes, draw, uniform
 from hubbub.sdk.recording.enrollment import AT_ONCE, Enroller
 from hubbub.sdk.recording.queue_limits import KEPT_FOR, Limits, given_up
 from hubbub.sdk.recording.subject_encoders import Channels
@@ -45,7 +45,7 @@ class Former:
         today: Today,
         *,
         limits: Limits,
-        coins: Coins,
+        random_bytes: RandomBytes,
     ) -> None:
         self._journal = journal
         self._definitions = definitions
@@ -53,7 +53,7 @@ class Former:
         self._enroller = enroller
         self._today = today
         self._limits = limits
-        self._coins = coins
+        self._coins = random_bytes
         self._left: list[Key] = []
         self._soonest = date.max
         self._is_new = Once()
@@ -147,7 +147,7 @@ class Former:
             tell(
                 "%s: the budget has room for %d values (eps = %.3f), and a value beyond them was recorded. The report repeats the "
                 "value reported last, and accounting() counts it as `stood_in`. Many such reports bias the estimates: raise "
-                "epsilon_enrolment in Policy, or set `hold` in the definition.",
+                "epsilon_enrollment in Policy, or set `hold` in the definition.",
                 account.metric,
                 account.reserved,
                 account.reserved_epsilon,
@@ -163,7 +163,7 @@ class Former:
             metric is not None
             and metric.digest == account.digest
             and not account.refused
-            and account.enrolment == state.enrolments
+            and account.enrollment == state.enrollments
             and not has_expired(metric, period.start)
         )
 
@@ -232,14 +232,16 @@ class Former:
             self._journal.write(*({"e": "gone", "id": batch_id, "why": why} for batch_id, why in gone.items()))
 
 
-def _formed(ended: str, reports: list[tuple[Choice, Account]], formed: int, now: datetime, coins: Coins) -> Event:
+def _formed(
+    ended: str, reports: list[tuple[Choice, Account]], formed: int, now: datetime, random_bytes: RandomBytes
+) -> Event:
     """Return the event of a batch, to be sent at a random time of the period after its own.
 
     Its rows are in a random order: in that of the accounts, row i would be one person on every day and for every metric.
     """
-    account, rows = reports[0][1], draw([choice for choice, _ in reports], len(reports), coins)
+    account, rows = reports[0][1], draw([choice for choice, _ in reports], len(reports), random_bytes)
     batch = Batch(
-        new_id(coins),
+        new_id(random_bytes),
         account.metric,
         account.digest,
         ended,
@@ -255,7 +257,7 @@ def _formed(ended: str, reports: list[tuple[Choice, Account]], formed: int, now:
         "formed": formed,
         "batch": batch_event(batch),
         "kind": account.period,
-        "at": start.timestamp() + uniform(coins) * max(0.0, (latest - start).total_seconds()),
+        "at": start.timestamp() + uniform(random_bytes) * max(0.0, (latest - start).total_seconds()),
         "accounts": [after.event()["account"] for _, after in reports],
         "stood_in": sum(choice.stood_in for choice, _ in reports),
     }

@@ -68,7 +68,7 @@ class Agreement:
         if self._journal.run(self._is_half_erased):
             self._compactor.compact(always=True)
 
-    def enrol(self, state: State) -> None:
+    def enroll(self, state: State) -> None:
         """Let who agreed take part."""
         if self._journal.locked_out or not self._journal.is_read:
             return
@@ -76,7 +76,7 @@ class Agreement:
         if self._recorder.channels.secret(state) is None:
             return
         self._copies.check(state)  # the first enrollment made the key
-        self._recorder.enroller.enrol(state)
+        self._recorder.enroller.enroll(state)
         self._recorder.former.form(state)  # of many people some; the uploader's thread forms the rest
 
     def _allow(self, most: Consent) -> None:
@@ -84,14 +84,14 @@ class Agreement:
 
     def _agree(self, state: State, consent: Consent, text: str) -> bool:
         before = state.consent
-        if before is Consent.OFF and state.enrolments and not self._secret.destroy():
+        if before is Consent.OFF and state.enrollments and not self._secret.destroy():
             return False
         self._recorder.record_postponed(state)
         if consent is not before:
             self._recorder.drop_postponed()
         self._journal.write(self._changed(state, consent, text))
         if before is Consent.OFF and self.allowed is not Consent.OFF:
-            self.enrol(state)
+            self.enroll(state)
         return True
 
     def _changed(self, state: State, consent: Consent, text: str) -> Event:

@@ -44,21 +44,21 @@ class Enroller:
         self._lease = lease
         self._elsewhere: frozenset[str] = frozenset()
         self._in_use: frozenset[str] = frozenset()
-        self._enrolment = 0
+        self._enrollment = 0
         self._left: set[str] = set()
         self._is_new = Once()
 
     def has_enrolled(self, state: State, subject: str) -> bool:
-        """Say whether this process gave a subject its shares under this enrolment."""
-        return self._enrolment == state.enrolments and subject not in self._left
+        """Say whether this process gave a subject its shares under this enrollment."""
+        return self._enrollment == state.enrollments and subject not in self._left
 
-    def enrol(self, state: State, subject: str = "") -> None:
+    def enroll(self, state: State, subject: str = "") -> None:
         """Give a subject its share for every metric: from now on there is one report a period, recorded or not, while the share lasts.
 
         All others who take part get theirs from `enrol_others`, or when something is recorded for them.
         """
-        if self._enrolment != state.enrolments:
-            self._enrolment = state.enrolments
+        if self._enrollment != state.enrollments:
+            self._enrollment = state.enrollments
             self._left = set(state.digests)
             if self._lease is not None:
                 was_live = self._lease.is_held
@@ -72,24 +72,24 @@ class Enroller:
     def enrol_others(self, state: State) -> bool:
         """Give `AT_ONCE` of those who take part their shares; return whether there were any."""
         if self._has_freed_shares():
-            self._enrolment = 0
-        if self._enrolment != state.enrolments:
-            self.enrol(state)
+            self._enrollment = 0
+        if self._enrollment != state.enrollments:
+            self.enroll(state)
         some = [self._left.pop() for _ in range(min(AT_ONCE, len(self._left)))]
         for subject in some:
-            if any(account.enrolment == state.enrolments for account in state.accounts_of(subject)):
+            if any(account.enrollment == state.enrollments for account in state.accounts_of(subject)):
                 self._share_out(state, subject)
         return bool(some)
 
     def end(self) -> None:
         """End the lease on this process's definitions; the next recording takes it again."""
-        self._enrolment = 0
+        self._enrollment = 0
         if self._lease is not None:
             self._lease.release()
 
     def after_fork_in_child(self) -> None:
         """Enrol anew in the child, with a lease of its own."""
-        self._enrolment = 0
+        self._enrollment = 0
         if self._lease is not None:
             self._lease.after_fork_in_child()
 
@@ -105,7 +105,7 @@ class Enroller:
             period = self._today.current(metric.period).period
             if not has_expired(metric, period.start):
                 wanted.append((metric, _account(state, subject, metric, period)))
-        changed = list(share_out(self._policy, state.accounts_of(subject), wanted, state.enrolments, self._in_use))
+        changed = list(share_out(self._policy, state.accounts_of(subject), wanted, state.enrollments, self._in_use))
         if changed:
             self._journal.write(*(account.event() for account in changed))
         for account in changed:
@@ -120,7 +120,7 @@ def _account(state: State, subject: str, metric: Metric, period: Period) -> Acco
         account = opened(subject, metric, period)
         sent_until = max((end for _, end in state.tried.get(metric.digest, ())), default="")
         return replace(account, ahead=sent_until) if sent_until > account.next else account
-    silent = account.refused or account.enrolment != state.enrolments
+    silent = account.refused or account.enrollment != state.enrollments
     if silent and account.next < str(period):
         return replace(account, next=str(period))
     return account

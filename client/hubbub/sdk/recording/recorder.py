@@ -19,7 +19,7 @@ from hubbub.errors import InvalidValueError
 from hubbub.metrics.definitions import Definitions
 from hubbub.metrics.metric import has_expired
 from hubbub.privacy.policy import Policy
-from hubbub.randomness import Coins, below
+from hubbub.randomness import RandomBytes, below
 from hubbub.sdk.recording.batch_builder import Former
 from hubbub.sdk.recording.enrollment import Enroller
 from hubbub.sdk.recording.queue_limits import Limits
@@ -51,20 +51,20 @@ class Recorder:
         policy: Policy,
         limits: Limits,
         clock: Callable[[], datetime],
-        coins: Coins,
+        random_bytes: RandomBytes,
         own: bool = True,
         lease: DefinitionLease | None = None,
     ) -> None:
         self._journal = journal
         self._definitions = definitions
-        self._coins = coins
+        self._coins = random_bytes
         self.allowed: Callable[[], Consent] = lambda: Consent.ON
         """The most that this process may do, whatever was agreed to; `Agreement` sets it."""
         self._today = Today(clock)
-        self.channels = Channels(journal, secret, coins)
+        self.channels = Channels(journal, secret, random_bytes)
         self.enroller = Enroller(journal, definitions, policy, self._today, own=own, lease=lease)
         self.former = Former(
-            journal, definitions, self.channels, self.enroller, self._today, limits=limits, coins=coins
+            journal, definitions, self.channels, self.enroller, self._today, limits=limits, random_bytes=random_bytes
         )
         self._is_new, self._is_new_name = Once(), Once()
         self._postponed: deque[tuple[str | None, str, Value]] = deque()
@@ -111,8 +111,8 @@ class Recorder:
             return "expired"
         key = subject, metric.digest
         account = state.accounts.get(key)
-        if account is None or account.enrolment != state.enrolments or not self.enroller.has_enrolled(state, subject):
-            self.enroller.enrol(state, subject)
+        if account is None or account.enrollment != state.enrollments or not self.enroller.has_enrolled(state, subject):
+            self.enroller.enroll(state, subject)
             account = state.accounts[key]
         if account.refused:
             return "policy"

@@ -1,6 +1,6 @@
 """Whose report it is, and which bits it has: secret -> channel -> choice.
 
-secret   the client's; one that the ledger has not seen is a new enrolment
+secret   the client's; one that the ledger has not seen is a new enrollment
 subject  a person that a server reports for, under a secret of their own that is derived from the client's
 channel  one person's way through one metric
 choice   the bits that a value is reported as, after both randomizations, and what they cost
@@ -16,7 +16,7 @@ from hubbub.encoding.secret import SECRET_BYTES, Secret
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.periods import ordinal
 from hubbub.privacy.ledger import Account, Choice, Key
-from hubbub.randomness import Coins
+from hubbub.randomness import RandomBytes
 from hubbub.sdk.storage.journal import Journal
 from hubbub.sdk.storage.state import State
 
@@ -28,9 +28,9 @@ class Channel:
 
     __slots__ = ("_sealer", "encoder")
 
-    def __init__(self, metric: Metric, secret: Secret, coins: Coins) -> None:
-        self.encoder = Encoder(metric, secret, coins)
-        self._sealer = Sealer(metric, secret, coins)
+    def __init__(self, metric: Metric, secret: Secret, random_bytes: RandomBytes) -> None:
+        self.encoder = Encoder(metric, secret, random_bytes)
+        self._sealer = Sealer(metric, secret, random_bytes)
 
     def choose(self, account: Account, bloom: int, day: str) -> Choice | None:
         """Decide which bits a value is reported as, and encode them; None where the policy leaves nothing to report."""
@@ -68,10 +68,10 @@ class Channel:
 class Channels:
     """The channels of one client, under the secret that `load` returns. Nothing here may be called but inside `with journal`."""
 
-    def __init__(self, journal: Journal, load: Callable[[], Secret | None], coins: Coins) -> None:
+    def __init__(self, journal: Journal, load: Callable[[], Secret | None], random_bytes: RandomBytes) -> None:
         self._journal = journal
         self._load = load
-        self._coins = coins
+        self._coins = random_bytes
         self._secret: Secret | None = None
         self._secret_tag = ""
         self._ledger_secret: Secret | None = None
@@ -79,7 +79,7 @@ class Channels:
         self._channels: dict[Key, Channel] = {}
 
     def secret(self, state: State) -> Secret | None:
-        """Return the client's secret; one that the ledger has not seen is a new enrolment.
+        """Return the client's secret; one that the ledger has not seen is a new enrollment.
 
         None while the disk shows no ledger or no secret: a file that cannot be opened today is no reason to enrol anew.
         """
@@ -87,11 +87,11 @@ class Channels:
             secret = self._load() if self._journal.is_read else None
             if secret is None:
                 return None
-            tag = secret.stream("hubbub/enrolment/v1").digest(16).hex()
+            tag = secret.stream("hubbub/enrollment/v1").digest(16).hex()
             if tag != state.secret_tag:
                 if not state.ledger_key:
                     self._journal.write({"e": "ledger_key", "key": self._coins(SECRET_BYTES).hex()})
-                self._journal.write({"e": "enrolment", "number": state.enrolments + 1, "tag": tag})
+                self._journal.write({"e": "enrollment", "number": state.enrollments + 1, "tag": tag})
             self._secret, self._secret_tag = secret, tag
             self._channels.clear()
         return self._secret

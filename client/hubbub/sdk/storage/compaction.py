@@ -165,7 +165,7 @@ class Compactor:
 def protected(state: State) -> Iterator[Event]:
     """Yield what protects people: consent and ledger. Here as below each is what it is when it is yielded."""
     yield state.consent_event()
-    yield {"e": "enrolment", "number": state.enrolments, "tag": state.secret_tag}
+    yield {"e": "enrollment", "number": state.enrollments, "tag": state.secret_tag}
     if state.ledger_key:
         yield {"e": "ledger_key", "key": state.ledger_key}
     yield {"e": "clock", "at": state.confirmed}

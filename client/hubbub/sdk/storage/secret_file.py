@@ -8,14 +8,14 @@ from pathlib import Path
 
 from hubbub.encoding.secret import SECRET_BYTES, Secret
 from hubbub.errors import HubbubError
-from hubbub.randomness import Coins, system_coins
+from hubbub.randomness import RandomBytes, system_coins
 from hubbub.sdk.storage.filesystem import Disk, SystemDisk
 from hubbub.sdk.storage.journal import Journal
 
 _SYSTEM_DISK = SystemDisk()
 
 
-def secret_at(path: str | Path, coins: Coins = system_coins, disk: Disk = _SYSTEM_DISK) -> Secret:
+def secret_at(path: str | Path, random_bytes: RandomBytes = system_coins, disk: Disk = _SYSTEM_DISK) -> Secret:
     """Return the secret kept at `path`; the first call draws it.
 
     The file is written beside its place, synchronized, and linked into it: other processes see all of it or
@@ -25,7 +25,7 @@ def secret_at(path: str | Path, coins: Coins = system_coins, disk: Disk = _SYSTE
     """
     path = Path(path)
     if disk.identity(path) is None:
-        _create(path, coins(SECRET_BYTES), disk)
+        _create(path, random_bytes(SECRET_BYTES), disk)
     file = disk.open(path)
     try:
         key = file.read(0, file.identity()[1])
@@ -42,11 +42,11 @@ def secret_at(path: str | Path, coins: Coins = system_coins, disk: Disk = _SYSTE
 class SecretFile:
     """The secret of a journal's directory; where the disk refuses it, the journal is degraded."""
 
-    def __init__(self, journal: Journal, disk: Disk, coins: Coins) -> None:
+    def __init__(self, journal: Journal, disk: Disk, random_bytes: RandomBytes) -> None:
         self.path = journal.directory / "secret"
         self._journal = journal
         self._disk = disk
-        self._coins = coins
+        self._coins = random_bytes
 
     def load(self) -> Secret | None:
         """Return the secret, drawn if there is none or a damaged one."""

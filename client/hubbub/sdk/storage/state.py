@@ -111,7 +111,7 @@ class State:
         """When this consent was first given with this text (POSIX seconds); 0 if that is not known."""
         self.reports_from = ""
         """The day on which consent became `on`: no report is formed of a period that ended before."""
-        self.enrolments = 0
+        self.enrollments = 0
         self.secret_tag = ""
         self.ledger_key = ""
         self.machines: list[str] = []
@@ -170,11 +170,11 @@ class State:
         for key in [each for each, draft in self.drafts.items() if draft.local]:
             del self.drafts[key]
 
-    def _on_enrolment(self, event: Event) -> None:
-        if self.enrolments not in (0, event["number"]):
+    def _on_enrollment(self, event: Event) -> None:
+        if self.enrollments not in (0, event["number"]):
             for draft in self.drafts.values():  # made under an earlier secret: the empty report stands for it
                 draft.row, draft.fresh = "", False
-        self.enrolments, self.secret_tag = event["number"], event["tag"]
+        self.enrollments, self.secret_tag = event["number"], event["tag"]
 
     def _on_ledger_key(self, event: Event) -> None:
         self.ledger_key = event["key"]

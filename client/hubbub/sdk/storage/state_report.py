@@ -42,7 +42,7 @@ def ledger_report(state: State) -> dict[str, Any]:
         del account["tags"], account["tag"], account["sealed"]
     report = {
         "consent": str(state.consent),
-        "enrolments": state.enrolments,
+        "enrollments": state.enrollments,
         "epsilon_total": totals,
         "epsilon_reserved": {subject: state.reserved(subject) for subject in totals},
         "accounts": accounts,

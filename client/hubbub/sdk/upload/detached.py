@@ -107,7 +107,7 @@ def deliver_what_is_due(directory: Path, url: str, ca_certs: str | None, seconds
             HttpTransport(url, ca_certs),
             disk=disk,
             clock=utc_now,
-            coins=system_coins,
+            random_bytes=system_coins,
             allowed=lambda: allowed,
         )
         while (pause := sender.attempt()) in (0.0, OTHER_SENDS) and time.monotonic() < deadline:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from hubbub.randomness import Coins, uniform
+from hubbub.randomness import RandomBytes, uniform
 from hubbub.sdk.runtime.safe_logging import tell
 from hubbub.sdk.storage.events import Event
 from hubbub.sdk.storage.state import State, Waiting, batch_event
@@ -27,7 +27,9 @@ SPREAD = 86400.0
 CONFIRMED_WITHIN = 3600.0
 
 
-def outcome(state: State, waiting: Waiting, answer: Answer, now: float, coins: Coins, *, doubted: bool) -> list[Event]:
+def outcome(
+    state: State, waiting: Waiting, answer: Answer, now: float, random_bytes: RandomBytes, *, doubted: bool
+) -> list[Event]:
     """Return the events that an answer to a batch is.
 
     doubted : whether the batch may have been stored before this attempt
@@ -44,7 +46,7 @@ def outcome(state: State, waiting: Waiting, answer: Answer, now: float, coins: C
     if clock_is_right(answer.date, now):
         events += _confirming(state, now)
     if decided not in (Action.RETRY, Action.PAUSE) and state.failures:
-        events += [{"e": "backoff", "failures": 0, "until": 0.0}, _spread(state, now, coins, but=batch_id)]
+        events += [{"e": "backoff", "failures": 0, "until": 0.0}, _spread(state, now, random_bytes, but=batch_id)]
     match decided:
         case Action.ACCEPT:
             events.append({"e": "gone", "id": batch_id, "why": "acknowledged"})
@@ -52,7 +54,7 @@ def outcome(state: State, waiting: Waiting, answer: Answer, now: float, coins: C
                 events.append({"e": "backoff", "failures": 0, "until": now + PAUSE})
         case Action.RETRY:
             failures = state.failures + 1
-            wait = backoff(failures, retry_after(answer.retry_after, now), coins)
+            wait = backoff(failures, retry_after(answer.retry_after, now), random_bytes)
             events.append({"e": "backoff", "failures": failures, "until": now + wait, "told": answer.told})
         case Action.PAUSE:
             if not state.failures:
@@ -67,7 +69,7 @@ def outcome(state: State, waiting: Waiting, answer: Answer, now: float, coins: C
             )
             events.append({"e": "held", "m": batch.digest, "until": None})
         case Action.SPLIT if len(batch) > 1:
-            halves = [batch_event(half) for half in halved(batch, coins)]
+            halves = [batch_event(half) for half in halved(batch, random_bytes)]
             events.append({"e": "split", "id": batch_id, "halves": halves, "kind": waiting.period, "at": waiting.at})
         case Action.SPLIT | Action.QUARANTINE:
             told = answer.problem or str(status)
@@ -84,14 +86,14 @@ def outcome(state: State, waiting: Waiting, answer: Answer, now: float, coins: C
     return events
 
 
-def halved(batch: Batch, coins: Coins) -> tuple[Batch, Batch]:
+def halved(batch: Batch, random_bytes: RandomBytes) -> tuple[Batch, Batch]:
     """Cut a batch in two under new ids; only ever one that is not in doubt."""
     n = len(batch)
     width, cut = len(batch.rows) // n, n // 2
 
     def part(start: int, end: int) -> Batch:
         rows = batch.rows[start * width : end * width]
-        return replace(batch, batch_id=new_id(coins), cohorts=batch.cohorts[start:end], rows=rows)
+        return replace(batch, batch_id=new_id(random_bytes), cohorts=batch.cohorts[start:end], rows=rows)
 
     return part(0, cut), part(cut, n)
 
@@ -109,7 +111,7 @@ def _confirming(state: State, now: float) -> list[Event]:
     ]
 
 
-def _spread(state: State, now: float, coins: Coins, *, but: str) -> Event:
+def _spread(state: State, now: float, random_bytes: RandomBytes, *, but: str) -> Event:
     """An outage is over: what is overdue goes out at separate random times of the next day, not in one burst."""
     overdue = [batch_id for batch_id, waiting in state.waiting.items() if waiting.at <= now and batch_id != but]
-    return {"e": "later", "at": {batch_id: now + uniform(coins) * SPREAD for batch_id in overdue}}
+    return {"e": "later", "at": {batch_id: now + uniform(random_bytes) * SPREAD for batch_id in overdue}}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from enum import Enum
 
-from hubbub.randomness import Coins, uniform
+from hubbub.randomness import RandomBytes, uniform
 
 BACKOFF_BASE = 30.0
 BACKOFF_CAP = 3600.0
@@ -137,7 +137,7 @@ def posix_time(text: str) -> float | None:
         return None
 
 
-def backoff(failures: int, at_least: float, coins: Coins) -> float:
+def backoff(failures: int, at_least: float, random_bytes: RandomBytes) -> float:
     """Return how long to wait after so many failures in a row: full jitter, uniform in [0, min(1 h, 30 s 2^(failures-1))],
     on top of what the server asked for.
 
@@ -147,7 +147,7 @@ def backoff(failures: int, at_least: float, coins: Coins) -> float:
     (True, 7.0)
     """
     longest = min(BACKOFF_CAP, BACKOFF_BASE * 2.0 ** min(max(failures - 1, 0), 20))
-    return at_least + uniform(coins) * longest
+    return at_least + uniform(random_bytes) * longest
 
 
 def slug(problem: Mapping[str, object]) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from hubbub.randomness import Coins, uniform
+from hubbub.randomness import RandomBytes, uniform
 from hubbub.sdk.storage.events import Event
 from hubbub.sdk.storage.state import State, Waiting
 from hubbub.sdk.upload.retry_policy import BACKOFF_CAP, MAX_RETRY_AFTER, PAUSE
@@ -38,7 +38,7 @@ def first_of_all(state: State, now: float, *, hurry: bool = False) -> tuple[str,
     return min(times.items(), key=lambda item: item[1], default=None)
 
 
-def spread(state: State, now: float, coins: Coins) -> Event | None:
+def spread(state: State, now: float, random_bytes: RandomBytes) -> Event | None:
     """Give what is late random times of their own in the next hour, if anything is: nobody ran when their time came, or the machine slept.
 
     Sent at once, all of one person's reports would leave together, when their program starts. Only once, and not after two weeks: a program that
@@ -47,7 +47,11 @@ def spread(state: State, now: float, coins: Coins) -> Event | None:
     if state.failures:
         return None
     late = [batch_id for batch_id in sendable(state, now) if _is_late(state.waiting[batch_id], now)]
-    return {"e": "later", "at": {each: now + uniform(coins) * _SPREAD for each in late}, "late": True} if late else None
+    return (
+        {"e": "later", "at": {each: now + uniform(random_bytes) * _SPREAD for each in late}, "late": True}
+        if late
+        else None
+    )
 
 
 def paused_until(state: State, now: float) -> float:

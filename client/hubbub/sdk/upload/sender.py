@@ -8,7 +8,7 @@ from datetime import datetime
 from threading import Lock as ThreadLock
 
 from hubbub.consent import Consent, lesser
-from hubbub.randomness import Coins
+from hubbub.randomness import RandomBytes
 from hubbub.sdk.recording.recorder import Recorder
 from hubbub.sdk.runtime.error_guard import from_a_signal_handler
 from hubbub.sdk.runtime.safe_logging import Once, tell
@@ -44,7 +44,7 @@ class Sender:
         *,
         disk: Disk,
         clock: Callable[[], datetime],
-        coins: Coins,
+        random_bytes: RandomBytes,
         allowed: Callable[[], Consent],
         sends_after: float = 0.0,
     ) -> None:
@@ -53,7 +53,7 @@ class Sender:
         self._transport = transport
         self._disk = disk
         self._clock = clock
-        self._coins = coins
+        self._coins = random_bytes
         self._allowed = allowed
         self.sends_from = time.monotonic() + sends_after
         self.overdue = self.hurry = False
