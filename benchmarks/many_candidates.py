@@ -85,7 +85,7 @@ def section(setting: str) -> list[str]:
         HEADING,
         "",
         f"{setting} p, q = .25, .75. What it was before, and how many candidates",
-        "are carried: [decision 14](decisions/0014-many-candidates-of-bit-counts-are-noise-too.md). In the last row a lasso chooses.",
+        "are carried: [decision 10](decisions/0010-treat-many-candidates-as-random-effects.md). In the last row a lasso chooses.",
         "",
         "| k, h, m | f | values | how many | candidates nobody has | TV | found | false % | covers, truth > 0 | covers, truth = 0 | selected cover | seconds |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|",

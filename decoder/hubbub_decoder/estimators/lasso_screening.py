@@ -69,7 +69,7 @@ def numbers(counts: BitCounts) -> int:
 def capacity(counts: BitCounts) -> int:
     """Return how many columns can be fitted at once: 2 R, R / 2 in fewer than 8 cohorts.
 
-    Beyond, what is believed of each follows the noise of all, and too many of the found are false (decision 14).
+    Beyond, what is believed of each follows the noise of all, and too many of the found are false (decision 10).
     """
     r = numbers(counts)
     most = 2 * r if (counts.reports > 0).sum() >= _COHORTS else r // 2
