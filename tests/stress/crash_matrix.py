@@ -79,7 +79,7 @@ SETTINGS = Settings(fold_every=0.02, keep={"brief": 0}, retain={"number": 10_000
 
 def failpoint_names() -> list[str]:
     """Find every named moment in the sources: a new one is in the matrix by itself."""
-    sources = Path(hubbub_aggregator.__file__).parent.glob("*.py")
+    sources = Path(hubbub_aggregator.__file__).parent.rglob("*.py")
     return sorted({name for source in sources for name in re.findall(r'\breach\("([^"]+)"\)', source.read_text())})
 
 

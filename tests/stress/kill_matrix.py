@@ -1,6 +1,6 @@
 """Kill client and aggregator at seeded random points; then count: every report once, every identity exact.
 
-python tests/stress/kill_matrix.py POINTS SEED          (make matrix: 200, make soak: 1000)
+python -m tests.stress.kill_matrix POINTS SEED          (make matrix: 200, make soak: 1000)
 
 A life of a client is a child forked from this preloaded process. It dies by SIGKILL before or after its n-th operation on the disk or
 the network: append, sync, replace, link, remove, sync_directory, send; or in the middle of an append, its record half written. At every third point two
