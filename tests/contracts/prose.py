@@ -40,7 +40,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
 
 _CODE = "\x00"  # stands for inline code: not a word, but a sentence may begin with it
 _FENCE = re.compile(r"\s*(```|~~~)")
-_ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)])\s+|>\s?")
+_ITEM = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+|>\s?")
 _INLINE = (
     (re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)"), _CODE),
     (re.compile(r"<!--.*?-->|</?[a-zA-Z][^<>]*>"), " "),
@@ -48,7 +48,7 @@ _INLINE = (
     (re.compile(r"https?://\S+"), _CODE),
 )
 _TOKEN = re.compile(r"[^\W_]+(?:['’.,/-][^\W_]+)*")
-_ABBREVIATION = re.compile(r"(?:\b(?:e\.g|i\.e|al|sec|cf|vs|eq|no|approx)|\b[A-Z])\.$")
+_ABBREVIATION = re.compile(r"\b(?:e\.g|i\.e|al|sec|cf|vs|eq|no|approx)\.$")
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]*_]*(?=\s+[\"'(\[*_A-Z0-9\x00])|(?<=[.!?])[\"')\]*_]*\n")
 _TABLE_RULE = re.compile(r"\s*\|[-:| ]+\|\s*$")
 
