@@ -173,10 +173,8 @@ def sentences(block: Block) -> Iterator[tuple[int, str]]:
     [(1, 'One.'), (1, 'Two, e.g. Three goes on.'), (3, '\x00 ends.')]
     """
     text = "\n".join(line for _, line in block.lines)
-    starts = [0]
-    for match in _SENTENCE_END.finditer(text):
-        if not _ABBREVIATION.search(text[: match.start()]):
-            starts.append(match.end())
+    ends = (match for match in _SENTENCE_END.finditer(text) if not _ABBREVIATION.search(text[: match.start()]))
+    starts = [0, *(match.end() for match in ends)]
     for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
         sentence = text[start:end]
         skipped = len(sentence) - len(sentence.lstrip())
@@ -255,16 +253,21 @@ def count_docstrings(path: Path, root: Path) -> Counts:
     return counts
 
 
+def count_file(path: Path, root: Path) -> Counts:
+    """Count the docstrings of a Python file, or the prose of a Markdown file."""
+    return (count_docstrings if path.suffix == ".py" else count_document)(path, root)
+
+
 def count_parts(root: Path = REPOSITORY) -> dict[str, Counts]:
     """Count the documents, and the docstrings of each package."""
     parts = {"documents": Counts()}
     for path in document_paths(root):
-        parts["documents"].add(count_document(path, root))
+        parts["documents"].add(count_file(path, root))
     for package, folders in PACKAGES.items():
         counts = parts[f"docstrings of {package}"] = Counts()
         for folder in folders:
             for path in sorted((root / folder).rglob("*.py")):
-                counts.add(count_docstrings(path, root))
+                counts.add(count_file(path, root))
     return parts
 
 
@@ -278,7 +281,9 @@ def violations(parts: Mapping[str, Counts]) -> list[str]:
     for part, counts in parts.items():
         for group, limit in MAX_PER_1000.items():
             if (rate := counts.per_1000(group)) > limit:
-                found.append(f'{part}: {rate:.1f} of "{", ".join(sorted(GROUPS[group]))}" per 1,000 words, at most {limit}')
+                found.append(
+                    f'{part}: {rate:.1f} of "{", ".join(sorted(GROUPS[group]))}" per 1,000 words, at most {limit}'
+                )
         if counts.long_share > MAX_LONG_SHARE:
             found.append(
                 f"{part}: {counts.long_share:.1%} of the sentences have more than {MAX_SENTENCE_WORDS} words, "
@@ -321,20 +326,17 @@ def main() -> None:
     options = parser.parse_args()
     if options.files:
         paths = [path.resolve() for path in options.files]
-        parts = {
-            str(path.relative_to(REPOSITORY)): (count_docstrings if path.suffix == ".py" else count_document)(path, REPOSITORY)
-            for path in paths
-        }
+        parts = {str(path.relative_to(REPOSITORY)): count_file(path, REPOSITORY) for path in paths}
     else:
         parts = count_parts()
     if options.json:
         figures = {part: counts.as_json() for part, counts in parts.items()}
-        print(json.dumps({"parts": figures, "violations": violations(parts)}, indent=2))
+        print(json.dumps({"parts": figures, "violations": violations(parts)}, indent=2))  # noqa: T201
         return
-    print(table(parts))
+    print(table(parts))  # noqa: T201
     found = [] if options.files else violations(parts)  # a small file may exceed a rate with one word
     for line in (*worst(parts, options.worst), *found):
-        print(line)
+        print(line)  # noqa: T201
 
 
 if __name__ == "__main__":
