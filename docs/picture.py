@@ -1,4 +1,4 @@
-"""Draw docs/images/demo.png anew: the demo's destinations, all flights.
+"""Draw docs/images/demo.png: estimated and true shares of the demo's destinations.
 
 python docs/picture.py
 """
