@@ -52,7 +52,7 @@ class Life:
             random_bytes=self.random_bytes,
         )
         with self.journal as state:
-            self.recorder.channels.secret(state)
+            self.recorder.encoders.secret(state)
             self.recorder.enroller.enroll(state)
             self.recorder.former.form(state)
 

@@ -39,7 +39,7 @@ def test_consent_is_remembered_and_other_clients_on_the_directory_see_it_at_once
     second.set_consent("off")
     first.record("homepage", "https://example.org/")
     assert first.accounting()["ignored"]["consent"] == 1
-    assert (first._recorder.channels._secret, first._recorder.channels._channels) == (
+    assert (first._recorder.encoders._secret, first._recorder.encoders._encoders) == (
         None,
         {},
     )  # nor is the secret in its memory any more
@@ -63,7 +63,7 @@ def test_off_erases_what_waits_the_drafts_and_the_secret_and_keeps_the_ledger(ri
     with client._journal as state:
         client._recorder.former.form(state)
         rows = [waiting.batch.rows for waiting in state.waiting.values()]
-        rows += [bytes.fromhex(draft.row) for draft in state.drafts.values()]
+        rows += [draft.bits for draft in state.drafts.values()]
         secret = (rig.state / "secret").read_bytes()
         remembered = [
             each for account in state.accounts.values() for each in (account.sealed, account.tag, *account.tags)
@@ -73,7 +73,7 @@ def test_off_erases_what_waits_the_drafts_and_the_secret_and_keeps_the_ledger(ri
     left = everything_in(rig.state)
     assert secret not in left
     assert not any(row.hex().encode() in left for row in rows if len(row) > 1)
-    assert not any(each.encode() in left for each in remembered)
+    assert not any(each.hex().encode() in left for each in remembered)
     counts = client.accounting()
     assert (counts["dropped"]["consent"], counts["spooled"]) == (2, 0)
     require_balanced(counts)
@@ -145,7 +145,7 @@ def test_a_kill_between_erasing_and_rewriting_is_made_good_at_the_next_start(rig
         )
     client.close()
     rig.client()
-    assert draft.row.encode() not in everything_in(rig.state)
+    assert draft.bits.hex().encode() not in everything_in(rig.state)
 
 
 def test_the_text_somebody_agreed_to_is_kept(rig: Rig) -> None:

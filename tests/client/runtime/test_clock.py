@@ -17,7 +17,7 @@ from tests.client.conftest import HOMEPAGE, SURVEY, TODAY, Rig, require_balanced
 from hubbub import Batch, Metric, Params, PeriodKind
 from hubbub.cli.findings import Health
 from hubbub.cli.state_checks import of_state
-from hubbub.privacy.ledger import Account, Choice
+from hubbub.privacy.ledger import Account, EncodedReport
 from hubbub.sdk.storage.state import MAX_RUNS, joined
 from hubbub.sdk.upload.retry_policy import NO_ANSWER, Answer
 from hubbub.testing import ManualClock, SeededBytes, deliver
@@ -291,12 +291,12 @@ def test_a_clock_that_jumps_never_makes_two_units_share_a_permanent_response(
 
     p = 0, q = 1: equal reports are reports from one permanent response. 64 bits, so that no two are alike by chance.
     """
-    drawn: Counter[str] = Counter()
+    drawn: Counter[bytes] = Counter()
     charge = Account.charge
 
-    def counted(account: Account, choice: Choice) -> None:
-        drawn[choice.row] += 1
-        charge(account, choice)
+    def counted(account: Account, report: EncodedReport) -> None:
+        drawn[report.bits] += 1
+        charge(account, report)
 
     monkeypatch.setattr(Account, "charge", counted)
     params = Params(num_bits=64, num_hashes=1, num_cohorts=1, prob_p=0, prob_q=1, prob_f=0.5)

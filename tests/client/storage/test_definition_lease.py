@@ -41,10 +41,9 @@ def rows(client: Client, rig: Rig, metric: Metric) -> dict[str, int]:
 
 def row_of(client: Client, metric: Metric, value: str | None) -> int:
     with client._journal as state:
-        secret = client._recorder.channels.secret(state)
+        secret = client._recorder.encoders.secret(state)
     assert secret is not None
-    encoder = Encoder(metric, secret)
-    return encoder.respond(encoder.bloom(value))
+    return int.from_bytes(Encoder(metric, secret).encode(value).to_bytes(), "little")
 
 
 def stood_in(client: Client) -> int:

@@ -73,7 +73,7 @@ class Agreement:
         if self._journal.locked_out or not self._journal.is_read:
             return
         self._copies.check(state)
-        if self._recorder.channels.secret(state) is None:
+        if self._recorder.encoders.secret(state) is None:
             return
         self._copies.check(state)  # the first enrollment made the key
         self._recorder.enroller.enroll(state)
@@ -108,7 +108,7 @@ class Agreement:
 
     def _erase(self, state: State, text: str) -> bool:
         self._journal.write(self._changed(state, Consent.OFF, text), {"e": "erased"})
-        self._recorder.channels.forget_secret()
+        self._recorder.encoders.forget_secret()
         return self._secret.destroy()
 
     def _is_half_erased(self, state: State) -> bool:

@@ -23,7 +23,7 @@ from hubbub.randomness import RandomBytes, below
 from hubbub.sdk.recording.batch_builder import Former
 from hubbub.sdk.recording.enrollment import Enroller
 from hubbub.sdk.recording.queue_limits import Limits
-from hubbub.sdk.recording.subject_encoders import Channels
+from hubbub.sdk.recording.subject_encoders import SubjectEncoders
 from hubbub.sdk.runtime.clock import Today
 from hubbub.sdk.runtime.safe_logging import Once, tell
 from hubbub.sdk.storage.definition_lease import DefinitionLease
@@ -39,7 +39,7 @@ _LONGEST_NAME, _NAMED = 64, 10
 class Recorder:
     """Takes what is recorded for one client: for itself (subject "", unless `own` is False) and for its subjects.
 
-    channels : whose reports they are          enroller : who takes part          former : what becomes of drafts
+    encoders : whose reports they are          enroller : who takes part          former : what becomes of drafts
     """
 
     def __init__(
@@ -61,10 +61,10 @@ class Recorder:
         self.allowed: Callable[[], Consent] = lambda: Consent.ON
         """The most that this process may do, whatever was agreed to; `Agreement` sets it."""
         self._today = Today(clock)
-        self.channels = Channels(journal, secret, random_bytes)
+        self.encoders = SubjectEncoders(journal, secret, random_bytes)
         self.enroller = Enroller(journal, definitions, policy, self._today, own=own, lease=lease)
         self.former = Former(
-            journal, definitions, self.channels, self.enroller, self._today, limits=limits, random_bytes=random_bytes
+            journal, definitions, self.encoders, self.enroller, self._today, limits=limits, random_bytes=random_bytes
         )
         self._is_new, self._is_new_name = Once(), Once()
         self._postponed: deque[tuple[str | None, str, Value]] = deque()
@@ -88,7 +88,7 @@ class Recorder:
     def _draft(self, state: State, subject_id: str | None, name: str, value: Value) -> str | None:
         """Let a recording become its period's draft, or not; return why it is ignored, if it is."""
         if state.consent is Consent.OFF:
-            self.channels.forget_secret()  # another process may have destroyed its file
+            self.encoders.forget_secret()  # another process may have destroyed its file
             return "consent"
         if lesser(state.consent, self.allowed()) is not state.consent:
             return "consent"  # the draft is shared with processes that send it
@@ -96,13 +96,13 @@ class Recorder:
         if metric is None:
             self._tell_unknown(name)
             return "unknown-metric"
-        secret = self.channels.secret(state)
+        secret = self.encoders.secret(state)
         if secret is None:
             return "no-state"
-        subject = "" if subject_id is None else self.channels.subject(state, secret, subject_id)
-        channel = self.channels.channel(metric, subject, secret)
+        subject = "" if subject_id is None else self.encoders.subject(state, secret, subject_id)
+        encoder = self.encoders.encoder(metric, subject, secret)
         try:
-            bloom = channel.encoder.bloom(value)
+            bloom = encoder.bloom_bits(value)
         except InvalidValueError as problem:
             self._say(f"record: {problem}")
             return "invalid"
@@ -128,8 +128,8 @@ class Recorder:
         if n > 1 and below(n, self._coins) > 0:
             self._journal.write({"e": "again", "s": subject, "m": metric.digest, "p": day, "n": n})
             return None
-        choice = channel.choose(account, bloom, day)
-        if choice is None:
+        report = encoder.encode_period(account, bloom, day)
+        if report is None:
             return "policy"
         self._journal.write(
             {
@@ -138,13 +138,7 @@ class Recorder:
                 "m": metric.digest,
                 "p": day,
                 "n": n,
-                "c": choice.cohort,
-                "row": choice.row,
-                "tag": choice.tag,
-                "sealed": choice.sealed,
-                "epoch": choice.epoch,
-                "fresh": choice.fresh,
-                "stood_in": choice.stood_in,
+                "report": report.to_dict(),
                 "local": state.consent is Consent.LOCAL,
             }
         )

@@ -109,14 +109,14 @@ class Sender:
                 recorder.record_postponed(state)
                 recorder.save_ignored(state)
                 if state.consent is Consent.OFF:
-                    recorder.channels.forget_secret()
+                    recorder.encoders.forget_secret()
             consent = lesser(state.consent, self._allowed())
             self.overdue = False
             if consent is Consent.OFF:
                 return LONGEST_SLEEP
             now, until_end = self._clock().timestamp(), LONGEST_SLEEP
             if recorder is not None:
-                if recorder.channels.secret(state) is None:
+                if recorder.encoders.secret(state) is None:
                     first = first_of_all(state, now)
                     self.overdue = first is not None and first[1] <= now
                     return WITHOUT_SECRET
