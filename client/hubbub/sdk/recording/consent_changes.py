@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from hubbub.consent import Consent, lesser
+from hubbub.consent import Consent, stricter_consent
 from hubbub.sdk.recording.recorder import Recorder
 from hubbub.sdk.storage.compaction import Compactor
 from hubbub.sdk.storage.copy_detection import CopyDetector
@@ -80,7 +80,7 @@ class Agreement:
         self._recorder.former.form(state)  # of many people some; the uploader's thread forms the rest
 
     def _allow(self, most: Consent) -> None:
-        self.allowed = lesser(most, self._environment)
+        self.allowed = stricter_consent(most, self._environment)
 
     def _agree(self, state: State, consent: Consent, text: str) -> bool:
         before = state.consent

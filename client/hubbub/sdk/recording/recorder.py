@@ -12,14 +12,14 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from hubbub.consent import Consent, lesser
+from hubbub.consent import Consent, stricter_consent
 from hubbub.encoding.bloom import Value
 from hubbub.encoding.secret import Secret
 from hubbub.errors import InvalidValueError
 from hubbub.metrics.definitions import Definitions
 from hubbub.metrics.metric import has_expired
 from hubbub.privacy.policy import Policy
-from hubbub.randomness import RandomBytes, below
+from hubbub.randomness import RandomBytes, uniform_below
 from hubbub.sdk.recording.batch_builder import Former
 from hubbub.sdk.recording.enrollment import Enroller
 from hubbub.sdk.recording.queue_limits import Limits
@@ -90,7 +90,7 @@ class Recorder:
         if state.consent is Consent.OFF:
             self.encoders.forget_secret()  # another process may have destroyed its file
             return "consent"
-        if lesser(state.consent, self.allowed()) is not state.consent:
+        if stricter_consent(state.consent, self.allowed()) is not state.consent:
             return "consent"  # the draft is shared with processes that send it
         metric = self._definitions.get(name) if isinstance(name, str) else None
         if metric is None:
@@ -116,16 +116,16 @@ class Recorder:
             account = state.accounts[key]
         if account.refused:
             return "policy"
-        if account.next > latest:
+        if account.next_period_start > latest:
             self.former.bring_back(state, [account])
             account = state.accounts[key]
-        if account.next < today:
+        if account.next_period_start < today:
             self.former.form_first(state, secret, account)
             account = state.accounts[key]
-        day = max(account.next, today)  # a clock that was set back does not open a period anew
+        day = max(account.next_period_start, today)  # a clock that was set back does not open a period anew
         draft = state.drafts.get(key)
         n = draft.n + 1 if draft is not None and draft.period == day else 1
-        if n > 1 and below(n, self._coins) > 0:
+        if n > 1 and uniform_below(n, self._coins) > 0:
             self._journal.write({"e": "again", "s": subject, "m": metric.digest, "p": day, "n": n})
             return None
         report = encoder.encode_period(account, bloom, day)
