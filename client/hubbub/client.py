@@ -16,13 +16,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from hubbub.consent import Consent, ConsentRecord, allowed_by, lesser
+from hubbub.consent import Consent, ConsentRecord, consent_limit, stricter_consent
 from hubbub.encoding.bloom import Value
 from hubbub.errors import HubbubError, ParameterError
 from hubbub.metrics.definitions import Definitions, load_definitions
 from hubbub.metrics.periods import utc_now
 from hubbub.privacy.policy import Policy
-from hubbub.randomness import RandomBytes, system_coins
+from hubbub.randomness import RandomBytes, system_random_bytes
 from hubbub.sdk.recording.consent_changes import Agreement
 from hubbub.sdk.recording.queue_limits import Limits
 from hubbub.sdk.recording.recorder import Recorder
@@ -92,7 +92,7 @@ class Client:
         transport: Transport | None = None,
         disk: Disk | None = None,
         clock: Callable[[], datetime] = utc_now,
-        random_bytes: RandomBytes = system_coins,
+        random_bytes: RandomBytes = system_random_bytes,
         environment: Mapping[str, str] | None = None,
         machine_id: MachineIdReader = read_machine_id,
     ) -> None:
@@ -125,7 +125,7 @@ class Client:
         self._machine_id = machine_id if durability != "memory" else lambda: None
         self._clock = clock
         self._coins = random_bytes
-        self._environment_allows = allowed_by(os.environ if environment is None else environment)
+        self._environment_allows = consent_limit(os.environ if environment is None else environment)
         self._given_disk = disk
         self._starting = threading.RLock()
         self._scribe = Scribe()
@@ -250,7 +250,7 @@ class Client:
 
     def _consent(self, state: State) -> ConsentRecord:
         time = datetime.fromtimestamp(state.consent_time, UTC) if state.consent_time else None
-        effective = lesser(state.consent, self._agreement.allowed)
+        effective = stricter_consent(state.consent, self._agreement.allowed)
         return ConsentRecord(state.consent, state.consent_text, time, effective)
 
     def _report(self, report: Callable[[State], dict[str, Any]]) -> dict[str, Any]:
@@ -301,7 +301,7 @@ class Client:
         if state.consent is Consent.OFF:
             return False, False
         self._agreement.enroll(state)
-        if not self._detached or lesser(state.consent, self._agreement.allowed) is not Consent.ON:
+        if not self._detached or stricter_consent(state.consent, self._agreement.allowed) is not Consent.ON:
             return True, False
         from hubbub.sdk.upload.detached import take_turn
 

@@ -29,9 +29,9 @@ def forms(data: bytes) -> list[bytes]:
 
 
 def hidden(client: Client, secret: bytes) -> list[bytes]:
-    encoder = next(iter(client._recorder.channels._channels.values())).encoder
-    bloom = encoder.bloom(CANARY)
-    prr = PermanentResponse(METRIC, client._recorder.channels._secret or pytest.fail("no secret"))(bloom)
+    encoder = next(iter(client._recorder.encoders._encoders.values())).encoder
+    bloom = encoder.bloom_bits(CANARY)
+    prr = PermanentResponse(METRIC, client._recorder.encoders._secret or pytest.fail("no secret"))(bloom)
     told = [CANARY.encode(), str(prr).encode(), str(bloom).encode()]
     for number in (prr, bloom):
         told += forms(number.to_bytes(16, "little")) + forms(number.to_bytes(16, "big"))
@@ -54,7 +54,7 @@ def test_nothing_shows_the_value_its_permanent_bits_or_the_secret(rig: Rig, capl
     secret = (rig.state / "secret").read_bytes()
     seen = [file.read_bytes() for file in rig.state.rglob("*") if file.is_file() and file.name != "secret"]
     seen += [caplog.text.encode(), *rig.transport.bodies]
-    seen += [repr(each).encode() for each in (client, subject, client._recorder.channels._secret, client.accounting())]
+    seen += [repr(each).encode() for each in (client, subject, client._recorder.encoders._secret, client.accounting())]
     everything = b"\n".join(seen)
     assert len(rig.transport.bodies) >= 3
     for needle in hidden(client, secret):
@@ -106,8 +106,8 @@ def test_subjects_have_their_own_secret_cohort_drafts_and_ledger(rig: Rig, tmp_p
     with server._journal as state:
         assert len(state.accounts) == len(state.drafts) == 3
         assert "" not in state.digests
-    encoders = [channel.encoder for channel in server._recorder.channels._channels.values()]
-    assert len({encoder._permanent(5) for encoder in encoders}) == 3
+    encoders = [each.encoder for each in server._recorder.encoders._encoders.values()]
+    assert len({encoder._permanent_response(5) for encoder in encoders}) == 3
     assert deliver(server) == 1  # their reports of one metric and period travel together
     (batch,) = rig.transport.batches
     assert sorted(batch.cohorts) == sorted(encoder.cohort for encoder in encoders)

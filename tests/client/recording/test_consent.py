@@ -11,7 +11,7 @@ import pytest
 from tests.client.conftest import HOMEPAGE, SURVEY, Rig, require_balanced
 
 from hubbub import Consent, ParameterError
-from hubbub.consent import allowed_by, lesser
+from hubbub.consent import consent_limit, stricter_consent
 from hubbub.sdk.storage.compaction import protected
 from hubbub.sdk.storage.filesystem import File, SystemDisk
 from hubbub.testing import SimulatedDisk, deliver
@@ -39,7 +39,7 @@ def test_consent_is_remembered_and_other_clients_on_the_directory_see_it_at_once
     second.set_consent("off")
     first.record("homepage", "https://example.org/")
     assert first.accounting()["ignored"]["consent"] == 1
-    assert (first._recorder.channels._secret, first._recorder.channels._channels) == (
+    assert (first._recorder.encoders._secret, first._recorder.encoders._encoders) == (
         None,
         {},
     )  # nor is the secret in its memory any more
@@ -63,7 +63,7 @@ def test_off_erases_what_waits_the_drafts_and_the_secret_and_keeps_the_ledger(ri
     with client._journal as state:
         client._recorder.former.form(state)
         rows = [waiting.batch.rows for waiting in state.waiting.values()]
-        rows += [bytes.fromhex(draft.row) for draft in state.drafts.values()]
+        rows += [draft.bits for draft in state.drafts.values()]
         secret = (rig.state / "secret").read_bytes()
         remembered = [
             each for account in state.accounts.values() for each in (account.sealed, account.tag, *account.tags)
@@ -73,7 +73,7 @@ def test_off_erases_what_waits_the_drafts_and_the_secret_and_keeps_the_ledger(ri
     left = everything_in(rig.state)
     assert secret not in left
     assert not any(row.hex().encode() in left for row in rows if len(row) > 1)
-    assert not any(each.encode() in left for each in remembered)
+    assert not any(each.hex().encode() in left for each in remembered)
     counts = client.accounting()
     assert (counts["dropped"]["consent"], counts["spooled"]) == (2, 0)
     require_balanced(counts)
@@ -129,10 +129,10 @@ def test_the_environment_silences_a_client_without_erasing_anything(variable: st
 def test_the_environment_can_only_take_back(agreed: Consent) -> None:
     empty = {"HUBBUB_CONSENT": "", "DO_NOT_TRACK": " "}  # as `VARIABLE=` in a compose file: not set
     for environment in ({"HUBBUB_CONSENT": "on", "DO_NOT_TRACK": "0"}, {}, empty):
-        assert lesser(agreed, allowed_by(environment)) is agreed
-    assert lesser(agreed, allowed_by({"HUBBUB_CONSENT": "local"})) in (Consent.OFF, Consent.LOCAL)
+        assert stricter_consent(agreed, consent_limit(environment)) is agreed
+    assert stricter_consent(agreed, consent_limit({"HUBBUB_CONSENT": "local"})) in (Consent.OFF, Consent.LOCAL)
     for environment in ({"HUBBUB_CONSENT": "yes please"}, {"HUBBUB_CONSENT": "on", "DO_NOT_TRACK": "true"}):
-        assert lesser(agreed, allowed_by(environment)) is Consent.OFF
+        assert stricter_consent(agreed, consent_limit(environment)) is Consent.OFF
 
 
 def test_a_kill_between_erasing_and_rewriting_is_made_good_at_the_next_start(rig: Rig) -> None:
@@ -145,7 +145,7 @@ def test_a_kill_between_erasing_and_rewriting_is_made_good_at_the_next_start(rig
         )
     client.close()
     rig.client()
-    assert draft.row.encode() not in everything_in(rig.state)
+    assert draft.bits.hex().encode() not in everything_in(rig.state)
 
 
 def test_the_text_somebody_agreed_to_is_kept(rig: Rig) -> None:

@@ -12,8 +12,8 @@ from tests.client.conftest import HOMEPAGE, Rig, require_balanced
 
 from hubbub import Client, Consent, Metric, Params, Policy
 from hubbub.encoding.encoder import Encoder
-from hubbub.metrics.periods import ordinal
-from hubbub.privacy.pricing import price_of
+from hubbub.metrics.periods import period_number
+from hubbub.privacy.pricing import unit_price
 from hubbub.sdk.upload.retry_policy import Answer
 from hubbub.testing import SeededBytes, SimulatedDisk, deliver
 from hubbub.wire.batch import Batch
@@ -41,9 +41,9 @@ class Observer:
         value = f"{level} {next(self._numbers)}"
         if level is not Consent.OFF:
             with client._journal as state:
-                secret = client._recorder.channels.secret(state)
+                secret = client._recorder.encoders.secret(state)
                 assert secret is not None
-                encoder = client._recorder.channels.channel(metric, "", secret).encoder
+                encoder = client._recorder.encoders.encoder(metric, "", secret).encoder
             self.recorded.append((level, encoder, value))
             if encoder not in self.encoders:
                 self.encoders.append(encoder)
@@ -55,11 +55,11 @@ class Observer:
             period = parse_period(metric.period, batch.period)
             days = {period.start + timedelta(days=n) for n in range((period.next().start - period.start).days)}
             assert days & self.days_on, f"{batch.metric} of {batch.period} is sent: consent was never `on` in it"
-            epoch = None if metric.hold is None else ordinal(metric.period, batch.period) // metric.hold
+            epoch = None if metric.hold is None else period_number(metric.period, batch.period) // metric.hold
             for level, encoder, value in self.recorded:
                 if level is Consent.LOCAL and encoder.metric == metric:
-                    row = encoder.respond(encoder.bloom(value), epoch)
-                    assert int.from_bytes(batch.rows, "little") != row, f"{value!r} is sent for {batch.period}"
+                    row = encoder.encode(value, epoch).to_bytes()
+                    assert batch.rows != row, f"{value!r} is sent for {batch.period}"
 
 
 def effective(client: Client) -> Consent:
@@ -97,10 +97,10 @@ def test_becoming_on_drops_the_reports_and_the_draft_that_local_made(rig: Rig) -
     (batch,) = rig.transport.batches
     assert batch.period == str(rig.clock().date())
     with client._journal as state:
-        secret = client._recorder.channels.secret(state)
+        secret = client._recorder.encoders.secret(state)
     assert secret is not None
     encoder = Encoder(QUIET, secret)
-    assert int.from_bytes(batch.rows, "little") == encoder.respond(0)  # no value: the draft of `local` is gone
+    assert batch.rows == encoder.encode(None).to_bytes()  # no value: the draft of `local` is gone
 
 
 def test_periods_that_ended_under_local_while_the_app_did_not_run_are_not_reported(rig: Rig) -> None:
@@ -117,7 +117,7 @@ def test_periods_that_ended_under_local_while_the_app_did_not_run_are_not_report
 @pytest.mark.parametrize("metric", [QUIET, HELD, Metric.boolean("plain", prob_p=0.25, prob_q=0.75, prob_f=0)])
 def test_local_spends_nothing_and_leaves_the_budget_to_on(metric: Metric, rig: Rig) -> None:
     """No report of `local` can be sent, so it reveals nothing; and the budget of one value is still there for `on`."""
-    price = price_of(metric).epsilon
+    price = unit_price(metric).epsilon
     policy = Policy(epsilon_report=99, epsilon_enrollment=99, epsilon_metric=1.5 * price, epsilon_total=999)
     client = rig.client(metric, policy=policy)
     client.set_consent("local")
@@ -127,7 +127,7 @@ def test_local_spends_nothing_and_leaves_the_budget_to_on(metric: Metric, rig: R
     client.flush(5)
     with client._journal as state:
         (account,) = state.accounts.values()
-        assert (account.units, account.reports, account.tags, account.sealed) == (0, 0, [], "")
+        assert (account.units, account.reports, account.tags, account.sealed) == (0, 0, [], b"")
         assert state.spent("") == 0
     client.set_consent("on")
     client.record(metric.name, True if metric.name == "plain" else "on")
@@ -163,10 +163,10 @@ def test_an_environment_that_allows_local_only_keeps_recordings_out_of_what_othe
     other = rig.client(QUIET)
     deliver(other)
     with other._journal as state:
-        secret = other._recorder.channels.secret(state)
+        secret = other._recorder.encoders.secret(state)
     assert secret is not None
     encoder = Encoder(QUIET, secret)
-    assert [int.from_bytes(batch.rows, "little") for batch in rig.transport.batches] == [encoder.respond(0)]
+    assert [batch.rows for batch in rig.transport.batches] == [encoder.encode(None).to_bytes()]
 
 
 def test_a_recording_postponed_under_local_is_not_taken_under_on(rig: Rig) -> None:
@@ -176,9 +176,9 @@ def test_a_recording_postponed_under_local_is_not_taken_under_on(rig: Rig) -> No
     client.set_consent("on")
     assert deliver(client) == 1
     with client._journal as state:
-        secret = client._recorder.channels.secret(state)
+        secret = client._recorder.encoders.secret(state)
     assert secret is not None
-    assert int.from_bytes(rig.transport.batches[0].rows, "little") == Encoder(QUIET, secret).respond(0)
+    assert rig.transport.batches[0].rows == Encoder(QUIET, secret).encode(None).to_bytes()
     require_balanced(client.accounting())
 
 

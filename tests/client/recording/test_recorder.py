@@ -36,13 +36,13 @@ HELD = Metric.categorical("held", ("a", "b", "c"), prob_p=0, prob_q=1, prob_f=0,
 def test_each_recording_of_a_period_is_as_likely_to_be_the_one_reported(rig: Rig, unseen_seed: int) -> None:
     """4,000 periods of 5 recordings; chi-squared over the 5 at alpha = 1e-6 (a share off by a fifth is seen)."""
     client = rig.agreed(PLAIN, random_bytes=SeededBytes(unseen_seed), durability="memory")
-    chosen: Counter[str] = Counter()
+    chosen: Counter[bytes] = Counter()
     for period in range(4000):
         for value in PLAIN.categories:
             client.record("plain", value)
         with client._journal as state:
             (draft,) = state.drafts.values()
-            chosen[draft.row] += 1
+            chosen[draft.bits] += 1
         if period % 50 == 0:  # what waits is gone through at each new period
             deliver(client)
         rig.clock.move(days=1)
@@ -304,7 +304,9 @@ def test_whose_rows_share_a_batch_is_drawn_anew_each_day(rig: Rig) -> None:
                 server._recorder.record(state, str(number), "survey", True)
             rig.clock.move(days=1)
             server._recorder.former.form(state)
-            together.append({key for key, account in state.accounts.items() if account.over() > rig.clock().date()})
+            together.append(
+                {key for key, account in state.accounts.items() if account.period_end() > rig.clock().date()}
+            )
             server._recorder.former.form_everything(state)
     assert [len(each) for each in together] == [500, 500]
     assert len(together[0] & together[1]) < 350  # 208 +- 9, were they drawn anew; 500, were they not
@@ -326,11 +328,11 @@ def test_a_start_looks_at_many_people_a_part_at_a_time_and_at_who_records_first(
         server.subject(str(number)).record("survey", True)
     server.close()
     looked: list[str] = []
-    share_out = Enroller._share_out
+    allocate = Enroller._share_out
 
     def counted(enroller: Enroller, state: State, subject: str) -> None:
         looked.append(subject)
-        share_out(enroller, state, subject)
+        allocate(enroller, state, subject)
 
     monkeypatch.setattr(Enroller, "_share_out", counted)
     monkeypatch.setattr(Uploader, "start", lambda _: None)
@@ -339,16 +341,16 @@ def test_a_start_looks_at_many_people_a_part_at_a_time_and_at_who_records_first(
     recorder = again._recorder
     assert len(looked) == 500
     with again._journal as state:
-        secret = recorder.channels.secret(state)
+        secret = recorder.encoders.secret(state)
         assert secret is not None
-        tags = {recorder.channels.subject(state, secret, str(n)): str(n) for n in range(1200)}
+        tags = {recorder.encoders.subject(state, secret, str(n)): str(n) for n in range(1200)}
         somebody = next(iter(recorder.enroller._left))
         recorder.record(state, tags[somebody], "survey", True)
         assert looked[500:] == [somebody]
         while recorder.former.form(state):
             pass
         assert len(looked) == len(set(looked)) == 1200
-        assert {each.reserved for each in state.accounts.values() if each.metric == "survey"} == {1}
+        assert {each.reserved_units for each in state.accounts.values() if each.metric == "survey"} == {1}
 
 
 def test_the_batches_sent_last_are_remembered_as_many_as_are_kept(rig: Rig) -> None:

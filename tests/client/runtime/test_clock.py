@@ -16,8 +16,8 @@ from tests.client.conftest import HOMEPAGE, SURVEY, TODAY, Rig, require_balanced
 
 from hubbub import Batch, Metric, Params, PeriodKind
 from hubbub.cli.findings import Health
-from hubbub.cli.state_checks import of_state
-from hubbub.privacy.ledger import Account, Choice
+from hubbub.cli.state_checks import check_state
+from hubbub.privacy.ledger import Account, EncodedReport
 from hubbub.sdk.storage.state import MAX_RUNS, joined
 from hubbub.sdk.upload.retry_policy import NO_ANSWER, Answer
 from hubbub.testing import ManualClock, SeededBytes, deliver
@@ -75,7 +75,9 @@ def findings(rig: Rig) -> list[tuple[Health, str]]:
     moment = rig.clock().timestamp()
     for path in rig.state.iterdir():
         os.utime(path, (moment, moment))  # the files say nothing of it
-    return [(each.health, each.what) for each in of_state(rig.state, rig.clock(), {}) if each.about == "clock"]
+    return [
+        (each.health, each.observation) for each in check_state(rig.state, rig.clock(), {}) if each.check == "clock"
+    ]
 
 
 def test_a_start_ten_years_ahead_silences_nobody_and_tells_nothing_twice(
@@ -92,7 +94,7 @@ def test_a_start_ten_years_ahead_silences_nobody_and_tells_nothing_twice(
     ahead.close()
     rig.clock.now = true.now
     ((health, what),) = findings(rig)
-    assert health is Health.WRONG
+    assert health is Health.ERROR
     assert "the next report of survey is planned for 2036-" in what
     before = dict(aggregator.taken)
     client = rig.client(HOMEPAGE, SURVEY, transport=aggregator)
@@ -106,7 +108,7 @@ def test_a_start_ten_years_ahead_silences_nobody_and_tells_nothing_twice(
     assert counts["dropped"]["clock"] == 2 * 28  # what the wrong clock made, once an answer confirmed the date
     require_balanced(counts)
     client.close()
-    assert [health for health, _ in findings(rig)] == [Health.FINE]
+    assert [health for health, _ in findings(rig)] == [Health.OK]
 
 
 def test_a_minute_forty_days_ahead_drops_no_good_report_and_the_days_it_spoilt_are_reported_when_they_come(
@@ -149,12 +151,12 @@ def test_a_clock_that_is_behind_what_an_aggregator_confirmed_changes_nothing_unt
     client._started().stop(5)
     days(rig, true, 5, client)
     with client._journal as state:
-        before = {key: each.next for key, each in state.accounts.items()}
+        before = {key: each.next_period_start for key, each in state.accounts.items()}
     rig.clock.now = datetime(1970, 1, 1, tzinfo=UTC)
     client.record("homepage", "https://example.org/")
     with client._journal as state:
         client._recorder.former.form_everything(state)
-        assert {key: each.next for key, each in state.accounts.items()} == before
+        assert {key: each.next_period_start for key, each in state.accounts.items()} == before
     assert "an aggregator agreed earlier" in findings(rig)[0][1]
     rig.clock.now = true.now
     days(rig, true, 5, client)
@@ -213,7 +215,7 @@ def test_a_metric_that_nobody_records_is_planned_anew_by_the_next_start(rig: Rig
     client.close()
     rig.clock.move(days=-20)
     with rig.client(SURVEY)._journal as state:
-        assert [each.next for each in state.accounts.values()] == [str(TODAY)]
+        assert [each.next_period_start for each in state.accounts.values()] == [str(TODAY)]
 
 
 @pytest.mark.parametrize("metric", [HOMEPAGE, WEEKLY], ids=["day", "week"])
@@ -291,12 +293,12 @@ def test_a_clock_that_jumps_never_makes_two_units_share_a_permanent_response(
 
     p = 0, q = 1: equal reports are reports from one permanent response. 64 bits, so that no two are alike by chance.
     """
-    drawn: Counter[str] = Counter()
+    drawn: Counter[bytes] = Counter()
     charge = Account.charge
 
-    def counted(account: Account, choice: Choice) -> None:
-        drawn[choice.row] += 1
-        charge(account, choice)
+    def counted(account: Account, report: EncodedReport) -> None:
+        drawn[report.bits] += 1
+        charge(account, report)
 
     monkeypatch.setattr(Account, "charge", counted)
     params = Params(num_bits=64, num_hashes=1, num_cohorts=1, prob_p=0, prob_q=1, prob_f=0.5)

@@ -225,9 +225,9 @@ clock = ManualClock(date(2026, 11, 21))
 client = Client(sys.argv[1], sys.argv[2], "http://127.0.0.1:1", clock=clock)
 client.set_consent("local")
 client.record("homepage", "x")
-encoder = next(iter(client._recorder.channels._channels.values())).encoder
+encoder = next(iter(client._recorder.encoders._encoders.values())).encoder
 pid = os.fork()
-drawn = [encoder.respond(encoder.bloom("x")) for _ in range(800)]
+drawn = [int.from_bytes(encoder.encode("x").to_bytes(), "little") for _ in range(800)]
 open(sys.argv[2] + ("/parent" if pid else "/child"), "w").write(" ".join(map(str, drawn)))
 if pid == 0:
     os._exit(0)

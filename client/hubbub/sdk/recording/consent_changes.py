@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from hubbub.consent import Consent, lesser
+from hubbub.consent import Consent, stricter_consent
 from hubbub.sdk.recording.recorder import Recorder
 from hubbub.sdk.storage.compaction import Compactor
 from hubbub.sdk.storage.copy_detection import CopyDetector
@@ -73,14 +73,14 @@ class Agreement:
         if self._journal.locked_out or not self._journal.is_read:
             return
         self._copies.check(state)
-        if self._recorder.channels.secret(state) is None:
+        if self._recorder.encoders.secret(state) is None:
             return
         self._copies.check(state)  # the first enrollment made the key
         self._recorder.enroller.enroll(state)
         self._recorder.former.form(state)  # of many people some; the uploader's thread forms the rest
 
     def _allow(self, most: Consent) -> None:
-        self.allowed = lesser(most, self._environment)
+        self.allowed = stricter_consent(most, self._environment)
 
     def _agree(self, state: State, consent: Consent, text: str) -> bool:
         before = state.consent
@@ -108,7 +108,7 @@ class Agreement:
 
     def _erase(self, state: State, text: str) -> bool:
         self._journal.write(self._changed(state, Consent.OFF, text), {"e": "erased"})
-        self._recorder.channels.forget_secret()
+        self._recorder.encoders.forget_secret()
         return self._secret.destroy()
 
     def _is_half_erased(self, state: State) -> bool:

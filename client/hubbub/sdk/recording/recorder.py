@@ -12,18 +12,18 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from hubbub.consent import Consent, lesser
+from hubbub.consent import Consent, stricter_consent
 from hubbub.encoding.bloom import Value
 from hubbub.encoding.secret import Secret
 from hubbub.errors import InvalidValueError
 from hubbub.metrics.definitions import Definitions
 from hubbub.metrics.metric import has_expired
 from hubbub.privacy.policy import Policy
-from hubbub.randomness import RandomBytes, below
+from hubbub.randomness import RandomBytes, uniform_below
 from hubbub.sdk.recording.batch_builder import Former
 from hubbub.sdk.recording.enrollment import Enroller
 from hubbub.sdk.recording.queue_limits import Limits
-from hubbub.sdk.recording.subject_encoders import Channels
+from hubbub.sdk.recording.subject_encoders import SubjectEncoders
 from hubbub.sdk.runtime.clock import Today
 from hubbub.sdk.runtime.safe_logging import Once, tell
 from hubbub.sdk.storage.definition_lease import DefinitionLease
@@ -39,7 +39,7 @@ _LONGEST_NAME, _NAMED = 64, 10
 class Recorder:
     """Takes what is recorded for one client: for itself (subject "", unless `own` is False) and for its subjects.
 
-    channels : whose reports they are          enroller : who takes part          former : what becomes of drafts
+    encoders : whose reports they are          enroller : who takes part          former : what becomes of drafts
     """
 
     def __init__(
@@ -61,10 +61,10 @@ class Recorder:
         self.allowed: Callable[[], Consent] = lambda: Consent.ON
         """The most that this process may do, whatever was agreed to; `Agreement` sets it."""
         self._today = Today(clock)
-        self.channels = Channels(journal, secret, random_bytes)
+        self.encoders = SubjectEncoders(journal, secret, random_bytes)
         self.enroller = Enroller(journal, definitions, policy, self._today, own=own, lease=lease)
         self.former = Former(
-            journal, definitions, self.channels, self.enroller, self._today, limits=limits, random_bytes=random_bytes
+            journal, definitions, self.encoders, self.enroller, self._today, limits=limits, random_bytes=random_bytes
         )
         self._is_new, self._is_new_name = Once(), Once()
         self._postponed: deque[tuple[str | None, str, Value]] = deque()
@@ -88,21 +88,21 @@ class Recorder:
     def _draft(self, state: State, subject_id: str | None, name: str, value: Value) -> str | None:
         """Let a recording become its period's draft, or not; return why it is ignored, if it is."""
         if state.consent is Consent.OFF:
-            self.channels.forget_secret()  # another process may have destroyed its file
+            self.encoders.forget_secret()  # another process may have destroyed its file
             return "consent"
-        if lesser(state.consent, self.allowed()) is not state.consent:
+        if stricter_consent(state.consent, self.allowed()) is not state.consent:
             return "consent"  # the draft is shared with processes that send it
         metric = self._definitions.get(name) if isinstance(name, str) else None
         if metric is None:
             self._tell_unknown(name)
             return "unknown-metric"
-        secret = self.channels.secret(state)
+        secret = self.encoders.secret(state)
         if secret is None:
             return "no-state"
-        subject = "" if subject_id is None else self.channels.subject(state, secret, subject_id)
-        channel = self.channels.channel(metric, subject, secret)
+        subject = "" if subject_id is None else self.encoders.subject(state, secret, subject_id)
+        encoder = self.encoders.encoder(metric, subject, secret)
         try:
-            bloom = channel.encoder.bloom(value)
+            bloom = encoder.bloom_bits(value)
         except InvalidValueError as problem:
             self._say(f"record: {problem}")
             return "invalid"
@@ -116,20 +116,20 @@ class Recorder:
             account = state.accounts[key]
         if account.refused:
             return "policy"
-        if account.next > latest:
+        if account.next_period_start > latest:
             self.former.bring_back(state, [account])
             account = state.accounts[key]
-        if account.next < today:
+        if account.next_period_start < today:
             self.former.form_first(state, secret, account)
             account = state.accounts[key]
-        day = max(account.next, today)  # a clock that was set back does not open a period anew
+        day = max(account.next_period_start, today)  # a clock that was set back does not open a period anew
         draft = state.drafts.get(key)
         n = draft.n + 1 if draft is not None and draft.period == day else 1
-        if n > 1 and below(n, self._coins) > 0:
+        if n > 1 and uniform_below(n, self._coins) > 0:
             self._journal.write({"e": "again", "s": subject, "m": metric.digest, "p": day, "n": n})
             return None
-        choice = channel.choose(account, bloom, day)
-        if choice is None:
+        report = encoder.encode_period(account, bloom, day)
+        if report is None:
             return "policy"
         self._journal.write(
             {
@@ -138,13 +138,7 @@ class Recorder:
                 "m": metric.digest,
                 "p": day,
                 "n": n,
-                "c": choice.cohort,
-                "row": choice.row,
-                "tag": choice.tag,
-                "sealed": choice.sealed,
-                "epoch": choice.epoch,
-                "fresh": choice.fresh,
-                "stood_in": choice.stood_in,
+                "report": report.to_dict(),
                 "local": state.consent is Consent.LOCAL,
             }
         )

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hubbub.sdk.storage.state import State, Waiting
-from hubbub.wire.json_values import finite
+from hubbub.wire.json_values import replace_non_finite
 
 
 def inspection_report(state: State, last: int = 1) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def inspection_report(state: State, last: int = 1) -> dict[str, Any]:
         "last_sent": [batch.to_json().decode() for batch in state.last_sent.values()][::-1][: max(0, last)],
         "accounting": state.accounting(),
     }
-    return finite(report)  # type: ignore[no-any-return]
+    return replace_non_finite(report)  # type: ignore[no-any-return]
 
 
 def ledger_report(state: State) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def ledger_report(state: State) -> dict[str, Any]:
         "accounts": accounts,
         "accounting": state.accounting(),
     }
-    return finite(report)  # type: ignore[no-any-return]
+    return replace_non_finite(report)  # type: ignore[no-any-return]
 
 
 def iso_time(moment: float) -> str:

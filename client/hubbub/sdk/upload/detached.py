@@ -18,9 +18,9 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from hubbub.consent import allowed_by
+from hubbub.consent import consent_limit
 from hubbub.metrics.periods import utc_now
-from hubbub.randomness import system_coins
+from hubbub.randomness import system_random_bytes
 from hubbub.sdk.storage.filesystem import SystemDisk
 from hubbub.sdk.storage.journal import Journal
 from hubbub.sdk.storage.state import State
@@ -96,7 +96,7 @@ def deliver_what_is_due(directory: Path, url: str, ca_certs: str | None, seconds
     from hubbub.sdk.upload.sender import OTHER_SENDS, Sender
     from hubbub.sdk.upload.transport import HttpTransport
 
-    deadline, disk, allowed = time.monotonic() + seconds, SystemDisk(), allowed_by(os.environ)
+    deadline, disk, allowed = time.monotonic() + seconds, SystemDisk(), consent_limit(os.environ)
     lock = disk.lock(directory / "detached")
     try:
         if not lock.acquire(wait=False):
@@ -107,7 +107,7 @@ def deliver_what_is_due(directory: Path, url: str, ca_certs: str | None, seconds
             HttpTransport(url, ca_certs),
             disk=disk,
             clock=utc_now,
-            random_bytes=system_coins,
+            random_bytes=system_random_bytes,
             allowed=lambda: allowed,
         )
         while (pause := sender.attempt()) in (0.0, OTHER_SENDS) and time.monotonic() < deadline:

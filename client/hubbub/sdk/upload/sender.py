@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import datetime
 from threading import Lock as ThreadLock
 
-from hubbub.consent import Consent, lesser
+from hubbub.consent import Consent, stricter_consent
 from hubbub.randomness import RandomBytes
 from hubbub.sdk.recording.recorder import Recorder
 from hubbub.sdk.runtime.error_guard import from_a_signal_handler
@@ -109,14 +109,14 @@ class Sender:
                 recorder.record_postponed(state)
                 recorder.save_ignored(state)
                 if state.consent is Consent.OFF:
-                    recorder.channels.forget_secret()
-            consent = lesser(state.consent, self._allowed())
+                    recorder.encoders.forget_secret()
+            consent = stricter_consent(state.consent, self._allowed())
             self.overdue = False
             if consent is Consent.OFF:
                 return LONGEST_SLEEP
             now, until_end = self._clock().timestamp(), LONGEST_SLEEP
             if recorder is not None:
-                if recorder.channels.secret(state) is None:
+                if recorder.encoders.secret(state) is None:
                     first = first_of_all(state, now)
                     self.overdue = first is not None and first[1] <= now
                     return WITHOUT_SECRET
@@ -146,7 +146,7 @@ class Sender:
     def _send(self, batch_id: str) -> float:
         with self._journal as state:
             waiting = state.waiting.get(batch_id)
-            if waiting is None or lesser(state.consent, self._allowed()) is not Consent.ON:
+            if waiting is None or stricter_consent(state.consent, self._allowed()) is not Consent.ON:
                 return 0.0
             doubted, batch = waiting.doubt, waiting.batch
             self._journal.write({"e": "trying", "id": batch_id, "m": batch.digest, "p": batch.period})
@@ -155,7 +155,7 @@ class Sender:
         answer = self._transport.send(batch.to_json(), lambda: self._wanted(batch_id))
         with self._journal as state:
             waiting = state.waiting.get(batch_id)
-            if waiting is None or lesser(state.consent, self._allowed()) is not Consent.ON:
+            if waiting is None or stricter_consent(state.consent, self._allowed()) is not Consent.ON:
                 return 0.0  # consent was withdrawn meanwhile
             now = self._clock().timestamp()
             if clock_is_wrong(answer.date, now) and self._is_new("clock"):
@@ -179,7 +179,7 @@ class Sender:
         """Say whether a batch may still be sent: any process of the directory may have withdrawn consent."""
         with self._journal as state:
             known = not self._journal.locked_out and batch_id in state.waiting
-            return known and lesser(state.consent, self._allowed()) is Consent.ON
+            return known and stricter_consent(state.consent, self._allowed()) is Consent.ON
 
     def _take_lease(self) -> bool:
         """Become the one thread of all processes that sends."""
