@@ -35,13 +35,11 @@ from hubbub.sdk.runtime.safe_logging import interrupted
 from hubbub.sdk.storage.compaction import Compactor
 from hubbub.sdk.storage.copy_detection import CopyDetector
 from hubbub.sdk.storage.definition_lease import DefinitionLease
-from hubbub.sdk.storage.filesystem import Disk, SystemDisk
+from hubbub.sdk.storage.filesystem import Disk, MemoryDisk, SystemDisk
 from hubbub.sdk.storage.journal import Journal
-from hubbub.sdk.storage.memory_filesystem import MemoryDisk
 from hubbub.sdk.storage.secret_file import SecretFile
 from hubbub.sdk.storage.state import State
-from hubbub.sdk.storage.state_reader import read_state
-from hubbub.sdk.storage.state_report import inspection_report, ledger_report
+from hubbub.sdk.storage.state_reader import inspection_report, ledger_report, read_state
 
 if TYPE_CHECKING:
     from hubbub.sdk.upload.transport import Transport

@@ -12,8 +12,8 @@ from hubbub import Definitions, Metric, Policy, Secret
 from hubbub.privacy.pricing import price_of
 from hubbub.sdk.recording.queue_limits import Limits
 from hubbub.sdk.recording.recorder import Recorder
+from hubbub.sdk.storage.filesystem import MemoryDisk
 from hubbub.sdk.storage.journal import Journal
-from hubbub.sdk.storage.memory_filesystem import MemoryDisk
 from hubbub.testing import ManualClock, SeededBytes
 
 NOISE = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 from tests.client.conftest import HOMEPAGE, SURVEY, Rig, require_balanced
+from tests.support.power_loss_filesystem import SimulatedDisk
 
 from hubbub import Consent, ParameterError
 from hubbub.consent import allowed_by, lesser
 from hubbub.sdk.storage.compaction import protected
 from hubbub.sdk.storage.filesystem import File, SystemDisk
-from hubbub.testing import SimulatedDisk, deliver
+from hubbub.testing import deliver
 
 
 def everything_in(place: Path) -> bytes:

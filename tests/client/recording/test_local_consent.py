@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 from tests.client.conftest import HOMEPAGE, Rig, require_balanced
+from tests.support.power_loss_filesystem import SimulatedDisk
 
 from hubbub import Client, Consent, Metric, Params, Policy
 from hubbub.encoding.encoder import Encoder
 from hubbub.metrics.periods import ordinal
 from hubbub.privacy.pricing import price_of
 from hubbub.sdk.upload.retry_policy import Answer
-from hubbub.testing import SeededBytes, SimulatedDisk, deliver
+from hubbub.testing import SeededBytes, deliver
 from hubbub.wire.batch import Batch
 from hubbub.wire.dates import parse_period
 

@@ -21,13 +21,14 @@ from typing import Any
 import pytest
 from tests.client.conftest import Rig, require_balanced
 from tests.support.paths import DATA
+from tests.support.power_loss_filesystem import SimulatedDisk
 
 from hubbub import Client
 from hubbub.sdk.runtime import error_guard, safe_logging
 from hubbub.sdk.storage import journal as journal_module
 from hubbub.sdk.storage.filesystem import SystemDisk
 from hubbub.sdk.storage.secret_file import secret_at
-from hubbub.testing import SimulatedDisk, deliver
+from hubbub.testing import deliver
 
 
 class Interrupted(BaseException):

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from tests.client.conftest import HOMEPAGE, SURVEY, Rig, require_balanced
+from tests.support.power_loss_filesystem import SimulatedDisk
 
 from hubbub import Client
 from hubbub.sdk.storage.compaction import PIECE, Compactor
@@ -24,7 +25,7 @@ from hubbub.sdk.storage.record_format import scan
 from hubbub.sdk.storage.state import State
 from hubbub.sdk.storage.state_reader import read_state
 from hubbub.sdk.upload.retry_policy import NO_ANSWER, Answer
-from hubbub.testing import SimulatedDisk, deliver
+from hubbub.testing import deliver
 
 SUBJECTS = 3 * PIECE
 RECORDINGS = 300

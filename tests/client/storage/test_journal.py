@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 from tests.client.conftest import HOMEPAGE, SURVEY, Rig, require_balanced
 from tests.support.paths import DATA
+from tests.support.power_loss_filesystem import SimulatedDisk
 
 from hubbub.cli.inspect import command as inspect_command
 from hubbub.cli.ledger import command as ledger_command
@@ -24,7 +25,7 @@ from hubbub.sdk.storage.filesystem import SystemDisk
 from hubbub.sdk.storage.record_format import record, scan
 from hubbub.sdk.storage.secret_file import secret_at
 from hubbub.sdk.upload.retry_policy import NO_ANSWER, Answer
-from hubbub.testing import SeededBytes, SimulatedDisk, deliver
+from hubbub.testing import SeededBytes, deliver
 from hubbub.wire.batch import Batch
 
 
