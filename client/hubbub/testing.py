@@ -14,15 +14,13 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, time, timedelta
-from typing import TYPE_CHECKING
 
+from hubbub.client import Client, collaborators
 from hubbub.privacy.policy import Policy
 from hubbub.sdk.runtime import error_guard
+from hubbub.sdk.storage.state import State
 from hubbub.sdk.upload.retry_policy import Answer
 from hubbub.wire.batch import Batch
-
-if TYPE_CHECKING:
-    from hubbub.client import Client
 
 __all__ = [
     "UNLIMITED",
@@ -106,7 +104,15 @@ def deliver(client: Client) -> int:
 
     A period's report is formed by it: what is recorded afterwards belongs to the next period.
     """
-    return client._deliver()
+    parts = collaborators(client)
+
+    def end_periods(state: State) -> list[str]:
+        parts.recorder.record_postponed(state)
+        if not parts.journal.locked_out:
+            parts.former.form_everything(state, ahead=True)
+        return list(state.waiting)
+
+    return sum(parts.sender.send_now(batch_id) for batch_id in parts.journal.run(end_periods))
 
 
 @contextmanager

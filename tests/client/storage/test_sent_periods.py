@@ -11,6 +11,7 @@ from tests.client.conftest import HOMEPAGE, Rig
 from tests.stress import damage_matrix
 from tests.support.power_loss_filesystem import SimulatedDisk
 
+from hubbub.client import collaborators
 from hubbub.sdk.storage.filesystem import SystemDisk
 from hubbub.sdk.storage.sent_periods import NAME, SentPeriods
 from hubbub.testing import deliver
@@ -81,7 +82,7 @@ def test_nothing_is_sent_before_its_period_is_recorded(rig: Rig) -> None:
         assert rig.transport.bodies == []
     deliver(client)
     assert len(rig.transport.batches) == 1
-    assert not client._journal.problem
+    assert not collaborators(client).journal.problem
 
 
 def test_an_undamaged_client_passes_over_nothing(rig: Rig) -> None:
