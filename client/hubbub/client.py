@@ -28,7 +28,7 @@ from hubbub.sdk.recording.consent_changes import Agreement, ConsentLimit
 from hubbub.sdk.recording.enrollment import Enroller
 from hubbub.sdk.recording.queue_limits import Limits
 from hubbub.sdk.recording.recorder import Recorder
-from hubbub.sdk.recording.subject_encoders import Channels
+from hubbub.sdk.recording.subject_encoders import SubjectEncoders
 from hubbub.sdk.runtime.arguments import absolute, an_instance, certificates, subject_of, text_of
 from hubbub.sdk.runtime.async_worker import Scribe
 from hubbub.sdk.runtime.clock import Today
@@ -66,7 +66,7 @@ class Collaborators:
     disk: Disk
     journal: Journal
     compactor: Compactor
-    channels: Channels
+    encoders: SubjectEncoders
     enroller: Enroller
     former: Former
     recorder: Recorder
@@ -173,16 +173,16 @@ class Client:
         secret_file = SecretFile(journal, disk, random_bytes)
         today, limit = Today(self._clock), ConsentLimit(self._environment_allows)
         lease = DefinitionLease(self._directory, disk, (metric.digest for metric in definitions.values()))
-        channels = Channels(journal, secret_file.load, random_bytes)
+        encoders = SubjectEncoders(journal, secret_file.load, random_bytes)
         enroller = Enroller(journal, definitions, self._policy, today, own=not self._per_subject, lease=lease)
-        former = Former(journal, definitions, channels, enroller, today, limits=self._limits, random_bytes=random_bytes)
-        recorder = Recorder(journal, definitions, channels, enroller, former, today, limit, random_bytes)
+        former = Former(journal, definitions, encoders, enroller, today, limits=self._limits, random_bytes=random_bytes)
+        recorder = Recorder(journal, definitions, encoders, enroller, former, today, limit, random_bytes)
         copies = CopyDetector(journal, secret_file, self._machine_id, renew=self._renew_identity)
         agreement = Agreement(
             journal,
             compactor,
             secret_file,
-            channels,
+            encoders,
             enroller,
             former,
             copies,
@@ -203,7 +203,7 @@ class Client:
         )
         uploader = Uploader(journal, compactor, sender)
         return Collaborators(
-            disk, journal, compactor, channels, enroller, former, recorder, limit, agreement, sender, uploader
+            disk, journal, compactor, encoders, enroller, former, recorder, limit, agreement, sender, uploader
         )
 
     def record(self, metric: str, value: Value = None) -> None:

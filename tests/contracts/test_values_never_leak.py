@@ -30,9 +30,9 @@ def forms(data: bytes) -> list[bytes]:
 
 
 def hidden(client: Client, secret: bytes) -> list[bytes]:
-    encoder = next(iter(collaborators(client).channels._channels.values())).encoder
-    bloom = encoder.bloom(CANARY)
-    prr = PermanentResponse(METRIC, collaborators(client).channels._secret or pytest.fail("no secret"))(bloom)
+    encoder = next(iter(collaborators(client).encoders._encoders.values())).encoder
+    bloom = encoder.bloom_bits(CANARY)
+    prr = PermanentResponse(METRIC, collaborators(client).encoders._secret or pytest.fail("no secret"))(bloom)
     told = [CANARY.encode(), str(prr).encode(), str(bloom).encode()]
     for number in (prr, bloom):
         told += forms(number.to_bytes(16, "little")) + forms(number.to_bytes(16, "big"))
@@ -56,7 +56,7 @@ def test_nothing_shows_the_value_its_permanent_bits_or_the_secret(rig: Rig, capl
     seen = [file.read_bytes() for file in rig.state.rglob("*") if file.is_file() and file.name != "secret"]
     seen += [caplog.text.encode(), *rig.transport.bodies]
     seen += [
-        repr(each).encode() for each in (client, subject, collaborators(client).channels._secret, client.accounting())
+        repr(each).encode() for each in (client, subject, collaborators(client).encoders._secret, client.accounting())
     ]
     everything = b"\n".join(seen)
     assert len(rig.transport.bodies) >= 3
@@ -109,8 +109,8 @@ def test_subjects_have_their_own_secret_cohort_drafts_and_ledger(rig: Rig, tmp_p
     with collaborators(server).journal as state:
         assert len(state.accounts) == len(state.drafts) == 3
         assert "" not in state.digests
-    encoders = [channel.encoder for channel in collaborators(server).channels._channels.values()]
-    assert len({encoder._permanent(5) for encoder in encoders}) == 3
+    encoders = [each.encoder for each in collaborators(server).encoders._encoders.values()]
+    assert len({encoder._permanent_response(5) for encoder in encoders}) == 3
     assert deliver(server) == 1  # their reports of one metric and period travel together
     (batch,) = rig.transport.batches
     assert sorted(batch.cohorts) == sorted(encoder.cohort for encoder in encoders)

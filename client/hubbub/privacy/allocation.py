@@ -82,8 +82,8 @@ def share_out(
         if renewed:
             forgotten: dict[str, Any] = {
                 "tags": [],
-                "tag": "",
-                "sealed": "",
+                "tag": b"",
+                "sealed": b"",
                 "epoch": None,
                 "newest_epoch": None,
                 "response": None,

@@ -252,9 +252,9 @@ def test_nothing_recorded_is_the_empty_filter_and_an_unknown_category_is_other()
 
 def test_a_metric_with_hold_asks_for_the_epoch_and_one_without_refuses_it() -> None:
     held = Metric.boolean("held", prob_p=0.25, prob_q=0.75, prob_f=0.5, hold=7)
-    with pytest.raises(InvalidValueError, match="give the current epoch"):
+    with pytest.raises(InvalidValueError, match="epoch is missing"):
         Encoder(held, Secret.generate()).encode(True)
-    with pytest.raises(InvalidValueError, match="has no hold"):
+    with pytest.raises(InvalidValueError, match="omit epoch"):
         Encoder(BOOLEAN, Secret.generate()).encode(True, epoch=3)
 
 

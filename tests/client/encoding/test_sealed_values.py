@@ -28,4 +28,4 @@ def test_a_tag_is_the_same_for_the_same_bits_metric_and_secret_only() -> None:
         Sealer(SURVEY, secret, system_coins).tag(1),
     }
     assert len(tags) == 4
-    assert all(len(tag) == 32 for tag in tags)
+    assert all(len(tag) == 16 for tag in tags)

@@ -26,7 +26,7 @@ def everything_in(place: Path) -> bytes:
 def test_nothing_is_recorded_before_somebody_agreed(rig: Rig) -> None:
     client = rig.client()
     client.record("homepage", "https://example.org/")
-    assert collaborators(client).uploader is None  # no thread, no network code
+    assert not collaborators(client).uploader.is_started  # no thread, no network code
     rig.clock.move(days=3)
     assert deliver(client) == 0
     assert client.accounting()["ignored"]["consent"] == 1
@@ -41,7 +41,7 @@ def test_consent_is_remembered_and_other_clients_on_the_directory_see_it_at_once
     second.set_consent("off")
     first.record("homepage", "https://example.org/")
     assert first.accounting()["ignored"]["consent"] == 1
-    assert (collaborators(first).channels._secret, collaborators(first).channels._channels) == (
+    assert (collaborators(first).encoders._secret, collaborators(first).encoders._encoders) == (
         None,
         {},
     )  # nor is the secret in its memory any more
@@ -65,7 +65,7 @@ def test_off_erases_what_waits_the_drafts_and_the_secret_and_keeps_the_ledger(ri
     with collaborators(client).journal as state:
         collaborators(client).former.form(state)
         rows = [waiting.batch.rows for waiting in state.waiting.values()]
-        rows += [bytes.fromhex(draft.row) for draft in state.drafts.values()]
+        rows += [draft.bits for draft in state.drafts.values()]
         secret = (rig.state / "secret").read_bytes()
         remembered = [
             each for account in state.accounts.values() for each in (account.sealed, account.tag, *account.tags)
@@ -75,7 +75,7 @@ def test_off_erases_what_waits_the_drafts_and_the_secret_and_keeps_the_ledger(ri
     left = everything_in(rig.state)
     assert secret not in left
     assert not any(row.hex().encode() in left for row in rows if len(row) > 1)
-    assert not any(each.encode() in left for each in remembered)
+    assert not any(each.hex().encode() in left for each in remembered)
     counts = client.accounting()
     assert (counts["dropped"]["consent"], counts["spooled"]) == (2, 0)
     require_balanced(counts)
@@ -147,7 +147,7 @@ def test_a_kill_between_erasing_and_rewriting_is_made_good_at_the_next_start(rig
         )
     client.close()
     rig.client()
-    assert draft.row.encode() not in everything_in(rig.state)
+    assert draft.bits.hex().encode() not in everything_in(rig.state)
 
 
 def test_the_text_somebody_agreed_to_is_kept(rig: Rig) -> None:
@@ -218,8 +218,8 @@ def test_off_that_the_disk_refuses_holds_in_this_process_and_in_its_children_unt
     disk = SimulatedDisk()
     client = rig.agreed(disk=disk)
     client.record("homepage", "https://example.org/")
-    with collaborators(client).journal:
-        agreed = next(protected(collaborators(client).journal._state))
+    with collaborators(client).journal as state:
+        agreed = next(protected(state))
     disk.full = True
     with pytest.warns(RuntimeWarning, match="the next start may find the consent of before"):
         assert client.set_consent("off") is False

@@ -43,9 +43,9 @@ class Observer:
         value = f"{level} {next(self._numbers)}"
         if level is not Consent.OFF:
             with collaborators(client).journal as state:
-                secret = collaborators(client).channels.secret(state)
+                secret = collaborators(client).encoders.secret(state)
                 assert secret is not None
-                encoder = collaborators(client).channels.channel(metric, "", secret).encoder
+                encoder = collaborators(client).encoders.encoder(metric, "", secret).encoder
             self.recorded.append((level, encoder, value))
             if encoder not in self.encoders:
                 self.encoders.append(encoder)
@@ -60,8 +60,8 @@ class Observer:
             epoch = None if metric.hold is None else ordinal(metric.period, batch.period) // metric.hold
             for level, encoder, value in self.recorded:
                 if level is Consent.LOCAL and encoder.metric == metric:
-                    row = encoder.respond(encoder.bloom(value), epoch)
-                    assert int.from_bytes(batch.rows, "little") != row, f"{value!r} is sent for {batch.period}"
+                    row = encoder.encode(value, epoch).to_bytes()
+                    assert batch.rows != row, f"{value!r} is sent for {batch.period}"
 
 
 def effective(client: Client) -> Consent:
@@ -99,10 +99,10 @@ def test_becoming_on_drops_the_reports_and_the_draft_that_local_made(rig: Rig) -
     (batch,) = rig.transport.batches
     assert batch.period == str(rig.clock().date())
     with collaborators(client).journal as state:
-        secret = collaborators(client).channels.secret(state)
+        secret = collaborators(client).encoders.secret(state)
     assert secret is not None
     encoder = Encoder(QUIET, secret)
-    assert int.from_bytes(batch.rows, "little") == encoder.respond(0)  # no value: the draft of `local` is gone
+    assert batch.rows == encoder.encode(None).to_bytes()  # no value: the draft of `local` is gone
 
 
 def test_periods_that_ended_under_local_while_the_app_did_not_run_are_not_reported(rig: Rig) -> None:
@@ -129,7 +129,7 @@ def test_local_spends_nothing_and_leaves_the_budget_to_on(metric: Metric, rig: R
     client.flush(5)
     with collaborators(client).journal as state:
         (account,) = state.accounts.values()
-        assert (account.units, account.reports, account.tags, account.sealed) == (0, 0, [], "")
+        assert (account.units, account.reports, account.tags, account.sealed) == (0, 0, [], b"")
         assert state.spent("") == 0
     client.set_consent("on")
     client.record(metric.name, True if metric.name == "plain" else "on")
@@ -165,10 +165,10 @@ def test_an_environment_that_allows_local_only_keeps_recordings_out_of_what_othe
     other = rig.client(QUIET)
     deliver(other)
     with collaborators(other).journal as state:
-        secret = collaborators(other).channels.secret(state)
+        secret = collaborators(other).encoders.secret(state)
     assert secret is not None
     encoder = Encoder(QUIET, secret)
-    assert [int.from_bytes(batch.rows, "little") for batch in rig.transport.batches] == [encoder.respond(0)]
+    assert [batch.rows for batch in rig.transport.batches] == [encoder.encode(None).to_bytes()]
 
 
 def test_a_recording_postponed_under_local_is_not_taken_under_on(rig: Rig) -> None:
@@ -178,9 +178,9 @@ def test_a_recording_postponed_under_local_is_not_taken_under_on(rig: Rig) -> No
     client.set_consent("on")
     assert deliver(client) == 1
     with collaborators(client).journal as state:
-        secret = collaborators(client).channels.secret(state)
+        secret = collaborators(client).encoders.secret(state)
     assert secret is not None
-    assert int.from_bytes(rig.transport.batches[0].rows, "little") == Encoder(QUIET, secret).respond(0)
+    assert rig.transport.batches[0].rows == Encoder(QUIET, secret).encode(None).to_bytes()
     require_balanced(client.accounting())
 
 
@@ -232,8 +232,8 @@ def test_no_power_loss_lets_a_report_of_local_be_sent(rig: Rig, unseen_seed: int
     for _ in range(150):
         options: dict[str, Any] = {"disk": disk, "random_bytes": random_bytes}
         client = rig.client(*METRICS, **options)
-        uploader = collaborators(client).uploader.start()
-        uploader.stop(5)
+        sender = collaborators(client).sender
+        collaborators(client).uploader.start().stop(5)
         note_day(observer, rig, client)  # the power loss may have brought back the consent of before
         for _ in range(chance.randrange(10)):
             match chance.randrange(9):
@@ -245,7 +245,7 @@ def test_no_power_loss_lets_a_report_of_local_be_sent(rig: Rig, unseen_seed: int
                 case 4 | 5:
                     rig.clock.move(days=1)
                 case 6:
-                    uploader.sender.attempt()
+                    sender.attempt()
                 case 7:
                     deliver(client)
                     collaborators(client).uploader.stop()

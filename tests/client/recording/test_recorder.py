@@ -37,13 +37,13 @@ HELD = Metric.categorical("held", ("a", "b", "c"), prob_p=0, prob_q=1, prob_f=0,
 def test_each_recording_of_a_period_is_as_likely_to_be_the_one_reported(rig: Rig, unseen_seed: int) -> None:
     """4,000 periods of 5 recordings; chi-squared over the 5 at alpha = 1e-6 (a share off by a fifth is seen)."""
     client = rig.agreed(PLAIN, random_bytes=SeededBytes(unseen_seed), durability="memory")
-    chosen: Counter[str] = Counter()
+    chosen: Counter[bytes] = Counter()
     for period in range(4000):
         for value in PLAIN.categories:
             client.record("plain", value)
         with collaborators(client).journal as state:
             (draft,) = state.drafts.values()
-            chosen[draft.row] += 1
+            chosen[draft.bits] += 1
         if period % 50 == 0:  # what waits is gone through at each new period
             deliver(client)
         rig.clock.move(days=1)
@@ -337,16 +337,16 @@ def test_a_start_looks_at_many_people_a_part_at_a_time_and_at_who_records_first(
     monkeypatch.setattr(UploadLoop, "start", lambda _: None)
     strict = Policy(epsilon_total=1.2)  # room for one of the survey's two values
     again = rig.client(SURVEY, HOMEPAGE, per_subject=True, policy=strict)
-    recorder = collaborators(again).recorder
+    parts = collaborators(again)
     assert len(looked) == 500
     with collaborators(again).journal as state:
-        secret = recorder.channels.secret(state)
+        secret = parts.encoders.secret(state)
         assert secret is not None
-        tags = {recorder.channels.subject(state, secret, str(n)): str(n) for n in range(1200)}
-        somebody = next(iter(recorder.enroller._left))
-        recorder.record(state, tags[somebody], "survey", True)
+        tags = {parts.encoders.subject(state, secret, str(n)): str(n) for n in range(1200)}
+        somebody = next(iter(parts.enroller._left))
+        parts.recorder.record(state, tags[somebody], "survey", True)
         assert looked[500:] == [somebody]
-        while recorder.former.form(state):
+        while parts.former.form(state):
             pass
         assert len(looked) == len(set(looked)) == 1200
         assert {each.reserved for each in state.accounts.values() if each.metric == "survey"} == {1}

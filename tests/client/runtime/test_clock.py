@@ -18,7 +18,7 @@ from hubbub import Batch, Metric, Params, PeriodKind
 from hubbub.cli.findings import Health
 from hubbub.cli.state_checks import of_state
 from hubbub.client import collaborators
-from hubbub.privacy.ledger import Account, Choice
+from hubbub.privacy.ledger import Account, EncodedReport
 from hubbub.sdk.storage.state import MAX_RUNS, joined
 from hubbub.sdk.upload.retry_policy import NO_ANSWER, Answer
 from hubbub.testing import ManualClock, SeededBytes, deliver
@@ -67,8 +67,8 @@ def days(rig: Rig, true: ManualClock, number: int, client: Any) -> None:
         for _ in range(2):
             true.move(hours=12)
             rig.clock.now = true.now
-            uploader = collaborators(client).uploader.start()
-            while uploader.sender.attempt() == 0.0:
+            sender = collaborators(client).sender
+            while sender.attempt() == 0.0:
                 pass
 
 
@@ -227,13 +227,13 @@ def test_whatever_the_clock_does_no_period_is_sent_under_two_ids_and_all_that_le
     step = 1 if metric is HOMEPAGE else 7
     random_bytes = SeededBytes(unseen_seed)
     client = rig.agreed(metric, transport=aggregator, random_bytes=random_bytes, durability="memory")
-    uploader = collaborators(client).uploader.start()
-    uploader.stop(5)
+    sender = collaborators(client).sender
+    collaborators(client).uploader.start().stop(5)
     for _ in range(3):  # a report is sent in the period after its own: one at least is taken before anything goes wrong
         client.record(metric.name, "x" if metric is HOMEPAGE else True)
         true.move(days=step)
         rig.clock.now = true.now
-        while uploader.sender.attempt() == 0.0:
+        while sender.attempt() == 0.0:
             pass
     assert aggregator.taken
     aggregator.lost = lambda: chance.random() < 0.3
@@ -254,7 +254,7 @@ def test_whatever_the_clock_does_no_period_is_sent_under_two_ids_and_all_that_le
                 client.record(metric.name, "x" if metric is HOMEPAGE else True)
             case 6:
                 for _ in range(chance.randrange(5)):
-                    uploader.sender.attempt()
+                    sender.attempt()
             case 7:
                 assert collaborators(client).compactor.compact(always=True)
         assert aggregator.twice == []
@@ -292,12 +292,12 @@ def test_a_clock_that_jumps_never_makes_two_units_share_a_permanent_response(
 
     p = 0, q = 1: equal reports are reports from one permanent response. 64 bits, so that no two are alike by chance.
     """
-    drawn: Counter[str] = Counter()
+    drawn: Counter[bytes] = Counter()
     charge = Account.charge
 
-    def counted(account: Account, choice: Choice) -> None:
-        drawn[choice.row] += 1
-        charge(account, choice)
+    def counted(account: Account, report: EncodedReport) -> None:
+        drawn[report.bits] += 1
+        charge(account, report)
 
     monkeypatch.setattr(Account, "charge", counted)
     params = Params(num_bits=64, num_hashes=1, num_cohorts=1, prob_p=0, prob_q=1, prob_f=0.5)

@@ -83,7 +83,7 @@ def is_free(client: Client) -> bool:
             collaborators(client).journal._held,
             collaborators(client).journal._syncing,
             collaborators(client).compactor._at_it,
-            client._starting,
+            collaborators(client).uploader._starting,
         ):
             got.append(lock.acquire(blocking=False))
             if got[-1]:
@@ -351,9 +351,16 @@ def test_our_own_failures_still_do_not_reach_the_host(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(error_guard, "swallowed", True)
-    client = rig.agreed()
+    is_broken = False
+
+    def clock() -> datetime:
+        if is_broken:
+            raise ZeroDivisionError
+        return rig.clock()
+
+    client = rig.agreed(clock=clock)
     collaborators(client).uploader.start().stop(5)
-    client._clock = collaborators(client).recorder._today.now = lambda: 1 / 0  # type: ignore[assignment,return-value]
+    is_broken = True
     client.record("homepage", "x")
     assert "ZeroDivisionError" in caplog.text
 
@@ -416,7 +423,7 @@ def test_delivering_on_a_disk_that_takes_nothing_ends(rig: Rig) -> None:
 
     disk.lock = no_lease  # type: ignore[method-assign]
     collaborators(client).uploader.start().stop(5)
-    collaborators(client).uploader = None
+    collaborators(client).sender.close()
     assert deliver(client) == 0
 
 

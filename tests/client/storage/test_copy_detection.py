@@ -139,7 +139,8 @@ def test_new_identity_draws_a_new_secret_drops_what_the_original_sends_and_conti
     client.record("survey", True)
     rig.clock.move(days=1)
     client.record("survey", True)
-    collaborators(client).former.form_everything(collaborators(client).journal._state)
+    with collaborators(client).journal as state:
+        collaborators(client).former.form_everything(state)
     client.close()
     secret, enrollments, spent = identity(rig)
     copied(rig, tmp_path / "copy")

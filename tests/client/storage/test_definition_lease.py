@@ -42,10 +42,9 @@ def rows(client: Client, rig: Rig, metric: Metric) -> dict[str, int]:
 
 def row_of(client: Client, metric: Metric, value: str | None) -> int:
     with collaborators(client).journal as state:
-        secret = collaborators(client).channels.secret(state)
+        secret = collaborators(client).encoders.secret(state)
     assert secret is not None
-    encoder = Encoder(metric, secret)
-    return encoder.respond(encoder.bloom(value))
+    return int.from_bytes(Encoder(metric, secret).encode(value).to_bytes(), "little")
 
 
 def stood_in(client: Client) -> int:

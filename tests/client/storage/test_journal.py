@@ -172,8 +172,8 @@ def test_power_loss_neither_sends_a_period_twice_nor_forgets_what_was_spent(
     rig.transport.send = watched  # type: ignore[method-assign,assignment]
     for _ in range(200):
         client = rig.agreed(HOMEPAGE, SURVEY, disk=disk, random_bytes=random_bytes, durability=durability)
-        uploader = collaborators(client).uploader.start()
-        uploader.stop(5)
+        sender = collaborators(client).sender
+        collaborators(client).uploader.start().stop(5)
         for _ in range(chance.randrange(8)):
             match chance.randrange(7):
                 case 0 | 1:
@@ -182,7 +182,7 @@ def test_power_loss_neither_sends_a_period_twice_nor_forgets_what_was_spent(
                 case 2:
                     rig.clock.move(hours=chance.randrange(40))
                 case 3 | 4:
-                    uploader.sender.attempt()
+                    sender.attempt()
                 case 5:
                     deliver(client)
                 case 6:

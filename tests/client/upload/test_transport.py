@@ -319,10 +319,9 @@ def test_flush_and_consent_do_not_wait_for_a_resolver(
     flush.join(30)
     assert done == [False]
     client.set_consent("off")
-    assert collaborators(client).uploader is not None
-    collaborators(client).uploader.stop(30)
-    assert collaborators(client).uploader._thread is not None
-    assert not collaborators(client).uploader._thread.is_alive()
+    loop = collaborators(client).uploader.start()
+    loop.stop(30)
+    assert not loop.is_alive
 
 
 def test_a_program_ends_although_a_resolver_does_not_answer(tmp_path: Path) -> None:
@@ -415,6 +414,7 @@ def test_flush_keeps_its_time_whatever_the_server_does(serve: Callable[[socket.s
 EXITING = """
 import sys
 from hubbub import Client
+from hubbub.client import collaborators
 from hubbub.testing import ManualClock
 from datetime import date
 clock = ManualClock(date(2026, 11, 21))

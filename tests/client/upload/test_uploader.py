@@ -193,19 +193,18 @@ def test_a_month_of_outage_loses_nothing_and_ends_without_a_burst(unseen_seed: i
             rig = Rig(Path(place) / str(number), ManualClock(TODAY), RecordingTransport(), [])
             rig.transport.answers = [NOT_SENT] * 10_000
             client = rig.agreed(SURVEY, durability="memory", random_bytes=SeededBytes(unseen_seed + number))
-            collaborators(client).uploader.stop()
-            uploader = collaborators(client).uploader.start()
-            uploader.stop(1)
+            collaborators(client).uploader.start().stop(1)
+            sender = collaborators(client).sender
             for _ in range(25 * 4):
                 rig.clock.move(hours=6)
-                uploader.sender.attempt()
+                sender.attempt()
             rig.transport.answers = []
             over, before = rig.clock().timestamp(), len(rig.transport.bodies)
             assert before < 25 * 4 + 1
             first = None
             for _ in range(2 * 24 * 6):
                 rig.clock.move(minutes=10)
-                while uploader.sender.attempt() == 0:
+                while sender.attempt() == 0:
                     at = rig.clock().timestamp()
                     if first is None:
                         first = at

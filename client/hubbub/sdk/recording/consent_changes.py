@@ -8,7 +8,7 @@ from datetime import datetime
 from hubbub.consent import Consent, lesser
 from hubbub.sdk.recording.batch_builder import Former
 from hubbub.sdk.recording.enrollment import Enroller
-from hubbub.sdk.recording.subject_encoders import Channels
+from hubbub.sdk.recording.subject_encoders import SubjectEncoders
 from hubbub.sdk.storage.compaction import Compactor
 from hubbub.sdk.storage.copy_detection import CopyDetector
 from hubbub.sdk.storage.events import Event
@@ -46,7 +46,7 @@ class Agreement:
         journal: Journal,
         compactor: Compactor,
         secret_file: SecretFile,
-        channels: Channels,
+        encoders: SubjectEncoders,
         enroller: Enroller,
         former: Former,
         copies: CopyDetector,
@@ -57,7 +57,7 @@ class Agreement:
         self._journal = journal
         self._compactor = compactor
         self._secret_file = secret_file
-        self._channels = channels
+        self._encoders = encoders
         self._enroller = enroller
         self._former = former
         self._copies = copies
@@ -105,7 +105,7 @@ class Agreement:
         if self._journal.locked_out or not self._journal.is_read:
             return
         self._copies.check(state)
-        if self._channels.secret(state) is None:
+        if self._encoders.secret(state) is None:
             return
         self._copies.check(state)  # the first enrollment made the ledger key that the check needs
         self._enroller.enroll(state)
@@ -135,7 +135,7 @@ class Agreement:
 
     def _erase(self, state: State, text: str) -> bool:
         self._journal.write(self._changed(state, Consent.OFF, text), {"e": "erased"})
-        self._channels.forget_secret()
+        self._encoders.forget_secret()
         return self._secret_file.destroy()
 
     def _is_half_erased(self, state: State) -> bool:

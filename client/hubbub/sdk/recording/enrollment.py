@@ -17,7 +17,7 @@ from hubbub.sdk.runtime.clock import Today
 from hubbub.sdk.runtime.safe_logging import Once, tell
 from hubbub.sdk.storage.definition_lease import DefinitionLease
 from hubbub.sdk.storage.journal import Journal
-from hubbub.sdk.storage.state import State
+from hubbub.sdk.storage.state import State, account_event
 
 AT_ONCE = 500
 """So many people or accounts are looked at under one lock."""
@@ -116,7 +116,7 @@ class Enroller:
                 wanted.append((metric, _account(state, subject, metric, period)))
         changed = list(share_out(self._policy, state.accounts_of(subject), wanted, state.enrollments, self._in_use))
         if changed:
-            self._journal.write(*(account.event() for account in changed))
+            self._journal.write(*(account_event(account) for account in changed))
         for account in changed:
             if account.refused and self._is_new(account.digest):
                 tell("%s: it is not collected", account.refused)

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from hubbub.consent import Consent
-from hubbub.encoding.bloom import Value
+from hubbub.encoding.bloom import BloomBits, Value
 from hubbub.errors import InvalidValueError
 from hubbub.metrics.definitions import Definitions
 from hubbub.metrics.metric import Metric, has_expired
@@ -22,7 +22,7 @@ from hubbub.randomness import RandomBytes, below
 from hubbub.sdk.recording.batch_builder import Former
 from hubbub.sdk.recording.consent_changes import ConsentLimit
 from hubbub.sdk.recording.enrollment import Enroller
-from hubbub.sdk.recording.subject_encoders import Channel, Channels
+from hubbub.sdk.recording.subject_encoders import SubjectEncoder, SubjectEncoders
 from hubbub.sdk.runtime.clock import Today
 from hubbub.sdk.runtime.safe_logging import Once, tell
 from hubbub.sdk.storage.journal import Journal
@@ -60,7 +60,7 @@ class Recorder:
         self,
         journal: Journal,
         definitions: Definitions,
-        channels: Channels,
+        encoders: SubjectEncoders,
         enroller: Enroller,
         former: Former,
         today: Today,
@@ -69,7 +69,7 @@ class Recorder:
     ) -> None:
         self._journal = journal
         self._definitions = definitions
-        self._channels = channels
+        self._encoders = encoders
         self._enroller = enroller
         self._former = former
         self._today = today
@@ -96,15 +96,15 @@ class Recorder:
         try:
             self._check_consent(state)
             metric = self._definition(name)
-            subject, channel, bloom = self._bloom_bits(state, metric, subject_id, value)
+            subject, encoder, bloom = self._bloom_bits(state, metric, subject_id, value)
             account, period = self._account(state, subject, metric)
-            self._draft(state, account, period, channel, bloom)
+            self._draft(state, account, period, encoder, bloom)
         except _Ignored as ignored:
             self.unsaved_ignored[ignored.reason] += 1
 
     def _check_consent(self, state: State) -> None:
         if state.consent is Consent.OFF:
-            self._channels.forget_secret()  # another process may have destroyed its file
+            self._encoders.forget_secret()  # another process may have destroyed its file
             raise _Ignored("consent")
         if self._limit.effective(state.consent) is not state.consent:
             raise _Ignored("consent")  # the draft would be shared with processes that send it
@@ -118,15 +118,15 @@ class Recorder:
 
     def _bloom_bits(
         self, state: State, metric: Metric, subject_id: str | None, value: Value
-    ) -> tuple[str, Channel, int]:
+    ) -> tuple[str, SubjectEncoder, BloomBits]:
         """Subject, its encoder of a metric, and the Bloom filter bits of a value."""
-        secret = self._channels.secret(state)
+        secret = self._encoders.secret(state)
         if secret is None:
             raise _Ignored("no-state")
-        subject = "" if subject_id is None else self._channels.subject(state, secret, subject_id)
-        channel = self._channels.channel(metric, subject, secret)
+        subject = "" if subject_id is None else self._encoders.subject(state, secret, subject_id)
+        encoder = self._encoders.encoder(metric, subject, secret)
         try:
-            return subject, channel, channel.encoder.bloom(value)
+            return subject, encoder, encoder.bloom_bits(value)
         except InvalidValueError as problem:
             self._say(f"record: {problem}")
             raise _Ignored("invalid") from None
@@ -142,26 +142,16 @@ class Recorder:
         account = self._former.catch_up(state, account, current)
         return account, max(account.next, current.name)  # a clock that was set back does not reopen a period
 
-    def _draft(self, state: State, account: Account, period: str, channel: Channel, bloom: int) -> None:
+    def _draft(self, state: State, account: Account, period: str, encoder: SubjectEncoder, bloom: BloomBits) -> None:
         """Write the recording as the period's draft, or as one more recording that the draft stands for."""
         draft = state.drafts.get(account.key)
         n = draft.n + 1 if draft is not None and draft.period == period else 1
         event: dict[str, Any] = {"e": "again", "s": account.subject, "m": account.digest, "p": period, "n": n}
         if n == 1 or below(n, self._coins) == 0:
-            choice = channel.choose(account, bloom, period)
-            if choice is None:
+            report = encoder.encode_period(account, bloom, period)
+            if report is None:
                 raise _Ignored("policy")
-            event |= {
-                "e": "draft",
-                "c": choice.cohort,
-                "row": choice.row,
-                "tag": choice.tag,
-                "sealed": choice.sealed,
-                "epoch": choice.epoch,
-                "fresh": choice.fresh,
-                "stood_in": choice.stood_in,
-                "local": state.consent is Consent.LOCAL,
-            }
+            event |= {"e": "draft", "report": report.to_dict(), "local": state.consent is Consent.LOCAL}
         self._journal.write(event)
 
     def postpone(self, subject_id: str | None, name: str, value: Value) -> None:
@@ -188,10 +178,10 @@ class Recorder:
         self.record_postponed(state)
         self._save_ignored(state)
         if state.consent is Consent.OFF:
-            self._channels.forget_secret()
+            self._encoders.forget_secret()
         if self._limit.effective(state.consent) is Consent.OFF:
             return UploadReadiness(may_send=False, seconds=math.inf)
-        if self._channels.secret(state) is None:
+        if self._encoders.secret(state) is None:
             return UploadReadiness(may_send=False, seconds=SECRET_RETRY_SECONDS)
         if self._former.form(state):
             return UploadReadiness(may_send=False, seconds=0.0)
