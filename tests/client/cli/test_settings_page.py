@@ -109,7 +109,7 @@ def test_nothing_is_raised_where_there_is_no_state_or_no_client_can_have_one(rig
     file.write_text("Dear diary, today I wrote more than a torn record")
     for state in (file, tmp_path):
         (tmp_path / "journal").write_text("Dear diary, today I wrote more than a torn record")
-        with pytest.warns(RuntimeWarning, match="records nothing that lasts"):
+        with pytest.warns(RuntimeWarning, match="cannot use its state directory"):
             client = rig.client(state=state)
         client.set_consent("on")
         assert (client.consent.level, client.inspect()["consent"]["level"]) == (Consent.ON, "on")

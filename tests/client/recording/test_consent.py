@@ -221,7 +221,7 @@ def test_off_that_the_disk_refuses_holds_in_this_process_and_in_its_children_unt
     with collaborators(client).journal as state:
         agreed = next(protected(state))
     disk.full = True
-    with pytest.warns(RuntimeWarning, match="the next start may find the consent of before"):
+    with pytest.warns(RuntimeWarning, match="the previous value may apply after a restart"):
         assert client.set_consent("off") is False
     collaborators(client).journal.after_fork_in_child()  # forgets what could not be written: the parent has it
     rig.clock.move(days=3)

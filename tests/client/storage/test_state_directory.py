@@ -37,7 +37,7 @@ class Refusing(SystemDisk):
 
 @pytest.mark.parametrize("problem", [errno.EACCES, errno.EMFILE, errno.EIO])
 @pytest.mark.parametrize("name", ["secret", "journal"])
-@pytest.mark.filterwarnings("ignore:hubbub records nothing that lasts")
+@pytest.mark.filterwarnings("ignore:hubbub cannot use its state directory")
 def test_a_start_that_cannot_open_its_files_enrols_nobody_and_sends_nothing(
     name: str, problem: int, rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -153,7 +153,7 @@ def test_a_policy_is_of_numbers(value: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["journal", "secret", "lock", "snapshot"])
-@pytest.mark.filterwarnings("ignore:hubbub records nothing that lasts")
+@pytest.mark.filterwarnings("ignore:hubbub cannot use its state directory")
 @pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="this system has no O_NOFOLLOW")
 def test_a_symbolic_link_in_the_directory_is_not_followed(name: str, rig: Rig, tmp_path: Path) -> None:
     rig.agreed().close()
@@ -169,7 +169,7 @@ def test_a_symbolic_link_in_the_directory_is_not_followed(name: str, rig: Rig, t
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-@pytest.mark.filterwarnings("ignore:hubbub records nothing that lasts")
+@pytest.mark.filterwarnings("ignore:hubbub cannot use its state directory")
 def test_a_secret_of_another_user_is_not_used(rig: Rig) -> None:
     rig.state.mkdir(mode=0o700)
     (rig.state / "secret").write_bytes(b"planted " * 4)

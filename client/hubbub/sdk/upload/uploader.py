@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -89,8 +90,8 @@ class UploadLoop:
         return self._thread is not None and self._thread.is_alive()
 
     def start(self) -> None:
-        """Start the thread, unless it runs."""
-        if not self.is_alive:
+        """Start the thread, unless it runs. At the interpreter's end a new thread would never begin, so none is started."""
+        if not self.is_alive and not sys.is_finalizing():
             self._stopped = False
             self._thread = threading.Thread(target=self._run, name="hubbub", daemon=True)
             try:
