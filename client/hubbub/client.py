@@ -16,13 +16,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from hubbub.consent import Consent, ConsentRecord, allowed_by
+from hubbub.consent import Consent, ConsentRecord, consent_limit
 from hubbub.encoding.bloom import Value
 from hubbub.errors import HubbubError, ParameterError
 from hubbub.metrics.definitions import Definitions, load_definitions
 from hubbub.metrics.periods import utc_now
 from hubbub.privacy.policy import Policy
-from hubbub.randomness import RandomBytes, system_coins
+from hubbub.randomness import RandomBytes, system_random_bytes
 from hubbub.sdk.recording.batch_builder import Former
 from hubbub.sdk.recording.consent_changes import Agreement, ConsentLimit
 from hubbub.sdk.recording.enrollment import Enroller
@@ -114,7 +114,7 @@ class Client:
         transport: Transport | None = None,
         disk: Disk | None = None,
         clock: Callable[[], datetime] = utc_now,
-        random_bytes: RandomBytes = system_coins,
+        random_bytes: RandomBytes = system_random_bytes,
         environment: Mapping[str, str] | None = None,
         machine_id: MachineIdReader = read_machine_id,
     ) -> None:
@@ -147,7 +147,7 @@ class Client:
         self._machine_id = machine_id if durability != "memory" else lambda: None
         self._clock = clock
         self._coins = random_bytes
-        self._environment_allows = allowed_by(os.environ if environment is None else environment)
+        self._environment_allows = consent_limit(os.environ if environment is None else environment)
         self._given_disk = disk
         self._scribe = Scribe()
         self._parts = self._build()

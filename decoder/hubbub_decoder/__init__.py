@@ -15,7 +15,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from hubbub.text import how_to_install
+from hubbub.text import install_hint
 
 if TYPE_CHECKING:
     from hubbub_decoder.errors import CandidateError, ForeignFileError, OutputError, PopulationError, PullError
@@ -49,6 +49,6 @@ def __getattr__(name: str) -> object:
     try:
         home = import_module(f"{__name__}.{_HOMES.get(name, 'errors')}")
     except ModuleNotFoundError as problem:
-        lacking = f"hubbub_decoder.{name} needs {problem.name}: {how_to_install('decoder')}"
+        lacking = f"hubbub_decoder.{name} needs {problem.name}: {install_hint('decoder')}"
         raise ModuleNotFoundError(lacking, name=problem.name) from None
     return getattr(home, name)

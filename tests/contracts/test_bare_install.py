@@ -83,8 +83,8 @@ def test_doctor_checks_a_state_directory_in_a_bare_install(bare: Path, tmp_path:
     command = [str(hubbub), "doctor", "--state", str(state), "--json"]
     checked = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert checked.stderr == ""
-    found = {finding["about"]: finding["health"] for finding in json.loads(checked.stdout)["findings"]}
-    assert found == dict.fromkeys(("clock", "secret", "journal", "consent", "spool", "ledger", "machine"), "fine")
+    found = {finding["check"]: finding["health"] for finding in json.loads(checked.stdout)["findings"]}
+    assert found == dict.fromkeys(("clock", "secret", "journal", "consent", "spool", "ledger", "machine"), "ok")
     (state / "secret").write_bytes(b"short")
     assert subprocess.run(command, capture_output=True, check=False, env=environment).returncode == 1
 

@@ -58,7 +58,7 @@ def test_what_each_flight_gave_away_is_said(shown: tuple[dict[str, Any], Path]) 
     assert permanent == {"destination": 3.89, "carrier": 2.2, "from_jfk": 1.1}
 
 
-class Outline(HTMLParser):
+class CountProfile(HTMLParser):
     """Counts elements, and fails on any address that a browser would fetch."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class Outline(HTMLParser):
 
 def test_the_page_is_whole_by_itself_and_has_every_estimate(shown: tuple[dict[str, Any], Path]) -> None:
     said, out = shown
-    outline = Outline()
+    outline = CountProfile()
     outline.feed((out / "index.html").read_text())
     assert outline.tags["svg"] == 4
     assert outline.tags["tr"] == 522 + 3 + 1 + 4  # estimates, their headings, the privacy table

@@ -46,7 +46,7 @@ from hubbub_decoder import decode
 
 ALPHA = 1e-6
 MANY = 20_000  # reports from one permanent response: as good as any number of them
-ROUNDING = 0.001 + 1e-6
+ROUNDING_SLACK = 0.001 + 1e-6
 Figures = dict[str, float]
 
 
@@ -227,7 +227,12 @@ def test_printed_epsilon_is_the_enumerated_one_rounded_up(
         assert shown.keys() == true.keys(), name
         for label, exact in true.items():
             assert shown[label] >= exact - 1e-9, (name, label, shown[label], exact)
-            assert is_close(shown[label], exact) or shown[label] <= exact + ROUNDING, (name, label, shown[label], exact)
+            assert is_close(shown[label], exact) or shown[label] <= exact + ROUNDING_SLACK, (
+                name,
+                label,
+                shown[label],
+                exact,
+            )
 
 
 def test_the_metrics_of_this_test_are_of_every_sort(metrics: dict[str, Metric]) -> None:

@@ -19,7 +19,7 @@ from hubbub.encoding.permanent import PermanentResponse
 from hubbub.encoding.secret import Secret
 from hubbub.errors import InvalidValueError
 from hubbub.metrics.metric import Metric
-from hubbub.randomness import RandomBytes, system_coins
+from hubbub.randomness import RandomBytes, system_random_bytes
 from hubbub.wire.report import Report
 
 
@@ -39,7 +39,7 @@ class Encoder:
     (128, True)
     """
 
-    def __init__(self, metric: Metric, secret: Secret, random_bytes: RandomBytes = system_coins) -> None:
+    def __init__(self, metric: Metric, secret: Secret, random_bytes: RandomBytes = system_random_bytes) -> None:
         self.metric = metric.require_collectable()
         self.cohort = secret.cohort(metric.params.num_cohorts)
         self._permanent_response = PermanentResponse(metric, secret)

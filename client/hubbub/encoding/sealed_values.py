@@ -20,7 +20,7 @@ class Sealer:
     """Tags and seals the Bloom bits of one metric under one secret."""
 
     def __init__(self, metric: Metric, secret: Secret, random_bytes: RandomBytes) -> None:
-        fields = tuple(metric.bit_shaping_fields())
+        fields = tuple(metric.encoding_fields())
         self._tags = secret.stream("hubbub/tag/v1", *fields)
         self._pads = secret.stream("hubbub/seal/v1", *fields)
         self._width = metric.params.row_bytes

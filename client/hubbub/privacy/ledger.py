@@ -72,9 +72,9 @@ class Account:
     digest: str
     metric: str
     period: PeriodKind
-    next: str
+    next_period_start: str
     unit: str
-    price: float
+    epsilon_per_unit: float
     units: int = 0
     reports: int = 0
     enrollment: int = 1
@@ -82,10 +82,10 @@ class Account:
     epoch: int | None = None
     tag: bytes = b""
     sealed: bytes = b""
-    reserved: float = math.inf
-    base: float = 0
+    reserved_units: float = math.inf
+    spent_before_enrollment: float = 0
     refused: str = ""
-    ahead: str = ""
+    replanned_before: str = ""
     newest_epoch: int | None = None
     response: int | None = None
 
@@ -96,24 +96,26 @@ class Account:
     @property
     def spent(self) -> float:
         """Epsilon: units times price."""
-        return self.units * self.price if self.units else 0.0  # a price may be infinite
+        return self.units * self.epsilon_per_unit if self.units else 0.0  # a price may be infinite
 
     @property
     def reserved_epsilon(self) -> float:
         """Epsilon that is its own of the total, spent or not."""
-        return self.reserved * self.price if self.reserved else 0.0
+        return self.reserved_units * self.epsilon_per_unit if self.reserved_units else 0.0
 
     @property
     def has_room(self) -> bool:
         """Whether one more unit may be spent."""
-        return (self.base + len(self.tags) if self.unit == "value" else self.units) < self.reserved
+        return (
+            self.spent_before_enrollment + len(self.tags) if self.unit == "value" else self.units
+        ) < self.reserved_units
 
     def next_period(self) -> Period:
-        return Period(date.fromisoformat(self.next), self.period)
+        return Period(date.fromisoformat(self.next_period_start), self.period)
 
-    def over(self) -> date:
+    def period_end(self) -> date:
         """Return the day from which on its next report can be formed."""
-        return _over(self.period, self.next)
+        return _period_end(self.period, self.next_period_start)
 
     def response_number(self, epoch: int) -> int:
         """Return the number that the permanent response of an epoch is derived from; a unit never shares one with another unit.
@@ -144,8 +146,8 @@ class Account:
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as the journal holds them: JSON, with bytes in hex; defaults that seldom differ are left out."""
         fields = {name: getattr(self, name) for name in self.__slots__}
-        if not self.ahead:
-            del fields["ahead"]
+        if not self.replanned_before:
+            del fields["replanned_before"]
         if self.response == self.epoch == self.newest_epoch:  # the clock was never ahead
             del fields["newest_epoch"], fields["response"]
         return fields | {
@@ -167,5 +169,5 @@ class Account:
 
 
 @lru_cache(maxsize=256)
-def _over(kind: PeriodKind, start: str) -> date:
+def _period_end(kind: PeriodKind, start: str) -> date:
     return Period(date.fromisoformat(start), kind).next().start

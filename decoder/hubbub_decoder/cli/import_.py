@@ -61,7 +61,7 @@ def google_rappor(
 
     from hubbub.metrics.metric import Metric
     from hubbub.summary import BitCounts
-    from hubbub.text import counted
+    from hubbub.text import format_count
     from hubbub_decoder.data.candidates import write_candidates
     from hubbub_decoder.data.google_rappor import (
         agrees_with_md5,
@@ -117,7 +117,9 @@ def google_rappor(
             write_report_file(metric, read_reports(reports_path, params), out)
         else:
             write_summary_file(summary, out)
-    talk.print(f"wrote {' and '.join(told)}: {counted(summary.num_reports, 'report')}", highlight=False, soft_wrap=True)
+    talk.print(
+        f"wrote {' and '.join(told)}: {format_count(summary.num_reports, 'report')}", highlight=False, soft_wrap=True
+    )
     for warning in warnings:
         talk.print(f"Note: {warning}.", highlight=False, soft_wrap=True, markup=False)
     if categories is not None:

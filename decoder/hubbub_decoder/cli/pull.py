@@ -47,7 +47,7 @@ def command(
     from rich.progress import DownloadColumn, Progress, SpinnerColumn, TextColumn
 
     from hubbub.summary import ReportFile, Summary
-    from hubbub.text import counted
+    from hubbub.text import format_count
     from hubbub_decoder.data.output_files import require_parquet, write_summary_file
     from hubbub_decoder.data.pull import pull_reports, pull_summary
 
@@ -68,7 +68,7 @@ def command(
         else:
             pulled = pull_summary(url, metric, periods=periods, digest=digest, counts=counts, progress=advance)
             write_summary_file(pulled, out)
-    talk.print(f"wrote {out}: {counted(pulled.num_reports, 'report')} of {metric}", highlight=False)
+    talk.print(f"wrote {out}: {format_count(pulled.num_reports, 'report')} of {metric}", highlight=False)
     if lacking := [period for period in periods if period not in pulled.periods]:
         talk.print(f"of {', '.join(lacking)} there is nothing", highlight=False)
     if as_json:

@@ -56,7 +56,7 @@ def command(
     from rich.console import Console
 
     from hubbub.cli.definitions_file import definitions_with
-    from hubbub.text import counted
+    from hubbub.text import format_count
     from hubbub_decoder.data.output_files import (
         require_parquet,
         require_place,
@@ -100,6 +100,6 @@ def command(
     if truth is not None:
         write_population(population, num_reports, truth)
         told.append(str(truth))
-    talk.print(f"wrote {' and '.join(told)}: {counted(num_reports, 'report')} of {metric}", highlight=False)
+    talk.print(f"wrote {' and '.join(told)}: {format_count(num_reports, 'report')} of {metric}", highlight=False)
     if as_json:
         print_json({"out": str(out), "metric": metric, "num_reports": num_reports})

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from hubbub.text import shown
+from hubbub.text import escape_untrusted
 from hubbub_decoder.data.output_files import whole_file
 from hubbub_decoder.errors import CandidateError
 
@@ -23,7 +23,7 @@ def distinct_candidates(candidates: Iterable[str]) -> tuple[list[str], int]:
     """
     if isinstance(candidates, str | bytes | Mapping) or not isinstance(candidates, Iterable):
         raise CandidateError(
-            f"candidates must be a list of strings, got {type(candidates).__name__} {shown(repr(candidates))}: put the strings in a list"
+            f"candidates must be a list of strings, got {type(candidates).__name__} {escape_untrusted(repr(candidates))}: put the strings in a list"
         )
     given = list(candidates)
     if not given:
@@ -32,12 +32,14 @@ def distinct_candidates(candidates: Iterable[str]) -> tuple[list[str], int]:
         )
     for candidate in given:
         if not isinstance(candidate, str):
-            raise CandidateError(f"a candidate is a string, got {shown(repr(candidate))}: convert it as the app did")
+            raise CandidateError(
+                f"a candidate is a string, got {escape_untrusted(repr(candidate))}: convert it as the app did"
+            )
         try:
             candidate.encode()
         except UnicodeEncodeError:
             raise CandidateError(
-                f"a candidate must be encodable as UTF-8, got {shown(repr(candidate))}: drop it"
+                f"a candidate must be encodable as UTF-8, got {escape_untrusted(repr(candidate))}: drop it"
             ) from None
     distinct = list(dict.fromkeys(map(str, given)))
     return distinct, len(given) - len(distinct)
@@ -103,7 +105,7 @@ def _csv_column(path: Path, text: str) -> list[str]:
     column = next((header.index(name) for name in _HEADERS if name in header), None)
     if column is None:
         raise CandidateError(
-            f"{path}: line 1 has no column {' or '.join(_HEADERS)}, but {shown(', '.join(rows[0][:6]))}: a .csv starts with the names of "
+            f"{path}: line 1 has no column {' or '.join(_HEADERS)}, but {escape_untrusted(', '.join(rows[0][:6]))}: a .csv starts with the names of "
             "its columns; name the one with the strings so, or save one candidate a line as .txt"
         )
     for number, row in enumerate(rows[1:], start=2):

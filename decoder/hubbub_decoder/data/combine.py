@@ -8,7 +8,7 @@ from operator import add
 
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub.summary.pattern_counts import MAX_PATTERN_BITS
-from hubbub.text import counted
+from hubbub.text import format_count
 
 Collected = BitCounts | PatternCounts | Reports
 
@@ -36,4 +36,4 @@ def in_words(collected: Collected) -> str:
             form = "the pattern counts of"
         case Reports():
             form = "the bits of each of"
-    return f"{form} {counted(collected.num_reports, 'report')}"
+    return f"{form} {format_count(collected.num_reports, 'report')}"

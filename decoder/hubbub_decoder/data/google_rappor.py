@@ -195,7 +195,7 @@ def _sum(metric: Metric, chunks: Iterable[tuple[NDArray[np.uint16], NDArray[np.u
         return PatternCounts(metric, patterns)
     counts = BitCounts.empty(metric)
     for cohorts, rows in chunks:
-        counts += BitCounts(metric, *count_bits(cohorts, rows, m, k), with_ones=count_ones(rows, k))
+        counts += BitCounts(metric, *count_bits(cohorts, rows, m, k), ones_histogram=count_ones(rows, k))
     return counts
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from hubbub.metrics.metric import Kind, Metric
-from hubbub.text import shown
+from hubbub.text import escape_untrusted
 from hubbub_decoder.data.candidates import read_text
 from hubbub_decoder.errors import CandidateError, PopulationError
 
@@ -78,7 +78,7 @@ def read_population(path: str | Path) -> dict[str, int]:
     except CandidateError as problem:
         raise PopulationError(str(problem)) from None
     if not {"value", "count"} <= set(rows.fieldnames or ()):
-        named = shown(", ".join(rows.fieldnames)) if rows.fieldnames else "nothing"
+        named = escape_untrusted(", ".join(rows.fieldnames)) if rows.fieldnames else "nothing"
         raise PopulationError(f"{path}: line 1 must name the columns value and count, it has {named}")
     population: dict[str, int] = {}
     for number, row in enumerate(rows, start=2):

@@ -56,7 +56,7 @@ def report(url: str, crowd: Sequence[Person], today: date) -> int:
             reports.append(spoken)
     with urllib3.PoolManager(retries=_RETRY, timeout=urllib3.Timeout(60)) as http:
         for metric, reports in zip(metrics, said, strict=True):
-            send(http, url, Batch.of_reports(metric, Period.containing(metric.period, today), reports))
+            send(http, url, Batch.from_reports(metric, Period.containing(metric.period, today), reports))
     return len(crowd)
 
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from hubbub.privacy import sequential
 from hubbub.privacy.pricing import shown_epsilon
-from hubbub.text import counted
+from hubbub.text import format_count
 from hubbub_decoder.demo.comparison import Comparison
 from hubbub_decoder.results.table import bar
 
@@ -51,7 +51,7 @@ def verdict(comparison: Comparison, shown: int) -> str:
         false = f" and {comparison.false} of {tested - there} that nobody reported" if tested > there else ""
         parts.append(f"found {comparison.found} of {there} that were reported{false}")
     parts.append(
-        f"{comparison.covered} of {counted(tested, 'interval')} {'holds' if tested == 1 else 'hold'} the truth"
+        f"{comparison.covered} of {format_count(tested, 'interval')} {'holds' if tested == 1 else 'hold'} the truth"
     )
     return "; ".join(parts)
 

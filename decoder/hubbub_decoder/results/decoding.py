@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubbub.metrics.metric import Metric
-from hubbub.text import counted
+from hubbub.text import format_count
 from hubbub_decoder.data.output_files import require_table, whole_file
 from hubbub_decoder.results.estimates import Estimate, FitTest, Mass
 from hubbub_decoder.results.table import Picture, as_html
@@ -65,7 +65,7 @@ class Decoding:
         return tuple(estimate for estimate in self.estimates if estimate.detected)
 
     def __repr__(self) -> str:
-        return f"<Decoding of {self.metric.name}: {counted(self.num_reports, 'report')}, {len(self.detected):,} of {counted(len(self), 'candidate')} found>"
+        return f"<Decoding of {self.metric.name}: {format_count(self.num_reports, 'report')}, {len(self.detected):,} of {format_count(len(self), 'candidate')} found>"
 
     def __len__(self) -> int:
         return len(self.estimates)

@@ -39,8 +39,8 @@ def goodness_of_fit(collected: BitCounts | PatternCounts | Reports) -> tuple[Fit
         tests += _of_patterns(collected)
     counts = collected if isinstance(collected, BitCounts) else collected.bit_counts()
     periods = _periods(counts)
-    if counts.with_ones is not None:
-        tests.append(_named("number of ones", _lack_of_fit(counts.with_ones, _chance_of_ones(params)), periods))
+    if counts.ones_histogram is not None:
+        tests.append(_named("number of ones", _lack_of_fit(counts.ones_histogram, _chance_of_ones(params)), periods))
     if not isinstance(collected, BitCounts):
         tests.append(_coincident_hashes(_numbers_of_ones(collected), params))
     if counts.num_reports >= _FEW_REPORTS * len(counts.reports):

@@ -16,7 +16,7 @@ from rich.text import Text
 from hubbub.metrics.metric import Kind
 from hubbub.privacy import privacy_figures
 from hubbub.privacy.policy import Policy
-from hubbub.text import counted, shown
+from hubbub.text import escape_untrusted, format_count
 from hubbub_decoder.inference.intervals import reports_to_detect
 from hubbub_decoder.results.estimates import Estimate, Mass
 
@@ -63,7 +63,7 @@ class Picture:
             table.add_column("", width=bar_width, no_wrap=True)
         scale = max((interval_of(e).high for e in rows if math.isfinite(e.high)), default=1.0)
         for e in rows:
-            name = escape(" = ".join(map(shown, (e.candidate, *e.same_bits))))
+            name = escape(" = ".join(map(escape_untrusted, (e.candidate, *e.same_bits))))
             if math.isnan(e.share):
                 table.add_row(name, "-", "not fitted", "-", style="dim")
                 continue
@@ -120,7 +120,7 @@ def headline(decoding: Decoding) -> str:
     'from_jfk: 1,000 reports; epsilon 1.099 per report, 1.099 per value, 2.198 per enrollment (2 values), lifetime epsilon 39.551 (36 values)'
     """
     figures = privacy_figures(decoding.metric, Policy())
-    return f"{decoding.metric.name}: {counted(decoding.num_reports, 'report')}; {figures.sentence()}"
+    return f"{decoding.metric.name}: {format_count(decoding.num_reports, 'report')}; {figures.sentence()}"
 
 
 def conclusions(decoding: Decoding) -> Iterator[str]:
@@ -130,7 +130,7 @@ def conclusions(decoding: Decoding) -> Iterator[str]:
         listed = "candidates" if kind is Kind.STRING else "categories"
         rest = "unlisted strings" if kind is Kind.STRING else "other categories"
         if decoding.chosen is not None:
-            listed, rest = counted(decoding.chosen, "chosen candidate"), "other candidates and unlisted strings"
+            listed, rest = format_count(decoding.chosen, "chosen candidate"), "other candidates and unlisted strings"
         parts = [f"{listed} {_share(decoding.explained)}"]
         if kind is Kind.STRING or decoding.unlisted.std_error != 0:
             parts.append(f"{rest} {_share(decoding.unlisted)}")

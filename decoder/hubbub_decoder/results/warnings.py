@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator, Sequence
 
 from hubbub.summary import BitCounts, Reports
-from hubbub.summary.plausibility import TAIL, oddities, usual
-from hubbub.text import counted, shown
+from hubbub.summary.plausibility import TAIL_PROBABILITY, find_implausible, plausible_ones
+from hubbub.text import escape_untrusted, format_count
 from hubbub_decoder.data.combine import Collected
 from hubbub_decoder.estimators.fit_result import Fitted
 from hubbub_decoder.estimators.lasso_screening import Selection
@@ -30,12 +30,12 @@ def about_counts(counts: BitCounts) -> Iterator[str]:
     n, m = counts.num_reports, len(counts.reports)
     if n < _FEW * m:
         across = "" if m == 1 else f" in {m} cohorts"
-        yield f"only {counted(n, 'report')}{across}: intervals and tests lean on sums that are nearly normal"
-    if counts.odd_refused:
-        fewest, most = usual(counts.metric.params)
+        yield f"only {format_count(n, 'report')}{across}: intervals and tests lean on sums that are nearly normal"
+    if counts.implausible_rejected:
+        fewest, most = plausible_ones(counts.metric.params)
         yield (
-            f"reports with fewer than {fewest} or more than {most} ones were refused, honest ones among them: at most {TAIL:.0e} of "
-            f"all, so shares are off by at most {TAIL / abs(counts.metric.params.q_star - counts.metric.params.p_star):.0e}; "
+            f"reports with fewer than {fewest} or more than {most} ones were refused, honest ones among them: at most {TAIL_PROBABILITY:.0e} of "
+            f"all, so shares are off by at most {TAIL_PROBABILITY / abs(counts.metric.params.q_star - counts.metric.params.p_star):.0e}; "
             "a few clients are never heard"
         )
 
@@ -63,7 +63,7 @@ def about_candidates(design: DesignMatrix) -> Iterator[str]:
     padded = [name for group in design.groups for name in group if name != name.strip()]
     if padded:
         start = "begins or ends" if len(padded) == 1 else "begin or end"
-        yield f"{counted(len(padded), 'candidate')} {start} with a blank (such as {shown(repr(padded[0]))}), which the clients' strings must have as well"
+        yield f"{format_count(len(padded), 'candidate')} {start} with a blank (such as {escape_untrusted(repr(padded[0]))}), which the clients' strings must have as well"
 
 
 def about_cohorts(counts: BitCounts, decoding: Decoding) -> Iterator[str]:
@@ -75,7 +75,7 @@ def about_cohorts(counts: BitCounts, decoding: Decoding) -> Iterator[str]:
             f"a metric of {_FEW_COHORTS} cohorts or more avoids it" if small else "reports of more cohorts avoid it"
         )
         yield (
-            f"estimated from {counted(used, 'cohort')}: so few hardly show how far unlisted strings scatter, and intervals may be "
+            f"estimated from {format_count(used, 'cohort')}: so few hardly show how far unlisted strings scatter, and intervals may be "
             f"too narrow; {better}"
         )
 
@@ -96,9 +96,9 @@ def about_fit(tests: tuple[FitTest, ...], counts: BitCounts) -> Iterator[str]:
     """Reports that no strings give under these parameters; what a test of fit says, the watch of odd crowds does not say again."""
     failed = [test for test in tests if test.p_value < _SURE]
     said = {test.name for test in failed}
-    for oddity in oddities(counts.metric.params, counts.outline()):
-        if _SAME_AS.get(oddity.kind) not in said:
-            yield oddity.about
+    for finding in find_implausible(counts.metric.params, counts.count_profile()):
+        if _SAME_AS.get(finding.kind) not in said:
+            yield finding.description
     for test in failed:
         wrong, step = _MISFITS[test.name]
         chance = f"p = {test.p_value:.0e}" if test.p_value > 0 else "p < 1e-300"
@@ -108,12 +108,12 @@ def about_fit(tests: tuple[FitTest, ...], counts: BitCounts) -> Iterator[str]:
 def about_merged(design: DesignMatrix, repeated: int) -> Iterator[str]:
     """Candidates given twice, and candidates that no report can tell apart."""
     if repeated:
-        yield f"{counted(repeated, 'repetition')} among the candidates left out: each is tested once"
+        yield f"{format_count(repeated, 'repetition')} among the candidates left out: each is tested once"
     alike = [group for group in design.groups if len(group) > 1]
     if alike:
         yield (
             f"{sum(map(len, alike)):,} candidates set the same bits as another in every cohort (such as "
-            f"{' and '.join(shown(repr(name)) for name in alike[0][:2])}): each such group is one row, its share that of all of them"
+            f"{' and '.join(escape_untrusted(repr(name)) for name in alike[0][:2])}): each such group is one row, its share that of all of them"
         )
 
 
@@ -140,7 +140,7 @@ def about_undetermined(number: int) -> Iterator[str]:
     """Candidates about which the reports say nothing."""
     if number:
         yield (
-            f"the reports do not determine the shares of {counted(number, 'candidate')}: their bits are "
+            f"the reports do not determine the shares of {format_count(number, 'candidate')}: their bits are "
             "combinations of other candidates' bits, or their cohorts sent nothing"
         )
 
@@ -149,7 +149,7 @@ def about_totals(decoding: Decoding) -> Iterator[str]:
     """Candidates and unlisted strings that share out the values among them in any way."""
     if math.isnan(decoding.unlisted.share):
         yield (
-            f"the reports do not determine which share {counted(len(decoding), 'candidate')} have together and which the strings that are not listed: so many "
+            f"the reports do not determine which share {format_count(len(decoding), 'candidate')} have together and which the strings that are not listed: so many "
             "strings hash alike that either may have sent these reports. The interval of each candidate stands; fewer candidates, more reports or more cohorts would tell"
         )
 
@@ -192,7 +192,7 @@ _NONE = "More reports, or fewer candidates, would let it choose"
 _WRONG = "a frequent string may have no candidate, the parameters or the hash scheme may not be those of the reports, or reports may be made up"
 _COMPARE = "compare num_bits, num_hashes, prob_p, prob_q, prob_f and hash_scheme with those of the clients; if they are the same, reports are made up"
 _SAME_AS = {"shape": "number of ones", "cohorts": "equal cohorts"}
-"""The test of fit that looks at what an oddity looks at, once it has reports enough."""
+"""The test of fit that looks at what an finding looks at, once it has reports enough."""
 _MISFITS = {
     "patterns": ("no strings in any shares give these patterns of bits", _COMPARE),
     "patterns of one cohort": (

@@ -18,7 +18,7 @@ from hubbub.encoding.bloom import Value, bloom_bits
 from hubbub.encoding.instantaneous import InstantaneousResponse
 from hubbub.encoding.permanent import PermanentResponse
 from hubbub.errors import DefinitionError, HubbubError
-from hubbub.randomness import system_coins
+from hubbub.randomness import system_random_bytes
 from hubbub.testing import SeededBytes
 
 ALPHA = 1e-6
@@ -269,7 +269,7 @@ def test_the_client_refuses_what_only_old_reports_may_have() -> None:
 
 def test_encoding_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
-        Encoder(STRING, Secret.generate(), system_coins).encode("canary")
+        Encoder(STRING, Secret.generate(), system_random_bytes).encode("canary")
     assert caplog.text == ""
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hubbub import Consent, Definitions, Metric, Policy, Secret
-from hubbub.privacy.pricing import price_of
+from hubbub.privacy.pricing import unit_price
 from hubbub.sdk.recording.batch_builder import Former
 from hubbub.sdk.recording.consent_changes import ConsentLimit
 from hubbub.sdk.recording.enrollment import Enroller
@@ -95,7 +95,7 @@ class Life:
                 self.journal.write({"e": "gone", "id": batch_id, "why": "acknowledged"})
             for account in state.accounts.values():
                 assert account.spent <= self.policy.epsilon_metric + 1e-6
-                assert len(account.tags) * account.price <= self.policy.epsilon_enrollment + 1e-6
+                assert len(account.tags) * account.epsilon_per_unit <= self.policy.epsilon_enrollment + 1e-6
             assert state.spent("") <= state.reserved("") + 1e-6 <= self.policy.epsilon_total + 2e-6
 
 
@@ -114,7 +114,7 @@ def test_no_history_of_values_decides_which_periods_have_a_report(
 ) -> None:
     """Two lives with the same days, restarts, changes of mind, lost secrets and definitions, but not the same values of `first`."""
     metrics = (first,) if first == second else (first, second)
-    price = max(price_of(metric).epsilon for metric in metrics)
+    price = max(unit_price(metric).epsilon for metric in metrics)
     policy = Policy(
         epsilon_report=99,
         epsilon_enrollment=enrollment * price,

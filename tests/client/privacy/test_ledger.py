@@ -142,7 +142,7 @@ def test_a_metric_with_few_values_reserves_no_more_than_they_cost(rig: Rig) -> N
     language = Metric.categorical("language", ("de", "en", "fr"), prob_p=0.25, prob_q=0.75, prob_f=0.5)
     client = rig.agreed(SURVEY, language, QUIET, policy=Policy(epsilon_report=9, epsilon_metric=20, epsilon_total=99))
     with collaborators(client).journal as state:
-        assert [state.accounts["", each.digest].reserved for each in (SURVEY, language, QUIET)] == [2, 4, 4]
+        assert [state.accounts["", each.digest].reserved_units for each in (SURVEY, language, QUIET)] == [2, 4, 4]
 
 
 def test_a_stricter_policy_takes_back_what_was_reserved_and_not_what_was_spent(rig: Rig) -> None:
@@ -165,7 +165,7 @@ def test_a_ledger_from_before_shares_were_reserved_is_read_and_goes_on(rig: Rig)
     events = [json.loads(payload) for payload in scan(journal.read_bytes()).payloads]
     for event in events:
         for account in [event["account"]] if "account" in event else event.get("accounts", []):
-            for new in ("reserved", "base", "refused"):
+            for new in ("reserved_units", "spent_before_enrollment", "refused"):
                 del account[new]
     journal.write_bytes(b"".join(record(json.dumps(event).encode()) for event in events if event["e"] != "ledger_key"))
     price = epsilon_permanent(QUIET.params)
@@ -174,7 +174,7 @@ def test_a_ledger_from_before_shares_were_reserved_is_read_and_goes_on(rig: Rig)
     assert d == c != a
     with collaborators(client).journal as state:
         (account,) = state.accounts.values()
-        assert (account.units, account.reserved) == (3, 3)
+        assert (account.units, account.reserved_units) == (3, 3)
 
 
 def test_losing_the_secret_is_a_new_enrollment_that_the_ledger_knows(rig: Rig) -> None:
@@ -207,7 +207,7 @@ def test_by_default_somebody_who_comes_back_takes_part_as_before_once_more_and_i
             days_of(client, rig, "quiet", [f"{enrollment} {day}" for day in range(6)])
             with collaborators(client).journal as state:
                 (account,) = state.accounts.values()
-                reserved.append(account.reserved)
+                reserved.append(account.reserved_units)
                 assert account.spent <= Policy().epsilon_metric
             client.set_consent("off")
             client.close()

@@ -13,7 +13,7 @@ from tests.support.power_loss_filesystem import SimulatedDisk
 
 from hubbub import Consent, ParameterError
 from hubbub.client import collaborators
-from hubbub.consent import allowed_by, lesser
+from hubbub.consent import consent_limit, stricter_consent
 from hubbub.sdk.storage.compaction import protected
 from hubbub.sdk.storage.filesystem import File, SystemDisk
 from hubbub.testing import deliver
@@ -131,10 +131,10 @@ def test_the_environment_silences_a_client_without_erasing_anything(variable: st
 def test_the_environment_can_only_take_back(agreed: Consent) -> None:
     empty = {"HUBBUB_CONSENT": "", "DO_NOT_TRACK": " "}  # as `VARIABLE=` in a compose file: not set
     for environment in ({"HUBBUB_CONSENT": "on", "DO_NOT_TRACK": "0"}, {}, empty):
-        assert lesser(agreed, allowed_by(environment)) is agreed
-    assert lesser(agreed, allowed_by({"HUBBUB_CONSENT": "local"})) in (Consent.OFF, Consent.LOCAL)
+        assert stricter_consent(agreed, consent_limit(environment)) is agreed
+    assert stricter_consent(agreed, consent_limit({"HUBBUB_CONSENT": "local"})) in (Consent.OFF, Consent.LOCAL)
     for environment in ({"HUBBUB_CONSENT": "yes please"}, {"HUBBUB_CONSENT": "on", "DO_NOT_TRACK": "true"}):
-        assert lesser(agreed, allowed_by(environment)) is Consent.OFF
+        assert stricter_consent(agreed, consent_limit(environment)) is Consent.OFF
 
 
 def test_a_kill_between_erasing_and_rewriting_is_made_good_at_the_next_start(rig: Rig) -> None:

@@ -14,8 +14,8 @@ from tests.support.power_loss_filesystem import SimulatedDisk
 from hubbub import Client, Consent, Metric, Params, Policy
 from hubbub.client import collaborators
 from hubbub.encoding.encoder import Encoder
-from hubbub.metrics.periods import ordinal
-from hubbub.privacy.pricing import price_of
+from hubbub.metrics.periods import period_number
+from hubbub.privacy.pricing import unit_price
 from hubbub.sdk.upload.retry_policy import Answer
 from hubbub.testing import SeededBytes, deliver
 from hubbub.wire.batch import Batch
@@ -57,7 +57,7 @@ class Observer:
             period = parse_period(metric.period, batch.period)
             days = {period.start + timedelta(days=n) for n in range((period.next().start - period.start).days)}
             assert days & self.days_on, f"{batch.metric} of {batch.period} is sent: consent was never `on` in it"
-            epoch = None if metric.hold is None else ordinal(metric.period, batch.period) // metric.hold
+            epoch = None if metric.hold is None else period_number(metric.period, batch.period) // metric.hold
             for level, encoder, value in self.recorded:
                 if level is Consent.LOCAL and encoder.metric == metric:
                     row = encoder.encode(value, epoch).to_bytes()
@@ -119,7 +119,7 @@ def test_periods_that_ended_under_local_while_the_app_did_not_run_are_not_report
 @pytest.mark.parametrize("metric", [QUIET, HELD, Metric.boolean("plain", prob_p=0.25, prob_q=0.75, prob_f=0)])
 def test_local_spends_nothing_and_leaves_the_budget_to_on(metric: Metric, rig: Rig) -> None:
     """No report of `local` can be sent, so it reveals nothing; and the budget of one value is still there for `on`."""
-    price = price_of(metric).epsilon
+    price = unit_price(metric).epsilon
     policy = Policy(epsilon_report=99, epsilon_enrollment=99, epsilon_metric=1.5 * price, epsilon_total=999)
     client = rig.client(metric, policy=policy)
     client.set_consent("local")

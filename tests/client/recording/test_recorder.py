@@ -305,7 +305,9 @@ def test_whose_rows_share_a_batch_is_drawn_anew_each_day(rig: Rig) -> None:
                 collaborators(server).recorder.record(state, str(number), "survey", True)
             rig.clock.move(days=1)
             collaborators(server).former.form(state)
-            together.append({key for key, account in state.accounts.items() if account.over() > rig.clock().date()})
+            together.append(
+                {key for key, account in state.accounts.items() if account.period_end() > rig.clock().date()}
+            )
             collaborators(server).former.form_everything(state)
     assert [len(each) for each in together] == [500, 500]
     assert len(together[0] & together[1]) < 350  # 208 +- 9, were they drawn anew; 500, were they not
@@ -327,11 +329,11 @@ def test_a_start_looks_at_many_people_a_part_at_a_time_and_at_who_records_first(
         server.subject(str(number)).record("survey", True)
     server.close()
     looked: list[str] = []
-    share_out = Enroller._share_out
+    allocate = Enroller._share_out
 
     def counted(enroller: Enroller, state: State, subject: str) -> None:
         looked.append(subject)
-        share_out(enroller, state, subject)
+        allocate(enroller, state, subject)
 
     monkeypatch.setattr(Enroller, "_share_out", counted)
     monkeypatch.setattr(UploadLoop, "start", lambda _: None)
@@ -349,7 +351,7 @@ def test_a_start_looks_at_many_people_a_part_at_a_time_and_at_who_records_first(
         while parts.former.form(state):
             pass
         assert len(looked) == len(set(looked)) == 1200
-        assert {each.reserved for each in state.accounts.values() if each.metric == "survey"} == {1}
+        assert {each.reserved_units for each in state.accounts.values() if each.metric == "survey"} == {1}
 
 
 def test_the_batches_sent_last_are_remembered_as_many_as_are_kept(rig: Rig) -> None:

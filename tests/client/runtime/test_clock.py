@@ -16,7 +16,7 @@ from tests.client.conftest import HOMEPAGE, SURVEY, TODAY, Rig, require_balanced
 
 from hubbub import Batch, Metric, Params, PeriodKind
 from hubbub.cli.findings import Health
-from hubbub.cli.state_checks import of_state
+from hubbub.cli.state_checks import check_state
 from hubbub.client import collaborators
 from hubbub.privacy.ledger import Account, EncodedReport
 from hubbub.sdk.storage.state import MAX_RUNS, joined
@@ -76,7 +76,9 @@ def findings(rig: Rig) -> list[tuple[Health, str]]:
     moment = rig.clock().timestamp()
     for path in rig.state.iterdir():
         os.utime(path, (moment, moment))  # the files say nothing of it
-    return [(each.health, each.what) for each in of_state(rig.state, rig.clock(), {}) if each.about == "clock"]
+    return [
+        (each.health, each.observation) for each in check_state(rig.state, rig.clock(), {}) if each.check == "clock"
+    ]
 
 
 def test_a_start_ten_years_ahead_silences_nobody_and_tells_nothing_twice(
@@ -93,7 +95,7 @@ def test_a_start_ten_years_ahead_silences_nobody_and_tells_nothing_twice(
     ahead.close()
     rig.clock.now = true.now
     ((health, what),) = findings(rig)
-    assert health is Health.WRONG
+    assert health is Health.ERROR
     assert "the next report of survey is planned for 2036-" in what
     before = dict(aggregator.taken)
     client = rig.client(HOMEPAGE, SURVEY, transport=aggregator)
@@ -107,7 +109,7 @@ def test_a_start_ten_years_ahead_silences_nobody_and_tells_nothing_twice(
     assert counts["dropped"]["clock"] == 2 * 28  # what the wrong clock made, once an answer confirmed the date
     require_balanced(counts)
     client.close()
-    assert [health for health, _ in findings(rig)] == [Health.FINE]
+    assert [health for health, _ in findings(rig)] == [Health.OK]
 
 
 def test_a_minute_forty_days_ahead_drops_no_good_report_and_the_days_it_spoilt_are_reported_when_they_come(
@@ -150,12 +152,12 @@ def test_a_clock_that_is_behind_what_an_aggregator_confirmed_changes_nothing_unt
     collaborators(client).uploader.start().stop(5)
     days(rig, true, 5, client)
     with collaborators(client).journal as state:
-        before = {key: each.next for key, each in state.accounts.items()}
+        before = {key: each.next_period_start for key, each in state.accounts.items()}
     rig.clock.now = datetime(1970, 1, 1, tzinfo=UTC)
     client.record("homepage", "https://example.org/")
     with collaborators(client).journal as state:
         collaborators(client).former.form_everything(state)
-        assert {key: each.next for key, each in state.accounts.items()} == before
+        assert {key: each.next_period_start for key, each in state.accounts.items()} == before
     assert "an aggregator agreed earlier" in findings(rig)[0][1]
     rig.clock.now = true.now
     days(rig, true, 5, client)
@@ -214,7 +216,7 @@ def test_a_metric_that_nobody_records_is_planned_anew_by_the_next_start(rig: Rig
     client.close()
     rig.clock.move(days=-20)
     with collaborators(rig.client(SURVEY)).journal as state:
-        assert [each.next for each in state.accounts.values()] == [str(TODAY)]
+        assert [each.next_period_start for each in state.accounts.values()] == [str(TODAY)]
 
 
 @pytest.mark.parametrize("metric", [HOMEPAGE, WEEKLY], ids=["day", "week"])

@@ -17,7 +17,7 @@ from tests.client.conftest import Rig, require_balanced
 from hubbub import Client, Metric, Params, Policy
 from hubbub.client import collaborators
 from hubbub.encoding.encoder import Encoder
-from hubbub.privacy.pricing import price_of
+from hubbub.privacy.pricing import unit_price
 from hubbub.testing import deliver
 
 
@@ -29,7 +29,7 @@ def version(number: int, name: str = "quiet") -> Metric:
 
 OLD, NEW, NEWEST = (version(number) for number in range(3))
 SAME = version(0, "same")
-PRICE = max(price_of(metric).epsilon for metric in (OLD, NEW, NEWEST))
+PRICE = max(unit_price(metric).epsilon for metric in (OLD, NEW, NEWEST))
 ROOMY = Policy(epsilon_report=999, epsilon_enrollment=8 * PRICE, epsilon_metric=8 * PRICE, epsilon_total=99 * PRICE)
 
 
@@ -169,7 +169,7 @@ def test_no_interleaving_exceeds_a_tight_total_and_what_stands_in_is_counted(
     spent, repeated = 0.0, 0
     for metric in (OLD, NEW, NEWEST, SAME):
         reported = rows(clients[0], rig, metric)
-        spent += len(set(reported.values())) * price_of(metric).epsilon
+        spent += len(set(reported.values())) * unit_price(metric).epsilon
         repeated += len(reported) - len(set(reported.values()))
     assert spent <= total + 1e-6
     assert stood_in(clients[0]) <= repeated
@@ -177,31 +177,31 @@ def test_no_interleaving_exceeds_a_tight_total_and_what_stands_in_is_counted(
 
 def test_the_share_of_a_definition_is_free_once_no_process_has_it(rig: Rig) -> None:
     """While the old process lives, the new one gets what the total leaves. When the old one ends, it gets its share without a restart."""
-    price, newer = price_of(OLD).epsilon, price_of(NEW).epsilon
+    price, newer = unit_price(OLD).epsilon, unit_price(NEW).epsilon
     enrollment, total = 4 * newer, 4 * price + 1.5 * newer
     policy = Policy(epsilon_report=999, epsilon_enrollment=enrollment, epsilon_metric=999, epsilon_total=total)
     old = rig.agreed(OLD, policy=policy)
     old.record("quiet", "0")
     new = rig.client(NEW, policy=policy)
     with collaborators(new).journal as state:
-        assert [state.accounts["", each.digest].reserved for each in (OLD, NEW)] == [4, 1]
+        assert [state.accounts["", each.digest].reserved_units for each in (OLD, NEW)] == [4, 1]
     old.close()
     new.flush(5)
     with collaborators(new).journal as state:
-        assert [state.accounts["", each.digest].reserved for each in (OLD, NEW)] == [1, 4]
+        assert [state.accounts["", each.digest].reserved_units for each in (OLD, NEW)] == [1, 4]
         assert state.reserved("") <= policy.epsilon_total
     assert [path.name.partition(".")[0] for path in rig.state.iterdir()].count("lease") == 1
 
 
 def test_a_metric_that_both_versions_have_keeps_its_share_when_a_new_definition_wants_it(rig: Rig) -> None:
     """Definitions are served in their order, so the changed one came first and took what the running process relied on."""
-    price = price_of(OLD).epsilon
+    price = unit_price(OLD).epsilon
     policy = Policy(epsilon_report=999, epsilon_enrollment=4 * PRICE, epsilon_metric=999, epsilon_total=9.5 * price)
     old = rig.agreed(OLD, SAME, policy=policy)
 
     def reserved() -> list[float]:
         with collaborators(old).journal as state:
-            return [state.accounts["", each.digest].reserved for each in (OLD, SAME)]
+            return [state.accounts["", each.digest].reserved_units for each in (OLD, SAME)]
 
     assert reserved() == [5, 4]
     new = rig.client(NEWEST, SAME, policy=policy)
@@ -218,7 +218,7 @@ def test_a_metric_that_both_versions_have_keeps_its_share_when_a_new_definition_
 
 
 def test_a_share_that_becomes_free_is_not_paid_for_by_the_metrics_of_a_running_process(rig: Rig) -> None:
-    price, newest = price_of(OLD).epsilon, price_of(NEWEST).epsilon
+    price, newest = unit_price(OLD).epsilon, unit_price(NEWEST).epsilon
     total = 4 * newest + 6.5 * price  # 4 values of the newest, 5 of `same`, 1 of the old
     policy = Policy(epsilon_report=999, epsilon_enrollment=4 * newest, epsilon_metric=999, epsilon_total=total)
     new = rig.agreed(NEWEST, SAME, policy=policy)
@@ -226,7 +226,7 @@ def test_a_share_that_becomes_free_is_not_paid_for_by_the_metrics_of_a_running_p
 
     def reserved() -> list[float]:
         with collaborators(old).journal as state:
-            return [state.accounts["", each.digest].reserved for each in (OLD, SAME)]
+            return [state.accounts["", each.digest].reserved_units for each in (OLD, SAME)]
 
     assert reserved() == [1, 5]
     for _ in range(2):
@@ -266,13 +266,13 @@ def test_a_process_that_is_killed_gives_its_share_back(rig: Rig, children: list[
     children.append(fork_client(rig, OLD, ROOMY, tmp_path / "ready"))
     new = rig.client(NEW, policy=ROOMY)
     with collaborators(new).journal as state:
-        assert state.accounts["", OLD.digest].reserved == ROOMY.units(price_of(OLD).epsilon)
+        assert state.accounts["", OLD.digest].reserved_units == ROOMY.units(unit_price(OLD).epsilon)
     child = children.pop()
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     new.flush(5)
     with collaborators(new).journal as state:
-        assert state.accounts["", OLD.digest].reserved == 1
+        assert state.accounts["", OLD.digest].reserved_units == 1
 
 
 def test_a_forked_child_keeps_the_share_when_its_parent_ends(rig: Rig, children: list[int], tmp_path: Path) -> None:
@@ -297,7 +297,7 @@ def test_a_forked_child_keeps_the_share_when_its_parent_ends(rig: Rig, children:
         new = rig.client(NEW, policy=ROOMY)
         new.flush(5)
         with collaborators(new).journal as state:
-            assert state.accounts["", OLD.digest].reserved == ROOMY.units(price_of(OLD).epsilon)
+            assert state.accounts["", OLD.digest].reserved_units == ROOMY.units(unit_price(OLD).epsilon)
     finally:
         os.kill(worker, signal.SIGKILL)
 
@@ -307,7 +307,7 @@ def test_reports_that_repeat_the_last_value_for_want_of_budget_are_counted_and_t
 ) -> None:
     policy = Policy(
         epsilon_report=999,
-        epsilon_metric=2.5 * price_of(OLD).epsilon,
+        epsilon_metric=2.5 * unit_price(OLD).epsilon,
         epsilon_enrollment=9 * PRICE,
         epsilon_total=99 * PRICE,
     )

@@ -196,7 +196,7 @@ def test_power_loss_neither_sends_a_period_twice_nor_forgets_what_was_spent(
             assert not sent or state.enrollments == 1  # the secret was durable before anything was sent under it
             for metric, period in sent:
                 (account,) = (a for a in state.accounts.values() if a.metric == metric)
-                assert account.next > period
+                assert account.next_period_start > period
                 assert account.units >= 1
         collaborators(found).uploader.stop()
     assert len(sent) > 20

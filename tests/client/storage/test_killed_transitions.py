@@ -13,7 +13,7 @@ from tests.stress.kill_matrix import KilledDisk, Killer
 from hubbub import Client, Definitions, Metric, Params
 from hubbub.client import collaborators
 from hubbub.encoding.encoder import Encoder
-from hubbub.randomness import system_coins
+from hubbub.randomness import system_random_bytes
 from hubbub.sdk.storage.compaction import Compactor
 from hubbub.sdk.storage.copy_detection import renew_identity
 from hubbub.sdk.storage.filesystem import SystemDisk
@@ -108,7 +108,7 @@ def test_a_kill_anywhere_in_new_identity_keeps_the_ledger_and_a_second_run_compl
         def renew(killer: Killer | None) -> None:
             disk = KilledDisk(killer) if killer else SystemDisk()
             journal = Journal(rig.state, disk)
-            file = SecretFile(journal, disk, system_coins)
+            file = SecretFile(journal, disk, system_random_bytes)
             assert journal.run(lambda _: renew_identity(journal, file))
             assert Compactor(journal, disk).compact(always=True)
             journal.close()

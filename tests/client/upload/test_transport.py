@@ -24,7 +24,7 @@ from hubbub.sdk.storage.events import JOURNAL
 from hubbub.sdk.upload.retry_policy import NO_ANSWER, NOT_SENT, Answer
 from hubbub.sdk.upload.transport import HttpTransport
 from hubbub.testing import deliver
-from hubbub.wire.urls import checked_url
+from hubbub.wire.urls import check_url
 
 CERTIFICATE = DATA / "localhost.pem"
 BODY = b'{"batch_id":"4d3c0e46-4b1c-4b7e-9f55-3a8f3c2d1e0f"}'
@@ -167,12 +167,12 @@ def test_a_proxy_is_taken_from_the_environment(monkeypatch: pytest.MonkeyPatch) 
 )
 def test_only_https_or_this_machine(url: str) -> None:
     with pytest.raises(ParameterError, match="url must be"):
-        checked_url(url)
+        check_url(url)
 
 
 @pytest.mark.parametrize("url", ["https://example.org", "http://localhost:1", "http://127.0.0.1", "http://[::1]:8000"])
 def test_these_addresses_are_fine(url: str) -> None:
-    assert checked_url(url + "/") == url
+    assert check_url(url + "/") == url
 
 
 def silent(connection: socket.socket) -> None:

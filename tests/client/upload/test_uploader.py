@@ -42,7 +42,7 @@ def test_what_was_not_taken_is_sent_again_the_same_bytes_through_restarts(answer
 def test_a_413_halves_a_batch_under_new_ids_unless_it_is_in_doubt(rig: Rig) -> None:
     client = rig.agreed()
     with collaborators(client).journal:
-        empty = Batch.of_reports(HOMEPAGE, _period(), [])
+        empty = Batch.from_reports(HOMEPAGE, _period(), [])
         batch = Batch(empty.batch_id, empty.metric, empty.digest, empty.period, bytes(range(5)), bytes(range(40)))
         formed = {"e": "formed", "formed": 5, "batch": batch_event(batch), "kind": "day", "at": 0.0, "accounts": []}
         collaborators(client).journal.write(formed | {"stood_in": 0, "local": False})
@@ -294,7 +294,7 @@ def test_halves_are_the_whole() -> None:
     chance = random.Random(1)  # noqa: S311
     for n in range(2, 20):
         rows = chance.randbytes(8 * n)
-        batch = Batch(Batch.of_reports(HOMEPAGE, _period(), []).batch_id, "m", "d", "p", bytes(range(n)), rows)
+        batch = Batch(Batch.from_reports(HOMEPAGE, _period(), []).batch_id, "m", "d", "p", bytes(range(n)), rows)
         first, second = halved(batch, SeededBytes(n))
         assert (first.cohorts + second.cohorts, first.rows + second.rows) == (batch.cohorts, rows)
         assert abs(len(first) - len(second)) <= 1

@@ -123,7 +123,7 @@ def test_reports_that_were_simulated_come_back_as_their_counts(
     expected = BitCounts.empty(metric)
     lines = ["\ufeffuser,cohort,irr"]
     for cohorts, rows in chunks:
-        expected += BitCounts.of_rows(metric, cohorts.astype(np.uint8), rows.tobytes())
+        expected += BitCounts.from_rows(metric, cohorts.astype(np.uint8), rows.tobytes())
         for cohort, row in zip(cohorts, rows, strict=True):
             lines.append(f'"c","{cohort}","{int.from_bytes(row.tobytes(), "little"):0{num_bits}b}"')
     reports = written(tmp_path, "\r\n".join([*lines, ""]))

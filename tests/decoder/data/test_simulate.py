@@ -33,7 +33,7 @@ def of_clients(metric: Metric, population: dict[str, int], without_value: int, s
     if metric.kind is Kind.BOOLEAN:
         values = [value == "true" for value in values]
     values += [None] * without_value
-    return PatternCounts.of_reports(
+    return PatternCounts.from_reports(
         metric, [Encoder(metric, Secret.generate(random_bytes), random_bytes).encode(value) for value in values]
     )
 

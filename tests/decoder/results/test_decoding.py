@@ -17,7 +17,7 @@ from rich.console import Console
 
 from hubbub import Metric, Params, SummaryError
 from hubbub.summary import BitCounts, PatternCounts
-from hubbub.summary.plausibility import oddities
+from hubbub.summary.plausibility import find_implausible
 from hubbub_decoder import CandidateError, Decoding, Estimate, Mass, OutputError, decode
 from hubbub_decoder.data.simulate import simulate_bit_counts, simulate_pattern_counts
 from hubbub_decoder.inference.intervals import q_values
@@ -378,7 +378,10 @@ def test_what_a_test_of_fit_and_the_watch_both_see_is_said_once() -> None:
     )
     patterns[0] *= 2
     counts = PatternCounts(HOMEPAGE, patterns)
-    assert {odd.kind for odd in oddities(HOMEPAGE.params, counts.bit_counts().outline())} == {"shape", "cohorts"}
+    assert {odd.kind for odd in find_implausible(HOMEPAGE.params, counts.bit_counts().count_profile())} == {
+        "shape",
+        "cohorts",
+    }
     told = decode(counts, ["a"]).warnings
     assert sum("how many ones" in warning or "so many and so few ones" in warning for warning in told) == 1
     assert sum("unequal" in warning for warning in told) == 1

@@ -27,7 +27,7 @@ from hubbub.sdk.runtime.safe_logging import Once, tell
 from hubbub.sdk.storage.events import Event
 from hubbub.sdk.storage.journal import Journal
 from hubbub.sdk.storage.state import State, account_event, batch_event
-from hubbub.wire.batch import Batch, new_id
+from hubbub.wire.batch import Batch, new_batch_id
 
 _FAR_AHEAD = 40
 """In days: no period of a clock that was always right is over later than that."""
@@ -78,9 +78,9 @@ class Former:
         part = draw(self._left, AT_ONCE, self._coins)  # whose rows share a batch says nothing either
         self.bring_back(state, filter(None, map(state.accounts.get, part)))
         taking_part = list(self._taking_part(state, part))
-        self._form(state, secret, [account.key for account in taking_part if account.over() <= today], today)
+        self._form(state, secret, [account.key for account in taking_part if account.period_end() <= today], today)
         if part:
-            overs = (account.over() for account in self._taking_part(state, part))
+            overs = (account.period_end() for account in self._taking_part(state, part))
             self._soonest = min(self._soonest, min(overs, default=date.max))
             if not self._left:
                 state.soonest = min(state.soonest, self._soonest)
@@ -89,10 +89,10 @@ class Former:
 
     def catch_up(self, state: State, account: Account, current: Current) -> Account:
         """Bring an account to the current period, so that a value can be recorded; return the account as it is then."""
-        if account.next > current.latest:
+        if account.next_period_start > current.latest:
             self.bring_back(state, [account])
             account = state.accounts[account.key]
-        if account.next < current.name:
+        if account.next_period_start < current.name:
             self._form_first(state, account)
             account = state.accounts[account.key]
         return account
@@ -128,22 +128,24 @@ class Former:
         Nothing is told twice: of the periods until there, those that wait or were ever tried are passed over when they come. What was
         spent stays spent. Where an aggregator once confirmed a later date, today's clock is the wrong one, and nothing changes.
         """
-        far = [account for account in accounts if account.next > self._today.current(account.period).latest]
+        far = [
+            account for account in accounts if account.next_period_start > self._today.current(account.period).latest
+        ]
         if not far:
             return
         if self._today.now().timestamp() < state.confirmed - OPEN_BEFORE.total_seconds():
             self._say("the clock is behind what the aggregator confirmed earlier: no report is made until it is right")
             return
         self._say(
-            f"the clock was ahead: the next report was planned for {max(account.next for account in far)}; it is planned anew"
+            f"the clock was ahead: the next report was planned for {max(account.next_period_start for account in far)}; it is planned anew"
         )
         self._journal.write(
             *(
                 account_event(
                     replace(
                         account,
-                        next=self._today.current(account.period).name,
-                        ahead=max(account.ahead, account.next),
+                        next_period_start=self._today.current(account.period).name,
+                        replanned_before=max(account.replanned_before, account.next_period_start),
                     )
                 )
                 for account in far
@@ -163,7 +165,7 @@ class Former:
                 "value reported last, and accounting() counts it as `stood_in`. Many such reports bias the estimates: raise "
                 "epsilon_enrollment in Policy, or set `hold` in the definition.",
                 account.metric,
-                account.reserved,
+                account.reserved_units,
                 account.reserved_epsilon,
             )
 
@@ -186,17 +188,17 @@ class Former:
         silent: list[Event] = []
         accounts = [state.accounts[key] for key in keys if key in state.accounts]
         waiting: set[tuple[str, str]] = set()
-        if any(account.ahead for account in accounts):
+        if any(account.replanned_before for account in accounts):
             waiting = {(each.batch.digest, each.batch.period) for each in state.waiting.values()}
         for known in accounts:
             account = replace(known, tags=list(known.tags))
-            told = account.next
+            told = account.next_period_start
             end = min(until, self._today.current(account.period).period.next().start)
             for ended, report in self._reports(state, secret, account, end, waiting):
                 after = replace(account, tags=list(account.tags))
                 ready.setdefault((account.digest, ended), []).append((report, after))
-                told = account.next
-            if account.next != told:  # the last periods passed in silence
+                told = account.next_period_start
+            if account.next_period_start != told:  # the last periods passed in silence
                 silent.append(account_event(account))
         events: list[Event] = []
         formed = state.formed
@@ -218,16 +220,20 @@ class Former:
         """
         metric, charged = self._definitions.get(account.metric), state.consent is not Consent.LOCAL
         oldest = date.fromordinal(max(1, self._today.now().toordinal() - KEPT_FOR.days))
-        account.next = max(account.next, str(Period.containing(account.period, oldest)))  # those before are too old
-        if account.next < state.reports_from <= str(self._today.now().date()):  # after today: a clock was ahead
+        account.next_period_start = max(
+            account.next_period_start, str(Period.containing(account.period, oldest))
+        )  # those before are too old
+        if (
+            account.next_period_start < state.reports_from <= str(self._today.now().date())
+        ):  # after today: a clock was ahead
             first = Period.containing(account.period, date.fromisoformat(state.reports_from))
-            account.next = max(account.next, str(first))
+            account.next_period_start = max(account.next_period_start, str(first))
         while (period := account.next_period()).next().start <= until:
             if metric is None or not self._is_current(state, account, period):
                 return  # not even a draft: that there is one says that something was recorded
-            ended, account.next = account.next, str(period.next())
+            ended, account.next_period_start = account.next_period_start, str(period.next())
             told = (account.digest, ended)
-            if ended < account.ahead and (told in waiting or state.was_tried(*told)):
+            if ended < account.replanned_before and (told in waiting or state.was_tried(*told)):
                 continue
             draft = state.drafts.get(account.key)
             report: EncodedReport | None = None
@@ -255,7 +261,7 @@ def _formed(
     """
     account, rows = reports[0][1], draw([report for report, _ in reports], len(reports), random_bytes)
     batch = Batch(
-        new_id(random_bytes),
+        new_batch_id(random_bytes),
         account.metric,
         account.digest,
         ended,

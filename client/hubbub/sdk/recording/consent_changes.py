@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from hubbub.consent import Consent, lesser
+from hubbub.consent import Consent, stricter_consent
 from hubbub.sdk.recording.batch_builder import Former
 from hubbub.sdk.recording.enrollment import Enroller
 from hubbub.sdk.recording.subject_encoders import SubjectEncoders
@@ -28,11 +28,11 @@ class ConsentLimit:
 
     def lower_to(self, level: Consent) -> None:
         """Allow at most `level`, and never more than the environment does."""
-        self.allowed = lesser(level, self._environment)
+        self.allowed = stricter_consent(level, self._environment)
 
     def effective(self, consent: Consent) -> Consent:
         """Lesser of a granted consent level and the limit."""
-        return lesser(consent, self.allowed)
+        return stricter_consent(consent, self.allowed)
 
 
 class Agreement:

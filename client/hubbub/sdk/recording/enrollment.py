@@ -10,7 +10,7 @@ from dataclasses import replace
 from hubbub.metrics.definitions import Definitions
 from hubbub.metrics.metric import Metric, has_expired
 from hubbub.metrics.periods import Period
-from hubbub.privacy.allocation import opened, share_out
+from hubbub.privacy.allocation import allocate, new_account
 from hubbub.privacy.ledger import Account
 from hubbub.privacy.policy import Policy
 from hubbub.sdk.runtime.clock import Today
@@ -114,7 +114,7 @@ class Enroller:
             period = self._today.current(metric.period).period
             if not has_expired(metric, period.start):
                 wanted.append((metric, _account(state, subject, metric, period)))
-        changed = list(share_out(self._policy, state.accounts_of(subject), wanted, state.enrollments, self._in_use))
+        changed = list(allocate(self._policy, state.accounts_of(subject), wanted, state.enrollments, self._in_use))
         if changed:
             self._journal.write(*(account_event(account) for account in changed))
         for account in changed:
@@ -126,10 +126,10 @@ def _account(state: State, subject: str, metric: Metric, period: Period) -> Acco
     """Return an account as it would begin, or go on: one that was silent does not make up for it."""
     account = state.accounts.get((subject, metric.digest))
     if account is None:
-        account = opened(subject, metric, period)
+        account = new_account(subject, metric, period)
         sent_until = max((end for _, end in state.tried.get(metric.digest, ())), default="")
-        return replace(account, ahead=sent_until) if sent_until > account.next else account
+        return replace(account, replanned_before=sent_until) if sent_until > account.next_period_start else account
     silent = account.refused or account.enrollment != state.enrollments
-    if silent and account.next < str(period):
-        return replace(account, next=str(period))
+    if silent and account.next_period_start < str(period):
+        return replace(account, next_period_start=str(period))
     return account

@@ -18,7 +18,7 @@ from hubbub.errors import InvalidValueError
 from hubbub.metrics.definitions import Definitions
 from hubbub.metrics.metric import Metric, has_expired
 from hubbub.privacy.ledger import Account
-from hubbub.randomness import RandomBytes, below
+from hubbub.randomness import RandomBytes, uniform_below
 from hubbub.sdk.recording.batch_builder import Former
 from hubbub.sdk.recording.consent_changes import ConsentLimit
 from hubbub.sdk.recording.enrollment import Enroller
@@ -140,14 +140,16 @@ class Recorder:
         if account.refused:
             raise _Ignored("policy")
         account = self._former.catch_up(state, account, current)
-        return account, max(account.next, current.name)  # a clock that was set back does not reopen a period
+        return account, max(
+            account.next_period_start, current.name
+        )  # a clock that was set back does not reopen a period
 
     def _draft(self, state: State, account: Account, period: str, encoder: SubjectEncoder, bloom: BloomBits) -> None:
         """Write the recording as the period's draft, or as one more recording that the draft stands for."""
         draft = state.drafts.get(account.key)
         n = draft.n + 1 if draft is not None and draft.period == period else 1
         event: dict[str, Any] = {"e": "again", "s": account.subject, "m": account.digest, "p": period, "n": n}
-        if n == 1 or below(n, self._coins) == 0:
+        if n == 1 or uniform_below(n, self._coins) == 0:
             report = encoder.encode_period(account, bloom, period)
             if report is None:
                 raise _Ignored("policy")

@@ -13,7 +13,7 @@ from hubbub.encoding.encoder import Encoder
 from hubbub.encoding.sealed_values import Sealer
 from hubbub.encoding.secret import SECRET_BYTES, Secret
 from hubbub.metrics.metric import Metric
-from hubbub.metrics.periods import ordinal
+from hubbub.metrics.periods import period_number
 from hubbub.privacy.ledger import Account, EncodedReport, Key
 from hubbub.randomness import RandomBytes
 from hubbub.sdk.storage.journal import Journal
@@ -45,7 +45,7 @@ class SubjectEncoder:
         period  : first day of the period, ISO 8601
         """
         metric = self.encoder.metric
-        epoch = None if metric.hold is None else ordinal(metric.period, period) // metric.hold
+        epoch = None if metric.hold is None else period_number(metric.period, period) // metric.hold
         if epoch is not None and account.sealed and account.epoch == epoch:
             return self._repeat_last(account, epoch)
         bloom = self.encoder.bloom_bits(value)

@@ -192,9 +192,9 @@ class State:
         account = Account.from_dict(event["account"])
         self.accounts[account.key] = account
         self.digests.setdefault(account.subject, set()).add(account.digest)
-        self.soonest = min(self.soonest, account.over())
+        self.soonest = min(self.soonest, account.period_end())
         draft = self.drafts.get(account.key)
-        if draft is not None and draft.period < account.next:
+        if draft is not None and draft.period < account.next_period_start:
             del self.drafts[account.key]
 
     def _on_draft(self, event: Event) -> None:
@@ -258,9 +258,9 @@ class State:
     def _mend(self, digest: str, period: str) -> None:
         """The record that formed a batch is lost, and it was sent: never form another for its period."""
         for key, account in self.accounts.items():
-            if account.digest == digest and account.next <= period:
-                account.next = str(Period(date.fromisoformat(period), account.period).next())
-                self.tried[digest] = joined(self.tried.get(digest, []), period, account.next)
+            if account.digest == digest and account.next_period_start <= period:
+                account.next_period_start = str(Period(date.fromisoformat(period), account.period).next())
+                self.tried[digest] = joined(self.tried.get(digest, []), period, account.next_period_start)
                 self.drafts.pop(key, None)
 
     def _on_answered(self, event: Event) -> None:
@@ -388,7 +388,7 @@ class State:
                 self.tried[digest] = joined(self.tried.get(digest, []), start, end)
             for account in self.accounts.values():
                 if lost and account.digest == digest:
-                    account.ahead = max(account.ahead, lost[-1][1])
+                    account.replanned_before = max(account.replanned_before, lost[-1][1])
 
     def accounts_of(self, subject: str) -> list[Account]:
         """Return what one subject has spent, by every definition it ever saw."""
@@ -400,7 +400,7 @@ class State:
         for account in self.accounts_of(subject):
             draft = self.drafts.get(account.key)
             will_be_sent = draft is not None and draft.costs_unit and not draft.local
-            spent += account.spent + (account.price if will_be_sent else 0.0)
+            spent += account.spent + (account.epsilon_per_unit if will_be_sent else 0.0)
         return spent
 
     def reserved(self, subject: str) -> float:

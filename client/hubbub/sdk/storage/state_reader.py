@@ -15,7 +15,7 @@ from hubbub.errors import HubbubError
 from hubbub.sdk.storage.events import EARLIER, JOURNAL, SNAPSHOT, fold
 from hubbub.sdk.storage.record_format import is_foreign
 from hubbub.sdk.storage.state import State, Waiting
-from hubbub.wire.json_values import finite
+from hubbub.wire.json_values import replace_non_finite
 
 
 def read_state(directory: Path) -> State:
@@ -81,7 +81,7 @@ def inspection_report(state: State, last: int = 1) -> dict[str, Any]:
         "last_sent": [batch.to_json().decode() for batch in state.last_sent.values()][::-1][: max(0, last)],
         "accounting": state.accounting(),
     }
-    return finite(report)  # type: ignore[no-any-return]
+    return replace_non_finite(report)  # type: ignore[no-any-return]
 
 
 def ledger_report(state: State) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def ledger_report(state: State) -> dict[str, Any]:
         "accounts": accounts,
         "accounting": state.accounting(),
     }
-    return finite(report)  # type: ignore[no-any-return]
+    return replace_non_finite(report)  # type: ignore[no-any-return]
 
 
 def iso_time(moment: float) -> str:

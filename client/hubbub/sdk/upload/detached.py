@@ -18,9 +18,9 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from hubbub.consent import allowed_by
+from hubbub.consent import consent_limit
 from hubbub.metrics.periods import utc_now
-from hubbub.randomness import system_coins
+from hubbub.randomness import system_random_bytes
 from hubbub.sdk.storage.filesystem import SystemDisk
 from hubbub.sdk.storage.journal import Journal
 from hubbub.sdk.storage.state import State
@@ -107,8 +107,8 @@ def deliver_what_is_due(directory: Path, url: str, ca_certs: str | None, seconds
             HttpTransport(url, ca_certs),
             disk=disk,
             clock=utc_now,
-            random_bytes=system_coins,
-            limit=ConsentLimit(allowed_by(os.environ)),
+            random_bytes=system_random_bytes,
+            limit=ConsentLimit(consent_limit(os.environ)),
         )
         while (pause := sender.attempt()) in (0.0, OTHER_SENDS) and time.monotonic() < deadline:
             time.sleep(min(pause, 0.5))
