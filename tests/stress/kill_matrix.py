@@ -26,6 +26,7 @@ from typing import Any
 from tests.support.paths import DATA
 
 from hubbub import Client
+from hubbub.client import collaborators
 from hubbub.sdk.storage.filesystem import File, SystemDisk
 from hubbub.sdk.upload.retry_policy import Answer
 from hubbub.sdk.upload.transport import HttpTransport
@@ -143,7 +144,7 @@ def life(state: Path, url: str, day: datetime, seed: int, killer: Killer) -> Non
         if chance.random() < 0.5:
             deliver(client)
         if chance.random() < 0.3:
-            client._compactor.compact(always=True)
+            collaborators(client).compactor.compact(always=True)
         clock.move(days=1)
     os._exit(0)
 

@@ -36,6 +36,7 @@ from tests.support.enumerate_mechanism import largest_loss, report_distribution
 
 from hubbub import Encoder, Kind, Metric, Params, Policy, Secret, parse_definitions
 from hubbub.cli import main
+from hubbub.client import collaborators
 from hubbub.privacy import epsilon_lifetime, epsilon_permanent, privacy_figures
 from hubbub.summary import BitCounts
 from hubbub.testing import deliver
@@ -353,7 +354,7 @@ def test_a_client_sends_as_many_units_as_printed_and_spends_what_is_printed(
             if len(rig.transport.batches) == sent:
                 break
         reports = [batch.rows for batch in rig.transport.batches[before:]]
-        with client._journal as state:
+        with collaborators(client).journal as state:
             (account,) = state.accounts.values()
             units.append(account.units - sum(units))
             total = account.spent

@@ -35,8 +35,7 @@ def command(directory: Path, *, count: int, as_json: bool) -> None:
     Example:
       hubbub inspect ~/.local/state/my-app/hubbub --last 3
     """
-    from hubbub.sdk.storage.state_reader import read_state
-    from hubbub.sdk.storage.state_report import inspection_report
+    from hubbub.sdk.storage.state_reader import inspection_report, read_state
 
     state = read_state(directory)
     report = inspection_report(state, count)

@@ -8,12 +8,17 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hubbub import Definitions, Metric, Policy, Secret
+from hubbub import Consent, Definitions, Metric, Policy, Secret
 from hubbub.privacy.pricing import unit_price
+from hubbub.sdk.recording.batch_builder import Former
+from hubbub.sdk.recording.consent_changes import ConsentLimit
+from hubbub.sdk.recording.enrollment import Enroller
 from hubbub.sdk.recording.queue_limits import Limits
 from hubbub.sdk.recording.recorder import Recorder
+from hubbub.sdk.recording.subject_encoders import SubjectEncoders
+from hubbub.sdk.runtime.clock import Today
+from hubbub.sdk.storage.filesystem import MemoryDisk
 from hubbub.sdk.storage.journal import Journal
-from hubbub.sdk.storage.memory_filesystem import MemoryDisk
 from hubbub.testing import ManualClock, SeededBytes
 
 NOISE = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
@@ -42,19 +47,20 @@ class Life:
         self.start()
 
     def start(self) -> None:
+        definitions, today = Definitions(list(self.metrics)), Today(self.clock)
+        encoders = SubjectEncoders(self.journal, lambda: self.secret, self.random_bytes)
+        enroller = Enroller(self.journal, definitions, self.policy, today, own=True, lease=None)
+        self.former = Former(
+            self.journal, definitions, encoders, enroller, today, limits=Limits(), random_bytes=self.random_bytes
+        )
+        limit = ConsentLimit(Consent.ON)
         self.recorder = Recorder(
-            self.journal,
-            Definitions(list(self.metrics)),
-            secret=lambda: self.secret,
-            policy=self.policy,
-            limits=Limits(),
-            clock=self.clock,
-            random_bytes=self.random_bytes,
+            self.journal, definitions, encoders, enroller, self.former, today, limit, self.random_bytes
         )
         with self.journal as state:
-            self.recorder.encoders.secret(state)
-            self.recorder.enroller.enroll(state)
-            self.recorder.former.form(state)
+            encoders.secret(state)
+            enroller.enroll(state)
+            self.former.form(state)
 
     def record(self, name: str, values: list[str]) -> None:
         with self.journal as state:
@@ -81,7 +87,7 @@ class Life:
         if step in ("restart", "off and on", "secret lost", "redefined"):
             self.start()
         with self.journal as state:
-            self.recorder.former.form(state)
+            self.former.form(state)
             self.told += sorted(
                 (waiting.batch.metric, waiting.batch.digest, waiting.batch.period) for waiting in state.waiting.values()
             )

@@ -17,6 +17,7 @@ from hubbub import Client, Metric, Params, Policy
 from hubbub.cli import main
 from hubbub.cli.findings import Health
 from hubbub.cli.state_checks import check_state
+from hubbub.client import collaborators
 from hubbub.privacy.pricing import unit_price
 from hubbub.sdk.runtime.machine_id import machine_tag, read_machine_id
 from hubbub.sdk.storage.state_reader import read_state
@@ -93,7 +94,7 @@ def test_a_machine_id_is_stored_as_a_keyed_hash_only_and_never_sent(rig: Rig, re
         client = rig.client(machine_id=machine(1))
     client.record("homepage", "x")
     deliver(client)
-    client._compactor.compact(always=True)
+    collaborators(client).compactor.compact(always=True)
     client.close()
     state, machine_id = read_state(rig.state), machine(1)()
     assert state.machines == [machine_tag(state.ledger_key, machine_id)]
@@ -138,7 +139,8 @@ def test_new_identity_draws_a_new_secret_drops_what_the_original_sends_and_conti
     client.record("survey", True)
     rig.clock.move(days=1)
     client.record("survey", True)
-    client._recorder.former.form_everything(client._journal._state)
+    with collaborators(client).journal as state:
+        collaborators(client).former.form_everything(state)
     client.close()
     secret, enrollments, spent = identity(rig)
     copied(rig, tmp_path / "copy")

@@ -22,7 +22,7 @@ from hubbub.randomness import RandomBytes, draw, uniform
 from hubbub.sdk.recording.enrollment import AT_ONCE, Enroller
 from hubbub.sdk.recording.queue_limits import KEPT_FOR, Limits, given_up
 from hubbub.sdk.recording.subject_encoders import SubjectEncoders
-from hubbub.sdk.runtime.clock import Today
+from hubbub.sdk.runtime.clock import Current, Today
 from hubbub.sdk.runtime.safe_logging import Once, tell
 from hubbub.sdk.storage.events import Event
 from hubbub.sdk.storage.journal import Journal
@@ -87,10 +87,22 @@ class Former:
         self._give_up(state)
         return bool(self._left)
 
-    def form_first(self, state: State, secret: Secret, account: Account) -> None:
+    def catch_up(self, state: State, account: Account, current: Current) -> Account:
+        """Bring an account to the current period, so that a value can be recorded; return the account as it is then."""
+        if account.next_period_start > current.latest:
+            self.bring_back(state, [account])
+            account = state.accounts[account.key]
+        if account.next_period_start < current.name:
+            self._form_first(state, account)
+            account = state.accounts[account.key]
+        return account
+
+    def _form_first(self, state: State, account: Account) -> None:
         """Form what is over of one account: something is to be recorded for the period after it."""
-        self._form(state, secret, [account.key], self._today.now().date())
-        self._give_up(state)
+        secret = self._encoders.secret(state)
+        if secret is not None:
+            self._form(state, secret, [account.key], self._today.now().date())
+            self._give_up(state)
 
     def form_everything(self, state: State, *, ahead: bool = False) -> None:
         """Form all that is over; `ahead`: as if the current periods were."""

@@ -48,8 +48,17 @@ class Enroller:
         self._left: set[str] = set()
         self._is_new = Once()
 
-    def has_enrolled(self, state: State, subject: str) -> bool:
-        """Say whether this process gave a subject its shares under this enrollment."""
+    def account(self, state: State, subject: str, metric: Metric) -> Account:
+        """Return the account of a subject and metric under this enrollment; enroll the subject first if this process has not."""
+        key = subject, metric.digest
+        account = state.accounts.get(key)
+        if account is None or account.enrollment != state.enrollments or not self._has_enrolled(state, subject):
+            self.enroll(state, subject)
+            account = state.accounts[key]
+        return account
+
+    def _has_enrolled(self, state: State, subject: str) -> bool:
+        """Whether this process gave a subject its shares under this enrollment."""
         return self._enrollment == state.enrollments and subject not in self._left
 
     def enroll(self, state: State, subject: str = "") -> None:
