@@ -89,7 +89,7 @@ class Result:
     @property
     def total_variation(self) -> float:
         """Half the L1 distance over all strings, those without a candidate counted as guessed 0."""
-        return float(np.abs(np.nan_to_num(self.decoding["best_guess"]) - self.truth).sum() + self.missing) / 2
+        return float(np.abs(np.nan_to_num(self.decoding["posterior_median"]) - self.truth).sum() + self.missing) / 2
 
     def interval_scores(self) -> tuple[float, float, float, float]:
         """Mean of width + 40 x distance missed: R's ([0, 0] where R detected nothing), ours unclipped, clipped at 0, of the best guess."""
@@ -99,7 +99,7 @@ class Result:
             interval_score(self.r_estimate - reach, self.r_estimate + reach, self.truth),
             interval_score(low, high, self.truth),
             interval_score(np.maximum(low, 0), np.maximum(high, 0), self.truth),
-            interval_score(self.decoding["guess_low"], self.decoding["guess_high"], self.truth),
+            interval_score(self.decoding["credible_low"], self.decoding["credible_high"], self.truth),
         )
 
     def found_beside_as_many_false(self) -> int:
@@ -176,13 +176,13 @@ def _columns(decoding: Decoding, names: list[str]) -> dict[str, Floats]:
         "std_error",
         "low",
         "high",
-        "selected_low",
-        "selected_high",
+        "selection_adjusted_low",
+        "selection_adjusted_high",
         "q_value",
         "detected",
-        "best_guess",
-        "guess_low",
-        "guess_high",
+        "posterior_median",
+        "credible_low",
+        "credible_high",
         "p_value",
     )
     columns = {field: np.full(len(names), np.nan) for field in fields}
@@ -238,11 +238,11 @@ def _cell(group: list[Result]) -> list[str]:
         (np.maximum(r.decoding["low"], 0) <= 0)[~t] & c[~t] for r, t, c in zip(group, there, clipped, strict=True)
     ]
     selected = [
-        ((r.decoding["selected_low"] <= r.truth) & (r.truth <= r.decoding["selected_high"]))[d]
+        ((r.decoding["selection_adjusted_low"] <= r.truth) & (r.truth <= r.decoding["selection_adjusted_high"]))[d]
         for r, d in zip(group, detected, strict=True)
     ]
     scores = 1000 * np.mean([r.interval_scores() for r in group], axis=0)
-    guessed = [(r.decoding["guess_low"] <= r.truth) & (r.truth <= r.decoding["guess_high"]) for r in group]
+    guessed = [(r.decoding["credible_low"] <= r.truth) & (r.truth <= r.decoding["credible_high"]) for r in group]
     false = np.array([(d & ~t).sum() / max(1, d.sum()) for d, t in zip(detected, there, strict=True)])
     r_false = [(d & ~t).sum() / max(1, d.sum()) for d, t in zip(r_detected, there, strict=True)]
     z2 = [((r.decoding["p_value"] < 0.02275) & t).sum() for r, t in zip(group, there, strict=True)]

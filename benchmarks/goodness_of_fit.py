@@ -121,7 +121,7 @@ CASES = [
 def reported(true: Params, rng: np.random.Generator) -> tuple[NDArray[np.uint16], NDArray[np.uint8]]:
     """Simulate reports made under `true`."""
     people = draw_population({name: 0.9 * share for name, share in named_shares("exp", 100).items()}, REPORTS, rng)
-    chunks = list(simulate_reports(Metric.string("x", true), people, rng, without_value=REPORTS - sum(people.values())))
+    chunks = list(simulate_reports(Metric.string("x", true), people, rng, no_value=REPORTS - sum(people.values())))
     cohorts, rows = (np.concatenate(parts) for parts in zip(*chunks, strict=True))
     return cohorts, rows
 

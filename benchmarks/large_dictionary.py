@@ -64,7 +64,7 @@ def run(candidates: int, clients: int, seed: int) -> tuple[float, int, int]:
         seconds, processor = time.perf_counter() - started[0], time.process_time() - started[1]
     shares = np.array([truth.get(e.candidate, 0.0) for e in decoding.estimates])
     covered = np.array([e.low <= share <= e.high for e, share in zip(decoding.estimates, shares, strict=True)])
-    selected = [e.selected_low <= truth.get(e.candidate, 0.0) <= e.selected_high for e in decoding.detected]
+    selected = [e.selection_adjusted_low <= truth.get(e.candidate, 0.0) <= e.selection_adjusted_high for e in decoding.detected]
     false = sum(e.candidate not in truth for e in decoding.detected)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print(

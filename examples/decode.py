@@ -10,6 +10,6 @@ candidates = [f"v{i}" for i in range(1, 201)]  # the strings you look for; here 
 decoding = decode(summary, candidates)
 rich.print(decoding)  # a table with bars
 for estimate in decoding.detected:
-    low, high = estimate.clipped_selected  # an interval that holds although you look at it because it was found
+    low, high = estimate.selection_adjusted_interval  # valid although the candidate was selected for being detected
     print(f"{estimate.candidate}: {estimate.share:.1%}, between {low:.1%} and {high:.1%}")
 decoding.save("homepage.csv")

@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from hubbub_decoder.errors import CandidateError, ForeignFileError, OutputError, PopulationError, PullError
     from hubbub_decoder.pipeline import decode
     from hubbub_decoder.results.decoding import Decoding
-    from hubbub_decoder.results.estimates import Estimate, Mass
+    from hubbub_decoder.results.estimates import Estimate, ShareEstimate
 
 __all__ = [
     "CandidateError",
     "Decoding",
     "Estimate",
     "ForeignFileError",
-    "Mass",
     "OutputError",
     "PopulationError",
     "PullError",
+    "ShareEstimate",
     "decode",
 ]
 
@@ -39,7 +39,7 @@ _HOMES = {
     "decode": "pipeline",
     "Decoding": "results.decoding",
     "Estimate": "results.estimates",
-    "Mass": "results.estimates",
+    "ShareEstimate": "results.estimates",
 }
 
 

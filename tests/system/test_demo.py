@@ -41,12 +41,14 @@ def test_the_intervals_hold_the_truth_and_little_is_found_that_is_not_there(
 ) -> None:
     """Of 522 intervals of 95 % at least so many that fewer would have chance 1e-6; false ones against 5 % likewise."""
     said, _ = shown
-    covered = sum(metric["covered"] for metric in said["metrics"])
+    covered = sum(metric["covered_intervals"] for metric in said["metrics"])
     assert covered >= stats.binom.ppf(ALPHA, 522, 0.95)
     destination = said["metrics"][0]
-    assert destination["false"] <= stats.binom.isf(ALPHA, destination["found"] + destination["false"], 0.05)
-    assert destination["found"] > 0
-    assert said["metrics"][1]["found"] > 0
+    assert destination["false_detections"] <= stats.binom.isf(
+        ALPHA, destination["true_detections"] + destination["false_detections"], 0.05
+    )
+    assert destination["true_detections"] > 0
+    assert said["metrics"][1]["true_detections"] > 0
 
 
 def test_what_each_flight_gave_away_is_said(shown: tuple[dict[str, Any], Path]) -> None:

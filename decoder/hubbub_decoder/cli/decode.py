@@ -25,7 +25,7 @@ from hubbub.cli.output import PATH, json_option, print_json
 @click.option("--out", type=PATH, help="Also save it: .csv, .json or .parquet.")
 @click.option("--all", "everything", is_flag=True, help="Show every candidate, not only what was found.")
 @click.option(
-    "--level", default=0.95, show_default=True, type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    "--confidence", default=0.95, show_default=True, type=click.FloatRange(0, 1, min_open=True, max_open=True),
     help="Level of the intervals.",
 )  # fmt: skip
 @click.option(
@@ -39,7 +39,7 @@ def command(
     as_json: bool,
     out: Path | None,
     everything: bool,
-    level: float,
+    confidence: float,
     fdr: float,
 ) -> None:
     """Estimate how many of those who reported have each candidate.
@@ -63,8 +63,8 @@ def command(
     from hubbub_decoder.errors import CandidateError
     from hubbub_decoder.model.design_matrix import DesignMatrix
     from hubbub_decoder.pipeline import decode
-    from hubbub_decoder.results.table import Picture
-    from hubbub_decoder.results.warnings import about_parts
+    from hubbub_decoder.results.table import DecodingTable
+    from hubbub_decoder.results.warnings import warn_repeated_inputs
 
     if candidates_path is not None and map_path is not None:
         raise click.UsageError("give either --candidates or --map")
@@ -87,8 +87,8 @@ def command(
                 )
             candidates = map_design(map_path, summary.metric.params)
         status.update(f"decoding {in_words(summary)} ... minutes where candidates and bits are many")
-        decoding = decode(summary, candidates, level=level, fdr=fdr)
-        twice = about_parts(list(zip(map(str, summaries), parts, strict=True)))
+        decoding = decode(summary, candidates, confidence=confidence, fdr=fdr)
+        twice = warn_repeated_inputs(list(zip(map(str, summaries), parts, strict=True)))
         decoding = replace(decoding, warnings=(*twice, *decoding.warnings))
     talk.print(f"decoded {in_words(summary)}", highlight=False)
     if out is not None:
@@ -97,4 +97,4 @@ def command(
     if as_json:
         print_json(decoding.to_dict())
     else:
-        Console(highlight=False).print(Picture(decoding, everything))
+        Console(highlight=False).print(DecodingTable(decoding, everything))

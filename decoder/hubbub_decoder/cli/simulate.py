@@ -22,14 +22,14 @@ from hubbub.cli.output import PATH, json_option, print_json
 @click.option("--population", "population_path", type=PATH, help="A .csv with the columns value and count.")
 @click.option("--seed", type=click.IntRange(min=0), help="Repeat a run; default: a new one each time.")
 @click.option(
-    "--counts",
+    "--kind",
     type=click.Choice(["bits", "patterns", "reports"]),
     default="bits",
     show_default=True,
     help="What the file holds: counts of bits or of whole patterns, or the reports themselves.",
 )
 @click.option("--out", required=True, type=PATH, help="The file to write.")
-@click.option("--truth", type=PATH, help="Also write who truly had what, as .csv.")
+@click.option("--truth-out", "truth_out", type=PATH, help="Also write who truly had what, as .csv.")
 @json_option
 def command(
     definitions: Path,
@@ -39,9 +39,9 @@ def command(
     values: int | None,
     population_path: Path | None,
     seed: int | None,
-    counts: str,
+    kind: str,
     out: Path,
-    truth: Path | None,
+    truth_out: Path | None,
     as_json: bool,
 ) -> None:
     """Simulate one report from everybody, of a METRIC of DEFINITIONS.
@@ -49,7 +49,7 @@ def command(
     \b
     Example:
       hubbub simulate metrics.toml homepage --reports 1000000 --distribution zipf1 --values 100 \\
-        --out summary.parquet --truth truth.csv
+        --out summary.parquet --truth-out truth.csv
     """
 
     import numpy as np
@@ -73,8 +73,8 @@ def command(
     if distribution is None and values is not None:
         raise click.UsageError("--values goes with --distribution")
     require_parquet(out)
-    if truth is not None:
-        require_place(truth)
+    if truth_out is not None:
+        require_place(truth_out)
     asked = definitions_with(definitions, [metric])[metric]
     talk = Console(stderr=True)
     rng = np.random.default_rng(seed)
@@ -89,7 +89,7 @@ def command(
         else:
             population = named_population(asked, distribution or "", values, reports, rng)
         num_reports = sum(population.values())
-        match counts:
+        match kind:
             case "bits":
                 write_summary_file(simulate_bit_counts(asked, population, rng), out)
             case "patterns":
@@ -97,9 +97,9 @@ def command(
             case _:
                 write_report_file(asked, simulate_reports(asked, population, rng), out)
     told = [str(out)]
-    if truth is not None:
-        write_population(population, num_reports, truth)
-        told.append(str(truth))
+    if truth_out is not None:
+        write_population(population, num_reports, truth_out)
+        told.append(str(truth_out))
     talk.print(f"wrote {' and '.join(told)}: {counted(num_reports, 'report')} of {metric}", highlight=False)
     if as_json:
         print_json({"out": str(out), "metric": metric, "num_reports": num_reports})

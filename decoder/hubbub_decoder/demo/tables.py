@@ -24,13 +24,13 @@ def comparison_table(comparison: Comparison, names: Mapping[str, str], shown: in
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column(decoding.metric.name, no_wrap=True)
     table.add_column("", no_wrap=True, overflow="ellipsis", max_width=26, style="dim")
-    for heading in ("truth", "estimate", f"{decoding.level:.0%} interval"):
+    for heading in ("truth", "estimate", f"{decoding.confidence:.0%} interval"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
     scale = max((estimate.high for estimate in rows), default=1.0)
     for estimate in rows:
         table.add_row(
-            " = ".join((estimate.candidate, *estimate.same_bits)),
+            " = ".join((estimate.candidate, *estimate.indistinguishable_from)),
             names.get(estimate.candidate, ""),
             f"{comparison.true_share(estimate):.2%}",
             f"{estimate.share:.2%}",
@@ -48,8 +48,8 @@ def verdict(comparison: Comparison, shown: int) -> str:
     there = sum(comparison.true_share(estimate) > 0 for estimate in decoding.estimates)
     parts = [f"{tested - shown} more candidates not shown"] if tested > shown else []
     if tested > 1:
-        false = f" and {comparison.false} of {tested - there} that nobody reported" if tested > there else ""
-        parts.append(f"found {comparison.found} of {there} that were reported{false}")
+        false = f" and {comparison.false_detections} of {tested - there} that nobody reported" if tested > there else ""
+        parts.append(f"found {comparison.true_detections} of {there} that were reported{false}")
     parts.append(
         f"{comparison.covered} of {counted(tested, 'interval')} {'holds' if tested == 1 else 'hold'} the truth"
     )

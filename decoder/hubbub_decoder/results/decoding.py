@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 from hubbub.metrics.metric import Metric
 from hubbub.text import counted
 from hubbub_decoder.data.output_files import require_table, whole_file
-from hubbub_decoder.results.estimates import Estimate, FitTest, Mass
-from hubbub_decoder.results.table import Picture, as_html
+from hubbub_decoder.results.estimates import Estimate, FitTest, ShareEstimate
+from hubbub_decoder.results.table import DecodingTable, as_html
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from rich.console import Console, ConsoleOptions, RenderResult
 
 _FLOATS = (
-    *("share", "std_error", "low", "high", "selected_low", "selected_high", "p_value", "q_value"),
-    *("best_guess", "guess_low", "guess_high"),
+    *("share", "std_error", "low", "high", "selection_adjusted_low", "selection_adjusted_high", "p_value", "q_value"),
+    *("posterior_median", "credible_low", "credible_high"),
 )
-_COLUMNS = ("candidate", *_FLOATS, "detected", "same_bits")
+_COLUMNS = ("candidate", *_FLOATS, "detected", "indistinguishable_from")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -32,14 +32,14 @@ class Decoding:
     """Estimates of one metric, largest first.
 
     num_reports   : N
-    level, fdr    : of the intervals; of what is called detected
+    confidence, fdr    : of the intervals; of what is called detected
     explained     : the candidates together; where a lasso chose, the chosen ones only
     unlisted      : strings (categories) that are no candidate; where a lasso chose, also the candidates it left out
     without_value : reports of "nothing recorded"; of a boolean: false
     detectable    : a candidate of this share would be detected 9 times in 10, even were it the only one
     warnings      : what to know before believing any of it, in words
     chosen        : how many candidates a lasso chose to be fitted; None: all were
-    fit           : tests of the parameters, of the hash scheme and for reports that are made up; those below 1e-6 are warned of
+    fit_tests     : tests of the parameters, of the hash scheme and for reports that are made up; those below 1e-6 are warned of
 
     Draws itself: `rich.print(decoding)`, or alone in a notebook; `save` writes CSV, JSON or Parquet. Iterates over its estimates;
     `decoding["a"]` is that of one candidate, and `"a" in decoding` asks for it.
@@ -47,17 +47,17 @@ class Decoding:
 
     metric: Metric
     num_reports: int
-    level: float
+    confidence: float
     fdr: float
     estimates: tuple[Estimate, ...]
-    explained: Mass
-    unlisted: Mass
-    without_value: Mass
-    detectable: float
+    listed_total: ShareEstimate
+    unlisted: ShareEstimate
+    no_value: ShareEstimate
+    detection_limit: float
     warnings: tuple[str, ...] = ()
     periods: tuple[str, ...] = ()
-    fit: tuple[FitTest, ...] = ()
-    chosen: int | None = None
+    fit_tests: tuple[FitTest, ...] = ()
+    num_screened: int | None = None
 
     @property
     def detected(self) -> tuple[Estimate, ...]:
@@ -74,12 +74,12 @@ class Decoding:
         return iter(self.estimates)
 
     def __contains__(self, candidate: object) -> bool:
-        return any(candidate == e.candidate or candidate in e.same_bits for e in self.estimates)
+        return any(candidate == e.candidate or candidate in e.indistinguishable_from for e in self.estimates)
 
     def __getitem__(self, candidate: str) -> Estimate:
         """Return the estimate of a candidate, also by a name that sets the same bits."""
         for estimate in self.estimates:
-            if candidate == estimate.candidate or candidate in estimate.same_bits:
+            if candidate == estimate.candidate or candidate in estimate.indistinguishable_from:
                 return estimate
         raise KeyError(candidate)
 
@@ -89,15 +89,15 @@ class Decoding:
             "metric": self.metric.to_dict(),
             "periods": list(self.periods),
             "num_reports": self.num_reports,
-            "level": self.level,
+            "confidence": self.confidence,
             "fdr": self.fdr,
-            "explained": _plain(self.explained),
+            "listed_total": _plain(self.listed_total),
             "unlisted": _plain(self.unlisted),
-            "without_value": _plain(self.without_value),
-            "chosen": self.chosen,
-            "detectable": _number(self.detectable),
+            "no_value": _plain(self.no_value),
+            "num_screened": self.num_screened,
+            "detection_limit": _number(self.detection_limit),
             "warnings": list(self.warnings),
-            "fit": [asdict(test) for test in self.fit],
+            "fit_tests": [asdict(test) for test in self.fit_tests],
             "estimates": [_plain(estimate) for estimate in self.estimates],
         }
 
@@ -111,7 +111,9 @@ class Decoding:
                 "candidate": pa.array([e.candidate for e in self.estimates], pa.string()),
                 **{name: pa.array(values, pa.float64()) for name, values in floats.items()},
                 "detected": pa.array([e.detected for e in self.estimates], pa.bool_()),
-                "same_bits": pa.array([list(e.same_bits) for e in self.estimates], pa.list_(pa.string())),
+                "indistinguishable_from": pa.array(
+                    [list(e.indistinguishable_from) for e in self.estimates], pa.list_(pa.string())
+                ),
             }
         )
 
@@ -137,7 +139,9 @@ class Decoding:
         writer.writerow(_COLUMNS)
         for estimate in self.estimates:
             row = _plain(estimate)
-            writer.writerow([" ".join(row[name]) if name == "same_bits" else row[name] for name in _COLUMNS])
+            writer.writerow(
+                [" ".join(row[name]) if name == "indistinguishable_from" else row[name] for name in _COLUMNS]
+            )
         return text.getvalue().encode()
 
     def _parquet(self) -> bytes:
@@ -149,13 +153,13 @@ class Decoding:
         return sink.getvalue()
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from Picture(self).__rich_console__(console, options)
+        yield from DecodingTable(self).__rich_console__(console, options)
 
     def _repr_html_(self) -> str:
         return as_html(self)
 
 
-def _plain(mass: Mass) -> dict[str, Any]:
+def _plain(mass: ShareEstimate) -> dict[str, Any]:
     fields = asdict(mass)
     return {name: _number(value) if isinstance(value, float) else value for name, value in fields.items()}
 

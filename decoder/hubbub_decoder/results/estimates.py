@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Mass:
+class ShareEstimate:
     """A share of the reports with its interval, not clipped to [0, 1]; nan where the reports do not determine it."""
 
     share: float
@@ -16,7 +16,7 @@ class Mass:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate(Mass):
+class Estimate(ShareEstimate):
     """What the reports say about one candidate.
 
     Where it was not fitted all numbers are nan.
@@ -36,22 +36,22 @@ class Estimate(Mass):
     p_value: float
     q_value: float
     detected: bool
-    selected_low: float
-    selected_high: float
-    best_guess: float
-    guess_low: float
-    guess_high: float
-    same_bits: tuple[str, ...] = ()
+    selection_adjusted_low: float
+    selection_adjusted_high: float
+    posterior_median: float
+    credible_low: float
+    credible_high: float
+    indistinguishable_from: tuple[str, ...] = ()
 
     @property
-    def clipped(self) -> tuple[float, float]:
+    def interval(self) -> tuple[float, float]:
         """The interval cut at 0, where shares begin."""
         return max(self.low, 0.0), max(self.high, 0.0)
 
     @property
-    def clipped_selected(self) -> tuple[float, float]:
+    def selection_adjusted_interval(self) -> tuple[float, float]:
         """The interval for who looks at it because it was detected, cut at 0; nan where it was not."""
-        return max(self.selected_low, 0.0), max(self.selected_high, 0.0)
+        return max(self.selection_adjusted_low, 0.0), max(self.selection_adjusted_high, 0.0)
 
 
 @dataclass(frozen=True, slots=True)

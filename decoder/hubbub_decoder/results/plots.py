@@ -45,7 +45,10 @@ def truth_figure(decoding: Decoding, truth: Mapping[str, float]) -> Figure:
     figure = Figure(figsize=(8, 5), layout="constrained")
     axes = figure.subplots()
     rows = [estimate for estimate in decoding.estimates if estimate.share == estimate.share]
-    true = [sum(truth.get(name, 0.0) for name in (estimate.candidate, *estimate.same_bits)) for estimate in rows]
+    true = [
+        sum(truth.get(name, 0.0) for name in (estimate.candidate, *estimate.indistinguishable_from))
+        for estimate in rows
+    ]
     for there, colour, label in ((False, FAINT, "reported by nobody"), (True, ESTIMATE, "reported")):
         chosen = [(x, e) for x, e in zip(true, rows, strict=True) if (x > 0) is there]
         axes.errorbar(
@@ -57,7 +60,7 @@ def truth_figure(decoding: Decoding, truth: Mapping[str, float]) -> Figure:
     top = max([*true, *(e.share for e in rows), 0.0])
     axes.plot([0, top], [0, top], color=TRUTH, linewidth=1, label="estimate = truth")
     axes.set_xlabel("true share")
-    axes.set_ylabel(f"estimate, {decoding.level:.0%} interval")
+    axes.set_ylabel(f"estimate, {decoding.confidence:.0%} interval")
     axes.yaxis.set_major_formatter(PercentFormatter(1, symbol=" %"))
     axes.legend(frameon=False)
     _finish(axes)
@@ -79,12 +82,12 @@ def _draw_rows(axes: Axes, rows: Sequence[Estimate], truth: Mapping[str, float] 
         fmt="o", markersize=4, linewidth=1.6, color=ESTIMATE, label="estimate and interval", zorder=2,
     )  # fmt: skip
     if truth is not None:
-        true = [sum(truth.get(name, 0.0) for name in (e.candidate, *e.same_bits)) for e in rows]
+        true = [sum(truth.get(name, 0.0) for name in (e.candidate, *e.indistinguishable_from)) for e in rows]
         axes.plot(true, at, "|", markersize=11, markeredgewidth=2, color=TRUTH, label="truth", zorder=3)
 
 
 def _label(estimate: Estimate, names: Mapping[str, str]) -> str:
-    shown = " = ".join((estimate.candidate, *estimate.same_bits))
+    shown = " = ".join((estimate.candidate, *estimate.indistinguishable_from))
     return f"{names[estimate.candidate]}  {shown}" if estimate.candidate in names else shown
 
 

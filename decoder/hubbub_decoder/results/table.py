@@ -18,7 +18,7 @@ from hubbub.privacy import privacy_figures
 from hubbub.privacy.policy import Policy
 from hubbub.text import counted, shown
 from hubbub_decoder.inference.intervals import reports_to_detect
-from hubbub_decoder.results.estimates import Estimate, Mass
+from hubbub_decoder.results.estimates import Estimate, ShareEstimate
 
 if TYPE_CHECKING:
     from hubbub_decoder.results.decoding import Decoding
@@ -31,7 +31,7 @@ _NARROW = 50  # below, an interval takes two lines
 
 
 @dataclass(frozen=True)
-class Picture:
+class DecodingTable:
     """Draws a decoding: headline, the detected candidates (`everything`: all), totals, what was not found, doubts."""
 
     decoding: Decoding
@@ -57,13 +57,13 @@ class Picture:
         table = Table(box=None, pad_edge=False, header_style="dim")
         table.add_column("candidate", overflow="fold", min_width=9)
         table.add_column("share", justify="right", no_wrap=True)
-        table.add_column(f"{100 * decoding.level:.4g}%{between[-1]}interval", justify="right", no_wrap=True)
+        table.add_column(f"{100 * decoding.confidence:.4g}%{between[-1]}interval", justify="right", no_wrap=True)
         table.add_column("q", justify="right", no_wrap=True)
         if bar_width:
             table.add_column("", width=bar_width, no_wrap=True)
         scale = max((interval_of(e).high for e in rows if math.isfinite(e.high)), default=1.0)
         for e in rows:
-            name = escape(" = ".join(map(shown, (e.candidate, *e.same_bits))))
+            name = escape(" = ".join(map(shown, (e.candidate, *e.indistinguishable_from))))
             if math.isnan(e.share):
                 table.add_row(name, "-", "not fitted", "-", style="dim")
                 continue
@@ -79,24 +79,26 @@ class Picture:
         return table
 
 
-def interval_of(estimate: Estimate) -> Mass:
+def interval_of(estimate: Estimate) -> ShareEstimate:
     """Return what to look at: of a detected candidate the interval that holds although it was picked."""
     if not estimate.detected:
         return estimate
-    return Mass(estimate.share, estimate.std_error, estimate.selected_low, estimate.selected_high)
+    return ShareEstimate(
+        estimate.share, estimate.std_error, estimate.selection_adjusted_low, estimate.selection_adjusted_high
+    )
 
 
 def as_html(decoding: Decoding) -> str:
     """Draw a decoding for a notebook; names are escaped."""
     console = Console(record=True, width=110, file=io.StringIO(), highlight=False)
-    console.print(Picture(decoding))
+    console.print(DecodingTable(decoding))
     return console.export_html(inline_styles=True, code_format='<pre style="line-height: normal">{code}</pre>')
 
 
-def bar(estimate: Mass, scale: float, width: int = _BAR_WIDTH) -> str:
+def bar(estimate: ShareEstimate, scale: float, width: int = _BAR_WIDTH) -> str:
     """Draw a share from 0 to `scale`: full up to the interval's low end, light up to its high end, `|` at the estimate.
 
-    >>> bar(Mass(share=0.5, std_error=0.1, low=0.3, high=0.7), scale=1, width=10)
+    >>> bar(ShareEstimate(share=0.5, std_error=0.1, low=0.3, high=0.7), scale=1, width=10)
     '███░░|░   '
     """
     low, middle, high = (
@@ -115,7 +117,7 @@ def headline(decoding: Decoding) -> str:
     >>> from hubbub.metrics.metric import Metric
     >>> from hubbub_decoder import Decoding
     >>> survey = Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5)
-    >>> nothing = Mass(0, 0, 0, 0)
+    >>> nothing = ShareEstimate(0, 0, 0, 0)
     >>> headline(Decoding(survey, 1000, 0.95, 0.05, (), nothing, nothing, nothing, 0.1))
     'from_jfk: 1,000 reports; epsilon 1.099 per report, 1.099 per value, 2.198 per enrollment (2 values), lifetime epsilon 39.551 (36 values)'
     """
@@ -129,29 +131,29 @@ def conclusions(decoding: Decoding) -> Iterator[str]:
     if kind is not Kind.BOOLEAN:
         listed = "candidates" if kind is Kind.STRING else "categories"
         rest = "unlisted strings" if kind is Kind.STRING else "other categories"
-        if decoding.chosen is not None:
-            listed, rest = counted(decoding.chosen, "chosen candidate"), "other candidates and unlisted strings"
-        parts = [f"{listed} {_share(decoding.explained)}"]
+        if decoding.num_screened is not None:
+            listed, rest = counted(decoding.num_screened, "chosen candidate"), "other candidates and unlisted strings"
+        parts = [f"{listed} {_share(decoding.listed_total)}"]
         if kind is Kind.STRING or decoding.unlisted.std_error != 0:
             parts.append(f"{rest} {_share(decoding.unlisted)}")
-        parts.append(f"no value {_share(decoding.without_value)}")
+        parts.append(f"no value {_share(decoding.no_value)}")
         known = [part for part in parts if not part.endswith(_UNKNOWN)]
         yield ", ".join(parts) if known else "How many have any value at all is not determined."
     found, tested = len(decoding.detected), len(decoding.estimates)
     yield f"{found} of {tested:,} found (false discovery rate {decoding.fdr:.0%}); {tested - found:,} not found."
-    if 1 <= decoding.detectable < math.inf:
-        needed = reports_to_detect(_MODEST, decoding.detectable, decoding.num_reports)
+    if 1 <= decoding.detection_limit < math.inf:
+        needed = reports_to_detect(_MODEST, decoding.detection_limit, decoding.num_reports)
         yield f"These reports are too few to reveal any share; for {_percent(_MODEST)} it would take {_rounded(needed)}."
-    elif 0 < decoding.detectable < 1:
-        smaller = _round_below(decoding.detectable / 2)
-        needed = reports_to_detect(smaller, decoding.detectable, decoding.num_reports)
+    elif 0 < decoding.detection_limit < 1:
+        smaller = _round_below(decoding.detection_limit / 2)
+        needed = reports_to_detect(smaller, decoding.detection_limit, decoding.num_reports)
         yield (
-            f"These reports reveal a share of {decoding.detectable:.2%} 9 times in 10; "
+            f"These reports reveal a share of {decoding.detection_limit:.2%} 9 times in 10; "
             f"for {_percent(smaller)} it would take {_rounded(needed)} reports."
         )
 
 
-def _share(mass: Mass) -> str:
+def _share(mass: ShareEstimate) -> str:
     if math.isnan(mass.share):
         return _UNKNOWN
     return f"{mass.share:.1%} ({mass.low:.1%} .. {mass.high:.1%})"

@@ -25,7 +25,7 @@ _SURE = 1e-6
 _STANDARD_ERRORS = 4
 
 
-def about_counts(counts: BitCounts) -> Iterator[str]:
+def warn_counts(counts: BitCounts) -> Iterator[str]:
     """Few reports, and reports that were refused."""
     n, m = counts.num_reports, len(counts.reports)
     if n < _FEW * m:
@@ -40,7 +40,7 @@ def about_counts(counts: BitCounts) -> Iterator[str]:
         )
 
 
-def about_parts(parts: Sequence[tuple[str, Collected]]) -> Iterator[str]:
+def warn_repeated_inputs(parts: Sequence[tuple[str, Collected]]) -> Iterator[str]:
     """Files, by name, that were added up and may hold the same reports."""
     before: list[tuple[str, BitCounts]] = []
     for name, part in parts if len(parts) > 1 else ():
@@ -58,7 +58,7 @@ def about_parts(parts: Sequence[tuple[str, Collected]]) -> Iterator[str]:
         before.append((name, counts))
 
 
-def about_candidates(design: DesignMatrix) -> Iterator[str]:
+def warn_padded_candidates(design: DesignMatrix) -> Iterator[str]:
     """Candidates that look as if something were left of a table."""
     padded = [name for group in design.groups for name in group if name != name.strip()]
     if padded:
@@ -66,7 +66,7 @@ def about_candidates(design: DesignMatrix) -> Iterator[str]:
         yield f"{counted(len(padded), 'candidate')} {start} with a blank (such as {shown(repr(padded[0]))}), which the clients' strings must have as well"
 
 
-def about_cohorts(counts: BitCounts, decoding: Decoding) -> Iterator[str]:
+def warn_few_cohorts(counts: BitCounts, decoding: Decoding) -> Iterator[str]:
     """Too few cohorts to see how unlisted strings scatter over them."""
     used = int((counts.reports > 0).sum())
     if used < _FEW_COHORTS and not decoding.unlisted.high < _HARDLY:
@@ -80,7 +80,7 @@ def about_cohorts(counts: BitCounts, decoding: Decoding) -> Iterator[str]:
         )
 
 
-def about_nothing_found(decoding: Decoding) -> Iterator[str]:
+def warn_nothing_detected(decoding: Decoding) -> Iterator[str]:
     """Values there are, but none of the candidates."""
     unlisted = decoding.unlisted
     if not decoding.detected and unlisted.share > _STANDARD_ERRORS * unlisted.std_error:
@@ -92,7 +92,7 @@ def about_nothing_found(decoding: Decoding) -> Iterator[str]:
         )
 
 
-def about_fit(tests: tuple[FitTest, ...], counts: BitCounts) -> Iterator[str]:
+def warn_failed_fit_tests(tests: tuple[FitTest, ...], counts: BitCounts) -> Iterator[str]:
     """Reports that no strings give under these parameters; what a test of fit says, the watch of odd crowds does not say again."""
     failed = [test for test in tests if test.p_value < _SURE]
     said = {test.name for test in failed}
@@ -105,7 +105,7 @@ def about_fit(tests: tuple[FitTest, ...], counts: BitCounts) -> Iterator[str]:
         yield f"{wrong} ({chance}): {step}"
 
 
-def about_merged(design: DesignMatrix, repeated: int) -> Iterator[str]:
+def warn_merged_candidates(design: DesignMatrix, repeated: int) -> Iterator[str]:
     """Candidates given twice, and candidates that no report can tell apart."""
     if repeated:
         yield f"{counted(repeated, 'repetition')} among the candidates left out: each is tested once"
@@ -117,7 +117,7 @@ def about_merged(design: DesignMatrix, repeated: int) -> Iterator[str]:
         )
 
 
-def about_selection(design: DesignMatrix, selection: Selection) -> Iterator[str]:
+def warn_screening(design: DesignMatrix, selection: Selection) -> Iterator[str]:
     """Candidates that were not fitted."""
     columns, fitted = len(design.groups), len(selection.columns)
     if fitted < columns:
@@ -127,7 +127,7 @@ def about_selection(design: DesignMatrix, selection: Selection) -> Iterator[str]
         )
 
 
-def about_reports(reports: Reports | None, chosen: DesignMatrix) -> Iterator[str]:
+def warn_unused_reports(reports: Reports | None, chosen: DesignMatrix) -> Iterator[str]:
     """Retained reports of which no more than their bit counts were fitted."""
     if reports is not None and not mixed_effects.worth_fitting(chosen):
         yield (
@@ -136,7 +136,7 @@ def about_reports(reports: Reports | None, chosen: DesignMatrix) -> Iterator[str
         )
 
 
-def about_undetermined(number: int) -> Iterator[str]:
+def warn_undetermined_shares(number: int) -> Iterator[str]:
     """Candidates about which the reports say nothing."""
     if number:
         yield (
@@ -145,7 +145,7 @@ def about_undetermined(number: int) -> Iterator[str]:
         )
 
 
-def about_totals(decoding: Decoding) -> Iterator[str]:
+def warn_undetermined_totals(decoding: Decoding) -> Iterator[str]:
     """Candidates and unlisted strings that share out the values among them in any way."""
     if math.isnan(decoding.unlisted.share):
         yield (
@@ -154,7 +154,7 @@ def about_totals(decoding: Decoding) -> Iterator[str]:
         )
 
 
-def about_errors(law: ErrorLaw | None, unlisted: float) -> Iterator[str]:
+def warn_frequent_unlisted_string(law: ErrorLaw | None, unlisted: float) -> Iterator[str]:
     """A frequent string that nobody lists; unlisted : tau**2."""
     if law is not None and law.is_skewed:
         yield (
@@ -163,15 +163,15 @@ def about_errors(law: ErrorLaw | None, unlisted: float) -> Iterator[str]:
         )
 
 
-def about_masses(decoding: Decoding, fitted: Fit | Fitted | None = None) -> Iterator[str]:
+def warn_impossible_totals(decoding: Decoding, fitted: Fit | Fitted | None = None) -> Iterator[str]:
     """Totals that no population can have, and bits that scatter more than any unlisted strings would."""
     if decoding.num_reports < _FEW * decoding.metric.params.num_cohorts:
         return
-    explained, unlisted, without_value = decoding.explained, decoding.unlisted, decoding.without_value
-    if explained.share + _STANDARD_ERRORS * explained.std_error < 0:
-        yield f"the candidates together have a share of {explained.share:.1%}: {_WRONG}"
-    if without_value.share + _STANDARD_ERRORS * without_value.std_error < 0:
-        yield f"all values together have a share of {1 - without_value.share:.1%}: {_WRONG}"
+    listed_total, unlisted, no_value = decoding.listed_total, decoding.unlisted, decoding.no_value
+    if listed_total.share + _STANDARD_ERRORS * listed_total.std_error < 0:
+        yield f"the candidates together have a share of {listed_total.share:.1%}: {_WRONG}"
+    if no_value.share + _STANDARD_ERRORS * no_value.std_error < 0:
+        yield f"all values together have a share of {1 - no_value.share:.1%}: {_WRONG}"
     if unlisted.share + _STANDARD_ERRORS * unlisted.std_error < 0:
         yield f"strings without a candidate have a share of {unlisted.share:.1%}: {_WRONG}"
     if fitted is not None:

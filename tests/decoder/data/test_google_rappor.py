@@ -311,7 +311,7 @@ def test_the_analysis_apps_files_decode_with_one_command_to_what_googles_decoder
     told = json.loads(result.stdout)
     ours = {estimate["candidate"]: estimate for estimate in told["estimates"]}
     theirs = {row["string"]: row for row in csv.DictReader((APP / "r_decode.csv").read_text().splitlines())}
-    large = 2 * told["detectable"]
+    large = 2 * told["detection_limit"]
     found = {name for name, estimate in ours.items() if estimate["detected"]}
     for name, row in theirs.items():
         share, error = float(row["proportion"]), float(row["prop_std_error"])

@@ -137,10 +137,10 @@ def test_more_candidates_than_bits_decode_without_a_choice(unseen_seed: int) -> 
     """
     counts, _ = drawn(metric(), unseen_seed, 50)
     decoding = decode(counts, [f"v{i}" for i in range(1, 901)])
-    assert decoding.chosen is None
+    assert decoding.num_screened is None
     assert np.isfinite([e.share for e in decoding]).all()
     assert {"v1", "v2", "v3"} <= {e.candidate for e in decoding.detected}
-    for mass, truth in ((decoding.explained, 1), (decoding.unlisted, 0), (decoding.without_value, 0)):
+    for mass, truth in ((decoding.listed_total, 1), (decoding.unlisted, 0), (decoding.no_value, 0)):
         assert abs(mass.share - truth) < norm.isf(ALPHA / 6) * mass.std_error
         assert mass.std_error < 0.1
-    assert decoding.explained.share + decoding.unlisted.share + decoding.without_value.share == pytest.approx(1)
+    assert decoding.listed_total.share + decoding.unlisted.share + decoding.no_value.share == pytest.approx(1)

@@ -122,10 +122,10 @@ def test_totals_cover(unseen_seed: int) -> None:
     listed = sum(population[f"v{i}"] for i in range(1, 31))
     hits = np.zeros(3, int)
     for _ in range(100):
-        counts = simulate_pattern_counts(metric(), population, rng, without_value=20_000)
+        counts = simulate_pattern_counts(metric(), population, rng, no_value=20_000)
         decoding = decode(counts, [f"v{i}" for i in range(1, 31)])
         truths = (listed / total, (people - listed) / total, 20_000 / total)
-        for row, mass in enumerate((decoding.explained, decoding.unlisted, decoding.without_value)):
+        for row, mass in enumerate((decoding.listed_total, decoding.unlisted, decoding.no_value)):
             hits[row] += mass.low <= truths[row] <= mass.high
     assert hits.min() >= binom.ppf(ALPHA / 3, 100, 0.93)
 
@@ -147,7 +147,10 @@ def test_the_selected_are_covered_by_their_wider_intervals(unseen_seed: int) -> 
     names = [f"v{i}" for i in range(1, 61)]
 
     def missed(decoding: Decoding) -> list[bool]:
-        return [not e.selected_low <= population[e.candidate] / people <= e.selected_high for e in decoding.detected]
+        return [
+            not e.selection_adjusted_low <= population[e.candidate] / people <= e.selection_adjusted_high
+            for e in decoding.detected
+        ]
 
     wrong = [
         miss for _ in range(60) for miss in missed(decode(simulate_pattern_counts(metric(), population, rng), names))

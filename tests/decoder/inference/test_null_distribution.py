@@ -91,7 +91,7 @@ def test_who_is_there_in_all_cohorts_is_found_beside_a_frequent_string_that_nobo
     metric, found = Metric.string("m", params), 0
     for run in range(14):
         shares = {f"{run} {name}": share for name, share in named_shares("zipf1.5", 50).items()}
-        counts = simulate_pattern_counts(metric, draw_population(shares, 90_000, rng), rng, without_value=10_000)
+        counts = simulate_pattern_counts(metric, draw_population(shares, 90_000, rng), rng, no_value=10_000)
         candidates = [*list(shares)[1:], *(f"{run} nobody {i}" for i in range(400))]
         found += decode(counts, candidates)[f"{run} v2"].detected
     assert found >= 6
@@ -115,7 +115,7 @@ def test_a_frequent_string_that_nobody_lists_makes_few_others_look_frequent(
     small, covered, warned = [], [], 0
     for run in range(runs):
         shares = {f"{run} {name}": share for name, share in named_shares("zipf1.5", 50).items()}
-        counts = simulate(metric, draw_population(shares, 90_000, rng), rng, without_value=10_000)
+        counts = simulate(metric, draw_population(shares, 90_000, rng), rng, no_value=10_000)
         nobody = {f"{run} nobody {i}" for i in range(400)}
         decoding = decode(counts, [*list(shares)[1:], *nobody])
         null = [e for e in decoding.estimates if e.candidate in nobody and not math.isnan(e.share)]

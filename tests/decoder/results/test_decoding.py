@@ -18,11 +18,11 @@ from rich.console import Console
 from hubbub import Metric, Params, SummaryError
 from hubbub.summary import BitCounts, PatternCounts
 from hubbub.summary.plausibility import oddities
-from hubbub_decoder import CandidateError, Decoding, Estimate, Mass, OutputError, decode
+from hubbub_decoder import CandidateError, Decoding, Estimate, OutputError, ShareEstimate, decode
 from hubbub_decoder.data.simulate import simulate_bit_counts, simulate_pattern_counts
 from hubbub_decoder.inference.intervals import q_values
 from hubbub_decoder.results.build import Answer, decoding_of
-from hubbub_decoder.results.table import Picture, conclusions
+from hubbub_decoder.results.table import DecodingTable, conclusions
 
 HOMEPAGE = Metric.string(
     "homepage", Params(num_bits=16, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.5)
@@ -39,7 +39,7 @@ def drawn(thing: object, width: int = 80) -> str:
 @pytest.fixture(scope="module")
 def decoding() -> Decoding:
     population = {"a.example": 60_000, "b.example": 30_000, "nobody asked": 5000}
-    counts = simulate_bit_counts(HOMEPAGE, population, np.random.default_rng(11), without_value=5000)
+    counts = simulate_bit_counts(HOMEPAGE, population, np.random.default_rng(11), no_value=5000)
     return decode(counts, ["b.example", "a.example", "c.example", "[red]d[/]"])
 
 
@@ -70,13 +70,13 @@ def by_hand() -> Decoding:
     return Decoding(
         metric=HOMEPAGE,
         num_reports=10_000,
-        level=0.95,
+        confidence=0.95,
         fdr=0.05,
         estimates=rows,
-        explained=Mass(0.74, 0.03, 0.6812, 0.7988),
-        unlisted=Mass(0.16, 0.04, 0.0816, 0.2384),
-        without_value=Mass(0.1, 0.02, 0.0608, 0.1392),
-        detectable=0.08,
+        listed_total=ShareEstimate(0.74, 0.03, 0.6812, 0.7988),
+        unlisted=ShareEstimate(0.16, 0.04, 0.0816, 0.2384),
+        no_value=ShareEstimate(0.1, 0.02, 0.0608, 0.1392),
+        detection_limit=0.08,
         warnings=("something is odd",),
     )
 
@@ -98,19 +98,19 @@ def test_it_draws_what_was_found_what_was_not_and_how_many_reports_it_would_take
 
 
 def test_all_rows_are_drawn_when_asked_and_those_not_fitted_say_so() -> None:
-    text = drawn(Picture(by_hand(), everything=True))
+    text = drawn(DecodingTable(by_hand(), everything=True))
     assert "c.example" in text
     assert "not fitted" in text
     assert "-1.00%" in text  # not clipped
 
 
 def test_names_are_drawn_as_they_are_whatever_markup_they_look_like(decoding: Decoding) -> None:
-    assert "[red]d[/]" in drawn(Picture(decoding, everything=True))
+    assert "[red]d[/]" in drawn(DecodingTable(decoding, everything=True))
 
 
 @pytest.mark.parametrize("width", [50, 60, 80, 120])
 def test_no_line_is_wider_than_the_terminal_and_no_name_or_estimate_is_cut(width: int) -> None:
-    text = drawn(Picture(by_hand(), everything=True), width)
+    text = drawn(DecodingTable(by_hand(), everything=True), width)
     assert max(map(len, text.splitlines())) <= width
     assert all(f"{letter}.example" in text for letter in "abcd")
     assert "45.20% .. 54.80%" in text  # as widened: it was found
@@ -118,7 +118,7 @@ def test_no_line_is_wider_than_the_terminal_and_no_name_or_estimate_is_cut(width
 
 
 def test_forty_columns_show_every_number() -> None:
-    text = drawn(Picture(by_hand(), everything=True), 40)
+    text = drawn(DecodingTable(by_hand(), everything=True), 40)
     assert max(map(len, text.splitlines())) <= 40
     assert all(
         told in text
@@ -131,7 +131,7 @@ def test_what_a_candidate_holds_neither_floods_nor_commands_a_terminal() -> None
     first = by_hand().estimates[0]
     names = ("x" * 200_000, "\x1b[31mred\u202e")
     odd = replace(by_hand(), estimates=tuple(replace(first, candidate=name) for name in names))
-    text = drawn(Picture(odd, everything=True))
+    text = drawn(DecodingTable(odd, everything=True))
     assert len(text.splitlines()) < 16
     assert "(200,000" in text
     assert "\x1b" not in text
@@ -141,9 +141,9 @@ def test_what_a_candidate_holds_neither_floods_nor_commands_a_terminal() -> None
 
 def test_the_selected_interval_is_clipped_as_well() -> None:
     found, _, missed, _ = by_hand().estimates
-    assert found.clipped_selected == (0.452, 0.548)
-    assert replace(found, selected_low=-0.1).clipped_selected == (0, 0.548)
-    assert all(map(math.isnan, missed.clipped_selected))
+    assert found.selection_adjusted_interval == (0.452, 0.548)
+    assert replace(found, selection_adjusted_low=-0.1).selection_adjusted_interval == (0, 0.548)
+    assert all(map(math.isnan, missed.selection_adjusted_interval))
 
 
 def test_it_is_a_short_collection_of_its_estimates_and_a_table_in_a_notebook(decoding: Decoding) -> None:
@@ -168,9 +168,9 @@ def test_rows_come_largest_first_and_are_found_by_name(decoding: Decoding) -> No
 
 
 def test_listed_unlisted_and_no_value_are_all_the_reports(decoding: Decoding) -> None:
-    total = decoding.explained.share + decoding.unlisted.share + decoding.without_value.share
+    total = decoding.listed_total.share + decoding.unlisted.share + decoding.no_value.share
     assert total == pytest.approx(1, abs=1e-12)
-    assert decoding.explained.share == pytest.approx(sum(e.share for e in decoding.estimates))
+    assert decoding.listed_total.share == pytest.approx(sum(e.share for e in decoding.estimates))
 
 
 def test_patterns_say_what_their_bit_counts_say_and_no_less_surely(unseen_seed: int) -> None:
@@ -211,7 +211,7 @@ def test_totals_that_so_many_candidates_leave_open_are_said_to_be_so(unseen_seed
     names, rng = [f"{unseen_seed} {i}" for i in range(1000)], np.random.default_rng(unseen_seed)
     many, few = (simulate_pattern_counts(Metric.string("m", params), {names[0]: n}, rng) for n in (20_000, 100))
     for decoding in (decode(many, names), decode(few, names)):
-        totals = (decoding.explained, decoding.unlisted, decoding.without_value)
+        totals = (decoding.listed_total, decoding.unlisted, decoding.no_value)
         for total in totals:
             assert math.isnan(total.share) == math.isnan(total.std_error)
             assert not total.std_error > 0.25
@@ -277,7 +277,7 @@ def test_candidates_that_cannot_be_tested_are_refused(candidates: list[str] | No
         decode(counts, candidates)
 
 
-@pytest.mark.parametrize("settings", [{"level": 0.0}, {"level": 95.0}, {"fdr": 1.0}, {"level": "a"}])
+@pytest.mark.parametrize("settings", [{"confidence": 0.0}, {"confidence": 95.0}, {"fdr": 1.0}, {"confidence": "a"}])
 def test_levels_outside_their_interval_are_refused(settings: dict[str, Any]) -> None:
     counts = simulate_bit_counts(HOMEPAGE, {"a": 100}, np.random.default_rng(0))
     with pytest.raises(SummaryError, match=r"must be a number in \(0, 1\), got"):
@@ -299,7 +299,7 @@ def test_one_report_of_which_nothing_was_fitted_determines_nothing(unseen_seed: 
         simulate_bit_counts(metric, {"v1": 1}, np.random.default_rng(unseen_seed)), [f"v{i}" for i in range(200)]
     )
     told = decoding.to_dict()
-    for total in ("explained", "unlisted", "without_value"):
+    for total in ("listed_total", "unlisted", "no_value"):
         assert set(told[total].values()) == {None}, total
     assert "How many have any value at all is not determined." in conclusions(decoding)
     assert warned(decoding, "a lasso chose 0 of them")
@@ -313,10 +313,10 @@ def test_after_a_lasso_totals_are_called_those_of_the_chosen() -> None:
     counts = simulate_bit_counts(HOMEPAGE, dict.fromkeys(names, 200), np.random.default_rng(0))
     decoding = decode(counts, names)
     fitted = sum(not math.isnan(e.share) for e in decoding.estimates)
-    assert decoding.to_dict()["chosen"] == fitted < 500
+    assert decoding.to_dict()["num_screened"] == fitted < 500
     assert f"{fitted} chosen candidates " in " ".join(conclusions(decoding))
     assert "other candidates and unlisted strings" in " ".join(conclusions(decoding))
-    assert decode(counts, names[:2]).to_dict()["chosen"] is None
+    assert decode(counts, names[:2]).to_dict()["num_screened"] is None
 
 
 @pytest.mark.parametrize(("cohorts", "doubted"), [(1, True), (4, True), (8, False)])
@@ -333,7 +333,7 @@ def test_nothing_found_among_many_values_says_what_to_compare() -> None:
         "% carry a value that is not listed: compare hash scheme, numbering of cohorts",
     )
     assert not warned(decode(counts, ["Example", "other"]), "compare hash scheme")
-    empty = simulate_bit_counts(HOMEPAGE, {}, np.random.default_rng(0), without_value=90_000)
+    empty = simulate_bit_counts(HOMEPAGE, {}, np.random.default_rng(0), no_value=90_000)
     assert not warned(decode(empty, ["example", "other"]), "compare hash scheme")
 
 
@@ -364,7 +364,7 @@ def test_unequal_cohorts_of_few_reports_are_said_too() -> None:
     """25 reports a cohort, two cohorts none: too few for a test of fit, but not for the bound that holds at any number."""
     reports = np.array([0, 0, *[25] * 6])
     decoding = decode(BitCounts(HOMEPAGE, reports, np.tile(reports[:, None] // 2, 16)), ["a"])
-    assert not any(test.name == "equal cohorts" for test in decoding.fit)
+    assert not any(test.name == "equal cohorts" for test in decoding.fit_tests)
     assert warned(decoding, "cohorts are unequal beyond chance")
 
 
@@ -397,9 +397,9 @@ def test_candidates_no_report_can_tell_apart_are_one_row_that_names_both() -> No
     candidates = [f"v{i}" for i in range(12)]
     decoding = decode(counts, candidates)
     assert warned(decoding, "set the same bits as another in every cohort")
-    named = [name for e in decoding.estimates for name in (e.candidate, *e.same_bits)]
+    named = [name for e in decoding.estimates for name in (e.candidate, *e.indistinguishable_from)]
     assert sorted(named) == sorted(candidates)
-    assert "v1" in (decoding["v1"].candidate, *decoding["v1"].same_bits)
+    assert "v1" in (decoding["v1"].candidate, *decoding["v1"].indistinguishable_from)
 
 
 def test_a_selection_is_said_and_those_left_out_are_not_called_found() -> None:
@@ -415,7 +415,10 @@ def test_a_selection_is_said_and_those_left_out_are_not_called_found() -> None:
     fitted = [e for e in decoding.estimates if not math.isnan(e.share)]
     unknown = decoding.to_dict()["estimates"][-1]
     assert unknown.pop("detected") is False
-    assert {name: value for name, value in unknown.items() if value is not None}.keys() == {"candidate", "same_bits"}
+    assert {name: value for name, value in unknown.items() if value is not None}.keys() == {
+        "candidate",
+        "indistinguishable_from",
+    }
     assert [e.q_value for e in fitted] == pytest.approx(q_values(np.array([e.p_value for e in fitted])).tolist())
 
 

@@ -25,12 +25,12 @@ def string_params(
     return Params(num_bits=k, num_hashes=h, num_cohorts=m, prob_p=p, prob_q=q, prob_f=f, hash_scheme=scheme)
 
 
-def reported(params: Params, seed: int, num_reports: int = 60_000, without_value: int = 6_000) -> Reports:
+def reported(params: Params, seed: int, num_reports: int = 60_000, no_value: int = 6_000) -> Reports:
     """One string of a quarter, and 40 others; none of them on any list."""
     rng = np.random.default_rng(seed)
-    rest = (num_reports - without_value) * 3 // 4
-    people = {f"{seed}-{i}": rest // 40 for i in range(40)} | {f"{seed}-heavy": num_reports - without_value - rest}
-    chunks = list(simulate_reports(Metric.string("x", params), people, rng, without_value=without_value))
+    rest = (num_reports - no_value) * 3 // 4
+    people = {f"{seed}-{i}": rest // 40 for i in range(40)} | {f"{seed}-heavy": num_reports - no_value - rest}
+    chunks = list(simulate_reports(Metric.string("x", params), people, rng, no_value=no_value))
     return Reports(params, *(np.concatenate(parts) for parts in zip(*chunks, strict=True)))
 
 
@@ -69,7 +69,7 @@ def test_honest_reports_of_unlisted_strings_alarm_nobody(scheme: str, k: int, f:
     params = string_params(k, f=f, scheme=scheme)
     p_values: dict[str, list[float]] = {}
     for run in range(20):
-        reports = reported(params, (unseen_seed + run) % (1 << 62), num_reports=20_000, without_value=2_000)
+        reports = reported(params, (unseen_seed + run) % (1 << 62), num_reports=20_000, no_value=2_000)
         for test in goodness_of_fit(collected(reports)):
             p_values.setdefault(test.name, []).append(test.p_value)
     assert sum(value < ALPHA for values in p_values.values() for value in values) < 2
@@ -83,7 +83,7 @@ def test_honest_reports_of_unlisted_strings_alarm_nobody(scheme: str, k: int, f:
 def test_a_number_of_ones_that_came_too_rarely_is_no_coincident_hash() -> None:
     """Regression: 1 report without a one where 5 were expected weighed five times as much, and p was 6e-7."""
     params = string_params(24, scheme="google-md5")
-    honest = reported(params, 50_000_001_591_719, num_reports=20_000, without_value=2_000)
+    honest = reported(params, 50_000_001_591_719, num_reports=20_000, no_value=2_000)
     (p_value,) = (test.p_value for test in goodness_of_fit(honest) if test.name == "coincident hashes")
     assert p_value > 0.01
 
@@ -95,7 +95,7 @@ def test_who_has_a_value_is_chance_too(unseen_seed: int) -> None:
     """
     params = string_params(k=24, h=4, p=0.05, q=0.95)
     for run in range(5):
-        reports = reported(params, (unseen_seed + run) % (1 << 62), num_reports=20_000, without_value=10_000)
+        reports = reported(params, (unseen_seed + run) % (1 << 62), num_reports=20_000, no_value=10_000)
         assert min(test.p_value for test in goodness_of_fit(reports)) > ALPHA / 25
 
 
@@ -161,9 +161,7 @@ def test_the_same_people_reporting_again_alarm_nobody(unseen_seed: int) -> None:
     Then equal cohorts are a chi-squared of 63 degrees of freedom, 8 times: below its 1e-6 once in 2e9 runs.
     """
     params = string_params(32, m=64, p=0.25, q=0.75, f=0.5)
-    once = reported(
-        replace(params, prob_p=0, prob_q=1), unseen_seed % (1 << 62), num_reports=30_000, without_value=3_000
-    )
+    once = reported(replace(params, prob_p=0, prob_q=1), unseen_seed % (1 << 62), num_reports=30_000, no_value=3_000)
     permanent = np.unpackbits(once.rows, axis=1, bitorder="little").astype(bool)
     rng = np.random.default_rng(unseen_seed)
     noise = [rng.random(permanent.shape) < np.where(permanent, 0.75, 0.25) for _ in range(8)]
@@ -176,7 +174,7 @@ def test_the_same_people_reporting_again_alarm_nobody(unseen_seed: int) -> None:
 def test_a_decoding_says_what_does_not_fit_and_what_to_do(unseen_seed: int) -> None:
     reports = reported(string_params(h=3), unseen_seed % (1 << 62))
     decoding = decode(told(string_params(), reports), ["a", "b"])
-    assert {"patterns", "number of ones", "equal cohorts"} <= {test.name for test in decoding.fit}
+    assert {"patterns", "number of ones", "equal cohorts"} <= {test.name for test in decoding.fit_tests}
     assert any("no strings in any shares" in warning and "compare num_bits" in warning for warning in decoding.warnings)
     by_name = {test["name"]: test for test in decoding.to_dict()["fit"]}
     assert by_name["patterns"]["p_value"] < ALPHA
