@@ -30,7 +30,7 @@ from threadpoolctl import threadpool_limits
 from hubbub import Metric, Params
 from hubbub.summary import PatternCounts
 from hubbub_decoder import Decoding, decode
-from hubbub_decoder.data.populations import draw_population, named_shares
+from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.data.simulate import simulate_pattern_counts
 
 HERE = Path(__file__).parent
@@ -134,7 +134,7 @@ def reports_of(case: Case, regtest: Path | None, entropy: str) -> tuple[PatternC
     rng = np.random.default_rng(int.from_bytes(hashlib.sha256(f"{entropy} {case.name}".encode()).digest()[:8], "big"))
     values, clients = SIZES[case.size]
     name = "uniform" if case.distribution == "unif" else case.distribution
-    population = draw_population(named_shares(name, values), clients, rng)
+    population = draw_population(distribution_shares(name, values), clients, rng)
     counts = simulate_pattern_counts(Metric.string("grid", params), population, rng)
     return counts, np.array([population.get(f"v{v}", 0) for v in range(1, values + 1)], float)
 

@@ -24,9 +24,9 @@ from threadpoolctl import threadpool_limits
 
 from hubbub import Metric, Params
 from hubbub.summary import PatternCounts, Reports
-from hubbub_decoder.data.populations import draw_population, named_shares
+from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.data.simulate import simulate_pattern_counts, simulate_reports
-from hubbub_decoder.results.goodness_of_fit import goodness_of_fit
+from hubbub_decoder.results.goodness_of_fit import run_fit_tests
 
 HERE = Path(__file__).parent
 HEADING = "## Goodness of fit"
@@ -72,10 +72,10 @@ def honest(regtest: Path | None, rng: np.random.Generator) -> list[str]:
                             counts = PatternCounts(told, file["pattern_counts"])
                     else:
                         name = "uniform" if distribution == "unif" else distribution
-                        people = draw_population(named_shares(name, strings), clients, rng)
+                        people = draw_population(distribution_shares(name, strings), clients, rng)
                         counts = simulate_pattern_counts(Metric.string("grid", told), people, rng)
                     tested += 1
-                    for test in goodness_of_fit(counts):
+                    for test in run_fit_tests(counts):
                         p_values[test.name].append(test.p_value)
     lines = [
         "| test | tests | p < 1e-6 | smallest p | p in [0, .2), [.2, .4), ... |",
@@ -120,7 +120,9 @@ CASES = [
 
 def reported(true: Params, rng: np.random.Generator) -> tuple[NDArray[np.uint16], NDArray[np.uint8]]:
     """Simulate reports made under `true`."""
-    people = draw_population({name: 0.9 * share for name, share in named_shares("exp", 100).items()}, REPORTS, rng)
+    people = draw_population(
+        {name: 0.9 * share for name, share in distribution_shares("exp", 100).items()}, REPORTS, rng
+    )
     chunks = list(simulate_reports(Metric.string("x", true), people, rng, no_value=REPORTS - sum(people.values())))
     cohorts, rows = (np.concatenate(parts) for parts in zip(*chunks, strict=True))
     return cohorts, rows
@@ -138,7 +140,7 @@ def power(case: Case, num_bits: int, pqf: tuple[float, float, float], runs: int,
         if case.one_cohort:
             cohorts[picked] = 0
         reports = Reports(told, cohorts, rows)
-        tests = goodness_of_fit(reports.pattern_counts() if told.num_bits == 8 else reports)
+        tests = run_fit_tests(reports.pattern_counts() if told.num_bits == 8 else reports)
         loud = [test.name for test in tests if test.p_value < ALARM]
         seen += bool(loud)
         for name in loud:

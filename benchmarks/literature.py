@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from hubbub import Metric, Params
 from hubbub.summary import PatternCounts, Reports
 from hubbub_decoder import decode
-from hubbub_decoder.data.populations import draw_population, named_shares
+from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.data.simulate import simulate_pattern_counts, simulate_reports
 
 HEADING = "## The literature's eleven rows"
@@ -61,7 +61,7 @@ def run(row: Row, seed: int) -> Run:
     """Simulate a million reports of 100 values, of which every tenth has no candidate but in `paper`, and decode."""
     rng = np.random.default_rng(seed)
     metric = Metric.string("literature", PARAMS[row.config])
-    people = draw_population(named_shares(row.distribution, 100), REPORTS, rng)
+    people = draw_population(distribution_shares(row.distribution, 100), REPORTS, rng)
     listed = [name for name in people if row.config == "paper" or not name.endswith("9")]
     names = [*listed, *(f"nobody{i}" for i in range(NOBODYS[row.config]))]
     collected: PatternCounts | Reports

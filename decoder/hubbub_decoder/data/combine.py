@@ -13,7 +13,7 @@ from hubbub.text import counted
 Collected = BitCounts | PatternCounts | Reports
 
 
-def sum_of(parts: Sequence[Collected]) -> Collected:
+def combine(parts: Sequence[Collected]) -> Collected:
     """Add up, in the most telling form that all parts have: reports, else whole patterns, else bits."""
     if all(isinstance(part, Reports) for part in parts):
         return reduce(add, parts)
@@ -22,11 +22,11 @@ def sum_of(parts: Sequence[Collected]) -> Collected:
     return reduce(add, (part.pattern_counts() if isinstance(part, Reports) else part for part in parts))
 
 
-def in_words(collected: Collected) -> str:
+def describe(collected: Collected) -> str:
     """Say what it holds.
 
     >>> from hubbub import Metric
-    >>> in_words(BitCounts.empty(Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5)))
+    >>> describe(BitCounts.empty(Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5)))
     'the bit counts of 0 reports'
     """
     match collected:

@@ -20,7 +20,7 @@ from hubbub_decoder.errors import OutputError
 
 
 @contextmanager
-def whole_file(path: str | Path) -> Iterator[IO[bytes]]:
+def atomic_write(path: str | Path) -> Iterator[IO[bytes]]:
     """Yield a file that gets its name when all of it is written; until then, and if it never is, another keeps the name."""
     place = Path(path).resolve()
     coming = Path(f"{place}.part") if place.is_file() or not place.exists() else place  # a device is what it is
@@ -37,7 +37,7 @@ def whole_file(path: str | Path) -> Iterator[IO[bytes]]:
                 coming.unlink(missing_ok=True)
 
 
-def require_place(path: Path) -> None:
+def check_output_path(path: Path) -> None:
     """Refuse where no file can be made, before anything is worked out for it."""
     if path.is_dir():
         raise OutputError(f"{path}: is a directory: name a file in it")
@@ -47,29 +47,29 @@ def require_place(path: Path) -> None:
         raise OutputError(f"{path}: cannot be written: this user may not write to {path.parent}")
 
 
-def require_table(path: Path) -> None:
+def check_table_path(path: Path) -> None:
     """Refuse a file name that does not say CSV, JSON or Parquet, or that no file can have."""
     if path.suffix.lower() not in (".csv", ".json", ".parquet"):
         raise OutputError(f"{path}: must end in .csv, .json or .parquet: the suffix says the format")
-    require_place(path)
+    check_output_path(path)
 
 
-def require_parquet(path: Path) -> None:
+def check_parquet_path(path: Path) -> None:
     """Refuse a name that promises another format than that of summaries and reports, or that no file can have."""
     if path.suffix.lower() in (".csv", ".json", ".tsv", ".txt"):
         raise OutputError(f"{path}: must end in .parquet: summaries and reports are Parquet files")
-    require_place(path)
+    check_output_path(path)
 
 
 def write_summary_file(summary: Summary, path: Path) -> None:
     """Write a summary file."""
-    with whole_file(path) as file:
+    with atomic_write(path) as file:
         file.write(summary_to_bytes(summary))
 
 
 def write_report_file(metric: Metric, blocks: Iterable[tuple[NDArray[Any], NDArray[np.uint8]]], path: Path) -> None:
     """Write a file of reports, from blocks of cohorts and wire rows."""
-    with whole_file(path) as file, ReportWriter(file, metric) as writer:
+    with atomic_write(path) as file, ReportWriter(file, metric) as writer:
         for cohorts, rows in blocks:
             writer.write(cohorts, rows)
 
@@ -80,5 +80,5 @@ def write_population(population: Mapping[str, int], num_reports: int, path: Path
     writer = csv.writer(text)
     writer.writerow(("value", "count", "share"))
     writer.writerows((value, count, count / num_reports) for value, count in population.items())
-    with whole_file(path) as file:
+    with atomic_write(path) as file:
         file.write(text.getvalue().encode())

@@ -28,10 +28,10 @@ DISTRIBUTIONS: dict[str, Callable[[Floats, int], Floats]] = {
 """Weights of v1 .. vS, i = 1 .. S: the five of google/rappor's regression tests (tests/gen_counts.R)."""
 
 
-def named_shares(distribution: str, num_values: int) -> dict[str, float]:
+def distribution_shares(distribution: str, num_values: int) -> dict[str, float]:
     """Return the share of each of v1 .. vS in a population of infinitely many.
 
-    >>> named_shares("zipf1", 2)
+    >>> distribution_shares("zipf1", 2)
     {'v1': 0.6666666666666666, 'v2': 0.3333333333333333}
     """
     if distribution not in DISTRIBUTIONS:
@@ -42,7 +42,7 @@ def named_shares(distribution: str, num_values: int) -> dict[str, float]:
     return {f"v{i}": share for i, share in enumerate((weights / weights.sum()).tolist(), start=1)}
 
 
-def named_population(
+def draw_from_distribution(
     metric: Metric, distribution: str, num_values: int | None, num_reports: int, rng: np.random.Generator
 ) -> dict[str, int]:
     """Draw a population of a named distribution over what the metric can be asked for.
@@ -51,7 +51,7 @@ def named_population(
     """
     match metric.kind:
         case Kind.STRING:
-            return draw_population(named_shares(distribution, num_values or 100), num_reports, rng)
+            return draw_population(distribution_shares(distribution, num_values or 100), num_reports, rng)
         case Kind.CATEGORICAL:
             own = metric.categories
         case Kind.BOOLEAN:
@@ -60,7 +60,7 @@ def named_population(
         raise PopulationError(
             f"{metric.name}: a {metric.kind} metric has {len(own)} values, asked were {num_values}: leave it out"
         )
-    shares = named_shares(distribution, len(own)).values()
+    shares = distribution_shares(distribution, len(own)).values()
     return draw_population(dict(zip(own, shares, strict=True)), num_reports, rng)
 
 

@@ -16,7 +16,7 @@ from hubbub.errors import SummaryError
 from hubbub.metrics.metric import Metric
 from hubbub.summary import ReportFile, Summary, summary_from_bytes
 from hubbub.wire.urls import is_loopback
-from hubbub_decoder.data.output_files import whole_file
+from hubbub_decoder.data.output_files import atomic_write
 from hubbub_decoder.errors import PullError
 
 _TIMEOUT = urllib3.Timeout(connect=10, read=60)
@@ -76,7 +76,7 @@ def pull_reports(
     for `pull_summary`.
     """
     address = _address(url, metric, "reports", periods, {"digest": digest})
-    with whole_file(path) as file:
+    with atomic_write(path) as file:
         for piece in _pieces(url, address, token, http, progress, math.inf):
             file.write(piece)
         file.flush()

@@ -12,7 +12,7 @@ from hubbub.privacy import sequential
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub.text import counted
 from hubbub_decoder.demo.comparison import Comparison
-from hubbub_decoder.results.table import bar
+from hubbub_decoder.results.table import interval_bar
 
 SHOWN, BAR_WIDTH = 25, 24
 
@@ -35,13 +35,15 @@ def comparison_table(comparison: Comparison, names: Mapping[str, str], shown: in
             f"{comparison.true_share(estimate):.2%}",
             f"{estimate.share:.2%}",
             f"{estimate.low:.2%} .. {estimate.high:.2%}",
-            bar(estimate, scale, BAR_WIDTH),
+            interval_bar(estimate, scale, BAR_WIDTH),
             style="" if comparison.is_covered(estimate) else "yellow",
         )
-    return Group(Text(f"\n{decoding.metric.description}", style="bold"), table, Text(verdict(comparison, len(rows))))
+    return Group(
+        Text(f"\n{decoding.metric.description}", style="bold"), table, Text(summary_line(comparison, len(rows)))
+    )
 
 
-def verdict(comparison: Comparison, shown: int) -> str:
+def summary_line(comparison: Comparison, shown: int) -> str:
     """Say in a line how well the estimates hold."""
     decoding = comparison.decoding
     tested = len(decoding.estimates)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from hubbub.metrics.metric import Metric
 from hubbub.text import counted
-from hubbub_decoder.data.output_files import require_table, whole_file
+from hubbub_decoder.data.output_files import atomic_write, check_table_path
 from hubbub_decoder.results.estimates import Estimate, FitTest, ShareEstimate
-from hubbub_decoder.results.table import DecodingTable, as_html
+from hubbub_decoder.results.table import DecodingTable, to_html
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -120,7 +120,7 @@ class Decoding:
     def save(self, path: str | Path) -> None:
         """Write one row a candidate to a .csv or .parquet file, or everything to a .json file."""
         path = Path(path)
-        require_table(path)
+        check_table_path(path)
         match path.suffix.lower():
             case ".json":
                 data = (json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n").encode()
@@ -128,7 +128,7 @@ class Decoding:
                 data = self._csv()
             case _:
                 data = self._parquet()
-        with whole_file(path) as file:
+        with atomic_write(path) as file:
             file.write(data)
 
     def _csv(self) -> bytes:
@@ -156,7 +156,7 @@ class Decoding:
         yield from DecodingTable(self).__rich_console__(console, options)
 
     def _repr_html_(self) -> str:
-        return as_html(self)
+        return to_html(self)
 
 
 def _plain(mass: ShareEstimate) -> dict[str, Any]:

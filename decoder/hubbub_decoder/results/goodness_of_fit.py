@@ -31,7 +31,7 @@ _FEW_REPORTS = 30
 _USUAL_SIZES = (0.1, 0.1, 0.8)  # of strings with 0, 1 and 2 bits: what numbers of ones are weighted for
 
 
-def goodness_of_fit(collected: BitCounts | PatternCounts | Reports) -> tuple[FitTest, ...]:
+def run_fit_tests(collected: BitCounts | PatternCounts | Reports) -> tuple[FitTest, ...]:
     """Make the tests that these reports allow."""
     params = collected.metric.params
     tests: list[FitTest | None] = []

@@ -15,7 +15,7 @@ from hubbub_decoder.results.estimates import Estimate
 ESTIMATE, TRUTH, FAINT = "#2563a8", "#d9480f", "#9aa5b1"
 
 
-def intervals_figure(
+def plot_intervals(
     decoding: Decoding,
     truth: Mapping[str, float] | None = None,
     *,
@@ -40,7 +40,7 @@ def intervals_figure(
     return figure
 
 
-def truth_figure(decoding: Decoding, truth: Mapping[str, float]) -> Figure:
+def plot_against_truth(decoding: Decoding, truth: Mapping[str, float]) -> Figure:
     """Draw every candidate's estimate and interval over its true share: on the diagonal is right."""
     figure = Figure(figsize=(8, 5), layout="constrained")
     axes = figure.subplots()
@@ -67,7 +67,7 @@ def truth_figure(decoding: Decoding, truth: Mapping[str, float]) -> Figure:
     return figure
 
 
-def svg(figure: Figure) -> str:
+def to_svg(figure: Figure) -> str:
     """Return a figure as an SVG element to put into a page."""
     text = io.StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None})

@@ -46,7 +46,7 @@ class DecodingTable:
                 yield Text(
                     "Intervals of what was found are wider, so that they hold although it was picked.", style="dim"
                 )
-        yield from (Text(line) for line in conclusions(self.decoding))
+        yield from (Text(line) for line in summary_lines(self.decoding))
         for warning in self.decoding.warnings:
             yield Text(f"Note: {warning}.", style="yellow")
 
@@ -61,25 +61,25 @@ class DecodingTable:
         table.add_column("q", justify="right", no_wrap=True)
         if bar_width:
             table.add_column("", width=bar_width, no_wrap=True)
-        scale = max((interval_of(e).high for e in rows if math.isfinite(e.high)), default=1.0)
+        scale = max((displayed_interval(e).high for e in rows if math.isfinite(e.high)), default=1.0)
         for e in rows:
             name = escape(" = ".join(map(shown, (e.candidate, *e.indistinguishable_from))))
             if math.isnan(e.share):
                 table.add_row(name, "-", "not fitted", "-", style="dim")
                 continue
-            told = interval_of(e)
+            told = displayed_interval(e)
             table.add_row(
                 name,
                 f"{e.share:.2%}",
                 f"{told.low:.2%}{between}{told.high:.2%}",
                 "<1e-99" if e.q_value < 1e-99 else f"{e.q_value:.0e}" if e.q_value < 0.001 else f"{e.q_value:.3f}",
-                *([bar(told, scale, bar_width)] if bar_width else []),
+                *([interval_bar(told, scale, bar_width)] if bar_width else []),
                 style="" if e.detected else "dim",
             )
         return table
 
 
-def interval_of(estimate: Estimate) -> ShareEstimate:
+def displayed_interval(estimate: Estimate) -> ShareEstimate:
     """Return what to look at: of a detected candidate the interval that holds although it was picked."""
     if not estimate.detected:
         return estimate
@@ -88,17 +88,17 @@ def interval_of(estimate: Estimate) -> ShareEstimate:
     )
 
 
-def as_html(decoding: Decoding) -> str:
+def to_html(decoding: Decoding) -> str:
     """Draw a decoding for a notebook; names are escaped."""
     console = Console(record=True, width=110, file=io.StringIO(), highlight=False)
     console.print(DecodingTable(decoding))
     return console.export_html(inline_styles=True, code_format='<pre style="line-height: normal">{code}</pre>')
 
 
-def bar(estimate: ShareEstimate, scale: float, width: int = _BAR_WIDTH) -> str:
+def interval_bar(estimate: ShareEstimate, scale: float, width: int = _BAR_WIDTH) -> str:
     """Draw a share from 0 to `scale`: full up to the interval's low end, light up to its high end, `|` at the estimate.
 
-    >>> bar(ShareEstimate(share=0.5, std_error=0.1, low=0.3, high=0.7), scale=1, width=10)
+    >>> interval_bar(ShareEstimate(share=0.5, std_error=0.1, low=0.3, high=0.7), scale=1, width=10)
     '███░░|░   '
     """
     low, middle, high = (
@@ -125,7 +125,7 @@ def headline(decoding: Decoding) -> str:
     return f"{decoding.metric.name}: {counted(decoding.num_reports, 'report')}; {figures.sentence()}"
 
 
-def conclusions(decoding: Decoding) -> Iterator[str]:
+def summary_lines(decoding: Decoding) -> Iterator[str]:
     """Say the totals, what was not found, and how many reports it would take."""
     kind = decoding.metric.kind
     if kind is not Kind.BOOLEAN:

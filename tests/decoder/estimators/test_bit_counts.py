@@ -11,7 +11,7 @@ from scipy.stats import norm
 from hubbub import Metric, Params
 from hubbub.summary import BitCounts
 from hubbub_decoder import decode
-from hubbub_decoder.data.populations import draw_population, named_shares
+from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.data.simulate import simulate_bit_counts
 from hubbub_decoder.estimators.bit_counts import _observe, fit_bits
 from hubbub_decoder.estimators.in_observations import InObservations
@@ -33,7 +33,7 @@ def metric(k: int = 32, h: int = 2, m: int = 16, scheme: str = "murmur3-v1") -> 
 
 def drawn(asked: Metric, seed: int, values: int, reports: int = 1_000_000) -> tuple[BitCounts, dict[str, int]]:
     rng = np.random.default_rng(seed)
-    people = draw_population(named_shares("zipf1", values), reports, rng)
+    people = draw_population(distribution_shares("zipf1", values), reports, rng)
     return simulate_bit_counts(asked, people, rng), people
 
 

@@ -12,7 +12,7 @@ from scipy.stats import binom, norm
 
 from hubbub import Metric, Params
 from hubbub_decoder import Decoding, decode
-from hubbub_decoder.data.populations import draw_population, named_shares
+from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.data.simulate import simulate_pattern_counts
 from hubbub_decoder.estimators import empirical_bayes, pattern_counts
 from hubbub_decoder.estimators.mixed_model import Beliefs
@@ -178,7 +178,7 @@ def test_very_many_candidates_have_calibrated_errors_smaller_than_on_the_leading
     """
     rng = np.random.default_rng(unseen_seed)
     crowd = Metric.string("m", replace(metric().params, hash_scheme="google-md5"))
-    shares = {f"{unseen_seed} {name}": share for name, share in named_shares("zipf1", 2_500).items()}
+    shares = {f"{unseen_seed} {name}": share for name, share in distribution_shares("zipf1", 2_500).items()}
     people = draw_population(shares, 10_000_000, rng)
     names = [*people, *(f"{unseen_seed} w{i}" for i in range(25_000))]
     counts = simulate_pattern_counts(crowd, people, rng)

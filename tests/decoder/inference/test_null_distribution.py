@@ -11,7 +11,7 @@ from scipy.stats import binom, norm
 
 from hubbub import Metric, Params
 from hubbub_decoder import decode
-from hubbub_decoder.data.populations import draw_population, named_shares
+from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.data.simulate import simulate_bit_counts, simulate_pattern_counts
 from hubbub_decoder.inference.null_distribution import ErrorLaw, chance_to_look_there
 
@@ -90,7 +90,7 @@ def test_who_is_there_in_all_cohorts_is_found_beside_a_frequent_string_that_nobo
     params = Params(num_bits=8, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.25)
     metric, found = Metric.string("m", params), 0
     for run in range(14):
-        shares = {f"{run} {name}": share for name, share in named_shares("zipf1.5", 50).items()}
+        shares = {f"{run} {name}": share for name, share in distribution_shares("zipf1.5", 50).items()}
         counts = simulate_pattern_counts(metric, draw_population(shares, 90_000, rng), rng, no_value=10_000)
         candidates = [*list(shares)[1:], *(f"{run} nobody {i}" for i in range(400))]
         found += decode(counts, candidates)[f"{run} v2"].detected
@@ -114,7 +114,7 @@ def test_a_frequent_string_that_nobody_lists_makes_few_others_look_frequent(
     metric, simulate = Metric.string("m", params), simulate_pattern_counts if k == 8 else simulate_bit_counts
     small, covered, warned = [], [], 0
     for run in range(runs):
-        shares = {f"{run} {name}": share for name, share in named_shares("zipf1.5", 50).items()}
+        shares = {f"{run} {name}": share for name, share in distribution_shares("zipf1.5", 50).items()}
         counts = simulate(metric, draw_population(shares, 90_000, rng), rng, no_value=10_000)
         nobody = {f"{run} nobody {i}" for i in range(400)}
         decoding = decode(counts, [*list(shares)[1:], *nobody])

@@ -22,7 +22,7 @@ from hubbub_decoder import CandidateError, Decoding, Estimate, OutputError, Shar
 from hubbub_decoder.data.simulate import simulate_bit_counts, simulate_pattern_counts
 from hubbub_decoder.inference.intervals import q_values
 from hubbub_decoder.results.build import Answer, decoding_of
-from hubbub_decoder.results.table import DecodingTable, conclusions
+from hubbub_decoder.results.table import DecodingTable, summary_lines
 
 HOMEPAGE = Metric.string(
     "homepage", Params(num_bits=16, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.5)
@@ -187,7 +187,7 @@ def test_patterns_say_what_their_bit_counts_say_and_no_less_surely(unseen_seed: 
 
 def test_a_handful_of_reports_is_said_to_be_too_few(unseen_seed: int) -> None:
     counts = simulate_bit_counts(HOMEPAGE, {"a": 3}, np.random.default_rng(unseen_seed))
-    told = " ".join(conclusions(decode(counts, ["a", "b"])))
+    told = " ".join(summary_lines(decode(counts, ["a", "b"])))
     assert "too few to reveal any share; for 1% it would take" in told
     assert "How many have any value at all is not determined." in told
 
@@ -301,7 +301,7 @@ def test_one_report_of_which_nothing_was_fitted_determines_nothing(unseen_seed: 
     told = decoding.to_dict()
     for total in ("listed_total", "unlisted", "no_value"):
         assert set(told[total].values()) == {None}, total
-    assert "How many have any value at all is not determined." in conclusions(decoding)
+    assert "How many have any value at all is not determined." in summary_lines(decoding)
     assert warned(decoding, "a lasso chose 0 of them")
     assert not warned(decoding, "shares of the chosen")
     assert warned(decoding, "only 1 report in 64 cohorts")
@@ -314,8 +314,8 @@ def test_after_a_lasso_totals_are_called_those_of_the_chosen() -> None:
     decoding = decode(counts, names)
     fitted = sum(not math.isnan(e.share) for e in decoding.estimates)
     assert decoding.to_dict()["num_screened"] == fitted < 500
-    assert f"{fitted} chosen candidates " in " ".join(conclusions(decoding))
-    assert "other candidates and unlisted strings" in " ".join(conclusions(decoding))
+    assert f"{fitted} chosen candidates " in " ".join(summary_lines(decoding))
+    assert "other candidates and unlisted strings" in " ".join(summary_lines(decoding))
     assert decode(counts, names[:2]).to_dict()["num_screened"] is None
 
 

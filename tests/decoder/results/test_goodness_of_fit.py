@@ -14,7 +14,7 @@ from hubbub_decoder import decode
 from hubbub_decoder.data.simulate import simulate_reports
 from hubbub_decoder.estimators.patterns import FilterTable
 from hubbub_decoder.results.estimates import FitTest
-from hubbub_decoder.results.goodness_of_fit import _lack_of_fit, goodness_of_fit
+from hubbub_decoder.results.goodness_of_fit import _lack_of_fit, run_fit_tests
 
 ALPHA = 1e-6
 
@@ -70,7 +70,7 @@ def test_honest_reports_of_unlisted_strings_alarm_nobody(scheme: str, k: int, f:
     p_values: dict[str, list[float]] = {}
     for run in range(20):
         reports = reported(params, (unseen_seed + run) % (1 << 62), num_reports=20_000, no_value=2_000)
-        for test in goodness_of_fit(collected(reports)):
+        for test in run_fit_tests(collected(reports)):
             p_values.setdefault(test.name, []).append(test.p_value)
     assert sum(value < ALPHA for values in p_values.values() for value in values) < 2
     for name, values in p_values.items():
@@ -84,7 +84,7 @@ def test_a_number_of_ones_that_came_too_rarely_is_no_coincident_hash() -> None:
     """Regression: 1 report without a one where 5 were expected weighed five times as much, and p was 6e-7."""
     params = string_params(24, scheme="google-md5")
     honest = reported(params, 50_000_001_591_719, num_reports=20_000, no_value=2_000)
-    (p_value,) = (test.p_value for test in goodness_of_fit(honest) if test.name == "coincident hashes")
+    (p_value,) = (test.p_value for test in run_fit_tests(honest) if test.name == "coincident hashes")
     assert p_value > 0.01
 
 
@@ -96,7 +96,7 @@ def test_who_has_a_value_is_chance_too(unseen_seed: int) -> None:
     params = string_params(k=24, h=4, p=0.05, q=0.95)
     for run in range(5):
         reports = reported(params, (unseen_seed + run) % (1 << 62), num_reports=20_000, no_value=10_000)
-        assert min(test.p_value for test in goodness_of_fit(reports)) > ALPHA / 25
+        assert min(test.p_value for test in run_fit_tests(reports)) > ALPHA / 25
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_wrong_parameters_and_another_hash_are_seen(
 ) -> None:
     """500,000 reports: p < 1e-24 in each of 150 draws of the least telling, six of their standard deviations or more from 1e-6."""
     reports = told(claimed, reported(true, unseen_seed % (1 << 62), num_reports=500_000))
-    assert alarm in alarms(goodness_of_fit(collected(reports)))
+    assert alarm in alarms(run_fit_tests(collected(reports)))
 
 
 @pytest.mark.parametrize("k", [8, 24])
@@ -133,10 +133,10 @@ def test_reports_that_are_made_up_are_seen(k: int, one_cohort: bool, unseen_seed
     else:
         made_up = np.concatenate([order[cohorts[order] == cohort][:5] for cohort in range(64)])
     rows[made_up] = 255
-    found = alarms(goodness_of_fit(collected(Reports(honest.metric, cohorts, rows))))
+    found = alarms(run_fit_tests(collected(Reports(honest.metric, cohorts, rows))))
     assert "number of ones" in found
     assert ("ones by cohort" in found) == one_cohort
-    assert "number of ones" in alarms(goodness_of_fit(Reports(honest.metric, cohorts, rows).bit_counts()))
+    assert "number of ones" in alarms(run_fit_tests(Reports(honest.metric, cohorts, rows).bit_counts()))
 
 
 def test_half_of_the_bits_never_set_is_seen_in_bit_counts_alone(unseen_seed: int) -> None:
@@ -145,14 +145,14 @@ def test_half_of_the_bits_never_set_is_seen_in_bit_counts_alone(unseen_seed: int
     noise = np.random.default_rng(unseen_seed).random((len(eight.rows), 8)) < 0.225
     rows = np.column_stack([eight.rows[:, 0], np.packbits(noise, axis=1, bitorder="little")[:, 0]])
     counts = Reports(string_params(16), eight.cohorts, rows).bit_counts()
-    assert "even bits" in alarms(goodness_of_fit(counts))
+    assert "even bits" in alarms(run_fit_tests(counts))
 
 
 def test_a_cohort_that_many_are_stuck_in_is_seen(unseen_seed: int) -> None:
     reports = reported(string_params(), unseen_seed % (1 << 62))
     cohorts = reports.cohorts.copy()
     cohorts[:600] = 5
-    assert alarms(goodness_of_fit(Reports(reports.metric, cohorts, reports.rows).bit_counts())) == {"equal cohorts"}
+    assert alarms(run_fit_tests(Reports(reports.metric, cohorts, reports.rows).bit_counts())) == {"equal cohorts"}
 
 
 def test_the_same_people_reporting_again_alarm_nobody(unseen_seed: int) -> None:
@@ -167,8 +167,8 @@ def test_the_same_people_reporting_again_alarm_nobody(unseen_seed: int) -> None:
     noise = [rng.random(permanent.shape) < np.where(permanent, 0.75, 0.25) for _ in range(8)]
     rows = np.concatenate([np.packbits(bits, axis=1, bitorder="little") for bits in noise])
     cohorts, days = np.tile(once.cohorts, 8), tuple(f"2024-06-0{day}" for day in range(1, 9))
-    assert alarms(goodness_of_fit(Reports(params, cohorts, rows, days))) == set()
-    assert "equal cohorts" in alarms(goodness_of_fit(Reports(params, cohorts, rows)))
+    assert alarms(run_fit_tests(Reports(params, cohorts, rows, days))) == set()
+    assert "equal cohorts" in alarms(run_fit_tests(Reports(params, cohorts, rows)))
 
 
 def test_a_decoding_says_what_does_not_fit_and_what_to_do(unseen_seed: int) -> None:
@@ -183,11 +183,11 @@ def test_a_decoding_says_what_does_not_fit_and_what_to_do(unseen_seed: int) -> N
 
 def test_few_reports_and_one_bit_a_category_are_tested_only_as_far_as_they_go() -> None:
     few = BitCounts(string_params(), np.ones(64, int), np.zeros((64, 8), int))
-    assert goodness_of_fit(few) == ()
+    assert run_fit_tests(few) == ()
     for patterns in (np.zeros((64, 256), int), np.eye(64, 256, dtype=int)):  # no report at all; one a cohort
-        assert alarms(goodness_of_fit(PatternCounts(string_params(), patterns))) == set()
+        assert alarms(run_fit_tests(PatternCounts(string_params(), patterns))) == set()
     survey = Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5)
-    assert alarms(goodness_of_fit(BitCounts(survey, [1000], [[400]]))) == set()
+    assert alarms(run_fit_tests(BitCounts(survey, [1000], [[400]]))) == set()
     categories = Metric.categorical("os", ("linux", "macos", "windows"), prob_p=0.25, prob_q=0.75, prob_f=0)
     counts = BitCounts(categories, [100_000], [[75_000, 75_000, 75_000]])  # everybody has all three
-    assert alarms(goodness_of_fit(counts)) == {"share with a value"}
+    assert alarms(run_fit_tests(counts)) == {"share with a value"}
