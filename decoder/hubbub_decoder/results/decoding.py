@@ -1,4 +1,4 @@
-"""What a decoding says: estimates, what they leave open, and how sure both are."""
+"""`Decoding`: estimates, totals, tests and warnings of one metric; saving and display."""
 
 from __future__ import annotations
 
@@ -20,29 +20,32 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from rich.console import Console, ConsoleOptions, RenderResult
 
-_FLOATS = (
+_FLOAT_COLUMNS = (
     *("share", "std_error", "low", "high", "selection_adjusted_low", "selection_adjusted_high", "p_value", "q_value"),
     *("posterior_median", "credible_low", "credible_high"),
 )
-_COLUMNS = ("candidate", *_FLOATS, "detected", "indistinguishable_from")
+_COLUMNS = ("candidate", *_FLOAT_COLUMNS, "detected", "indistinguishable_from")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Decoding:
-    """Estimates of one metric, largest first.
+    """Result of `decode`: estimates of one metric in descending order of share, totals, tests and warnings.
 
-    num_reports   : N
-    confidence, fdr    : of the intervals; of what is called detected
-    explained     : the candidates together; where a lasso chose, the chosen ones only
-    unlisted      : strings (categories) that are no candidate; where a lasso chose, also the candidates it left out
-    without_value : reports of "nothing recorded"; of a boolean: false
-    detectable    : a candidate of this share would be detected 9 times in 10, even were it the only one
-    warnings      : what to know before believing any of it, in words
-    chosen        : how many candidates a lasso chose to be fitted; None: all were
-    fit_tests     : tests of the parameters, of the hash scheme and for reports that are made up; those below 1e-6 are warned of
+    num_reports     : number of reports N
+    confidence      : confidence level of all intervals, in (0, 1)
+    fdr             : false discovery rate of `detected`, in (0, 1)
+    listed_total    : total share of the candidates; after screening, of the kept candidates only
+    unlisted        : share of reports with a string (or category) that is not a candidate; after screening, screened-out candidates count
+                      as unlisted
+    no_value        : share of reports in which nothing was recorded; boolean metric: share of false
+    detection_limit : smallest share that is detected with probability 0.9, even if no other candidate is present
+    warnings        : sentences to read before using the estimates
+    periods         : first days of the reporting periods, as the summary lists them
+    fit_tests       : goodness-of-fit tests; each with p < 1e-6 adds a warning
+    num_screened    : number of candidates that a lasso kept; None if all candidates were estimated
 
-    Draws itself: `rich.print(decoding)`, or alone in a notebook; `save` writes CSV, JSON or Parquet. Iterates over its estimates;
-    `decoding["a"]` is that of one candidate, and `"a" in decoding` asks for it.
+    Iterates over its estimates; `decoding["a"]` is the estimate of candidate "a", and `"a" in decoding` tests for it.
+    Displays itself as a table with `rich.print(decoding)` or in a notebook; `save` writes CSV, JSON or Parquet.
     """
 
     metric: Metric
@@ -61,11 +64,11 @@ class Decoding:
 
     @property
     def detected(self) -> tuple[Estimate, ...]:
-        """The candidates that were found."""
+        """Estimates of the detected candidates, in descending order of share."""
         return tuple(estimate for estimate in self.estimates if estimate.detected)
 
     def __repr__(self) -> str:
-        return f"<Decoding of {self.metric.name}: {counted(self.num_reports, 'report')}, {len(self.detected):,} of {counted(len(self), 'candidate')} found>"
+        return f"<Decoding of {self.metric.name}: {counted(self.num_reports, 'report')}, {len(self.detected):,} of {counted(len(self), 'candidate')} detected>"
 
     def __len__(self) -> int:
         return len(self.estimates)
@@ -77,35 +80,35 @@ class Decoding:
         return any(candidate == e.candidate or candidate in e.indistinguishable_from for e in self.estimates)
 
     def __getitem__(self, candidate: str) -> Estimate:
-        """Return the estimate of a candidate, also by a name that sets the same bits."""
+        """Return the estimate of a candidate, or of the group that it is indistinguishable from; KeyError if it was not given."""
         for estimate in self.estimates:
             if candidate == estimate.candidate or candidate in estimate.indistinguishable_from:
                 return estimate
         raise KeyError(candidate)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it as JSON can hold it; nan becomes None."""
+        """Return all fields as JSON-compatible values; nan and infinity become None."""
         return {
             "metric": self.metric.to_dict(),
             "periods": list(self.periods),
             "num_reports": self.num_reports,
             "confidence": self.confidence,
             "fdr": self.fdr,
-            "listed_total": _plain(self.listed_total),
-            "unlisted": _plain(self.unlisted),
-            "no_value": _plain(self.no_value),
+            "listed_total": _json_fields(self.listed_total),
+            "unlisted": _json_fields(self.unlisted),
+            "no_value": _json_fields(self.no_value),
             "num_screened": self.num_screened,
-            "detection_limit": _number(self.detection_limit),
+            "detection_limit": _finite_or_none(self.detection_limit),
             "warnings": list(self.warnings),
             "fit_tests": [asdict(test) for test in self.fit_tests],
-            "estimates": [_plain(estimate) for estimate in self.estimates],
+            "estimates": [_json_fields(estimate) for estimate in self.estimates],
         }
 
     def to_table(self) -> pa.Table:
-        """Return one row a candidate as an Arrow table (`.to_pandas()` where pandas is installed)."""
+        """Return an Arrow table with one row per candidate (`.to_pandas()` if pandas is installed)."""
         import pyarrow as pa
 
-        floats = {name: [getattr(e, name) for e in self.estimates] for name in _FLOATS}
+        floats = {name: [getattr(e, name) for e in self.estimates] for name in _FLOAT_COLUMNS}
         return pa.table(
             {
                 "candidate": pa.array([e.candidate for e in self.estimates], pa.string()),
@@ -118,7 +121,10 @@ class Decoding:
         )
 
     def save(self, path: str | Path) -> None:
-        """Write one row a candidate to a .csv or .parquet file, or everything to a .json file."""
+        """Write one row per candidate to a .csv or .parquet file, or all fields to a .json file.
+
+        Raises OutputError for another suffix, or if the file cannot be written.
+        """
         path = Path(path)
         check_table_path(path)
         match path.suffix.lower():
@@ -138,7 +144,7 @@ class Decoding:
         writer = csv.writer(text)
         writer.writerow(_COLUMNS)
         for estimate in self.estimates:
-            row = _plain(estimate)
+            row = _json_fields(estimate)
             writer.writerow(
                 [" ".join(row[name]) if name == "indistinguishable_from" else row[name] for name in _COLUMNS]
             )
@@ -159,10 +165,10 @@ class Decoding:
         return to_html(self)
 
 
-def _plain(mass: ShareEstimate) -> dict[str, Any]:
-    fields = asdict(mass)
-    return {name: _number(value) if isinstance(value, float) else value for name, value in fields.items()}
+def _json_fields(estimate: ShareEstimate) -> dict[str, Any]:
+    fields = asdict(estimate)
+    return {name: _finite_or_none(value) if isinstance(value, float) else value for name, value in fields.items()}
 
 
-def _number(value: float) -> float | None:
+def _finite_or_none(value: float) -> float | None:
     return value if math.isfinite(value) else None

@@ -40,7 +40,7 @@ def run_fit_tests(collected: BitCounts | PatternCounts | Reports) -> tuple[FitTe
     counts = collected if isinstance(collected, BitCounts) else collected.bit_counts()
     periods = _periods(counts)
     if counts.with_ones is not None:
-        tests.append(_named("number of ones", _lack_of_fit(counts.with_ones, _chance_of_ones(params)), periods))
+        tests.append(_named("number_of_ones", _lack_of_fit(counts.with_ones, _chance_of_ones(params)), periods))
     if not isinstance(collected, BitCounts):
         tests.append(_coincident_hashes(_numbers_of_ones(collected), params))
     if counts.num_reports >= _FEW_REPORTS * len(counts.reports):
@@ -58,7 +58,7 @@ def _of_patterns(counts: PatternCounts) -> Iterator[FitTest | None]:
     found = [fit for fit in (_lack_of_fit(cohort, chance) for cohort in counts.counts) if fit is not None]
     if found:
         worst = min(found, key=lambda fit: float(stats.chi2.sf(*fit)))
-        yield _named("patterns of one cohort", worst, periods, among=len(found))
+        yield _named("patterns_of_one_cohort", worst, periods, among=len(found))
 
 
 def _chance_of_ones(params: Params) -> Floats:
@@ -94,7 +94,7 @@ def _coincident_hashes(seen: NDArray[np.int64], params: Params) -> FitTest | Non
     of_sizes = shares @ np.linalg.lstsq(chance.T @ weighted, weighted.T, rcond=None)[0].T
     coincide = float(np.sum((np.bincount(np.arange(256) % params.num_bits) / 256) ** 2))
     t, p_value = stats.ttest_1samp(of_sizes[:, 1] - coincide * (of_sizes[:, 1] + of_sizes[:, 2]), 0)
-    return FitTest("coincident hashes", float(t) ** 2, 1, float(p_value))
+    return FitTest("coincident_hashes", float(t) ** 2, 1, float(p_value))
 
 
 def _equal_cohorts(counts: BitCounts) -> FitTest | None:
@@ -102,7 +102,7 @@ def _equal_cohorts(counts: BitCounts) -> FitTest | None:
     n = counts.reports
     if len(n) < 2:
         return None
-    return _named("equal cohorts", (float(stats.chisquare(n).statistic), len(n) - 1), _periods(counts))
+    return _named("equal_cohorts", (float(stats.chisquare(n).statistic), len(n) - 1), _periods(counts))
 
 
 def _of_totals(counts: BitCounts) -> Iterator[FitTest | None]:
@@ -126,9 +126,9 @@ def _of_totals(counts: BitCounts) -> Iterator[FitTest | None]:
         return
     if len(n) > 1:
         apart = float(np.sum((total - n * mean) ** 2 / (n * variance)))
-        yield _named("ones by cohort", (apart, len(n) - 1), _periods(counts))
+        yield _named("ones_by_cohort", (apart, len(n) - 1), _periods(counts))
     z = abs(share - v) * abs(h * (q - p)) / np.sqrt(_periods(counts) * variance / n.sum())
-    yield FitTest("share with a value", float(z) ** 2, 1, float(stats.norm.sf(z)))
+    yield FitTest("share_with_value", float(z) ** 2, 1, float(stats.norm.sf(z)))
 
 
 def _even_bits(counts: BitCounts) -> FitTest | None:
@@ -149,7 +149,7 @@ def _even_bits(counts: BitCounts) -> FitTest | None:
     t = np.abs(apart.mean(axis=0)) / error
     worst = float(t.max())
     p_value = min(1.0, 2 * params.num_bits * float(stats.t.sf(worst, len(apart) - 1)))
-    return FitTest("even bits", worst**2, 1, p_value)
+    return FitTest("even_bits", worst**2, 1, p_value)
 
 
 def _numbers_of_ones(collected: PatternCounts | Reports) -> NDArray[np.int64]:

@@ -119,7 +119,7 @@ def test_several_summaries_add_up(summary: Path, candidates: Path) -> None:
 def test_files_that_may_hold_the_same_reports_are_warned_of(summary: Path, candidates: Path) -> None:
     def warnings(*paths: Path) -> list[str]:
         told: list[str] = json.loads(hubbub("decode", *paths, "--candidates", candidates, "--json").stdout)["warnings"]
-        return [warning for warning in told if "counted twice" in warning or "added up" in warning]
+        return [warning for warning in told if "count twice" in warning or "counts twice" in warning]
 
     counts = read_summary(summary)
     assert isinstance(counts, BitCounts)
@@ -138,10 +138,12 @@ def test_files_that_may_hold_the_same_reports_are_warned_of(summary: Path, candi
     )
     assert warnings(summary) == warnings(monday, tuesday) == []
     assert warnings(summary, summary) == [
-        f"{summary} and {summary} hold the same counts, which were added up: name each file once"
+        f"{summary} and {summary} hold the same counts, and both were added. Every report counts twice, so intervals are "
+        "too narrow. Name each file once."
     ]
     assert warnings(monday, tuesday, again) == [
-        f"{monday} and {again} both hold reports of the period 2026-01-05: whatever is in both was counted twice"
+        f"{monday} and {again} both hold reports of the period 2026-01-05. Reports that are in both files "
+        "count twice. Use one file for each period."
     ]
 
 
@@ -321,5 +323,5 @@ def test_reports_of_too_many_candidates_are_said_to_be_decoded_from_their_counts
         (tmp_path / "names.txt").write_text("".join(f"v{i}\n" for i in range(number)))
         arguments = ("decode", tmp_path / "reports.parquet", "--candidates", tmp_path / "names.txt")
         warnings = json.loads(hubbub(*arguments, "--json").stdout)["warnings"]
-        assert any("only their bit counts were fitted" in warning for warning in warnings) == (number > 20)
-    assert "only their bit counts were fitted" in " ".join(hubbub(*arguments).stdout.split())
+        assert any("Only the bit counts of these reports were used" in warning for warning in warnings) == (number > 20)
+    assert "Only the bit counts of these reports were used" in " ".join(hubbub(*arguments).stdout.split())

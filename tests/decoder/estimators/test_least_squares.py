@@ -162,7 +162,7 @@ def test_shares_that_the_reports_do_not_determine_are_said_to_be_so_and_the_othe
     assert all(math.isnan(decoding[name].share) and not decoding[name].detected for name in square)
     assert abs(decoding[alone].share - 0.5) < 6 * decoding[alone].std_error
     assert math.isfinite(decoding.listed_total.share)  # the sum of the four is determined
-    assert any("do not determine the shares of 4 candidates" in warning for warning in decoding.warnings)
+    assert any("The shares of 4 candidates are not determined" in warning for warning in decoding.warnings)
 
 
 def test_unlisted_strings_make_the_listed_scatter_and_the_fit_says_how_much(unseen_seed: int) -> None:
