@@ -138,12 +138,10 @@ def test_files_that_may_hold_the_same_reports_are_warned_of(summary: Path, candi
     )
     assert warnings(summary) == warnings(monday, tuesday) == []
     assert warnings(summary, summary) == [
-        f"{summary} and {summary} hold the same counts, and both were added. Every report counts twice, so intervals are "
-        "too narrow. Name each file once."
+        f"{summary} and {summary} hold the same counts, and both were added. Every report counts twice, so intervals are too narrow. Name each file once."
     ]
     assert warnings(monday, tuesday, again) == [
-        f"{monday} and {again} both hold reports of the period 2026-01-05. Reports that are in both files "
-        "count twice. Use one file for each period."
+        f"{monday} and {again} both hold reports of the period 2026-01-05. Reports that are in both files count twice. Use one file for each period."
     ]
 
 
