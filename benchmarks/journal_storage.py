@@ -30,9 +30,9 @@ from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import NamedTuple
 
-from hubbub.disk import SystemDisk
-from hubbub.inspection import read_state
-from hubbub.journal import Journal
+from hubbub.sdk.storage.filesystem import SystemDisk
+from hubbub.sdk.storage.journal import Journal
+from hubbub.sdk.storage.state_reader import read_state
 
 COMMITS, FLIPS = 200, 200
 APPENDS, ROUNDS, PROCESSES, PAUSE_SECONDS = 5_000, 5, 4, 0.001

@@ -45,7 +45,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("data", "inference"),
         ("estimators",),
         ("results",),
-        ("pipeline",),
+        ("pipeline", "plots"),
         ("demo",),
         ("cli",),
         (".",),
