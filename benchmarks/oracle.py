@@ -17,11 +17,11 @@ from unittest import mock
 import numpy as np
 from benchmarks.accuracy import DISTRIBUTIONS, HERE, Case, interval_score, r_decoder, reports_of
 from benchmarks.pages import put_section
-from numpy.typing import NDArray
 from scipy.stats import norm
 from threadpoolctl import threadpool_limits
 
 from hubbub_decoder import decode
+from hubbub_decoder.array_types import Flags, Floats
 from hubbub_decoder.estimators import empirical_bayes
 from hubbub_decoder.estimators.mixed_model import Beliefs, MixedModel
 from hubbub_decoder.estimators.patterns import FilterTable, filters_of, observe
@@ -33,8 +33,6 @@ from hubbub_decoder.model.design_matrix import design_matrix
 HEADING = "## What the crowded cases can reveal"
 _CLASSES = 60
 _FALSE = 0.05
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 
 class Tested(NamedTuple):

@@ -7,11 +7,11 @@ from dataclasses import replace
 from numbers import Real
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hubbub.errors import SummaryError
 from hubbub.metrics.metric import Kind
 from hubbub.summary import BitCounts, PatternCounts, Reports
+from hubbub_decoder.array_types import Flags, Floats, Indices
 from hubbub_decoder.data.candidates import distinct_candidates
 from hubbub_decoder.errors import CandidateError
 from hubbub_decoder.estimators import categories
@@ -29,8 +29,6 @@ from hubbub_decoder.results.build import Answer, decoding_of
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.estimates import FitTest
 from hubbub_decoder.results.goodness_of_fit import goodness_of_fit
-
-Floats = NDArray[np.float64]
 
 
 def decode(
@@ -189,7 +187,7 @@ def _decode_bits(
 
 def _answer_of(
     fitted: Fitted,
-    columns: NDArray[np.intp],
+    columns: Indices,
     design: DesignMatrix,
     errors: Callable[[Floats, Floats], Floats],
     totals: tuple[Iterable[float], Iterable[float]],
@@ -217,7 +215,7 @@ def _answer_of(
     )
 
 
-def _only(reports: Reports, cohorts: NDArray[np.bool_]) -> Reports:
+def _only(reports: Reports, cohorts: Flags) -> Reports:
     """Keep the reports of some cohorts."""
     if cohorts[reports.cohorts].all():
         return reports
@@ -232,7 +230,7 @@ def _answer(fitted: Fit, selection: Selection, design: DesignMatrix, num_reports
     totals = np.vstack([1 - single[-1], single[-1], np.ones(listed + 1)])  # candidates, unlisted, both
     solution = np.append(fitted.shares, fitted.unlisted)
 
-    def errors(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    def errors(sums: Floats) -> Floats:
         population = np.einsum("ij,jk,ik->i", sums, fitted.covariance, sums)
         if fitted.noise is None or num_reports is None:
             return np.asarray(np.sqrt(among_reporters(population, sums @ solution, num_reports)))

@@ -6,9 +6,9 @@ bits -> observations -> beliefs -> observations at the shares found -> beliefs -
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hubbub.summary import BitCounts
+from hubbub_decoder.array_types import Floats
 from hubbub_decoder.estimators.empirical_bayes import Learnt, begin, learn, totals
 from hubbub_decoder.estimators.fit_result import Fitted
 from hubbub_decoder.estimators.mixed_model import MixedModel
@@ -18,8 +18,6 @@ from hubbub_decoder.estimators.solving import solve
 from hubbub_decoder.inference.null_distribution import RandomPlaces
 from hubbub_decoder.model.bit_covariance import RandomString, bit_shares_with_noise
 from hubbub_decoder.model.design_matrix import DesignMatrix
-
-Floats = NDArray[np.float64]
 
 
 def fit_bits(counts: BitCounts, design: DesignMatrix) -> Fitted:

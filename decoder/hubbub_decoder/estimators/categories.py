@@ -15,11 +15,10 @@ from scipy.stats import binom
 
 from hubbub.metrics.params import Params
 from hubbub.summary import BitCounts
+from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.errors import CandidateError
 from hubbub_decoder.inference.intervals import Target
 from hubbub_decoder.results.build import Answer
-
-Floats = NDArray[np.float64]
 
 
 def solve(counts: BitCounts, asked: Sequence[str] | None, target: Target) -> Answer:
@@ -37,7 +36,7 @@ def solve(counts: BitCounts, asked: Sequence[str] | None, target: Target) -> Ans
     shown = np.array([names.index(name) for name in chosen])
     shares = category_shares(counts.ones[0], n, params)
 
-    def total(some: NDArray[np.intp]) -> tuple[float, float]:
+    def total(some: Indices) -> tuple[float, float]:
         share = float(shares[some].sum())
         return share, error(share, len(some))
 

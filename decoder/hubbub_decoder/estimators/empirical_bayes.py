@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hubbub_decoder.array_types import Flags, Floats
 from hubbub_decoder.estimators.first_look import STRONG, joint_shares, look
 from hubbub_decoder.estimators.mixed_model import Beliefs, MixedModel
 from hubbub_decoder.estimators.solution import Solution, Solved, Totals
 from hubbub_decoder.estimators.solving import solve
 from hubbub_decoder.inference.prior import fit_prior
-
-Floats = NDArray[np.float64]
 
 _LOOKS, _ROUNDS = 6, 8
 _SETTLED = 0.02
@@ -116,7 +114,7 @@ def _posterior(seen: Solution, misfit: float) -> tuple[Floats, Floats, Floats, F
     return x, v, *(fit_prior(x, v).given(x, v) if len(x) else (x, v))
 
 
-def _alike(seen: Solution, beliefs: Beliefs, strong: NDArray[np.bool_]) -> Beliefs:
+def _alike(seen: Solution, beliefs: Beliefs, strong: Flags) -> Beliefs:
     """Believe the same of all but the strong: mean 0, and the mean square that they have."""
     v = np.minimum(seen.variances, 1.0)
     squares = seen.posterior**2 + 1 / (1 / v + 1 / beliefs.variances)

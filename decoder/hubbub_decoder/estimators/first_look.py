@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hubbub_decoder.array_types import Floats
 from hubbub_decoder.estimators.mixed_model import MixedModel
 from hubbub_decoder.estimators.solution import Misfit, Solution
-
-Floats = NDArray[np.float64]
 
 STRONG = 3.5
 """Standard errors beyond which a candidate is not taken for one of many alike."""

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.estimators.empirical_bayes import Learnt
 from hubbub_decoder.estimators.solution import Solution, Solved, Totals
 from hubbub_decoder.inference.null_distribution import ErrorLaw, RandomPlaces
 from hubbub_decoder.inference.random_string_test import Seen, tested
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +50,7 @@ def _tested(
     typical = float(np.median(errors[known])) if known.any() else 1.0
     scores = solved.scores()
 
-    def left_out(some: NDArray[np.intp]) -> Iterator[Seen]:
+    def left_out(some: Indices) -> Iterator[Seen]:
         for j in some.tolist():
             parts = [errors[j] * score for score in solved.scores(j)]
             own = [float(part[taken].sum()) for part, taken in zip(parts, places[:, :, j], strict=True)]

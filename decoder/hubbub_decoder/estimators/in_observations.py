@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hubbub_decoder.array_types import Flags, Floats
 from hubbub_decoder.estimators.cholesky import inverse
 from hubbub_decoder.estimators.mixed_model import Beliefs, MixedModel
-from hubbub_decoder.estimators.solution import Flags, Misfit, Solution, Solved, Totals
-
-Floats = NDArray[np.float64]
+from hubbub_decoder.estimators.solution import Misfit, Solution, Solved, Totals
 
 _RIDGE = 1e-10
 _NO_INFORMATION = 1e-9

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg, sparse
 
 from hubbub.summary import BitCounts
+from hubbub_decoder.array_types import Flags, Floats, Indices
 from hubbub_decoder.estimators.lasso_screening import numbers
 from hubbub_decoder.inference.null_distribution import ErrorLaw, RandomPlaces
 from hubbub_decoder.inference.random_string_test import Seen, tested
@@ -26,8 +26,6 @@ _ROWS_AT_ONCE = 1024
 _MAX_INFLATION = 1e8  # variance of a share through the presence of others, beyond which it is not identified
 _NULL = 1e-10
 _COHORTS = 3
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +53,7 @@ class Fit:
     law: ErrorLaw | None = None
     p_values: Floats | None = None
 
-    def identified(self, contrasts: Floats) -> NDArray[np.bool_]:
+    def identified(self, contrasts: Floats) -> Flags:
         """Tell for each row of weights (n, M + 1) whether the reports determine that weighted sum."""
         blind = np.linalg.norm(contrasts @ self.unexplained, axis=1)
         return np.asarray(blind <= 1e-6 * np.linalg.norm(contrasts, axis=1))
@@ -128,7 +126,7 @@ def _tested(
             fitted = bits @ solutions[:-1] + np.outer(random_string.mean, solutions[-1])
             yield bits, scales * np.linalg.solve(s, y_j[:, None] - fitted)
 
-    def left_out(some: NDArray[np.intp]) -> Iterator[Seen]:
+    def left_out(some: Indices) -> Iterator[Seen]:
         moved = found.covariance[:, some] * (solution[some] / errors[some] ** 2)
         parts = list(scores(solution[:, None] - moved, errors[some]))
         own = np.array([(bits[:, some].T @ score).diagonal() for bits, score in parts])

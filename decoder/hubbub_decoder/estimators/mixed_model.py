@@ -20,9 +20,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.estimators.patterns import Observations
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +90,7 @@ class MixedModel:
             sum(looked[one] for rows, a, taken in parts for looked in [a.T @ vectors[rows]] for one in taken)
         )
 
-    def columns(self, some: NDArray[np.intp]) -> Floats:
+    def columns(self, some: Indices) -> Floats:
         """Return the columns of X of some candidates, (d, n)."""
         parts = zip(self.features, self.places, strict=True)
         return np.concatenate([a[:, taken[:, some]].sum(axis=1) for a, taken in parts])
@@ -124,7 +123,7 @@ class MixedModel:
                 total += table.take(pair)
         return total
 
-    def _pairs(self, every: int = 1) -> Iterator[tuple[slice, Floats, slice, Floats, Iterator[NDArray[np.intp]]]]:
+    def _pairs(self, every: int = 1) -> Iterator[tuple[slice, Floats, slice, Floats, Iterator[Indices]]]:
         """Yield of each two cohorts what turns places into observations, and every two places of the candidates there, as one number."""
         cohorts = list(zip(self.rows(), self.features, self.places[:, :, ::every], strict=True))
         for number, (rows, a, taken) in enumerate(cohorts):

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from hubbub.metrics.params import Params
 from hubbub.summary import PatternCounts
 from hubbub.summary.pattern_counts import MAX_PATTERN_BITS
+from hubbub_decoder.array_types import Floats
 from hubbub_decoder.estimators.empirical_bayes import begin, learn, solve_on_more_directions, totals
 from hubbub_decoder.estimators.fit_result import Fitted
 from hubbub_decoder.estimators.mixed_model import MixedModel
@@ -26,8 +27,6 @@ from hubbub_decoder.estimators.solution import Solution
 from hubbub_decoder.estimators.solving import solve
 from hubbub_decoder.inference.null_distribution import RandomPlaces
 from hubbub_decoder.model.design_matrix import DesignMatrix
-
-Floats = NDArray[np.float64]
 
 _LITTLE = 1e-3  # the least share of unlisted strings, and of no value, that weights expect
 _KEPT, _BEYOND_BITS = 0.97, 4  # beliefs are found on the bits' own directions and a few more

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from hubbub.metrics.params import Params
 from hubbub.summary import PatternCounts
+from hubbub_decoder.array_types import Floats
 from hubbub_decoder.model.design_matrix import DesignMatrix
 
-Floats = NDArray[np.float64]
 MAX_CELLS = 1 << 25
 """Most entries of the table P(pattern | filter) that are worth building."""
 

@@ -7,19 +7,17 @@ from collections.abc import Callable, Iterable
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import norm
 
+from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.inference.null_distribution import ErrorLaw
-
-Floats = NDArray[np.float64]
 
 POWER = 0.9
 _LIKELY = 0.1
 _DOUBTED, _COHORTS = 20, 64  # how many at most in so many cohorts; in fewer, more
 _ANYBODY = 1e-4
 
-Chances = Callable[[NDArray[np.intp]], Iterable[float]]
+Chances = Callable[[Indices], Iterable[float]]
 Target = Literal["reporters", "population"]
 
 

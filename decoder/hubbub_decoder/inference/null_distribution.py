@@ -14,12 +14,10 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import binom, norm
 
 from hubbub.metrics.params import Params
-
-Floats = NDArray[np.float64]
+from hubbub_decoder.array_types import Floats, Indices
 
 _REACH, _STEP = 40.0, 0.02
 _CELLS = 2 * round(_REACH / _STEP) + 1
@@ -39,7 +37,7 @@ class RandomPlaces:
     same    : how often it has a given candidate's very set
     """
 
-    sets: NDArray[np.intp]
+    sets: Indices
     chances: Floats | None
     same: float
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.inference.intervals import p_values, p_values_by_themselves
 from hubbub_decoder.inference.null_distribution import ErrorLaw, RandomPlaces, chance_to_look_there
-
-Floats = NDArray[np.float64]
 
 Seen = tuple[Sequence[float] | Floats, list[Floats]]
 """What each cohort says for a candidate that is left out of the model, and for random strings, in the candidate's standard errors."""
@@ -20,7 +18,7 @@ def tested(
     shares: Floats,
     errors: Floats,
     anybody: Iterable[Floats],
-    left_out: Callable[[NDArray[np.intp]], Iterable[Seen]],
+    left_out: Callable[[Indices], Iterable[Seen]],
     strings: RandomPlaces,
     cohorts: int,
 ) -> tuple[ErrorLaw, Floats]:
@@ -37,7 +35,7 @@ def tested(
     common = ErrorLaw.of(anybody, strings.chances)
     p, normal = (np.where(known, p_values(shares, errors, law), np.nan) for law in (common, None))
 
-    def chances(some: NDArray[np.intp]) -> Iterator[float]:
+    def chances(some: Indices) -> Iterator[float]:
         for own, scores in left_out(some):
             yield chance_to_look_there(own, scores, strings.same, strings.chances)
 

@@ -11,14 +11,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from hubbub.metrics.params import Params
 from hubbub.summary import BitCounts
+from hubbub_decoder.array_types import Floats
 from hubbub_decoder.model.debias import bit_shares
-
-Floats = NDArray[np.float64]
 
 _RIDGE = 1e-9  # of the mean variance: without noise the bits of a report add up exactly, and a covariance is singular
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from hubbub.metrics.params import Params
+from hubbub_decoder.array_types import Indices
 from hubbub_decoder.model.vectorized_md5 import md5_bytes
 
 _CHUNK_VALUES = 1 << 12
@@ -38,11 +39,11 @@ class DesignMatrix:
     groups: tuple[tuple[str, ...], ...]
     matrix: sparse.csc_array
 
-    def take(self, columns: NDArray[np.intp]) -> DesignMatrix:
+    def take(self, columns: Indices) -> DesignMatrix:
         """Keep some columns, in the order given."""
         return DesignMatrix(self.params, tuple(self.groups[column] for column in columns), self.matrix[:, columns])
 
-    def places(self) -> NDArray[np.intp]:
+    def places(self) -> Indices:
         """Return the bits of each column in each cohort: (m, columns, h), padded with k where it has fewer."""
         k, m = self.params.num_bits, self.params.num_cohorts
         columns = self.matrix.shape[1]
@@ -132,7 +133,7 @@ def _google_md5(values: list[bytes], params: Params) -> Positions:
     return taken
 
 
-def _distinct(positions: Positions) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _distinct(positions: Positions) -> tuple[Indices, Indices]:
     """Return the first candidate of each distinct column, in the candidates' order, and each candidate's column."""
     if not len(positions):
         return np.empty(0, np.intp), np.empty(0, np.intp)

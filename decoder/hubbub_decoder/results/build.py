@@ -6,16 +6,14 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hubbub.summary import BitCounts
+from hubbub_decoder.array_types import Floats
 from hubbub_decoder.inference.intervals import detectable_share, interval, level_after_selection, q_values
 from hubbub_decoder.inference.null_distribution import ErrorLaw
 from hubbub_decoder.inference.shrinkage import best_guess
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.estimates import Estimate, Mass
-
-Floats = NDArray[np.float64]
 
 _UNKNOWN = 0.25
 

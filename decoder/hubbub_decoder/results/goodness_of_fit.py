@@ -14,13 +14,12 @@ from scipy import stats
 
 from hubbub.metrics.params import Params
 from hubbub.summary import BitCounts, PatternCounts, Reports
+from hubbub_decoder.array_types import Floats
 from hubbub_decoder.estimators.pattern_counts import is_small
 from hubbub_decoder.estimators.patterns import FilterTable
 from hubbub_decoder.model.bit_covariance import RandomString
 from hubbub_decoder.model.debias import bit_shares
 from hubbub_decoder.results.estimates import FitTest
-
-Floats = NDArray[np.float64]
 
 _LEAST_EXPECTED = 5.0  # in a cell, Cochran's rule; cells that expect less are taken together
 _REFITS = 3

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.stats import binom
 
 from hubbub import Metric, Params
 from hubbub.summary import Reports
+from hubbub_decoder.array_types import Floats
 from hubbub_decoder.data.simulate import simulate_reports
 from hubbub_decoder.estimators.least_squares import Fit, must_be_fixed
 from hubbub_decoder.estimators.mixed_model import Beliefs
@@ -19,7 +19,6 @@ from hubbub_decoder.model.design_matrix import design_matrix
 from hubbub_decoder.pipeline import decode
 
 ALPHA = 1e-6
-Floats = NDArray[np.float64]
 NAMES = [f"v{i}" for i in range(6)]
 PARAMS = Params(num_bits=32, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0)
 N = 1000

@@ -7,7 +7,6 @@ import math
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.stats import binom, chi2
 
 import hubbub_decoder.estimators.least_squares as fit_module
@@ -16,6 +15,7 @@ import hubbub_decoder.inference.random_string_test as tested_module
 from hubbub import Metric, Params
 from hubbub.errors import SummaryError
 from hubbub.summary import Reports
+from hubbub_decoder.array_types import Floats
 from hubbub_decoder.data.simulate import simulate_reports
 from hubbub_decoder.estimators.least_squares import Fit, fit
 from hubbub_decoder.estimators.reports.bit_residuals import BitResiduals
@@ -27,7 +27,6 @@ from hubbub_decoder.model.design_matrix import DesignMatrix, bit_positions, desi
 from hubbub_decoder.pipeline import decode
 
 ALPHA = 1e-6
-Floats = NDArray[np.float64]
 
 
 def string_params(

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from numpy.typing import NDArray
 from scipy.stats import false_discovery_control, norm
 
+from hubbub_decoder.array_types import Floats
 from hubbub_decoder.inference.intervals import (
     among_reporters,
     detectable_share,
@@ -21,7 +21,7 @@ from hubbub_decoder.inference.intervals import (
 
 
 @given(arrays(float, st.integers(1, 60), elements=st.floats(0, 1)))
-def test_q_values_are_those_of_benjamini_and_hochberg_times_the_null_share(p: NDArray[np.float64]) -> None:
+def test_q_values_are_those_of_benjamini_and_hochberg_times_the_null_share(p: Floats) -> None:
     null_share = min(1.0, (1 + np.sum(p > 0.5)) / (len(p) / 2))
     expected = np.where(p > 0.5, 1, null_share * false_discovery_control(p))
     assert q_values(p) == pytest.approx(expected, abs=1e-12)

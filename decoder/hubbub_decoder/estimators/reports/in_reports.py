@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 
+from hubbub_decoder.array_types import Flags, Floats, Indices
 from hubbub_decoder.estimators.in_shares import InShares
 from hubbub_decoder.estimators.mixed_model import Beliefs, MixedModel
 from hubbub_decoder.estimators.reports.bit_residuals import BitResiduals
-from hubbub_decoder.estimators.reports.likelihood_ratios import Floats
-from hubbub_decoder.estimators.solution import Flags, Misfit, Solution, Totals
+from hubbub_decoder.estimators.solution import Misfit, Solution, Totals
 
 _NULL = 1e-9
 _MUCH = 1e4  # times what reports of a number left to chance would say
@@ -100,7 +99,7 @@ class InReports(InShares):
         """All shares, with what is believed: (M + 2,)."""
         return self._x
 
-    def without(self, some: NDArray[np.intp]) -> Floats:
+    def without(self, some: Indices) -> Floats:
         """Return all shares were each of some candidates known to be 0, (M + 2, D)."""
         columns = self._root.T @ self._root[:, some]
         return np.asarray(self._x[:, None] - columns * (self._x[some] / columns[some, range(len(some))]))

@@ -11,17 +11,13 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hubbub.metrics.params import Params
+from hubbub_decoder.array_types import Bits, Floats, Indices
 from hubbub_decoder.model.design_matrix import DesignMatrix
 
 NO_NOISE = 1e-12
 """p* = 0 would make a ratio infinite."""
-
-Floats = NDArray[np.float64]
-Bits = NDArray[np.uint8]
-Places = NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +29,7 @@ class Mixture:
     """
 
     params: Params
-    places: Places
+    places: Indices
     average: Floats
 
     @classmethod
@@ -46,7 +42,7 @@ class Mixture:
         """M + 2."""
         return int(self.places.shape[1]) + 2
 
-    def ratios(self, bits: Bits, places: Places) -> Floats:
+    def ratios(self, bits: Bits, places: Indices) -> Floats:
         """Return r of the strings at `places`, the average string and no value for reports (k, n): (strings + 2, n)."""
         k = self.params.num_bits
         unset, set_ = _ratios(self.params)
@@ -60,7 +56,7 @@ class Mixture:
         return ratios
 
 
-def random_places(params: Params, size: int, rng: np.random.Generator) -> Places:
+def random_places(params: Params, size: int, rng: np.random.Generator) -> Indices:
     """Draw the bits of strings that hash anywhere: (size, h), coincident ones replaced by k."""
     k, h = params.num_bits, params.num_hashes
     if params.hash_scheme != "google-md5":

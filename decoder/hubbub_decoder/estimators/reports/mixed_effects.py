@@ -8,12 +8,13 @@ from __future__ import annotations
 import numpy as np
 
 from hubbub.summary import Reports
+from hubbub_decoder.array_types import Floats
 from hubbub_decoder.estimators.bit_counts import begin_with_bits
 from hubbub_decoder.estimators.empirical_bayes import learn, totals
 from hubbub_decoder.estimators.fit_result import Fitted
 from hubbub_decoder.estimators.reports.bit_residuals import BitResiduals
 from hubbub_decoder.estimators.reports.in_reports import InReports, ScoredReports
-from hubbub_decoder.estimators.reports.likelihood_ratios import Floats, Mixture
+from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture
 from hubbub_decoder.estimators.reports.random_string_scores import RandomStrings
 from hubbub_decoder.estimators.reports.report_pass import Retained
 from hubbub_decoder.estimators.reports.simulated_information import draw, hashing_of_one, information, noise

@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 
 from hubbub.errors import SummaryError
 from hubbub.summary import Reports
+from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.estimators.least_squares import Fit
 from hubbub_decoder.estimators.reports.bit_residuals import BitResiduals
-from hubbub_decoder.estimators.reports.likelihood_ratios import Floats, Mixture
+from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture
 from hubbub_decoder.estimators.reports.random_string_scores import RandomStrings
 from hubbub_decoder.estimators.reports.report_pass import Retained
 from hubbub_decoder.estimators.reports.simulated_information import Drawn, draw, hashing_of_one, information, noise
@@ -105,7 +105,7 @@ def fit_reports(reports: Reports, design: DesignMatrix, *, seed: int = 0) -> Fit
     errors = np.where(known, np.sqrt(np.diag(found.covariance)[:-1]), np.nan)
     own = np.diag(look.projected)
 
-    def without(some: NDArray[np.intp]) -> Floats:
+    def without(some: Indices) -> Floats:
         return np.asarray(estimate[:, None] - look.projected[:, some] * (estimate[some] / own[some]))
 
     strings = RandomStrings.draw(retained, mixture, expected, rng)
