@@ -23,7 +23,8 @@ from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture
 from hubbub_decoder.estimators.reports.one_step import fit_reports
 from hubbub_decoder.estimators.reports.simulated_information import draw
 from hubbub_decoder.estimators.solution import Misfit
-from hubbub_decoder.model.design_matrix import DesignMatrix, bit_positions, design_matrix
+from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
+from hubbub_decoder.model.vectorized_hashing import bit_positions
 from hubbub_decoder.pipeline import decode
 
 ALPHA = 1e-6
