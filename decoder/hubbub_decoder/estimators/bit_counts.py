@@ -15,9 +15,9 @@ from hubbub_decoder.estimators.mixed_model import MixedModel
 from hubbub_decoder.estimators.patterns import Observations
 from hubbub_decoder.estimators.solution import Solution
 from hubbub_decoder.estimators.solving import solve
-from hubbub_decoder.inference.null_distribution import RandomPlaces
-from hubbub_decoder.model.bit_covariance import RandomString, bit_shares_with_noise
+from hubbub_decoder.model.bit_covariance import bit_shares_with_noise
 from hubbub_decoder.model.design_matrix import DesignMatrix
+from hubbub_decoder.model.random_string import RandomPlaces, RandomString
 
 
 def fit_bits(counts: BitCounts, design: DesignMatrix) -> Fitted:

@@ -16,9 +16,9 @@ from sklearn.linear_model import Lasso
 
 from hubbub.summary import BitCounts
 from hubbub_decoder.array_types import Floats, Indices
-from hubbub_decoder.model.bit_covariance import RandomString
 from hubbub_decoder.model.debias import bit_shares
 from hubbub_decoder.model.design_matrix import DesignMatrix
+from hubbub_decoder.model.random_string import RandomString
 
 _MAX_COLUMNS, _MAX_NUMBERS = 4_000, 5_000
 """What one machine fits at once in reasonable time and memory: either the normal equations of the columns or those of the bits are dense."""

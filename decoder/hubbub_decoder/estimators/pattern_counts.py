@@ -25,8 +25,8 @@ from hubbub_decoder.estimators.patterns import (
 )
 from hubbub_decoder.estimators.solution import Solution
 from hubbub_decoder.estimators.solving import solve
-from hubbub_decoder.inference.null_distribution import RandomPlaces
 from hubbub_decoder.model.design_matrix import DesignMatrix
+from hubbub_decoder.model.random_string import RandomPlaces
 
 _LITTLE = 1e-3  # the least share of unlisted strings, and of no value, that weights expect
 _KEPT, _BEYOND_BITS = 0.97, 4  # beliefs are found on the bits' own directions and a few more

@@ -16,6 +16,7 @@ from hubbub.metrics.params import Params
 from hubbub.summary import PatternCounts
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.model.design_matrix import DesignMatrix
+from hubbub_decoder.model.random_string import filter_probabilities
 
 MAX_CELLS = 1 << 25
 """Most entries of the table P(pattern | filter) that are worth building."""
@@ -45,7 +46,7 @@ class FilterTable:
         >>> table.chance.shape, round(float(table.random[1]), 6)  # no value, and 28 pairs
         ((256, 29), 0.035714)
         """
-        likely = _random_filters(params)
+        likely = filter_probabilities(params)
         filters = np.array([0, *sorted(likely)], np.int64)
         random = np.array([likely.get(int(each), 0.0) for each in filters])
         chance = np.ones((1 << params.num_bits, len(filters)))
@@ -151,22 +152,3 @@ def _leading(features: Floats, table: FilterTable, kept: float, most: int) -> Fl
     if length > 1e-6 * np.linalg.norm(features):
         directions = np.column_stack([directions, number / length])
     return directions
-
-
-def _random_filters(params: Params) -> dict[int, float]:
-    """Return how likely each filter is for a string that hashes anywhere."""
-    k, h = params.num_bits, params.num_hashes
-    if params.hash_scheme == "google-md5":
-        hit = np.bincount(np.arange(256) % k, minlength=k) / 256
-        likely = {0: 1.0}
-        for _ in range(h):
-            more: dict[int, float] = {}
-            for bits, chance in likely.items():
-                for bit in range(k):
-                    more[bits | 1 << bit] = more.get(bits | 1 << bit, 0.0) + chance * float(hit[bit])
-            likely = more
-        return likely
-    subsets = {0}
-    for _ in range(h):
-        subsets = {bits | 1 << bit for bits in subsets for bit in range(k) if not bits >> bit & 1}
-    return dict.fromkeys(subsets, 1 / len(subsets))

@@ -8,7 +8,8 @@ import numpy as np
 
 from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.inference.intervals import p_values, p_values_by_themselves
-from hubbub_decoder.inference.null_distribution import ErrorLaw, RandomPlaces, chance_to_look_there
+from hubbub_decoder.inference.null_distribution import ErrorLaw, chance_to_look_there
+from hubbub_decoder.model.random_string import RandomPlaces
 
 Seen = tuple[Sequence[float] | Floats, list[Floats]]
 """What each cohort says for a candidate that is left out of the model, and for random strings, in the candidate's standard errors."""

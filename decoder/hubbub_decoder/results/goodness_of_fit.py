@@ -17,8 +17,8 @@ from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.estimators.pattern_counts import is_small
 from hubbub_decoder.estimators.patterns import FilterTable
-from hubbub_decoder.model.bit_covariance import RandomString
 from hubbub_decoder.model.debias import bit_shares
+from hubbub_decoder.model.random_string import RandomString, md5_bit_probabilities
 from hubbub_decoder.results.estimates import FitTest
 
 _LEAST_EXPECTED = 5.0  # in a cell, Cochran's rule; cells that expect less are taken together
@@ -91,7 +91,7 @@ def _coincident_hashes(seen: NDArray[np.int64], params: Params) -> FitTest | Non
     chance, shares = _chance_of_ones(params), seen[used] / n[used][:, None]
     weighted = chance / np.maximum(chance @ _USUAL_SIZES, np.finfo(float).tiny)[:, None]
     of_sizes = shares @ np.linalg.lstsq(chance.T @ weighted, weighted.T, rcond=None)[0].T
-    coincide = float(np.sum((np.bincount(np.arange(256) % params.num_bits) / 256) ** 2))
+    coincide = float(np.sum(md5_bit_probabilities(params.num_bits) ** 2))
     t, p_value = stats.ttest_1samp(of_sizes[:, 1] - coincide * (of_sizes[:, 1] + of_sizes[:, 2]), 0)
     return FitTest("coincident hashes", float(t) ** 2, 1, float(p_value))
 

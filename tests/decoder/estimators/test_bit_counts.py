@@ -18,9 +18,8 @@ from hubbub_decoder.estimators.in_observations import InObservations
 from hubbub_decoder.estimators.in_shares import InShares
 from hubbub_decoder.estimators.least_squares import fit
 from hubbub_decoder.estimators.mixed_model import Beliefs, MixedModel
-from hubbub_decoder.inference.null_distribution import RandomPlaces
-from hubbub_decoder.model.bit_covariance import RandomString
 from hubbub_decoder.model.design_matrix import design_matrix
+from hubbub_decoder.model.random_string import RandomPlaces, RandomString
 
 ALPHA = 1e-6
 

@@ -16,9 +16,10 @@ from hubbub.summary import BitCounts
 from hubbub_decoder import decode
 from hubbub_decoder.data.simulate import simulate_bit_counts
 from hubbub_decoder.estimators.least_squares import fit
-from hubbub_decoder.model.bit_covariance import RandomString, report_covariance
+from hubbub_decoder.model.bit_covariance import report_covariance
 from hubbub_decoder.model.debias import bit_shares, debias
 from hubbub_decoder.model.design_matrix import design_matrix
+from hubbub_decoder.model.random_string import RandomString
 from hubbub_decoder.model.vectorized_hashing import bit_positions
 
 ALPHA = 1e-6

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from hubbub_decoder.array_types import Bits, Floats, Indices
-from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture, random_places
+from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture
+from hubbub_decoder.model.random_string import random_places
 
 _PROBES = 256
 
