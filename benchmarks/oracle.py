@@ -26,7 +26,8 @@ from hubbub_decoder.estimators import empirical_bayes
 from hubbub_decoder.estimators.mixed_model import Beliefs, MixedModel
 from hubbub_decoder.estimators.patterns import FilterTable, filters_of, observe
 from hubbub_decoder.estimators.solving import solve
-from hubbub_decoder.inference.intervals import interval, q_values
+from hubbub_decoder.inference.intervals import interval
+from hubbub_decoder.inference.multiple_testing import q_values
 from hubbub_decoder.inference.prior import Prior
 from hubbub_decoder.model.design_matrix import design_matrix
 

@@ -22,7 +22,8 @@ from hubbub_decoder.estimators.least_squares import Fit, fit, must_be_fixed
 from hubbub_decoder.estimators.pattern_counts import fit_patterns, is_small
 from hubbub_decoder.estimators.reports.mixed_effects import fit_many, worth_fitting
 from hubbub_decoder.estimators.reports.one_step import fit_reports
-from hubbub_decoder.inference.intervals import Target, among_reporters, of_poisson, p_values
+from hubbub_decoder.inference.intervals import Target, among_reporters, of_poisson
+from hubbub_decoder.inference.multiple_testing import p_values
 from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
 from hubbub_decoder.results import warnings as doubts
 from hubbub_decoder.results.build import Answer, decoding_of

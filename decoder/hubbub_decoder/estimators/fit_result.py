@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.estimators.empirical_bayes import Learnt
 from hubbub_decoder.estimators.solution import Solution, Solved, Totals
+from hubbub_decoder.inference.multiple_testing import Seen, tested
 from hubbub_decoder.inference.null_distribution import ErrorLaw
-from hubbub_decoder.inference.random_string_test import Seen, tested
 from hubbub_decoder.model.random_string import RandomPlaces
 
 

@@ -16,8 +16,8 @@ from scipy import linalg, sparse
 from hubbub.summary import BitCounts
 from hubbub_decoder.array_types import Flags, Floats, Indices
 from hubbub_decoder.estimators.lasso_screening import numbers
+from hubbub_decoder.inference.multiple_testing import Seen, tested
 from hubbub_decoder.inference.null_distribution import ErrorLaw
-from hubbub_decoder.inference.random_string_test import Seen, tested
 from hubbub_decoder.model.bit_covariance import bit_shares_with_noise
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.random_string import RandomPlaces, RandomString

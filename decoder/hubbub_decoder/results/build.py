@@ -9,7 +9,8 @@ import numpy as np
 
 from hubbub.summary import BitCounts
 from hubbub_decoder.array_types import Floats
-from hubbub_decoder.inference.intervals import detectable_share, interval, level_after_selection, q_values
+from hubbub_decoder.inference.intervals import detectable_share, interval, level_after_selection
+from hubbub_decoder.inference.multiple_testing import q_values
 from hubbub_decoder.inference.null_distribution import ErrorLaw
 from hubbub_decoder.inference.shrinkage import best_guess
 from hubbub_decoder.results.decoding import Decoding

@@ -11,7 +11,7 @@ from scipy.stats import binom, chi2
 
 import hubbub_decoder.estimators.least_squares as fit_module
 import hubbub_decoder.estimators.reports.one_step as likelihood_module
-import hubbub_decoder.inference.random_string_test as tested_module
+import hubbub_decoder.inference.multiple_testing as tested_module
 from hubbub import Metric, Params
 from hubbub.errors import SummaryError
 from hubbub.summary import Reports

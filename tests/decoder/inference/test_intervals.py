@@ -10,14 +10,8 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import false_discovery_control, norm
 
 from hubbub_decoder.array_types import Floats
-from hubbub_decoder.inference.intervals import (
-    among_reporters,
-    detectable_share,
-    interval,
-    level_after_selection,
-    p_values,
-    q_values,
-)
+from hubbub_decoder.inference.intervals import among_reporters, detectable_share, interval, level_after_selection
+from hubbub_decoder.inference.multiple_testing import p_values, q_values
 
 
 @given(arrays(float, st.integers(1, 60), elements=st.floats(0, 1)))

@@ -20,7 +20,7 @@ from hubbub.summary import BitCounts, PatternCounts
 from hubbub.summary.plausibility import oddities
 from hubbub_decoder import CandidateError, Decoding, Estimate, Mass, OutputError, decode
 from hubbub_decoder.data.simulate import simulate_bit_counts, simulate_pattern_counts
-from hubbub_decoder.inference.intervals import q_values
+from hubbub_decoder.inference.multiple_testing import q_values
 from hubbub_decoder.results.build import Answer, decoding_of
 from hubbub_decoder.results.table import Picture, conclusions
 

@@ -11,8 +11,8 @@ import numpy as np
 from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture
 from hubbub_decoder.estimators.reports.report_pass import Retained
+from hubbub_decoder.inference.multiple_testing import Seen, tested
 from hubbub_decoder.inference.null_distribution import ErrorLaw
-from hubbub_decoder.inference.random_string_test import Seen, tested
 from hubbub_decoder.model.random_string import RandomPlaces, random_places
 
 _STRINGS, _STRING_RATIOS = (256, 2048), 1 << 28  # random strings to compare candidates with, and times reports
