@@ -16,7 +16,7 @@ from hubbub import Metric, Params
 from hubbub.summary import PatternCounts
 from hubbub_decoder import decode
 from hubbub_decoder.data.populations import named_shares
-from hubbub_decoder.estimators.patterns import FilterTable
+from hubbub_decoder.estimators.pattern_counts import FilterTable
 from hubbub_decoder.model.design_matrix import design_matrix
 from hubbub_decoder.model.vectorized_hashing import bit_positions
 

@@ -11,10 +11,7 @@ from hubbub.summary import BitCounts
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.estimators.empirical_bayes import Learnt, begin, learn, totals
 from hubbub_decoder.estimators.fit_result import Fitted
-from hubbub_decoder.estimators.mixed_model import MixedModel
-from hubbub_decoder.estimators.patterns import Observations
-from hubbub_decoder.estimators.solution import Solution
-from hubbub_decoder.estimators.solving import solve
+from hubbub_decoder.estimators.mixed_model import MixedModel, Observations, Solution
 from hubbub_decoder.model.bit_covariance import bit_shares_with_noise
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.random_string import RandomPlaces, RandomString
@@ -28,7 +25,7 @@ def fit_bits(counts: BitCounts, design: DesignMatrix) -> Fitted:
     learnt, seen = begin_with_bits(counts, design)
     model = _model(counts, design, seen.posterior, float(seen.others[0]))
     learnt, seen = learn(model, learnt)
-    solved, sums = solve(model, learnt.beliefs, learnt.scatter), totals(model, learnt, seen)
+    solved, sums = model.solve(learnt.beliefs, learnt.scatter), totals(model, learnt, seen)
     return Fitted.of(solved, sums, learnt, model.places, RandomPlaces.of_bits(counts.metric.params))
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.estimators.empirical_bayes import Learnt
-from hubbub_decoder.estimators.solution import Solution, Solved, Totals
+from hubbub_decoder.estimators.mixed_model import Solution, Solved, Totals
 from hubbub_decoder.inference.multiple_testing import Seen, tested
 from hubbub_decoder.inference.null_distribution import ErrorLaw
 from hubbub_decoder.model.random_string import RandomPlaces

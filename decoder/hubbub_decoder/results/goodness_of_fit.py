@@ -15,8 +15,7 @@ from scipy import stats
 from hubbub.metrics.params import Params
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub_decoder.array_types import Floats
-from hubbub_decoder.estimators.pattern_counts import is_small
-from hubbub_decoder.estimators.patterns import FilterTable
+from hubbub_decoder.estimators.pattern_counts import FilterTable, is_small
 from hubbub_decoder.model.debias import bit_shares
 from hubbub_decoder.model.random_string import RandomString, md5_bit_probabilities
 from hubbub_decoder.results.estimates import FitTest

@@ -14,10 +14,8 @@ from hubbub_decoder import decode
 from hubbub_decoder.data.populations import draw_population, named_shares
 from hubbub_decoder.data.simulate import simulate_bit_counts
 from hubbub_decoder.estimators.bit_counts import _observe, fit_bits
-from hubbub_decoder.estimators.in_observations import InObservations
-from hubbub_decoder.estimators.in_shares import InShares
 from hubbub_decoder.estimators.least_squares import fit
-from hubbub_decoder.estimators.mixed_model import Beliefs, MixedModel
+from hubbub_decoder.estimators.mixed_model import Beliefs, InObservations, InShares, MixedModel
 from hubbub_decoder.model.design_matrix import design_matrix
 from hubbub_decoder.model.random_string import RandomPlaces, RandomString
 

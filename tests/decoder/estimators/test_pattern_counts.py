@@ -15,9 +15,8 @@ from hubbub_decoder.array_types import Floats
 from hubbub_decoder.data.populations import draw_population, named_shares
 from hubbub_decoder.data.simulate import simulate_pattern_counts
 from hubbub_decoder.estimators import empirical_bayes, pattern_counts
-from hubbub_decoder.estimators.mixed_model import Beliefs
+from hubbub_decoder.estimators.mixed_model import Beliefs, Solution
 from hubbub_decoder.estimators.pattern_counts import is_small
-from hubbub_decoder.estimators.solution import Solution
 from hubbub_decoder.inference.prior import fit_prior
 
 ALPHA = 1e-6

@@ -13,7 +13,7 @@ from hubbub_decoder.data.simulate import simulate_reports
 from hubbub_decoder.estimators.least_squares import Fit, must_be_fixed
 from hubbub_decoder.estimators.mixed_model import Beliefs
 from hubbub_decoder.estimators.reports.bit_residuals import BitResiduals
-from hubbub_decoder.estimators.reports.in_reports import InReports, ScoredReports
+from hubbub_decoder.estimators.reports.mixed_effects import InReports, ScoredReports
 from hubbub_decoder.estimators.reports.one_step import fit_reports
 from hubbub_decoder.model.design_matrix import design_matrix
 from hubbub_decoder.pipeline import decode

@@ -18,11 +18,11 @@ from hubbub.summary import Reports
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.data.simulate import simulate_reports
 from hubbub_decoder.estimators.least_squares import Fit, fit
+from hubbub_decoder.estimators.mixed_model import Misfit
 from hubbub_decoder.estimators.reports.bit_residuals import BitResiduals
 from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture
 from hubbub_decoder.estimators.reports.one_step import fit_reports
 from hubbub_decoder.estimators.reports.simulated_information import draw
-from hubbub_decoder.estimators.solution import Misfit
 from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
 from hubbub_decoder.model.vectorized_hashing import bit_positions
 from hubbub_decoder.pipeline import decode

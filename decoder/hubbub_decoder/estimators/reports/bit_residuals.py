@@ -10,8 +10,8 @@ from scipy import sparse
 
 from hubbub.summary import BitCounts
 from hubbub_decoder.array_types import Floats
+from hubbub_decoder.estimators.mixed_model import Misfit
 from hubbub_decoder.estimators.reports.likelihood_ratios import NO_NOISE
-from hubbub_decoder.estimators.solution import Misfit
 from hubbub_decoder.model.debias import bit_shares
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.random_string import RandomString
