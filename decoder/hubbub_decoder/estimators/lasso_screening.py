@@ -14,7 +14,7 @@ from scipy.stats import norm
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Lasso
 
-from hubbub.summary import BitCounts
+from hubbub.summary import BitCounts, Reports
 from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.model.debias import bit_shares
 from hubbub_decoder.model.design_matrix import DesignMatrix
@@ -41,8 +41,15 @@ class Selection:
     counts: BitCounts
     independent: bool
 
+    def reports_of(self, reports: Reports) -> Reports:
+        """Return the reports of the cohorts to estimate from."""
+        kept = (self.counts.reports > 0)[reports.cohorts]
+        if kept.all():
+            return reports
+        return Reports(reports.metric, reports.cohorts[kept], reports.rows[kept], reports.periods)
 
-def select(counts: BitCounts, design: DesignMatrix) -> Selection:
+
+def select(counts: BitCounts, design: DesignMatrix, *, keep_all: bool = False) -> Selection:
     """Keep all columns if they can be fitted at once, else let half of the cohorts choose and leave the others to estimate from.
 
     What is chosen by looking at the reports looks too frequent in the same reports; people in other cohorts know nothing of the
@@ -50,7 +57,7 @@ def select(counts: BitCounts, design: DesignMatrix) -> Selection:
     reports choose and estimate.
     """
     columns = len(design.groups)
-    if columns <= capacity(counts):
+    if keep_all or columns <= capacity(counts):
         return Selection(np.arange(columns), counts, independent=True)
     used = np.flatnonzero(counts.reports)
     if len(used) == 1:

@@ -15,8 +15,9 @@ from hubbub.summary import PatternCounts
 from hubbub.summary.pattern_counts import MAX_PATTERN_BITS
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.estimators.empirical_bayes import begin, learn, solve_on_more_directions, totals
-from hubbub_decoder.estimators.fit_result import Fitted
+from hubbub_decoder.estimators.fit_result import FitResult, compare_with_random_strings
 from hubbub_decoder.estimators.mixed_model import MixedModel, Observations, Solution
+from hubbub_decoder.inference.intervals import poisson_variances
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.random_string import RandomPlaces, filter_probabilities
 
@@ -38,7 +39,7 @@ def is_small(params: Params) -> bool:
     return k <= MAX_PATTERN_BITS and number_of_filters(params) << k <= MAX_CELLS
 
 
-def fit_patterns(counts: PatternCounts, design: DesignMatrix) -> Fitted:
+def fit_patterns(counts: PatternCounts, design: DesignMatrix) -> FitResult:
     """Fit all candidates of the design, more than the patterns have numbers if need be."""
     table = FilterTable.of(design.params)
     filter_of = filters_of(design, table)
@@ -55,13 +56,18 @@ def fit_patterns(counts: PatternCounts, design: DesignMatrix) -> Fitted:
     observations, leading = observed(_expected(seen, table, filter_of))
     learnt, seen = learn(leading, learnt)
     sums = totals(leading, learnt, seen)
-    tested = filter_of[:, None], RandomPlaces.of_filters(table.random)
     wide = observations.size > _DENSE and observations.size * size > _WIDE
     final = split_directions(observations, table, 1.0, _DENSE // len(filter_of)) if wide else observations
     if final.size <= len(leading.y):
-        return Fitted.of(leading.solve(learnt.beliefs, learnt.scatter), sums, learnt, *tested)
-    learnt, solved = solve_on_more_directions(_model(final, table, filter_of), learnt)
-    return Fitted.of(solved, sums, learnt, *tested)
+        solved = leading.solve(learnt.beliefs, learnt.scatter)
+    else:
+        learnt, solved = solve_on_more_directions(_model(final, table, filter_of), learnt)
+    solution = solved.solution()
+    tests = compare_with_random_strings(solved, solution, filter_of[:, None], RandomPlaces.of_filters(table.random))
+    n, (listed, unlisted, nothing) = counts.num_reports, sums.shares
+    variances = poisson_variances(np.diag(sums.covariance), sums.shares, n)
+    of_sums = np.array([listed, unlisted, 1 - nothing]), *variances
+    return FitResult.from_mixed_model(solution, learnt, tests, of_sums, lambda v, x: poisson_variances(v, x, n))
 
 
 def _model(observations: Observations, table: FilterTable, filter_of: NDArray[np.int16]) -> MixedModel:

@@ -16,37 +16,33 @@ POWER = 0.9
 Target = Literal["reporters", "population"]
 
 
-def among_reporters(variance: Floats, shares: Floats, num_reports: int | None) -> Floats:
-    """Turn the variance of a share of a population that reports are drawn from into that of the share among the reports.
+def reporter_variance(variance: Floats, shares: Floats, num_reports: int) -> Floats:
+    """Variance of an estimate as the share among those who reported, from its variance as a population's share.
 
-        Var_reporters = Var - x (1 - x) / N
+        Var_reporters = Var - x (1 - x) / N        x cut to [0, 1], the result to [0, inf)
 
-    An estimate that is unbiased for the share among those who reported differs from the population's share by its own error
-    and by theirs, x (1 - x) / N, which are uncorrelated. x is cut to [0, 1], the result to [0, inf).
+    The estimate differs from the population's share by its own error and by the reporters', x (1 - x) / N, which are uncorrelated.
+    docs/mathematics.md, section 5.
 
-    num_reports : N; None: the population is what is asked about, and the variance stays
-
-    >>> among_reporters(np.array([0.01]), np.array([0.5]), num_reports=100).tolist()
+    >>> reporter_variance(np.array([0.01]), np.array([0.5]), num_reports=100).tolist()
     [0.0075]
     """
-    if num_reports is None:
-        return variance
     x = np.clip(shares, 0, 1)
     return np.maximum(variance - x * (1 - x) / num_reports, 0)
 
 
-def of_poisson(variance: Floats, shares: Floats, num_reports: int | None, seen: int) -> Floats:
-    """Do the same for a variance that counts the number of reports itself as chance: Var - x / N.
+def poisson_variances(variance: Floats, shares: Floats, num_reports: int) -> tuple[Floats, Floats]:
+    """Variances as a population's share and as the share among the reporters, of an estimate from Poisson counts.
 
-    For the population of which the reporters are a sample, what is left of it is Var - x**2 / N.
+        Var_population = Var - x**2 / N        Var_reporters = Var - x / N        x cut to [0, 1], results to [0, inf)
 
-    seen : the number of reports there were
+    `variance` takes the number of reports itself for random. docs/mathematics.md, section 7.
 
-    >>> of_poisson(np.array([0.01]), np.array([0.5]), 100, 100).tolist()
-    [0.005]
+    >>> [v.tolist() for v in poisson_variances(np.array([0.01]), np.array([0.5]), 100)]
+    [[0.0075], [0.005]]
     """
     x = np.clip(shares, 0, 1)
-    return np.maximum(variance - (x**2 if num_reports is None else x) / seen, 0)
+    return np.maximum(variance - x**2 / num_reports, 0), np.maximum(variance - x / num_reports, 0)
 
 
 def interval(shares: Floats, std_errors: Floats, level: float, law: ErrorLaw | None = None) -> tuple[Floats, Floats]:

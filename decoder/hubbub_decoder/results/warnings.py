@@ -9,9 +9,8 @@ from hubbub.summary import BitCounts, Reports
 from hubbub.summary.plausibility import TAIL, oddities, usual
 from hubbub.text import counted, shown
 from hubbub_decoder.data.combine import Collected
-from hubbub_decoder.estimators.fit_result import Fitted
+from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.estimators.lasso_screening import Selection
-from hubbub_decoder.estimators.least_squares import Fit
 from hubbub_decoder.estimators.reports import mixed_effects
 from hubbub_decoder.inference.null_distribution import ErrorLaw
 from hubbub_decoder.model.design_matrix import DesignMatrix
@@ -163,7 +162,7 @@ def about_errors(law: ErrorLaw | None, unlisted: float) -> Iterator[str]:
         )
 
 
-def about_masses(decoding: Decoding, fitted: Fit | Fitted | None = None) -> Iterator[str]:
+def about_masses(decoding: Decoding, fitted: FitResult | None = None) -> Iterator[str]:
     """Totals that no population can have, and bits that scatter more than any unlisted strings would."""
     if decoding.num_reports < _FEW * decoding.metric.params.num_cohorts:
         return
@@ -176,7 +175,7 @@ def about_masses(decoding: Decoding, fitted: Fit | Fitted | None = None) -> Iter
         yield f"strings without a candidate have a share of {unlisted.share:.1%}: {_WRONG}"
     if fitted is not None:
         largest = max(unlisted.share, 0) + _STANDARD_ERRORS * unlisted.std_error
-        if fitted.scatter > largest**2 + _STANDARD_ERRORS * fitted.scatter_std:
+        if fitted.unlisted_variance > largest**2 + _STANDARD_ERRORS * fitted.unlisted_variance_error:
             yield f"the bits scatter more than a share of {largest:.1%} of unlisted strings can explain: {_WRONG}"
 
 

@@ -10,7 +10,8 @@ from hubbub import Metric, Params
 from hubbub.summary import Reports
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.data.simulate import simulate_reports
-from hubbub_decoder.estimators.least_squares import Fit, must_be_fixed
+from hubbub_decoder.estimators.fit_result import FitResult
+from hubbub_decoder.estimators.least_squares import must_be_fixed
 from hubbub_decoder.estimators.mixed_model import Beliefs
 from hubbub_decoder.estimators.reports.bit_residuals import BitResiduals
 from hubbub_decoder.estimators.reports.mixed_effects import InReports, ScoredReports
@@ -30,9 +31,8 @@ def simulated(params: Params, people: dict[str, int], seed: int, without_value: 
     return Reports(metric, *(np.concatenate(parts) for parts in zip(*chunks, strict=True)))
 
 
-def errors_of(fitted: Fit) -> Floats:
-    assert fitted.noise is not None
-    return np.sqrt(np.diag(fitted.noise)[:-1])
+def errors_of(fitted: FitResult) -> Floats:
+    return np.sqrt(fitted.reporter_variances)
 
 
 class Scored:

@@ -20,8 +20,9 @@ from hubbub.summary import BitCounts, PatternCounts
 from hubbub.summary.plausibility import oddities
 from hubbub_decoder import CandidateError, Decoding, Estimate, Mass, OutputError, decode
 from hubbub_decoder.data.simulate import simulate_bit_counts, simulate_pattern_counts
+from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.inference.multiple_testing import q_values
-from hubbub_decoder.results.build import Answer, decoding_of
+from hubbub_decoder.results.build import build_decoding
 from hubbub_decoder.results.table import Picture, conclusions
 
 HOMEPAGE = Metric.string(
@@ -197,8 +198,9 @@ def test_a_total_that_may_be_anything_is_not_determined(error: float, determined
     """Two standard errors each way are all there is from .25 on."""
     counts = BitCounts(HOMEPAGE, np.full(8, 100), np.full((8, 16), 40))
     one = np.array([0.1])
-    answer = Answer((("a",),), one, one, one, ((0.5, 0.1), (-0.4, error), (0.9, 0.1)), 0.1)
-    unlisted = decoding_of(answer, counts, 0.95, 0.05).unlisted
+    totals, variances = np.array([0.5, -0.4, 0.9]), np.array([0.1, error, 0.1]) ** 2
+    fit = FitResult(one, one, one, one, totals, variances, variances, null_error=0.1)
+    unlisted = build_decoding(fit, [("a",)], counts, "reporters", 0.95, 0.05).unlisted
     assert math.isnan(unlisted.share) is math.isnan(unlisted.low) is not determined
 
 

@@ -14,13 +14,14 @@ from hubbub.summary import Reports
 from hubbub_decoder.array_types import Flags, Floats, Indices
 from hubbub_decoder.estimators.bit_counts import begin_with_bits
 from hubbub_decoder.estimators.empirical_bayes import learn, totals
-from hubbub_decoder.estimators.fit_result import Fitted
+from hubbub_decoder.estimators.fit_result import FitResult, sum_totals
 from hubbub_decoder.estimators.mixed_model import Beliefs, InShares, Misfit, MixedModel, Solution, Totals
 from hubbub_decoder.estimators.reports.bit_residuals import BitResiduals
 from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture
 from hubbub_decoder.estimators.reports.random_string_scores import RandomStrings
 from hubbub_decoder.estimators.reports.report_pass import Retained
 from hubbub_decoder.estimators.reports.simulated_information import draw, hashing_of_one, information, noise
+from hubbub_decoder.inference.intervals import reporter_variance
 from hubbub_decoder.inference.shrinkage import best_guess
 from hubbub_decoder.model.design_matrix import DesignMatrix
 
@@ -33,14 +34,16 @@ _MUCH = 1e4  # times what reports of a number left to chance would say
 _LEAST_ERROR = 0.1  # reports: what is simulated is not known better, and nearly noiseless reports leave nothing else
 
 
-def fit_many(reports: Reports, design: DesignMatrix, *, seed: int = 0) -> Fitted:
+def fit_many(reports: Reports, design: DesignMatrix, num_reports: int | None = None, *, seed: int = 0) -> FitResult:
     """Fit many candidates: to each, what is believed of the others is noise.
 
-    reports : at least one      design : made for the same parameters      seed : of the simulated reports
+    reports     : at least one      design : made for the same parameters      seed : of the simulated reports
+    num_reports : of all cohorts, if `reports` are those of some cohorts
 
     Time O(n M h + M**3), memory O(n k / 8 + M**2).
     """
     n, counts = reports.num_reports, reports.bit_counts()
+    total = num_reports or n
     retained, mixture, rng = Retained.of(reports), Mixture.of(design), np.random.default_rng(seed)
     learnt, seen = begin_with_bits(counts, design)
     z = _plausible(seen, 1 - float(seen.posterior.sum() + seen.others[0]))
@@ -59,9 +62,12 @@ def fit_many(reports: Reports, design: DesignMatrix, *, seed: int = 0) -> Fitted
     strings = RandomStrings.draw(retained, mixture, expected, rng)
     plain = model.solve(learnt.beliefs, 0.0)  # scores know nothing of tau**2
     scale = n * plain.solution(roughly=True).variances / errors
-    law, p = strings.test(solution.shares, errors, scale, plain.shares, plain.without)
-    listed_and_unlisted = Totals(sums.shares[:2], sums.covariance[:2, :2])
-    return Fitted(solution, listed_and_unlisted, learnt.scatter, learnt.scatter_std, law, p)
+    tests = strings.test(solution.shares, errors, scale, plain.shares, plain.without)
+    summed, spread = sum_totals(sums.shares[:2], sums.covariance[:2, :2])
+    of_sums = summed, spread, reporter_variance(spread, summed, total)
+    return FitResult.from_mixed_model(
+        solution, learnt, tests, of_sums, lambda v, x: (v, reporter_variance(v, x, total))
+    )
 
 
 def worth_fitting(design: DesignMatrix) -> bool:
