@@ -17,24 +17,22 @@ from unittest import mock
 import numpy as np
 from benchmarks.accuracy import DISTRIBUTIONS, HERE, Case, interval_score, r_decoder, reports_of
 from benchmarks.pages import put_section
-from numpy.typing import NDArray
 from scipy.stats import norm
 from threadpoolctl import threadpool_limits
 
 from hubbub_decoder import decode
+from hubbub_decoder.array_types import Flags, Floats
 from hubbub_decoder.estimators import empirical_bayes
 from hubbub_decoder.estimators.mixed_model import Beliefs, MixedModel
-from hubbub_decoder.estimators.patterns import FilterTable, filters_of, observe
-from hubbub_decoder.estimators.solving import solve
-from hubbub_decoder.inference.intervals import interval, q_values
+from hubbub_decoder.estimators.pattern_counts import FilterTable, filters_of, observe
+from hubbub_decoder.inference.intervals import interval
+from hubbub_decoder.inference.multiple_testing import q_values
 from hubbub_decoder.inference.prior import Prior
 from hubbub_decoder.model.design_matrix import design_matrix
 
 HEADING = "## Upper bounds for crowded cases"
 _CLASSES = 60
 _FALSE = 0.05
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 
 class Tested(NamedTuple):
@@ -82,7 +80,7 @@ def told(case: Case, regtest: Path | None, entropy: str) -> tuple[Tested, Tested
     filter_of, size = filters_of(design, table), len(table.filters)
     expected = np.array([np.bincount(chosen, truth, size) for chosen in filter_of]) + unlisted.sum() * table.random
     model = MixedModel(observe(counts, table, expected), filter_of[:, None], table.others, table.scatter)
-    solution = solve(model, Beliefs(truth, np.full(len(truth), 1e-12)), float((unlisted**2).sum())).solution()
+    solution = model.solve(Beliefs(truth, np.full(len(truth), 1e-12)), float((unlisted**2).sum())).solution()
     x, errors = solution.shares, np.sqrt(solution.variances)
     score = interval_score(*interval(x, errors, 0.95), truth)
     return nothing, distribution, Tested(case.distribution, norm.sf(x / errors), truth > 0, score)

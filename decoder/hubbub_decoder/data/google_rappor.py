@@ -27,7 +27,8 @@ from hubbub.summary import BitCounts, PatternCounts, Summary
 from hubbub.summary.counting import count_bits, count_ones, count_patterns
 from hubbub.summary.pattern_counts import MAX_PATTERN_BITS
 from hubbub_decoder.errors import ForeignFileError
-from hubbub_decoder.model.design_matrix import DesignMatrix, Positions, bit_positions, design_of_positions
+from hubbub_decoder.model.design_matrix import DesignMatrix, design_of_positions
+from hubbub_decoder.model.vectorized_hashing import Positions, bit_positions
 
 _PARAMETERS = ("k", "h", "m", "p", "q", "f")
 _REPORTS_AT_ONCE = 1 << 16
@@ -81,7 +82,7 @@ def read_counts(path: str | Path, params: Params) -> tuple[NDArray[np.int64], ND
 
 
 def read_map(path: str | Path, params: Params) -> tuple[list[str], Positions]:
-    """Read the candidates and the bits each sets in each cohort, as `design_matrix.bit_positions` returns them.
+    """Read the candidates and the bits each sets in each cohort, as `vectorized_hashing.bit_positions` returns them.
 
     A candidate that comes again with the same bits is taken once.
     """

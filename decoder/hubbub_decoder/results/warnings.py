@@ -12,9 +12,8 @@ from hubbub.summary import BitCounts, Reports
 from hubbub.summary.plausibility import TAIL_PROBABILITY, find_implausible, plausible_ones
 from hubbub.text import escape_untrusted, format_count
 from hubbub_decoder.data.combine import Collected
-from hubbub_decoder.estimators.fit_result import Fitted
+from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.estimators.lasso_screening import Selection
-from hubbub_decoder.estimators.least_squares import Fit
 from hubbub_decoder.estimators.reports import mixed_effects
 from hubbub_decoder.inference.null_distribution import ErrorLaw
 from hubbub_decoder.model.design_matrix import DesignMatrix
@@ -189,7 +188,7 @@ def warn_frequent_unlisted_string(null: ErrorLaw | None, unlisted_variance: floa
         )
 
 
-def warn_impossible_totals(decoding: Decoding, fitted: Fit | Fitted | None = None) -> Iterator[str]:
+def warn_impossible_totals(decoding: Decoding, fitted: FitResult | None = None) -> Iterator[str]:
     """Warn about negative totals, and about bits that vary more than the unlisted share permits."""
     if decoding.num_reports < MIN_REPORTS_PER_COHORT * decoding.metric.params.num_cohorts:
         return
@@ -203,7 +202,7 @@ def warn_impossible_totals(decoding: Decoding, fitted: Fit | Fitted | None = Non
             yield f"The estimate of {name} is {total.share:.1%}, which is below 0 by more than {_STANDARD_ERRORS} standard errors. {_MISMATCH}"
     if fitted is not None:
         largest = max(decoding.unlisted.share, 0) + _STANDARD_ERRORS * decoding.unlisted.std_error
-        if fitted.scatter > largest**2 + _STANDARD_ERRORS * fitted.scatter_std:
+        if fitted.unlisted_variance > largest**2 + _STANDARD_ERRORS * fitted.unlisted_variance_error:
             yield f"The bits vary more than an unlisted share of {largest:.1%} can explain. {_MISMATCH}"
 
 
