@@ -12,7 +12,8 @@ from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
 from hubbub.errors import ParameterError
-from hubbub_aggregator.server.client_address import network_of
+from hubbub_aggregator.server.client_address import Proxies, network_of
+from hubbub_aggregator.server.connection_limits import ConnectionLimits
 
 _ORIGIN = re.compile(r"https?://([a-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
 NETWORKS_SHARE = 8
@@ -110,6 +111,10 @@ class Settings:
                 raise ParameterError(
                     f"cors_origin is https://host or https://host:port, lower-case and without a path; got {origin!r}"
                 )
+
+    def connection_limits(self) -> ConnectionLimits:
+        """Return the limits of open connections for one server process, with no connection counted yet."""
+        return ConnectionLimits(self.max_connections, self.max_network_connections, Proxies(self.trusted_proxy))
 
 
 def limits() -> tuple[Field[Any], ...]:

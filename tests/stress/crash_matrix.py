@@ -310,7 +310,12 @@ def _serve(campaign: Campaign, listener: socket.socket, target: str | None, coun
         store = SqlStore.open(campaign.database)
         accept(store, now)  # each crash may be followed by a later day
         clock = CredibleClock(store, wall=lambda: now)
-        run(create_app(DEFINITIONS, store, SETTINGS, clock), [listener], lambda: say("ready"))
+        run(
+            create_app(DEFINITIONS, store, SETTINGS, clock),
+            [listener],
+            SETTINGS.connection_limits(),
+            lambda: say("ready"),
+        )
     finally:
         os._exit(3)
 

@@ -28,7 +28,7 @@ from hubbub_aggregator.http.problems import problem, refused_with
 from hubbub_aggregator.http.security_headers import SECURITY_HEADERS
 from hubbub_aggregator.monitoring.job_health import log_failure
 from hubbub_aggregator.pipeline.group_commit import GroupWriter
-from hubbub_aggregator.server.loopback import asked_directly
+from hubbub_aggregator.server.client_address import asked_directly
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.interface import Appended
 from hubbub_aggregator.store.tokens import Scope as TokenScope

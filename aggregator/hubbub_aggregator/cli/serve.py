@@ -251,4 +251,4 @@ def command(
         warn_of_dropped(metrics, store)
         app = create_app(metrics, store, checked, free=free, reload=load, local_address=local_address)
         ready = partial(announce, log_format, url_of(listeners[0]), local_url)
-        run(app, listeners, ready, store.stop, checked)
+        run(app, listeners, checked.connection_limits(), ready, store.stop)

@@ -189,6 +189,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., tuple[int, str, int]]]:
                     run(
                         create_app(definitions, store, SETTINGS, local_address=address_of(listener)),
                         [listener],
+                        SETTINGS.connection_limits(),
                         lambda: say("ready"),
                         stop,
                     )
