@@ -42,9 +42,9 @@ class Settings:
         200, "Open connections from one network, trusted proxies excepted; beyond it: 503."
     )
     max_reports: int = _setting(10_000, "Most reports in one batch.")
-    max_waiting: int = _setting(32 << 20, "Batches waiting for their commit; beyond it: 503.", is_size=True)
-    max_group: int = _setting(1_000, "Most batches in one commit.")
-    fold_every: float = _setting(10.0, "Seconds between two rounds of folding segments and closing periods.")
+    max_queue_bytes: int = _setting(32 << 20, "Batches waiting for their commit; beyond it: 503.", is_size=True)
+    max_batches_per_commit: int = _setting(1_000, "Most batches in one commit.")
+    fold_interval: float = _setting(10.0, "Seconds between two rounds of folding segments and closing periods.")
     client_rate: float = _setting(
         50.0, "Requests a second, in the long run, from one network (IPv4 /24, IPv6 /48); beyond it: 429."
     )
@@ -56,12 +56,12 @@ class Settings:
     local_rate_factor: float = _setting(
         100.0, "How many times the three rates this machine may send without X-Forwarded-For."
     )
-    min_free: int = _setting(256 << 20, "What stays free on the disk; below it: 507.", is_size=True)
-    keep: Mapping[str, int] = field(
+    min_free_disk: int = _setting(256 << 20, "What stays free on the disk; below it: 507.", is_size=True)
+    keep_counts: Mapping[str, int] = field(
         default_factory=dict,
         metadata={"about": "NAME=N: drop a metric's counts N periods after their period's end; may be repeated."},
     )
-    retain: Mapping[str, int] = field(
+    keep_reports: Mapping[str, int] = field(
         default_factory=dict,
         metadata={"about": "NAME=N: keep a metric's reports, too, until N periods after their period's end."},
     )
@@ -71,17 +71,17 @@ class Settings:
         default=False,
         metadata={
             "about": "Answer reads without a token on a second port, --local-port, that only this machine reaches. "
-            "Do not forward that port. Short form: --open-reads."
+            "Do not forward that port."
         },
     )
-    refuse_odd: bool = field(
+    reject_implausible: bool = field(
         default=False,
         metadata={
             "about": "Refuse batches with a report that has more or fewer ones than one honest report in a billion. Biases "
             "the shares, by at most so much, and some honest clients are refused for ever."
         },
     )
-    closed_reports: bool = field(
+    require_report_token: bool = field(
         default=False, metadata={"about": "Ask for a token with scope `report` to send batches, too."}
     )
 
@@ -94,14 +94,14 @@ class Settings:
                 f"max_body_memory must be at least {NETWORKS_SHARE} times max_body, got {self.max_body_memory} and {self.max_body}: "
                 "one network may hold an eighth of it, and a larger body could never be accepted"
             )
-        for option, asked in (("keep", self.keep), ("retain", self.retain)):
+        for option, asked in (("keep_counts", self.keep_counts), ("keep_reports", self.keep_reports)):
             for name, periods in asked.items():
                 if not 0 <= periods <= _MOST_PERIODS:
                     raise ParameterError(f"{option} must be 0 to {_MOST_PERIODS} periods, got {periods} for {name}")
-        for name in self.keep.keys() & self.retain.keys():
-            if self.retain[name] > self.keep[name]:
+        for name in self.keep_counts.keys() & self.keep_reports.keys():
+            if self.keep_reports[name] > self.keep_counts[name]:
                 raise ParameterError(
-                    f"retain must not exceed keep, got {self.retain[name]} and {self.keep[name]} periods for {name}: "
+                    f"keep_reports must not exceed keep_counts, got {self.keep_reports[name]} and {self.keep_counts[name]} periods for {name}: "
                     "reports do not outlive their counts"
                 )
         for network in self.trusted_proxy:

@@ -79,7 +79,7 @@ async def take(scope: Scope, receive: Receive) -> Answer:
     try:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         address = _require_room(service, writer, scope["client"], headers)
-        if service.settings.closed_reports:
+        if service.settings.require_report_token:
             await run_in_threadpool(service.door.require, TokenScope.REPORT, _text(headers, b"authorization"))
         batch = await _batch(scope, headers, receive, service, address)
         try:

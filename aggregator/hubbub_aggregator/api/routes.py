@@ -139,9 +139,10 @@ def get_reports(
     """The retained reports of a metric version, in an order that says nothing: the report file."""
     service: Service = request.state.service
     metric = _asked_metric(service.definitions, name, digest)
-    if name not in service.settings.retain:
+    if name not in service.settings.keep_reports:
         raise RefusedError(
-            ProblemType.NOT_FOUND, f"the reports of {name} are not retained here: `hubbub serve --retain {name}=N` does"
+            ProblemType.NOT_FOUND,
+            f"the reports of {name} are not retained here: `hubbub serve --keep-reports {name}=N` does",
         )
     asked = service.store.periods_with_reports(metric.digest) if period is None else _asked_periods(metric, period)
     now = service.clock()
@@ -191,7 +192,9 @@ def _only(periods: Sequence[str]) -> Sequence[str]:
 
 def _odd_refused(service: Service, name: str) -> bool:
     """Say whether odd reports of a metric are refused, or ever were."""
-    return service.settings.refuse_odd or (name, ProblemType.ODD_REPORT.slug) in service.store.refusals()
+    return (
+        service.settings.reject_implausible or (name, ProblemType.IMPLAUSIBLE_REPORT.slug) in service.store.refusals()
+    )
 
 
 def _asked_metric(definitions: Definitions, name: str, digest: str | None) -> Metric:

@@ -20,23 +20,20 @@ from hubbub_aggregator.settings import Settings, limits, switches
 logger = logging.getLogger(__name__)
 
 DEFAULT_LOCAL_PORT = 8100
-_SHORT_FORMS = {"local_reads_without_token": ("--open-reads",)}
 
 
 def _envvar(name: str) -> str:
     return f"HUBBUB_{name.upper()}"
 
 
-def option(name: str, *short_forms: str, **attributes: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def option(name: str, **attributes: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Make an option that is also an environment variable: `--max-body` and HUBBUB_MAX_BODY."""
-    flags = (f"--{name.replace('_', '-')}", *short_forms)
-    return click.option(*flags, name, envvar=_envvar(name), show_envvar=True, **attributes)
+    return click.option(f"--{name.replace('_', '-')}", name, envvar=_envvar(name), show_envvar=True, **attributes)
 
 
 def _settings_options(function: Callable[..., Any]) -> Callable[..., Any]:
     for setting in reversed(switches()):
-        short_forms = _SHORT_FORMS.get(setting.name, ())
-        function = option(setting.name, *short_forms, is_flag=True, help=setting.metadata["about"])(function)
+        function = option(setting.name, is_flag=True, help=setting.metadata["about"])(function)
     for setting in reversed(limits()):
         default, shape = setting.default, {}
         if setting.metadata["is_size"]:
@@ -113,7 +110,7 @@ def _print_config(context: click.Context) -> None:
             shown = written(value)
         if name == "database":
             shown = without_password(value)
-        if name in ("keep", "retain"):
+        if name in ("keep_counts", "keep_reports"):
             shown = [f"{metric}={periods}" for metric, periods in value.items()]
         where = "" if source is None else source.name.lower().replace("_", " ").replace("default map", "file")
         click.echo(f"{name} = {json.dumps(shown)}  # {where}")
@@ -149,14 +146,14 @@ def _print_config(context: click.Context) -> None:
 )
 @option("create", is_flag=True, help="Make the database if it does not exist, as `hubbub db create` does.")
 @option(
-    "keep",
+    "keep_counts",
     multiple=True,
     metavar="NAME=N",
     callback=_periods,
     help="Drop this metric's counts N periods after their period's end; may be repeated. Default: keep all.",
 )
 @option(
-    "retain",
+    "keep_reports",
     multiple=True,
     metavar="NAME=N",
     callback=_periods,
@@ -226,12 +223,12 @@ def command(
         _print_config(context)
         return
     configure(log_format, log_level)
-    if checked.refuse_odd:
+    if checked.reject_implausible:
         logger.warning(
-            "--refuse-odd: shares are biased, by at most one report in a billion, and the few honest clients whose permanent "
+            "--reject-implausible: shares are biased, by at most one report in a billion, and the few honest clients whose permanent "
             "noise is that unusual are refused for ever; summaries say so"
         )
-    for option_, named in (("keep", checked.keep), ("retain", checked.retain)):
+    for option_, named in (("keep-counts", checked.keep_counts), ("keep-reports", checked.keep_reports)):
         for name in named.keys() - set(metrics):
             logger.warning(
                 "--%s %s: there is no such metric; %s has %s", option_, name, definitions, ", ".join(metrics)

@@ -122,7 +122,7 @@ def test_a_period_is_open_at_both_its_ends_and_a_metric_until_its_expiry(
 def test_reports_of_real_clients_arrive_as_they_were_sent(start: StartAggregator, store: SqlStore) -> None:
     from hubbub import Batch
 
-    aggregator = start(store, fold_every=0.05)
+    aggregator = start(store, fold_interval=0.05)
     for metric, value in (
         (aggregator.definitions["homepage"], "https://example.org"),
         (aggregator.definitions["carrier"], "UA"),
@@ -249,7 +249,7 @@ def test_the_openapi_document_says_what_the_routes_answer(aggregator: Aggregator
 def test_head_says_what_get_says_but_for_the_body(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch
 ) -> None:
-    aggregator = start(store, retain={"homepage": 10_000})
+    aggregator = start(store, keep_reports={"homepage": 10_000})
     aggregator.post(make_batch(aggregator.definitions["homepage"]))
     paths = aggregator.get("/openapi.json").json["paths"]
     reads = [path.format(name="homepage", slug="malformed") for path in paths if "get" in paths[path]]
