@@ -32,11 +32,19 @@ PAGE = DOCS / "operating.md"
 CANARIES = ("203.0.113.77", "canary-agent", "canary-cookie", "canary-query", "canary-metric")
 
 
+def variable_of(parameter: click.Parameter, prefix: str | None = "HUBBUB") -> str | None:
+    """Return the environment variable of a parameter: its own, or the one that click derives from the prefix of a command."""
+    if parameter.envvar or prefix is None or not isinstance(parameter, click.Option):
+        return str(parameter.envvar) if parameter.envvar else None
+    return f"{prefix}_{parameter.name}".upper() if parameter.allow_from_autoenv else None
+
+
 def options() -> list[str]:
     """Write the table of options as the page must have it."""
     rows = []
     for option in serve.params:
-        if isinstance(option, click.Option) and option.envvar:
+        variable = variable_of(option)
+        if isinstance(option, click.Option) and variable:
             value = option.get_default(click.Context(serve))
             match value:
                 case bool():
@@ -45,9 +53,7 @@ def options() -> list[str]:
                     default = str(value)
                 case _:
                     default = str(value) if isinstance(value, (str, Path)) else ""
-            rows.append(
-                f"| `{option.opts[0]}` | `{option.envvar}` | {default} | {(option.help or '').split('  [')[0]} |"
-            )
+            rows.append(f"| `{option.opts[0]}` | `{variable}` | {default} | {(option.help or '').split('  [')[0]} |")
     return rows
 
 
@@ -64,7 +70,8 @@ def environment_of(command: click.Command) -> Iterator[str]:
             below = command.get_command(context, name)
             assert below
             yield from environment_of(below)
-    yield from (str(parameter.envvar) for parameter in command.params if parameter.envvar)
+    prefix = command.context_settings.get("auto_envvar_prefix")
+    yield from filter(None, (variable_of(parameter, prefix) for parameter in command.params))
 
 
 def test_the_page_has_every_variable_of_every_command() -> None:

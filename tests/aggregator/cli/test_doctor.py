@@ -230,7 +230,7 @@ def test_the_command_says_it_in_a_table_and_in_json_and_exits_with_1_when_someth
 ) -> None:
     database = tmp_path / "reports.db"
     SqlStore.open(database).close()
-    arguments = ["doctor", str(file), "--database", str(database), "--watch", "0", "--port", "0"]
+    arguments = ["doctor", str(file), "--database", str(database), "--refusal-window", "0", "--port", "0"]
     well = CliRunner().invoke(main, arguments)
     assert well.exit_code == 0
     assert [line.split()[0] for line in well.stdout.splitlines() if line[0] != " "].count("warning") == 1
@@ -245,7 +245,7 @@ def test_the_command_says_it_in_a_table_and_in_json_and_exits_with_1_when_someth
 
 def test_doctor_takes_what_serve_takes_from_the_same_places(file: Path, tmp_path: Path) -> None:
     (tmp_path / "serve.toml").write_text('min-free-disk = "900000GiB"\nport = 1\nlog-format = "json"\n')
-    arguments = ["doctor", str(file), "--config", str(tmp_path / "serve.toml"), "--json", "--watch", "0"]
+    arguments = ["doctor", str(file), "--config", str(tmp_path / "serve.toml"), "--json", "--refusal-window", "0"]
     said = CliRunner().invoke(main, arguments, env={"HUBBUB_DATABASE": str(tmp_path / "x.db")})
     assert "of which 878.9 TiB must stay so" in said.stdout
     assert "x.db is not there" in said.stdout

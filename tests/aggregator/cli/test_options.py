@@ -28,16 +28,16 @@ def test_a_flag_wins_over_the_environment_and_that_over_the_file(tmp_path: Path)
     ("line", "told"),
     [
         ("port = ", "is not TOML: Invalid value"),
-        ("prot = 1", "there is no option 'prot'"),
-        ("print_config = true", "there is no option 'print_config'"),
-        ('config = "other.toml"', "there is no option 'config'"),
-        ("port = true", "port = True: is not true or false"),
-        ("port = 1.5", "port = 1.5: write a whole number"),
+        ("prot = 1", "unknown option 'prot'"),
+        ("print_config = true", "unknown option 'print_config'"),
+        ('config = "other.toml"', "unknown option 'config'"),
+        ("port = true", "port = true: must not be true or false"),
+        ("port = 1.5", "port = 1.5: '1.5' is not a valid integer"),
         ("port = 70000", "port = 70000: 70000 is not in the range"),
         ('keep_counts = "homepage=3"', "write a list"),
         ('keep_counts = ["homepage"]', "got 'homepage': write NAME=N"),
         ("local_reads_without_token = 1", "write true or false"),
-        ('max_body = "2 MB"', "'2 MB' is no size: write a number of bytes, or 512KiB, 2MiB, 1GiB"),
+        ('max_body = "2 MB"', "'2 MB' is not a size: write a number of bytes, or 512KiB, 2MiB, 1GiB"),
     ],
 )
 def test_a_line_of_the_file_that_cannot_be_is_told_with_its_file_and_value(
@@ -74,3 +74,13 @@ def test_options_that_would_not_serve_are_told_by_print_config_as_well(tmp_path:
     assert CliRunner().invoke(serve, [str(definitions), "--print-config", *options]).exit_code == 2
     definitions.unlink()
     assert CliRunner().invoke(main, ["serve", str(definitions), "--print-config"]).exit_code == 1
+
+
+def test_warns_of_unknown_variables_and_serves_nothing_else_differently(tmp_path: Path) -> None:
+    (definitions := tmp_path / "metrics.toml").write_text(DEFINITIONS)
+    environment = {"HUBBUB_MAX_WAITING": "1", "HUBBUB_HELP": "1", "HUBBUB_TOKEN": "x", "HUBBUB_PORT": "3"}
+    done = CliRunner().invoke(main, ["serve", str(definitions), "--print-config"], env=environment)
+    assert done.exit_code == 0
+    assert "port = 3  # environment" in done.stdout.splitlines()
+    warned = [line.partition(" is set")[0].split()[-1] for line in done.stderr.splitlines()]
+    assert warned == ["HUBBUB_HELP", "HUBBUB_MAX_WAITING"]

@@ -296,7 +296,7 @@ def test_what_is_asked_for_and_cannot_be_is_a_usage_error(definitions_file: Path
     for option, told in (
         (["--max-body", "0"], "max_body must be above 0"),
         (["--fold-interval", "inf"], "fold_interval must be above 0 and finite"),
-        (["--cors-origin", "example.org"], "cors_origin is https://host"),
+        (["--cors-origin", "example.org"], "cors_origin must be https://host"),
         (["--trusted-proxy", "10.0.0.1/8"], "trusted_proxy is a network, as 10.0.0.0/8, or an address"),
         (["--log-format", "xml"], "'xml' is not one of"),
     ):
@@ -308,7 +308,7 @@ def test_what_is_asked_for_and_cannot_be_is_a_usage_error(definitions_file: Path
 
 def test_keeping_what_is_not_collected_is_warned_of(serve: Callable[..., Process]) -> None:
     process = serve("--keep-counts", "numbers=3", "--keep-counts", "number=3")
-    assert "--keep-counts numbers: there is no such metric" in process.before
+    assert "--keep-counts numbers: no metric has this name" in process.before
     assert "number" in process.before
 
 
@@ -393,6 +393,6 @@ def test_refusing_odd_reports_says_its_price_at_the_start(definitions_file: Path
         for options in ([], ["--reject-implausible"])
     ]
     assert [done.returncode for done in ended] == [1, 1]
-    assert "refused for ever" not in ended[0].stderr
-    assert "--reject-implausible: shares are biased" in ended[1].stderr
-    assert "refused for ever" in ended[1].stderr
+    assert "rejected permanently" not in ended[0].stderr
+    assert "--reject-implausible is on: a few honest clients are rejected permanently" in ended[1].stderr
+    assert "shares are biased by up to 1e-9 / (q* - p*)" in ended[1].stderr
