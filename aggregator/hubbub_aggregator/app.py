@@ -38,6 +38,7 @@ from hubbub_aggregator.monitoring.disk_space import DiskWatch
 from hubbub_aggregator.monitoring.job_health import Troubles, log_failure
 from hubbub_aggregator.monitoring.periodic_job import Periodic
 from hubbub_aggregator.pipeline.active_definitions import Collecting
+from hubbub_aggregator.pipeline.credible_clock import CredibleClock, ServiceClock
 from hubbub_aggregator.pipeline.fold_progress import FoldProgress
 from hubbub_aggregator.pipeline.folding import compute_figures
 from hubbub_aggregator.pipeline.group_commit import GroupWriter
@@ -46,7 +47,6 @@ from hubbub_aggregator.pipeline.retention import upkeep
 from hubbub_aggregator.server.client_address import Proxies
 from hubbub_aggregator.server.rate_limit import RateLimit
 from hubbub_aggregator.settings import NETWORKS_SHARE, Settings
-from hubbub_aggregator.store.credible_clock import CredibleClock, ServiceClock
 from hubbub_aggregator.store.interface import Store
 
 logger = logging.getLogger(__name__)

@@ -22,10 +22,10 @@ from tests.support.postgres import postgres
 from hubbub import Batch, Definitions, Metric, parse_definitions
 from hubbub.summary import Summary, summary_from_bytes
 from hubbub_aggregator.app import create_app
+from hubbub_aggregator.pipeline.credible_clock import Reading, ServiceClock
 from hubbub_aggregator.pipeline.folding import read_summary
 from hubbub_aggregator.server.listener import address_of, configured, listen, url_of
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.credible_clock import Reading, ServiceClock
 from hubbub_aggregator.store.sql_store import SqlStore
 
 DEFINITIONS = """

@@ -47,12 +47,12 @@ from hubbub import Batch, Metric, parse_definitions
 from hubbub.summary import BitCounts, ReportFile
 from hubbub_aggregator.app import create_app
 from hubbub_aggregator.database import failpoints
+from hubbub_aggregator.pipeline.credible_clock import CredibleClock, accept
 from hubbub_aggregator.pipeline.folding import read_summary
 from hubbub_aggregator.pipeline.report_export import write_reports
 from hubbub_aggregator.pipeline.retention import upkeep
 from hubbub_aggregator.server.listener import listen, run
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.credible_clock import CredibleClock, accept
 from hubbub_aggregator.store.sql_store import SqlStore
 
 CRASHES_A_CAMPAIGN, BITS, SENDERS, GIVE_UP = 25, 1_024, 4, 15.0
@@ -79,7 +79,7 @@ SETTINGS = Settings(fold_every=0.02, keep={"brief": 0}, retain={"number": 10_000
 
 def failpoint_names() -> list[str]:
     """Find every named moment in the sources: a new one is in the matrix by itself."""
-    sources = Path(hubbub_aggregator.__file__).parent.glob("*.py")
+    sources = Path(hubbub_aggregator.__file__).parent.rglob("*.py")
     return sorted({name for source in sources for name in re.findall(r'\breach\("([^"]+)"\)', source.read_text())})
 
 

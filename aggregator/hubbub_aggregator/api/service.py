@@ -16,12 +16,12 @@ from hubbub_aggregator.errors import RefusedWithHeaderError
 from hubbub_aggregator.monitoring.disk_space import DiskWatch
 from hubbub_aggregator.monitoring.job_health import Troubles
 from hubbub_aggregator.pipeline.active_definitions import Collecting
+from hubbub_aggregator.pipeline.credible_clock import ServiceClock
 from hubbub_aggregator.pipeline.fold_progress import FoldProgress
 from hubbub_aggregator.pipeline.outcome_counters import Tally
 from hubbub_aggregator.server.client_address import LOCAL, Proxies
 from hubbub_aggregator.server.rate_limit import RateLimit
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.credible_clock import ServiceClock
 from hubbub_aggregator.store.interface import Store
 
 Address = tuple[str, int]

@@ -22,7 +22,7 @@ from hubbub_aggregator.database.sqlite_file import is_there, require_place
 from hubbub_aggregator.errors import SchemaError, StoreError
 from hubbub_aggregator.pipeline.retention import kept_until, retains
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.credible_clock import SETTLING, TOLERANCE, ClockStatus, time_text
+from hubbub_aggregator.store.clock_state import SETTLING, TOLERANCE, ClockStatus, time_text
 from hubbub_aggregator.store.interface import Store
 from hubbub_aggregator.store.sql_store import SqlStore
 from hubbub_aggregator.store.tokens import Scope

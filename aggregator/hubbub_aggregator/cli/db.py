@@ -142,7 +142,8 @@ def accept_clock(database: str, as_json: bool) -> None:
     from contextlib import closing
 
     from hubbub_aggregator.database.engine import naming, opened
-    from hubbub_aggregator.store.credible_clock import accept, time_text
+    from hubbub_aggregator.pipeline.credible_clock import accept
+    from hubbub_aggregator.store.clock_state import time_text
     from hubbub_aggregator.store.sql_store import SqlStore
 
     with naming(database), opened(database) as engine, closing(SqlStore(engine, making=False)) as store:

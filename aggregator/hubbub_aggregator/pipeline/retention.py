@@ -22,9 +22,9 @@ from hubbub.wire.dates import parse_period
 from hubbub_aggregator.errors import JobError, StoppedError
 from hubbub_aggregator.monitoring.job_health import cause
 from hubbub_aggregator.monitoring.log_output import say
+from hubbub_aggregator.pipeline.credible_clock import Reading
 from hubbub_aggregator.pipeline.folding import fold
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.credible_clock import Reading
 from hubbub_aggregator.store.interface import Store
 
 logger = logging.getLogger(__name__)

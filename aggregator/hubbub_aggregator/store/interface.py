@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Protocol
 
 from hubbub.wire.batch import Batch
-from hubbub_aggregator.store.credible_clock import StoredClock
+from hubbub_aggregator.store.clock_state import StoredClock
 from hubbub_aggregator.store.period_figures import PeriodFigures, PeriodRow, VersionTotals
 from hubbub_aggregator.store.tokens import Token
 

@@ -9,7 +9,7 @@ from sqlalchemy import Engine, select, text, update
 
 from hubbub_aggregator.database.engine import fetched, insert_new, transaction
 from hubbub_aggregator.database.schema import clock
-from hubbub_aggregator.store.credible_clock import ClockState, StoredClock
+from hubbub_aggregator.store.clock_state import ClockState, StoredClock
 
 
 class SqlClock:

@@ -31,7 +31,7 @@ from hubbub_aggregator.database.schema import SCHEMA_VERSION
 from hubbub_aggregator.database.upgrade import upgrade
 from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.pipeline.folding import fold, read_summary
-from hubbub_aggregator.store.credible_clock import ClockState, StoredClock
+from hubbub_aggregator.store.clock_state import ClockState, StoredClock
 from hubbub_aggregator.store.interface import Appended
 from hubbub_aggregator.store.sql_store import SqlStore
 from hubbub_aggregator.store.tokens import Scope, Token

@@ -30,20 +30,18 @@ from hubbub_aggregator.cli.database_checks import clock_state
 from hubbub_aggregator.database.database_url import is_postgres
 from hubbub_aggregator.database.engine import open_postgres, open_sqlite, transaction
 from hubbub_aggregator.database.schema import tables
+from hubbub_aggregator.pipeline.credible_clock import CredibleClock, Reading, accept
 from hubbub_aggregator.pipeline.folding import read_summary
 from hubbub_aggregator.pipeline.retention import kept_until, retains, upkeep
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.credible_clock import (
+from hubbub_aggregator.store.clock_state import (
     MAX_DRIFT,
     SETTLING,
     TOLERANCE,
     ClockState,
     ClockStatus,
     ClockStore,
-    CredibleClock,
-    Reading,
     StoredClock,
-    accept,
     first,
     observed,
 )
@@ -558,7 +556,7 @@ def test_clock_is_saved_once_a_minute_and_after_each_jump() -> None:
 
 def test_restart_of_the_clock_needs_no_boot_id(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the system names no boot, a downtime is not measured."""
-    monkeypatch.setattr("hubbub_aggregator.store.credible_clock.read_boot_id", lambda: None)
+    monkeypatch.setattr("hubbub_aggregator.pipeline.credible_clock.read_boot_id", lambda: None)
     store, world = MemoryClockStore(), World()
     CredibleClock(store, world.wall, lambda: world.elapsed(0))
     world.now += 5 * 60
