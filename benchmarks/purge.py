@@ -26,7 +26,7 @@ from tests.support.postgres import postgres
 
 from hubbub import Batch, Metric, Params
 from hubbub_aggregator.database.database_url import is_postgres
-from hubbub_aggregator.database.engine import BETWEEN_LOOKS, open_postgres, open_sqlite, opened, transaction
+from hubbub_aggregator.database.engine import BETWEEN_LOOKS, open_postgres, open_sqlite, open_existing, transaction
 from hubbub_aggregator.database.schema import retained
 from hubbub_aggregator.store.sql_store import SqlStore
 
@@ -45,7 +45,7 @@ def batch(period: str) -> Batch:
 
 
 def fill(database: str, reports: int, ids: int) -> None:
-    with opened(database) as engine:
+    with open_existing(database) as engine:
         for start in range(0, reports, BLOCK):
             n = min(BLOCK, reports - start)
             with transaction(engine, writes=True) as connection:

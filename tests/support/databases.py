@@ -12,7 +12,7 @@ from sqlalchemy import MetaData, select
 from tests.support.paths import DATA
 
 from hubbub_aggregator.database.database_url import is_postgres
-from hubbub_aggregator.database.engine import opened, transaction
+from hubbub_aggregator.database.engine import open_existing, transaction
 
 
 def new_postgres(server: str) -> str:
@@ -41,7 +41,7 @@ def make_version_2(database: str) -> None:
 def contents(database: str, without: tuple[str, ...] = ()) -> dict[str, list[tuple[Any, ...]]]:
     """Return all rows of all tables, but of the tables and columns with these names."""
     found = MetaData()
-    with opened(database) as engine, transaction(engine, writes=False) as connection:
+    with open_existing(database) as engine, transaction(engine, writes=False) as connection:
         found.reflect(connection)
         return {
             table.name: sorted(

@@ -37,14 +37,18 @@ def create(database: str, as_json: bool) -> None:
     from pathlib import Path
 
     from hubbub_aggregator.database.database_url import is_postgres, without_password
-    from hubbub_aggregator.database.engine import naming, opened, transaction
+    from hubbub_aggregator.database.engine import open_existing, prefix_errors, transaction
     from hubbub_aggregator.database.schema_version import version_of
     from hubbub_aggregator.database.sqlite_file import is_there
     from hubbub_aggregator.store.sql_store import SqlStore
 
     exists = False
     if is_postgres(database) or is_there(Path(database)):
-        with naming(database), opened(database, read_only=True) as engine, transaction(engine, writes=False) as looking:
+        with (
+            prefix_errors(database),
+            open_existing(database, read_only=True) as engine,
+            transaction(engine, writes=False) as looking,
+        ):
             exists = version_of(looking) is not None
     if not exists:
         SqlStore.open(database).close()
@@ -68,15 +72,15 @@ def check(database: str, as_json: bool) -> None:
       hubbub db check --database reports.db --json
     """
     from hubbub_aggregator.database.backup import is_whole
-    from hubbub_aggregator.database.engine import naming, opened, transaction
-    from hubbub_aggregator.database.integrity import NEXT_STEP, damages
+    from hubbub_aggregator.database.engine import open_existing, prefix_errors, transaction
+    from hubbub_aggregator.database.integrity import NEXT_STEP, find_damage
     from hubbub_aggregator.database.schema import SCHEMA_VERSION
     from hubbub_aggregator.database.schema_version import require_served, version_of
     from hubbub_aggregator.errors import SchemaError
 
     refused = version = whole = None
-    with naming(database), opened(database, read_only=True) as engine:
-        damaged = damages(engine)
+    with prefix_errors(database), open_existing(database, read_only=True) as engine:
+        damaged = find_damage(engine)
         if damaged:
             refused = f"it is damaged: {NEXT_STEP}"
         else:
@@ -114,10 +118,10 @@ def upgrade(database: str, as_json: bool) -> None:
     Example:
       hubbub db backup before.db && hubbub db upgrade
     """
-    from hubbub_aggregator.database.engine import naming, opened, transaction
+    from hubbub_aggregator.database.engine import open_existing, prefix_errors, transaction
     from hubbub_aggregator.database.upgrade import upgrade as upgrade_tables
 
-    with naming(database), opened(database) as engine, transaction(engine, writes=True) as connection:
+    with prefix_errors(database), open_existing(database) as engine, transaction(engine, writes=True) as connection:
         before, after = upgrade_tables(connection)
     if as_json:
         print_json({"from": before, "to": after})
@@ -141,12 +145,12 @@ def accept_clock(database: str, as_json: bool) -> None:
     """
     from contextlib import closing
 
-    from hubbub_aggregator.database.engine import naming, opened
+    from hubbub_aggregator.database.engine import open_existing, prefix_errors
     from hubbub_aggregator.pipeline.credible_clock import accept
     from hubbub_aggregator.store.clock_state import time_text
     from hubbub_aggregator.store.sql_store import SqlStore
 
-    with naming(database), opened(database) as engine, closing(SqlStore(engine, making=False)) as store:
+    with prefix_errors(database), open_existing(database) as engine, closing(SqlStore(engine, making=False)) as store:
         before, now = accept(store)
     if as_json:
         print_json({"remembered": None if before is None else int(before), "accepted": int(now)})
@@ -218,7 +222,7 @@ def _copy(source: str, target: str, as_json: bool, *, sealed: bool = False) -> N
 
     from hubbub_aggregator.database import backup
     from hubbub_aggregator.database.database_url import without_password
-    from hubbub_aggregator.database.engine import naming
+    from hubbub_aggregator.database.engine import prefix_errors
 
     with click.progressbar(length=1, label="copying", file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
 
@@ -226,7 +230,7 @@ def _copy(source: str, target: str, as_json: bool, *, sealed: bool = False) -> N
             bar.length = rows
             bar.update(done - bar.pos)
 
-        with naming(source, target):
+        with prefix_errors(source, target):
             rows = backup.copy(source, target, show, sealed=sealed)
     if as_json:
         print_json({"from": without_password(source), "to": without_password(target), "rows": rows})

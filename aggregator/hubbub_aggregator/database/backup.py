@@ -17,7 +17,14 @@ from sqlalchemy import Connection, Engine, MetaData, Table, func, insert, select
 
 from hubbub_aggregator.database.backup_digest import Digest, put_seal, seal_of
 from hubbub_aggregator.database.database_url import is_postgres
-from hubbub_aggregator.database.engine import alone, continue_ids, open_postgres, open_sqlite, opened, transaction
+from hubbub_aggregator.database.engine import (
+    continue_ids,
+    lock_for_setup,
+    open_existing,
+    open_postgres,
+    open_sqlite,
+    transaction,
+)
 from hubbub_aggregator.database.schema import SCHEMA_VERSION, alembic_version, schema, tables
 from hubbub_aggregator.database.schema_version import version_of
 from hubbub_aggregator.database.upgrade import upgrade
@@ -45,7 +52,7 @@ def copy(
     progress : called with how many rows are done, and of how many
     sealed   : the copy is a backup, which is to say what it holds
     """
-    with opened(source, read_only=True) as origin:
+    with open_existing(source, read_only=True) as origin:
         if not is_postgres(source):
             _require_whole(origin, Path(source))
         with _filled(target) as place:
@@ -57,7 +64,7 @@ def record_backup(database: str, began: int) -> None:
 
     began : seconds since 1970
     """
-    with opened(database) as engine, transaction(engine, writes=True) as connection:
+    with open_existing(database) as engine, transaction(engine, writes=True) as connection:
         version = version_of(connection)
         if version is not None and version.number >= _FIRST_WITH_LAST_BACKUP:
             connection.execute(update(schema).values(last_backup=began))
@@ -65,7 +72,7 @@ def record_backup(database: str, began: int) -> None:
 
 def is_whole(database: str) -> bool | None:
     """Read all of a backup, and say whether it holds what was written; None: it is none."""
-    with opened(database, read_only=True) as engine, transaction(engine, writes=False) as connection:
+    with open_existing(database, read_only=True) as engine, transaction(engine, writes=False) as connection:
         said, version = seal_of(connection), version_of(connection)
         if said is None or version is None:
             return None
@@ -97,7 +104,7 @@ def _copied(source: Engine, target: Engine, progress: Progress, *, sealed: bool)
                 f"the database has schema {version.number}, this hubbub has schema {SCHEMA_VERSION}: "
                 "copy it with the newer one"
             )
-        alone(writing)
+        lock_for_setup(writing)
         _require_empty(writing)
         _, after = upgrade(writing, version.number)
         here, there = _tables(reading), _tables(writing)
@@ -187,7 +194,7 @@ def _filled(database: str) -> Iterator[Engine]:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)  # for its owner alone
     except OSError as problem:
         raise StoreError(f"cannot write into {path.parent}: {problem.strerror}") from None
-    engine = open_sqlite(Path(name), lasting=False)
+    engine = open_sqlite(Path(name), durable=False)
     try:
         yield engine
         engine.dispose()

@@ -37,7 +37,7 @@ _WAIT_FOR_LOCK = 10.0  # seconds
 _BETWEEN_TRIES = 0.01
 BETWEEN_LOOKS = 0.025  # seconds
 """Whoever waits for SQLite's lock looks again at least so often for the first 150 ms: after 1, 2, 5, 10, 15, 20, 25, ... ms."""
-_LASTING = (
+DURABLE_PRAGMAS = (
     "PRAGMA journal_mode = WAL",  # readers see a snapshot and never wait for the writer
     "PRAGMA synchronous = FULL",  # a commit is on the disk before it returns
     "PRAGMA secure_delete = ON",  # what is dropped is overwritten, too
@@ -52,14 +52,14 @@ _NEXT_STEP = {
     sqlite3.SQLITE_READONLY: "let this user write to the file and to its directory",
     sqlite3.SQLITE_BUSY: "another program holds it: end that, or try again",
 }
-_FLEETING = ("PRAGMA synchronous = OFF",)
+FAST_PRAGMAS = ("PRAGMA synchronous = OFF",)
 _FOREIGN_KEYS = "PRAGMA foreign_keys = ON"
 _OPEN_WAL = "SELECT count(*) FROM sqlite_master"
 _IDENTITY = "hubbub_file_identity"
 """Execution option of an engine that writes a SQLite file: its FileIdentity."""
 
 
-def open_sqlite(path: Path, *, read_only: bool = False, lasting: bool = True) -> Engine:
+def open_sqlite(path: Path, *, read_only: bool = False, durable: bool = True) -> Engine:
     """Open a SQLite file, made if it is not there. Errors never carry the parameters of a statement.
 
     lasting : a commit survives a power cut; else the file is nothing yet, and whoever makes it will say when it is whole
@@ -75,7 +75,7 @@ def open_sqlite(path: Path, *, read_only: bool = False, lasting: bool = True) ->
         connect_args={"timeout": _WAIT_FOR_LOCK},
         execution_options={} if read_only else {_IDENTITY: identity},
     )
-    writing = _LASTING if lasting else _FLEETING
+    writing = DURABLE_PRAGMAS if durable else FAST_PRAGMAS
 
     counted: set[int] = set()  # connections that `identity` knows, by id
 
@@ -84,7 +84,7 @@ def open_sqlite(path: Path, *, read_only: bool = False, lasting: bool = True) ->
             identity.require_unmoved()  # before anything is read: SQLite would make the `-wal` anew
             pragmas = () if read_only or _is_of_another(connection) else writing
             for pragma in (*pragmas, _FOREIGN_KEYS, _OPEN_WAL):
-                _patiently(connection, pragma)
+                _retry_when_busy(connection, pragma)
             identity.connection_opened()
         except BaseException:
             connection.close()
@@ -116,7 +116,7 @@ def transaction(engine: Engine, *, writes: bool) -> Iterator[Connection]:
             with connection.begin():
                 yield connection
     except SQLAlchemyError as problem:
-        raise StoreError(f"the database cannot do it: {_told(problem)}") from problem
+        raise StoreError(f"the database cannot do it: {_describe(problem)}") from problem
     except UnicodeDecodeError:  # the bytes are in it
         raise StoreError("the database is damaged: a text in it is no UTF-8; restore a backup") from None
     require_unmoved(engine)
@@ -129,7 +129,7 @@ def require_unmoved(engine: Engine) -> None:
         identity.require_unmoved()
 
 
-def fetched(engine: Engine, asked: Select[*tuple[Any, ...]]) -> Sequence[Row[*tuple[Any, ...]]]:
+def fetch_all(engine: Engine, asked: Select[*tuple[Any, ...]]) -> Sequence[Row[*tuple[Any, ...]]]:
     """Return all that a question finds, in a transaction of its own."""
     with transaction(engine, writes=False) as connection:
         return connection.execute(asked).all()
@@ -169,7 +169,7 @@ def open_postgres(url: str) -> Engine:
 
 
 @contextmanager
-def opened(database: str, *, read_only: bool = False) -> Iterator[Engine]:
+def open_existing(database: str, *, read_only: bool = False) -> Iterator[Engine]:
     """Open a database that is there, and let go of it in the end."""
     if is_postgres(database):
         engine = open_postgres(database)
@@ -184,7 +184,7 @@ def opened(database: str, *, read_only: bool = False) -> Iterator[Engine]:
 
 
 @contextmanager
-def naming(*databases: str) -> Iterator[None]:
+def prefix_errors(*databases: str) -> Iterator[None]:
     """Let what goes wrong say with which database, or from which to which."""
     try:
         yield
@@ -192,13 +192,13 @@ def naming(*databases: str) -> Iterator[None]:
         raise type(problem)(f"{' -> '.join(map(without_password, databases))}: {problem}") from None
 
 
-def alone(connection: Connection) -> None:
+def lock_for_setup(connection: Connection) -> None:
     """Wait until no other process is setting the database up (on SQLite a writing transaction is alone anyway)."""
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(7235940)"))
 
 
-def give_up_waiting(connection: Connection) -> None:
+def limit_lock_wait(connection: Connection) -> None:
     """From now on do not wait long for a table: whoever comes after us waits as long (SQLite gives up by itself)."""
     if connection.dialect.name == "postgresql":
         connection.execute(text("SET LOCAL lock_timeout = '5s'"))
@@ -224,7 +224,7 @@ def checkpoint(engine: Engine) -> None:
             connection.cursor().execute("PRAGMA wal_checkpoint(PASSIVE)")
 
 
-def empty_log(engine: Engine) -> bool:
+def truncate_wal(engine: Engine) -> bool:
     """Empty SQLite's write-ahead log, where what was dropped still stands; False, at once, while others read or write."""
     if engine.dialect.name != "sqlite":
         return True
@@ -240,7 +240,7 @@ def empty_log(engine: Engine) -> bool:
     return not busy
 
 
-def _told(problem: SQLAlchemyError) -> str:
+def _describe(problem: SQLAlchemyError) -> str:
     """Return what the database says, in one line and without values, and the next step."""
     said = getattr(problem, "orig", None)
     if isinstance(said, sqlite3.Error):
@@ -259,7 +259,7 @@ def _is_of_another(connection: Any) -> bool:
     return bool(there and not marked)
 
 
-def _patiently(connection: Any, pragma: str) -> None:
+def _retry_when_busy(connection: Any, pragma: str) -> None:
     """Try until it is done: for a new file's journal mode SQLite does not wait, and several processes may open one at once."""
     give_up = time.monotonic() + _WAIT_FOR_LOCK
     while True:

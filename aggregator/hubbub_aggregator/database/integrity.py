@@ -17,7 +17,7 @@ _MOST = 10
 NEXT_STEP = "stop the aggregator, keep the file, and `hubbub db restore` the last backup into a new one"
 
 
-def damages(engine: Engine) -> list[str]:
+def find_damage(engine: Engine) -> list[str]:
     """Return what is damaged, at most a few; reads all of a SQLite file, and of PostgreSQL the summaries."""
     found: list[str] = []
     for look in (_of_pages, _of_summaries):

@@ -11,7 +11,7 @@ from alembic.script.revision import RevisionError
 from sqlalchemy import Connection
 
 from hubbub_aggregator.database.backup_digest import break_seal
-from hubbub_aggregator.database.engine import alone, give_up_waiting
+from hubbub_aggregator.database.engine import limit_lock_wait, lock_for_setup
 from hubbub_aggregator.database.schema import SCHEMA_VERSION
 from hubbub_aggregator.database.schema_version import version_of
 from hubbub_aggregator.errors import SchemaError
@@ -25,8 +25,8 @@ def upgrade(connection: Connection, to: int = SCHEMA_VERSION, steps: Path = STEP
     Whoever comes second waits for the first, and then finds nothing to do. An empty database counts as version 0. A
     newer one is left as it is.
     """
-    alone(connection)
-    give_up_waiting(connection)
+    lock_for_setup(connection)
+    limit_lock_wait(connection)
     break_seal(connection)
     version = version_of(connection)
     scripts = ScriptDirectory(str(steps), version_locations=[str(steps)])

@@ -20,7 +20,7 @@ _INSERT_NEW = text(
 )
 
 
-class Ids:
+class BatchIds:
     """Inserts the batch ids that are new to a collection, in at most two statements, however many they are.
 
     Each call of the database lets go of the interpreter, and has to get it back.

@@ -33,15 +33,15 @@ from hubbub.wire.batch import Batch
 from hubbub_aggregator.database.database_url import is_postgres, without_password
 from hubbub_aggregator.database.engine import (
     BETWEEN_LOOKS,
-    alone,
     checkpoint,
-    empty_log,
-    fetched,
+    fetch_all,
     insert_new,
+    lock_for_setup,
     open_postgres,
     open_sqlite,
     require_unmoved,
     transaction,
+    truncate_wal,
 )
 from hubbub_aggregator.database.failpoints import reach
 from hubbub_aggregator.database.schema import batch, collection, refusal, retained, schema, segment
@@ -49,9 +49,9 @@ from hubbub_aggregator.database.schema_version import prepare, require_served, r
 from hubbub_aggregator.database.sqlite_file import require_file
 from hubbub_aggregator.errors import StoppedError, StoreError
 from hubbub_aggregator.store.append import Appender
-from hubbub_aggregator.store.interface import Appended, HeldReports, Holding
+from hubbub_aggregator.store.interface import AppendResult, StoredPeriod, StoredReports
 from hubbub_aggregator.store.period_figures import PeriodFigures
-from hubbub_aggregator.store.shuffle import in_order
+from hubbub_aggregator.store.shuffle import sort_reports
 from hubbub_aggregator.store.sql_clock import SqlClock
 from hubbub_aggregator.store.sql_figures import SqlFigures, figure_columns
 from hubbub_aggregator.store.sql_tokens import SqlTokens
@@ -93,7 +93,7 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
         self.made = False
         with transaction(engine, writes=making) as connection:
             if making:
-                alone(connection)
+                lock_for_setup(connection)
                 if not create:
                     require_tables(connection)
                 self.made = prepare(connection)
@@ -118,10 +118,10 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
                 engine.dispose()
             raise type(problem)(f"{without_password(str(path))}: {problem}") from None
 
-    def append(self, batches: Sequence[Batch]) -> list[Appended]:
+    def append(self, batches: Sequence[Batch]) -> list[AppendResult]:
         return self._appender.append(batches)
 
-    def holds(self, batch_: Batch) -> bool:
+    def contains(self, batch_: Batch) -> bool:
         if not _DIGEST.fullmatch(batch_.digest):
             return False  # and a database may have no such text: NUL, a lone surrogate
         stored = (
@@ -130,11 +130,11 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
             .where(collection.c.digest == batch_.digest, collection.c.period == batch_.period)
             .where(batch.c.batch_id == batch_.batch_id.bytes, collection.c.closed.is_(False))
         )
-        return bool(fetched(self._engine, stored))
+        return bool(fetch_all(self._engine, stored))
 
     def read(
         self, digest: str, periods: Collection[str] | None = None, max_reports: int | None = None
-    ) -> Iterator[Holding]:
+    ) -> Iterator[StoredPeriod]:
         each = select(collection.c.id, collection.c.period)
         asked = each.where(collection.c.digest == digest).order_by(collection.c.period)
         if periods is not None:
@@ -146,7 +146,7 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
                 segments = _segments(connection, number, max_reports)
                 if not segments and row.summary is None:
                     continue  # purged
-                yield Holding(
+                yield StoredPeriod(
                     digest=digest,
                     period=period,
                     revision=row.revision,
@@ -161,7 +161,7 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
         return self._periods_in(digest, segment)
 
     def fold(
-        self, holding: Holding, summary: bytes, retain: bool = False, figures: PeriodFigures | None = None
+        self, holding: StoredPeriod, summary: bytes, retain: bool = False, figures: PeriodFigures | None = None
     ) -> bool:
         this, revision = _of(holding.digest, holding.period), holding.revision + 1
         columns = {} if figures is None else figure_columns(figures, revision)
@@ -183,7 +183,7 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
         return True
 
     @contextmanager
-    def reports(self, digest: str, periods: Collection[str]) -> Iterator[HeldReports]:
+    def reports(self, digest: str, periods: Collection[str]) -> Iterator[StoredReports]:
         of = (collection.c.digest == digest) & collection.c.period.in_(periods)
         sizes = union_all(
             *(select(collection.c.period, func.length(t.c.cohorts).label("n")).join(t).where(of) for t in _HELD)
@@ -201,7 +201,7 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
                             self._require_running()
                             yield cohorts, rows
 
-            yield HeldReports(tuple(held), sum(held.values()), blocks)
+            yield StoredReports(tuple(held), sum(held.values()), blocks)
 
     def periods_with_reports(self, digest: str) -> list[str]:
         return self._periods_in(digest, *_HELD)
@@ -210,12 +210,12 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
         asked = select(collection.c.digest, collection.c.period).where(
             collection.c.id.in_(select(retained.c.collection_id).distinct())
         )
-        return [(digest, period) for digest, period in fetched(self._engine, asked.order_by(collection.c.period))]
+        return [(digest, period) for digest, period in fetch_all(self._engine, asked.order_by(collection.c.period))]
 
     def _periods_in(self, digest: str, *held_in: Table) -> list[str]:
         """Return the periods that any of these tables has reports of."""
         asked = select(collection.c.period).where(collection.c.digest == digest, _has_reports_in(*held_in))
-        return [period for (period,) in fetched(self._engine, asked.order_by(collection.c.period))]
+        return [period for (period,) in fetch_all(self._engine, asked.order_by(collection.c.period))]
 
     def drop_reports(self, digest: str, period: str, between: Callable[[], None] = _nothing) -> None:
         this = _of(digest, period)
@@ -233,16 +233,16 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
     def smallest_segment(self, digest: str, period: str) -> int | None:
         this = _of(digest, period)
         waiting = select(func.min(func.length(segment.c.cohorts))).join(collection).where(this).scalar_subquery()
-        sizes = chain.from_iterable(fetched(self._engine, select(collection.c.smallest, waiting).where(this)))
+        sizes = chain.from_iterable(fetch_all(self._engine, select(collection.c.smallest, waiting).where(this)))
         return min((size for size in sizes if size is not None), default=None)
 
     def open_periods(self) -> list[tuple[str, str]]:
         asked = select(collection.c.digest, collection.c.period).where(collection.c.closed.is_(False))
-        return [(digest, period) for digest, period in fetched(self._engine, asked.order_by(collection.c.period))]
+        return [(digest, period) for digest, period in fetch_all(self._engine, asked.order_by(collection.c.period))]
 
     def metric_of(self, digest: str) -> str | None:
         asked = select(collection.c.metric).where(collection.c.digest == digest).limit(1)
-        return next((metric for (metric,) in fetched(self._engine, asked)), None)
+        return next((metric for (metric,) in fetch_all(self._engine, asked)), None)
 
     def close_period(self, digest: str, period: str, between: Callable[[], None] = _nothing) -> None:
         this = _of(digest, period)
@@ -263,7 +263,7 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
     def half_closed_periods(self) -> list[tuple[str, str]]:
         left = exists().where(batch.c.collection_id == collection.c.id)
         asked = select(collection.c.digest, collection.c.period).where(collection.c.closed, left)
-        return [(digest, period) for digest, period in fetched(self._engine, asked.order_by(collection.c.period))]
+        return [(digest, period) for digest, period in fetch_all(self._engine, asked.order_by(collection.c.period))]
 
     def purge(self, digest: str, period: str, between: Callable[[], None] = _nothing) -> None:
         this = _of(digest, period)
@@ -282,7 +282,7 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
     def _empty_log(self) -> None:
         """Let what was dropped be nowhere any more; given up where others leave no moment for it."""
         for _ in range(_TRIES):
-            if empty_log(self._engine):
+            if truncate_wal(self._engine):
                 return
             self._pause(BETWEEN_LOOKS)
 
@@ -304,7 +304,7 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
     def closed_periods(self, digest: str) -> list[str]:
         left = collection.c.summary.is_not(None) | _has_reports_in(*_HELD)
         asked = select(collection.c.period).where(collection.c.digest == digest, collection.c.closed, left)
-        return [period for (period,) in fetched(self._engine, asked)]
+        return [period for (period,) in fetch_all(self._engine, asked)]
 
     def add_refusals(self, counts: Mapping[tuple[str, str], int]) -> None:
         with transaction(self._engine, writes=True) as connection:
@@ -314,17 +314,17 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
                 connection.execute(update(refusal).where(this).values(count=refusal.c.count + count))
 
     def refusals(self) -> dict[tuple[str, str], int]:
-        return {(row.metric, row.reason): row[2] for row in fetched(self._engine, select(refusal))}
+        return {(row.metric, row.reason): row[2] for row in fetch_all(self._engine, select(refusal))}
 
     def segments_waiting(self) -> int:
-        ((waiting,),) = fetched(self._engine, select(func.count()).select_from(segment))
+        ((waiting,),) = fetch_all(self._engine, select(func.count()).select_from(segment))
         return int(waiting)
 
     def require_unmoved(self) -> None:
         require_unmoved(self._engine)
 
     def last_backup(self) -> int | None:
-        return next((last for (last,) in fetched(self._engine, select(schema.c.last_backup))), None)
+        return next((last for (last,) in fetch_all(self._engine, select(schema.c.last_backup))), None)
 
     def probe(self) -> None:
         with transaction(self._engine, writes=True) as connection:
@@ -367,9 +367,9 @@ def _segments(connection: Connection, collection_id: int, max_reports: int | Non
     return taken
 
 
-def _retain(connection: Connection, this: ColumnElement[bool], holding: Holding) -> None:
+def _retain(connection: Connection, this: ColumnElement[bool], holding: StoredPeriod) -> None:
     """Keep a holding's reports, which are now in the summary; however they came, they are sorted together."""
-    cohorts, rows = in_order(holding.cohorts, holding.rows)
+    cohorts, rows = sort_reports(holding.cohorts, holding.rows)
     of = connection.scalar(select(collection.c.id).where(this))
     blocks = [
         {

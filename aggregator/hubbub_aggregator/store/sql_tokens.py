@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Engine, Row, Select, delete, func, insert, select, update
 
-from hubbub_aggregator.database.engine import fetched, insert_new, transaction
+from hubbub_aggregator.database.engine import fetch_all, insert_new, transaction
 from hubbub_aggregator.database.schema import session
 from hubbub_aggregator.database.schema import token as token_table
 from hubbub_aggregator.store.tokens import Scope, Token
@@ -41,7 +41,7 @@ class SqlTokens:
             connection.execute(delete(session).where(session.c.token == token.name))
             return rotated
 
-    def note_token_use(self, hashed: bytes, today: date) -> None:
+    def record_token_use(self, hashed: bytes, today: date) -> None:
         this = (token_table.c.hash == hashed) & (func.coalesce(token_table.c.last_used, "") < str(today))
         with transaction(self._engine, writes=True) as connection:
             connection.execute(update(token_table).where(this).values(last_used=str(today)))
@@ -68,7 +68,7 @@ class SqlTokens:
             connection.execute(delete(session).where(session.c.hash == hashed))
 
     def _found(self, asked: Select[*tuple[Any, ...]]) -> Iterator[Token]:
-        return map(_token, fetched(self._engine, asked))
+        return map(_token, fetch_all(self._engine, asked))
 
 
 def _token(row: Row[*tuple[Any, ...]]) -> Token:

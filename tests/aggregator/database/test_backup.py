@@ -26,13 +26,13 @@ from hubbub_aggregator.database import backup as backup_module
 from hubbub_aggregator.database import engine
 from hubbub_aggregator.database.backup import copy
 from hubbub_aggregator.database.database_url import is_postgres
-from hubbub_aggregator.database.engine import opened, transaction
+from hubbub_aggregator.database.engine import open_existing, transaction
 from hubbub_aggregator.database.schema import SCHEMA_VERSION
 from hubbub_aggregator.database.upgrade import upgrade
 from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.pipeline.folding import fold, read_summary
 from hubbub_aggregator.store.clock_state import ClockState, StoredClock
-from hubbub_aggregator.store.interface import Appended
+from hubbub_aggregator.store.interface import AppendResult
 from hubbub_aggregator.store.sql_store import SqlStore
 from hubbub_aggregator.store.tokens import Scope, Token
 
@@ -93,7 +93,7 @@ def test_a_copy_on_the_other_engine_and_back_is_the_same(
         assert read_summary(copied, metric) == read_summary(store, metric)
         assert [h.summary for h in copied.read(metric.digest)] == [h.summary for h in store.read(metric.digest)]
         assert copied.closed_periods(metric.digest) == store.closed_periods(metric.digest)
-    assert copied.append(batches) == [Appended.DUPLICATE] * len(batches)
+    assert copied.append(batches) == [AppendResult.DUPLICATE] * len(batches)
     assert copied.token(bytes(range(32))) == Token("analysts", frozenset(READ))
     assert copied.refusals() == store.refusals()
     store.close()
@@ -112,7 +112,7 @@ def test_ids_go_on_after_those_that_were_copied(
     copy(database, there)
     before, store = contents(there), SqlStore.open(there)
     new = [make_batch(definitions["homepage"], period=f"2024-06-{day}") for day in (11, 12, 15)]
-    assert store.append(new) == [Appended.STORED] * 3
+    assert store.append(new) == [AppendResult.STORED] * 3
     store.close()
     after = contents(there)
     for name, more in (("segment", 3), ("collection", 2)):
@@ -150,11 +150,11 @@ def test_a_backup_during_ingest_has_whatever_was_acknowledged_before_it_and_each
             each.result()
 
     restored = SqlStore.open(file)
-    held = [batch for batch in batches if restored.holds(batch)]
-    assert all(restored.holds(batch) for batch in before)
+    held = [batch for batch in batches if restored.contains(batch)]
+    assert all(restored.contains(batch) for batch in before)
     assert len(before) <= len(held) < 400
     assert read_summary(restored, metric).num_reports == 3 * len(held)
-    assert restored.append(batches).count(Appended.STORED) == 400 - len(held)
+    assert restored.append(batches).count(AppendResult.STORED) == 400 - len(held)
     assert read_summary(restored, metric) == read_summary(store, metric), "counted = formed, on both"
     restored.close()
     store.close()
@@ -170,7 +170,7 @@ def test_a_backup_of_an_older_schema_is_restored_as_such_and_upgraded_then(
     assert {name: rows for name, rows in contents(there, NEW).items() if name != "hubbub_schema"} == {
         name: rows for name, rows in before.items() if name != "hubbub_schema"
     }
-    with opened(there) as place, transaction(place, writes=True) as connection:
+    with open_existing(there) as place, transaction(place, writes=True) as connection:
         assert upgrade(connection) == (2, SCHEMA_VERSION)
     SqlStore.open(there).close()
 
@@ -325,7 +325,7 @@ def test_a_backup_whose_tables_have_names_that_are_no_text_is_damaged(backup: Pa
 
 
 def test_a_bit_changed_among_the_reports_is_damage(backup: Path, tmp_path: Path) -> None:
-    with opened(str(backup), read_only=True) as engine, transaction(engine, writes=False) as connection:
+    with open_existing(str(backup), read_only=True) as engine, transaction(engine, writes=False) as connection:
         rows = connection.exec_driver_sql("SELECT rows FROM segment ORDER BY length(rows) DESC").scalar_one()
     damaged = tmp_path / "damaged.db"
     data = bytearray(backup.read_bytes())

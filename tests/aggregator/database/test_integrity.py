@@ -17,8 +17,8 @@ from hubbub import Definitions
 from hubbub.cli import main
 from hubbub.cli.findings import Health
 from hubbub_aggregator.cli.database_checks import damage
-from hubbub_aggregator.database.engine import opened
-from hubbub_aggregator.database.integrity import damages
+from hubbub_aggregator.database.engine import open_existing
+from hubbub_aggregator.database.integrity import find_damage
 from hubbub_aggregator.database.schema import SCHEMA_VERSION
 from hubbub_aggregator.pipeline.folding import fold
 from hubbub_aggregator.store.sql_store import SqlStore
@@ -42,8 +42,8 @@ def filled(database: str, definitions: Definitions, make_batch: MakeBatch) -> st
 
 
 def found(database: str) -> list[str]:
-    with opened(database, read_only=True) as engine:
-        return damages(engine)
+    with open_existing(database, read_only=True) as engine:
+        return find_damage(engine)
 
 
 def checked(database: str) -> tuple[int, str]:

@@ -22,12 +22,12 @@ from tests.support.databases import contents, sql
 from hubbub import Definitions
 from hubbub.cli import main
 from hubbub_aggregator.database.database_url import is_postgres
-from hubbub_aggregator.database.engine import opened, transaction
+from hubbub_aggregator.database.engine import open_existing, transaction
 from hubbub_aggregator.database.schema import SCHEMA_VERSION, tables
 from hubbub_aggregator.database.upgrade import STEPS, upgrade
 from hubbub_aggregator.errors import SchemaError, StoreError
 from hubbub_aggregator.pipeline.folding import fold, read_summary
-from hubbub_aggregator.store.interface import Appended
+from hubbub_aggregator.store.interface import AppendResult
 from hubbub_aggregator.store.sql_store import SqlStore
 from hubbub_aggregator.store.tokens import Scope, Token
 
@@ -44,7 +44,7 @@ NEW = (
 
 
 def upgraded(database: str, to: int = SCHEMA_VERSION, steps: Path = STEPS) -> tuple[int, int]:
-    with opened(database) as engine, transaction(engine, writes=True) as connection:
+    with open_existing(database) as engine, transaction(engine, writes=True) as connection:
         return upgrade(connection, to, steps)
 
 
@@ -87,10 +87,12 @@ def test_a_database_of_version_2_is_upgraded_without_loss(
     store.probe()
     assert [read_summary(store, metric).num_reports for metric in (homepage, carrier)] == [13, 5]
     assert store.closed_periods(homepage.digest) == ["2024-05-01"]
-    assert store.append([make_batch(homepage, period="2024-05-02")]) == [Appended.CLOSED], "purged, and still closed"
+    assert store.append([make_batch(homepage, period="2024-05-02")]) == [AppendResult.CLOSED], (
+        "purged, and still closed"
+    )
     assert store.token(bytes(range(32))) == Token("analysts", frozenset([Scope.READ]))
     assert store.refusals() == {("", "malformed"): 2, ("homepage", "padding-set"): 7}
-    assert store.append([make_batch(homepage)]) == [Appended.STORED]
+    assert store.append([make_batch(homepage)]) == [AppendResult.STORED]
     fold(store, homepage)
     assert read_summary(store, homepage).num_reports == 16
     store.close()
@@ -144,7 +146,7 @@ def test_the_tables_are_those_of_the_schema_however_they_came_to_be(
             assert upgraded(database) == (0, SCHEMA_VERSION)
         case _:
             assert upgraded(request.getfixturevalue("version_2")) == (2, SCHEMA_VERSION)
-    with opened(database) as engine, transaction(engine, writes=False) as connection:
+    with open_existing(database) as engine, transaction(engine, writes=False) as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
         assert compare_metadata(context, tables) == []
         assert context.get_current_heads() == (f"{SCHEMA_VERSION:04}",)
@@ -156,7 +158,7 @@ def test_the_tables_are_those_of_the_schema_however_they_came_to_be(
 def test_a_difference_between_tables_and_schema_would_be_seen(database: str) -> None:
     SqlStore.open(database).close()
     sql(database, "ALTER TABLE collection ADD COLUMN stray INTEGER; DROP INDEX ix_segment_collection_id")
-    with opened(database) as engine, transaction(engine, writes=False) as connection:
+    with open_existing(database) as engine, transaction(engine, writes=False) as connection:
         assert len(compare_metadata(MigrationContext.configure(connection), tables)) == 2
 
 
@@ -194,7 +196,7 @@ def test_a_service_goes_on_exactly_once_while_and_after_the_next_hubbub_upgrades
     assert aggregator.summary("homepage").num_reports == 720
     assert aggregator.get("/readyz").status == 200
     again = SqlStore.open(database)
-    assert again.append(batches) == [Appended.DUPLICATE] * 240, "a worker of this version may start again, too"
+    assert again.append(batches) == [AppendResult.DUPLICATE] * 240, "a worker of this version may start again, too"
     again.close()
 
 
@@ -230,7 +232,7 @@ def upgrade_dies(database: str, statements: int) -> bool:
         with transaction(engine, writes=True) as connection:
             upgrade(connection)
 
-    with opened(database) as engine:
+    with open_existing(database) as engine:
         return dies(engine, statements, act)
 
 
@@ -247,7 +249,7 @@ def test_an_upgrade_does_not_wait_long_for_a_table_since_whoever_comes_next_woul
 
 
 def upgraded_in_a_hurry(database: str) -> None:
-    with opened(database) as engine, transaction(engine, writes=True) as connection:
+    with open_existing(database) as engine, transaction(engine, writes=True) as connection:
         event.listen(connection, "before_cursor_execute", _hurry, retval=True)
         upgrade(connection)
 
