@@ -80,7 +80,7 @@ def of_database(
                 yield from _other_clock(looking, now)
         yield from damage(database)
         with prefix_errors(database), open_existing(database) as engine:
-            store = SqlStore(engine, making=False)
+            store = SqlStore(engine, create=False)
             store.probe()
             yield fine("database", "there, of this hubbub's schema, and it can be written to")
             yield from tokens(store, settings, now.date())

@@ -246,7 +246,7 @@ def command(
             listeners.append(local)
             local_address, local_url = address_of(local), url_of(local)
         store = stack.enter_context(closing(SqlStore.open(database, create=create or not is_named(context))))
-        if store.made:
+        if store.created:
             logger.warning("created a new database at %s", without_password(database))
         warn_of_removed_metrics(metrics, store)
         app = create_app(metrics, store, checked, free=free, reload=load, local_address=local_address)

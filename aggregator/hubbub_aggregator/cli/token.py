@@ -99,7 +99,7 @@ def create(
             )
     finally:
         store.close()
-    if store.made:
+    if store.created:
         click.echo(f"created a new database at {without_password(database)}", err=True)
     if as_json:
         print_json({"name": name, "scopes": sorted(set(scopes)), "expires": _text(token.expires), "token": secret})
@@ -125,7 +125,7 @@ def list_(database: str, as_json: bool) -> None:
     from hubbub_aggregator.store.sql_store import SqlStore
 
     with prefix_errors(database), open_existing(database, read_only=True) as engine:
-        store = SqlStore(engine, making=False)
+        store = SqlStore(engine, create=False)
         tokens = store.tokens()
     today = utc_now().date()
     if as_json:
@@ -193,7 +193,7 @@ def rotate(name: str, expires: str | None, database: str, as_json: bool) -> None
     today, secret = utc_now().date(), new_token()
     with prefix_errors(database):
         with open_existing(database, read_only=True) as engine:
-            known = {token.name: token for token in SqlStore(engine, making=False).tokens()}
+            known = {token.name: token for token in SqlStore(engine, create=False).tokens()}
         if name not in known:
             raise click.ClickException(_UNKNOWN.format(name))
         until = known[name].expires if expires is None else _day(expires)
@@ -203,7 +203,7 @@ def rotate(name: str, expires: str | None, database: str, as_json: bool) -> None
                 f"the token {name!r} expired on {new.expires}, and its new secret would be refused: give --expires"
             )
         with open_existing(database) as engine:
-            if not SqlStore(engine, making=False).rotate_token(new, hash_secret(secret)):
+            if not SqlStore(engine, create=False).rotate_token(new, hash_secret(secret)):
                 raise click.ClickException(_UNKNOWN.format(name))
     if as_json:
         print_json({"name": name, "scopes": sorted(new.scopes), "expires": _text(new.expires), "token": secret})
@@ -229,9 +229,9 @@ def revoke(name: str, database: str, as_json: bool) -> None:
 
     with prefix_errors(database):
         with open_existing(database, read_only=True) as engine:
-            SqlStore(engine, making=False)  # an empty file stays empty
+            SqlStore(engine, create=False)  # an empty file stays empty
         with open_existing(database) as engine:
-            revoked = SqlStore(engine, making=False).revoke_token(name)
+            revoked = SqlStore(engine, create=False).revoke_token(name)
         if not revoked:
             raise click.ClickException(_UNKNOWN.format(name))
     if as_json:

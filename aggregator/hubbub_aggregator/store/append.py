@@ -30,7 +30,7 @@ class Appender:
         self._coins = random_bytes
         self._ids = BatchIds(engine)
         self._find = Statement(engine, _FIND)
-        self._insert_segment = Statement(engine, insert(segment).inline(), ("collection_id", "cohorts", "rows"))
+        self._insert_segment = Statement(engine, insert(segment).inline(), ("collection_id", "cohorts", "reports"))
 
     def append(self, batches: Sequence[Batch]) -> list[AppendResult]:
         groups: dict[tuple[str, str], dict[bytes, Batch]] = {}
@@ -55,17 +55,17 @@ class Appender:
             cohorts, rows = shuffle_reports(
                 b"".join([each.cohorts for each in new]), b"".join([each.rows for each in new]), self._coins
             )
-            self._insert_segment.on(connection, {"collection_id": to, "cohorts": cohorts, "rows": rows})
+            self._insert_segment.execute(connection, {"collection_id": to, "cohorts": cohorts, "reports": rows})
         return fresh
 
     def _collection(self, connection: Connection, of: Batch) -> tuple[int, bool]:
         """Return the id of a batch's collection, made if it is not there, and whether it is closed."""
         this = {"digest": of.digest, "period": of.period}
-        found = self._find.on(connection, this).one_or_none()
+        found = self._find.execute(connection, this).one_or_none()
         if found is None:
             new = this | {"metric": of.metric, "revision": 0, "closed": False}
             connection.execute(insert_new(connection, collection), new)
-            found = self._find.on(connection, this).one()
+            found = self._find.execute(connection, this).one()
         number, closed = found
         return number, bool(closed)
 

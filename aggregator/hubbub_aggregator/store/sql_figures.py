@@ -13,7 +13,7 @@ from hubbub_aggregator.database.engine import fetch_all, transaction
 from hubbub_aggregator.database.schema import collection, segment
 from hubbub_aggregator.store.period_figures import PeriodFigures, StoredFigures, VersionTotals
 
-_REVISION, _REPORTS = collection.c.revision, collection.c.reports
+_REVISION, _REPORTS = collection.c.revision, collection.c.num_reports
 _IS_STALE = (_REVISION > 0) & or_(collection.c.figures_revision.is_(None), collection.c.figures_revision != _REVISION)
 
 
@@ -90,7 +90,7 @@ def figure_columns(figures: PeriodFigures, revision: object) -> dict[str, object
     """Return the values of `collection`'s columns for the figures of a summary at this revision."""
     return {
         "figures_revision": revision,
-        "reports": figures.reports,
+        "num_reports": figures.reports,
         "smallest_cohort": figures.smallest_cohort,
         "implausible": " ".join(figures.implausible),
     }

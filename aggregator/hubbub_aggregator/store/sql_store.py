@@ -32,7 +32,7 @@ from hubbub.randomness import RandomBytes
 from hubbub.wire.batch import Batch
 from hubbub_aggregator.database.database_url import is_postgres, without_password
 from hubbub_aggregator.database.engine import (
-    BETWEEN_LOOKS,
+    SQLITE_LOCK_POLL_SECONDS,
     checkpoint,
     fetch_all,
     insert_new,
@@ -45,7 +45,7 @@ from hubbub_aggregator.database.engine import (
 )
 from hubbub_aggregator.database.failpoints import reach
 from hubbub_aggregator.database.schema import batch, collection, refusal, retained, schema, segment
-from hubbub_aggregator.database.schema_version import prepare, require_served, require_tables
+from hubbub_aggregator.database.schema_version import prepare, require_served
 from hubbub_aggregator.database.sqlite_file import require_file
 from hubbub_aggregator.errors import StoppedError, StoreError
 from hubbub_aggregator.store.append import Appender
@@ -79,33 +79,31 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
         random_bytes: RandomBytes = os.urandom,
         pause: Callable[[float], None] = time.sleep,
         *,
-        making: bool = True,
         create: bool = True,
     ) -> None:
-        """Make the tables of an empty database; `made` says whether they were.
+        """Check the schema version of an open database.
 
-        making : False: change nothing, and refuse a database without tables
-        create : False: refuse a database without tables, whose tables another command makes
+        create : create the tables of an empty database (`created` is True then); False: change nothing
+
+        Raises SchemaError if this release does not work with the tables, or if there are none and `create` is False.
         """
         super().__init__(engine)
         self._pause = pause
         self._stopping = Event()
-        self.made = False
-        with transaction(engine, writes=making) as connection:
-            if making:
+        self.created = False
+        with transaction(engine, writes=create) as connection:
+            if create:
                 lock_for_setup(connection)
-                if not create:
-                    require_tables(connection)
-                self.made = prepare(connection)
+                self.created = prepare(connection)
             else:
                 require_served(connection)
         self._appender = Appender(engine, random_bytes)
 
     @classmethod
     def open(cls, path: str | Path, *, create: bool = True) -> Self:
-        """Open `postgresql://...` or a SQLite file; what is in the way is a StoreError.
+        """Open `postgresql://...` or a SQLite file; raise StoreError if that is not possible.
 
-        create : make the file and the tables if they are not there; False: refuse
+        create : create the file and the tables if they do not exist; False: raise StoreError
         """
         engine = None
         try:
@@ -195,7 +193,7 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
             def blocks() -> Iterator[tuple[bytes, bytes]]:
                 few = connection.execution_options(yield_per=_BLOCKS_A_FETCH)
                 for table in _HELD:
-                    each = select(table.c.cohorts, table.c.rows).join(collection).where(of).order_by(table.c.id)
+                    each = select(table.c.cohorts, table.c.reports).join(collection).where(of).order_by(table.c.id)
                     with few.execute(each) as found:
                         for cohorts, rows in found:
                             self._require_running()
@@ -227,13 +225,13 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
                 connection.execute(delete(retained).where(retained.c.id == some))
                 more = connection.scalar(select(some)) is not None
                 if not more:
-                    connection.execute(update(collection).where(this).values(smallest=None))
+                    connection.execute(update(collection).where(this).values(smallest_segment=None))
         self._empty_log()
 
     def smallest_segment(self, digest: str, period: str) -> int | None:
         this = _of(digest, period)
         waiting = select(func.min(func.length(segment.c.cohorts))).join(collection).where(this).scalar_subquery()
-        sizes = chain.from_iterable(fetch_all(self._engine, select(collection.c.smallest, waiting).where(this)))
+        sizes = chain.from_iterable(fetch_all(self._engine, select(collection.c.smallest_segment, waiting).where(this)))
         return min((size for size in sizes if size is not None), default=None)
 
     def open_periods(self) -> list[tuple[str, str]]:
@@ -284,7 +282,7 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
         for _ in range(_TRIES):
             if truncate_wal(self._engine):
                 return
-            self._pause(BETWEEN_LOOKS)
+            self._pause(SQLITE_LOCK_POLL_SECONDS)
 
     @contextmanager
     def _short_transaction(self, between: Callable[[], None]) -> Iterator[Connection]:
@@ -297,7 +295,7 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
             yield connection
         took = time.perf_counter() - began
         checkpoint(self._engine)
-        self._pause(took + BETWEEN_LOOKS)
+        self._pause(took + SQLITE_LOCK_POLL_SECONDS)
         between()
         self._require_running()
 
@@ -329,7 +327,7 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
     def probe(self) -> None:
         with transaction(self._engine, writes=True) as connection:
             require_served(connection)
-            connection.execute(update(schema).values(probes=schema.c.probes + 1))
+            connection.execute(update(schema).values(write_probes=schema.c.write_probes + 1))
 
     def stop(self) -> None:
         self._stopping.set()
@@ -353,7 +351,7 @@ def _has_reports_in(*tables: Table) -> ColumnElement[bool]:
 
 def _segments(connection: Connection, collection_id: int, max_reports: int | None) -> list[tuple[int, bytes, bytes]]:
     asked = (
-        select(segment.c.id, segment.c.cohorts, segment.c.rows)
+        select(segment.c.id, segment.c.cohorts, segment.c.reports)
         .where(segment.c.collection_id == collection_id)
         .order_by(segment.c.id)
     )
@@ -375,11 +373,11 @@ def _retain(connection: Connection, this: ColumnElement[bool], holding: StoredPe
         {
             "collection_id": of,
             "cohorts": cohorts[start : start + _REPORTS_A_BLOCK].tobytes(),
-            "rows": rows[start : start + _REPORTS_A_BLOCK].tobytes(),
+            "reports": rows[start : start + _REPORTS_A_BLOCK].tobytes(),
         }
         for start in range(0, len(cohorts), _REPORTS_A_BLOCK)
     ]
     connection.execute(insert(retained), blocks)
-    known = collection.c.smallest <= holding.smallest
-    smallest = case((known, collection.c.smallest), else_=holding.smallest)
-    connection.execute(update(collection).where(this).values(smallest=smallest))
+    known = collection.c.smallest_segment <= holding.smallest
+    smallest = case((known, collection.c.smallest_segment), else_=holding.smallest)
+    connection.execute(update(collection).where(this).values(smallest_segment=smallest))

@@ -134,7 +134,7 @@ def test_the_command_creates_lists_and_revokes(store: SqlStore, database: str) -
 def test_a_database_that_is_not_there_is_not_made_to_look_for_tokens_in_it(tmp_path: Path, asked: list[str]) -> None:
     said = CliRunner().invoke(main, ["token", *asked, "--database", str(tmp_path / "report.db")])
     assert (said.exit_code, said.stdout) == (1, "")
-    assert "report.db: there is no such file: give the --database of an aggregator" in said.stderr
+    assert "report.db: the file does not exist: give the --database of an aggregator" in said.stderr
     assert not list(tmp_path.iterdir())
 
 

@@ -54,7 +54,7 @@ def checked(database: str) -> tuple[int, str]:
 def test_a_database_that_is_whole_is_said_to_be(filled: str) -> None:
     assert found(filled) == []
     assert list(damage(filled)) == []
-    assert checked(filled) == (0, f"schema {SCHEMA_VERSION}: served\n")
+    assert checked(filled) == (0, f"schema version {SCHEMA_VERSION}: no damage found\n")
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
@@ -69,7 +69,10 @@ def test_four_kibibytes_overwritten_anywhere_are_found(filled: str, tmp_path: Pa
         assert found(str(bad)), page
     code, said = checked(str(bad))
     assert code == 1
-    assert "it is damaged: stop the aggregator, keep the file, and `hubbub db restore` the last backup" in said
+    assert (
+        "the database is damaged: stop the aggregator, keep the file, and restore the last backup into a new file"
+        in said
+    )
     told = json.loads(CliRunner().invoke(main, ["db", "check", "--database", str(bad), "--json"]).stdout)
     assert told["damaged"]
     assert [finding.health for finding in damage(str(bad))] == [Health.WRONG]

@@ -79,7 +79,7 @@ def test_an_upkeep_that_fails_is_in_the_numbers_and_on_the_page_and_batches_are_
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def damaged(_digest: str) -> list[str]:
-        raise StoreError("the database cannot do it: database disk image is malformed")
+        raise StoreError("the database reported an error: database disk image is malformed")
 
     aggregator = start(sqlite_store, fold_every=0.02)
 
@@ -111,7 +111,7 @@ def test_an_upkeep_that_fails_is_in_the_numbers_and_on_the_page_and_batches_are_
         record.getMessage().partition(" (")[0] for record in records
     }  # of which metrics: the first round was under way
     assert said == {
-        "fold_and_expire failed: the database cannot do it: database disk image is malformed",
+        "fold_and_expire failed: the database reported an error: database disk image is malformed",
         "fold_and_expire works again",
     }
     assert "failing, the log" not in aggregator.get("/").body.decode()
@@ -124,13 +124,13 @@ def test_what_a_database_says_is_one_line_with_the_next_step_and_without_values(
     event.listen(engine, "connect", lambda connection, _: connection.execute("PRAGMA max_page_count = 1"))
     with pytest.raises(StoreError) as full, transaction(engine, writes=True) as connection:
         connection.execute(insert(refusal), values)
-    assert str(full.value) == "the database cannot do it: database or disk is full: make room on its disk"
+    assert str(full.value) == "the database reported an error: database or disk is full: make room on its disk"
     engine.dispose()
     with pytest.raises(StoreError) as gone:
         SqlStore.open("postgresql://u:canary@127.0.0.1:1/y")
     assert "\n" not in str(gone.value)
     assert "\t" not in str(gone.value)
-    for told in ('at "127.0.0.1", port 1 failed: Connection refused', "see that PostgreSQL runs there"):
+    for told in ('at "127.0.0.1", port 1 failed: Connection refused', "check that PostgreSQL runs"):
         assert told in str(gone.value)
 
 

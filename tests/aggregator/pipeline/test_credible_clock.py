@@ -529,7 +529,7 @@ def test_accept_clock_ends_the_pause_at_once_in_a_running_process(store: SqlStor
     done = CliRunner().invoke(main, ["db", "accept-clock", "--database", database])
     assert done.exit_code == 0, done.output
     assert done.stdout.startswith("accepted 20")
-    assert "; remembered was 20" in done.stdout
+    assert "; the remembered time was 20" in done.stdout
     assert clock.observe().may_delete
     assert [finding.health for finding in clock_state(store)] == [Health.FINE]
     saved = store.clock()

@@ -12,7 +12,7 @@ import pytest
 
 from hubbub import Definitions, Metric
 from hubbub_aggregator.database.database_url import is_postgres
-from hubbub_aggregator.database.engine import BETWEEN_LOOKS, open_postgres, open_sqlite
+from hubbub_aggregator.database.engine import SQLITE_LOCK_POLL_SECONDS, open_postgres, open_sqlite
 from hubbub_aggregator.pipeline.folding import fold, read_summary
 from hubbub_aggregator.pipeline.retention import counts_expire_at, upkeep
 from hubbub_aggregator.settings import Settings
@@ -97,7 +97,10 @@ def test_whoever_drops_much_leaves_the_database_to_others_until_all_have_looked(
     assert len(pauses) == 3
     store.drop_reports(metric.digest, "2024-06-15")
     assert len(pauses) == 3 + 1, "it is one piece"
-    assert all(BETWEEN_LOOKS < paused <= BETWEEN_LOOKS + since_the_last for paused, since_the_last in pauses)
+    assert all(
+        SQLITE_LOCK_POLL_SECONDS < paused <= SQLITE_LOCK_POLL_SECONDS + since_the_last
+        for paused, since_the_last in pauses
+    )
     store.close()
 
 

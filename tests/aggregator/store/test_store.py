@@ -190,20 +190,24 @@ def test_database_has_no_column_for_the_time_of_a_report_an_address_or_an_agent(
     database.close()
     assert columns == {
         "alembic_version.version_num",
-        *("hubbub_schema.version", "hubbub_schema.probes", "hubbub_schema.last_backup"),  # an operator's time
+        *(
+            "hubbub_schema.oldest_compatible",
+            "hubbub_schema.write_probes",
+            "hubbub_schema.last_backup",
+        ),  # an operator's time
         *(f"collection.{name}" for name in ("id", "metric", "digest", "period", "revision", "closed")),
-        *("collection.summary", "collection.smallest"),
+        *("collection.summary", "collection.smallest_segment"),
         *(f"clock.{name}" for name in ("id", "generation", "credible", "candidate", "agreed", "boot_id", "elapsed")),
-        *(f"collection.{name}" for name in ("figures_revision", "reports", "smallest_cohort", "implausible")),
+        *(f"collection.{name}" for name in ("figures_revision", "num_reports", "smallest_cohort", "implausible")),
         *("batch.collection_id", "batch.batch_id"),
         *("refusal.metric", "refusal.reason", "refusal.count"),
-        *("token.name", "token.hash", "token.scopes"),
+        *("token.name", "token.secret_hash", "token.scopes"),
         *("token.created", "token.last_used", "token.expires"),  # UTC days
-        *("session.hash", "session.token", "session.expires"),  # of those who read, never of those who report
+        *("session.secret_hash", "session.token", "session.expires"),  # of those who read, never of those who report
         *(
             f"{name}.{column}"
             for name in ("segment", "retained")
-            for column in ("id", "collection_id", "cohorts", "rows")
+            for column in ("id", "collection_id", "cohorts", "reports")
         ),
     }
 
@@ -213,7 +217,7 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) ->
     path.write_text("not a database, but somebody's notes, and long enough to have a header" * 9)
     before = path.read_bytes()
     with pytest.raises(
-        StoreError, match=r"notes\.txt: the database cannot do it: file is not a database: give the --database of"
+        StoreError, match=r"notes\.txt: the database reported an error: file is not a database: give the --database of"
     ):
         SqlStore.open(path)
     assert path.read_bytes() == before
