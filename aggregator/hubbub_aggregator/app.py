@@ -162,7 +162,7 @@ def create_app(
 
 
 def _refused(request: Request, refused: RefusedError) -> Response:
-    _count(request, refused.refusal)
+    _count(request, refused.problem_type)
     return refused_with(refused)
 
 

@@ -24,11 +24,11 @@ from hubbub_decoder.estimators.reports.mixed_effects import fit_many, worth_fitt
 from hubbub_decoder.estimators.reports.one_step import fit_reports
 from hubbub_decoder.inference.intervals import Target, among_reporters, of_poisson, p_values
 from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
-from hubbub_decoder.results import warnings as doubts
+from hubbub_decoder.results import warnings as decoding_warnings
 from hubbub_decoder.results.build import Answer, decoding_of
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.estimates import FitTest
-from hubbub_decoder.results.goodness_of_fit import goodness_of_fit
+from hubbub_decoder.results.goodness_of_fit import run_fit_tests
 
 Floats = NDArray[np.float64]
 
@@ -37,7 +37,7 @@ def decode(
     summary: BitCounts | PatternCounts | Reports,
     candidates: Iterable[str] | DesignMatrix | None = None,
     *,
-    level: float = 0.95,
+    confidence: float = 0.95,
     fdr: float = 0.05,
     target: Target = "reporters",
 ) -> Decoding:
@@ -46,7 +46,7 @@ def decode(
     summary    : bit or pattern counts with at least one report, or the reports; patterns say more, and are used whole
     candidates : for a string metric, the strings to look for, or a design matrix that says which bits each sets; otherwise all
                  categories, or those of them to show
-    level      : of the intervals, in (0, 1)
+    confidence      : of the intervals, in (0, 1)
     fdr        : the share of false ones expected among the detected, in (0, 1)
     target     : "reporters", the people who reported, or "population", whom they are a random sample of: wider
 
@@ -63,7 +63,7 @@ def decode(
             f"summary must be BitCounts, PatternCounts or Reports, got {type(summary).__name__}: "
             "hubbub.summary.read_collected(path) reads whichever a file holds"
         )
-    for name, value in (("level", level), ("fdr", fdr)):
+    for name, value in (("confidence", confidence), ("fdr", fdr)):
         if not isinstance(value, Real) or not 0 < value < 1:
             raise SummaryError(f"{name} must be a number in (0, 1), got {value!r}")
     if target not in ("reporters", "population"):
@@ -73,22 +73,26 @@ def decode(
     counts = summary if isinstance(summary, BitCounts) else summary.bit_counts()
     if counts.num_reports == 0:
         raise SummaryError(f"{counts.metric.name}: the summary holds no report: there is nothing to decode yet")
-    tests = goodness_of_fit(summary)
+    tests = run_fit_tests(summary)
     if counts.metric.kind is not Kind.STRING:
-        return _tested(_decode_categories(counts, candidates, level, fdr, target), tests, counts)
+        return _tested(_decode_categories(counts, candidates, confidence, fdr, target), tests, counts)
     if candidates is None:
         raise CandidateError(
             f"{counts.metric.name}: a string metric is decoded for the strings you name: give candidates"
         )
     design, repeated = _designed(candidates, counts)
     if isinstance(summary, PatternCounts) and is_small(counts.metric.params):
-        return _tested(_decode_patterns(summary, counts, design, repeated, level, fdr, target), tests, counts)
+        return _tested(_decode_patterns(summary, counts, design, repeated, confidence, fdr, target), tests, counts)
     reports = summary if isinstance(summary, Reports) else None
-    return _tested(_decode_bits(counts, reports, design, repeated, level, fdr, target), tests, counts)
+    return _tested(_decode_bits(counts, reports, design, repeated, confidence, fdr, target), tests, counts)
 
 
 def _tested(decoding: Decoding, tests: tuple[FitTest, ...], counts: BitCounts) -> Decoding:
-    return replace(decoding, fit=tests, warnings=(*decoding.warnings, *doubts.about_fit(tests, counts)))
+    return replace(
+        decoding,
+        fit_tests=tests,
+        warnings=(*decoding.warnings, *decoding_warnings.warn_failed_fit_tests(tests, counts)),
+    )
 
 
 def _designed(candidates: Iterable[str] | DesignMatrix, counts: BitCounts) -> tuple[DesignMatrix, int]:
@@ -109,7 +113,7 @@ def _decode_patterns(
     counts: BitCounts,
     design: DesignMatrix,
     repeated: int,
-    level: float,
+    confidence: float,
     fdr: float,
     target: Target,
 ) -> Decoding:
@@ -124,17 +128,17 @@ def _decode_patterns(
     answer = _answer_of(
         fitted, np.arange(len(design.groups)), design, errors, ([listed, unlisted, 1 - nothing], of_totals)
     )
-    decoding = decoding_of(answer, counts, level, fdr)
+    decoding = decoding_of(answer, counts, confidence, fdr)
     warnings = (
-        *doubts.about_counts(counts),
-        *doubts.about_candidates(design),
-        *doubts.about_merged(design, repeated),
-        *doubts.about_undetermined(int(np.isnan(answer.shares).sum())),
-        *doubts.about_cohorts(counts, decoding),
-        *doubts.about_errors(fitted.law, fitted.scatter),
-        *doubts.about_totals(decoding),
-        *doubts.about_masses(decoding),
-        *doubts.about_nothing_found(decoding),
+        *decoding_warnings.warn_counts(counts),
+        *decoding_warnings.warn_padded_candidates(design),
+        *decoding_warnings.warn_merged_candidates(design, repeated),
+        *decoding_warnings.warn_undetermined_shares(int(np.isnan(answer.shares).sum())),
+        *decoding_warnings.warn_few_cohorts(counts, decoding),
+        *decoding_warnings.warn_frequent_unlisted_string(fitted.law, fitted.scatter),
+        *decoding_warnings.warn_undetermined_totals(decoding),
+        *decoding_warnings.warn_impossible_totals(decoding),
+        *decoding_warnings.warn_nothing_detected(decoding),
     )
     return replace(decoding, warnings=warnings)
 
@@ -144,7 +148,7 @@ def _decode_bits(
     reports: Reports | None,
     design: DesignMatrix,
     repeated: int,
-    level: float,
+    confidence: float,
     fdr: float,
     target: Target,
 ) -> Decoding:
@@ -168,21 +172,21 @@ def _decode_bits(
         spread = np.einsum("ij,jk,ik->i", of_both, fitted.totals.covariance, of_both)
         totals = sums, errors(spread, sums)
         answer = _answer_of(fitted, selection.columns, design, errors, totals, tested=not selection.independent)
-    decoding = decoding_of(answer, counts, level, fdr)
+    decoding = decoding_of(answer, counts, confidence, fdr)
     if len(selection.columns) < len(design.groups):
-        decoding = replace(decoding, chosen=len(selection.columns))
+        decoding = replace(decoding, num_screened=len(selection.columns))
     warnings = (
-        *doubts.about_counts(counts),
-        *doubts.about_candidates(design),
-        *doubts.about_merged(design, repeated),
-        *doubts.about_selection(design, selection),
-        *doubts.about_reports(reports, chosen),
-        *doubts.about_undetermined(int(np.isnan(answer.shares[selection.columns]).sum())),
-        *doubts.about_cohorts(selection.counts, decoding),
-        *doubts.about_errors(fitted.law, fitted.scatter),
-        *doubts.about_totals(decoding),
-        *doubts.about_masses(decoding, fitted),
-        *doubts.about_nothing_found(decoding),
+        *decoding_warnings.warn_counts(counts),
+        *decoding_warnings.warn_padded_candidates(design),
+        *decoding_warnings.warn_merged_candidates(design, repeated),
+        *decoding_warnings.warn_screening(design, selection),
+        *decoding_warnings.warn_unused_reports(reports, chosen),
+        *decoding_warnings.warn_undetermined_shares(int(np.isnan(answer.shares[selection.columns]).sum())),
+        *decoding_warnings.warn_few_cohorts(selection.counts, decoding),
+        *decoding_warnings.warn_frequent_unlisted_string(fitted.law, fitted.scatter),
+        *decoding_warnings.warn_undetermined_totals(decoding),
+        *decoding_warnings.warn_impossible_totals(decoding, fitted),
+        *decoding_warnings.warn_nothing_detected(decoding),
     )
     return replace(decoding, warnings=warnings)
 
@@ -265,12 +269,14 @@ def _answer(fitted: Fit, selection: Selection, design: DesignMatrix, num_reports
 
 
 def _decode_categories(
-    counts: BitCounts, candidates: Iterable[str] | DesignMatrix | None, level: float, fdr: float, target: Target
+    counts: BitCounts, candidates: Iterable[str] | DesignMatrix | None, confidence: float, fdr: float, target: Target
 ) -> Decoding:
     if isinstance(candidates, DesignMatrix):
         raise CandidateError(
             f"{counts.metric.name}: a {counts.metric.kind} metric has no design matrix: name categories"
         )
     asked = None if candidates is None else distinct_candidates(candidates)[0]
-    decoding = decoding_of(categories.solve(counts, asked, target), counts, level, fdr)
-    return replace(decoding, warnings=(*doubts.about_counts(counts), *doubts.about_masses(decoding)))
+    decoding = decoding_of(categories.solve(counts, asked, target), counts, confidence, fdr)
+    return replace(
+        decoding, warnings=(*decoding_warnings.warn_counts(counts), *decoding_warnings.warn_impossible_totals(decoding))
+    )

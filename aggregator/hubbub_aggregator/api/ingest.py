@@ -102,7 +102,7 @@ async def take(scope: Scope, receive: Receive) -> Answer:
             problem(ProblemType.UNAVAILABLE, "the store cannot do this just now; the aggregator's log says why")
         )
     except RefusedError as refused:
-        service.outcomes.refused(_defined_name(batch, definitions), refused.refusal)
+        service.outcomes.refused(_defined_name(batch, definitions), refused.problem_type)
         return Answer.of(refused_with(refused))
     service.outcomes.accepted(_defined_name(batch, definitions), appended.value)
     taken = _TAKEN[appended]
@@ -190,7 +190,7 @@ def _refused_by_rate(scope: Scope) -> Answer | None:
     try:
         require_rate(service, scope["client"], _text(dict(scope["headers"]), b"x-forwarded-for"))
     except RefusedError as refused:
-        service.outcomes.rejected_request(refused.refusal)
+        service.outcomes.rejected_request(refused.problem_type)
         return Answer.of(refused_with(refused))
     return None
 

@@ -142,7 +142,7 @@ POST_REPORTS: _Route = {
             ProblemType.TOO_LARGE,
             ProblemType.UNSUPPORTED_MEDIA_TYPE,
             ProblemType.NO_REPORTS,
-            ProblemType.ODD_REPORT,
+            ProblemType.IMPLAUSIBLE_REPORT,
             ProblemType.TOO_MANY_REPORTS,
             ProblemType.WRONG_SIZE,
             ProblemType.COHORT_OUT_OF_RANGE,

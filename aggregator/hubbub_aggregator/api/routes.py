@@ -119,7 +119,9 @@ def get_summary(
     summary = read_summary(service.store, metric, None if period is None else _asked_periods(metric, period))
     if counts == "bits" and isinstance(summary, PatternCounts):
         summary = summary.bit_counts()
-    file = SummaryResponse(summary_to_bytes(replace(summary, odd_refused=_odd_refused(service, name))))
+    file = SummaryResponse(
+        summary_to_bytes(replace(summary, implausible_rejected=_implausible_rejected(service, name)))
+    )
     return _as_download(file, name, *_only(summary.periods))
 
 
@@ -146,7 +148,9 @@ def get_reports(
     asked = service.store.periods_with_reports(metric.digest) if period is None else _asked_periods(metric, period)
     now = service.clock()
     held = [text for text in asked if keeps_reports(metric, service.settings, text, now)]
-    file = FileResponse(reports_file(service.store, metric, held, odd_refused=_odd_refused(service, name)))
+    file = FileResponse(
+        reports_file(service.store, metric, held, implausible_rejected=_implausible_rejected(service, name))
+    )
     return _as_download(file, name, "reports", *_only(held))
 
 
@@ -189,9 +193,9 @@ def _only(periods: Sequence[str]) -> Sequence[str]:
     return periods if len(periods) == 1 else ()
 
 
-def _odd_refused(service: Service, name: str) -> bool:
+def _implausible_rejected(service: Service, name: str) -> bool:
     """Say whether odd reports of a metric are refused, or ever were."""
-    return service.settings.refuse_odd or (name, ProblemType.ODD_REPORT.slug) in service.store.refusals()
+    return service.settings.refuse_odd or (name, ProblemType.IMPLAUSIBLE_REPORT.slug) in service.store.refusals()
 
 
 def _asked_metric(definitions: Definitions, name: str, digest: str | None) -> Metric:

@@ -11,7 +11,7 @@ import click
 
 from hubbub.cli.output import PATH
 from hubbub.errors import ParameterError
-from hubbub.text import written
+from hubbub.text import format_exact_size
 from hubbub_aggregator.cli.database_option import DatabaseName, is_named
 from hubbub_aggregator.cli.size_option import Size
 from hubbub_aggregator.monitoring.log_output import FORMATS, LEVELS, announce, configure
@@ -40,7 +40,7 @@ def _settings_options(function: Callable[..., Any]) -> Callable[..., Any]:
     for setting in reversed(limits()):
         default, shape = setting.default, {}
         if setting.metadata["is_size"]:
-            default, shape = written(setting.default), {"type": Size()}
+            default, shape = format_exact_size(setting.default), {"type": Size()}
         about = setting.metadata["about"]
         function = option(setting.name, default=default, show_default=True, help=about, **shape)(function)
     return function
@@ -110,7 +110,7 @@ def _print_config(context: click.Context) -> None:
         value, source = context.params[name], context.get_parameter_source(name)
         shown: object = value if isinstance(value, (bool, int, float, tuple)) else str(value)
         if isinstance(parameter.type, Size):
-            shown = written(value)
+            shown = format_exact_size(value)
         if name == "database":
             shown = without_password(value)
         if name in ("keep", "retain"):
