@@ -76,7 +76,7 @@ def create_app(
     local_address : of the listener that answers reads without a token; None: there is none
     """
     settings = settings or Settings()
-    outcomes, disk = OutcomeCounters(), DiskSpace(free, settings.min_free)
+    outcomes, disk = OutcomeCounters(), DiskSpace(free, settings.min_free_disk)
     proxies, rate = Proxies(settings.trusted_proxy), RateLimit(settings.client_burst_seconds)
     bodies = BodyMemory(settings.max_body_memory, settings.max_body_memory // NETWORKS_SHARE)
     active_definitions = ActiveDefinitions(
@@ -109,11 +109,11 @@ def create_app(
     async def lifespan(_app: FastAPI) -> AsyncIterator[dict[str, Any]]:
         writer = GroupCommit(store, settings, job_health)
         jobs = (
-            PeriodicJob("fold_and_expire", lambda: progress.round(fold_and_expire), settings.fold_every, job_health),
+            PeriodicJob("fold_and_expire", lambda: progress.round(fold_and_expire), settings.fold_interval, job_health),
             PeriodicJob(
                 "compute_figures",
                 lambda: compute_figures(store, active_definitions.current),
-                settings.fold_every,
+                settings.fold_interval,
                 job_health,
             ),
             PeriodicJob("flush_refusals", lambda: outcomes.flush(store), _FLUSH_EVERY, job_health),

@@ -94,7 +94,7 @@ def require_admissible(batch: Batch, definitions: Definitions, now: datetime, se
         raise RefusedError(ProblemType.METRIC_EXPIRED, f"{metric.name} has expired on {metric.expires}")
     _require_open(metric.period, batch.period, now)
     batch.require_fit(metric, settings.max_reports)
-    if settings.refuse_odd:
+    if settings.reject_implausible:
         _require_usual(batch, metric)
 
 
@@ -107,7 +107,7 @@ def _require_usual(batch: Batch, metric: Metric) -> None:
         raise RefusedError(
             ProblemType.IMPLAUSIBLE_REPORT,
             f"report {odd[0]} has {ones[odd[0]]} ones: an honest one of {metric.name} has {fewest} to {most}, but for one in a "
-            "billion; this aggregator refuses the others (--refuse-odd)",
+            "billion; this aggregator refuses the others (--reject-implausible)",
         )
 
 

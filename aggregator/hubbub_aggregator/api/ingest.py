@@ -28,7 +28,7 @@ from hubbub_aggregator.http.problems import problem, refused_with
 from hubbub_aggregator.http.security_headers import SECURITY_HEADERS
 from hubbub_aggregator.monitoring.job_health import log_failure
 from hubbub_aggregator.pipeline.group_commit import GroupCommit
-from hubbub_aggregator.server.loopback import asked_directly
+from hubbub_aggregator.server.client_address import asked_directly
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.interface import AppendResult
 from hubbub_aggregator.store.tokens import Scope as TokenScope
@@ -82,7 +82,7 @@ async def take(scope: Scope, receive: Receive) -> Answer:
     try:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         address = _require_room(service, writer, scope["client"], headers)
-        if service.settings.closed_reports:
+        if service.settings.require_report_token:
             await run_in_threadpool(service.door.require, TokenScope.REPORT, _text(headers, b"authorization"))
         batch = await _batch(scope, headers, receive, service, address)
         try:

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from hubbub.randomness import RandomBytes, system_random_bytes
 from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.errors import ASK, RefusedWithHeaderError
-from hubbub_aggregator.server.loopback import asked_directly
+from hubbub_aggregator.server.client_address import asked_directly
 from hubbub_aggregator.store.interface import Store
 from hubbub_aggregator.store.tokens import Scope, hash_secret, new_token, record_use
 

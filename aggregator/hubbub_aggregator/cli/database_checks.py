@@ -156,10 +156,10 @@ def tokens(store: Store, settings: Settings, today: date) -> Iterator[Finding]:
                 f"`hubbub token rotate {token.name} --expires DATE`, or `hubbub token revoke {token.name}`",
             )
     have = frozenset[Scope]().union(*(token.scopes for token in all_tokens if not token.has_expired(today)))
-    if settings.closed_reports and Scope.REPORT not in have:
+    if settings.require_report_token and Scope.REPORT not in have:
         yield error(
             "tokens",
-            "--closed-reports, and no token has scope report",
+            "--require-report-token, and no token has scope report",
             "every batch is refused (401)",
             "`hubbub token create apps --scope report`",
         )
@@ -197,7 +197,7 @@ def periods(store: Store, definitions: Definitions, settings: Settings, now: dat
     unnamed = [
         metric.name
         for metric in known.values()
-        if metric.name not in settings.retain and any(digest == metric.digest for digest, _ in retained)
+        if metric.name not in settings.keep_reports and any(digest == metric.digest for digest, _ in retained)
     ]
     if orphans:
         yield warning(
@@ -224,9 +224,9 @@ def periods(store: Store, definitions: Definitions, settings: Settings, now: dat
     if unnamed:
         yield warning(
             "retention",
-            f"reports of {_some(unnamed)} are retained, and no --retain names it",
+            f"reports of {_some(unnamed)} are retained, and no --keep-reports names it",
             "a service with these options drops them at once, beyond recall",
-            f"--retain {unnamed[0]}=N, here as for `hubbub serve`, if they are to be kept",
+            f"--keep-reports {unnamed[0]}=N, here as for `hubbub serve`, if they are to be kept",
         )
     if early:
         yield warning(
@@ -241,7 +241,7 @@ def periods(store: Store, definitions: Definitions, settings: Settings, now: dat
             "upkeep",
             f"{format_count(waiting, 'segment')} not folded",
             "summaries take longer to read the more there are",
-            "see that the service runs, and its log; lower --fold-every",
+            "see that the service runs, and its log; lower --fold-interval",
         )
     if not (orphans or late or early):
         yield ok("periods", f"{len(open_)} open; {format_count(waiting, 'segment')} to be folded")
@@ -249,7 +249,7 @@ def periods(store: Store, definitions: Definitions, settings: Settings, now: dat
 
 def _overdue(store: Store, metric: Metric, settings: Settings, due: datetime, retained: Iterable[str]) -> Iterator[str]:
     """Yield what should have been done by then with a metric's periods, beside closing them."""
-    name, retain, keep = metric.name, settings.retain.get(metric.name), settings.keep.get(metric.name)
+    name, retain, keep = metric.name, settings.keep_reports.get(metric.name), settings.keep_counts.get(metric.name)
     for day in store.unfolded(metric.digest):
         if due > parse_period(metric.period, day).closes():
             yield f"to fold {name} {day}"

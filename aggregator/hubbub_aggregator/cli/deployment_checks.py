@@ -98,8 +98,16 @@ def expiries(definitions: Definitions, now: datetime) -> Iterator[Finding]:
 
 def _unknown_kept(definitions: Definitions, settings: Settings) -> Iterator[Finding]:
     for option, named, instead in (
-        ("keep", settings.keep, "nothing is dropped by it, and the metric that was meant is kept for ever"),
-        ("retain", settings.retain, "nothing is retained by it, and the reports of the metric that was meant go"),
+        (
+            "keep-counts",
+            settings.keep_counts,
+            "nothing is dropped by it, and the metric that was meant is kept for ever",
+        ),
+        (
+            "keep-reports",
+            settings.keep_reports,
+            "nothing is retained by it, and the reports of the metric that was meant go",
+        ),
     ):
         for name in named:
             if name not in definitions:
@@ -131,7 +139,7 @@ def exposure(host: str, settings: Settings) -> Iterator[Finding]:
 
 def _disk(file: Path, settings: Settings) -> Finding:
     try:
-        return disk_room(free_bytes_at(file)(), settings.min_free)
+        return disk_room(free_bytes_at(file)(), settings.min_free_disk)
     except OSError as problem:
         return error(
             "disk",
@@ -141,12 +149,12 @@ def _disk(file: Path, settings: Settings) -> Finding:
         )
 
 
-def disk_room(free: int, min_free: float) -> Finding:
+def disk_room(free: int, min_free_disk: float) -> Finding:
     """Compare what is free with what must stay free."""
-    told = f"{format_size(free)} free, of which {format_size(min_free)} must stay so"
-    if free < min_free:
-        return error("disk", told, "every batch is refused (507)", "make room, or lower --min-free")
-    if free < 4 * min_free:
+    told = f"{format_size(free)} free, of which {format_size(min_free_disk)} must stay so"
+    if free < min_free_disk:
+        return error("disk", told, "every batch is refused (507)", "make room, or lower --min-free-disk")
+    if free < 4 * min_free_disk:
         return warning("disk", told, "below that every batch is refused (507)", "make room")
     return ok("disk", told)
 

@@ -13,7 +13,9 @@ from hubbub.wire.json_values import replace_non_finite
 PATH = click.Path(path_type=Path, readable=False)
 """Whatever is wrong with a file is said by who opens it, in the same words for all that can be wrong."""
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+json_option = click.option(
+    "--json", "as_json", is_flag=True, allow_from_autoenv=False, help="Print the result as JSON."
+)
 
 
 def print_json(result: Any) -> None:

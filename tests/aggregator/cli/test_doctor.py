@@ -81,7 +81,7 @@ def test_expired_metrics_and_those_that_soon_will_be_are_named(definitions: Defi
 
 
 def test_warns_of_keeping_unknown_metrics(file: Path, tmp_path: Path) -> None:
-    found = ill(looked_at(file, tmp_path / "none.db", keep={"homepages": 3}))
+    found = ill(looked_at(file, tmp_path / "none.db", keep_counts={"homepages": 3}))
     assert found == [(Health.WARNING, "retention"), (Health.WARNING, "database")]
 
 
@@ -156,7 +156,7 @@ def test_a_database_that_others_on_the_machine_can_read_or_replace_is_warned_of(
 
 def test_what_nobody_has_a_token_for_is_said(store: SqlStore) -> None:
     assert ill(list(tokens(store, Settings(), NOW.date()))) == [(Health.WARNING, "tokens")]
-    assert ill(list(tokens(store, Settings(closed_reports=True), NOW.date())))[0] == (Health.ERROR, "tokens")
+    assert ill(list(tokens(store, Settings(require_report_token=True), NOW.date())))[0] == (Health.ERROR, "tokens")
     assert ill(list(tokens(store, Settings(local_reads_without_token=True), NOW.date()))) == []
     store.add_token(Token("reader", frozenset({Scope.READ})), hash_secret("x"))
     assert "no token has scope metrics" in next(tokens(store, Settings(), NOW.date())).observation
@@ -192,8 +192,8 @@ def test_periods_that_the_service_does_not_look_after_are_found(
     assert found(definitions, later) == [(Health.ERROR, "periods")], "they are not folded"
     for metric in (homepage, carrier):
         fold(store, metric)
-    assert found(definitions, later, keep={"homepage": 90}) == []
-    assert found(definitions, later, keep={"homepage": 10}) == [(Health.ERROR, "periods")]
+    assert found(definitions, later, keep_counts={"homepage": 90}) == []
+    assert found(definitions, later, keep_counts={"homepage": 10}) == [(Health.ERROR, "periods")]
 
 
 def test_retained_reports_that_should_be_gone_are_found(
@@ -202,7 +202,7 @@ def test_retained_reports_that_should_be_gone_are_found(
     metric = definitions["homepage"]
 
     def found(day: int, **retain: int) -> list[str]:
-        looked = periods(store, definitions, Settings(retain=retain), datetime(2024, 6, day, tzinfo=UTC))
+        looked = periods(store, definitions, Settings(keep_reports=retain), datetime(2024, 6, day, tzinfo=UTC))
         return [finding.observation for finding in looked if finding.health is not Health.OK]
 
     store.append([make_batch(metric)])
@@ -210,7 +210,7 @@ def test_retained_reports_that_should_be_gone_are_found(
     store.append([make_batch(metric)])  # one that came later, as they do all the time
     assert found(18, homepage=2) == []
     assert found(19, homepage=2) == ["due for more than a day: to drop the reports of homepage 2024-06-15"]
-    assert found(17) == ["reports of homepage are retained, and no --retain names it"]
+    assert found(17) == ["reports of homepage are retained, and no --keep-reports names it"]
     store.drop_reports(metric.digest, "2024-06-15")
     assert found(20, homepage=2) == found(20) == []
 
@@ -234,12 +234,12 @@ def test_the_command_says_it_in_a_table_and_in_json_and_exits_with_1_when_someth
 ) -> None:
     database = tmp_path / "reports.db"
     SqlStore.open(database).close()
-    arguments = ["doctor", str(file), "--database", str(database), "--watch", "0", "--port", "0"]
+    arguments = ["doctor", str(file), "--database", str(database), "--refusal-window", "0", "--port", "0"]
     well = CliRunner().invoke(main, arguments)
     assert well.exit_code == 0
     assert [line.split()[0] for line in well.stdout.splitlines() if line[0] != " "].count("warning") == 1
     assert "-> `hubbub token create NAME --scope read`" in well.stdout
-    bad = CliRunner().invoke(main, [*arguments, "--json", "--closed-reports"])
+    bad = CliRunner().invoke(main, [*arguments, "--json", "--require-report-token"])
     told = json.loads(bad.stdout)
     assert (bad.exit_code, told["has_errors"]) == (1, True)
     assert {"health", "check", "observation", "impact", "next_step"} == set(told["findings"][0])
@@ -248,8 +248,8 @@ def test_the_command_says_it_in_a_table_and_in_json_and_exits_with_1_when_someth
 
 
 def test_doctor_takes_what_serve_takes_from_the_same_places(file: Path, tmp_path: Path) -> None:
-    (tmp_path / "serve.toml").write_text('min-free = "900000GiB"\nport = 1\nlog-format = "json"\n')
-    arguments = ["doctor", str(file), "--config", str(tmp_path / "serve.toml"), "--json", "--watch", "0"]
+    (tmp_path / "serve.toml").write_text('min-free-disk = "900000GiB"\nport = 1\nlog-format = "json"\n')
+    arguments = ["doctor", str(file), "--config", str(tmp_path / "serve.toml"), "--json", "--refusal-window", "0"]
     said = CliRunner().invoke(main, arguments, env={"HUBBUB_DATABASE": str(tmp_path / "x.db")})
     assert "of which 878.9 TiB must stay so" in said.stdout
     assert "x.db is not there" in said.stdout

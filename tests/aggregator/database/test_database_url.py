@@ -74,7 +74,7 @@ def commands(database: str, definitions_file: str, place: Path) -> list[list[str
     return [
         ["serve", definitions_file, *named],
         ["serve", definitions_file, "--print-config", *named],
-        ["doctor", definitions_file, "--watch", "0", *named],
+        ["doctor", definitions_file, "--refusal-window", "0", *named],
         ["token", "create", "x", "--scope", "read", *named],
         ["token", "list", *named],
         ["token", "revoke", "x", *named],

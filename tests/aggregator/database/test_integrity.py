@@ -93,7 +93,7 @@ def test_doctor_says_it_of_a_damaged_database(filled: str, tmp_path: Path) -> No
         file.seek(bad.stat().st_size // 2 // PAGE * PAGE)
         file.write(bytes(PAGE))
     said = CliRunner().invoke(
-        main, ["doctor", str(tmp_path / "metrics.toml"), "--watch", "0", "--database", str(bad), "--json"]
+        main, ["doctor", str(tmp_path / "metrics.toml"), "--refusal-window", "0", "--database", str(bad), "--json"]
     )
     assert said.exit_code == 1
     assert [finding for finding in json.loads(said.stdout)["findings"] if "damaged: " in finding["observation"]]

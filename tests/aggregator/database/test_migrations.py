@@ -188,7 +188,7 @@ def test_service_counts_each_batch_once_during_an_upgrade(
     next_release: Callable[..., Path],
 ) -> None:
     """Each batch is sent until it is accepted, and once more, while folding runs."""
-    aggregator = start(store, fold_every=0.01)
+    aggregator = start(store, fold_interval=0.01)
     metric = aggregator.definitions["homepage"]
     batches = [make_batch(metric) for _ in range(240)]
     arrived, halfway = threading.Semaphore(0), threading.Event()

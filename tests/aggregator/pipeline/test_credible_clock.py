@@ -56,7 +56,7 @@ HOUR, DAY = 3_600.0, 86_400.0
 DAYS = timedelta(days=1)
 METRIC = Metric.boolean("one", prob_p=0.25, prob_q=0.75, prob_f=0.5)
 DEFINITIONS = Definitions([METRIC])
-KEPT = Settings(keep={"one": 31}, retain={"one": 31})
+KEPT = Settings(keep_counts={"one": 31}, keep_reports={"one": 31})
 seconds = START.timestamp()
 
 
@@ -367,7 +367,7 @@ class DeletionMachine(ClockMachine):
         for text in self.taken:
             period = parse_period(METRIC.period, text)
             assert text in open_ or latest >= period.closes()
-            assert text in counted or latest >= counts_expire_at(METRIC, text, KEPT.keep[METRIC.name])
+            assert text in counted or latest >= counts_expire_at(METRIC, text, KEPT.keep_counts[METRIC.name])
             assert text in retained or not keeps_reports(METRIC, KEPT, text, latest)
 
     def teardown(self) -> None:
@@ -376,7 +376,7 @@ class DeletionMachine(ClockMachine):
         for _, text in self.database.open_periods():
             assert wall < parse_period(METRIC.period, text).closes() + timedelta(seconds=1)
         for text in read_summary(self.database, METRIC).periods:
-            assert wall < counts_expire_at(METRIC, text, KEPT.keep[METRIC.name]) + timedelta(seconds=1)
+            assert wall < counts_expire_at(METRIC, text, KEPT.keep_counts[METRIC.name]) + timedelta(seconds=1)
         for _, text in self.database.periods_retained():
             assert keeps_reports(METRIC, KEPT, text, wall - timedelta(seconds=1))
 
@@ -443,7 +443,9 @@ def test_40_days_ahead_for_2_seconds_deletes_nothing_and_refuses_nothing_for_goo
 ) -> None:
     clock = SteppedClock(store)
     homepage = definitions["homepage"]
-    kept = Settings(keep={"homepage": 31}, retain={"homepage": 31}, local_reads_without_token=True, fold_every=1000)
+    kept = Settings(
+        keep_counts={"homepage": 31}, keep_reports={"homepage": 31}, local_reads_without_token=True, fold_interval=1000
+    )
     with running(definitions, store, kept, clock) as aggregator:
         assert aggregator.post(make_batch(homepage)).status == 202
         upkeep(store, definitions, kept, clock.observe())
@@ -495,7 +497,7 @@ def test_what_comes_due_after_a_jump_waits_for_24_hours_of_agreement(
 def test_each_deletion_is_logged_with_metric_and_period(
     store: SqlStore, definitions: Definitions, make_batch: MakeBatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    kept = Settings(keep={"homepage": 31}, retain={"homepage": 1})
+    kept = Settings(keep_counts={"homepage": 31}, keep_reports={"homepage": 1})
     store.append([make_batch(definitions["homepage"])])
     upkeep(store, definitions, kept, START)
     for days in (2, 31, 32, 33):

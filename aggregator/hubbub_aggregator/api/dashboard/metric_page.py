@@ -89,7 +89,7 @@ def metric_page(service: Service, name: str) -> MetricPage | None:
         period_kind=str(current.period),
         expires=str(current.expires),
         retention=_retention(current, settings),
-        has_retained_reports=name in settings.retain,
+        has_retained_reports=name in settings.keep_reports,
         problems=problems_of(
             current,
             max((line.period for line in lines), default=None),
@@ -188,7 +188,7 @@ def _together(**numbers: float) -> str:
 
 
 def _retention(metric: Metric, settings: Settings) -> str:
-    keep, retain = settings.keep.get(metric.name), settings.retain.get(metric.name)
+    keep, retain = settings.keep_counts.get(metric.name), settings.keep_reports.get(metric.name)
     counts = "Counts are kept without a limit." if keep is None else f"Counts are dropped {_after(metric, keep)}."
     if retain is None:
         return f"{counts} Single reports are not kept."

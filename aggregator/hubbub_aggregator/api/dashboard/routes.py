@@ -26,7 +26,7 @@ from hubbub_aggregator.errors import ASK, RefusedWithHeaderError
 from hubbub_aggregator.http.get_and_head import reads
 from hubbub_aggregator.http.problems import headers_of
 from hubbub_aggregator.http.stylesheet import STYLE
-from hubbub_aggregator.server.loopback import asked_directly
+from hubbub_aggregator.server.client_address import asked_directly
 from hubbub_aggregator.store.tokens import Scope
 
 routes = APIRouter()
