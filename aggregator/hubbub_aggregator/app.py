@@ -34,19 +34,19 @@ from hubbub_aggregator.http.error_handler import LastResort
 from hubbub_aggregator.http.get_and_head import reads
 from hubbub_aggregator.http.problems import problem, refused_with
 from hubbub_aggregator.http.security_headers import SecurityHeaders
-from hubbub_aggregator.monitoring.disk_space import DiskWatch
-from hubbub_aggregator.monitoring.job_health import Troubles, log_failure
-from hubbub_aggregator.monitoring.periodic_job import Periodic
-from hubbub_aggregator.pipeline.active_definitions import Collecting
+from hubbub_aggregator.monitoring.disk_space import DiskSpace
+from hubbub_aggregator.monitoring.job_health import JobHealth, log_failure
+from hubbub_aggregator.monitoring.periodic_job import PeriodicJob
+from hubbub_aggregator.pipeline.active_definitions import ActiveDefinitions
+from hubbub_aggregator.pipeline.credible_clock import CredibleClock, ServiceClock
 from hubbub_aggregator.pipeline.fold_progress import FoldProgress
 from hubbub_aggregator.pipeline.folding import compute_figures
-from hubbub_aggregator.pipeline.group_commit import GroupWriter
-from hubbub_aggregator.pipeline.outcome_counters import Tally
+from hubbub_aggregator.pipeline.group_commit import GroupCommit
+from hubbub_aggregator.pipeline.outcome_counters import OutcomeCounters
 from hubbub_aggregator.pipeline.retention import upkeep
 from hubbub_aggregator.server.client_address import Proxies
 from hubbub_aggregator.server.rate_limit import RateLimit
 from hubbub_aggregator.settings import NETWORKS_SHARE, Settings
-from hubbub_aggregator.store.credible_clock import CredibleClock, ServiceClock
 from hubbub_aggregator.store.interface import Store
 
 logger = logging.getLogger(__name__)
@@ -76,47 +76,52 @@ def create_app(
     local_address : of the listener that answers reads without a token; None: there is none
     """
     settings = settings or Settings()
-    tally, disk = Tally(), DiskWatch(free, settings.min_free_disk)
+    outcomes, disk = OutcomeCounters(), DiskSpace(free, settings.min_free_disk)
     proxies, rate = Proxies(settings.trusted_proxy), RateLimit(settings.client_burst_seconds)
     bodies = BodyMemory(settings.max_body_memory, settings.max_body_memory // NETWORKS_SHARE)
-    collecting = Collecting(definitions, reload or (lambda: definitions), store.open_periods, settings.max_reports)
+    active_definitions = ActiveDefinitions(
+        definitions, reload or (lambda: definitions), store.open_periods, settings.max_reports
+    )
     readiness, service_clock = Readiness(store, disk), clock or CredibleClock(store)
-    door = Doorkeeper(store.token, today=lambda: service_clock().date(), used=store.note_token_use)
-    progress, troubles = FoldProgress(store.segment_ids, lambda: service_clock().timestamp()), Troubles()
+    door = Doorkeeper(store.token, today=lambda: service_clock().date(), used=store.record_token_use)
+    progress, job_health = FoldProgress(store.segment_ids, lambda: service_clock().timestamp()), JobHealth()
     service = Service(
-        collecting,
+        active_definitions,
         store,
         settings,
         service_clock,
-        tally,
+        outcomes,
         proxies,
         rate,
         bodies,
         disk,
         door,
         progress,
-        troubles,
+        job_health,
         local_address,
         readiness,
     )
 
     def fold_and_expire() -> None:
-        upkeep(store, collecting.now, settings, service_clock.observe())
+        upkeep(store, active_definitions.current, settings, service_clock.observe())
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[dict[str, Any]]:
-        writer = GroupWriter(store, settings, troubles)
+        writer = GroupCommit(store, settings, job_health)
         jobs = (
-            Periodic("fold_and_expire", lambda: progress.round(fold_and_expire), settings.fold_interval, troubles),
-            Periodic(
-                "compute_figures", lambda: compute_figures(store, collecting.now), settings.fold_interval, troubles
+            PeriodicJob("fold_and_expire", lambda: progress.round(fold_and_expire), settings.fold_interval, job_health),
+            PeriodicJob(
+                "compute_figures",
+                lambda: compute_figures(store, active_definitions.current),
+                settings.fold_interval,
+                job_health,
             ),
-            Periodic("flush_refusals", lambda: tally.flush(store), _FLUSH_EVERY, troubles),
-            Periodic("check_disk", disk.look, _LOOK_EVERY, troubles),
+            PeriodicJob("flush_refusals", lambda: outcomes.flush(store), _FLUSH_EVERY, job_health),
+            PeriodicJob("check_disk", disk.look, _LOOK_EVERY, job_health),
         )
         if reload is not None:
             loop = asyncio.get_running_loop()
-            asked = partial(collecting.reload, asked=True)
+            asked = partial(active_definitions.reload, asked=True)
             loop.add_signal_handler(signal.SIGHUP, lambda: loop.run_in_executor(None, asked))
         try:
             yield {"service": service, "writer": writer}
@@ -125,8 +130,8 @@ def create_app(
             await run_in_threadpool(readiness.close)
             for job in jobs:
                 await run_in_threadpool(job.close)
-            with troubles.survived("flush_refusals"):
-                await run_in_threadpool(tally.flush, store)
+            with job_health.guard("flush_refusals"):
+                await run_in_threadpool(outcomes.flush, store)
 
     app = FastAPI(
         title="hubbub aggregator",
@@ -162,7 +167,7 @@ def _refused(request: Request, refused: RefusedError) -> Response:
 
 
 def _count(request: Request, refusal: ProblemType) -> None:
-    request.state.service.tally.turned_away(refusal)
+    request.state.service.outcomes.rejected_request(refusal)
 
 
 def _framework_refused(request: Request, refused: HTTPException) -> Response:

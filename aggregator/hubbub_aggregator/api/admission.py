@@ -9,8 +9,8 @@ from hubbub.wire.batch import Batch
 from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.api.batch_validation import require_admissible
 from hubbub_aggregator.errors import RefusedWithHeaderError
+from hubbub_aggregator.pipeline.credible_clock import Reading
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.credible_clock import Reading
 
 _FINAL = {ProblemType.PERIOD_CLOSED, ProblemType.METRIC_EXPIRED}
 """A client that is refused with one of these drops its reports."""

@@ -9,7 +9,7 @@ from datetime import date
 from hubbub.metrics.periods import utc_now
 from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.errors import ASK, RefusedWithHeaderError
-from hubbub_aggregator.store.tokens import Scope, Token, hash_of, note_use
+from hubbub_aggregator.store.tokens import Scope, Token, hash_secret, record_use
 
 _KNOWN_FOR = 5.0
 
@@ -42,7 +42,7 @@ class Doorkeeper:
             raise RefusedWithHeaderError(
                 ProblemType.UNAUTHORIZED, f"send `Authorization: Bearer <a token with scope {scope}>`", ASK
             )
-        token = self._token(hash_of(secret.strip()))
+        token = self._token(hash_secret(secret.strip()))
         if token is None:
             raise RefusedWithHeaderError(ProblemType.UNAUTHORIZED, "this token is not known here, or was revoked", ASK)
         token.require_valid(self._today())
@@ -58,6 +58,6 @@ class Doorkeeper:
         if token is None:
             self._known.pop(hashed, None)
         else:
-            note_use(token, hashed, self._today(), self._used)
+            record_use(token, hashed, self._today(), self._used)
             self._known[hashed] = (now + _KNOWN_FOR, token)
         return token

@@ -14,8 +14,8 @@ from hubbub_aggregator.store.interface import Store
 
 if TYPE_CHECKING:
     from hubbub_aggregator.api.service import Service
-    from hubbub_aggregator.monitoring.disk_space import DiskWatch
-    from hubbub_aggregator.pipeline.group_commit import GroupWriter
+    from hubbub_aggregator.monitoring.disk_space import DiskSpace
+    from hubbub_aggregator.pipeline.group_commit import GroupCommit
 
 FRESH_SECONDS = 10.0
 """A batch that was stored at most so long ago shows that batches are stored. On a slow disk a probe would get no turn beside them."""
@@ -27,7 +27,7 @@ class Readiness:
     At most one probe is under way at a time, and all who ask meanwhile share its answer.
     """
 
-    def __init__(self, store: Store, disk: DiskWatch, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, store: Store, disk: DiskSpace, clock: Callable[[], float] = time.monotonic) -> None:
         self._store = store
         self._disk = disk
         self._clock = clock
@@ -35,7 +35,7 @@ class Readiness:
         self._prober = ThreadPoolExecutor(1, "hubbub-probe")
         self._probe: Future[None] | None = None
 
-    def require(self, writer: GroupWriter) -> Future[None] | None:
+    def require(self, writer: GroupCommit) -> Future[None] | None:
         """Raise what a batch would be answered with; return the probe that must succeed, too, or None if none is needed."""
         self._store.require_unmoved()
         if self._disk.full:
@@ -55,7 +55,7 @@ class Readiness:
         self._prober.shutdown()
 
 
-def trouble(service: Service, writer: GroupWriter) -> str | None:
+def trouble(service: Service, writer: GroupCommit) -> str | None:
     """Return what keeps batches from being stored; None: nothing does."""
     try:
         probe = service.readiness.require(writer)

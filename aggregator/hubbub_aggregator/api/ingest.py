@@ -27,10 +27,10 @@ from hubbub_aggregator.http.error_handler import unforeseen
 from hubbub_aggregator.http.problems import problem, refused_with
 from hubbub_aggregator.http.security_headers import SECURITY_HEADERS
 from hubbub_aggregator.monitoring.job_health import log_failure
-from hubbub_aggregator.pipeline.group_commit import GroupWriter
+from hubbub_aggregator.pipeline.group_commit import GroupCommit
 from hubbub_aggregator.server.client_address import asked_directly
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.interface import Appended
+from hubbub_aggregator.store.interface import AppendResult
 from hubbub_aggregator.store.tokens import Scope as TokenScope
 
 logger = logging.getLogger(__name__)
@@ -60,21 +60,24 @@ class Answer(NamedTuple):
         return cls(response.status_code, (*response.raw_headers, *SECURITY_HEADERS), bytes(response.body))
 
 
-def _taken(status: int, appended: Appended) -> Answer:
+def _taken(status: int, appended: AppendResult) -> Answer:
     """Return the answer to a batch, but for its id."""
     told = b'{"batch_id":"%%b","status":"%b"}' % appended.value.encode()
     length = len(told % str(uuid.UUID(int=0)).encode())
     return Answer.of(Response(told, status, {"Content-Length": str(length)}, "application/json"))
 
 
-_TAKEN = {Appended.STORED: _taken(202, Appended.STORED), Appended.DUPLICATE: _taken(200, Appended.DUPLICATE)}
+_TAKEN = {
+    AppendResult.STORED: _taken(202, AppendResult.STORED),
+    AppendResult.DUPLICATE: _taken(200, AppendResult.DUPLICATE),
+}
 
 
 async def take(scope: Scope, receive: Receive) -> Answer:
     """Store a batch, whole or not at all: 202 once it is durable, 200 if its id is already stored."""
     service: Service = scope["state"]["service"]
     definitions = service.definitions
-    writer: GroupWriter = scope["state"]["writer"]
+    writer: GroupCommit = scope["state"]["writer"]
     batch: Batch | None = None
     try:
         headers: dict[bytes, bytes] = dict(scope["headers"])
@@ -85,23 +88,23 @@ async def take(scope: Scope, receive: Receive) -> Answer:
         try:
             admit(batch, definitions, service.clock.reading(), service.settings)
         except RefusedError:
-            if not await run_in_threadpool(service.store.holds, batch):  # why: see intake.py
+            if not await run_in_threadpool(service.store.contains, batch):  # why: see intake.py
                 raise
-            appended = Appended.DUPLICATE
+            appended = AppendResult.DUPLICATE
         else:
             appended = await writer.write(batch)
-        if appended is Appended.CLOSED:
+        if appended is AppendResult.CLOSED:
             raise RefusedError(ProblemType.PERIOD_CLOSED, f"the period {batch.period} has been closed here")
     except StoreError as failed:
         log_failure(logger, "the store", failed)
-        service.tally.refused("", ProblemType.UNAVAILABLE)
+        service.outcomes.refused("", ProblemType.UNAVAILABLE)
         return Answer.of(
             problem(ProblemType.UNAVAILABLE, "the store cannot do this just now; the aggregator's log says why")
         )
     except RefusedError as refused:
-        service.tally.refused(_defined_name(batch, definitions), refused.problem_type)
+        service.outcomes.refused(_defined_name(batch, definitions), refused.problem_type)
         return Answer.of(refused_with(refused))
-    service.tally.took(_defined_name(batch, definitions), appended.value)
+    service.outcomes.accepted(_defined_name(batch, definitions), appended.value)
     taken = _TAKEN[appended]
     return Answer(taken.status, taken.headers, taken.body % str(batch.batch_id).encode())
 
@@ -112,7 +115,7 @@ def _defined_name(batch: Batch | None, definitions: Definitions) -> str:
 
 
 def _require_room(
-    service: Service, writer: GroupWriter, client: tuple[str, int] | None, headers: dict[bytes, bytes]
+    service: Service, writer: GroupCommit, client: tuple[str, int] | None, headers: dict[bytes, bytes]
 ) -> str:
     """Refuse before the body is read: too much from one network, too much waiting, a full disk; return the sender's address."""
     address = require_rate(service, client, _text(headers, b"x-forwarded-for"))
@@ -187,7 +190,7 @@ def _refused_by_rate(scope: Scope) -> Answer | None:
     try:
         require_rate(service, scope["client"], _text(dict(scope["headers"]), b"x-forwarded-for"))
     except RefusedError as refused:
-        service.tally.turned_away(refused.problem_type)
+        service.outcomes.rejected_request(refused.problem_type)
         return Answer.of(refused_with(refused))
     return None
 
@@ -197,7 +200,7 @@ async def _batch(scope: Scope, headers: dict[bytes, bytes], receive: Receive, se
 
     A request has been charged as one already. What it costs is the most of its share in requests, bytes and reports.
     """
-    settings, largest = service.settings, service.collecting.largest_batch
+    settings, largest = service.settings, service.active_definitions.largest_batch
     gzip = is_gzip(_text(headers, b"content-type"), _text(headers, b"content-encoding"))
     limit = settings.max_body if gzip else min(settings.max_body, largest)
     require_size(announced(_text(headers, b"content-length")), limit)

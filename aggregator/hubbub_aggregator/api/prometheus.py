@@ -12,7 +12,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from hubbub_aggregator.api.service import Service
 from hubbub_aggregator.errors import StoppedError, StoreError
-from hubbub_aggregator.pipeline.group_commit import GroupWriter
+from hubbub_aggregator.pipeline.group_commit import GroupCommit
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
@@ -22,7 +22,7 @@ Samples = Iterable[tuple[Mapping[str, str], float]]
 class Statistics:
     """Collector of the service's figures: from memory, then from the store unless it cannot be read."""
 
-    def __init__(self, service: Service, writer: GroupWriter) -> None:
+    def __init__(self, service: Service, writer: GroupCommit) -> None:
         self._service = service
         self._writer = writer
 
@@ -43,7 +43,7 @@ class Statistics:
     def _from_memory(self) -> Iterator[Metric]:
         service, writer = self._service, self._writer
         yield _gauge("hubbub_build_info", "The running version.", [({"version": version("hubbub")}, 1)])
-        batches = service.tally.batches(service.definitions).items()
+        batches = service.outcomes.batches(service.definitions).items()
         yield _counter(
             "hubbub_batches",
             "Batches answered since the start; metric empty: unknown.",
@@ -52,25 +52,25 @@ class Statistics:
         yield _counter(
             "hubbub_refused_requests",
             "Other requests refused since the start.",
-            _labelled("reason", service.tally.refused_requests()),
+            _labelled("reason", service.outcomes.refused_requests()),
         )
         yield _gauge("hubbub_queue_bytes", "Batches waiting for their commit.", [({}, writer.waiting)])
         yield _gauge(
             "hubbub_queue_limit_bytes", "Beyond it batches are refused: 503.", [({}, service.settings.max_queue_bytes)]
         )
         yield from writer.commits.collect()
-        troubles = service.troubles
+        job_health = service.job_health
         yield _counter(
             "hubbub_job_failures",
             "Failures since the start; the log has the causes.",
-            _labelled("job", troubles.failures()),
+            _labelled("job", job_health.failures()),
         )
         yield _gauge(
-            "hubbub_job_failing", "1: the job failed the last time it ran.", _labelled("job", troubles.failing())
+            "hubbub_job_failing", "1: the job failed the last time it ran.", _labelled("job", job_health.failing())
         )
         definitions = [({"metric": each.name, "digest": each.digest}, 1) for each in service.definitions.versions()]
         yield _gauge("hubbub_definition_info", "Metric definitions in force.", definitions)
-        reloaded = service.collecting.last_reload_ok
+        reloaded = service.active_definitions.last_reload_ok
         yield _gauge("hubbub_definitions_reload_ok", "0: the last SIGHUP changed nothing.", [({}, reloaded)])
         yield _gauge(
             "hubbub_clock_credible",
@@ -92,7 +92,7 @@ class Statistics:
 
     def _from_store(self) -> Iterator[Metric]:
         service = self._service
-        service.tally.flush(service.store)
+        service.outcomes.flush(service.store)
         refused = [({"metric": name, "reason": reason}, n) for (name, reason), n in service.store.refusals().items()]
         yield _counter(
             "hubbub_refused_batches", "Batches refused since the database was created; metric empty: unknown.", refused
@@ -115,7 +115,7 @@ class Statistics:
         )
 
 
-def prometheus_text(service: Service, writer: GroupWriter) -> bytes:
+def prometheus_text(service: Service, writer: GroupCommit) -> bytes:
     """Return the answer to a scrape: the service's figures and those of its process, in Prometheus' text format."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Statistics(service, writer))

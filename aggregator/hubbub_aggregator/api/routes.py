@@ -34,7 +34,7 @@ from hubbub_aggregator.http.get_and_head import reads
 from hubbub_aggregator.http.problems import page
 from hubbub_aggregator.pipeline.folding import read_summary
 from hubbub_aggregator.pipeline.report_export import reports_file
-from hubbub_aggregator.pipeline.retention import retains
+from hubbub_aggregator.pipeline.retention import keeps_reports
 from hubbub_aggregator.store.tokens import Scope
 
 _BEARER = HTTPBearer(auto_error=False, description="A token of `hubbub token create`.")
@@ -149,7 +149,7 @@ def get_reports(
         )
     asked = service.store.periods_with_reports(metric.digest) if period is None else _asked_periods(metric, period)
     now = service.clock()
-    held = [text for text in asked if retains(metric, service.settings, text, now)]
+    held = [text for text in asked if keeps_reports(metric, service.settings, text, now)]
     file = FileResponse(
         reports_file(service.store, metric, held, implausible_rejected=_implausible_rejected(service, name))
     )

@@ -13,15 +13,15 @@ from hubbub_aggregator.api.bearer_auth import Doorkeeper
 from hubbub_aggregator.api.body_memory import BodyMemory
 from hubbub_aggregator.api.health import Readiness
 from hubbub_aggregator.errors import RefusedWithHeaderError
-from hubbub_aggregator.monitoring.disk_space import DiskWatch
-from hubbub_aggregator.monitoring.job_health import Troubles
-from hubbub_aggregator.pipeline.active_definitions import Collecting
+from hubbub_aggregator.monitoring.disk_space import DiskSpace
+from hubbub_aggregator.monitoring.job_health import JobHealth
+from hubbub_aggregator.pipeline.active_definitions import ActiveDefinitions
+from hubbub_aggregator.pipeline.credible_clock import ServiceClock
 from hubbub_aggregator.pipeline.fold_progress import FoldProgress
-from hubbub_aggregator.pipeline.outcome_counters import Tally
+from hubbub_aggregator.pipeline.outcome_counters import OutcomeCounters
 from hubbub_aggregator.server.client_address import LOCAL, Proxies
 from hubbub_aggregator.server.rate_limit import RateLimit
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.credible_clock import ServiceClock
 from hubbub_aggregator.store.interface import Store
 
 Address = tuple[str, int]
@@ -33,25 +33,25 @@ logger = logging.getLogger(__name__)
 class Service:
     """What the routes work with."""
 
-    collecting: Collecting
+    active_definitions: ActiveDefinitions
     store: Store
     settings: Settings
     clock: ServiceClock
-    tally: Tally
+    outcomes: OutcomeCounters
     proxies: Proxies
     rate: RateLimit
     bodies: BodyMemory
-    disk: DiskWatch
+    disk: DiskSpace
     door: Doorkeeper
     progress: FoldProgress
-    troubles: Troubles
+    job_health: JobHealth
     local_address: Address | None
     readiness: Readiness
 
     @property
     def definitions(self) -> Definitions:
         """The definitions that hold now: take them once, and finish under what you took."""
-        return self.collecting.now
+        return self.active_definitions.current
 
 
 def require_rate(service: Service, client: tuple[str, int] | None, forwarded_for: str | None) -> str:

@@ -16,7 +16,7 @@ from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.errors import ASK, RefusedWithHeaderError
 from hubbub_aggregator.server.client_address import asked_directly
 from hubbub_aggregator.store.interface import Store
-from hubbub_aggregator.store.tokens import Scope, hash_of, new_token, note_use
+from hubbub_aggregator.store.tokens import Scope, hash_secret, new_token, record_use
 
 Clock = Callable[[], datetime]
 
@@ -41,7 +41,7 @@ def may_read(store: Store, clock: Clock, request: Request) -> bool:
 
 def sign_in(store: Store, clock: Clock, token: str, random_bytes: RandomBytes = system_random_bytes) -> str:
     """Return a session's secret; raises RefusedError unless the token allows reading."""
-    hashed = hash_of(token.strip())
+    hashed = hash_secret(token.strip())
     known = store.token(hashed)
     if known is None:
         raise RefusedWithHeaderError(ProblemType.UNAUTHORIZED, "This token is not known here, or was revoked.", ASK)
@@ -53,12 +53,12 @@ def sign_in(store: Store, clock: Clock, token: str, random_bytes: RandomBytes = 
         )
     secret = new_token(random_bytes)
     now = int(clock().timestamp())
-    if not store.add_session(hash_of(secret), known.name, expires=now + int(LENGTH.total_seconds()), now=now):
+    if not store.add_session(hash_secret(secret), known.name, expires=now + int(LENGTH.total_seconds()), now=now):
         raise RefusedWithHeaderError(ProblemType.UNAUTHORIZED, "This token was revoked just now.", ASK)
     if store.token(hashed) is None:  # rotated meanwhile: that ended the sessions of before, and not this one
-        store.end_session(hash_of(secret))
+        store.end_session(hash_secret(secret))
         raise RefusedWithHeaderError(ProblemType.UNAUTHORIZED, "This token was rotated just now.", ASK)
-    note_use(known, hashed, today, store.note_token_use)
+    record_use(known, hashed, today, store.record_token_use)
     return secret
 
 
@@ -66,11 +66,11 @@ def is_signed_in(store: Store, clock: Clock, secret: str | None) -> bool:
     """Say whether this is a session's secret, its time is not over, and its token still allows reading."""
     if not secret:
         return False
-    token = store.session(hash_of(secret), now=int(clock().timestamp()))
+    token = store.session(hash_secret(secret), now=int(clock().timestamp()))
     return token is not None and Scope.READ in token.scopes and not token.has_expired(clock().date())
 
 
 def sign_out(store: Store, secret: str | None) -> None:
     """End a session, wherever its cookie may have been copied to."""
     if secret:
-        store.end_session(hash_of(secret))
+        store.end_session(hash_secret(secret))

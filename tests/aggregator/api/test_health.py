@@ -20,7 +20,7 @@ from hubbub_aggregator.store.sql_store import SqlStore
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator
 
-    from hubbub_aggregator.pipeline.group_commit import GroupWriter
+    from hubbub_aggregator.pipeline.group_commit import GroupCommit
 
 
 class FakeStore:
@@ -116,7 +116,7 @@ def test_concurrent_askers_share_one_probe(
         probes.append(1)
         assert go_on.wait(60)
 
-    def counted(readiness: Readiness, writer: GroupWriter) -> Future[None] | None:
+    def counted(readiness: Readiness, writer: GroupCommit) -> Future[None] | None:
         found = require(readiness, writer)
         asked.append(1)
         if len(asked) == askers:

@@ -19,9 +19,9 @@ from hubbub_aggregator.api.dashboard.chart import Chart, PeriodLine, chart_of
 from hubbub_aggregator.api.dashboard.overview import Problem, RefusalRow, problems_of, refusal_rows
 from hubbub_aggregator.api.dashboard.privacy_figures import Figure, figures_of
 from hubbub_aggregator.api.service import Service
-from hubbub_aggregator.pipeline.central_epsilon import Crowd, last_crowd
+from hubbub_aggregator.pipeline.central_epsilon import CentralEpsilon, last_central_epsilon
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.period_figures import PeriodRow
+from hubbub_aggregator.store.period_figures import StoredFigures
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Version:
     probabilities: str
     reports: int
     privacy: tuple[Figure, ...]
-    crowd: Crowd | None
+    crowd: CentralEpsilon | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def metric_page(service: Service, name: str) -> MetricPage | None:
     current = definitions.get(name)
     if current is None:
         return None
-    service.tally.flush(service.store)
+    service.outcomes.flush(service.store)
     versions = {metric.digest: metric for metric in definitions.versions() if metric.name == name}
     rows = service.store.period_rows(versions)
     reports = {(row.digest, row.period): row.figures.reports for row in rows if row.figures}
@@ -165,7 +165,7 @@ def _version(
     service: Service,
     metric: Metric,
     is_current: bool,
-    rows: Sequence[PeriodRow],
+    rows: Sequence[StoredFigures],
     reports: Mapping[tuple[str, str], int],
     now: datetime,
 ) -> Version:
@@ -178,7 +178,7 @@ def _version(
         probabilities=f"{_together(p=params.prob_p, q=params.prob_q, f=params.prob_f)}, hold = {metric.hold or 'none'}",
         reports=sum(count for (digest, _), count in reports.items() if digest == metric.digest),
         privacy=figures_of(metric),
-        crowd=last_crowd(service.store, service.settings, metric, smallest, now),
+        crowd=last_central_epsilon(service.store, service.settings, metric, smallest, now),
     )
 
 

@@ -17,7 +17,7 @@ from hubbub.text import format_count, format_size
 from hubbub_aggregator.api.dashboard.privacy_figures import epsilon_of_report
 from hubbub_aggregator.api.health import trouble
 from hubbub_aggregator.api.service import Service
-from hubbub_aggregator.pipeline.group_commit import GroupWriter
+from hubbub_aggregator.pipeline.group_commit import GroupCommit
 from hubbub_aggregator.store.period_figures import VersionTotals
 
 
@@ -94,12 +94,12 @@ class Overview:
     refusals: tuple[RefusalRow, ...]
 
 
-def overview(service: Service, writer: GroupWriter, query: str = "", *, problems_only: bool = False) -> Overview:
+def overview(service: Service, writer: GroupCommit, query: str = "", *, problems_only: bool = False) -> Overview:
     """Gather the page, fresh as of now.
 
     query : words that a line must contain, each in its name, owner or description; upper or lower case
     """
-    service.tally.flush(service.store)
+    service.outcomes.flush(service.store)
     store, now = service.store, service.clock()
     totals, unfolded, refusals = store.version_totals(), store.unfolded_reports(), store.refusals()
     definitions = service.definitions
@@ -122,7 +122,7 @@ def overview(service: Service, writer: GroupWriter, query: str = "", *, problems
     return Overview(
         service=ServiceState(
             trouble=trouble(service, writer),
-            failing=tuple(job for job, failing in service.troubles.failing().items() if failing),
+            failing=tuple(job for job, failing in service.job_health.failing().items() if failing),
             reports=sum(line.reports for line in lines),
             refused=refused.total(),
             segments_waiting=sum(segments for segments, _ in unfolded.values()),

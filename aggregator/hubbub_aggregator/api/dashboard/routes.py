@@ -71,7 +71,7 @@ def get_metric_page(request: Request, name: str) -> Response:
         refused = RefusedError(ProblemType.UNKNOWN_METRIC, f"{name[:64]!r} is not collected here; / lists all metrics")
         if not _takes_html(request):
             raise refused
-        service.tally.turned_away(refused.problem_type)
+        service.outcomes.rejected_request(refused.problem_type)
         return _page("not_found", refused.problem_type.status, name=name[:64])
     return _page("metric", metric=shown, signed_in=signed_in)
 
@@ -123,7 +123,7 @@ async def post_sign_in(request: Request) -> Response:
     except RefusedError as refused:
         if not _takes_html(request):
             raise
-        service.tally.turned_away(refused.problem_type)
+        service.outcomes.rejected_request(refused.problem_type)
         return HTMLResponse(_form(refused.detail, metric), refused.problem_type.status, headers=headers_of(refused))
     answer = RedirectResponse(_page_of(metric), _SEE_OTHER)
     _set_cookie(request, answer, secret, int(sessions.LENGTH.total_seconds()))
