@@ -30,7 +30,7 @@ from threadpoolctl import threadpool_limits
 from hubbub import Metric, Params
 from hubbub.summary import PatternCounts
 from hubbub_decoder import Decoding, decode
-from hubbub_decoder.data.populations import draw_population, named_shares
+from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.data.simulate import simulate_pattern_counts
 
 HERE = Path(__file__).parent
@@ -44,9 +44,20 @@ CONFIGS = {
     "over_x2": 2.0,
     "over_x10": 10.0,
 }  # candidates nobody reported, per value
-SIMULATED = "## On reports simulated anew"
-_LEGEND = """A cell is all distributions and seeds of a size and configuration. TV: total variation of the best guess. Guess covers: the best guess's interval, all candidates. Scores (R, unclipped, clipped, guess) are in
-thousandths. Found and false are at q <= .05 for us, as it decides for R; beside R's false: what we find when as many false ones are let in as R has."""
+SIMULATED = "## Accuracy on new simulated reports"
+_LEGEND = """A cell is the mean over all distributions and seeds of a size and configuration.
+
+| column | meaning |
+|---|---|
+| TV | total variation of the posterior median (ours) and of R's estimates |
+| covers | coverage of 95 % intervals |
+| clipped at 0 | coverage of intervals clipped at 0, where truth = 0 |
+| selection-adjusted covers | coverage of selection-adjusted intervals, over detected candidates |
+| credible covers | coverage of credible intervals, over all candidates |
+| score R, unclipped, clipped, credible | interval score in thousandths: width + 40 x distance missed (Gneiting and Raftery 2007) |
+| found, false % | true and false detections; ours at q <= .05, R's by its own rule |
+| at z > 2 | true detections at z > 2 |
+| at R's false | true detections of ours at as many false detections as R has |"""
 Floats = NDArray[np.float64]
 
 
@@ -89,7 +100,7 @@ class Result:
     @property
     def total_variation(self) -> float:
         """Half the L1 distance over all strings, those without a candidate counted as guessed 0."""
-        return float(np.abs(np.nan_to_num(self.decoding["best_guess"]) - self.truth).sum() + self.missing) / 2
+        return float(np.abs(np.nan_to_num(self.decoding["posterior_median"]) - self.truth).sum() + self.missing) / 2
 
     def interval_scores(self) -> tuple[float, float, float, float]:
         """Mean of width + 40 x distance missed: R's ([0, 0] where R detected nothing), ours unclipped, clipped at 0, of the best guess."""
@@ -99,7 +110,7 @@ class Result:
             interval_score(self.r_estimate - reach, self.r_estimate + reach, self.truth),
             interval_score(low, high, self.truth),
             interval_score(np.maximum(low, 0), np.maximum(high, 0), self.truth),
-            interval_score(self.decoding["guess_low"], self.decoding["guess_high"], self.truth),
+            interval_score(self.decoding["credible_low"], self.decoding["credible_high"], self.truth),
         )
 
     def found_beside_as_many_false(self) -> int:
@@ -134,7 +145,7 @@ def reports_of(case: Case, regtest: Path | None, entropy: str) -> tuple[PatternC
     rng = np.random.default_rng(int.from_bytes(hashlib.sha256(f"{entropy} {case.name}".encode()).digest()[:8], "big"))
     values, clients = SIZES[case.size]
     name = "uniform" if case.distribution == "unif" else case.distribution
-    population = draw_population(named_shares(name, values), clients, rng)
+    population = draw_population(distribution_shares(name, values), clients, rng)
     counts = simulate_pattern_counts(Metric.string("grid", params), population, rng)
     return counts, np.array([population.get(f"v{v}", 0) for v in range(1, values + 1)], float)
 
@@ -176,13 +187,13 @@ def _columns(decoding: Decoding, names: list[str]) -> dict[str, Floats]:
         "std_error",
         "low",
         "high",
-        "selected_low",
-        "selected_high",
+        "selection_adjusted_low",
+        "selection_adjusted_high",
         "q_value",
         "detected",
-        "best_guess",
-        "guess_low",
-        "guess_high",
+        "posterior_median",
+        "credible_low",
+        "credible_high",
         "p_value",
     )
     columns = {field: np.full(len(names), np.nan) for field in fields}
@@ -198,7 +209,7 @@ def summarize(results: list[Result]) -> list[str]:
     for result in results:
         cells[result.case.size, result.case.config].append(result)
     lines = [
-        "| cell | TV R | TV ours | covers, truth > 0 | covers, truth = 0 | clipped at 0 | selected cover | guess covers | score R | unclipped | clipped | guess | found R | found ours | at z > 2 | beside R's false | false R % | false ours % (s.e.) | seconds |",
+        "| cell | TV R | TV ours | covers, truth > 0 | covers, truth = 0 | clipped at 0 | selection-adjusted covers | credible covers | score R | unclipped | clipped | credible | found R | found ours | at z > 2 | at R's false | false R % | false ours % (s.e.) | seconds |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for (size, config), group in cells.items():
@@ -215,7 +226,8 @@ def summarize(results: list[Result]) -> list[str]:
     return [
         *lines,
         "",
-        f"Mean total variation over {len(results)} cases: ours {ours:.4f}, R {theirs:.4f}. Cells in which ours is above R's: {above}.",
+        f"Mean total variation over {len(results)} cases: ours {ours:.4f}, R {theirs:.4f}.",
+        f"Cells in which ours is above R's: {above}.",
         f"Coverage of 95 % intervals over small and medium: {pooled[0]:.4f} where truth > 0, {pooled[1]:.4f} where it is 0.",
         f"Time, one core: {sum(r.seconds for r in results):.0f} s for the whole grid.",
     ]
@@ -238,11 +250,11 @@ def _cell(group: list[Result]) -> list[str]:
         (np.maximum(r.decoding["low"], 0) <= 0)[~t] & c[~t] for r, t, c in zip(group, there, clipped, strict=True)
     ]
     selected = [
-        ((r.decoding["selected_low"] <= r.truth) & (r.truth <= r.decoding["selected_high"]))[d]
+        ((r.decoding["selection_adjusted_low"] <= r.truth) & (r.truth <= r.decoding["selection_adjusted_high"]))[d]
         for r, d in zip(group, detected, strict=True)
     ]
     scores = 1000 * np.mean([r.interval_scores() for r in group], axis=0)
-    guessed = [(r.decoding["guess_low"] <= r.truth) & (r.truth <= r.decoding["guess_high"]) for r in group]
+    guessed = [(r.decoding["credible_low"] <= r.truth) & (r.truth <= r.decoding["credible_high"]) for r in group]
     false = np.array([(d & ~t).sum() / max(1, d.sum()) for d, t in zip(detected, there, strict=True)])
     r_false = [(d & ~t).sum() / max(1, d.sum()) for d, t in zip(r_detected, there, strict=True)]
     z2 = [((r.decoding["p_value"] < 0.02275) & t).sum() for r, t in zip(group, there, strict=True)]
@@ -298,7 +310,7 @@ def main() -> None:
         result = run(case, regtest, commit, rows, found)
         results.append(result)
         print(f"{case.name} {case.config}: TV {result.total_variation:.3f}, {result.seconds:.2f} s", flush=True)
-    source = "the very reports R decoded" if regtest else f"reports simulated anew, seeds from {commit}"
+    source = "the same reports that R decoded" if regtest else f"new simulated reports, seeds from {commit}"
     table = summarize(results)
     print("\n".join(table))
     if options.out and options.simulate:
@@ -308,7 +320,7 @@ def main() -> None:
     elif options.out:
         before = options.out.read_text() if options.out.exists() else ""
         kept = before[before.index("\n## ") :] if "\n## " in before else ""  # what other benchmarks write below
-        top = ["# Accuracy, beside google/rappor's decoder", _setting(source, commit), _LEGEND]
+        top = ["# Accuracy compared with google/rappor's decoder", _setting(source, commit), _LEGEND]
         options.out.write_text("\n\n".join(top) + "\n\n" + "\n".join(table) + "\n" + kept)
 
 

@@ -13,7 +13,7 @@ import timeit
 import numpy as np
 
 from hubbub import Encoder, Metric, Params, Secret
-from hubbub_decoder.data.populations import named_shares
+from hubbub_decoder.data.populations import distribution_shares
 from hubbub_decoder.data.simulate import simulate_reports
 
 ROUNDS, REPEATS = 5_000, 7
@@ -33,7 +33,7 @@ def million_reports_a_second(num_bits: int) -> float:
     """Return the median rate of `simulate_reports`: 2 million people, 100 values."""
     params = Params(num_bits=num_bits, num_hashes=2, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.5)
     metric, people = Metric.string("homepage", params), 2_000_000
-    population = {value: int(share * people) for value, share in named_shares("zipf1", 100).items()}
+    population = {value: int(share * people) for value, share in distribution_shares("zipf1", 100).items()}
     rates = []
     for _ in range(REPEATS):
         began = time.process_time()

@@ -24,9 +24,9 @@ from threadpoolctl import threadpool_limits
 
 from hubbub import Metric, Params
 from hubbub.summary import PatternCounts, Reports
-from hubbub_decoder.data.populations import draw_population, named_shares
+from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.data.simulate import simulate_pattern_counts, simulate_reports
-from hubbub_decoder.results.goodness_of_fit import goodness_of_fit
+from hubbub_decoder.results.goodness_of_fit import run_fit_tests
 
 HERE = Path(__file__).parent
 HEADING = "## Goodness of fit"
@@ -72,10 +72,10 @@ def honest(regtest: Path | None, rng: np.random.Generator) -> list[str]:
                             counts = PatternCounts(told, file["pattern_counts"])
                     else:
                         name = "uniform" if distribution == "unif" else distribution
-                        people = draw_population(named_shares(name, strings), clients, rng)
+                        people = draw_population(distribution_shares(name, strings), clients, rng)
                         counts = simulate_pattern_counts(Metric.string("grid", told), people, rng)
                     tested += 1
-                    for test in goodness_of_fit(counts):
+                    for test in run_fit_tests(counts):
                         p_values[test.name].append(test.p_value)
     lines = [
         "| test | tests | p < 1e-6 | smallest p | p in [0, .2), [.2, .4), ... |",
@@ -85,9 +85,9 @@ def honest(regtest: Path | None, rng: np.random.Generator) -> list[str]:
         spread = ", ".join(map(str, np.histogram(values, 5, (0, 1))[0]))
         alarms = sum(value < ALARM for value in values)
         lines.append(f"| {name} | {len(values)} | {alarms} | {min(values):.2g} | {spread} |")
-    source = "the very reports of the grid's 225 cases" if regtest else "reports simulated anew"
+    source = "the same as in the grid's 225 cases" if regtest else "new simulated reports"
     seconds = (time.process_time() - started) / tested
-    return [f"Honest: {tested} sets of reports, {source}; {seconds:.2f} s each.", "", *lines]
+    return [f"Genuine reports: {tested} sets of reports, {source}; {seconds:.2f} s each.", "", *lines]
 
 
 class Case(NamedTuple):
@@ -101,7 +101,7 @@ class Case(NamedTuple):
 
 
 CASES = [
-    Case("nothing"),
+    Case("none"),
     Case("0.5 % of the reports all ones", made_up=0.005),
     Case("0.1 % of the reports all ones", made_up=0.001),
     Case("0.1 %, all in one cohort", made_up=0.001, one_cohort=True),
@@ -113,15 +113,17 @@ CASES = [
     Case("f truly smaller by .2", told={"more_f": 0.2}),
     Case("3 hashes, not 2", true={"num_hashes": 3}),
     Case("1 hash, not 2", true={"num_hashes": 1}),
-    Case("google-md5, told murmur3-v1", true={"scheme": "google-md5"}),
-    Case("murmur3-v1, told google-md5", told={"scheme": "google-md5"}),
+    Case("google-md5, declared as murmur3-v1", true={"scheme": "google-md5"}),
+    Case("murmur3-v1, declared as google-md5", told={"scheme": "google-md5"}),
 ]
 
 
 def reported(true: Params, rng: np.random.Generator) -> tuple[NDArray[np.uint16], NDArray[np.uint8]]:
     """Simulate reports made under `true`."""
-    people = draw_population({name: 0.9 * share for name, share in named_shares("exp", 100).items()}, REPORTS, rng)
-    chunks = list(simulate_reports(Metric.string("x", true), people, rng, without_value=REPORTS - sum(people.values())))
+    people = draw_population(
+        {name: 0.9 * share for name, share in distribution_shares("exp", 100).items()}, REPORTS, rng
+    )
+    chunks = list(simulate_reports(Metric.string("x", true), people, rng, no_value=REPORTS - sum(people.values())))
     cohorts, rows = (np.concatenate(parts) for parts in zip(*chunks, strict=True))
     return cohorts, rows
 
@@ -138,7 +140,7 @@ def power(case: Case, num_bits: int, pqf: tuple[float, float, float], runs: int,
         if case.one_cohort:
             cohorts[picked] = 0
         reports = Reports(told, cohorts, rows)
-        tests = goodness_of_fit(reports.pattern_counts() if told.num_bits == 8 else reports)
+        tests = run_fit_tests(reports.pattern_counts() if told.num_bits == 8 else reports)
         loud = [test.name for test in tests if test.p_value < ALARM]
         seen += bool(loud)
         for name in loud:
@@ -172,9 +174,11 @@ def main() -> None:
         "",
         *told,
         "",
-        f"Dishonest: {REPORTS:,} reports, a tenth of them without a value; runs with an alarm (and of which tests). k = 8 from pattern counts, 128 cohorts; k = 32 from reports, 64 cohorts.",
+        f"Wrong parameters and fabricated reports: {REPORTS:,} reports, a tenth of them without a value.",
+        "Cells are runs with an alarm (and the tests that raised it).",
+        "k = 8 from pattern counts, 128 cohorts; k = 32 from reports, 64 cohorts.",
         "",
-        f"| what is wrong | {' | '.join(f'k = {k}, {name}' for k, name, _ in settings)} |",
+        f"| deviation | {' | '.join(f'k = {k}, {name}' for k, name, _ in settings)} |",
         "|---|---|---|---|---|",
         *lines,
     ]

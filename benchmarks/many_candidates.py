@@ -13,7 +13,7 @@ from benchmarks.runs import REPORTS, Run, beside, put_table
 
 from hubbub import Metric, Params
 from hubbub_decoder import decode
-from hubbub_decoder.data.populations import draw_population, named_shares
+from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.data.simulate import simulate_bit_counts
 
 HEADING = "## Many candidates of bit counts"
@@ -50,7 +50,7 @@ def run(row: Row, seed: int) -> Run:
     params = Params(
         num_bits=row.num_bits, num_hashes=row.num_hashes, num_cohorts=row.num_cohorts, prob_p=0.25, prob_q=0.75, prob_f=row.prob_f
     )  # fmt: skip
-    people = draw_population(named_shares(row.distribution, row.values), REPORTS, rng)
+    people = draw_population(distribution_shares(row.distribution, row.values), REPORTS, rng)
     counts = simulate_bit_counts(Metric.string("many", params), people, rng)
     names = [name for name in people if not name.endswith("9")] + [f"nobody{i}" for i in range(row.nobodys)]
     started = time.perf_counter()

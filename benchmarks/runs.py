@@ -41,14 +41,16 @@ def beside(decoding: Decoding, truth: dict[str, float], seconds: float) -> Run:
         there: [e.low <= truth[e.candidate] <= e.high for e in known if (truth[e.candidate] > 0) == there]
         for there in (True, False)
     }
-    off = sum(abs((0 if math.isnan(e.best_guess) else e.best_guess) - truth[e.candidate]) for e in decoding)
+    off = sum(abs((0 if math.isnan(e.posterior_median) else e.posterior_median) - truth[e.candidate]) for e in decoding)
     return Run(
         total_variation=(off + missing) / 2,
         found=sum(truth[e.candidate] > 0 for e in decoding.detected),
         false=sum(truth[e.candidate] == 0 for e in decoding.detected),
         covered_there=float(np.mean(covered[True])),
         covered_null=float(np.mean(covered[False])),
-        selected=[e.selected_low <= truth[e.candidate] <= e.selected_high for e in decoding.detected],
+        selected=[
+            e.selection_adjusted_low <= truth[e.candidate] <= e.selection_adjusted_high for e in decoding.detected
+        ],
         seconds=seconds,
     )
 

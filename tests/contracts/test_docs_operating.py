@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 from click.testing import CliRunner
-from tests.support.paths import DOCS
 
 from hubbub import ProblemType
 from hubbub.cli import main
@@ -24,6 +23,7 @@ from hubbub_aggregator.cli.serve import command as serve
 from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.monitoring.log_output import JsonLines
 from hubbub_aggregator.store.sql_store import SqlStore
+from tests.support.paths import DOCS
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import Aggregator, MakeBatch, StartAggregator

@@ -79,7 +79,7 @@ SETTINGS = Settings(fold_interval=0.02, keep_counts={"brief": 0}, keep_reports={
 
 def failpoint_names() -> list[str]:
     """Find every named moment in the sources: a new one is in the matrix by itself."""
-    sources = Path(hubbub_aggregator.__file__).parent.glob("*.py")
+    sources = Path(hubbub_aggregator.__file__).parent.rglob("*.py")
     return sorted({name for source in sources for name in re.findall(r'\breach\("([^"]+)"\)', source.read_text())})
 
 

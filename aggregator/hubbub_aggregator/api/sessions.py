@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from starlette.requests import Request
 
-from hubbub.randomness import RandomBytes, system_coins
+from hubbub.randomness import RandomBytes, system_random_bytes
 from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.errors import ASK_FOR_TOKEN, RefusedWithHeaderError
 from hubbub_aggregator.server.client_address import is_direct_local_request

@@ -19,7 +19,7 @@ import click
 
 from hubbub.cli.output import PATH
 from hubbub.errors import ParameterError
-from hubbub.text import written
+from hubbub.text import format_exact_size
 from hubbub_aggregator.cli.database_option import DatabaseName, is_named
 from hubbub_aggregator.cli.size_option import Size
 from hubbub_aggregator.monitoring.log_output import FORMATS, LEVELS, announce, configure
@@ -45,7 +45,7 @@ def _settings_options(function: Callable[..., Any]) -> Callable[..., Any]:
             shape = {"multiple": True, "metavar": metavar}
             shape |= {"callback": _parse_periods} if metavar == "NAME=N" else {}
         elif setting.metadata.get("is_size"):
-            shape = {"default": written(setting.default), "type": Size()}
+            shape = {"default": format_exact_size(setting.default), "type": Size()}
         flag = f"--{setting.name.replace('_', '-')}"
         function = _option(flag, help=setting.metadata["help"], **shape)(function)
     return function
@@ -127,7 +127,7 @@ def _print_config(context: click.Context) -> None:
         value, source = context.params[name], context.get_parameter_source(name)
         shown: object = value
         if isinstance(option.type, Size):
-            shown = written(value)
+            shown = format_exact_size(value)
         elif name == "database":
             shown = without_password(value)
         elif isinstance(value, Mapping):

@@ -59,7 +59,7 @@ class ProblemType(Enum):
 class RefusedError(HubbubError):
     """A batch that breaks a rule of the wire; nothing of it is stored."""
 
-    def __init__(self, refusal: ProblemType, detail: str) -> None:
+    def __init__(self, problem_type: ProblemType, detail: str) -> None:
         super().__init__(detail)
-        self.refusal = refusal
+        self.problem_type = problem_type
         self.detail = detail

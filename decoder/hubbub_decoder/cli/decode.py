@@ -25,7 +25,7 @@ from hubbub.cli.output import PATH, json_option, print_json
 @click.option("--out", type=PATH, help="Also save it: .csv, .json or .parquet.")
 @click.option("--all", "everything", is_flag=True, help="Show every candidate, not only what was found.")
 @click.option(
-    "--level", default=0.95, show_default=True, type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    "--confidence", default=0.95, show_default=True, type=click.FloatRange(0, 1, min_open=True, max_open=True),
     help="Level of the intervals.",
 )  # fmt: skip
 @click.option(
@@ -39,7 +39,7 @@ def command(
     as_json: bool,
     out: Path | None,
     everything: bool,
-    level: float,
+    confidence: float,
     fdr: float,
 ) -> None:
     """Estimate how many of those who reported have each candidate.
@@ -57,24 +57,24 @@ def command(
     from hubbub.metrics.metric import Kind
     from hubbub.summary import read_collected
     from hubbub_decoder.data.candidates import read_candidates
-    from hubbub_decoder.data.combine import in_words, sum_of
-    from hubbub_decoder.data.google_rappor import map_design
-    from hubbub_decoder.data.output_files import require_table
+    from hubbub_decoder.data.combine import combine, describe
+    from hubbub_decoder.data.google_rappor import read_map_design
+    from hubbub_decoder.data.output_files import check_table_path
     from hubbub_decoder.errors import CandidateError
     from hubbub_decoder.model.design_matrix import DesignMatrix
     from hubbub_decoder.pipeline import decode
-    from hubbub_decoder.results.table import Picture
-    from hubbub_decoder.results.warnings import about_parts
+    from hubbub_decoder.results.table import DecodingTable
+    from hubbub_decoder.results.warnings import warn_repeated_inputs
 
     if candidates_path is not None and map_path is not None:
         raise click.UsageError("give either --candidates or --map")
     if out is not None:
-        require_table(out)
+        check_table_path(out)
     candidates: list[str] | DesignMatrix | None = None if candidates_path is None else read_candidates(candidates_path)
     talk = Console(stderr=True)
     with talk.status("reading ...") as status:
         parts = [read_collected(path) for path in summaries]
-        summary = sum_of(parts)
+        summary = combine(parts)
         if summary.metric.kind is Kind.STRING and candidates_path is None and map_path is None:
             raise CandidateError(
                 f"{summary.metric.name}: a string metric is decoded for the strings you name: give candidates, with "
@@ -85,16 +85,16 @@ def command(
                 raise click.UsageError(
                     f"{summary.metric.name} is {summary.metric.kind} and names its categories: leave --map out"
                 )
-            candidates = map_design(map_path, summary.metric.params)
-        status.update(f"decoding {in_words(summary)} ... minutes where candidates and bits are many")
-        decoding = decode(summary, candidates, level=level, fdr=fdr)
-        twice = about_parts(list(zip(map(str, summaries), parts, strict=True)))
+            candidates = read_map_design(map_path, summary.metric.params)
+        status.update(f"decoding {describe(summary)} ... minutes where candidates and bits are many")
+        decoding = decode(summary, candidates, confidence=confidence, fdr=fdr)
+        twice = warn_repeated_inputs(list(zip(map(str, summaries), parts, strict=True)))
         decoding = replace(decoding, warnings=(*twice, *decoding.warnings))
-    talk.print(f"decoded {in_words(summary)}", highlight=False)
+    talk.print(f"decoded {describe(summary)}", highlight=False)
     if out is not None:
         decoding.save(out)
         talk.print(f"wrote {out}", highlight=False)
     if as_json:
         print_json(decoding.to_dict())
     else:
-        Console(highlight=False).print(Picture(decoding, everything))
+        Console(highlight=False).print(DecodingTable(decoding, everything))

@@ -39,14 +39,14 @@ def command(reports: int | None, out: Path, *, as_json: bool) -> None:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from hubbub_decoder.demo.flights import airlines, airports, people
+    from hubbub_decoder.demo.flights import airlines, airports, sample_flights
     from hubbub_decoder.demo.page import render_page
-    from hubbub_decoder.demo.pipeline import walk
+    from hubbub_decoder.demo.pipeline import run_demo
     from hubbub_decoder.demo.tables import comparison_table, privacy_table
 
     started = time.monotonic()
     talk = Console(stderr=True)
-    population = people(reports)
+    population = sample_flights(reports)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=talk, transient=True, disable=not talk.is_terminal) as progress:
         task = progress.add_task("starting", total=len(population))
@@ -54,7 +54,7 @@ def command(reports: int | None, out: Path, *, as_json: bool) -> None:
         def told(what: str, more: int) -> None:
             progress.update(task, description=what, advance=more)
 
-        comparisons = walk(population, datetime.now(UTC).date(), min(2, os.cpu_count() or 1), told)
+        comparisons = run_demo(population, datetime.now(UTC).date(), min(2, os.cpu_count() or 1), told)
 
     names = airports() | airlines()
     out.mkdir(parents=True, exist_ok=True)

@@ -61,26 +61,31 @@ def google_rappor(
 
     from hubbub.metrics.metric import Metric
     from hubbub.summary import BitCounts
-    from hubbub.text import counted
+    from hubbub.text import format_count
     from hubbub_decoder.data.candidates import write_candidates
     from hubbub_decoder.data.google_rappor import (
-        agrees_with_md5,
-        categories_of,
+        categories_of_map,
+        is_google_md5_map,
         read_map,
         read_params,
         read_reports,
-        summary_of,
+        read_summary_of,
     )
-    from hubbub_decoder.data.output_files import require_parquet, require_place, write_report_file, write_summary_file
+    from hubbub_decoder.data.output_files import (
+        check_output_path,
+        check_parquet_path,
+        write_report_file,
+        write_summary_file,
+    )
     from hubbub_decoder.errors import ForeignFileError
 
     if counts_path is None and reports_path is None:
         raise click.UsageError("give --counts or --reports")
     if candidates_out is not None and map_path is None:
         raise click.UsageError("--candidates-out goes with --map")
-    require_parquet(out)
+    check_parquet_path(out)
     if candidates_out is not None:
-        require_place(candidates_out)
+        check_output_path(candidates_out)
     talk = Console(stderr=True)
     warnings: list[str] = []
     told: list[str] = [str(out)]
@@ -89,8 +94,8 @@ def google_rappor(
         params = read_params(params_path, client)
         if map_path is not None:
             names, positions = read_map(map_path, params)
-            by_md5 = agrees_with_md5(names, positions, params)
-            categories = None if by_md5 else categories_of(names, positions, params)
+            by_md5 = is_google_md5_map(names, positions, params)
+            categories = None if by_md5 else categories_of_map(names, positions, params)
         p, q, f = params.prob_p, params.prob_q, params.prob_f
         if p > q:
             warnings.append(
@@ -102,7 +107,7 @@ def google_rappor(
             if categories is None
             else Metric.categorical(name, categories, prob_p=p, prob_q=q, prob_f=f)
         )
-        summary = summary_of(metric, counts_path, reports_path, params)
+        summary = read_summary_of(metric, counts_path, reports_path, params)
         if summary.num_reports == 0:
             raise ForeignFileError(f"{counts_path or reports_path}: counts no report: was it written completely?")
         if candidates_out is not None:
@@ -117,7 +122,9 @@ def google_rappor(
             write_report_file(metric, read_reports(reports_path, params), out)
         else:
             write_summary_file(summary, out)
-    talk.print(f"wrote {' and '.join(told)}: {counted(summary.num_reports, 'report')}", highlight=False, soft_wrap=True)
+    talk.print(
+        f"wrote {' and '.join(told)}: {format_count(summary.num_reports, 'report')}", highlight=False, soft_wrap=True
+    )
     for warning in warnings:
         talk.print(f"Note: {warning}.", highlight=False, soft_wrap=True, markup=False)
     if categories is not None:

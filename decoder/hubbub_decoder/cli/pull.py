@@ -21,7 +21,7 @@ from hubbub.cli.output import PATH, json_option, print_json
     help="First day of a period; may be repeated. Default: all.",
 )
 @click.option("--digest", help="The definition's digest, where several are collected under one name.")
-@click.option("--counts", type=click.Choice(["bits", "patterns"]), help="Which counts to ask for.")
+@click.option("--kind", type=click.Choice(["bits", "patterns"]), help="Which counts to ask for.")
 @click.option("--reports", is_flag=True, help="Fetch the reports themselves, where the aggregator retains them.")
 @json_option
 def command(
@@ -30,7 +30,7 @@ def command(
     out: Path,
     periods: tuple[str, ...],
     digest: str | None,
-    counts: str | None,
+    kind: str | None,
     reports: bool,
     as_json: bool,
 ) -> None:
@@ -47,13 +47,13 @@ def command(
     from rich.progress import DownloadColumn, Progress, SpinnerColumn, TextColumn
 
     from hubbub.summary import ReportFile, Summary
-    from hubbub.text import counted
-    from hubbub_decoder.data.output_files import require_parquet, write_summary_file
+    from hubbub.text import format_count
+    from hubbub_decoder.data.output_files import check_parquet_path, write_summary_file
     from hubbub_decoder.data.pull import pull_reports, pull_summary
 
-    if reports and counts:
-        raise click.UsageError("--counts is for summaries: leave it out, or --reports")
-    require_parquet(out)
+    if reports and kind:
+        raise click.UsageError("--kind is for summaries: leave it out, or --reports")
+    check_parquet_path(out)
     talk = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), DownloadColumn())
     with Progress(*columns, console=talk, transient=True, disable=not talk.is_terminal) as progress:
@@ -66,9 +66,9 @@ def command(
         if reports:
             pulled = pull_reports(url, metric, out, periods=periods, digest=digest, progress=advance)
         else:
-            pulled = pull_summary(url, metric, periods=periods, digest=digest, counts=counts, progress=advance)
+            pulled = pull_summary(url, metric, periods=periods, digest=digest, kind=kind, progress=advance)
             write_summary_file(pulled, out)
-    talk.print(f"wrote {out}: {counted(pulled.num_reports, 'report')} of {metric}", highlight=False)
+    talk.print(f"wrote {out}: {format_count(pulled.num_reports, 'report')} of {metric}", highlight=False)
     if lacking := [period for period in periods if period not in pulled.periods]:
         talk.print(f"of {', '.join(lacking)} there is nothing", highlight=False)
     if as_json:

@@ -22,14 +22,14 @@ from hubbub.cli.output import PATH, json_option, print_json
 @click.option("--population", "population_path", type=PATH, help="A .csv with the columns value and count.")
 @click.option("--seed", type=click.IntRange(min=0), help="Repeat a run; default: a new one each time.")
 @click.option(
-    "--counts",
+    "--kind",
     type=click.Choice(["bits", "patterns", "reports"]),
     default="bits",
     show_default=True,
     help="What the file holds: counts of bits or of whole patterns, or the reports themselves.",
 )
 @click.option("--out", required=True, type=PATH, help="The file to write.")
-@click.option("--truth", type=PATH, help="Also write who truly had what, as .csv.")
+@click.option("--truth-out", "truth_out", type=PATH, help="Also write who truly had what, as .csv.")
 @json_option
 def command(
     definitions: Path,
@@ -39,9 +39,9 @@ def command(
     values: int | None,
     population_path: Path | None,
     seed: int | None,
-    counts: str,
+    kind: str,
     out: Path,
-    truth: Path | None,
+    truth_out: Path | None,
     as_json: bool,
 ) -> None:
     """Simulate one report from everybody, of a METRIC of DEFINITIONS.
@@ -49,22 +49,22 @@ def command(
     \b
     Example:
       hubbub simulate metrics.toml homepage --reports 1000000 --distribution zipf1 --values 100 \\
-        --out summary.parquet --truth truth.csv
+        --out summary.parquet --truth-out truth.csv
     """
 
     import numpy as np
     from rich.console import Console
 
     from hubbub.cli.definitions_file import definitions_with
-    from hubbub.text import counted
+    from hubbub.text import format_count
     from hubbub_decoder.data.output_files import (
-        require_parquet,
-        require_place,
+        check_output_path,
+        check_parquet_path,
         write_population,
         write_report_file,
         write_summary_file,
     )
-    from hubbub_decoder.data.populations import draw_population, named_population, read_population
+    from hubbub_decoder.data.populations import draw_from_distribution, draw_population, read_population
     from hubbub_decoder.data.simulate import simulate_bit_counts, simulate_pattern_counts, simulate_reports
     from hubbub_decoder.errors import PopulationError
 
@@ -72,9 +72,9 @@ def command(
         raise click.UsageError("give either --distribution or --population")
     if distribution is None and values is not None:
         raise click.UsageError("--values goes with --distribution")
-    require_parquet(out)
-    if truth is not None:
-        require_place(truth)
+    check_parquet_path(out)
+    if truth_out is not None:
+        check_output_path(truth_out)
     asked = definitions_with(definitions, [metric])[metric]
     talk = Console(stderr=True)
     rng = np.random.default_rng(seed)
@@ -87,9 +87,9 @@ def command(
         elif reports is None:
             raise PopulationError("how many reports? a distribution does not say: give --reports")
         else:
-            population = named_population(asked, distribution or "", values, reports, rng)
+            population = draw_from_distribution(asked, distribution or "", values, reports, rng)
         num_reports = sum(population.values())
-        match counts:
+        match kind:
             case "bits":
                 write_summary_file(simulate_bit_counts(asked, population, rng), out)
             case "patterns":
@@ -97,9 +97,9 @@ def command(
             case _:
                 write_report_file(asked, simulate_reports(asked, population, rng), out)
     told = [str(out)]
-    if truth is not None:
-        write_population(population, num_reports, truth)
-        told.append(str(truth))
-    talk.print(f"wrote {' and '.join(told)}: {counted(num_reports, 'report')} of {metric}", highlight=False)
+    if truth_out is not None:
+        write_population(population, num_reports, truth_out)
+        told.append(str(truth_out))
+    talk.print(f"wrote {' and '.join(told)}: {format_count(num_reports, 'report')} of {metric}", highlight=False)
     if as_json:
         print_json({"out": str(out), "metric": metric, "num_reports": num_reports})

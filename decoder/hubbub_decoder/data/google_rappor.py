@@ -27,13 +27,14 @@ from hubbub.summary import BitCounts, PatternCounts, Summary
 from hubbub.summary.counting import count_bits, count_ones, count_patterns
 from hubbub.summary.pattern_counts import MAX_PATTERN_BITS
 from hubbub_decoder.errors import ForeignFileError
-from hubbub_decoder.model.design_matrix import DesignMatrix, Positions, bit_positions, design_of_positions
+from hubbub_decoder.model.design_matrix import DesignMatrix, design_of_positions
+from hubbub_decoder.model.vectorized_hashing import Positions, bit_positions
 
 _PARAMETERS = ("k", "h", "m", "p", "q", "f")
 _REPORTS_AT_ONCE = 1 << 16
 _STEPS_OF_F = 128
 
-ROUND_F = {"python": math.ceil, "cpp": math.floor}
+ROUNDING_OF_F = {"python": math.ceil, "cpp": math.floor}
 """What each client makes of 128 f: its permanent noise has 7 binary digits."""
 
 
@@ -48,7 +49,7 @@ def read_params(path: str | Path, client: str | None = None) -> Params:
     k, h, m = (_whole(path, f"line 2: {name}", cell) for name, cell in zip("khm", lines[1][:3], strict=True))
     p, q, f = (_number(path, f"line 2: {name}", cell) for name, cell in zip("pqf", lines[1][3:], strict=True))
     if client is not None and 0 <= f <= 1:
-        f = ROUND_F[client](f * _STEPS_OF_F) / _STEPS_OF_F
+        f = ROUNDING_OF_F[client](f * _STEPS_OF_F) / _STEPS_OF_F
     try:
         return Params(num_bits=k, num_hashes=h, num_cohorts=m, prob_p=p, prob_q=q, prob_f=f, hash_scheme="google-md5")
     except ParameterError as problem:
@@ -81,7 +82,7 @@ def read_counts(path: str | Path, params: Params) -> tuple[NDArray[np.int64], ND
 
 
 def read_map(path: str | Path, params: Params) -> tuple[list[str], Positions]:
-    """Read the candidates and the bits each sets in each cohort, as `design_matrix.bit_positions` returns them.
+    """Read the candidates and the bits each sets in each cohort, as `vectorized_hashing.bit_positions` returns them.
 
     A candidate that comes again with the same bits is taken once.
     """
@@ -114,12 +115,12 @@ def read_map(path: str | Path, params: Params) -> tuple[list[str], Positions]:
     return list(places), _positions(list(places.values()), params)
 
 
-def map_design(path: str | Path, params: Params) -> DesignMatrix:
+def read_map_design(path: str | Path, params: Params) -> DesignMatrix:
     """Read a map as the design matrix of its candidates, whatever hashed them."""
     return design_of_positions(*read_map(path, params), params)
 
 
-def summary_of(
+def read_summary_of(
     metric: Metric, counts: str | Path | None, reports: str | Path | None, written: Params | None = None
 ) -> Summary:
     """Read counts, or sum reports, or both if they agree; from reports of k <= 16 bits, pattern counts.
@@ -151,12 +152,12 @@ def summary_of(
     return summed
 
 
-def agrees_with_md5(names: list[str], positions: Positions, params: Params) -> bool:
+def is_google_md5_map(names: list[str], positions: Positions, params: Params) -> bool:
     """Tell whether a map is what google/rappor's clients compute, so that the names alone say the bits."""
     return bool(np.array_equal(positions, bit_positions(names, replace(params, hash_scheme="google-md5"))))
 
 
-def categories_of(names: list[str], positions: Positions, params: Params) -> tuple[str, ...] | None:
+def categories_of_map(names: list[str], positions: Positions, params: Params) -> tuple[str, ...] | None:
     """Return the category of each bit if every candidate has one bit to itself, the same in every cohort: basic RAPPOR.
 
     Bits without a candidate are called by their number, from 1. None for any other map: also for one with a single cohort and bits to spare,
@@ -195,7 +196,7 @@ def _sum(metric: Metric, chunks: Iterable[tuple[NDArray[np.uint16], NDArray[np.u
         return PatternCounts(metric, patterns)
     counts = BitCounts.empty(metric)
     for cohorts, rows in chunks:
-        counts += BitCounts(metric, *count_bits(cohorts, rows, m, k), with_ones=count_ones(rows, k))
+        counts += BitCounts(metric, *count_bits(cohorts, rows, m, k), ones_histogram=count_ones(rows, k))
     return counts
 
 

@@ -16,10 +16,8 @@ from hubbub.errors import SummaryError
 from hubbub.metrics.metric import Metric
 from hubbub.summary import ReportFile, Summary, summary_from_bytes
 from hubbub.wire.urls import is_loopback
-from hubbub_decoder.data.output_files import whole_file
+from hubbub_decoder.data.output_files import atomic_write
 from hubbub_decoder.errors import PullError
-
-COUNTS = ("bits", "patterns")
 
 _TIMEOUT = urllib3.Timeout(connect=10, read=60)
 _RETRIES = urllib3.Retry(
@@ -35,7 +33,7 @@ def pull_summary(
     *,
     periods: Sequence[str] = (),
     digest: str | None = None,
-    counts: str | None = None,
+    kind: str | None = None,
     token: str | None = None,
     http: urllib3.PoolManager | None = None,
     progress: Callable[[int], None] = lambda _: None,
@@ -45,13 +43,13 @@ def pull_summary(
     url      : of the aggregator; https, or http to this machine
     periods  : first days of the periods to sum, YYYY-MM-DD; none: all there are
     digest   : of the definition, where several are collected under one name
-    counts   : "bits" or "patterns"; None: as the aggregator likes
+    kind     : "bits" or "patterns"; None: as the aggregator likes
     token    : that lets its holder read; None: the environment's HUBBUB_TOKEN, if there is one
     progress : called with the number of bytes of each piece that arrives
 
     Raises PullError that says what the aggregator answered, or that what came is not this summary.
     """
-    address = _address(url, metric, "summary", periods, {"digest": digest, "counts": counts})
+    address = _address(url, metric, "summary", periods, {"digest": digest, "counts": kind})
     body = b"".join(_pieces(url, address, token, http, progress, _LARGEST))
     try:
         summary = summary_from_bytes(body)
@@ -78,7 +76,7 @@ def pull_reports(
     for `pull_summary`.
     """
     address = _address(url, metric, "reports", periods, {"digest": digest})
-    with whole_file(path) as file:
+    with atomic_write(path) as file:
         for piece in _pieces(url, address, token, http, progress, math.inf):
             file.write(piece)
         file.flush()

@@ -16,7 +16,7 @@ from hubbub.metrics.metric import Kind, Metric
 from hubbub.summary import BitCounts, PatternCounts
 from hubbub.summary.counting import count_patterns
 from hubbub_decoder.errors import PopulationError
-from hubbub_decoder.model.design_matrix import bit_positions
+from hubbub_decoder.model.vectorized_hashing import bit_positions
 
 _CELLS_AT_ONCE = 1 << 22
 
@@ -25,7 +25,7 @@ Population = Mapping[str, int]
 
 
 def simulate_bit_counts(
-    metric: Metric, population: Population, rng: np.random.Generator, *, without_value: int = 0
+    metric: Metric, population: Population, rng: np.random.Generator, *, no_value: int = 0
 ) -> BitCounts:
     """Draw the bit counts of one report of everybody, in time that does not depend on how many they are.
 
@@ -35,7 +35,7 @@ def simulate_bit_counts(
     """
     params = metric.params
     m, k = params.num_cohorts, params.num_bits
-    reports = _spread(np.array([without_value]), m, rng)[0]
+    reports = _spread(np.array([no_value]), m, rng)[0]
     true_ones = np.zeros((m, k + 1), np.int64)  # the last column takes the places of coincident hashes
     for positions, people in _chunks(metric, population):
         in_cohort = _spread(people, m, rng)
@@ -48,24 +48,24 @@ def simulate_bit_counts(
 
 
 def simulate_pattern_counts(
-    metric: Metric, population: Population, rng: np.random.Generator, *, without_value: int = 0
+    metric: Metric, population: Population, rng: np.random.Generator, *, no_value: int = 0
 ) -> PatternCounts:
     """Draw the pattern counts of one report of everybody, k <= 16."""
     counts = PatternCounts.empty(metric).counts.copy()
-    for cohorts, rows in simulate_reports(metric, population, rng, without_value=without_value):
+    for cohorts, rows in simulate_reports(metric, population, rng, no_value=no_value):
         counts += count_patterns(cohorts, rows, metric.params.num_cohorts, metric.params.num_bits)
     return PatternCounts(metric, counts)
 
 
 def simulate_reports(
-    metric: Metric, population: Population, rng: np.random.Generator, *, without_value: int = 0
+    metric: Metric, population: Population, rng: np.random.Generator, *, no_value: int = 0
 ) -> Iterator[tuple[NDArray[np.uint16], NDArray[np.uint8]]]:
     """Yield one report of everybody in chunks of cohorts (n,) and wire rows (n, ceil(k / 8)), not shuffled."""
     params = metric.params
     k = params.num_bits
     at_once = max(1, _CELLS_AT_ONCE // k)
     nothing = np.full((1, params.num_cohorts, params.num_hashes), k, np.int16)
-    for positions, people in (*_chunks(metric, population), (nothing, np.array([without_value]))):
+    for positions, people in (*_chunks(metric, population), (nothing, np.array([no_value]))):
         value_of = np.repeat(np.arange(len(people)), people)
         for start in range(0, len(value_of), at_once):
             values = value_of[start : start + at_once]

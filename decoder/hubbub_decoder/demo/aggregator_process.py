@@ -29,7 +29,7 @@ class ServiceError(HubbubError):
 
 
 @contextmanager
-def aggregator(definitions: str) -> Iterator[Addresses]:
+def running_aggregator(definitions: str) -> Iterator[Addresses]:
     """Run an aggregator for these definitions and give its addresses; it stops, and its database goes, on leaving."""
     with TemporaryDirectory(prefix="hubbub-demo-") as directory:
         file = Path(directory) / "metrics.toml"

@@ -21,21 +21,21 @@ class Comparison:
 
     def true_share(self, estimate: Estimate) -> float:
         """Return the truth behind an estimate: of all candidates that set the same bits."""
-        return sum(self.truth.get(name, 0.0) for name in (estimate.candidate, *estimate.same_bits))
+        return sum(self.truth.get(name, 0.0) for name in (estimate.candidate, *estimate.indistinguishable_from))
 
     def is_covered(self, estimate: Estimate) -> bool:
         """Say whether the interval holds the truth."""
         return estimate.low <= self.true_share(estimate) <= estimate.high
 
     @property
-    def found(self) -> int:
+    def true_detections(self) -> int:
         """Detected and really there."""
         return sum(self.true_share(estimate) > 0 for estimate in self.decoding.detected)
 
     @property
-    def false(self) -> int:
+    def false_detections(self) -> int:
         """Detected, but nobody reported it."""
-        return len(self.decoding.detected) - self.found
+        return len(self.decoding.detected) - self.true_detections
 
     @property
     def covered(self) -> int:
@@ -52,9 +52,9 @@ class Comparison:
         return {
             "metric": self.decoding.metric.name,
             "privacy": self.privacy.to_dict(),
-            "found": self.found,
-            "false": self.false,
-            "covered": self.covered,
+            "true_detections": self.true_detections,
+            "false_detections": self.false_detections,
+            "covered_intervals": self.covered,
             "candidates": len(self.decoding.estimates),
             "truth": dict(self.truth),
             "decoding": self.decoding.to_dict(),

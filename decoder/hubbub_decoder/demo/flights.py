@@ -13,7 +13,7 @@ import numpy as np
 from hubbub.metrics.definitions import Definitions, parse_definitions
 
 
-class Person(NamedTuple):
+class Flight(NamedTuple):
     """One flight's true answers, in the order of the metrics: what must not leave it unrandomized."""
 
     destination: str
@@ -41,10 +41,10 @@ def airlines() -> dict[str, str]:
     return {row["carrier"]: row["name"] for row in csv.DictReader(_text("airlines.csv").splitlines())}
 
 
-def people(number: int | None, seed: int = 2013) -> list[Person]:
+def sample_flights(number: int | None, seed: int = 2013) -> list[Flight]:
     """Return all flights of the year in random order, or a random `number` of them; more than there are repeat."""
     rows = list(csv.DictReader(_text("flights_2013.csv").splitlines()))
-    kinds = [Person(row["dest"], row["carrier"], row["origin"] == "JFK") for row in rows]
+    kinds = [Flight(row["dest"], row["carrier"], row["origin"] == "JFK") for row in rows]
     flights = np.repeat(np.arange(len(kinds)), [int(row["count"]) for row in rows])
     rng = np.random.default_rng(seed)
     wanted = len(flights) if number is None else number
@@ -52,7 +52,7 @@ def people(number: int | None, seed: int = 2013) -> list[Person]:
     return [kinds[index] for index in np.concatenate(rounds)[:wanted]]
 
 
-def true_shares(population: Sequence[Person]) -> dict[str, Mapping[str, float]]:
+def true_shares(population: Sequence[Flight]) -> dict[str, Mapping[str, float]]:
     """Return for each metric the share of the population with each answer; of a boolean, of `true`."""
     n = len(population)
     return {

@@ -22,9 +22,9 @@ from hubbub.metrics.metric import Metric
 from hubbub.metrics.periods import Period
 from hubbub.wire.batch import CONTENT_TYPE, Batch
 from hubbub.wire.report import Report
-from hubbub_decoder.demo.flights import Person, definitions
+from hubbub_decoder.demo.flights import Flight, definitions
 
-PEOPLE_A_BATCH = 4_000
+FLIGHTS_PER_BATCH = 4_000
 _RETRY = urllib3.Retry(
     total=8, status_forcelist=(429, 503), allowed_methods=None, backoff_factor=0.2, raise_on_status=False, redirect=0
 )
@@ -34,9 +34,11 @@ class DeliveryError(HubbubError):
     """A batch that the aggregator did not take."""
 
 
-def report_all(url: str, population: Sequence[Person], today: date, workers: int, told: Callable[[int], None]) -> None:
+def send_all_reports(
+    url: str, population: Sequence[Flight], today: date, workers: int, told: Callable[[int], None]
+) -> None:
     """Let every person report once to each metric; `told` hears how many more have."""
-    crowds = [population[start : start + PEOPLE_A_BATCH] for start in range(0, len(population), PEOPLE_A_BATCH)]
+    crowds = [population[start : start + FLIGHTS_PER_BATCH] for start in range(0, len(population), FLIGHTS_PER_BATCH)]
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         running = [pool.submit(report, url, crowd, today) for crowd in crowds]
         try:
@@ -47,20 +49,20 @@ def report_all(url: str, population: Sequence[Person], today: date, workers: int
             raise
 
 
-def report(url: str, crowd: Sequence[Person], today: date) -> int:
+def report(url: str, crowd: Sequence[Flight], today: date) -> int:
     """Encode what these people answer, send one batch a metric, and return how many people that were."""
     metrics = list(definitions().values())
     said: list[list[Report]] = [[] for _ in metrics]
     for person in crowd:
-        for reports, spoken in zip(said, encoded(metrics, person, Secret.generate()), strict=True):
+        for reports, spoken in zip(said, encode_reports(metrics, person, Secret.generate()), strict=True):
             reports.append(spoken)
     with urllib3.PoolManager(retries=_RETRY, timeout=urllib3.Timeout(60)) as http:
         for metric, reports in zip(metrics, said, strict=True):
-            send(http, url, Batch.of_reports(metric, Period.containing(metric.period, today), reports))
+            send(http, url, Batch.from_reports(metric, Period.containing(metric.period, today), reports))
     return len(crowd)
 
 
-def encoded(metrics: Sequence[Metric], answers: Sequence[Value], secret: Secret) -> Iterator[Report]:
+def encode_reports(metrics: Sequence[Metric], answers: Sequence[Value], secret: Secret) -> Iterator[Report]:
     """Yield one person's report to each metric, all under that person's one secret."""
     for metric, answer in zip(metrics, answers, strict=True):
         yield Encoder(metric, secret).encode(answer)

@@ -10,8 +10,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from hubbub.metrics.metric import Kind
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub_decoder.demo.comparison import Comparison
-from hubbub_decoder.demo.tables import privacy_rows, verdict
-from hubbub_decoder.results.plots import intervals_figure, svg, truth_figure
+from hubbub_decoder.demo.tables import privacy_rows, summary_line
+from hubbub_decoder.results.plots import plot_against_truth, plot_intervals, to_svg
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Part:
     """One metric's section."""
 
     comparison: Comparison
-    verdict: str
+    summary_line: str
     pictures: tuple[Picture, ...]
 
 
@@ -48,11 +48,12 @@ def _part(comparison: Comparison, names: Mapping[str, str]) -> Part:
     decoding, truth = comparison.decoding, comparison.truth
     pictures = [
         Picture(
-            svg(intervals_figure(decoding, truth, names=names)), "The largest estimates, 95 % intervals, and the truth."
+            to_svg(plot_intervals(decoding, truth, names=names)),
+            "The largest estimates, 95 % intervals, and the truth.",
         )
     ]
     if decoding.metric.kind is Kind.STRING:
         pictures.append(
-            Picture(svg(truth_figure(decoding, truth)), "Every candidate, those that nobody reported at zero.")
+            Picture(to_svg(plot_against_truth(decoding, truth)), "Every candidate, those that nobody reported at zero.")
         )
-    return Part(comparison, verdict(comparison, len(decoding.estimates)), tuple(pictures))
+    return Part(comparison, summary_line(comparison, len(decoding.estimates)), tuple(pictures))

@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from datetime import date
 
 from hubbub_decoder.data.pull import pull_summary
-from hubbub_decoder.demo.aggregator_process import aggregator
+from hubbub_decoder.demo.aggregator_process import running_aggregator
 from hubbub_decoder.demo.comparison import Comparison
-from hubbub_decoder.demo.flights import Person, airports, definitions, definitions_text, true_shares
-from hubbub_decoder.demo.gateway import report_all
+from hubbub_decoder.demo.flights import Flight, airports, definitions, definitions_text, true_shares
+from hubbub_decoder.demo.gateway import send_all_reports
 from hubbub_decoder.pipeline import decode
 
 
-def walk(
-    population: Sequence[Person], today: date, workers: int, told: Callable[[str, int], None]
+def run_demo(
+    population: Sequence[Flight], today: date, workers: int, told: Callable[[str, int], None]
 ) -> tuple[Comparison, ...]:
     """Let everybody report, and decode what was collected.
 
@@ -23,9 +23,9 @@ def walk(
     told    : hears what is under way, and how many more people have reported
     """
     metrics = definitions()
-    with aggregator(definitions_text()) as addresses:
+    with running_aggregator(definitions_text()) as addresses:
         told("reporting", 0)
-        report_all(addresses.reports, population, today, workers, lambda more: told("reporting", more))
+        send_all_reports(addresses.reports, population, today, workers, lambda more: told("reporting", more))
         told("pulling", 0)
         summaries = {name: pull_summary(addresses.reads, name) for name in metrics}
     told("decoding", 0)

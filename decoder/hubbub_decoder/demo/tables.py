@@ -10,9 +10,9 @@ from rich.text import Text
 
 from hubbub.privacy import sequential
 from hubbub.privacy.pricing import shown_epsilon
-from hubbub.text import counted
+from hubbub.text import format_count
 from hubbub_decoder.demo.comparison import Comparison
-from hubbub_decoder.results.table import bar
+from hubbub_decoder.results.table import interval_bar
 
 SHOWN, BAR_WIDTH = 25, 24
 
@@ -24,34 +24,36 @@ def comparison_table(comparison: Comparison, names: Mapping[str, str], shown: in
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column(decoding.metric.name, no_wrap=True)
     table.add_column("", no_wrap=True, overflow="ellipsis", max_width=26, style="dim")
-    for heading in ("truth", "estimate", f"{decoding.level:.0%} interval"):
+    for heading in ("truth", "estimate", f"{decoding.confidence:.0%} interval"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
     scale = max((estimate.high for estimate in rows), default=1.0)
     for estimate in rows:
         table.add_row(
-            " = ".join((estimate.candidate, *estimate.same_bits)),
+            " = ".join((estimate.candidate, *estimate.indistinguishable_from)),
             names.get(estimate.candidate, ""),
             f"{comparison.true_share(estimate):.2%}",
             f"{estimate.share:.2%}",
             f"{estimate.low:.2%} .. {estimate.high:.2%}",
-            bar(estimate, scale, BAR_WIDTH),
+            interval_bar(estimate, scale, BAR_WIDTH),
             style="" if comparison.is_covered(estimate) else "yellow",
         )
-    return Group(Text(f"\n{decoding.metric.description}", style="bold"), table, Text(verdict(comparison, len(rows))))
+    return Group(
+        Text(f"\n{decoding.metric.description}", style="bold"), table, Text(summary_line(comparison, len(rows)))
+    )
 
 
-def verdict(comparison: Comparison, shown: int) -> str:
+def summary_line(comparison: Comparison, shown: int) -> str:
     """Say in a line how well the estimates hold."""
     decoding = comparison.decoding
     tested = len(decoding.estimates)
     there = sum(comparison.true_share(estimate) > 0 for estimate in decoding.estimates)
     parts = [f"{tested - shown} more candidates not shown"] if tested > shown else []
     if tested > 1:
-        false = f" and {comparison.false} of {tested - there} that nobody reported" if tested > there else ""
-        parts.append(f"found {comparison.found} of {there} that were reported{false}")
+        false = f" and {comparison.false_detections} of {tested - there} that nobody reported" if tested > there else ""
+        parts.append(f"found {comparison.true_detections} of {there} that were reported{false}")
     parts.append(
-        f"{comparison.covered} of {counted(tested, 'interval')} {'holds' if tested == 1 else 'hold'} the truth"
+        f"{comparison.covered} of {format_count(tested, 'interval')} {'holds' if tested == 1 else 'hold'} the truth"
     )
     return "; ".join(parts)
 

@@ -39,7 +39,7 @@ def outcome(decode: Any, body: bytes) -> Batch | ProblemType:
     try:
         batch: Batch = decode(body)
     except RefusedError as refused:
-        return refused.refusal
+        return refused.problem_type
     return batch
 
 

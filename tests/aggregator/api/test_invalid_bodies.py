@@ -124,7 +124,7 @@ def test_a_bomb_takes_no_more_memory_than_the_limit() -> None:
         inflate(bomb, 4 << 20)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert refused.value.refusal is ProblemType.TOO_LARGE
+    assert refused.value.problem_type is ProblemType.TOO_LARGE
     assert peak < 9 << 20
 
 

@@ -130,12 +130,12 @@ def test_reports_of_real_clients_arrive_as_they_were_sent(start: StartAggregator
         reports = [Encoder(metric, Secret.generate()).encode(value) for _ in range(40)]
         period = parse_period(metric.period, "2024-06-15")
         for start_at in range(0, 40, 8):
-            batch = Batch.of_reports(metric, period, reports[start_at : start_at + 8])
+            batch = Batch.from_reports(metric, period, reports[start_at : start_at + 8])
             assert aggregator.post(batch).status == 202
-        expected = BitCounts.of_reports(metric, reports)
+        expected = BitCounts.from_reports(metric, reports)
         got = aggregator.summary(metric.name)
         assert isinstance(got, BitCounts)
-        assert got == expected + BitCounts.of_rows(metric, b"", b"", ["2024-06-15"])
+        assert got == expected + BitCounts.from_rows(metric, b"", b"", ["2024-06-15"])
 
 
 def test_a_summary_is_of_the_periods_asked_for(start: StartAggregator, store: SqlStore, make_batch: MakeBatch) -> None:
@@ -158,7 +158,7 @@ def test_a_summary_of_few_bits_may_be_asked_for_as_patterns(aggregator: Aggregat
     assert aggregator.post(batch).status == 202
     patterns, bits = aggregator.summary("carrier", "?counts=patterns"), aggregator.summary("carrier")
     assert isinstance(patterns, PatternCounts)
-    assert patterns == PatternCounts.of_rows(carrier, batch.cohorts, batch.rows, [batch.period])
+    assert patterns == PatternCounts.from_rows(carrier, batch.cohorts, batch.rows, [batch.period])
     assert patterns.bit_counts() == bits
 
 

@@ -175,9 +175,9 @@ def test_a_place_that_may_not_be_written_to_is_told_by_name_and_found_by_doctor(
         SqlStore.open(new)
     asked = Asked(nobody / "metrics.toml", new, "127.0.0.1", Settings())
     found = [
-        finding.what
+        finding.observation
         for finding in of_aggregator(asked, datetime.now(UTC), lambda: None)
-        if finding.health is Health.WRONG
+        if finding.health is Health.ERROR
     ]
     assert len(found) == 1
     assert told in found[0]

@@ -105,7 +105,7 @@ def test_beyond_what_may_wait_batches_are_refused_until_there_is_room(
         assert said[:3] == [Appended.STORED] * 3
         for refused in said[3:]:
             assert isinstance(refused, RefusedError)
-            assert refused.refusal is ProblemType.UNAVAILABLE
+            assert refused.problem_type is ProblemType.UNAVAILABLE
         assert await writer.write(make_batch(metric))
         await writer.close()
 
@@ -124,7 +124,7 @@ def test_a_failed_transaction_refuses_its_whole_group_and_stores_nothing(
         gated.flawed = True
         for refused in await sent(writer, batches, gated):
             assert isinstance(refused, RefusedError)
-            assert refused.refusal is ProblemType.UNAVAILABLE
+            assert refused.problem_type is ProblemType.UNAVAILABLE
         assert not any(gated.holds(batch) for batch in batches)
         gated.flawed = False
         assert [await writer.write(batch) for batch in batches] == [Appended.STORED] * 5, "the same batches, sent again"

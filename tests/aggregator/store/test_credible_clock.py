@@ -308,7 +308,7 @@ def refusal(batch: Batch, definitions: Definitions, reading: Reading) -> Problem
     try:
         admit(batch, definitions, reading, Settings())
     except RefusedError as refused:
-        return refused.refusal
+        return refused.problem_type
     return None
 
 
@@ -535,12 +535,12 @@ def test_accept_clock_ends_the_pause_at_once_in_a_running_process(store: SqlStor
     assert done.stdout.startswith("accepted 20")
     assert "; remembered was 20" in done.stdout
     assert clock.observe().may_delete
-    assert [finding.health for finding in clock_state(store)] == [Health.FINE]
+    assert [finding.health for finding in clock_state(store)] == [Health.OK]
     saved = store.clock()
     assert saved is not None
     future = replace(saved.state, generation=99, credible=saved.state.credible + 40 * DAY)
     assert store.save_clock(replace(saved, state=future), saved.state.generation)
-    assert [finding.health for finding in clock_state(store)] == [Health.WRONG]
+    assert [finding.health for finding in clock_state(store)] == [Health.ERROR]
     told = CliRunner().invoke(main, ["db", "accept-clock", "--json", "--database", database])
     assert sorted(json.loads(told.stdout)) == ["accepted", "remembered"]
 

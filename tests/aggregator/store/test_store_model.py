@@ -119,7 +119,7 @@ class StoreMachine(RuleBasedStateMachine):
     def what_is_read_is_what_was_stored_once(self) -> None:
         for metric in METRICS:
             batches = [batch for batch in self.counted.values() if batch.metric == metric.name]
-            expected = BitCounts.of_rows(
+            expected = BitCounts.from_rows(
                 metric,
                 b"".join(batch.cohorts for batch in batches),
                 b"".join(batch.rows for batch in batches),
@@ -145,7 +145,7 @@ class StoreMachine(RuleBasedStateMachine):
                     assert row.figures == (
                         PeriodFigures()
                         if summary is None
-                        else figures_of(metric.params, summary_from_bytes(summary).outline())
+                        else figures_of(metric.params, summary_from_bytes(summary).count_profile())
                     )
 
     def teardown(self) -> None:

@@ -69,7 +69,7 @@ def definitions(tmp_path: Path) -> Path:
 def summary(definitions: Path, tmp_path: Path) -> Path:
     path = tmp_path / "summary.parquet"
     result = hubbub("simulate", definitions, "homepage", "--reports", 100_000, "--distribution", "zipf1", "--values", 20,
-                    "--seed", 1, "--out", path, "--truth", tmp_path / "truth.csv")  # fmt: skip
+                    "--seed", 1, "--out", path, "--truth-out", tmp_path / "truth.csv")  # fmt: skip
     assert result.exit_code == 0, result.output
     return path
 
@@ -119,7 +119,7 @@ def test_several_summaries_add_up(summary: Path, candidates: Path) -> None:
 def test_files_that_may_hold_the_same_reports_are_warned_of(summary: Path, candidates: Path) -> None:
     def warnings(*paths: Path) -> list[str]:
         told: list[str] = json.loads(hubbub("decode", *paths, "--candidates", candidates, "--json").stdout)["warnings"]
-        return [warning for warning in told if "counted twice" in warning or "added up" in warning]
+        return [warning for warning in told if "count twice" in warning or "counts twice" in warning]
 
     counts = read_summary(summary)
     assert isinstance(counts, BitCounts)
@@ -138,16 +138,16 @@ def test_files_that_may_hold_the_same_reports_are_warned_of(summary: Path, candi
     )
     assert warnings(summary) == warnings(monday, tuesday) == []
     assert warnings(summary, summary) == [
-        f"{summary} and {summary} hold the same counts, which were added up: name each file once"
+        f"{summary} and {summary} hold the same counts, and both were added. Every report counts twice, so intervals are too narrow. Name each file once."
     ]
     assert warnings(monday, tuesday, again) == [
-        f"{monday} and {again} both hold reports of the period 2026-01-05: whatever is in both was counted twice"
+        f"{monday} and {again} both hold reports of the period 2026-01-05. Reports that are in both files count twice. Use one file for each period."
     ]
 
 
 def test_bit_and_pattern_counts_of_one_metric_add_up(definitions: Path, summary: Path, candidates: Path) -> None:
     patterns = summary.with_name("patterns.parquet")
-    hubbub("simulate", definitions, "homepage", "--reports", 500, "--distribution", "exp", "--counts", "patterns",
+    hubbub("simulate", definitions, "homepage", "--reports", 500, "--distribution", "exp", "--kind", "patterns",
            "--out", patterns)  # fmt: skip
     assert isinstance(read_summary(patterns), PatternCounts)
     told = json.loads(hubbub("decode", summary, patterns, "--candidates", candidates, "--json").stdout)
@@ -299,7 +299,7 @@ def test_decode_reads_counts_and_reports_alike_and_says_which(
     paths = [tmp_path / "reports.parquet", tmp_path / f"{counts}.parquet"]
     for seed, (kind, path) in enumerate(zip(("reports", counts), paths, strict=True)):
         made = hubbub("simulate", definitions, "homepage", "--reports", 5_000, "--distribution", "zipf1", "--values", 20,
-                      "--seed", seed, "--counts", kind, "--out", path)  # fmt: skip
+                      "--seed", seed, "--kind", kind, "--out", path)  # fmt: skip
         assert made.exit_code == 0, made.output
     result = hubbub("decode", *paths, "--candidates", candidates, "--json")
     assert result.exit_code == 0, result.output
@@ -315,11 +315,11 @@ def test_reports_of_too_many_candidates_are_said_to_be_decoded_from_their_counts
     (tmp_path / "metrics.toml").write_text(DEFINITIONS.replace("num_bits = 16", "num_bits = 32"))
     monkeypatch.setattr(mixed_effects, "MAX_CANDIDATES", 20)
     made = hubbub("simulate", tmp_path / "metrics.toml", "homepage", "--reports", 1_000, "--distribution", "zipf1", "--values", 20,
-                  "--seed", 1, "--counts", "reports", "--out", tmp_path / "reports.parquet")  # fmt: skip
+                  "--seed", 1, "--kind", "reports", "--out", tmp_path / "reports.parquet")  # fmt: skip
     assert made.exit_code == 0, made.output
     for number in (20, 21):
         (tmp_path / "names.txt").write_text("".join(f"v{i}\n" for i in range(number)))
         arguments = ("decode", tmp_path / "reports.parquet", "--candidates", tmp_path / "names.txt")
         warnings = json.loads(hubbub(*arguments, "--json").stdout)["warnings"]
-        assert any("only their bit counts were fitted" in warning for warning in warnings) == (number > 20)
-    assert "only their bit counts were fitted" in " ".join(hubbub(*arguments).stdout.split())
+        assert any("Only the bit counts of these reports were used" in warning for warning in warnings) == (number > 20)
+    assert "Only the bit counts of these reports were used" in " ".join(hubbub(*arguments).stdout.split())

@@ -11,12 +11,12 @@ import pytest
 from hubbub import Metric
 from hubbub_decoder import CandidateError, PopulationError
 from hubbub_decoder.data.candidates import distinct_candidates, read_candidates, write_candidates
-from hubbub_decoder.data.output_files import whole_file
+from hubbub_decoder.data.output_files import atomic_write
 from hubbub_decoder.data.populations import (
     DISTRIBUTIONS,
+    distribution_shares,
+    draw_from_distribution,
     draw_population,
-    named_population,
-    named_shares,
     read_population,
 )
 
@@ -129,7 +129,7 @@ def test_a_population_that_is_none_is_refused(content: str, message: str, tmp_pa
 
 def test_named_distributions_are_those_of_google_rappors_regression_tests() -> None:
     """By hand from its ComputePdf for 10 values: v1 over v2."""
-    ratio = {name: (s := named_shares(name, 10))["v1"] / s["v2"] for name in DISTRIBUTIONS}
+    ratio = {name: (s := distribution_shares(name, 10))["v1"] / s["v2"] for name in DISTRIBUTIONS}
     assert ratio == pytest.approx(
         {
             "uniform": 1,
@@ -140,29 +140,29 @@ def test_named_distributions_are_those_of_google_rappors_regression_tests() -> N
         }
     )
     for name in DISTRIBUTIONS:
-        assert sum(named_shares(name, 100).values()) == pytest.approx(1)
+        assert sum(distribution_shares(name, 100).values()) == pytest.approx(1)
 
 
 def test_a_drawn_population_has_everybody_and_what_is_left_has_no_value() -> None:
     rng = np.random.default_rng(0)
-    assert sum(draw_population(named_shares("exp", 30), 1000, rng).values()) == 1000
+    assert sum(draw_population(distribution_shares("exp", 30), 1000, rng).values()) == 1000
     assert draw_population({"a": 0.5}, 1000, rng)["a"] < 600
 
 
 def test_categories_are_the_values_of_their_metric() -> None:
     rng = np.random.default_rng(0)
     os = Metric.categorical("os", ("a", "b"), prob_p=0.25, prob_q=0.75, prob_f=0)
-    assert list(named_population(os, "zipf1", None, 100, rng)) == ["a", "b"]
-    assert list(named_population(Metric.boolean("b", prob_p=0, prob_q=1, prob_f=0), "zipf1", 2, 100, rng)) == [
+    assert list(draw_from_distribution(os, "zipf1", None, 100, rng)) == ["a", "b"]
+    assert list(draw_from_distribution(Metric.boolean("b", prob_p=0, prob_q=1, prob_f=0), "zipf1", 2, 100, rng)) == [
         "true",
         "false",
     ]
     with pytest.raises(PopulationError, match="has 2 values, asked were 3"):
-        named_population(os, "zipf1", 3, 100, rng)
+        draw_from_distribution(os, "zipf1", 3, 100, rng)
     with pytest.raises(PopulationError, match="at least 1 value"):
-        named_shares("zipf1", 0)
+        distribution_shares("zipf1", 0)
     with pytest.raises(PopulationError, match="distribution must be one of"):
-        named_shares("cauchy", 3)
+        distribution_shares("cauchy", 3)
 
 
 def test_a_file_that_is_not_finished_leaves_its_name_to_what_had_it(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_a_file_that_is_not_finished_leaves_its_name_to_what_had_it(tmp_path: Pa
     path = tmp_path / "reports.parquet"
 
     def interrupted() -> None:
-        with whole_file(path) as file:
+        with atomic_write(path) as file:
             file.write(b"half")
             raise KeyboardInterrupt
 
@@ -189,7 +189,7 @@ def test_what_is_no_file_is_written_into_and_never_replaced(tmp_path: Path) -> N
     os.mkfifo(pipe)
     link.symlink_to(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    with whole_file(link) as file:
+    with atomic_write(link) as file:
         file.write(b"all")
     assert os.read(reader, 10) == b"all"
     os.close(reader)

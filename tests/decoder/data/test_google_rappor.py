@@ -21,14 +21,14 @@ from hubbub.cli import main
 from hubbub.encoding.hashing.google_md5 import bit_positions
 from hubbub.summary import BitCounts, PatternCounts, Reports, read_collected, read_summary
 from hubbub_decoder.data.google_rappor import (
-    agrees_with_md5,
-    categories_of,
-    map_design,
+    categories_of_map,
+    is_google_md5_map,
     read_counts,
     read_map,
+    read_map_design,
     read_params,
     read_reports,
-    summary_of,
+    read_summary_of,
 )
 from hubbub_decoder.data.simulate import simulate_reports
 from hubbub_decoder.errors import ForeignFileError
@@ -81,7 +81,7 @@ def test_the_analysis_apps_parameters_counts_and_map_are_read() -> None:
 
 def test_a_map_is_the_design_matrix_with_a_one_at_every_place() -> None:
     params = read_params(APP / "params.csv")
-    design = map_design(APP / "map.csv", params)
+    design = read_map_design(APP / "map.csv", params)
     for row, column in zip(csv.reader((APP / "map.csv").read_text().splitlines()), range(300), strict=True):
         assert design.groups[column] == (row[0],)
         assert (design.matrix[:, [column]].nonzero()[0] + 1).tolist() == [int(cell) for cell in row[1:] if cell]
@@ -92,16 +92,16 @@ def test_a_map_that_google_rappors_clients_would_hash_is_known_as_such(tmp_path:
     path = written(tmp_path, md5_map(names, SMALL))
     read, positions = read_map(path, SMALL)
     assert read == names
-    assert agrees_with_md5(names, positions, SMALL)
-    design = map_design(path, SMALL)
+    assert is_google_md5_map(names, positions, SMALL)
+    design = read_map_design(path, SMALL)
     assert design.groups == design_matrix(names, SMALL).groups
     assert (design.matrix != design_matrix(names, SMALL).matrix).nnz == 0
-    assert not agrees_with_md5(["other", *names[1:]], positions, SMALL)
+    assert not is_google_md5_map(["other", *names[1:]], positions, SMALL)
 
 
 def test_candidates_with_the_same_places_share_a_column_and_a_repeated_line_counts_once(tmp_path: Path) -> None:
     path = written(tmp_path, "a,1,9,17,25\nb,1,9,17,25\na,25,17,9,1\n")
-    assert map_design(path, SMALL).groups == (("a", "b"),)
+    assert read_map_design(path, SMALL).groups == (("a", "b"),)
 
 
 def test_reports_are_read_with_their_most_significant_bit_first(tmp_path: Path) -> None:
@@ -123,23 +123,23 @@ def test_reports_that_were_simulated_come_back_as_their_counts(
     expected = BitCounts.empty(metric)
     lines = ["\ufeffuser,cohort,irr"]
     for cohorts, rows in chunks:
-        expected += BitCounts.of_rows(metric, cohorts.astype(np.uint8), rows.tobytes())
+        expected += BitCounts.from_rows(metric, cohorts.astype(np.uint8), rows.tobytes())
         for cohort, row in zip(cohorts, rows, strict=True):
             lines.append(f'"c","{cohort}","{int.from_bytes(row.tobytes(), "little"):0{num_bits}b}"')
     reports = written(tmp_path, "\r\n".join([*lines, ""]))
-    summary = summary_of(metric, None, reports)
+    summary = read_summary_of(metric, None, reports)
     assert isinstance(summary, kind)
     assert (summary.bit_counts() if isinstance(summary, PatternCounts) else summary) == expected
 
     table = np.column_stack([expected.reports, expected.ones])
     counts = tmp_path / "counts.csv"
     counts.write_text("".join(",".join(f"{n:.0e}" if n == 10 else str(n) for n in row) + "\r\n" for row in table))
-    assert summary_of(metric, counts, None) == BitCounts(metric, expected.reports, expected.ones)
-    assert summary_of(metric, counts, reports) == summary
+    assert read_summary_of(metric, counts, None) == BitCounts(metric, expected.reports, expected.ones)
+    assert read_summary_of(metric, counts, reports) == summary
     table[0, 0] += 1
     counts.write_text("".join(",".join(map(str, row)) + "\n" for row in table))
     with pytest.raises(ForeignFileError, match="is not the sum of the 47"):
-        summary_of(metric, counts, reports)
+        read_summary_of(metric, counts, reports)
 
 
 @pytest.mark.parametrize(("client", "f"), [(None, 0.45), ("python", 58 / 128), ("cpp", 57 / 128)])
@@ -311,7 +311,7 @@ def test_the_analysis_apps_files_decode_with_one_command_to_what_googles_decoder
     told = json.loads(result.stdout)
     ours = {estimate["candidate"]: estimate for estimate in told["estimates"]}
     theirs = {row["string"]: row for row in csv.DictReader((APP / "r_decode.csv").read_text().splitlines())}
-    large = 2 * told["detectable"]
+    large = 2 * told["detection_limit"]
     found = {name for name, estimate in ours.items() if estimate["detected"]}
     for name, row in theirs.items():
         share, error = float(row["proportion"]), float(row["prop_std_error"])
@@ -365,16 +365,16 @@ def test_a_map_with_a_bit_for_every_candidate_makes_a_categorical_metric(tmp_pat
 )
 def test_any_other_map_stays_a_string_metrics(rows: list[str], tmp_path: Path) -> None:
     names, positions = read_map(written(tmp_path, "\n".join(rows)), SMALL)
-    assert categories_of(names, positions, SMALL) is None
+    assert categories_of_map(names, positions, SMALL) is None
 
 
 def test_a_map_of_one_cohort_is_categorical_only_if_it_names_every_bit(tmp_path: Path) -> None:
     params = replace(SMALL, num_cohorts=1)
     full = [f"c{bit},{bit + 1}" for bit in range(8)]
-    assert categories_of(*read_map(written(tmp_path, "\n".join(full)), params), params) == tuple(
+    assert categories_of_map(*read_map(written(tmp_path, "\n".join(full)), params), params) == tuple(
         f"c{i}" for i in range(8)
     )
-    assert categories_of(*read_map(written(tmp_path, "\n".join(full[1:])), params), params) is None
+    assert categories_of_map(*read_map(written(tmp_path, "\n".join(full[1:])), params), params) is None
 
 
 def test_reports_of_many_bits_are_imported_as_reports(tmp_path: Path, unseen_seed: int) -> None:

@@ -44,7 +44,7 @@ def test_a_summary_arrives_as_it_was_sent(aggregator: Answers, counts: BitCounts
 
 def test_periods_digest_and_counts_are_asked_for(aggregator: Answers, counts: BitCounts) -> None:
     pull_summary(
-        aggregator.url + "/", "homepage", periods=["2026-03-01", "2026-03-02"], digest=METRIC.digest, counts="bits"
+        aggregator.url + "/", "homepage", periods=["2026-03-01", "2026-03-02"], digest=METRIC.digest, kind="bits"
     )
     asked = urlsplit(aggregator.asked[0])
     assert asked.path == "/v1/metrics/homepage/summary"

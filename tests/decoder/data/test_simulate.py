@@ -16,8 +16,9 @@ from hubbub.summary import BitCounts, PatternCounts
 from hubbub.testing import SeededBytes
 from hubbub_decoder import PopulationError
 from hubbub_decoder.data.simulate import draw_bits, simulate_bit_counts, simulate_pattern_counts, simulate_reports
-from hubbub_decoder.model.bit_covariance import RandomString, report_covariance
+from hubbub_decoder.model.bit_covariance import report_covariance
 from hubbub_decoder.model.design_matrix import design_matrix
+from hubbub_decoder.model.random_string import RandomString
 
 ALPHA = 1e-6
 
@@ -26,14 +27,14 @@ OS = Metric.categorical("os", ("a", "b", "c"), prob_p=0.25, prob_q=0.75, prob_f=
 YES = Metric.boolean("yes", prob_p=0, prob_q=1, prob_f=0.5)
 
 
-def of_clients(metric: Metric, population: dict[str, int], without_value: int, seed: int) -> PatternCounts:
+def of_clients(metric: Metric, population: dict[str, int], no_value: int, seed: int) -> PatternCounts:
     """Let a new client with a secret of its own report each person's value."""
     random_bytes = SeededBytes(seed)
     values: list[str | bool | None] = [value for value, people in population.items() for _ in range(people)]
     if metric.kind is Kind.BOOLEAN:
         values = [value == "true" for value in values]
-    values += [None] * without_value
-    return PatternCounts.of_reports(
+    values += [None] * no_value
+    return PatternCounts.from_reports(
         metric, [Encoder(metric, Secret.generate(random_bytes), random_bytes).encode(value) for value in values]
     )
 
@@ -48,7 +49,7 @@ def test_reports_in_every_cohort_and_pattern_are_as_frequent_as_the_clients(
 ) -> None:
     """Two-sample chi-squared over cohort x pattern, all bits jointly, at alpha = 1e-6; every cell expects 5 or more."""
     client = of_clients(metric, population, 1000, unseen_seed)
-    ours = simulate_pattern_counts(metric, population, np.random.default_rng(unseen_seed), without_value=1000)
+    ours = simulate_pattern_counts(metric, population, np.random.default_rng(unseen_seed), no_value=1000)
     assert ours.num_reports == client.num_reports
     cells = np.stack([client.counts.ravel(), ours.counts.ravel()])
     rare = cells.sum(axis=0) < 10
@@ -93,7 +94,7 @@ def test_bit_counts_have_the_mean_and_covariance_that_the_decoder_weighs_with(sc
     params = Params(num_bits=8, num_hashes=2, num_cohorts=3, prob_p=0.2, prob_q=0.9, prob_f=0.25, hash_scheme=scheme)
     metric, rng, n = Metric.string("s", params), np.random.default_rng(unseen_seed), 5000
     population = {"x": 150, "y": 60, "z": 30}
-    drawn = [simulate_bit_counts(metric, population, rng, without_value=60) for _ in range(n)]
+    drawn = [simulate_bit_counts(metric, population, rng, no_value=60) for _ in range(n)]
     shares = np.array([0.5, 0.2, 0.1])
     design = design_matrix(list(population), params)
     tests = 3 * (8 + 64)
@@ -133,9 +134,9 @@ def test_everybody_reports_once_whatever_the_chunks(monkeypatch: pytest.MonkeyPa
     population = {f"v{i}": i for i in range(40)}
     rng = np.random.default_rng(0)
     everybody = sum(population.values()) + 7
-    assert simulate_bit_counts(STRING, population, rng, without_value=7).num_reports == everybody
-    assert simulate_pattern_counts(STRING, population, rng, without_value=7).num_reports == everybody
-    chunks = list(simulate_reports(STRING, population, rng, without_value=7))
+    assert simulate_bit_counts(STRING, population, rng, no_value=7).num_reports == everybody
+    assert simulate_pattern_counts(STRING, population, rng, no_value=7).num_reports == everybody
+    chunks = list(simulate_reports(STRING, population, rng, no_value=7))
     assert sum(len(cohorts) for cohorts, _ in chunks) == everybody
     assert max(len(cohorts) for cohorts, _ in chunks) <= 100 // 8
 

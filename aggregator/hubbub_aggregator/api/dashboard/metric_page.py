@@ -12,8 +12,8 @@ from datetime import datetime
 
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
-from hubbub.summary.plausibility import usual
-from hubbub.text import counted
+from hubbub.summary.plausibility import plausible_ones
+from hubbub.text import format_count
 from hubbub.wire.dates import parse_period
 from hubbub_aggregator.api.dashboard.chart import Chart, PeriodLine, build_chart
 from hubbub_aggregator.api.dashboard.overview import Problem, RefusalRow, find_problems, refusal_rows
@@ -148,7 +148,7 @@ def describe_implausible(failures: Iterable[tuple[str, str, Params]]) -> tuple[s
 def _describe(kind: str, params: Params) -> str:
     match kind:
         case "extreme":
-            low, high = usual(params)
+            low, high = plausible_ones(params)
             return (
                 f"some reports have fewer than {low} or more than {high} ones. An honest client sends such a report with "
                 "probability below 1e-9. The reports are fabricated, or made under other parameters"

@@ -13,7 +13,7 @@ from enum import IntEnum
 
 from hubbub.metrics.metric import Metric, has_expired
 from hubbub.metrics.periods import Period
-from hubbub.text import about, counted
+from hubbub.text import format_count, format_size
 from hubbub_aggregator.api.dashboard.privacy_figures import epsilon_of_report
 from hubbub_aggregator.api.health import readiness_error
 from hubbub_aggregator.api.service import Service
@@ -160,9 +160,9 @@ def find_problems(
     """
     problems = []
     if implausible:
-        problems.append(Problem(Severity.IMPLAUSIBLE, counted(implausible, "implausible period"), implausible))
+        problems.append(Problem(Severity.IMPLAUSIBLE, format_count(implausible, "implausible period"), implausible))
     if refused:
-        problems.append(Problem(Severity.REFUSED, f"{counted(refused, 'batch')} refused", refused))
+        problems.append(Problem(Severity.REFUSED, f"{format_count(refused, 'batch')} refused", refused))
     if has_expired(metric, today):
         problems.append(Problem(Severity.EXPIRED, f"expired on {metric.expires}"))
     elif latest is None:
