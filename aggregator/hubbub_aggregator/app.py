@@ -40,13 +40,12 @@ from hubbub_aggregator.monitoring.periodic_job import Periodic
 from hubbub_aggregator.pipeline.active_definitions import Collecting
 from hubbub_aggregator.pipeline.fold_progress import FoldProgress
 from hubbub_aggregator.pipeline.folding import compute_figures
-from hubbub_aggregator.pipeline.group_commit import GroupWriter
-from hubbub_aggregator.pipeline.outcome_counters import Tally
+from hubbub_aggregator.pipeline.group_commit import GroupCommit
+from hubbub_aggregator.pipeline.outcome_counters import OutcomeCounters
 from hubbub_aggregator.pipeline.retention import upkeep
 from hubbub_aggregator.server.client_address import Proxies
 from hubbub_aggregator.server.rate_limit import RateLimit
 from hubbub_aggregator.settings import NETWORKS_SHARE, Settings
-from hubbub_aggregator.store.credible_clock import CredibleClock, ServiceClock
 from hubbub_aggregator.store.interface import Store
 
 logger = logging.getLogger(__name__)
@@ -98,7 +97,7 @@ def create_app(
     )
 
     def fold_and_expire() -> None:
-        upkeep(store, collecting.now, settings, service_clock.observe())
+        upkeep(store, active_definitions.current, settings, service_clock.observe())
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[dict[str, Any]]:

@@ -47,12 +47,12 @@ from hubbub import Batch, Metric, parse_definitions
 from hubbub.summary import BitCounts, ReportFile
 from hubbub_aggregator.app import create_app
 from hubbub_aggregator.database import failpoints
+from hubbub_aggregator.pipeline.credible_clock import CredibleClock, accept
 from hubbub_aggregator.pipeline.folding import read_summary
 from hubbub_aggregator.pipeline.report_export import write_reports
 from hubbub_aggregator.pipeline.retention import upkeep
 from hubbub_aggregator.server.listener import listen, run
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.credible_clock import CredibleClock, accept
 from hubbub_aggregator.store.sql_store import SqlStore
 
 CRASHES_A_CAMPAIGN, BITS, SENDERS, GIVE_UP = 25, 1_024, 4, 15.0

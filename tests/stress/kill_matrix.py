@@ -43,13 +43,13 @@ class Killer:
 
     def __init__(self, at: int, told: Path) -> None:
         self._left = at
-        self._told = told
+        self._describe = told
 
     def step(self, name: str, last: Callable[[], Any] = bool) -> None:
         self._left -= 1
         if self._left == 0:
             last()
-            self._told.write_text(name)
+            self._describe.write_text(name)
             os.kill(os.getpid(), signal.SIGKILL)
 
     def around(self, name: str, do: Callable[[], Any]) -> Any:

@@ -9,8 +9,8 @@ from hubbub.wire.batch import Batch
 from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.api.batch_validation import check_admissible
 from hubbub_aggregator.errors import RefusedWithHeaderError
+from hubbub_aggregator.pipeline.credible_clock import Reading
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.credible_clock import Reading
 
 _FINAL_PROBLEMS = {ProblemType.PERIOD_CLOSED, ProblemType.METRIC_EXPIRED}
 """Problems after which a client drops its reports."""

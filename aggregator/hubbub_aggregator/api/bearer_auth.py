@@ -42,7 +42,7 @@ class TokenAuthorizer:
             raise RefusedWithHeaderError(
                 ProblemType.UNAUTHORIZED, f"send `Authorization: Bearer <a token with scope {scope}>`", ASK_FOR_TOKEN
             )
-        token = self._token(hash_of(secret.strip()))
+        token = self._token(hash_secret(secret.strip()))
         if token is None:
             raise RefusedWithHeaderError(
                 ProblemType.UNAUTHORIZED, "this token is unknown or was revoked", ASK_FOR_TOKEN

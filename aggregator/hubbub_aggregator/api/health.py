@@ -14,8 +14,8 @@ from hubbub_aggregator.store.interface import Store
 
 if TYPE_CHECKING:
     from hubbub_aggregator.api.service import Service
-    from hubbub_aggregator.monitoring.disk_space import DiskWatch
-    from hubbub_aggregator.pipeline.group_commit import GroupWriter
+    from hubbub_aggregator.monitoring.disk_space import DiskSpace
+    from hubbub_aggregator.pipeline.group_commit import GroupCommit
 
 FRESH_SECONDS = 10.0
 """A commit in the last 10 seconds proves readiness. A probe would have to wait behind the commits of a busy, slow disk."""
@@ -27,7 +27,7 @@ class ReadinessCheck:
     At most one probe runs at a time; concurrent callers share it.
     """
 
-    def __init__(self, store: Store, disk: DiskWatch, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, store: Store, disk: DiskSpace, clock: Callable[[], float] = time.monotonic) -> None:
         self._store = store
         self._disk = disk
         self._clock = clock

@@ -12,7 +12,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from hubbub_aggregator.api.service import Service
 from hubbub_aggregator.errors import StoppedError, StoreError
-from hubbub_aggregator.pipeline.group_commit import GroupWriter
+from hubbub_aggregator.pipeline.group_commit import GroupCommit
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
@@ -22,7 +22,7 @@ Samples = Iterable[tuple[Mapping[str, str], float]]
 class ServiceCollector:
     """Collector of the service's metrics: those in memory, then those in the store unless it cannot be read."""
 
-    def __init__(self, service: Service, writer: GroupWriter) -> None:
+    def __init__(self, service: Service, writer: GroupCommit) -> None:
         self._service = service
         self._writer = writer
 

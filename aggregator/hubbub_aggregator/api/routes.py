@@ -33,7 +33,7 @@ from hubbub_aggregator.http.get_and_head import get_and_head
 from hubbub_aggregator.http.problems import problem_page
 from hubbub_aggregator.pipeline.folding import read_summary
 from hubbub_aggregator.pipeline.report_export import reports_file
-from hubbub_aggregator.pipeline.retention import retains
+from hubbub_aggregator.pipeline.retention import keeps_reports
 from hubbub_aggregator.store.tokens import Scope
 
 _BEARER = HTTPBearer(auto_error=False, description="A token of `hubbub token create`.")

@@ -15,15 +15,15 @@ from hubbub_aggregator.api.bearer_auth import TokenAuthorizer
 from hubbub_aggregator.api.health import ReadinessCheck
 from hubbub_aggregator.api.request_body import BodyMemory
 from hubbub_aggregator.errors import RefusedWithHeaderError
-from hubbub_aggregator.monitoring.disk_space import DiskWatch
-from hubbub_aggregator.monitoring.job_health import Troubles
-from hubbub_aggregator.pipeline.active_definitions import Collecting
+from hubbub_aggregator.monitoring.disk_space import DiskSpace
+from hubbub_aggregator.monitoring.job_health import JobHealth
+from hubbub_aggregator.pipeline.active_definitions import ActiveDefinitions
+from hubbub_aggregator.pipeline.credible_clock import ServiceClock
 from hubbub_aggregator.pipeline.fold_progress import FoldProgress
 from hubbub_aggregator.pipeline.outcome_counters import Tally
 from hubbub_aggregator.server.client_address import LOCAL, Proxies, is_direct_local_request
 from hubbub_aggregator.server.rate_limit import RateLimit
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.credible_clock import ServiceClock
 from hubbub_aggregator.store.interface import Store
 
 Address = tuple[str, int]
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 class Service:
     """Settings, store, clock and the other collaborators of the routes."""
 
-    collecting: Collecting
+    active_definitions: ActiveDefinitions
     store: Store
     settings: Settings
     clock: ServiceClock

@@ -16,7 +16,7 @@ from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.errors import ASK_FOR_TOKEN, RefusedWithHeaderError
 from hubbub_aggregator.server.client_address import is_direct_local_request
 from hubbub_aggregator.store.interface import Store
-from hubbub_aggregator.store.tokens import Scope, hash_of, new_token, note_use
+from hubbub_aggregator.store.tokens import Scope, hash_secret, new_token, record_use
 
 Clock = Callable[[], datetime]
 
@@ -66,11 +66,11 @@ def is_signed_in(store: Store, clock: Clock, secret: str | None) -> bool:
     """Return whether this is the secret of a session that has not expired and whose token still has scope `read`."""
     if not secret:
         return False
-    token = store.session(hash_of(secret), now=int(clock().timestamp()))
+    token = store.session(hash_secret(secret), now=int(clock().timestamp()))
     return token is not None and Scope.READ in token.scopes and not token.has_expired(clock().date())
 
 
 def sign_out(store: Store, secret: str | None) -> None:
     """End a session, for every copy of its cookie."""
     if secret:
-        store.end_session(hash_of(secret))
+        store.end_session(hash_secret(secret))

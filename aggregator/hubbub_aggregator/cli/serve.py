@@ -216,7 +216,7 @@ def command(
     if print_config:
         _print_config(context)
         return
-    free = None if is_postgres(database) else free_at(Path(database))
+    free = None if is_postgres(database) else free_bytes_at(Path(database))
 
     with ExitStack() as stack:
         listeners = [stack.enter_context(listen(host, port))]
@@ -226,9 +226,9 @@ def command(
             listeners.append(local)
             local_address, local_url = bound_address(local), bound_url(local)
         store = stack.enter_context(closing(SqlStore.open(database, create=create or not is_named(context))))
-        if store.made:
+        if store.created:
             logger.warning("created a new database at %s", without_password(database))
-        warn_of_dropped(metrics, store)
+        warn_of_removed_metrics(metrics, store)
         app = create_app(metrics, store, checked, free=free, reload=load, local_address=local_address)
         ready = partial(announce, log_format, bound_url(listeners[0]), local_url)
         run(app, listeners, checked.connection_limits(), ready, store.stop)

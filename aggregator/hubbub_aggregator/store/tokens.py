@@ -60,12 +60,12 @@ def new_token(random_bytes: RandomBytes = system_random_bytes) -> str:
     return _PREFIX + base64.urlsafe_b64encode(random_bytes(32)).rstrip(b"=").decode()
 
 
-def hash_of(secret: str) -> bytes:
+def hash_secret(secret: str) -> bytes:
     """Return what is stored of a token: SHA-256."""
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
 
 
-def note_use(token: Token, hashed: bytes, today: date, used: Callable[[bytes, date], None]) -> None:
+def record_use(token: Token, hashed: bytes, today: date, used: Callable[[bytes, date], None]) -> None:
     """Store the date of a valid token's use, once a day; a database that cannot be written to does not keep anyone out."""
     if token.last_used != today and not token.has_expired(today):
         with suppress(HubbubError):

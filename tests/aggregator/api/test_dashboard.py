@@ -27,9 +27,9 @@ from hubbub_aggregator.database.engine import transaction
 from hubbub_aggregator.pipeline.folding import compute_figures
 from hubbub_aggregator.pipeline.retention import upkeep
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.period_figures import PeriodFigures, PeriodRow
+from hubbub_aggregator.store.period_figures import PeriodFigures, StoredFigures
 from hubbub_aggregator.store.sql_store import SqlStore
-from hubbub_aggregator.store.tokens import Scope, hash_of
+from hubbub_aggregator.store.tokens import Scope, hash_secret
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import Aggregator, Answer, MakeBatch, StartAggregator
@@ -179,7 +179,7 @@ def test_the_database_has_a_hash_of_the_cookie_and_never_the_cookie(
     cookie = signed_in(start(sqlite_store, local_reads_without_token=False), given(sqlite_store, Scope.READ))["cookie"]
     secret = cookie.partition("=")[2]
     stored = b"".join(path.read_bytes() for path in tmp_path.glob("reports.db*"))
-    assert hash_of(secret) in stored
+    assert hash_secret(secret) in stored
     assert secret.encode() not in stored
 
 
@@ -336,7 +336,7 @@ def test_metrics_with_problems_come_first_the_most_severe_before_the_others(
                 store.append([make_batch(definitions[name], period=period)])
         upkeep(store, definitions, Settings(), NOON)
         digest = definitions[implausible].digest
-        store.put_figures([PeriodRow(digest, "2024-06-13", 1, PeriodFigures(3, 1, ("shape",)), is_stale=False)])
+        store.put_figures([StoredFigures(digest, "2024-06-13", 1, PeriodFigures(3, 1, ("shape",)), is_stale=False)])
         store.add_refusals({(refused, "period-closed"): 1, (often_refused, "padding-set"): 2, ("", "malformed"): 9})
         page = get(aggregator).body.decode()
         with_problems = get(aggregator, "/?problems=1").body.decode()

@@ -20,7 +20,7 @@ from hubbub_aggregator.store.sql_store import SqlStore
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator
 
-    from hubbub_aggregator.pipeline.group_commit import GroupWriter
+    from hubbub_aggregator.pipeline.group_commit import GroupCommit
 
 
 class FakeStore:

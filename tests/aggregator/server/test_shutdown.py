@@ -27,7 +27,7 @@ from hubbub_aggregator.pipeline.retention import upkeep
 from hubbub_aggregator.server import listener
 from hubbub_aggregator.server.listener import bound_address, bound_url, listen, run
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.interface import Appended
+from hubbub_aggregator.store.interface import AppendResult
 from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def metric(definitions: Definitions) -> Metric:
 def filled(store: SqlStore, metric: Metric, make_batch: MakeBatch) -> SqlStore:
     """A store with a summary and retained reports for each of 12 periods."""
     store.append([make_batch(metric, period=text) for text in PERIODS])
-    fold(store, metric, retains=lambda _period: True)
+    fold(store, metric, keeps_reports=lambda _period: True)
     return store
 
 
@@ -81,7 +81,7 @@ def test_stopped_store_still_stores_batches_and_counts_refusals(
     filled: SqlStore, metric: Metric, make_batch: MakeBatch
 ) -> None:
     filled.stop()
-    assert filled.append([make_batch(metric)]) == [Appended.STORED]
+    assert filled.append([make_batch(metric)]) == [AppendResult.STORED]
     filled.add_refusals({("", "malformed"): 1})
     filled.probe()
 
@@ -117,7 +117,7 @@ def test_upkeep_of_a_stopped_store_ends_after_one_step_and_another_start_finishe
     store.close()
     store = SqlStore.open(database)
     assert store.half_closed_periods() == [(metric.digest, PERIODS[0])]
-    assert store.append([make_batch(metric, 1, period=PERIODS[0])]) == [Appended.CLOSED]
+    assert store.append([make_batch(metric, 1, period=PERIODS[0])]) == [AppendResult.CLOSED]
     upkeep(store, definitions, SETTINGS, now)
     assert store.half_closed_periods() == []
     store.close()

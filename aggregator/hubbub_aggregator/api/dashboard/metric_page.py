@@ -19,9 +19,9 @@ from hubbub_aggregator.api.dashboard.chart import Chart, PeriodLine, build_chart
 from hubbub_aggregator.api.dashboard.overview import Problem, RefusalRow, find_problems, refusal_rows
 from hubbub_aggregator.api.dashboard.privacy_figures import Figure, privacy_rows
 from hubbub_aggregator.api.service import Service
-from hubbub_aggregator.pipeline.central_epsilon import Crowd, last_crowd
+from hubbub_aggregator.pipeline.central_epsilon import CentralEpsilon, last_central_epsilon
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.period_figures import PeriodRow
+from hubbub_aggregator.store.period_figures import StoredFigures
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Version:
     probabilities: str
     reports: int
     privacy: tuple[Figure, ...]
-    crowd: Crowd | None
+    crowd: CentralEpsilon | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ def _version(
     service: Service,
     metric: Metric,
     is_current: bool,
-    rows: Sequence[PeriodRow],
+    rows: Sequence[StoredFigures],
     reports: Mapping[tuple[str, str], int],
     now: datetime,
 ) -> Version:
