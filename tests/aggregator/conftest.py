@@ -24,7 +24,7 @@ from hubbub.summary import Summary, summary_from_bytes
 from hubbub_aggregator.app import create_app
 from hubbub_aggregator.pipeline.credible_clock import Reading, ServiceClock
 from hubbub_aggregator.pipeline.folding import read_summary
-from hubbub_aggregator.server.listener import address_of, listen, url_of, uvicorn_config
+from hubbub_aggregator.server.listener import bound_address, bound_url, listen, uvicorn_config
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
 
@@ -158,8 +158,8 @@ def running(
 ) -> Iterator[Aggregator]:
     clock = clock or FakeClock()
     listener = listen("127.0.0.1", 0)
-    url = url_of(listener)
-    local_address = address_of(listener) if settings.local_reads_without_token else None
+    url = bound_url(listener)
+    local_address = bound_address(listener) if settings.local_reads_without_token else None
     app = create_app(definitions, store, settings, clock, free, local_address=local_address)
     server = uvicorn.Server(uvicorn_config(app, settings.connection_limits()))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})

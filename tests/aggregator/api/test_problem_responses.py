@@ -373,7 +373,7 @@ def test_every_refusal_is_tested() -> None:
     parts = ("test_tokens", "test_dashboard", "../server/test_uvicorn_protocol", "../pipeline/test_implausible_reports")
     files = [here, *(here.parent / f"{part}.py" for part in parts)]
     texts = [file.read_text(encoding="utf-8") for file in files]
-    named = set(re.findall(r"Refusal\.([A-Z_]+)", "".join(texts)))
+    named = set(re.findall(r"ProblemType\.([A-Z_]+)", "".join(texts)))
     assert {refusal.name for refusal in ProblemType} <= named
 
 

@@ -16,7 +16,7 @@ from tests.aggregator.conftest import NOON
 from hubbub.cli import main
 from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.api import sessions
-from hubbub_aggregator.api.bearer_auth import Doorkeeper
+from hubbub_aggregator.api.bearer_auth import TokenAuthorizer
 from hubbub_aggregator.cli.token import command as token
 from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.store.sql_store import SqlStore
@@ -82,14 +82,14 @@ def test_sending_takes_a_token_where_the_operator_says_so(
 
 def test_a_revoked_token_is_worthless_within_5_seconds(store: SqlStore) -> None:
     now = 0.0
-    door = Doorkeeper(store.token, clock=lambda: now)
+    authorizer = TokenAuthorizer(store.token, clock=lambda: now)
     authorization = given(store, Scope.READ)
-    door.require(Scope.READ, authorization)
+    authorizer.require(Scope.READ, authorization)
     assert store.revoke_token("a")
     now = 5.0
     with pytest.raises(RefusedError) as refused:
-        door.require(Scope.READ, authorization)
-    assert refused.value.problem_type is ProblemType.UNAUTHORIZED
+        authorizer.require(Scope.READ, authorization)
+    assert refused.value.refusal is ProblemType.UNAUTHORIZED
 
 
 def test_the_database_has_a_hash_and_never_the_token(sqlite_store: SqlStore, tmp_path: Path) -> None:
@@ -198,12 +198,12 @@ def test_last_use_is_stored_as_a_day_once_a_day(store: SqlStore) -> None:
         written.append(day)
         store.record_token_use(hashed, day)
 
-    door = Doorkeeper(store.token, lambda: now, lambda: today, used)
+    authorizer = TokenAuthorizer(store.token, lambda: now, lambda: today, used)
     for _ in range(5):
         for _ in range(20):
             now += 3
             with suppress(RefusedError):
-                door.require(Scope.READ, f"Bearer {secret}")
+                authorizer.require(Scope.READ, f"Bearer {secret}")
         today += timedelta(days=1)
     assert written == [NOON.date() + timedelta(days=n) for n in range(3)]
     assert store.tokens()[0].last_used == written[-1]
@@ -216,7 +216,7 @@ def test_a_token_lets_in_although_its_use_cannot_be_stored(store: SqlStore) -> N
         raise StoreError("the database is read-only")
 
     secret = given(store, Scope.READ)
-    Doorkeeper(store.token, used=away).require(Scope.READ, secret)
+    TokenAuthorizer(store.token, record_use=away).require(Scope.READ, secret)
 
 
 def test_signing_in_is_a_use(start: StartAggregator, store: SqlStore) -> None:
