@@ -69,7 +69,7 @@ def google_rappor(
         read_map,
         read_params,
         read_reports,
-        read_summary_of,
+        read_summary_files,
     )
     from hubbub_decoder.data.output_files import (
         check_output_path,
@@ -107,7 +107,7 @@ def google_rappor(
             if categories is None
             else Metric.categorical(name, categories, prob_p=p, prob_q=q, prob_f=f)
         )
-        summary = read_summary_of(metric, counts_path, reports_path, params)
+        summary = read_summary_files(metric, counts_path, reports_path, params)
         if summary.num_reports == 0:
             raise ForeignFileError(f"{counts_path or reports_path}: counts no report: was it written completely?")
         if candidates_out is not None:

@@ -34,7 +34,9 @@ def distinct_candidates(candidates: Iterable[str]) -> tuple[list[str], int]:
         )
     for candidate in given:
         if not isinstance(candidate, str):
-            raise CandidateError(f"A candidate must be a string, got {shown(repr(candidate))}. Convert it to the string that the app records.")
+            raise CandidateError(
+                f"A candidate must be a string, got {shown(repr(candidate))}. Convert it to the string that the app records."
+            )
         try:
             candidate.encode()
         except UnicodeEncodeError:
@@ -71,7 +73,9 @@ def write_candidates(candidates: list[str], path: str | Path) -> None:
     """
     text = "".join(f"{candidate}\n" for candidate in candidates)
     if _lines(text)[:-1] != candidates or "" in candidates:
-        raise CandidateError(f"{path} cannot be written: a candidate is empty or has a line break. Remove it, or write a .csv file yourself.")
+        raise CandidateError(
+            f"{path} cannot be written: a candidate is empty or has a line break. Remove it, or write a .csv file yourself."
+        )
     with atomic_write(path) as file:
         file.write(text.encode())
 
@@ -102,7 +106,9 @@ def _csv_column(path: Path, text: str) -> list[str]:
     try:
         rows = list(csv.reader(io.StringIO(text, newline="")))
     except csv.Error as problem:
-        raise CandidateError(f"{path} is not valid CSV ({problem}). Save it as .txt with one candidate per line.") from None
+        raise CandidateError(
+            f"{path} is not valid CSV ({problem}). Save it as .txt with one candidate per line."
+        ) from None
     if not rows:
         return []
     header = [name.strip().lower() for name in rows[0]]
@@ -114,5 +120,7 @@ def _csv_column(path: Path, text: str) -> list[str]:
         )
     for number, row in enumerate(rows[1:], start=2):
         if row and len(row) <= column:
-            raise CandidateError(f"{path}: line {number} has {len(row)} columns and the header {len(header)}. Add the missing cells.")
+            raise CandidateError(
+                f"{path}: line {number} has {len(row)} columns and the header {len(header)}. Add the missing cells."
+            )
     return [row[column] for row in rows[1:] if row]

@@ -82,7 +82,9 @@ def read_population(path: str | Path) -> dict[str, int]:
         raise PopulationError(str(problem)) from None
     if not {"value", "count"} <= set(rows.fieldnames or ()):
         header = shown(", ".join(rows.fieldnames)) if rows.fieldnames else "nothing"
-        raise PopulationError(f"{path}: line 1 must name the columns value and count, but has {header}. Add the header.")
+        raise PopulationError(
+            f"{path}: line 1 must name the columns value and count, but has {header}. Add the header."
+        )
     population: dict[str, int] = {}
     for number, row in enumerate(rows, start=2):
         text = (row["count"] or "").strip()

@@ -28,7 +28,7 @@ from hubbub_decoder.data.google_rappor import (
     read_map_design,
     read_params,
     read_reports,
-    read_summary_of,
+    read_summary_files,
 )
 from hubbub_decoder.data.simulate import simulate_reports
 from hubbub_decoder.errors import ForeignFileError
@@ -127,19 +127,19 @@ def test_reports_that_were_simulated_come_back_as_their_counts(
         for cohort, row in zip(cohorts, rows, strict=True):
             lines.append(f'"c","{cohort}","{int.from_bytes(row.tobytes(), "little"):0{num_bits}b}"')
     reports = written(tmp_path, "\r\n".join([*lines, ""]))
-    summary = read_summary_of(metric, None, reports)
+    summary = read_summary_files(metric, None, reports)
     assert isinstance(summary, kind)
     assert (summary.bit_counts() if isinstance(summary, PatternCounts) else summary) == expected
 
     table = np.column_stack([expected.reports, expected.ones])
     counts = tmp_path / "counts.csv"
     counts.write_text("".join(",".join(f"{n:.0e}" if n == 10 else str(n) for n in row) + "\r\n" for row in table))
-    assert read_summary_of(metric, counts, None) == BitCounts(metric, expected.reports, expected.ones)
-    assert read_summary_of(metric, counts, reports) == summary
+    assert read_summary_files(metric, counts, None) == BitCounts(metric, expected.reports, expected.ones)
+    assert read_summary_files(metric, counts, reports) == summary
     table[0, 0] += 1
     counts.write_text("".join(",".join(map(str, row)) + "\n" for row in table))
     with pytest.raises(ForeignFileError, match="is not the sum of the 47"):
-        read_summary_of(metric, counts, reports)
+        read_summary_files(metric, counts, reports)
 
 
 @pytest.mark.parametrize(("client", "f"), [(None, 0.45), ("python", 58 / 128), ("cpp", 57 / 128)])
