@@ -9,7 +9,7 @@ import click
 from hubbub.cli.output import json_option, print_json
 
 
-@click.command()
+@click.command(short_help="Run the whole pipeline on real flights.")
 @click.option(
     "--reports", type=click.IntRange(100, 10_000_000), help="Number of flights that report. Default: all 336,776."
 )
