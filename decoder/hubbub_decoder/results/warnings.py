@@ -84,16 +84,15 @@ def warn_few_cohorts(counts: BitCounts, decoding: Decoding) -> Iterator[str]:
     """Warn about too few cohorts to estimate the variance that unlisted strings cause."""
     used = int((counts.reports > 0).sum())
     if used < MIN_COHORTS and not decoding.unlisted.high < _MIN_UNLISTED_SHARE:
-        have = "cohort has" if used == 1 else "cohorts have"
-        metric_is_small = decoding.metric.params.num_cohorts < MIN_COHORTS
+        needed = MIN_COHORTS if decoding.num_screened is None else 2 * MIN_COHORTS  # screening uses half of the cohorts
         remedy = (
-            f"Use a metric with {MIN_COHORTS} or more cohorts (num_cohorts)."
-            if metric_is_small
-            else f"Decode reports of {MIN_COHORTS} or more cohorts."
+            f"Use a metric with {needed} or more cohorts (num_cohorts)."
+            if decoding.metric.params.num_cohorts < needed
+            else f"Decode reports of {needed} or more cohorts."
         )
         yield (
-            f"Only {used} {have} reports. The variance caused by unlisted strings is poorly estimated, so intervals may be too "
-            f"narrow. {remedy}"
+            f"Shares were estimated from only {counted(used, 'cohort')}. The variance caused by unlisted strings is poorly estimated, "
+            f"so intervals may be too narrow. {remedy}"
         )
 
 

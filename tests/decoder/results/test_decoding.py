@@ -257,7 +257,7 @@ def test_rejects_unknown_suffix_before_writing(name: str, tmp_path: Path) -> Non
 
 
 def test_rejects_missing_directory_by_name(tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match=r"nowhere.out\.csv: cannot be written: there is no directory"):
+    with pytest.raises(OutputError, match=r"nowhere.out\.csv cannot be written: there is no directory"):
         by_hand().save(tmp_path / "nowhere" / "out.csv")
 
 
@@ -265,9 +265,9 @@ def test_rejects_missing_directory_by_name(tmp_path: Path) -> None:
     ("candidates", "message"),
     [
         (None, "give candidates"),
-        ([], "there is no candidate"),
-        ("a.example", "put the strings in a list"),
-        ([1], "a candidate is a string, got 1"),
+        ([], "There is no candidate"),
+        ("a.example", "Pass the strings as a list"),
+        ([1], "A candidate must be a string, got 1"),
         (["\ud800"], "encodable as UTF-8"),
     ],
 )
@@ -305,7 +305,7 @@ def test_one_report_determines_no_totals(unseen_seed: int) -> None:
     assert warned(decoding, "A lasso kept none of them")
     assert not warned(decoding, "There is only one cohort")
     assert warned(decoding, "Only 1 report in 64 cohorts")
-    assert warned(decoding, "Decode reports of 8 or more cohorts")
+    assert warned(decoding, "Decode reports of 16 or more cohorts")
 
 
 def test_totals_after_screening_are_those_of_the_kept_candidates() -> None:
