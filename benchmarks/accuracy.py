@@ -44,9 +44,20 @@ CONFIGS = {
     "over_x2": 2.0,
     "over_x10": 10.0,
 }  # candidates nobody reported, per value
-SIMULATED = "## On reports simulated anew"
-_LEGEND = """A cell is all distributions and seeds of a size and configuration. TV: total variation of the best guess. Guess covers: the best guess's interval, all candidates. Scores (R, unclipped, clipped, guess) are in
-thousandths. Found and false are at q <= .05 for us, as it decides for R; beside R's false: what we find when as many false ones are let in as R has."""
+SIMULATED = "## Accuracy on new simulated reports"
+_LEGEND = """A cell is the mean over all distributions and seeds of a size and configuration.
+
+| column | meaning |
+|---|---|
+| TV | total variation of the posterior median (ours) and of R's estimates |
+| covers | coverage of 95 % intervals |
+| clipped at 0 | coverage of intervals clipped at 0, where truth = 0 |
+| selection-adjusted covers | coverage of selection-adjusted intervals, over detected candidates |
+| credible covers | coverage of credible intervals, over all candidates |
+| score R, unclipped, clipped, credible | interval score in thousandths: width + 40 x distance missed (Gneiting and Raftery 2007) |
+| found, false % | true and false detections; ours at q <= .05, R's by its own rule |
+| at z > 2 | true detections at z > 2 |
+| at R's false | true detections of ours at as many false detections as R has |"""
 Floats = NDArray[np.float64]
 
 
@@ -198,7 +209,7 @@ def summarize(results: list[Result]) -> list[str]:
     for result in results:
         cells[result.case.size, result.case.config].append(result)
     lines = [
-        "| cell | TV R | TV ours | covers, truth > 0 | covers, truth = 0 | clipped at 0 | selected cover | guess covers | score R | unclipped | clipped | guess | found R | found ours | at z > 2 | beside R's false | false R % | false ours % (s.e.) | seconds |",
+        "| cell | TV R | TV ours | covers, truth > 0 | covers, truth = 0 | clipped at 0 | selection-adjusted covers | credible covers | score R | unclipped | clipped | credible | found R | found ours | at z > 2 | at R's false | false R % | false ours % (s.e.) | seconds |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for (size, config), group in cells.items():
@@ -215,7 +226,8 @@ def summarize(results: list[Result]) -> list[str]:
     return [
         *lines,
         "",
-        f"Mean total variation over {len(results)} cases: ours {ours:.4f}, R {theirs:.4f}. Cells in which ours is above R's: {above}.",
+        f"Mean total variation over {len(results)} cases: ours {ours:.4f}, R {theirs:.4f}.",
+        f"Cells in which ours is above R's: {above}.",
         f"Coverage of 95 % intervals over small and medium: {pooled[0]:.4f} where truth > 0, {pooled[1]:.4f} where it is 0.",
         f"Time, one core: {sum(r.seconds for r in results):.0f} s for the whole grid.",
     ]
@@ -298,7 +310,7 @@ def main() -> None:
         result = run(case, regtest, commit, rows, found)
         results.append(result)
         print(f"{case.name} {case.config}: TV {result.total_variation:.3f}, {result.seconds:.2f} s", flush=True)
-    source = "the very reports R decoded" if regtest else f"reports simulated anew, seeds from {commit}"
+    source = "the same reports that R decoded" if regtest else f"new simulated reports, seeds from {commit}"
     table = summarize(results)
     print("\n".join(table))
     if options.out and options.simulate:
@@ -308,7 +320,7 @@ def main() -> None:
     elif options.out:
         before = options.out.read_text() if options.out.exists() else ""
         kept = before[before.index("\n## ") :] if "\n## " in before else ""  # what other benchmarks write below
-        top = ["# Accuracy, beside google/rappor's decoder", _setting(source, commit), _LEGEND]
+        top = ["# Accuracy compared with google/rappor's decoder", _setting(source, commit), _LEGEND]
         options.out.write_text("\n\n".join(top) + "\n\n" + "\n".join(table) + "\n" + kept)
 
 

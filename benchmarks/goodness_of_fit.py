@@ -85,9 +85,9 @@ def honest(regtest: Path | None, rng: np.random.Generator) -> list[str]:
         spread = ", ".join(map(str, np.histogram(values, 5, (0, 1))[0]))
         alarms = sum(value < ALARM for value in values)
         lines.append(f"| {name} | {len(values)} | {alarms} | {min(values):.2g} | {spread} |")
-    source = "the very reports of the grid's 225 cases" if regtest else "reports simulated anew"
+    source = "the same as in the grid's 225 cases" if regtest else "new simulated reports"
     seconds = (time.process_time() - started) / tested
-    return [f"Honest: {tested} sets of reports, {source}; {seconds:.2f} s each.", "", *lines]
+    return [f"Genuine reports: {tested} sets of reports, {source}; {seconds:.2f} s each.", "", *lines]
 
 
 class Case(NamedTuple):
@@ -101,7 +101,7 @@ class Case(NamedTuple):
 
 
 CASES = [
-    Case("nothing"),
+    Case("none"),
     Case("0.5 % of the reports all ones", made_up=0.005),
     Case("0.1 % of the reports all ones", made_up=0.001),
     Case("0.1 %, all in one cohort", made_up=0.001, one_cohort=True),
@@ -113,8 +113,8 @@ CASES = [
     Case("f truly smaller by .2", told={"more_f": 0.2}),
     Case("3 hashes, not 2", true={"num_hashes": 3}),
     Case("1 hash, not 2", true={"num_hashes": 1}),
-    Case("google-md5, told murmur3-v1", true={"scheme": "google-md5"}),
-    Case("murmur3-v1, told google-md5", told={"scheme": "google-md5"}),
+    Case("google-md5, declared as murmur3-v1", true={"scheme": "google-md5"}),
+    Case("murmur3-v1, declared as google-md5", told={"scheme": "google-md5"}),
 ]
 
 
@@ -174,9 +174,11 @@ def main() -> None:
         "",
         *told,
         "",
-        f"Dishonest: {REPORTS:,} reports, a tenth of them without a value; runs with an alarm (and of which tests). k = 8 from pattern counts, 128 cohorts; k = 32 from reports, 64 cohorts.",
+        f"Wrong parameters and fabricated reports: {REPORTS:,} reports, a tenth of them without a value.",
+        "Cells are runs with an alarm (and the tests that raised it).",
+        "k = 8 from pattern counts, 128 cohorts; k = 32 from reports, 64 cohorts.",
         "",
-        f"| what is wrong | {' | '.join(f'k = {k}, {name}' for k, name, _ in settings)} |",
+        f"| deviation | {' | '.join(f'k = {k}, {name}' for k, name, _ in settings)} |",
         "|---|---|---|---|---|",
         *lines,
     ]

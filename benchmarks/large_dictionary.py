@@ -16,8 +16,9 @@ from hubbub import Metric, Params
 from hubbub.summary import PatternCounts
 from hubbub_decoder import decode
 from hubbub_decoder.data.populations import distribution_shares
-from hubbub_decoder.estimators.patterns import FilterTable
-from hubbub_decoder.model.design_matrix import bit_positions, design_matrix
+from hubbub_decoder.estimators.pattern_counts import FilterTable
+from hubbub_decoder.model.design_matrix import design_matrix
+from hubbub_decoder.model.vectorized_hashing import bit_positions
 
 PARAMS = Params(
     num_bits=8, num_hashes=2, num_cohorts=128, prob_p=0.225, prob_q=0.775, prob_f=0.0, hash_scheme="google-md5"

@@ -43,7 +43,7 @@ class Case:
 CASES = (
     Case("as it comes", 1, 100_000),
     Case("as it comes", 1_000, 8_000),
-    Case("a short queue", 1, 100_000, ("--max-waiting", "65536")),
+    Case("a short queue", 1, 100_000, ("--max-queue-bytes", "65536")),
 )
 
 

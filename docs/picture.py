@@ -1,4 +1,4 @@
-"""Redraw docs/images/demo.png: estimated shares of the destinations of all flights of the demo.
+"""Draw docs/images/demo.png: estimated and true shares of the demo's destinations.
 
 python docs/picture.py
 """

@@ -76,7 +76,7 @@ def create_app(
     local_address : of the listener that answers reads without a token; None: there is none
     """
     settings = settings or Settings()
-    tally, disk = Tally(), DiskWatch(free, settings.min_free)
+    tally, disk = Tally(), DiskWatch(free, settings.min_free_disk)
     proxies, rate = Proxies(settings.trusted_proxy), RateLimit(settings.client_burst_seconds)
     bodies = BodyMemory(settings.max_body_memory, settings.max_body_memory // NETWORKS_SHARE)
     collecting = Collecting(definitions, reload or (lambda: definitions), store.open_periods, settings.max_reports)
@@ -107,8 +107,10 @@ def create_app(
     async def lifespan(_app: FastAPI) -> AsyncIterator[dict[str, Any]]:
         writer = GroupWriter(store, settings, troubles)
         jobs = (
-            Periodic("fold_and_expire", lambda: progress.round(fold_and_expire), settings.fold_every, troubles),
-            Periodic("compute_figures", lambda: compute_figures(store, collecting.now), settings.fold_every, troubles),
+            Periodic("fold_and_expire", lambda: progress.round(fold_and_expire), settings.fold_interval, troubles),
+            Periodic(
+                "compute_figures", lambda: compute_figures(store, collecting.now), settings.fold_interval, troubles
+            ),
             Periodic("flush_refusals", lambda: tally.flush(store), _FLUSH_EVERY, troubles),
             Periodic("check_disk", disk.look, _LOOK_EVERY, troubles),
         )
@@ -155,7 +157,7 @@ def create_app(
 
 
 def _refused(request: Request, refused: RefusedError) -> Response:
-    _count(request, refused.refusal)
+    _count(request, refused.problem_type)
     return refused_with(refused)
 
 

@@ -8,26 +8,30 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import threading
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from hubbub.consent import Consent, ConsentRecord, allowed_by, lesser
+from hubbub.consent import Consent, ConsentRecord, consent_limit
 from hubbub.encoding.bloom import Value
 from hubbub.errors import HubbubError, ParameterError
 from hubbub.metrics.definitions import Definitions, load_definitions
 from hubbub.metrics.periods import utc_now
 from hubbub.privacy.policy import Policy
-from hubbub.randomness import RandomBytes, system_coins
-from hubbub.sdk.recording.consent_changes import Agreement
+from hubbub.randomness import RandomBytes, system_random_bytes
+from hubbub.sdk.recording.batch_builder import Former
+from hubbub.sdk.recording.consent_changes import Agreement, ConsentLimit
+from hubbub.sdk.recording.enrollment import Enroller
 from hubbub.sdk.recording.queue_limits import Limits
 from hubbub.sdk.recording.recorder import Recorder
+from hubbub.sdk.recording.subject_encoders import SubjectEncoders
 from hubbub.sdk.runtime.arguments import absolute, an_instance, certificates, subject_of, text_of
 from hubbub.sdk.runtime.async_worker import Scribe
+from hubbub.sdk.runtime.clock import Today
 from hubbub.sdk.runtime.error_guard import guarded, report_failure
 from hubbub.sdk.runtime.fork_safety import Section, alive, watch
 from hubbub.sdk.runtime.machine_id import MachineIdReader, read_machine_id
@@ -35,23 +39,41 @@ from hubbub.sdk.runtime.safe_logging import interrupted
 from hubbub.sdk.storage.compaction import Compactor
 from hubbub.sdk.storage.copy_detection import CopyDetector
 from hubbub.sdk.storage.definition_lease import DefinitionLease
-from hubbub.sdk.storage.filesystem import Disk, SystemDisk
+from hubbub.sdk.storage.filesystem import Disk, MemoryDisk, SystemDisk
 from hubbub.sdk.storage.journal import Journal
-from hubbub.sdk.storage.memory_filesystem import MemoryDisk
 from hubbub.sdk.storage.secret_file import SecretFile
 from hubbub.sdk.storage.state import State
-from hubbub.sdk.storage.state_reader import read_state
-from hubbub.sdk.storage.state_report import inspection_report, ledger_report
+from hubbub.sdk.storage.state_reader import inspection_report, ledger_report, read_state
 
 if TYPE_CHECKING:
+    from hubbub.sdk.upload.sender import Sender
     from hubbub.sdk.upload.transport import Transport
     from hubbub.sdk.upload.uploader import Uploader
 
 logging.getLogger("hubbub").addHandler(logging.NullHandler())
 
 Durability = Literal["process", "power", "memory"]
-SECONDS_AT_EXIT = 0.05
 SECONDS_BEFORE_SENDING = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Collaborators:
+    """Objects that a client is built of, one per concern.
+
+    Internal: for `hubbub.testing` and for tests that need more of a client than its public methods, see `collaborators`.
+    """
+
+    disk: Disk
+    journal: Journal
+    compactor: Compactor
+    encoders: SubjectEncoders
+    enroller: Enroller
+    former: Former
+    recorder: Recorder
+    limit: ConsentLimit
+    agreement: Agreement
+    sender: Sender
+    uploader: Uploader
 
 
 class Client:
@@ -92,7 +114,7 @@ class Client:
         transport: Transport | None = None,
         disk: Disk | None = None,
         clock: Callable[[], datetime] = utc_now,
-        random_bytes: RandomBytes = system_coins,
+        random_bytes: RandomBytes = system_random_bytes,
         environment: Mapping[str, str] | None = None,
         machine_id: MachineIdReader = read_machine_id,
     ) -> None:
@@ -125,43 +147,63 @@ class Client:
         self._machine_id = machine_id if durability != "memory" else lambda: None
         self._clock = clock
         self._coins = random_bytes
-        self._environment_allows = allowed_by(os.environ if environment is None else environment)
+        self._environment_allows = consent_limit(os.environ if environment is None else environment)
         self._given_disk = disk
-        self._starting = threading.RLock()
         self._scribe = Scribe()
-        self._uploader: Uploader | None = None
-        self._open()
+        self._parts = self._build()
         watch(self)
         guarded(self._resume, None)
-        if self._journal.problem:
+        if self._parts.journal.problem:
             warnings.warn(
-                f"hubbub records nothing that lasts, and sends nothing: {self._journal.problem}",
+                "hubbub cannot use its state directory and will not persist or send reports: "
+                f"{self._parts.journal.problem}",
                 RuntimeWarning,
                 stacklevel=2,
             )
 
-    def _open(self) -> None:
-        in_memory = self._durability == "memory"
-        self._disk = self._given_disk or (MemoryDisk() if in_memory else SystemDisk())
-        self._journal = Journal(self._directory, self._disk)
-        self._compactor = Compactor(self._journal, self._disk)
-        secret = SecretFile(self._journal, self._disk, self._coins)
-        self._recorder = Recorder(
-            self._journal,
-            self._definitions,
-            secret=secret.load,
-            policy=self._policy,
-            limits=self._limits,
-            clock=self._clock,
-            random_bytes=self._coins,
-            own=not self._per_subject,
-            lease=DefinitionLease(
-                self._directory, self._disk, (metric.digest for metric in self._definitions.values())
-            ),
+    def _build(self) -> Collaborators:
+        """Build the collaborators, and hand each to those that need it."""
+        from hubbub.sdk.upload.sender import Sender
+        from hubbub.sdk.upload.uploader import Uploader
+
+        definitions, random_bytes = self._definitions, self._coins
+        disk = self._given_disk or (MemoryDisk() if self._durability == "memory" else SystemDisk())
+        journal = Journal(self._directory, disk)
+        compactor = Compactor(journal, disk)
+        secret_file = SecretFile(journal, disk, random_bytes)
+        today, limit = Today(self._clock), ConsentLimit(self._environment_allows)
+        lease = DefinitionLease(self._directory, disk, (metric.digest for metric in definitions.values()))
+        encoders = SubjectEncoders(journal, secret_file.load, random_bytes)
+        enroller = Enroller(journal, definitions, self._policy, today, own=not self._per_subject, lease=lease)
+        former = Former(journal, definitions, encoders, enroller, today, limits=self._limits, random_bytes=random_bytes)
+        recorder = Recorder(journal, definitions, encoders, enroller, former, today, limit, random_bytes)
+        copies = CopyDetector(journal, secret_file, self._machine_id, renew=self._renew_identity)
+        agreement = Agreement(
+            journal,
+            compactor,
+            secret_file,
+            encoders,
+            enroller,
+            former,
+            copies,
+            limit,
+            self._clock,
+            before_change=recorder.before_consent_change,
         )
-        copies = CopyDetector(self._journal, secret, self._machine_id, renew=self._renew_identity)
-        self._agreement = Agreement(
-            self._journal, self._compactor, self._recorder, secret, self._environment_allows, self._clock, copies
+        sender = Sender(
+            journal,
+            self._transport,
+            disk=disk,
+            clock=self._clock,
+            random_bytes=random_bytes,
+            limit=limit,
+            prepare=recorder.prepare_upload,
+            sends_after=SECONDS_BEFORE_SENDING if self._detached else 0.0,
+            hurries=self._sends_at_start,
+        )
+        uploader = Uploader(journal, compactor, sender)
+        return Collaborators(
+            disk, journal, compactor, encoders, enroller, former, recorder, limit, agreement, sender, uploader
         )
 
     def record(self, metric: str, value: Value = None) -> None:
@@ -187,7 +229,7 @@ class Client:
     @property
     def consent(self) -> ConsentRecord:
         """What the user agreed to (level, text, time), and which level is effective in this process."""
-        return self._journal.run(self._consent)
+        return self._parts.journal.run(self._consent)
 
     def set_consent(self, consent: Consent | Literal["off", "local", "on"], text: str = "") -> bool:
         """Remember what the user agreed to, and which text they read; return whether the disk has all of it.
@@ -218,7 +260,7 @@ class Client:
 
         What waits for the end of its period, or for its random time in the next, is not due.
         """
-        return guarded(lambda: self._started().flush(timeout), otherwise=False)
+        return guarded(lambda: self._parts.uploader.flush(timeout), otherwise=False)
 
     def close(self) -> None:
         """Stop the background thread; nothing is lost, the next start goes on."""
@@ -226,7 +268,7 @@ class Client:
 
     def accounting(self) -> dict[str, Any]:
         """Return how many recordings and reports went where; both identities of `hubbub.sdk.storage.state` hold."""
-        return self._journal.run(self._recorder.accounting)
+        return self._parts.journal.run(self._parts.recorder.accounting)
 
     def inspect(self, last: int = 1) -> dict[str, Any]:
         """Return what `hubbub inspect --json --last LAST` prints: consent, queued batches, the bodies of the last batches sent (at most 10).
@@ -250,140 +292,106 @@ class Client:
 
     def _consent(self, state: State) -> ConsentRecord:
         time = datetime.fromtimestamp(state.consent_time, UTC) if state.consent_time else None
-        effective = lesser(state.consent, self._agreement.allowed)
-        return ConsentRecord(state.consent, state.consent_text, time, effective)
+        return ConsentRecord(state.consent, state.consent_text, time, self._parts.limit.effective(state.consent))
 
     def _report(self, report: Callable[[State], dict[str, Any]]) -> dict[str, Any]:
         return guarded(lambda: self._reported(report), report(State()))
 
     def _reported(self, report: Callable[[State], dict[str, Any]]) -> dict[str, Any]:
-        """Report what the files have, or, where there are none or the disk refused events, what memory has."""
-        if isinstance(self._disk, SystemDisk) and not self._journal.problem:
+        """Report on the files; without files, or if the disk refused events, on the state in memory."""
+        parts = self._parts
+        if isinstance(parts.disk, SystemDisk) and not parts.journal.problem:
             with suppress(HubbubError):
                 return report(read_state(self._directory))
-        return self._journal.run(report)
+        return parts.journal.run(report)
 
     def _record(self, subject_id: str | None, metric: str, value: Value) -> None:
         try:
-            if self._agreement.allowed is Consent.OFF:
-                self._recorder.unsaved_ignored["consent"] += 1
+            parts = self._parts
+            if parts.limit.allowed is Consent.OFF:
+                parts.recorder.unsaved_ignored["consent"] += 1
                 return
             if subject_id is None and self._per_subject:
                 raise ParameterError("this client is per_subject: record with client.subject(id).record(...)")
             if interrupted():
-                self._recorder.postpone(subject_id, metric, value)
-                if self._uploader is not None:
-                    self._uploader.wake()
+                parts.recorder.postpone(subject_id, metric, value)
+                if parts.uploader.is_started:
+                    parts.uploader.wake()
                 return
-            if self._journal.run(self._recorder.take, subject_id, metric, value) is Consent.OFF:
+            if parts.journal.run(parts.recorder.take, subject_id, metric, value) is Consent.OFF:
                 return
             if self._durability == "power":
-                self._journal.sync()
-            (self._uploader or self._started()).wake()
-        except Exception as failure:  # noqa: BLE001  (the contract: never raises into its host)
+                parts.journal.sync()
+            parts.uploader.wake()
+        except Exception as failure:  # noqa: BLE001  (the contract: `record` never raises into its host)
             report_failure(failure)
 
     def _resume(self) -> None:
-        """Form what was missed since the last time, and go on sending."""
-        if self._agreement.allowed is Consent.OFF:
+        """Build the reports of the periods since the last run, and continue to send."""
+        parts = self._parts
+        if parts.limit.allowed is Consent.OFF:
             return
-        self._agreement.end_erasing()
-        agreed, detaching = self._journal.run(self._begin)
-        if agreed:
-            self._started()
+        parts.agreement.end_erasing()
+        consented, detaching = parts.journal.run(self._begin)
+        if consented:
+            parts.uploader.start()
         if detaching:
             from hubbub.sdk.upload.detached import detach
 
             detach(self._directory, self._url, self._ca_certs)
 
     def _begin(self, state: State) -> tuple[bool, bool]:
-        """Enrol, if that was agreed to; return whether it was, and whether another process is to send."""
+        """Enroll if consent was given; return whether it was, and whether another process must be started to send."""
         if state.consent is Consent.OFF:
             return False, False
-        self._agreement.enroll(state)
-        if not self._detached or lesser(state.consent, self._agreement.allowed) is not Consent.ON:
+        self._parts.agreement.enroll(state)
+        if not self._detached or self._parts.limit.effective(state.consent) is not Consent.ON:
             return True, False
         from hubbub.sdk.upload.detached import take_turn
 
-        return True, take_turn(self._journal, state, self._clock().timestamp())
+        return True, take_turn(self._parts.journal, state, self._clock().timestamp())
 
     def _set_consent(self, consent: Consent, text: str) -> list[str]:
-        """Return what the disk does not have of it."""
+        """Change the consent; return one message for each part that the disk refused."""
         if consent is Consent.OFF:
-            return self._agreement.withdraw(text)
-        missing = self._agreement.agree(consent, text)
-        self._started().wake()
+            return self._parts.agreement.withdraw(text)
+        missing = self._parts.agreement.agree(consent, text)
+        self._parts.uploader.wake()
         return missing
-
-    def _deliver(self) -> int:
-        """For `hubbub.testing.deliver`: end all periods, send everything."""
-        uploader = self._started()
-        return sum(uploader.sender.send_now(batch_id) for batch_id in self._journal.run(self._form_everything))
-
-    def _form_everything(self, state: State) -> list[str]:
-        self._recorder.record_postponed(state)
-        if not self._journal.locked_out:
-            self._recorder.former.form_everything(state, ahead=True)
-        return list(state.waiting)
-
-    def _started(self) -> Uploader:
-        with self._starting:
-            if self._uploader is None:
-                from hubbub.sdk.upload.sender import Sender
-                from hubbub.sdk.upload.uploader import Uploader
-
-                agreement = self._agreement
-                sender = Sender(
-                    self._journal,
-                    self._recorder,
-                    self._transport,
-                    disk=self._disk,
-                    clock=self._clock,
-                    random_bytes=self._coins,
-                    allowed=lambda: agreement.allowed,
-                    sends_after=SECONDS_BEFORE_SENDING if self._detached else 0.0,
-                )
-                sender.hurry = self._sends_at_start
-                uploader = Uploader(self._journal, self._compactor, sender)
-                uploader.start()
-                self._uploader = uploader
-            return self._uploader
 
     def _close(self) -> None:
         self._scribe.close()
-        self._stop()
-        if self._journal.unsynced:
-            self._journal.sync()
-        self._recorder.enroller.end()
-        self._journal.close()
+        parts = self._parts
+        parts.uploader.stop()
+        parts.sender.close()
+        if parts.journal.unsynced:
+            parts.journal.sync()
+        parts.enroller.end()
+        parts.journal.close()
 
     def _stop(self) -> None:
-        if self._uploader is not None:
-            self._uploader.stop(SECONDS_AT_EXIT)
-            self._uploader = None
+        """At exit: end the upload thread."""
+        self._parts.uploader.stop()
 
     def _still(self) -> Section:
-        """For `forking.py`: no thread is in the middle of something."""
-        return self._journal.still()
+        """Before a fork: hold the journal's lock, so that no thread changes it meanwhile."""
+        return self._parts.journal.still()
 
     def _after_fork_in_child(self) -> None:
-        """For `forking.py`: the next recording starts a thread; files and locks are opened anew."""
-        self._starting = threading.RLock()
+        """After a fork: open files and locks anew; the next recording starts a thread."""
         self._scribe = Scribe()
-        if self._uploader is not None:
-            self._uploader.sender.after_fork_in_child()
-            self._uploader = None
+        self._parts.uploader.after_fork_in_child()
         if self._durability == "memory":
-            self._open()  # what the parent holds in memory is the parent's: the child is a client of its own
+            self._parts = self._build()  # the parent keeps the reports in memory: the child is a client of its own
         else:
-            self._journal.after_fork_in_child()
-            self._compactor.after_fork_in_child()
-            self._recorder.enroller.after_fork_in_child()
+            self._parts.journal.after_fork_in_child()
+            self._parts.compactor.after_fork_in_child()
+            self._parts.enroller.after_fork_in_child()
 
     def __del__(self) -> None:
-        uploader = getattr(self, "_uploader", None)
-        if uploader is not None:
-            uploader.end()
+        parts = getattr(self, "_parts", None)
+        if parts is not None:
+            parts.uploader.end()
 
     def __repr__(self) -> str:
         return f"<hubbub.Client {str(self._directory)!r}>"
@@ -408,6 +416,11 @@ class Subject:
 
     def __repr__(self) -> str:
         return "<hubbub.Subject>"
+
+
+def collaborators(client: Client) -> Collaborators:
+    """Objects that a client is built of. Internal: for `hubbub.testing` and for tests."""
+    return client._parts
 
 
 def _at_exit() -> None:

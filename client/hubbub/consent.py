@@ -41,13 +41,13 @@ _NOT_SET = ("", "0", "false", "no")
 _ORDER = tuple(Consent)
 
 
-def allowed_by(environment: Mapping[str, str]) -> Consent:
+def consent_limit(environment: Mapping[str, str]) -> Consent:
     """Return the most that the environment allows.
 
     `DO_NOT_TRACK` set to anything but 0, false or no is `off`; `HUBBUB_CONSENT` is `off`, `local` or `on`, and whatever
     else it says is `off`. One that is empty is not set.
 
-    >>> allowed_by({}), allowed_by({"DO_NOT_TRACK": "1"}), allowed_by({"HUBBUB_CONSENT": "local"})
+    >>> consent_limit({}), consent_limit({"DO_NOT_TRACK": "1"}), consent_limit({"HUBBUB_CONSENT": "local"})
     (<Consent.ON: 'on'>, <Consent.OFF: 'off'>, <Consent.LOCAL: 'local'>)
     """
     if environment.get("DO_NOT_TRACK", "").strip().lower() not in _NOT_SET:
@@ -56,6 +56,6 @@ def allowed_by(environment: Mapping[str, str]) -> Consent:
     return Consent(said) if said in _ORDER else Consent.OFF
 
 
-def lesser(one: Consent, other: Consent) -> Consent:
+def stricter_consent(one: Consent, other: Consent) -> Consent:
     """Return which of two lets less go."""
     return min(one, other, key=_ORDER.index)

@@ -14,7 +14,7 @@ T = TypeVar("T")
 RandomBytes = Callable[[int], bytes]
 """`coins(n)` gives n fresh uniform bytes."""
 
-system_coins: RandomBytes = os.urandom
+system_random_bytes: RandomBytes = os.urandom
 """The operating system's generator: no state in the process, so nothing to share across a fork."""
 
 
@@ -27,11 +27,11 @@ def uniform(random_bytes: RandomBytes) -> float:
     return (int.from_bytes(random_bytes(7), "little") >> 3) / (1 << 53)
 
 
-def below(n: int, random_bytes: RandomBytes) -> int:
+def uniform_below(n: int, random_bytes: RandomBytes) -> int:
     """Draw a whole number in [0, n), each exactly as likely: what is too large is drawn again.
 
     >>> draws = iter([b"\\x03", b"\\x01"])
-    >>> below(3, lambda n: next(draws))
+    >>> uniform_below(3, lambda n: next(draws))
     1
     """
     bits = (n - 1).bit_length()
@@ -51,7 +51,7 @@ def draw(items: list[T], number: int, random_bytes: RandomBytes) -> list[T]:
     """
     drawn = []
     for _ in range(min(number, len(items))):
-        i = below(len(items), random_bytes)
+        i = uniform_below(len(items), random_bytes)
         items[i], items[-1] = items[-1], items[i]
         drawn.append(items.pop())
     return drawn

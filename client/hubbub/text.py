@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 
-def counted(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """Say how many of something there are.
 
-    >>> counted(1, "report"), counted(0, "report"), counted(1200, "batch")
+    >>> format_count(1, "report"), format_count(0, "report"), format_count(1200, "batch")
     ('1 report', '0 reports', '1,200 batches')
     """
     return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('ch') else 's'}"
 
 
-def how_to_install(extra: str) -> str:
+def install_hint(extra: str) -> str:
     """Say how to install an extra. The name `hubbub` on PyPI is not this project's, so no message may say `pip install hubbub`.
 
-    >>> how_to_install("decoder")
+    >>> install_hint("decoder")
     "run pip install '.[decoder]' in a checkout of hubbub"
     """
     return f"run pip install '.[{extra}]' in a checkout of hubbub"
@@ -24,20 +24,20 @@ def how_to_install(extra: str) -> str:
 _UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
-def written(size: int) -> str:
+def format_exact_size(size: int) -> str:
     """Return a size in the largest unit that it is a whole number of.
 
-    >>> [written(size) for size in (1000, 65536, 3 << 30)]
+    >>> [format_exact_size(size) for size in (1000, 65536, 3 << 30)]
     ['1000', '64 KiB', '3 GiB']
     """
     unit = max((unit for unit in _UNITS if size % _UNITS[unit] == 0), key=_UNITS.__getitem__)
     return f"{size // _UNITS[unit]} {unit}".strip()
 
 
-def about(size: float) -> str:
+def format_size(size: float) -> str:
     """Write a size for people.
 
-    >>> about(0), about(1536), about(3 << 30)
+    >>> format_size(0), format_size(1536), format_size(3 << 30)
     ('0 B', '1.5 KiB', '3 GiB')
     """
     for unit in ("B", "KiB", "MiB", "GiB"):
@@ -50,12 +50,12 @@ def about(size: float) -> str:
 _LONGEST = 80
 
 
-def shown(value: str) -> str:
+def escape_untrusted(value: str) -> str:
     """Show a string on one line: what a terminal would obey or hide is escaped, the middle of a long one left out.
 
-    >>> shown("a\\x1b[31m\\u202eb"), shown("")
+    >>> escape_untrusted("a\\x1b[31m\\u202eb"), escape_untrusted("")
     ('a\\\\x1b[31m\\\\u202eb', '""')
-    >>> shown("x" * 1000)[36:]
+    >>> escape_untrusted("x" * 1000)[36:]
     'xxxx...xxxx (1,000 characters)'
     """
     head, tail = (value, "") if len(value) <= _LONGEST else (value[:40], value[-4:])

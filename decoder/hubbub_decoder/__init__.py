@@ -16,7 +16,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from hubbub.text import how_to_install
+from hubbub.text import install_hint
 
 if TYPE_CHECKING:
     from hubbub_decoder.data.candidates import read_candidates
@@ -68,6 +68,6 @@ def __getattr__(name: str) -> object:
     try:
         module = import_module(f"{__name__}.{_MODULES.get(name, 'errors')}")
     except ModuleNotFoundError as error:
-        message = f"hubbub_decoder.{name} needs {error.name}: {how_to_install('decoder')}"
+        message = f"hubbub_decoder.{name} needs {error.name}: {install_hint('decoder')}"
         raise ModuleNotFoundError(message, name=error.name) from None
     return getattr(module, name)

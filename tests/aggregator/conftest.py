@@ -23,7 +23,7 @@ from hubbub import Batch, Definitions, Metric, parse_definitions
 from hubbub.summary import Summary, summary_from_bytes
 from hubbub_aggregator.app import create_app
 from hubbub_aggregator.pipeline.folding import read_summary
-from hubbub_aggregator.server.listener import address_of, configured, listen, url_of
+from hubbub_aggregator.server.listener import address_of, listen, url_of, uvicorn_config
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.credible_clock import Reading, ServiceClock
 from hubbub_aggregator.store.sql_store import SqlStore
@@ -161,7 +161,7 @@ def running(
     url = url_of(listener)
     local_address = address_of(listener) if settings.local_reads_without_token else None
     app = create_app(definitions, store, settings, clock, free, local_address=local_address)
-    server = uvicorn.Server(configured(app, settings))
+    server = uvicorn.Server(uvicorn_config(app, settings.connection_limits()))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     aggregator = Aggregator(url, definitions, store, clock)

@@ -1,6 +1,6 @@
 """Kill client and aggregator at seeded random points; then count: every report once, every identity exact.
 
-python tests/stress/kill_matrix.py POINTS SEED          (make matrix: 200, make soak: 1000)
+python -m tests.stress.kill_matrix POINTS SEED          (make matrix: 200, make soak: 1000)
 
 A life of a client is a child forked from this preloaded process. It dies by SIGKILL before or after its n-th operation on the disk or
 the network: append, sync, replace, link, remove, sync_directory, send; or in the middle of an append, its record half written. At every third point two
@@ -26,6 +26,7 @@ from typing import Any
 from tests.support.paths import DATA
 
 from hubbub import Client
+from hubbub.client import collaborators
 from hubbub.sdk.storage.filesystem import File, SystemDisk
 from hubbub.sdk.upload.retry_policy import Answer
 from hubbub.sdk.upload.transport import HttpTransport
@@ -143,7 +144,7 @@ def life(state: Path, url: str, day: datetime, seed: int, killer: Killer) -> Non
         if chance.random() < 0.5:
             deliver(client)
         if chance.random() < 0.3:
-            client._compactor.compact(always=True)
+            collaborators(client).compactor.compact(always=True)
         clock.move(days=1)
     os._exit(0)
 

@@ -36,6 +36,7 @@ from tests.support.enumerate_mechanism import largest_loss, report_distribution
 
 from hubbub import Encoder, Kind, Metric, Params, Policy, Secret, parse_definitions
 from hubbub.cli import main
+from hubbub.client import collaborators
 from hubbub.privacy import epsilon_lifetime, epsilon_permanent, privacy_figures
 from hubbub.summary import BitCounts
 from hubbub.testing import deliver
@@ -45,7 +46,7 @@ from hubbub_decoder import decode
 
 ALPHA = 1e-6
 MANY = 20_000  # reports from one permanent response: as good as any number of them
-ROUNDING = 0.001 + 1e-6
+ROUNDING_SLACK = 0.001 + 1e-6
 Figures = dict[str, float]
 
 
@@ -226,7 +227,12 @@ def test_printed_epsilon_is_the_enumerated_one_rounded_up(
         assert shown.keys() == true.keys(), name
         for label, exact in true.items():
             assert shown[label] >= exact - 1e-9, (name, label, shown[label], exact)
-            assert is_close(shown[label], exact) or shown[label] <= exact + ROUNDING, (name, label, shown[label], exact)
+            assert is_close(shown[label], exact) or shown[label] <= exact + ROUNDING_SLACK, (
+                name,
+                label,
+                shown[label],
+                exact,
+            )
 
 
 def test_the_metrics_of_this_test_are_of_every_sort(metrics: dict[str, Metric]) -> None:
@@ -348,7 +354,7 @@ def test_a_client_sends_as_many_units_as_printed_and_spends_what_is_printed(
             if len(rig.transport.batches) == sent:
                 break
         reports = [batch.rows for batch in rig.transport.batches[before:]]
-        with client._journal as state:
+        with collaborators(client).journal as state:
             (account,) = state.accounts.values()
             units.append(account.units - sum(units))
             total = account.spent

@@ -47,7 +47,16 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
     (place / "metrics.toml").write_text(blocks("toml")[0])
     log = place / "serve.log"
     with log.open("wb") as errors:
-        command = [str(BIN / "hubbub"), "serve", "metrics.toml", "--port", "0", "--local-port", "0", "--open-reads"]
+        command = [
+            str(BIN / "hubbub"),
+            "serve",
+            "metrics.toml",
+            "--port",
+            "0",
+            "--local-port",
+            "0",
+            "--local-reads-without-token",
+        ]
         with subprocess.Popen(command, stderr=errors, cwd=place) as serving:
             try:
                 listening = r"listening on (\S+)\n.*without a token on (\S+)"

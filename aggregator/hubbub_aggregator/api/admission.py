@@ -23,7 +23,7 @@ def admit(batch: Batch, definitions: Definitions, clock: Reading, settings: Sett
     A period that has started by one of two times only is admitted: to store its reports deletes nothing.
     """
     refusals = [_refusal(batch, definitions, now, settings) for now in clock.candidates]
-    final = [each is not None and each.refusal in _FINAL for each in refusals]
+    final = [each is not None and each.problem_type in _FINAL for each in refusals]
     if any(final) and not all(final):
         raise RefusedWithHeaderError(
             ProblemType.UNAVAILABLE,
@@ -31,7 +31,7 @@ def admit(batch: Batch, definitions: Definitions, clock: Reading, settings: Sett
             "same batch again later",
             ("Retry-After", _RETRY_AFTER),
         )
-    kept = [each for each in refusals if each is None or each.refusal is not ProblemType.PERIOD_NOT_STARTED]
+    kept = [each for each in refusals if each is None or each.problem_type is not ProblemType.PERIOD_NOT_STARTED]
     refused = (kept or refusals)[0]
     if refused is not None:
         raise refused

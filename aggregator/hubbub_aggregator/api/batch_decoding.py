@@ -11,14 +11,11 @@ from typing import Final
 
 import msgspec
 
-from hubbub.metrics.definitions import Definitions
 from hubbub.wire.batch import Batch
 from hubbub.wire.problems import ProblemType, RefusedError
 
 _MOST_FIELDS: Final = 64
 _LONGEST_NAME: Final = 64  # characters of a field's name
-_AROUND: Final = 1 << 16  # bytes of JSON beside the reports: ids, names, white space, fields of later versions
-_COHORT_BYTES: Final = 5  # "255, "
 
 
 class _Fields(msgspec.Struct):
@@ -37,15 +34,6 @@ class _Name(str):
 
 
 _fields = msgspec.json.Decoder(_Fields)
-
-
-def largest_batch(definitions: Definitions, max_reports: int) -> int:
-    """Return the size in bytes of the largest JSON that a batch of these definitions can need.
-
-    n reports of ceil(k/8) bytes take 4/3 of that in base64 and at most 5 bytes a cohort; 64 KiB are for the rest.
-    """
-    row_bytes = max((metric.params.row_bytes for metric in definitions.versions()), default=1)
-    return max_reports * (-(-row_bytes * 4 // 3) + _COHORT_BYTES) + _AROUND
 
 
 def decode_batch(body: bytes) -> Batch:

@@ -22,7 +22,7 @@ import numpy as np
 from hubbub.metrics.definitions import Definitions
 from hubbub.metrics.metric import Metric, has_expired
 from hubbub.metrics.periods import Period, PeriodKind
-from hubbub.summary.plausibility import usual
+from hubbub.summary.plausibility import plausible_ones
 from hubbub.wire.batch import CONTENT_TYPE, Batch
 from hubbub.wire.dates import parse_period
 from hubbub.wire.problems import ProblemType, RefusedError
@@ -94,20 +94,20 @@ def require_admissible(batch: Batch, definitions: Definitions, now: datetime, se
         raise RefusedError(ProblemType.METRIC_EXPIRED, f"{metric.name} has expired on {metric.expires}")
     _require_open(metric.period, batch.period, now)
     batch.require_fit(metric, settings.max_reports)
-    if settings.refuse_odd:
+    if settings.reject_implausible:
         _require_usual(batch, metric)
 
 
 def _require_usual(batch: Batch, metric: Metric) -> None:
-    fewest, most = usual(metric.params)
+    fewest, most = plausible_ones(metric.params)
     rows = np.frombuffer(batch.rows, np.uint8).reshape(len(batch), -1)
     ones = np.bitwise_count(rows).sum(axis=1, dtype=np.int64)
     odd = np.flatnonzero((ones < fewest) | (ones > most))
     if len(odd):
         raise RefusedError(
-            ProblemType.ODD_REPORT,
+            ProblemType.IMPLAUSIBLE_REPORT,
             f"report {odd[0]} has {ones[odd[0]]} ones: an honest one of {metric.name} has {fewest} to {most}, but for one in a "
-            "billion; this aggregator refuses the others (--refuse-odd)",
+            "billion; this aggregator refuses the others (--reject-implausible)",
         )
 
 

@@ -28,7 +28,7 @@ from hubbub_aggregator.http.problems import problem, refused_with
 from hubbub_aggregator.http.security_headers import SECURITY_HEADERS
 from hubbub_aggregator.monitoring.job_health import log_failure
 from hubbub_aggregator.pipeline.group_commit import GroupWriter
-from hubbub_aggregator.server.loopback import asked_directly
+from hubbub_aggregator.server.client_address import asked_directly
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.interface import Appended
 from hubbub_aggregator.store.tokens import Scope as TokenScope
@@ -79,7 +79,7 @@ async def take(scope: Scope, receive: Receive) -> Answer:
     try:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         address = _require_room(service, writer, scope["client"], headers)
-        if service.settings.closed_reports:
+        if service.settings.require_report_token:
             await run_in_threadpool(service.door.require, TokenScope.REPORT, _text(headers, b"authorization"))
         batch = await _batch(scope, headers, receive, service, address)
         try:
@@ -99,7 +99,7 @@ async def take(scope: Scope, receive: Receive) -> Answer:
             problem(ProblemType.UNAVAILABLE, "the store cannot do this just now; the aggregator's log says why")
         )
     except RefusedError as refused:
-        service.tally.refused(_defined_name(batch, definitions), refused.refusal)
+        service.tally.refused(_defined_name(batch, definitions), refused.problem_type)
         return Answer.of(refused_with(refused))
     service.tally.took(_defined_name(batch, definitions), appended.value)
     taken = _TAKEN[appended]
@@ -187,7 +187,7 @@ def _refused_by_rate(scope: Scope) -> Answer | None:
     try:
         require_rate(service, scope["client"], _text(dict(scope["headers"]), b"x-forwarded-for"))
     except RefusedError as refused:
-        service.tally.turned_away(refused.refusal)
+        service.tally.turned_away(refused.problem_type)
         return Answer.of(refused_with(refused))
     return None
 

@@ -56,7 +56,7 @@ class Statistics:
         )
         yield _gauge("hubbub_queue_bytes", "Batches waiting for their commit.", [({}, writer.waiting)])
         yield _gauge(
-            "hubbub_queue_limit_bytes", "Beyond it batches are refused: 503.", [({}, service.settings.max_waiting)]
+            "hubbub_queue_limit_bytes", "Beyond it batches are refused: 503.", [({}, service.settings.max_queue_bytes)]
         )
         yield from writer.commits.collect()
         troubles = service.troubles

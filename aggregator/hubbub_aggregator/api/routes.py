@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Request, Security
+from fastapi import APIRouter, Body, Query, Request, Security
 from fastapi.security import HTTPBearer
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 
@@ -20,6 +20,7 @@ from hubbub.privacy.policy import Policy
 from hubbub.summary import summary_to_bytes
 from hubbub.summary.pattern_counts import MAX_PATTERN_BITS, PatternCounts
 from hubbub.summary.summary_file import CONTENT_TYPE as SUMMARY_TYPE
+from hubbub.wire.batch import CONTENT_TYPE as BATCH_TYPE
 from hubbub.wire.dates import parse_period
 from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.api import openapi, sessions
@@ -49,7 +50,7 @@ class SummaryResponse(Response):
 
 
 @routes.post(PATH, status_code=202, **openapi.POST_REPORTS)
-async def post_reports() -> Response:
+async def post_reports(batch: Annotated[openapi.BatchBody, Body(media_type=BATCH_TYPE)]) -> Response:  # noqa: ARG001
     """Store a batch, whole or not at all: 202 once it is durable, 200 if its id is already stored."""
     raise AssertionError("`Shortcut` answers before the routes are asked: this one is here for the document")
 
@@ -119,7 +120,9 @@ def get_summary(
     summary = read_summary(service.store, metric, None if period is None else _asked_periods(metric, period))
     if counts == "bits" and isinstance(summary, PatternCounts):
         summary = summary.bit_counts()
-    file = SummaryResponse(summary_to_bytes(replace(summary, odd_refused=_odd_refused(service, name))))
+    file = SummaryResponse(
+        summary_to_bytes(replace(summary, implausible_rejected=_implausible_rejected(service, name)))
+    )
     return _as_download(file, name, *_only(summary.periods))
 
 
@@ -139,14 +142,17 @@ def get_reports(
     """The retained reports of a metric version, in an order that says nothing: the report file."""
     service: Service = request.state.service
     metric = _asked_metric(service.definitions, name, digest)
-    if name not in service.settings.retain:
+    if name not in service.settings.keep_reports:
         raise RefusedError(
-            ProblemType.NOT_FOUND, f"the reports of {name} are not retained here: `hubbub serve --retain {name}=N` does"
+            ProblemType.NOT_FOUND,
+            f"the reports of {name} are not retained here: `hubbub serve --keep-reports {name}=N` does",
         )
     asked = service.store.periods_with_reports(metric.digest) if period is None else _asked_periods(metric, period)
     now = service.clock()
     held = [text for text in asked if retains(metric, service.settings, text, now)]
-    file = FileResponse(reports_file(service.store, metric, held, odd_refused=_odd_refused(service, name)))
+    file = FileResponse(
+        reports_file(service.store, metric, held, implausible_rejected=_implausible_rejected(service, name))
+    )
     return _as_download(file, name, "reports", *_only(held))
 
 
@@ -189,9 +195,11 @@ def _only(periods: Sequence[str]) -> Sequence[str]:
     return periods if len(periods) == 1 else ()
 
 
-def _odd_refused(service: Service, name: str) -> bool:
+def _implausible_rejected(service: Service, name: str) -> bool:
     """Say whether odd reports of a metric are refused, or ever were."""
-    return service.settings.refuse_odd or (name, ProblemType.ODD_REPORT.slug) in service.store.refusals()
+    return (
+        service.settings.reject_implausible or (name, ProblemType.IMPLAUSIBLE_REPORT.slug) in service.store.refusals()
+    )
 
 
 def _asked_metric(definitions: Definitions, name: str, digest: str | None) -> Metric:

@@ -11,10 +11,10 @@ from datetime import datetime, timedelta
 
 from starlette.requests import Request
 
-from hubbub.randomness import RandomBytes, system_coins
+from hubbub.randomness import RandomBytes, system_random_bytes
 from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.errors import ASK, RefusedWithHeaderError
-from hubbub_aggregator.server.loopback import asked_directly
+from hubbub_aggregator.server.client_address import asked_directly
 from hubbub_aggregator.store.interface import Store
 from hubbub_aggregator.store.tokens import Scope, hash_of, new_token, note_use
 
@@ -39,7 +39,7 @@ def may_read(store: Store, clock: Clock, request: Request) -> bool:
     return is_signed_in(store, clock, request.cookies.get(cookie_name(request.headers)))
 
 
-def sign_in(store: Store, clock: Clock, token: str, random_bytes: RandomBytes = system_coins) -> str:
+def sign_in(store: Store, clock: Clock, token: str, random_bytes: RandomBytes = system_random_bytes) -> str:
     """Return a session's secret; raises RefusedError unless the token allows reading."""
     hashed = hash_of(token.strip())
     known = store.token(hashed)

@@ -132,7 +132,7 @@ def accept_clock(database: str, as_json: bool) -> None:
     """Accept the wall clock as it is now.
 
     After a jump of the clock, and after a long downtime, the aggregator closes, purges and drops nothing for 24 hours. This ends the
-    pause at once, in all processes that serve the database, within --fold-every seconds. The clock is this machine's, or
+    pause at once, in all processes that serve the database, within --fold-interval seconds. The clock is this machine's, or
     PostgreSQL's. See that it is right first: what is deleted by a wrong clock cannot be brought back.
 
     \b

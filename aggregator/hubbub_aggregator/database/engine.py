@@ -27,7 +27,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.sql.compiler import SQLCompiler
 
-from hubbub.text import how_to_install
+from hubbub.text import install_hint
 from hubbub_aggregator.database.database_url import is_postgres, postgres_url, without_password
 from hubbub_aggregator.database.file_identity import FileIdentity
 from hubbub_aggregator.database.sqlite_file import claim, is_there, require_place
@@ -163,7 +163,7 @@ def open_postgres(url: str) -> Engine:
             connect_args={"client_encoding": "utf8"},  # a cluster of SQL_ASCII would else answer in bytes
         )
     except ImportError:
-        raise StoreError(f"PostgreSQL needs psycopg: {how_to_install('postgres')}") from None
+        raise StoreError(f"PostgreSQL needs psycopg: {install_hint('postgres')}") from None
     event.listen(engine, "begin", _begin_postgres)
     return engine
 

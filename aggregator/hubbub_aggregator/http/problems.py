@@ -34,12 +34,12 @@ def problem(refusal: ProblemType, detail: str, headers: Mapping[str, str] | None
 
 def refused_with(refused: RefusedError) -> Response:
     """Answer with a refusal, and with the header that says what would be taken, if it has one."""
-    return problem(refused.refusal, refused.detail, headers_of(refused))
+    return problem(refused.problem_type, refused.detail, headers_of(refused))
 
 
 def headers_of(refused: RefusedError) -> dict[str, str]:
     """Return the headers of a refusal, whatever its body is."""
-    always = {"Retry-After": str(RETRY_AFTER_SECONDS)} if refused.refusal.status in RETRY else {}
+    always = {"Retry-After": str(RETRY_AFTER_SECONDS)} if refused.problem_type.status in RETRY else {}
     return always | (dict([refused.header]) if isinstance(refused, RefusedWithHeaderError) else {})
 
 

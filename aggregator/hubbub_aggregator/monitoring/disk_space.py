@@ -15,9 +15,9 @@ def free_at(path: Path) -> Callable[[], int]:
 class DiskWatch:
     """Looks at the free space when told to, and remembers what it saw."""
 
-    def __init__(self, free: Callable[[], int] | None, min_free: float) -> None:
+    def __init__(self, free: Callable[[], int] | None, min_free_disk: float) -> None:
         self._free = free
-        self._min_free = min_free
+        self._min_free_disk = min_free_disk
         self.free: int | None = None
         self.look()
 
@@ -28,4 +28,4 @@ class DiskWatch:
     @property
     def full(self) -> bool:
         """Whether less is free than must be."""
-        return self.free is not None and self.free < self._min_free
+        return self.free is not None and self.free < self._min_free_disk

@@ -13,13 +13,14 @@ from hubbub.errors import DefinitionError, HubbubError
 from hubbub.metrics.definitions import Definitions
 from hubbub.metrics.metric import Metric
 from hubbub.wire.dates import parse_period
-from hubbub_aggregator.api.batch_decoding import largest_batch
 from hubbub_aggregator.monitoring.log_output import say
 from hubbub_aggregator.store.interface import Store
 
 logger = logging.getLogger(__name__)
 
 _NAMED = 3
+_AROUND = 1 << 16  # bytes of JSON beside the reports: ids, names, white space, fields of later versions
+_COHORT_BYTES = 5  # "255, "
 
 
 class Collecting:
@@ -131,3 +132,12 @@ def _by_digest(open_periods: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 def _some(names: list[str]) -> str:
     return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+
+
+def largest_batch(definitions: Definitions, max_reports: int) -> int:
+    """Return the size in bytes of the largest JSON that a batch of these definitions can need.
+
+    n reports of ceil(k/8) bytes take 4/3 of that in base64 and at most 5 bytes a cohort; 64 KiB are for the rest.
+    """
+    row_bytes = max((metric.params.row_bytes for metric in definitions.versions()), default=1)
+    return max_reports * (-(-row_bytes * 4 // 3) + _COHORT_BYTES) + _AROUND

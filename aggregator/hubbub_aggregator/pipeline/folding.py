@@ -10,7 +10,7 @@ from hubbub.metrics.definitions import Definitions
 from hubbub.metrics.metric import Metric
 from hubbub.summary import BitCounts, Summary, summary_from_bytes, summary_to_bytes
 from hubbub.summary.pattern_counts import MAX_PATTERN_BITS, PatternCounts
-from hubbub.summary.summary_file import outline_of
+from hubbub.summary.summary_file import read_count_profile
 from hubbub_aggregator.errors import JobError
 from hubbub_aggregator.monitoring.job_health import cause
 from hubbub_aggregator.store.interface import Holding, Store
@@ -29,7 +29,7 @@ def counted_as(metric: Metric) -> type[BitCounts] | type[PatternCounts]:
 
 def summarize(metric: Metric, holding: Holding) -> Summary:
     """Add a holding's segments to its summary."""
-    counted = counted_as(metric).of_rows(metric, holding.cohorts, holding.rows, [holding.period])
+    counted = counted_as(metric).from_rows(metric, holding.cohorts, holding.rows, [holding.period])
     total: Summary = counted if holding.summary is None else add(counted, summary_from_bytes(holding.summary))
     return total
 
@@ -61,7 +61,7 @@ def _fold_some(store: Store, metric: Metric, period: str, max_reports: int, reta
     for holding in list(store.read(metric.digest, [period], max_reports)):
         if holding.segments:
             summary = summarize(metric, holding)
-            figures = figures_of(metric.params, summary.outline())
+            figures = figures_of(metric.params, summary.count_profile())
             if store.fold(holding, summary_to_bytes(summary), retain, figures):
                 return len(holding.cohorts) >= max_reports
     return False
@@ -81,7 +81,7 @@ def compute_figures(store: Store, definitions: Definitions, most: int = _FIGURES
             break
         try:
             [figures] = [
-                figures_of(metrics[digest].params, outline_of(holding.summary))
+                figures_of(metrics[digest].params, read_count_profile(holding.summary))
                 for holding in store.read(digest, [period], max_reports=1)
                 if holding.summary is not None and holding.revision == revision
             ] or [PeriodFigures()]

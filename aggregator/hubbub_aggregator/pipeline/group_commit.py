@@ -69,7 +69,7 @@ class GroupWriter:
 
     def require_room(self, weight: int = _PER_BATCH) -> None:
         """Refuse what has no room in the queue; by default anything, where there is no room even for an empty batch."""
-        if self._weight and self._weight + weight > self._settings.max_waiting:
+        if self._weight and self._weight + weight > self._settings.max_queue_bytes:
             raise RefusedError(ProblemType.UNAVAILABLE, "too many batches are waiting to be stored")
 
     @property
@@ -104,7 +104,7 @@ class GroupWriter:
     def _arrived(self) -> list[_Waiting]:
         arrived: list[_Waiting] = []
         try:
-            while len(arrived) + 1 < self._settings.max_group:
+            while len(arrived) + 1 < self._settings.max_batches_per_commit:
                 waiting = self._queue.get_nowait()
                 if waiting is None:
                     self._queue.put(None)

@@ -1,9 +1,9 @@
 """A period's end: closed when it takes no more reports, purged when its counts have been kept long enough.
 
 open      one day before it starts until 30 days after it ends: reports are taken, ids are kept
-dropped   `retain` periods after its end, if its metric retains reports at all: what is kept beside the counts goes
+dropped   `keep_reports` periods after its end, if its metric retains reports at all: what is kept beside the counts goes
 closed    reports are refused, for ever, in the store itself; the ids go
-purged    `keep` periods after its end: its counts and reports go, that it was closed stays
+purged    `keep_counts` periods after its end: its counts and reports go, that it was closed stays
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def upkeep(
     """Fold all segments; close, drop and purge what is due, unless the clock is in doubt; end when the store is stopped.
 
     Each of these may be interrupted at any point, and the next call continues. Closing, dropping and purging take bounded
-    steps, and between two of them all is folded again once `fold_every` seconds have passed. A failure with one version
+    steps, and between two of them all is folded again once `fold_interval` seconds have passed. A failure with one version
     of a metric does not keep the others; a JobError names the versions that failed.
     """
     reading = clock if isinstance(clock, Reading) else Reading(clock)
@@ -92,7 +92,7 @@ class _Round:
         self._folded_at = self._elapsed()
 
     def _fold_if_due(self) -> None:
-        if self._elapsed() - self._folded_at >= self._settings.fold_every:
+        if self._elapsed() - self._folded_at >= self._settings.fold_interval:
             self._fold_all()
 
     @contextmanager
@@ -120,7 +120,7 @@ class _Round:
             if not self._retains(metric, text):
                 store.drop_reports(metric.digest, text, between)
                 _log(metric, text, "dropped", "its retained reports are deleted")
-        keep = self._settings.keep.get(metric.name)
+        keep = self._settings.keep_counts.get(metric.name)
         if keep is not None:
             for text in store.closed_periods(metric.digest):
                 if self._clock.now >= kept_until(metric, text, keep):
@@ -149,13 +149,13 @@ def _by_cause(failed: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def kept_until(metric: Metric, text: str, keep: int) -> datetime:
-    """Return when a period's counts go: `keep` periods after its end, not before it is closed."""
+    """Return when a period's counts go: `keep_counts` periods after its end, not before it is closed."""
     return max(parse_period(metric.period, text).closes(), _after(metric.period, text, keep))
 
 
 def retains(metric: Metric, settings: Settings, text: str, now: datetime) -> bool:
-    """Say whether a period's reports are kept beside their counts: until `retain` periods after its end."""
-    retain = settings.retain.get(metric.name)
+    """Say whether a period's reports are kept beside their counts: until `keep_reports` periods after its end."""
+    retain = settings.keep_reports.get(metric.name)
     return retain is not None and now < _after(metric.period, text, retain)
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from urllib.parse import urlsplit
 
 from hubbub.errors import ParameterError
+from hubbub.wire.urls import is_loopback
 
 _LOOPBACK = ("127.0.0.0/8", "::1/128")
 _REMEMBERED = 1024
+_OF_A_PROXY = ("x-forwarded-for", "x-forwarded-proto", "forwarded")
 LOCAL = "local"
 """The network of requests that come from this machine or a trusted proxy and name no client."""
 
@@ -87,3 +90,19 @@ def without_port(entry: str) -> str:
     if entry.startswith("["):
         return entry[1:].partition("]")[0]
     return entry.partition(":")[0] if entry.count(":") == 1 else entry
+
+
+def asked_directly(headers: Mapping[str, str]) -> bool:
+    """Say whether a program or browser on this machine asks by its own name for it: through no proxy, and of no site that has its name changed to our address.
+
+    >>> [asked_directly({"host": host}) for host in ("localhost:8000", "[::1]:8000", "telemetry.example.org")]
+    [True, True, False]
+    >>> asked_directly({"host": "localhost", "x-forwarded-for": "192.0.2.1"})
+    False
+    """
+    if any(name in headers for name in _OF_A_PROXY):
+        return False
+    try:
+        return is_loopback(urlsplit(f"//{headers.get('host', '')}").hostname or "")
+    except ValueError:
+        return False

@@ -16,9 +16,8 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from hubbub_aggregator.errors import ListenError
-from hubbub_aggregator.server.client_address import Proxies
-from hubbub_aggregator.server.uvicorn_protocol import ConnectionLimits, Protocol
-from hubbub_aggregator.settings import Settings
+from hubbub_aggregator.server.connection_limits import ConnectionLimits
+from hubbub_aggregator.server.uvicorn_protocol import Protocol
 
 _BACKLOG = 2048
 _SECONDS_TO_FINISH = 8
@@ -63,9 +62,9 @@ def url_of(listener: socket.socket) -> str:
 def run(
     app: ASGIApp,
     listeners: Sequence[socket.socket],
+    limits: ConnectionLimits,
     ready: Callable[[], None],
     stopping: Callable[[], None] = lambda: None,
-    settings: Settings | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then finish what was accepted; nothing about a request is logged.
 
@@ -73,16 +72,14 @@ def run(
     stopping : called after the signal, before what was accepted is finished: ends what takes long
     """
     sys.setswitchinterval(_SWITCH_INTERVAL)
-    _Server(configured(app, settings or Settings()), ready, stopping).run(sockets=[*listeners])
+    _Server(uvicorn_config(app, limits), ready, stopping).run(sockets=[*listeners])
 
 
-def configured(app: ASGIApp, settings: Settings) -> uvicorn.Config:
+def uvicorn_config(app: ASGIApp, connection_limits: ConnectionLimits) -> uvicorn.Config:
     """Return uvicorn's configuration: our protocol with its limits, and no request logged."""
 
     class LimitedProtocol(Protocol):
-        limits = ConnectionLimits(
-            settings.max_connections, settings.max_network_connections, Proxies(settings.trusted_proxy)
-        )
+        limits = connection_limits
 
     return uvicorn.Config(
         app,

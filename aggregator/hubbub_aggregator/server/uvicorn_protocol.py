@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from http import HTTPStatus
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -12,10 +11,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from hubbub.wire.problems import ProblemType
 from hubbub_aggregator.http.conventions import BODY_IS_HERE
 from hubbub_aggregator.http.problems import problem
-from hubbub_aggregator.server.client_address import LOCAL, Proxies
-from hubbub_aggregator.server.rate_limit import prefix_of
-
-"""In a request's scope once all of its body has come: to receive it is to wait for nothing."""
+from hubbub_aggregator.server.connection_limits import ConnectionLimits
 
 _MOST_DISCARDED = 256 << 10
 """Bytes of a body that are read after its answer, so that the client gets to see it; then the connection is closed."""
@@ -29,32 +25,6 @@ _MOST_AROUND_A_BODY = 64 << 10
 _FAILURES = logging.getLogger("uvicorn.error.connection")
 _FAILURES.setLevel(logging.ERROR)
 """uvicorn's log of one connection, without its warnings: a request that is not HTTP is no event of the service."""
-
-
-class ConnectionLimits:
-    """Count of the open connections: at most `total`, of which `per_network` from a network that is no proxy's."""
-
-    def __init__(self, total: int, per_network: int, proxies: Proxies) -> None:
-        self._total, self._per_network, self._proxies = total, per_network, proxies
-        self._by_network: Counter[str] = Counter()
-        self.open = 0
-
-    def admit(self, host: str) -> str | None:
-        """Count a connection and return its network; None: there are too many, and it is not counted."""
-        address = self._proxies.peer(host, None)
-        network = prefix_of(address)
-        if self.open >= self._total or (address != LOCAL and self._by_network[network] >= self._per_network):
-            return None
-        self.open += 1
-        self._by_network[network] += 1
-        return network
-
-    def release(self, network: str) -> None:
-        """Count a connection of this network no more."""
-        self.open -= 1
-        self._by_network[network] -= 1
-        if not self._by_network[network]:
-            del self._by_network[network]
 
 
 class _TooManyOutstandingError(Exception):

@@ -11,7 +11,7 @@ from datetime import date
 from enum import StrEnum
 
 from hubbub.errors import HubbubError
-from hubbub.randomness import RandomBytes, system_coins
+from hubbub.randomness import RandomBytes, system_random_bytes
 from hubbub.wire.problems import ProblemType
 from hubbub_aggregator.errors import ASK, RefusedWithHeaderError
 
@@ -55,7 +55,7 @@ class Token:
         return self.expires is not None and today >= self.expires
 
 
-def new_token(random_bytes: RandomBytes = system_coins) -> str:
+def new_token(random_bytes: RandomBytes = system_random_bytes) -> str:
     """Draw a token's secret: 32 random bytes, so that no salt or slow hash is needed to keep it safe as a hash."""
     return _PREFIX + base64.urlsafe_b64encode(random_bytes(32)).rstrip(b"=").decode()
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from hubbub.cli.ledger import tell_damage
+from hubbub.cli.ledger import print_damage
 from hubbub.cli.output import PATH, json_option, print_json
 from hubbub.sdk.storage.state import KEPT_SENT
-from hubbub.text import counted
+from hubbub.text import format_count
 
 _SHOWN = 200
 """Characters of the consent text that are printed; `--json` has all of it."""
@@ -35,8 +35,7 @@ def command(directory: Path, *, count: int, as_json: bool) -> None:
     Example:
       hubbub inspect ~/.local/state/my-app/hubbub --last 3
     """
-    from hubbub.sdk.storage.state_reader import read_state
-    from hubbub.sdk.storage.state_report import inspection_report
+    from hubbub.sdk.storage.state_reader import inspection_report, read_state
 
     state = read_state(directory)
     report = inspection_report(state, count)
@@ -56,13 +55,13 @@ def command(directory: Path, *, count: int, as_json: bool) -> None:
             "(`hubbub state new-identity`, or keep-identity if it was moved)"
         )
     if state.failures:
-        click.echo(f"in vain: {counted(state.failures, 'time')}, the last time: {state.trouble or 'no answer'}")
+        click.echo(f"in vain: {format_count(state.failures, 'time')}, the last time: {state.trouble or 'no answer'}")
     for each in sorted(report["waiting"], key=lambda each: str(each["sent_from"])):
         doubt = ", may have arrived already" if each["in_doubt"] else ""
         click.echo(f"waits: {each['metric']} of {each['period']}, {_when(each)}{doubt}")
     for batch in report["quarantined"]:
         click.echo(f"refused: {batch['metric']} of {batch['period']}: {batch['problem']}")
-    tell_damage(state)
+    print_damage(state)
     for body in report["last_sent"] or ["nothing"]:
         click.echo(f"sent last: {body.rstrip()}")  # --json has the spaces that fill it up
 

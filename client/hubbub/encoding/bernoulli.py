@@ -25,7 +25,7 @@ class BernoulliMask:
     a : in [0, 2**digits]; 0 and 2**digits draw nothing.
 
     >>> quarter = BernoulliMask(0b01, digits=2, num_bits=4)
-    >>> quarter(iter([0b0011, 0b0101])), quarter.most_words  # one where both digits of U are 0
+    >>> quarter(iter([0b0011, 0b0101])), quarter.max_words  # one where both digits of U are 0
     (8, 2)
     """
 
@@ -38,7 +38,7 @@ class BernoulliMask:
         self._digits = tuple(a >> position & 1 for position in range(digits - 1, lowest_one - 1, -1))
 
     @property
-    def most_words(self) -> int:
+    def max_words(self) -> int:
         """How many words a mask may take; it takes fewer once no position is open."""
         return len(self._digits)
 
@@ -65,12 +65,12 @@ _WIDTHS = {1: "B", 2: "H", 4: "I", 8: "Q"}
 _LITTLE: Iterator[Literal["little"]] = repeat("little")
 
 
-class Words:
+class RandomWords:
     """Reads a block of bytes as `count` words of `width` bytes, each when it is asked for.
 
     Bits above the k that are meant are still there: whoever draws with them drops them.
 
-    >>> list(Words(width=2, count=2)(bytes([1, 2, 3, 4])))
+    >>> list(RandomWords(width=2, count=2)(bytes([1, 2, 3, 4])))
     [513, 1027]
     """
 

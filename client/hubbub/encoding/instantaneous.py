@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hubbub.encoding.bernoulli import BernoulliMask, Words
+from hubbub.encoding.bernoulli import BernoulliMask, RandomWords
 from hubbub.metrics.params import Params
-from hubbub.metrics.probability import DIGITS, numerator
+from hubbub.metrics.probability import DYADIC_DIGITS, numerator
 from hubbub.randomness import RandomBytes
 
 _MOST_AT_ONCE = 16
@@ -22,10 +22,10 @@ class InstantaneousResponse:
     __slots__ = ("_coins", "_mask_p", "_mask_q", "_once", "_words")
 
     def __init__(self, params: Params, random_bytes: RandomBytes) -> None:
-        self._mask_p = BernoulliMask(numerator(params.prob_p, DIGITS), DIGITS, params.num_bits)
-        self._mask_q = BernoulliMask(numerator(params.prob_q, DIGITS), DIGITS, params.num_bits)
-        most = self._mask_p.most_words + self._mask_q.most_words
-        self._words = Words(params.row_bytes, min(most, _MOST_AT_ONCE))
+        self._mask_p = BernoulliMask(numerator(params.prob_p, DYADIC_DIGITS), DYADIC_DIGITS, params.num_bits)
+        self._mask_q = BernoulliMask(numerator(params.prob_q, DYADIC_DIGITS), DYADIC_DIGITS, params.num_bits)
+        most = self._mask_p.max_words + self._mask_q.max_words
+        self._words = RandomWords(params.row_bytes, min(most, _MOST_AT_ONCE))
         self._once = most <= _MOST_AT_ONCE
         self._coins = random_bytes
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hubbub.encoding.bernoulli import BernoulliMask, Words
-from hubbub.encoding.secret import Secret, Shake, framed
+from hubbub.encoding.bernoulli import BernoulliMask, RandomWords
+from hubbub.encoding.secret import Secret, Shake, length_prefixed
 from hubbub.metrics.metric import Metric
-from hubbub.metrics.probability import DIGITS, numerator
+from hubbub.metrics.probability import DYADIC_DIGITS, numerator
 
 
 class PermanentResponse:
@@ -23,16 +23,16 @@ class PermanentResponse:
 
     def __init__(self, metric: Metric, secret: Secret) -> None:
         params = metric.params
-        self._mask = BernoulliMask(numerator(params.prob_f, DIGITS - 1), DIGITS - 1, params.num_bits)
+        self._mask = BernoulliMask(numerator(params.prob_f, DYADIC_DIGITS - 1), DYADIC_DIGITS - 1, params.num_bits)
         self._width = params.row_bytes
-        self._words = Words(self._width, self._mask.most_words + 1)
-        self._prefix = secret.stream("hubbub/prr/v1", *metric.bit_shaping_fields())
-        self._size = framed(bytes(self._width))[: -self._width]
+        self._words = RandomWords(self._width, self._mask.max_words + 1)
+        self._prefix = secret.stream("hubbub/prr/v1", *metric.encoding_fields())
+        self._size = length_prefixed(bytes(self._width))[: -self._width]
         self._unheld = self._of_epoch(b"")
 
     def _of_epoch(self, epoch: bytes) -> Shake:
         shake = self._prefix.copy()
-        shake.update(framed(epoch) + self._size)
+        shake.update(length_prefixed(epoch) + self._size)
         return shake
 
     def __call__(self, bloom: int, epoch: int | None = None) -> int:

@@ -8,6 +8,7 @@ Without the secret both are noise. Whoever has the secret and the directory can 
 
 from __future__ import annotations
 
+from hubbub.encoding.bloom import BloomBits
 from hubbub.encoding.secret import Secret
 from hubbub.metrics.metric import Metric
 from hubbub.randomness import RandomBytes
@@ -19,27 +20,27 @@ class Sealer:
     """Tags and seals the Bloom bits of one metric under one secret."""
 
     def __init__(self, metric: Metric, secret: Secret, random_bytes: RandomBytes) -> None:
-        fields = tuple(metric.bit_shaping_fields())
+        fields = tuple(metric.encoding_fields())
         self._tags = secret.stream("hubbub/tag/v1", *fields)
         self._pads = secret.stream("hubbub/seal/v1", *fields)
         self._width = metric.params.row_bytes
         self._coins = random_bytes
 
-    def tag(self, bloom: int) -> str:
-        """Return the keyed tag of these bits, in hex."""
+    def tag(self, bloom: int) -> bytes:
+        """Return the keyed tag of these bits."""
         shake = self._tags.copy()
         shake.update(bloom.to_bytes(self._width, "little"))
-        return shake.digest(TAG_BYTES).hex()
+        return shake.digest(TAG_BYTES)
 
-    def seal(self, bloom: int) -> str:
-        """Hide these bits, in hex; a new nonce each time."""
+    def seal(self, bloom: int) -> bytes:
+        """Encrypt these bits under a new nonce."""
         nonce = self._coins(TAG_BYTES)
-        return (nonce + (bloom ^ self._pad(nonce)).to_bytes(self._width, "little")).hex()
+        return nonce + (bloom ^ self._pad(nonce)).to_bytes(self._width, "little")
 
-    def open(self, sealed: str) -> int:
-        """Return the bits that were sealed under this secret."""
-        hidden = bytes.fromhex(sealed)
-        return int.from_bytes(hidden[TAG_BYTES:], "little") ^ self._pad(hidden[:TAG_BYTES])
+    def open(self, sealed: bytes) -> BloomBits:
+        """Decrypt bits that were sealed under this secret."""
+        nonce, ciphertext = sealed[:TAG_BYTES], sealed[TAG_BYTES:]
+        return BloomBits(int.from_bytes(ciphertext, "little") ^ self._pad(nonce))
 
     def _pad(self, nonce: bytes) -> int:
         shake = self._pads.copy()

@@ -6,7 +6,7 @@ import hashlib
 from typing import NoReturn, Protocol, Self
 
 from hubbub.errors import ParameterError
-from hubbub.randomness import RandomBytes, system_coins
+from hubbub.randomness import RandomBytes, system_random_bytes
 
 SECRET_BYTES = 32
 
@@ -19,7 +19,7 @@ class Shake(Protocol):
     def copy(self) -> Self: ...
 
 
-def framed(field: bytes) -> bytes:
+def length_prefixed(field: bytes) -> bytes:
     """Put a field's length (8 bytes, little-endian) before it, so that no two lists of fields look alike."""
     return len(field).to_bytes(8, "little") + field
 
@@ -45,16 +45,16 @@ class Secret:
         self._key = key
 
     @classmethod
-    def generate(cls, random_bytes: RandomBytes = system_coins) -> Self:
+    def generate(cls, random_bytes: RandomBytes = system_random_bytes) -> Self:
         """Draw a new secret."""
         return cls(random_bytes(SECRET_BYTES))
 
     def stream(self, domain: str, *fields: bytes) -> Shake:
         """Open the SHAKE-256 stream of (domain, this secret, fields), each field framed by its length."""
-        shake = hashlib.shake_256(framed(domain.encode()))
-        shake.update(framed(self._key))
+        shake = hashlib.shake_256(length_prefixed(domain.encode()))
+        shake.update(length_prefixed(self._key))
         for field in fields:
-            shake.update(framed(field))
+            shake.update(length_prefixed(field))
         return shake
 
     def cohort(self, num_cohorts: int) -> int:

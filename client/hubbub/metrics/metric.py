@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from hubbub.errors import DefinitionError
 from hubbub.metrics.params import MAX_BITS, Params
 from hubbub.metrics.periods import PeriodKind
-from hubbub.metrics.probability import DIGITS, numerator
+from hubbub.metrics.probability import DYADIC_DIGITS, numerator
 
 MIN_STRING_BITS = 8
 MAX_CLIENT_COHORTS = 256
@@ -23,7 +23,7 @@ _E = TypeVar("_E", bound=StrEnum)
 _NAME = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 
 
-def is_name(name: object) -> bool:
+def is_metric_name(name: object) -> bool:
     """Say whether a metric may be called that."""
     return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
@@ -69,7 +69,7 @@ class Metric:
     owner: str = ""
 
     def __post_init__(self) -> None:
-        if not is_name(self.name):
+        if not is_metric_name(self.name):
             raise DefinitionError(
                 f"a metric's name is lower-case letters, digits, '_', '.', '-', at most 64, a letter first; "
                 f"got {self.name!r}"
@@ -155,13 +155,18 @@ class Metric:
             )
         return self
 
-    def bit_shaping_fields(self) -> Iterator[bytes]:
+    def encoding_fields(self) -> Iterator[bytes]:
         """Yield what, beside the secret and the Bloom bits, the permanent noise depends on (format: fixed)."""
         params = self.params
         yield self.name.encode()
         yield self.kind.encode()
         yield params.hash_scheme.encode()
-        for number in (params.num_bits, params.num_hashes, numerator(params.prob_f, DIGITS - 1), len(self.categories)):
+        for number in (
+            params.num_bits,
+            params.num_hashes,
+            numerator(params.prob_f, DYADIC_DIGITS - 1),
+            len(self.categories),
+        ):
             yield number.to_bytes(8, "little")
         for category in self.categories:
             yield category.encode()
@@ -172,7 +177,7 @@ class Metric:
         params = self.params
         canonical = {
             "categories": list(self.categories),
-            "f": numerator(params.prob_f, DIGITS - 1),
+            "f": numerator(params.prob_f, DYADIC_DIGITS - 1),
             "hash_scheme": params.hash_scheme,
             "hold": self.hold,
             "kind": self.kind,
@@ -181,9 +186,9 @@ class Metric:
             "num_cohorts": params.num_cohorts,
             "num_hashes": params.num_hashes,
             "other": self.other,
-            "p": numerator(params.prob_p, DIGITS),
+            "p": numerator(params.prob_p, DYADIC_DIGITS),
             "period": self.period,
-            "q": numerator(params.prob_q, DIGITS),
+            "q": numerator(params.prob_q, DYADIC_DIGITS),
         }
         text = json.dumps(canonical, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(b"hubbub-metric-v1\n" + text.encode()).hexdigest()

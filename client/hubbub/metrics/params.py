@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hubbub.errors import ParameterError
-from hubbub.metrics.probability import DIGITS, nearest_dyadic
+from hubbub.metrics.probability import DYADIC_DIGITS, round_to_dyadic
 
 HASH_SCHEMES = ("murmur3-v1", "google-md5", "one-hot")
 """How a value becomes bits: two Bloom filters, and one bit a category."""
@@ -73,9 +73,9 @@ class Params:
                 "at f = 1 every bit is a fair coin and nothing can be decoded"
             )
         hold = object.__setattr__
-        hold(self, "prob_p", nearest_dyadic("prob_p", self.prob_p, DIGITS))
-        hold(self, "prob_q", nearest_dyadic("prob_q", self.prob_q, DIGITS))
-        hold(self, "prob_f", nearest_dyadic("prob_f", self.prob_f, DIGITS - 1))
+        hold(self, "prob_p", round_to_dyadic("prob_p", self.prob_p, DYADIC_DIGITS))
+        hold(self, "prob_q", round_to_dyadic("prob_q", self.prob_q, DYADIC_DIGITS))
+        hold(self, "prob_f", round_to_dyadic("prob_f", self.prob_f, DYADIC_DIGITS - 1))
         if self.prob_p == self.prob_q:
             raise ParameterError(
                 f"prob_p and prob_q must differ, got {self.prob_p} twice: "

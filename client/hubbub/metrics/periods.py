@@ -68,10 +68,10 @@ class Period:
         return self.start.isoformat()
 
 
-def ordinal(kind: PeriodKind, start: str) -> int:
+def period_number(kind: PeriodKind, start: str) -> int:
     """Number a period, so that epochs begin at the same time for everybody.
 
-    >>> ordinal(PeriodKind.DAY, "1970-01-02"), ordinal(PeriodKind.WEEK, "1970-01-05"), ordinal(PeriodKind.MONTH, "1970-02-01")
+    >>> period_number(PeriodKind.DAY, "1970-01-02"), period_number(PeriodKind.WEEK, "1970-01-05"), period_number(PeriodKind.MONTH, "1970-02-01")
     (1, 1, 1)
     """
     day = date.fromisoformat(start)

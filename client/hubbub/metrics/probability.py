@@ -11,18 +11,18 @@ from numbers import Rational
 
 from hubbub.errors import ParameterError
 
-DIGITS = 24
+DYADIC_DIGITS = 24
 """p, q and f/2 are whole numbers of 1 / 2**24."""
 
 
-def nearest_dyadic(name: str, asked: float, digits: int) -> float:
+def round_to_dyadic(name: str, asked: float, digits: int) -> float:
     """Round a probability to the nearest a / 2**digits (ties to even a).
 
     asked : in [0, 1]; one strictly inside (0, 1) must not round to 0 or 1.
 
-    >>> nearest_dyadic("prob_p", 0.75, digits=24)
+    >>> round_to_dyadic("prob_p", 0.75, digits=24)
     0.75
-    >>> nearest_dyadic("prob_p", 1e-9, digits=24)
+    >>> round_to_dyadic("prob_p", 1e-9, digits=24)
     Traceback (most recent call last):
     hubbub.errors.ParameterError: prob_p must be 0, 1 or at least 2**-24 from both, got 1e-09: it would round to 0
     """

@@ -20,31 +20,31 @@ from hubbub.metrics.metric import Metric
 from hubbub.metrics.periods import Period
 from hubbub.privacy.ledger import Account
 from hubbub.privacy.policy import Policy
-from hubbub.privacy.pricing import distinct_values, fitting, price_of, shown_epsilon
+from hubbub.privacy.pricing import affordable_units, distinct_values, shown_epsilon, unit_price
 
 
-def opened(subject: str, metric: Metric, period: Period) -> Account:
+def new_account(subject: str, metric: Metric, period: Period) -> Account:
     """Return an account as it begins: nothing is spent or reserved."""
-    price = price_of(metric)
+    price = unit_price(metric)
     names = subject, metric.digest, metric.name
-    return Account(*names, metric.period, str(period), price.unit, price.epsilon, enrollment=0, reserved=0)
+    return Account(*names, metric.period, str(period), price.unit, price.epsilon, enrollment=0, reserved_units=0)
 
 
-def doubts(policy: Policy, metrics: Sequence[Metric], today: date) -> Iterator[str]:
+def policy_warnings(policy: Policy, metrics: Sequence[Metric], today: date) -> Iterator[str]:
     """Say what a new person's first enrollment refuses of these metrics, silences, or leaves hardly any room for."""
-    wanted = [(metric, opened("", metric, Period.containing(metric.period, today))) for metric in metrics]
-    for (metric, _), account in zip(wanted, share_out(policy, [], wanted, 1), strict=True):
-        cost = f"{metric.name}: a {account.unit} costs eps = {shown_epsilon(account.price)}"
-        room = min(distinct_values(metric), policy.units(account.price, 0))
+    wanted = [(metric, new_account("", metric, Period.containing(metric.period, today))) for metric in metrics]
+    for (metric, _), account in zip(wanted, allocate(policy, [], wanted, 1), strict=True):
+        cost = f"{metric.name}: a {account.unit} costs eps = {shown_epsilon(account.epsilon_per_unit)}"
+        room = min(distinct_values(metric), policy.units(account.epsilon_per_unit, 0))
         if account.refused:
             yield f"{account.refused}: nobody's reports come"
         elif account.unit != "value":
-            yield f"{cost}, and so does every other: after {account.reserved:g} of them a person falls silent"
-        elif account.reserved < room or account.reserved == 1:
-            yield f'{cost}: {account.reserved:g} of a person\'s values have room, "no value" among them; the last stands in for all others'
+            yield f"{cost}, and so does every other: after {account.reserved_units:g} of them a person falls silent"
+        elif account.reserved_units < room or account.reserved_units == 1:
+            yield f'{cost}: {account.reserved_units:g} of a person\'s values have room, "no value" among them; the last stands in for all others'
 
 
-def share_out(
+def allocate(
     policy: Policy,
     accounts: Sequence[Account],
     wanted: Sequence[tuple[Metric, Account]],
@@ -59,63 +59,63 @@ def share_out(
     What a definition that no process uses did not need is free again. A new enrollment has a new secret, under which every value is
     noised anew: what the earlier ones can have spent is spent, and the metric reserves again.
     """
-    kept = {account.digest: _kept(account, policy, enrollment, in_use) for account in accounts}
+    kept = {account.digest: _units_kept(account, policy, enrollment, in_use) for account in accounts}
     collected = {metric.digest for metric, _ in wanted}
     left = policy.epsilon_total
     if left < math.inf:
-        left -= sum(kept[account.digest] * account.price for account in accounts if kept[account.digest])
+        left -= sum(kept[account.digest] * account.epsilon_per_unit for account in accounts if kept[account.digest])
     for account in accounts:
-        if account.digest not in collected and account.reserved != kept[account.digest]:
-            yield replace(account, reserved=kept[account.digest])
+        if account.digest not in collected and account.reserved_units != kept[account.digest]:
+            yield replace(account, reserved_units=kept[account.digest])
     for metric, account in wanted:
         spent = kept.get(account.digest, 0)
         renewed = account.enrollment != enrollment
-        base = spent if renewed else account.base
-        ceiling = policy.units(account.price, base)
+        base = spent if renewed else account.spent_before_enrollment
+        ceiling = policy.units(account.epsilon_per_unit, base)
         if account.unit == "value":
             ceiling = min(ceiling, base + distinct_values(metric))
         refused = policy.objection(metric) or ""
-        granted = 0 if refused else max(0, min(ceiling - spent, fitting(left, account.price)))
+        granted = 0 if refused else max(0, min(ceiling - spent, affordable_units(left, account.epsilon_per_unit)))
         if not refused and spent + granted <= base:
             refused = _no_room(metric, policy, account, spent)
-        changed = replace(account, reserved=spent + granted, base=base, refused=refused)
+        changed = replace(account, reserved_units=spent + granted, spent_before_enrollment=base, refused=refused)
         if renewed:
             forgotten: dict[str, Any] = {
                 "tags": [],
-                "tag": "",
-                "sealed": "",
+                "tag": b"",
+                "sealed": b"",
                 "epoch": None,
                 "newest_epoch": None,
                 "response": None,
             }
             changed = replace(changed, enrollment=enrollment, **forgotten)
         if granted and left < math.inf:
-            left -= granted * account.price
+            left -= granted * account.epsilon_per_unit
         if changed != account:
             yield changed
 
 
-def _kept(account: Account, policy: Policy, enrollment: int, in_use: Container[str]) -> float:
+def _units_kept(account: Account, policy: Policy, enrollment: int, in_use: Container[str]) -> float:
     """Return how many units stay an account's own while the total is shared out anew."""
-    spent = most(account, policy)
-    is_bounded = account.reserved < math.inf or policy.epsilon_total == math.inf
+    spent = max_units_spent(account, policy)
+    is_bounded = account.reserved_units < math.inf or policy.epsilon_total == math.inf
     if account.digest in in_use and account.enrollment == enrollment and is_bounded:
-        return max(spent, account.reserved)
+        return max(spent, account.reserved_units)
     return spent
 
 
-def most(account: Account, policy: Policy) -> float:
+def max_units_spent(account: Account, policy: Policy) -> float:
     """Return how many units an account can have spent once the current period is over, whatever its values."""
     periods = account.reports if account.unit == "value" else account.units
-    ceiling = policy.units(account.price, account.base)
-    return max(account.units, account.base, min(account.reserved, periods + 1, ceiling))
+    ceiling = policy.units(account.epsilon_per_unit, account.spent_before_enrollment)
+    return max(account.units, account.spent_before_enrollment, min(account.reserved_units, periods + 1, ceiling))
 
 
 def _no_room(metric: Metric, policy: Policy, account: Account, spent: float) -> str:
-    cost = f"{metric.name}: a {account.unit} costs eps = {shown_epsilon(account.price)}, and "
-    if fitting(policy.epsilon_metric - spent * account.price, account.price) < 1:
+    cost = f"{metric.name}: a {account.unit} costs eps = {shown_epsilon(account.epsilon_per_unit)}, and "
+    if affordable_units(policy.epsilon_metric - spent * account.epsilon_per_unit, account.epsilon_per_unit) < 1:
         return (
-            f"{cost}earlier enrollments (consent off and on, a lost secret) can have spent {shown_epsilon(spent * account.price)} of "
+            f"{cost}earlier enrollments (consent off and on, a lost secret) can have spent {shown_epsilon(spent * account.epsilon_per_unit)} of "
             f"epsilon_metric = {policy.epsilon_metric:g}: nothing more is collected from this person, unless you raise it in Policy"
         )
     return (

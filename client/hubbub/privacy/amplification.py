@@ -54,7 +54,7 @@ def amplified(epsilon: float, reports: int, delta: float) -> float:
     The smallest eps whose `amplified_delta` is at most delta, or what theorem 3.1 says, whichever is less.
     """
     _check(epsilon, reports, delta)
-    low, high = 0.0, closed_form(epsilon, reports, delta)
+    low, high = 0.0, closed_form_epsilon(epsilon, reports, delta)
     if math.isinf(high):
         return high
     for _ in range(_HALVINGS):
@@ -63,7 +63,7 @@ def amplified(epsilon: float, reports: int, delta: float) -> float:
     return high
 
 
-def closed_form(epsilon: float, reports: int, delta: float) -> float:
+def closed_form_epsilon(epsilon: float, reports: int, delta: float) -> float:
     """Return theorem 3.1's eps; eps0 where it says nothing.
 
     ln(1 + (e**eps0 - 1) (4 sqrt(2 ln(4 / delta)) / sqrt((e**eps0 + 1) n) + 4 / n)), for eps0 <= ln(n / (8 ln(2 / delta)) - 1)

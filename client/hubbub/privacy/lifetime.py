@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from hubbub.metrics.metric import Metric
 from hubbub.privacy.loss import epsilon, epsilon_permanent
-from hubbub.privacy.pricing import distinct_values, fitting, price_of, shown_epsilon
-from hubbub.wire.json_values import finite
+from hubbub.privacy.pricing import affordable_units, distinct_values, shown_epsilon, unit_price
+from hubbub.wire.json_values import replace_non_finite
 
 if TYPE_CHECKING:
     from hubbub.privacy.policy import Policy
@@ -69,7 +69,7 @@ class PrivacyFigures:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as JSON can hold them: no bound is the string "inf"."""
-        figures: dict[str, Any] = finite({name: getattr(self, name) for name in self.__slots__})
+        figures: dict[str, Any] = replace_non_finite({name: getattr(self, name) for name in self.__slots__})
         return figures
 
     def rows(self) -> Iterator[FigureRow]:
@@ -118,12 +118,15 @@ class PrivacyFigures:
 
 def privacy_figures(metric: Metric, policy: Policy) -> PrivacyFigures:
     """Return every epsilon of a metric under a policy: the one source of what commands, pages and APIs print."""
-    price, objection = price_of(metric), policy.objection(metric)
+    price, objection = unit_price(metric), policy.objection(metric)
     lifetime: float = 0
     enrollment: float = 0
     if objection is None:
-        lifetime = min(fitting(policy.epsilon_metric, price.epsilon), fitting(policy.epsilon_total, price.epsilon))
-        enrollment = min(lifetime, fitting(policy.epsilon_enrollment, price.epsilon))
+        lifetime = min(
+            affordable_units(policy.epsilon_metric, price.epsilon),
+            affordable_units(policy.epsilon_total, price.epsilon),
+        )
+        enrollment = min(lifetime, affordable_units(policy.epsilon_enrollment, price.epsilon))
         if price.unit == "value":
             enrollment = min(enrollment, distinct_values(metric))
     return PrivacyFigures(

@@ -19,7 +19,7 @@ from hubbub.errors import ParameterError
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 
-MATCHED_IN = 100
+LINKABLE_GROUP_SIZE = 100
 """Where two reports tell apart one of so many people or more, they are as good as signed."""
 
 
@@ -32,15 +32,15 @@ def effective_group_size(params: Params, reports: float = 1) -> float:
     >>> round(effective_group_size(usual), 3), effective_group_size(two_coins) > 1e24
     (1.047, True)
     """
-    return math.exp(min(information(params, reports), 700.0))
+    return math.exp(min(mutual_information(params, reports), 700.0))
 
 
-def information(params: Params, reports: float = 1) -> float:
+def mutual_information(params: Params, reports: float = 1) -> float:
     """Return I, in nats, of the value ("no value" among them) for which it is largest."""
     if not (reports == math.inf or (reports >= 1 and float(reports).is_integer())):
         raise ParameterError(f"reports must be a whole number from 1, or math.inf, got {reports}")
     g = params.prob_f / 2
-    zero, one = (_of_bit(params.prob_p, params.prob_q, chance, reports) for chance in (g, 1 - g))
+    zero, one = (_bit_information(params.prob_p, params.prob_q, chance, reports) for chance in (g, 1 - g))
     k, h = params.num_bits, params.num_hashes
     return max(0.0, k * zero, (k - h) * zero + h * one)
 
@@ -52,13 +52,13 @@ def match_probability_bound(params: Params, crowd: int, reports: float = 1) -> f
     """
     if isinstance(crowd, bool) or not isinstance(crowd, int) or crowd < 2:
         raise ParameterError(f"a crowd has a whole number of people, at least 2, got {crowd!r}")
-    return min(1.0, (information(params, reports) + math.log(2)) / math.log(crowd))
+    return min(1.0, (mutual_information(params, reports) + math.log(2)) / math.log(crowd))
 
 
-def warning_of(metric: Metric) -> str | None:
+def linkability_warning(metric: Metric) -> str | None:
     """Say that two reports of a metric are as good as signed, or None; `hold = 1` draws the permanent bits anew for each."""
     crowd = 1 if metric.hold == 1 else effective_group_size(metric.params)
-    if crowd < MATCHED_IN:
+    if crowd < LINKABLE_GROUP_SIZE:
         return None
     return (
         f"{metric.name}: two reports of one person can be matched: by their permanent noise alone they tell one of {crowd:,.3g} people "
@@ -66,7 +66,7 @@ def warning_of(metric: Metric) -> str | None:
     )
 
 
-def _of_bit(p: float, q: float, chance: float, reports: float) -> float:
+def _bit_information(p: float, q: float, chance: float, reports: float) -> float:
     """Return the mutual information of two counts of ones, given a permanent bit that is one with this chance."""
     if chance in (0, 1):
         return 0.0

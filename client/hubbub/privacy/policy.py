@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hubbub.errors import ParameterError
 from hubbub.metrics.metric import Metric
 from hubbub.privacy.loss import epsilon
-from hubbub.privacy.pricing import ROUNDING, fitting, price_of, shown_epsilon
+from hubbub.privacy.pricing import ROUNDING_SLACK, affordable_units, shown_epsilon, unit_price
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +38,8 @@ class Policy:
 
     def objection(self, metric: Metric) -> str | None:
         """Say why a metric may not be collected at all, or None."""
-        once, price = epsilon(metric.params), price_of(metric)
-        if once > self.epsilon_report + ROUNDING:
+        once, price = epsilon(metric.params), unit_price(metric)
+        if once > self.epsilon_report + ROUNDING_SLACK:
             return (
                 f"{metric.name}: a report costs eps = {shown_epsilon(once)}, the policy allows epsilon_report = {self.epsilon_report:g}: "
                 "define it with more noise, or raise that in Policy"
@@ -47,7 +47,7 @@ class Policy:
         name = min(
             ("epsilon_enrollment", "epsilon_metric", "epsilon_total"), key=lambda each: float(getattr(self, each))
         )
-        if price.epsilon > getattr(self, name) + ROUNDING:
+        if price.epsilon > getattr(self, name) + ROUNDING_SLACK:
             return (
                 f"{metric.name}: a {price.unit} costs eps = {shown_epsilon(price.epsilon)}, the policy allows "
                 f"{name} = {getattr(self, name):g}: define it with more noise, or raise that in Policy"
@@ -56,4 +56,6 @@ class Policy:
 
     def units(self, price: float, base: float = 0) -> float:
         """Return how many units of a price one metric may have spent at the end of an enrollment before which it had spent `base`."""
-        return min(fitting(self.epsilon_metric, price), base + fitting(self.epsilon_enrollment, price))
+        return min(
+            affordable_units(self.epsilon_metric, price), base + affordable_units(self.epsilon_enrollment, price)
+        )

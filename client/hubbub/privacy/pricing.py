@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hubbub.metrics.metric import Kind, Metric
 from hubbub.privacy.loss import epsilon, epsilon_permanent
 
-ROUNDING = 1e-9
+ROUNDING_SLACK = 1e-9
 """Slack of comparisons of epsilons, so that float rounding never costs a unit."""
 
 
@@ -20,17 +20,17 @@ class Price:
     epsilon: float
 
 
-def price_of(metric: Metric) -> Price:
+def unit_price(metric: Metric) -> Price:
     """Return what one unit of a metric costs.
 
     - hold = E: an epoch costs eps(E), and epochs compose
     - no hold, f > 0: a distinct value costs the epsilon of its permanent response, however often it is reported
     - no hold, f = 0: there is no permanent response; every period's report costs eps(1)
 
-    >>> two_coins = price_of(Metric.boolean("two_coins", prob_p=0, prob_q=1, prob_f=0.5))
+    >>> two_coins = unit_price(Metric.boolean("two_coins", prob_p=0, prob_q=1, prob_f=0.5))
     >>> two_coins.unit, round(math.exp(two_coins.epsilon), 9)
     ('value', 3.0)
-    >>> price_of(Metric.boolean("unmemoized", prob_p=0.25, prob_q=0.75, prob_f=0)).unit
+    >>> unit_price(Metric.boolean("unmemoized", prob_p=0.25, prob_q=0.75, prob_f=0)).unit
     'period'
     """
     if metric.hold is not None:
@@ -41,15 +41,15 @@ def price_of(metric: Metric) -> Price:
     return Price("period", epsilon(metric.params))
 
 
-def fitting(epsilon: float, price: float) -> float:
+def affordable_units(epsilon: float, price: float) -> float:
     """Return how many units of a price fit into an epsilon.
 
-    >>> fitting(20.0, 4.39), fitting(math.inf, math.inf), fitting(-1.0, 2.0)
+    >>> affordable_units(20.0, 4.39), affordable_units(math.inf, math.inf), affordable_units(-1.0, 2.0)
     (4, inf, 0)
     """
     if epsilon == math.inf:
         return math.inf
-    return max(0, math.floor((epsilon + ROUNDING) / price))
+    return max(0, math.floor((epsilon + ROUNDING_SLACK) / price))
 
 
 def distinct_values(metric: Metric) -> float:
@@ -75,4 +75,4 @@ def shown_epsilon(epsilon: float) -> str:
     """
     if math.isinf(epsilon):
         return "no bound"
-    return f"{math.ceil((epsilon - ROUNDING) * 1000) / 1000:.3f}"
+    return f"{math.ceil((epsilon - ROUNDING_SLACK) * 1000) / 1000:.3f}"

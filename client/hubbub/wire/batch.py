@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from hubbub.metrics.metric import MAX_CLIENT_COHORTS, Metric
 from hubbub.metrics.periods import Period
-from hubbub.randomness import RandomBytes, system_coins
+from hubbub.randomness import RandomBytes, system_random_bytes
 from hubbub.wire.dates import parse_day
 from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub.wire.report import Report
@@ -52,12 +52,12 @@ class Batch:
         return len(self.cohorts)
 
     @classmethod
-    def of_reports(
-        cls, metric: Metric, period: Period, reports: Sequence[Report], random_bytes: RandomBytes = system_coins
+    def from_reports(
+        cls, metric: Metric, period: Period, reports: Sequence[Report], random_bytes: RandomBytes = system_random_bytes
     ) -> Batch:
         """Form a batch, once: a retry sends the same bytes again."""
         return cls(
-            batch_id=new_id(random_bytes),
+            batch_id=new_batch_id(random_bytes),
             metric=metric.name,
             digest=metric.digest,
             period=str(period),
@@ -128,7 +128,7 @@ class Batch:
             )
 
 
-def new_id(random_bytes: RandomBytes) -> UUID:
+def new_batch_id(random_bytes: RandomBytes) -> UUID:
     """Draw what a batch is known by, through every retry."""
     from uuid import UUID  # as it is imported it looks at the platform: 2 ms of every program's start
 

@@ -35,8 +35,8 @@ class ProblemType(Enum):
     PERIOD_MISALIGNED = ("period-misaligned", 422, "The period is not the first day of a period of this metric.")
     PERIOD_NOT_STARTED = ("period-not-started", 422, "The period starts more than a day from now.")
     INVALID_QUERY = ("invalid-query", 422, "A query parameter has a value it cannot have.")
-    ODD_REPORT = (
-        "odd-report",
+    IMPLAUSIBLE_REPORT = (
+        "implausible-report",
         422,
         "A report has more or fewer ones than the noise leaves an honest one, but for one in a billion.",
     )
@@ -59,7 +59,7 @@ class ProblemType(Enum):
 class RefusedError(HubbubError):
     """A batch that breaks a rule of the wire; nothing of it is stored."""
 
-    def __init__(self, refusal: ProblemType, detail: str) -> None:
+    def __init__(self, problem_type: ProblemType, detail: str) -> None:
         super().__init__(detail)
-        self.refusal = refusal
+        self.problem_type = problem_type
         self.detail = detail

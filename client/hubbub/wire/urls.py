@@ -8,12 +8,12 @@ from urllib.parse import urlsplit
 from hubbub.errors import ParameterError
 
 
-def checked_url(url: str) -> str:
+def check_url(url: str) -> str:
     """Return an aggregator's address without a slash at its end; https, except to this machine.
 
-    >>> checked_url("https://telemetry.example.org/"), checked_url("http://127.0.0.1:8000")
+    >>> check_url("https://telemetry.example.org/"), check_url("http://127.0.0.1:8000")
     ('https://telemetry.example.org', 'http://127.0.0.1:8000')
-    >>> checked_url("http://telemetry.example.org")
+    >>> check_url("http://telemetry.example.org")
     Traceback (most recent call last):
     hubbub.errors.ParameterError: url must be https, got 'http://telemetry.example.org': plain http is for this machine alone
     """

@@ -68,7 +68,7 @@ def google_rappor(
 
     from hubbub.metrics.metric import Metric
     from hubbub.summary import BitCounts
-    from hubbub.text import counted
+    from hubbub.text import format_count
     from hubbub_decoder.data.candidates import write_candidates
     from hubbub_decoder.data.google_rappor import (
         categories_of_map,
@@ -132,7 +132,7 @@ def google_rappor(
         else:
             write_summary_file(summary, out)
     stderr.print(
-        f"wrote {' and '.join(written)}: {counted(summary.num_reports, 'report')}", highlight=False, soft_wrap=True
+        f"wrote {' and '.join(written)}: {format_count(summary.num_reports, 'report')}", highlight=False, soft_wrap=True
     )
     for warning in warnings:
         stderr.print(f"Warning: {warning}", highlight=False, soft_wrap=True, markup=False)

@@ -51,7 +51,7 @@ def command(
     from rich.progress import DownloadColumn, Progress, SpinnerColumn, TextColumn
 
     from hubbub.summary import ReportFile, Summary
-    from hubbub.text import counted
+    from hubbub.text import format_count
     from hubbub_decoder.data.output_files import check_parquet_path, write_summary_file
     from hubbub_decoder.data.pull import pull_reports, pull_summary
 
@@ -72,7 +72,7 @@ def command(
         else:
             pulled = pull_summary(url, metric, periods=periods, digest=digest, kind=kind, progress=advance)
             write_summary_file(pulled, out)
-    stderr.print(f"wrote {out}: {counted(pulled.num_reports, 'report')} of {metric}", highlight=False)
+    stderr.print(f"wrote {out}: {format_count(pulled.num_reports, 'report')} of {metric}", highlight=False)
     if missing := [period for period in periods if period not in pulled.periods]:
         stderr.print(f"Warning: the aggregator has no reports of {', '.join(missing)}.", highlight=False)
     if as_json:

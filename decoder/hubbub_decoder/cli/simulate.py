@@ -58,7 +58,7 @@ def command(
     from rich.console import Console
 
     from hubbub.cli.definitions_file import definitions_with
-    from hubbub.text import counted
+    from hubbub.text import format_count
     from hubbub_decoder.data.output_files import (
         check_output_path,
         check_parquet_path,
@@ -102,6 +102,6 @@ def command(
     if truth_out is not None:
         write_population(population, num_reports, truth_out)
         written.append(str(truth_out))
-    stderr.print(f"wrote {' and '.join(written)}: {counted(num_reports, 'report')} of {metric}", highlight=False)
+    stderr.print(f"wrote {' and '.join(written)}: {format_count(num_reports, 'report')} of {metric}", highlight=False)
     if as_json:
         print_json({"out": str(out), "metric": metric, "num_reports": num_reports})

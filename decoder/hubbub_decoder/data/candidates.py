@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from hubbub.text import shown
+from hubbub.text import escape_untrusted
 from hubbub_decoder.data.output_files import atomic_write
 from hubbub_decoder.errors import CandidateError
 
@@ -25,7 +25,7 @@ def distinct_candidates(candidates: Iterable[str]) -> tuple[list[str], int]:
     """
     if isinstance(candidates, str | bytes | Mapping) or not isinstance(candidates, Iterable):
         raise CandidateError(
-            f"candidates must be a list of strings, got {type(candidates).__name__} {shown(repr(candidates))}. Pass the strings as a list."
+            f"candidates must be a list of strings, got {type(candidates).__name__} {escape_untrusted(repr(candidates))}. Pass the strings as a list."
         )
     given = list(candidates)
     if not given:
@@ -35,13 +35,13 @@ def distinct_candidates(candidates: Iterable[str]) -> tuple[list[str], int]:
     for candidate in given:
         if not isinstance(candidate, str):
             raise CandidateError(
-                f"A candidate must be a string, got {shown(repr(candidate))}. Convert it to the string that the app records."
+                f"A candidate must be a string, got {escape_untrusted(repr(candidate))}. Convert it to the string that the app records."
             )
         try:
             candidate.encode()
         except UnicodeEncodeError:
             raise CandidateError(
-                f"A candidate must be encodable as UTF-8, got {shown(repr(candidate))}. Clients cannot report such strings: remove it."
+                f"A candidate must be encodable as UTF-8, got {escape_untrusted(repr(candidate))}. Clients cannot report such strings: remove it."
             ) from None
     distinct = list(dict.fromkeys(map(str, given)))
     return distinct, len(given) - len(distinct)
@@ -115,7 +115,7 @@ def _csv_column(path: Path, text: str) -> list[str]:
     column = next((header.index(name) for name in _HEADERS if name in header), None)
     if column is None:
         raise CandidateError(
-            f"{path}: line 1 must name the columns, and has no column {' or '.join(_HEADERS)} but {shown(', '.join(rows[0][:6]))}. "
+            f"{path}: line 1 must name the columns, and has no column {' or '.join(_HEADERS)} but {escape_untrusted(', '.join(rows[0][:6]))}. "
             "Rename the column with the strings, or save the file as .txt with one candidate per line."
         )
     for number, row in enumerate(rows[1:], start=2):

@@ -8,7 +8,7 @@ from operator import add
 
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub.summary.pattern_counts import MAX_PATTERN_BITS
-from hubbub.text import counted
+from hubbub.text import format_count
 
 Collected = BitCounts | PatternCounts | Reports
 
@@ -30,6 +30,6 @@ def describe(collected: Collected) -> str:
     'bit counts of 0 reports'
     """
     if isinstance(collected, Reports):
-        return counted(collected.num_reports, "individual report")
+        return format_count(collected.num_reports, "individual report")
     form = "bit counts" if isinstance(collected, BitCounts) else "pattern counts"
-    return f"{form} of {counted(collected.num_reports, 'report')}"
+    return f"{form} of {format_count(collected.num_reports, 'report')}"

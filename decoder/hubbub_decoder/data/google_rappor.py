@@ -30,7 +30,8 @@ from hubbub.summary import BitCounts, PatternCounts, Summary
 from hubbub.summary.counting import count_bits, count_ones, count_patterns
 from hubbub.summary.pattern_counts import MAX_PATTERN_BITS
 from hubbub_decoder.errors import ForeignFileError
-from hubbub_decoder.model.design_matrix import DesignMatrix, Positions, bit_positions, design_of_positions
+from hubbub_decoder.model.design_matrix import DesignMatrix, design_of_positions
+from hubbub_decoder.model.vectorized_hashing import Positions, bit_positions
 
 _PARAMETERS = ("k", "h", "m", "p", "q", "f")
 _REPORTS_PER_BLOCK = 1 << 16
@@ -88,7 +89,7 @@ def read_counts(path: str | Path, params: Params) -> tuple[NDArray[np.int64], ND
 
 
 def read_map(path: str | Path, params: Params) -> tuple[list[str], Positions]:
-    """Read the candidates and their bit positions in each cohort, (M, m, h), as `design_matrix.bit_positions` returns them.
+    """Read the candidates and their bit positions in each cohort, (M, m, h), as `vectorized_hashing.bit_positions` returns them.
 
     A repeated candidate with equal bits is read once. Raises ForeignFileError for malformed lines.
     """
@@ -205,7 +206,7 @@ def _sum(metric: Metric, chunks: Iterable[tuple[NDArray[np.uint16], NDArray[np.u
         return PatternCounts(metric, patterns)
     counts = BitCounts.empty(metric)
     for cohorts, rows in chunks:
-        counts += BitCounts(metric, *count_bits(cohorts, rows, m, k), with_ones=count_ones(rows, k))
+        counts += BitCounts(metric, *count_bits(cohorts, rows, m, k), ones_histogram=count_ones(rows, k))
     return counts
 
 

@@ -8,15 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import norm
 
 from hubbub.metrics.metric import Kind, Metric
-from hubbub.text import shown
+from hubbub.text import escape_untrusted
+from hubbub_decoder.array_types import Floats
 from hubbub_decoder.data.candidates import read_text
 from hubbub_decoder.errors import CandidateError, PopulationError
-
-Floats = NDArray[np.float64]
 
 DISTRIBUTIONS: dict[str, Callable[[Floats, int], Floats]] = {
     "uniform": lambda i, _: np.ones_like(i),
@@ -81,7 +79,7 @@ def read_population(path: str | Path) -> dict[str, int]:
     except CandidateError as problem:
         raise PopulationError(str(problem)) from None
     if not {"value", "count"} <= set(rows.fieldnames or ()):
-        header = shown(", ".join(rows.fieldnames)) if rows.fieldnames else "nothing"
+        header = escape_untrusted(", ".join(rows.fieldnames)) if rows.fieldnames else "nothing"
         raise PopulationError(
             f"{path}: line 1 must name the columns value and count, but has {header}. Add the header."
         )

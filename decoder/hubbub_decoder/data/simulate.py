@@ -16,7 +16,7 @@ from hubbub.metrics.metric import Kind, Metric
 from hubbub.summary import BitCounts, PatternCounts
 from hubbub.summary.counting import count_patterns
 from hubbub_decoder.errors import PopulationError
-from hubbub_decoder.model.design_matrix import bit_positions
+from hubbub_decoder.model.vectorized_hashing import bit_positions
 
 _CELLS_PER_BLOCK = 1 << 22
 

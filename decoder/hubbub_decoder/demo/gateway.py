@@ -61,7 +61,7 @@ def send_reports(url: str, flights: Sequence[Flight], today: date) -> int:
             reports.append(report)
     with urllib3.PoolManager(retries=_RETRY, timeout=urllib3.Timeout(60)) as http:
         for metric, reports in zip(metrics, reports_by_metric, strict=True):
-            send_batch(http, url, Batch.of_reports(metric, Period.containing(metric.period, today), reports))
+            send_batch(http, url, Batch.from_reports(metric, Period.containing(metric.period, today), reports))
     return len(flights)
 
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from hubbub.privacy import sequential
 from hubbub.privacy.pricing import shown_epsilon
-from hubbub.text import counted
+from hubbub.text import format_count
 from hubbub_decoder.demo.comparison import Comparison
 from hubbub_decoder.results.table import interval_bar
 
@@ -57,7 +57,7 @@ def summary_line(comparison: Comparison, shown: int) -> str:
         false = f" and {comparison.false_detections} of {absent} absent candidates" if absent else ""
         sentences.append(f"Detected {comparison.true_detections} of {present} reported candidates{false}.")
     contain = "contains" if tested == 1 else "contain"
-    sentences.append(f"{comparison.covered_intervals} of {counted(tested, 'interval')} {contain} the true share.")
+    sentences.append(f"{comparison.covered_intervals} of {format_count(tested, 'interval')} {contain} the true share.")
     return " ".join(sentences)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubbub.metrics.metric import Metric
-from hubbub.text import counted
+from hubbub.text import format_count
 from hubbub_decoder.data.output_files import atomic_write, check_table_path
 from hubbub_decoder.results.estimates import Estimate, FitTest, ShareEstimate
 from hubbub_decoder.results.table import DecodingTable, to_html
@@ -68,7 +68,7 @@ class Decoding:
         return tuple(estimate for estimate in self.estimates if estimate.detected)
 
     def __repr__(self) -> str:
-        return f"<Decoding of {self.metric.name}: {counted(self.num_reports, 'report')}, {len(self.detected):,} of {counted(len(self), 'candidate')} detected>"
+        return f"<Decoding of {self.metric.name}: {format_count(self.num_reports, 'report')}, {len(self.detected):,} of {format_count(len(self), 'candidate')} detected>"
 
     def __len__(self) -> int:
         return len(self.estimates)

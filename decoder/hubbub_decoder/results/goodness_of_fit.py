@@ -14,13 +14,11 @@ from scipy import stats
 
 from hubbub.metrics.params import Params
 from hubbub.summary import BitCounts, PatternCounts, Reports
-from hubbub_decoder.estimators.pattern_counts import is_small
-from hubbub_decoder.estimators.patterns import FilterTable
-from hubbub_decoder.model.bit_covariance import RandomString
+from hubbub_decoder.array_types import Floats
+from hubbub_decoder.estimators.pattern_counts import FilterTable, is_small
 from hubbub_decoder.model.debias import bit_shares
+from hubbub_decoder.model.random_string import RandomString, md5_bit_probabilities
 from hubbub_decoder.results.estimates import FitTest
-
-Floats = NDArray[np.float64]
 
 _MIN_EXPECTED_COUNT = 5.0  # per cell, Cochran's rule; cells with smaller expectations are merged
 _REWEIGHTINGS = 3
@@ -39,10 +37,10 @@ def run_fit_tests(collected: BitCounts | PatternCounts | Reports) -> tuple[FitTe
         tests += _pattern_tests(collected)
     counts = collected if isinstance(collected, BitCounts) else collected.bit_counts()
     periods = _reports_per_client(counts)
-    if counts.with_ones is not None:
+    if counts.ones_histogram is not None:
         tests.append(
             _chi_squared_test(
-                "number_of_ones", _mixture_chi_squared(counts.with_ones, _ones_probabilities(params)), periods
+                "number_of_ones", _mixture_chi_squared(counts.ones_histogram, _ones_probabilities(params)), periods
             )
         )
     if not isinstance(collected, BitCounts):
@@ -103,7 +101,7 @@ def _coincident_hash_test(ones: NDArray[np.int64], params: Params) -> FitTest | 
     probabilities, shares = _ones_probabilities(params), ones[used] / n[used][:, None]
     weighted = probabilities / np.maximum(probabilities @ _ASSUMED_SIZE_SHARES, np.finfo(float).tiny)[:, None]
     size_shares = shares @ np.linalg.lstsq(probabilities.T @ weighted, weighted.T, rcond=None)[0].T
-    coincide = float(np.sum((np.bincount(np.arange(256) % params.num_bits) / 256) ** 2))
+    coincide = float(np.sum(md5_bit_probabilities(params.num_bits) ** 2))
     t, p_value = stats.ttest_1samp(size_shares[:, 1] - coincide * (size_shares[:, 1] + size_shares[:, 2]), 0)
     return FitTest("coincident_hashes", float(t) ** 2, 1, float(p_value))
 

@@ -16,7 +16,7 @@ from rich.text import Text
 from hubbub.metrics.metric import Kind
 from hubbub.privacy import privacy_figures
 from hubbub.privacy.policy import Policy
-from hubbub.text import counted, shown
+from hubbub.text import escape_untrusted, format_count
 from hubbub_decoder.inference.intervals import reports_to_detect
 from hubbub_decoder.results.estimates import Estimate, ShareEstimate
 
@@ -64,7 +64,7 @@ class DecodingTable:
             table.add_column("", width=bar_width, no_wrap=True)
         scale = max((displayed_interval(e).high for e in rows if math.isfinite(e.high)), default=1.0)
         for e in rows:
-            name = escape(" = ".join(map(shown, (e.candidate, *e.indistinguishable_from))))
+            name = escape(" = ".join(map(escape_untrusted, (e.candidate, *e.indistinguishable_from))))
             if math.isnan(e.share):
                 table.add_row(name, "-", "not estimated", "-", style="dim")
                 continue
@@ -123,7 +123,7 @@ def headline(decoding: Decoding) -> str:
     'from_jfk: 1,000 reports; epsilon 1.099 per report, 1.099 per value, 2.198 per enrollment (2 values), lifetime epsilon 39.551 (36 values)'
     """
     figures = privacy_figures(decoding.metric, Policy())
-    return f"{decoding.metric.name}: {counted(decoding.num_reports, 'report')}; {figures.sentence()}"
+    return f"{decoding.metric.name}: {format_count(decoding.num_reports, 'report')}; {figures.sentence()}"
 
 
 def summary_lines(decoding: Decoding) -> Iterator[str]:
@@ -133,7 +133,7 @@ def summary_lines(decoding: Decoding) -> Iterator[str]:
         listed = "candidates" if kind is Kind.STRING else "categories"
         unlisted = "unlisted strings" if kind is Kind.STRING else "other categories"
         if decoding.num_screened is not None:
-            listed = counted(decoding.num_screened, "kept candidate")
+            listed = format_count(decoding.num_screened, "kept candidate")
             unlisted = "other candidates and unlisted strings"
         totals = [(listed, decoding.listed_total)]
         if kind is Kind.STRING or decoding.unlisted.std_error != 0:

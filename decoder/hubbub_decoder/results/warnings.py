@@ -9,12 +9,11 @@ import math
 from collections.abc import Iterator, Sequence
 
 from hubbub.summary import BitCounts, Reports
-from hubbub.summary.plausibility import TAIL, oddities, usual
-from hubbub.text import counted, shown
+from hubbub.summary.plausibility import TAIL_PROBABILITY, find_implausible, plausible_ones
+from hubbub.text import escape_untrusted, format_count
 from hubbub_decoder.data.combine import Collected
-from hubbub_decoder.estimators.fit_result import Fitted
+from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.estimators.lasso_screening import Selection
-from hubbub_decoder.estimators.least_squares import Fit
 from hubbub_decoder.estimators.reports import mixed_effects
 from hubbub_decoder.inference.null_distribution import ErrorLaw
 from hubbub_decoder.model.design_matrix import DesignMatrix
@@ -34,15 +33,15 @@ def warn_counts(counts: BitCounts) -> Iterator[str]:
     if n < MIN_REPORTS_PER_COHORT * m:
         across = "" if m == 1 else f" in {m} cohorts"
         yield (
-            f"Only {counted(n, 'report')}{across}. Intervals and p-values use a normal approximation that needs about "
-            f"{MIN_REPORTS_PER_COHORT} reports per cohort. Decode at least {counted(MIN_REPORTS_PER_COHORT * m, 'report')} of this metric."
+            f"Only {format_count(n, 'report')}{across}. Intervals and p-values use a normal approximation that needs about "
+            f"{MIN_REPORTS_PER_COHORT} reports per cohort. Decode at least {format_count(MIN_REPORTS_PER_COHORT * m, 'report')} of this metric."
         )
-    if counts.odd_refused:
+    if counts.implausible_rejected:
         params = counts.metric.params
-        fewest, most = usual(params)
+        fewest, most = plausible_ones(params)
         yield (
             f"The aggregator rejected reports with fewer than {fewest} or more than {most} ones. Honest clients send such reports with "
-            f"probability below {TAIL:.0e}, so shares are biased by at most {TAIL / abs(params.q_star - params.p_star):.0e}. "
+            f"probability below {TAIL_PROBABILITY:.0e}, so shares are biased by at most {TAIL_PROBABILITY / abs(params.q_star - params.p_star):.0e}. "
             "To count these reports, run the aggregator without --reject-implausible."
         )
 
@@ -75,7 +74,7 @@ def warn_padded_candidates(design: DesignMatrix) -> Iterator[str]:
     if padded:
         verbs = "begins or ends" if len(padded) == 1 else "begin or end"
         yield (
-            f"{counted(len(padded), 'candidate')} {verbs} with white space (such as {shown(repr(padded[0]))}). Such a candidate matches "
+            f"{format_count(len(padded), 'candidate')} {verbs} with white space (such as {escape_untrusted(repr(padded[0]))}). Such a candidate matches "
             "only reports of a string with the same white space. Remove it unless the clients' strings contain it."
         )
 
@@ -91,7 +90,7 @@ def warn_few_cohorts(counts: BitCounts, decoding: Decoding) -> Iterator[str]:
             else f"Decode reports of {needed} or more cohorts."
         )
         yield (
-            f"Shares were estimated from only {counted(used, 'cohort')}. The variance caused by unlisted strings is poorly estimated, "
+            f"Shares were estimated from only {format_count(used, 'cohort')}. The variance caused by unlisted strings is poorly estimated, "
             f"so intervals may be too narrow. {remedy}"
         )
 
@@ -113,9 +112,9 @@ def warn_failed_fit_tests(tests: tuple[FitTest, ...], counts: BitCounts) -> Iter
     """Warn about goodness-of-fit tests with p < 1e-6, and about implausible reports that no such test covers."""
     failed = [test for test in tests if test.p_value < _MAX_P_VALUE]
     failed_names = {test.name for test in failed}
-    for oddity in oddities(counts.metric.params, counts.outline()):
-        if _EQUIVALENT_TESTS.get(oddity.kind) not in failed_names:
-            yield oddity.about
+    for found in find_implausible(counts.metric.params, counts.count_profile()):
+        if _EQUIVALENT_TESTS.get(found.kind) not in failed_names:
+            yield found.description
     for test in failed:
         finding, remedy = _FAILURES[test.name]
         p_value = f"p = {test.p_value:.0e}" if test.p_value > 0 else "p < 1e-300"
@@ -126,14 +125,14 @@ def warn_merged_candidates(design: DesignMatrix, repeated: int) -> Iterator[str]
     """Warn about candidates that were given twice, and about candidates with equal bits in every cohort."""
     if repeated:
         yield (
-            f"{counted(repeated, 'candidate')} repeated an earlier one and {'was' if repeated == 1 else 'were'} ignored. Each string is "
+            f"{format_count(repeated, 'candidate')} repeated an earlier one and {'was' if repeated == 1 else 'were'} ignored. Each string is "
             "tested once. Remove duplicates from the list to avoid this warning."
         )
     equal_groups = [group for group in design.groups if len(group) > 1]
     if equal_groups:
         yield (
             f"{sum(map(len, equal_groups)):,} candidates set the same bits as another one in every cohort (such as "
-            f"{' and '.join(shown(repr(name)) for name in equal_groups[0][:2])}). Each group of them is one row with the share of the "
+            f"{' and '.join(escape_untrusted(repr(name)) for name in equal_groups[0][:2])}). Each group of them is one row with the share of the "
             "whole group. To separate them, use a metric with more bits or more cohorts."
         )
 
@@ -164,7 +163,7 @@ def warn_undetermined_shares(number: int) -> Iterator[str]:
     """Warn about candidates whose shares the reports do not determine."""
     if number:
         yield (
-            f"The shares of {counted(number, 'candidate')} are not determined. Their bits are combinations of other candidates' bits, or "
+            f"The shares of {format_count(number, 'candidate')} are not determined. Their bits are combinations of other candidates' bits, or "
             "their cohorts have no reports. Pass fewer candidates, or decode reports of more cohorts."
         )
 
@@ -173,7 +172,7 @@ def warn_undetermined_totals(decoding: Decoding) -> Iterator[str]:
     """Warn when listed total and unlisted share cannot be separated."""
     if math.isnan(decoding.unlisted.share):
         yield (
-            f"The listed total of {counted(len(decoding), 'candidate')} and the unlisted share cannot be separated: the candidates' bits are "
+            f"The listed total of {format_count(len(decoding), 'candidate')} and the unlisted share cannot be separated: the candidates' bits are "
             "nearly a combination of those of random strings. Each candidate's own estimate is still valid. "
             "Pass fewer candidates, or decode more reports or more cohorts."
         )
@@ -188,7 +187,7 @@ def warn_frequent_unlisted_string(null: ErrorLaw | None, unlisted_variance: floa
         )
 
 
-def warn_impossible_totals(decoding: Decoding, fitted: Fit | Fitted | None = None) -> Iterator[str]:
+def warn_impossible_totals(decoding: Decoding, fitted: FitResult | None = None) -> Iterator[str]:
     """Warn about negative totals, and about bits that vary more than the unlisted share permits."""
     if decoding.num_reports < MIN_REPORTS_PER_COHORT * decoding.metric.params.num_cohorts:
         return
@@ -202,7 +201,7 @@ def warn_impossible_totals(decoding: Decoding, fitted: Fit | Fitted | None = Non
             yield f"The estimate of {name} is {total.share:.1%}, which is below 0 by more than {_STANDARD_ERRORS} standard errors. {_MISMATCH}"
     if fitted is not None:
         largest = max(decoding.unlisted.share, 0) + _STANDARD_ERRORS * decoding.unlisted.std_error
-        if fitted.scatter > largest**2 + _STANDARD_ERRORS * fitted.scatter_std:
+        if fitted.unlisted_variance > largest**2 + _STANDARD_ERRORS * fitted.unlisted_variance_error:
             yield f"The bits vary more than an unlisted share of {largest:.1%} can explain. {_MISMATCH}"
 
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from hubbub import Batch, RefusedError, parse_definitions
 from hubbub.wire.problems import ProblemType
-from hubbub_aggregator.api.batch_decoding import decode_batch, largest_batch
+from hubbub_aggregator.api.batch_decoding import decode_batch
+from hubbub_aggregator.pipeline.active_definitions import largest_batch
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import StartAggregator
@@ -38,7 +39,7 @@ def outcome(decode: Any, body: bytes) -> Batch | ProblemType:
     try:
         batch: Batch = decode(body)
     except RefusedError as refused:
-        return refused.refusal
+        return refused.problem_type
     return batch
 
 

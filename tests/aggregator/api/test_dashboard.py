@@ -242,7 +242,7 @@ def test_the_page_has_the_numbers_of_what_was_sent(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch
 ) -> None:
     """Folded or not, of every version and period; what was refused; what is kept and until when."""
-    aggregator = start(store, fold_every=1000.0, keep={"carrier": 12}, free=lambda: 3 << 30)
+    aggregator = start(store, fold_interval=1000.0, keep_counts={"carrier": 12}, free=lambda: 3 << 30)
     definitions = aggregator.definitions
     for metric in definitions.versions():
         if metric.name == "from_jfk":
@@ -329,7 +329,7 @@ def test_metrics_with_problems_come_first_the_most_severe_before_the_others(
     """At noon of June 15: reports of June 13 should have arrived."""
     definitions = many_definitions(8)
     silent, fine, implausible, refused, often_refused, empty, *_ = names = list(definitions)
-    with running(definitions, store, Settings(local_reads_without_token=True, fold_every=1000.0)) as aggregator:
+    with running(definitions, store, Settings(local_reads_without_token=True, fold_interval=1000.0)) as aggregator:
         for name in names:
             period = "2024-06-12" if name == silent else "2024-06-13"
             if name != empty:
@@ -386,7 +386,7 @@ def test_pages_do_the_same_work_however_many_metrics_and_periods_there_are(
     for last, num_metrics, num_periods in (("2024-05-01", 1, 2), ("2024-06-15", 12, 25)):
         definitions = many_definitions(num_metrics)
         fill(store, definitions, date.fromisoformat(last), num_periods)
-        with running(definitions, store, Settings(local_reads_without_token=True, fold_every=1000.0)) as aggregator:
+        with running(definitions, store, Settings(local_reads_without_token=True, fold_interval=1000.0)) as aggregator:
             statements = statements_of(store, partial(get, aggregator, path))
         assert not [statement for statement in statements if "summary" in statement]
         counts.append(len(statements))
@@ -452,7 +452,7 @@ def test_sqlite_answers_the_pages_questions_from_the_index(sqlite_store: SqlStor
 def test_a_signed_in_browser_downloads_with_its_cookie_unless_another_site_asks(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch, kind: str
 ) -> None:
-    aggregator = start(store, local_reads_without_token=False, retain={"homepage": 5})
+    aggregator = start(store, local_reads_without_token=False, keep_reports={"homepage": 5})
     assert aggregator.post(make_batch(aggregator.definitions["homepage"])).status == 202
     path = f"/v1/metrics/homepage/{kind}"
     assert_refused(get(aggregator, path), ProblemType.UNAUTHORIZED)
@@ -503,7 +503,7 @@ def test_a_metric_that_is_not_defined_has_no_page(start: StartAggregator, sqlite
 def test_a_page_of_a_metric_without_current_figures_says_so(store: SqlStore) -> None:
     definitions = many_definitions(1)
     fill(store, definitions, NOON.date(), 3, computed=False)
-    with running(definitions, store, Settings(local_reads_without_token=True, fold_every=1000.0)) as aggregator:
+    with running(definitions, store, Settings(local_reads_without_token=True, fold_interval=1000.0)) as aggregator:
         pages = [get(aggregator).body.decode(), get(aggregator, "/metric/editor.first_page").body.decode()]
         assert all("The figures of 3 periods are not computed yet" in page for page in pages)
         compute_figures(store, definitions)

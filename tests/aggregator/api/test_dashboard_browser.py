@@ -122,7 +122,7 @@ def test_500_metrics_are_searched_sorted_and_downloaded_from(
     def find(selector: str) -> Any:
         return browser.find_element("css selector", selector)
 
-    with running(definitions, sqlite_store, Settings(fold_every=1000.0)) as aggregator:
+    with running(definitions, sqlite_store, Settings(fold_interval=1000.0)) as aggregator:
         browser.get(aggregator.url + "/sign-in")
         find("#token").send_keys(secret)
         find("form button").click()

@@ -80,7 +80,7 @@ DOCUMENTED = {503, 507}
 @pytest.fixture
 def caller(definitions: Definitions, sqlite_store: SqlStore) -> Iterator[Caller]:
     sqlite_store.add_token(Token("known", frozenset(Scope)), hash_of(TOKEN.decode()))
-    limits = Settings(cors_origin=("https://localhost",), retain={"homepage": 1}, client_burst_seconds=1e9)
+    limits = Settings(cors_origin=("https://localhost",), keep_reports={"homepage": 1}, client_burst_seconds=1e9)
     with started(create_app(definitions, sqlite_store, limits, FakeClock(), local_address=ADDRESS)) as caller:
         yield caller
 
@@ -210,7 +210,7 @@ def test_no_connection_event_is_logged_or_answered_with_an_undocumented_5xx(
     caplog: pytest.LogCaptureFixture,
     unseen_seed: int,
 ) -> None:
-    aggregator = start(sqlite_store, cors_origin=("https://localhost",), retain={"homepage": 1})
+    aggregator = start(sqlite_store, cors_origin=("https://localhost",), keep_reports={"homepage": 1})
     sqlite_store.add_token(Token("known", frozenset(Scope)), hash_of(TOKEN.decode()))
     batches = [make_batch(aggregator.definitions["homepage"]).to_json() for _ in range(50)]
     host, port = aggregator.url.removeprefix("http://").split(":")

@@ -34,7 +34,7 @@ def guarded(definitions: Definitions, tmp_path_factory: pytest.TempPathFactory) 
     """An aggregator that asks for a token wherever it can."""
     store = SqlStore.open(tmp_path_factory.mktemp("schema") / "reports.db")
     store.add_token(Token("everyone", frozenset(Scope)), hash_of("everything"))
-    with running(definitions, store, Settings(closed_reports=True)) as aggregator:
+    with running(definitions, store, Settings(require_report_token=True)) as aggregator:
         yield aggregator
     store.close()
 

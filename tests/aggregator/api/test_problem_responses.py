@@ -267,7 +267,7 @@ def test_before_the_disk_is_full_batches_are_refused_and_what_is_stored_can_be_r
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch
 ) -> None:
     free = [10]
-    aggregator = start(store, min_free=10, free=lambda: free[0])
+    aggregator = start(store, min_free_disk=10, free=lambda: free[0])
     batch = make_batch(aggregator.definitions["homepage"])
     assert aggregator.post(batch).status == 202
     free[0] = 9

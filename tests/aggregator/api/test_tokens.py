@@ -73,7 +73,7 @@ def test_what_clients_and_their_reviewers_need_takes_no_token(
 def test_sending_takes_a_token_where_the_operator_says_so(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch
 ) -> None:
-    aggregator = start(store, closed_reports=True)
+    aggregator = start(store, require_report_token=True)
     batch = make_batch(aggregator.definitions["homepage"])
     assert_refused(aggregator.post(batch), ProblemType.UNAUTHORIZED)
     assert aggregator.stored() == 0
@@ -89,7 +89,7 @@ def test_a_revoked_token_is_worthless_within_5_seconds(store: SqlStore) -> None:
     now = 5.0
     with pytest.raises(RefusedError) as refused:
         door.require(Scope.READ, authorization)
-    assert refused.value.refusal is ProblemType.UNAUTHORIZED
+    assert refused.value.problem_type is ProblemType.UNAUTHORIZED
 
 
 def test_the_database_has_a_hash_and_never_the_token(sqlite_store: SqlStore, tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_rejects_expired_token_from_its_day_on(start: StartAggregator, store: Sq
 
 
 def test_rejects_batches_with_an_expired_token(start: StartAggregator, store: SqlStore, make_batch: MakeBatch) -> None:
-    aggregator, secret = start(store, closed_reports=True), new_token()
+    aggregator, secret = start(store, require_report_token=True), new_token()
     assert store.add_token(Token("apps", frozenset({Scope.REPORT}), expires=NOON.date()), hash_of(secret))
     batch = make_batch(aggregator.definitions["homepage"])
     assert_refused(aggregator.post(batch, authorization=f"Bearer {secret}"), ProblemType.UNAUTHORIZED)

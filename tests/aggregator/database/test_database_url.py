@@ -74,7 +74,7 @@ def commands(database: str, definitions_file: str, place: Path) -> list[list[str
     return [
         ["serve", definitions_file, *named],
         ["serve", definitions_file, "--print-config", *named],
-        ["doctor", definitions_file, "--watch", "0", *named],
+        ["doctor", definitions_file, "--refusal-window", "0", *named],
         ["token", "create", "x", "--scope", "read", *named],
         ["token", "list", *named],
         ["token", "revoke", "x", *named],
@@ -175,9 +175,9 @@ def test_a_place_that_may_not_be_written_to_is_told_by_name_and_found_by_doctor(
         SqlStore.open(new)
     asked = Asked(nobody / "metrics.toml", new, "127.0.0.1", Settings())
     found = [
-        finding.what
+        finding.observation
         for finding in of_aggregator(asked, datetime.now(UTC), lambda: None)
-        if finding.health is Health.WRONG
+        if finding.health is Health.ERROR
     ]
     assert len(found) == 1
     assert told in found[0]

@@ -72,7 +72,7 @@ def test_four_kibibytes_overwritten_anywhere_are_found(filled: str, tmp_path: Pa
     assert "it is damaged: stop the aggregator, keep the file, and `hubbub db restore` the last backup" in said
     told = json.loads(CliRunner().invoke(main, ["db", "check", "--database", str(bad), "--json"]).stdout)
     assert told["damaged"]
-    assert [finding.health for finding in damage(str(bad))] == [Health.WRONG]
+    assert [finding.health for finding in damage(str(bad))] == [Health.ERROR]
 
 
 def test_a_summary_that_cannot_be_read_is_found_by_name(filled: str) -> None:
@@ -90,7 +90,7 @@ def test_doctor_says_it_of_a_damaged_database(filled: str, tmp_path: Path) -> No
         file.seek(bad.stat().st_size // 2 // PAGE * PAGE)
         file.write(bytes(PAGE))
     said = CliRunner().invoke(
-        main, ["doctor", str(tmp_path / "metrics.toml"), "--watch", "0", "--database", str(bad), "--json"]
+        main, ["doctor", str(tmp_path / "metrics.toml"), "--refusal-window", "0", "--database", str(bad), "--json"]
     )
     assert said.exit_code == 1
-    assert [finding for finding in json.loads(said.stdout)["findings"] if "damaged: " in finding["what"]]
+    assert [finding for finding in json.loads(said.stdout)["findings"] if "damaged: " in finding["observation"]]

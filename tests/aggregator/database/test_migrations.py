@@ -168,7 +168,7 @@ def test_a_service_goes_on_exactly_once_while_and_after_the_next_hubbub_upgrades
     steps: Callable[..., Path],
 ) -> None:
     """Each batch is sent until it is answered, and once again; folding goes on as well."""
-    aggregator = start(store, fold_every=0.01)
+    aggregator = start(store, fold_interval=0.01)
     metric = aggregator.definitions["homepage"]
     batches = [make_batch(metric) for _ in range(240)]
     arrived, halfway = threading.Semaphore(0), threading.Event()

@@ -186,7 +186,7 @@ def test_a_moved_file_is_answered_503_and_logged_once_and_served_again_when_it_i
     caplog: pytest.LogCaptureFixture,
     suffix: str,
 ) -> None:
-    aggregator = start(sqlite_store, fold_every=0.05)
+    aggregator = start(sqlite_store, fold_interval=0.05)
     metric = aggregator.definitions["homepage"]
     stored = make_batch(metric)
     assert aggregator.post(stored).status == 202
@@ -218,7 +218,7 @@ def test_other_processes_and_checkpoints_raise_no_alarm(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """SQLite empties the -wal at checkpoints, and deletes it with the last connection of all processes only."""
-    aggregator = start(sqlite_store, fold_every=0.01, retain={"homepage": 0})
+    aggregator = start(sqlite_store, fold_interval=0.01, keep_reports={"homepage": 0})
     metric, database = aggregator.definitions["homepage"], str(tmp_path / "reports.db")
     commands = (
         ["token", "create", "x", "--scope", "read", "--database", database],

@@ -81,7 +81,7 @@ def test_an_upkeep_that_fails_is_in_the_numbers_and_on_the_page_and_batches_are_
     def damaged(_digest: str) -> list[str]:
         raise StoreError("the database cannot do it: database disk image is malformed")
 
-    aggregator = start(sqlite_store, fold_every=0.02)
+    aggregator = start(sqlite_store, fold_interval=0.02)
 
     def number(name: str) -> int:
         lines = aggregator.get("/metrics").body.decode().splitlines()

@@ -155,7 +155,7 @@ def test_a_start_without_a_version_that_has_open_periods_is_warned_of_once(
 def caller(sqlite_store: SqlStore) -> Iterator[Caller]:
     """The application, collecting what was collected before."""
     with started(
-        create_app(OLD, sqlite_store, Settings(fold_every=0.02), FakeClock(), local_address=ADDRESS)
+        create_app(OLD, sqlite_store, Settings(fold_interval=0.02), FakeClock(), local_address=ADDRESS)
     ) as caller:
         yield caller
 

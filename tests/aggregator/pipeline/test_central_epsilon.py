@@ -28,7 +28,7 @@ def smallest_cohorts(store: SqlStore, metric: Metric) -> dict[str, int]:
 def test_sums_hide_a_report_among_the_smallest_cohort_of_the_last_period_that_is_in(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch
 ) -> None:
-    aggregator = start(store, fold_every=1000.0)
+    aggregator = start(store, fold_interval=1000.0)
     homepage, now = aggregator.definitions["homepage"], aggregator.clock()
     few = replace(make_batch(homepage, n=900, period=BEFORE), cohorts=bytes([0] * 500 + [1] * 400))
     for batch in (few, make_batch(homepage, n=9, period=YESTERDAY), make_batch(homepage, n=9, period=TODAY)):
@@ -45,8 +45,8 @@ def test_sums_hide_a_report_among_the_smallest_cohort_of_the_last_period_that_is
 def test_retained_reports_hide_a_report_among_its_commit_and_with_cohorts_among_nobody(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch, name: str, expected: int
 ) -> None:
-    settings = Settings(retain={name: 5})
-    aggregator = start(store, fold_every=1000.0, retain={name: 5})
+    settings = Settings(keep_reports={name: 5})
+    aggregator = start(store, fold_interval=1000.0, keep_reports={name: 5})
     metric, now = aggregator.definitions[name], aggregator.clock()
     for n in (60, 200):
         assert aggregator.post(make_batch(metric, n=n, period=BEFORE)).status == 202

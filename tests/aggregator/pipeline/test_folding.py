@@ -59,7 +59,7 @@ def counted(metric: Metric, stored: Sequence[Batch]) -> Summary:
     """What a read must be, from the batches themselves."""
     own = [batch for batch in stored if batch.digest == metric.digest]
     cohorts, rows = b"".join(batch.cohorts for batch in own), b"".join(batch.rows for batch in own)
-    return counted_as(metric).of_rows(metric, cohorts, rows, {batch.period for batch in own})
+    return counted_as(metric).from_rows(metric, cohorts, rows, {batch.period for batch in own})
 
 
 @settings(deadline=None, max_examples=60)

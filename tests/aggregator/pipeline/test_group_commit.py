@@ -87,7 +87,7 @@ def test_all_that_arrived_during_a_commit_go_into_the_next_as_one_segment(
 
 def test_a_group_is_bounded(gated: GatedStore, metric: Metric, make_batch: MakeBatch) -> None:
     async def scenario() -> None:
-        writer = GroupWriter(gated, Settings(max_group=4))
+        writer = GroupWriter(gated, Settings(max_batches_per_commit=4))
         assert await sent(writer, [make_batch(metric) for _ in range(10)], gated) == [Appended.STORED] * 10
         await writer.close()
 
@@ -100,12 +100,12 @@ def test_beyond_what_may_wait_batches_are_refused_until_there_is_room(
     gated: GatedStore, metric: Metric, make_batch: MakeBatch
 ) -> None:
     async def scenario() -> None:
-        writer = GroupWriter(gated, Settings(max_waiting=3 * 1100))  # a batch of 3 reports weighs 1024 + 3 + 9
+        writer = GroupWriter(gated, Settings(max_queue_bytes=3 * 1100))  # a batch of 3 reports weighs 1024 + 3 + 9
         said = await sent(writer, [make_batch(metric) for _ in range(5)], gated)
         assert said[:3] == [Appended.STORED] * 3
         for refused in said[3:]:
             assert isinstance(refused, RefusedError)
-            assert refused.refusal is ProblemType.UNAVAILABLE
+            assert refused.problem_type is ProblemType.UNAVAILABLE
         assert await writer.write(make_batch(metric))
         await writer.close()
 
@@ -124,7 +124,7 @@ def test_a_failed_transaction_refuses_its_whole_group_and_stores_nothing(
         gated.flawed = True
         for refused in await sent(writer, batches, gated):
             assert isinstance(refused, RefusedError)
-            assert refused.refusal is ProblemType.UNAVAILABLE
+            assert refused.problem_type is ProblemType.UNAVAILABLE
         assert not any(gated.holds(batch) for batch in batches)
         gated.flawed = False
         assert [await writer.write(batch) for batch in batches] == [Appended.STORED] * 5, "the same batches, sent again"
@@ -139,7 +139,7 @@ def test_a_failed_transaction_refuses_its_whole_group_and_stores_nothing(
 
 def test_closing_writes_what_was_accepted(gated: GatedStore, metric: Metric, make_batch: MakeBatch) -> None:
     async def scenario() -> None:
-        writer = GroupWriter(gated, Settings(max_group=2))
+        writer = GroupWriter(gated, Settings(max_batches_per_commit=2))
         tasks = [asyncio.create_task(writer.write(make_batch(metric))) for _ in range(7)]
         await asyncio.sleep(0)
         asyncio.get_running_loop().call_later(0.01, gated.gate.set)

@@ -106,7 +106,7 @@ def test_counts_are_dropped_when_their_metric_says_so_and_others_stay(
 ) -> None:
     carrier = definitions["carrier"]
     store.append([make_batch(each, period=day) for each in (metric, carrier) for day in ("2024-06-15", "2024-06-16")])
-    settings = Settings(keep={"homepage": 40})
+    settings = Settings(keep_counts={"homepage": 40})
     last = datetime(2024, 7, 26, tzinfo=UTC)  # 40 days after the 15th ended
     upkeep(store, definitions, settings, last - timedelta(microseconds=1))
     assert read_summary(store, metric).num_reports == 6

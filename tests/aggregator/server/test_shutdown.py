@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 FIRST = datetime(2024, 6, 1, tzinfo=UTC)
 PERIODS = [str((FIRST + timedelta(days=day)).date()) for day in range(12)]
-SETTINGS = Settings(local_reads_without_token=True, fold_every=1000, retain={"homepage": 1000})
+SETTINGS = Settings(local_reads_without_token=True, fold_interval=1000, keep_reports={"homepage": 1000})
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_stopped_store_still_stores_batches_and_counts_refusals(
 
 @pytest.mark.parametrize("path", ["/v1/metrics/homepage/summary", "/v1/metrics/homepage/reports"])
 def test_reads_of_a_stopping_service_are_answered_503(start: StartAggregator, filled: SqlStore, path: str) -> None:
-    aggregator = start(filled, retain={"homepage": 1000})
+    aggregator = start(filled, keep_reports={"homepage": 1000})
     assert aggregator.get(path).status == 200
     filled.stop()
     answer = aggregator.get(path)
@@ -123,7 +123,7 @@ def test_upkeep_of_a_stopped_store_ends_after_one_step_and_another_start_finishe
 def test_segments_are_folded_between_the_steps_of_closing_a_period(
     tmp_path: Path, definitions: Definitions, metric: Metric, make_batch: MakeBatch
 ) -> None:
-    """A batch comes in each pause; `fold_every` passes with each look at the clock."""
+    """A batch comes in each pause; `fold_interval` passes with each look at the clock."""
     store, open_period, seconds = SqlStore(open_sqlite(tmp_path / "reports.db")), PERIODS[-1], iter(range(10**6))
     waiting = list[int]()
 
@@ -134,7 +134,7 @@ def test_segments_are_folded_between_the_steps_of_closing_a_period(
     store._pause = pause
     store.append([make_batch(metric, 1, period=PERIODS[0]) for _ in range(5_500)])
     due = FIRST + timedelta(days=1 + 30)
-    settings = Settings(fold_every=1)
+    settings = Settings(fold_interval=1)
     upkeep(store, definitions, settings, due, elapsed=lambda: float(next(seconds)))
     assert len(waiting) >= 6
     assert set(waiting) == {0}, "what came in one pause is folded before the next"
@@ -156,7 +156,9 @@ def test_folding_between_steps_waits_for_fold_every(
     store.unfolded_reports = count  # type: ignore[method-assign]
     store.append([make_batch(metric, 1, period=PERIODS[0]) for _ in range(5_500)])
     seconds = iter(range(10**6))
-    upkeep(store, definitions, Settings(fold_every=3), FIRST + timedelta(days=31), elapsed=lambda: float(next(seconds)))
+    upkeep(
+        store, definitions, Settings(fold_interval=3), FIRST + timedelta(days=31), elapsed=lambda: float(next(seconds))
+    )
     assert folds in (2, 3)
     store.close()
 
@@ -189,6 +191,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., tuple[int, str, int]]]:
                     run(
                         create_app(definitions, store, SETTINGS, local_address=address_of(listener)),
                         [listener],
+                        SETTINGS.connection_limits(),
                         lambda: say("ready"),
                         stop,
                     )

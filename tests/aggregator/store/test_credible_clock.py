@@ -58,7 +58,7 @@ HOUR, DAY = 3_600.0, 86_400.0
 DAYS = timedelta(days=1)
 METRIC = Metric.boolean("one", prob_p=0.25, prob_q=0.75, prob_f=0.5)
 DEFINITIONS = Definitions([METRIC])
-KEPT = Settings(keep={"one": 31}, retain={"one": 31})
+KEPT = Settings(keep_counts={"one": 31}, keep_reports={"one": 31})
 seconds = START.timestamp()
 
 
@@ -308,7 +308,7 @@ def refusal(batch: Batch, definitions: Definitions, reading: Reading) -> Problem
     try:
         admit(batch, definitions, reading, Settings())
     except RefusedError as refused:
-        return refused.refusal
+        return refused.problem_type
     return None
 
 
@@ -369,7 +369,7 @@ class DeletionMachine(ClockMachine):
         for text in self.taken:
             period = parse_period(METRIC.period, text)
             assert text in open_ or latest >= period.closes()
-            assert text in counted or latest >= kept_until(METRIC, text, KEPT.keep[METRIC.name])
+            assert text in counted or latest >= kept_until(METRIC, text, KEPT.keep_counts[METRIC.name])
             assert text in retained or not retains(METRIC, KEPT, text, latest)
 
     def teardown(self) -> None:
@@ -378,7 +378,7 @@ class DeletionMachine(ClockMachine):
         for _, text in self.database.open_periods():
             assert wall < parse_period(METRIC.period, text).closes() + timedelta(seconds=1)
         for text in read_summary(self.database, METRIC).periods:
-            assert wall < kept_until(METRIC, text, KEPT.keep[METRIC.name]) + timedelta(seconds=1)
+            assert wall < kept_until(METRIC, text, KEPT.keep_counts[METRIC.name]) + timedelta(seconds=1)
         for _, text in self.database.periods_retained():
             assert retains(METRIC, KEPT, text, wall - timedelta(seconds=1))
 
@@ -445,7 +445,9 @@ def test_40_days_ahead_for_2_seconds_deletes_nothing_and_refuses_nothing_for_goo
 ) -> None:
     clock = SteppedClock(store)
     homepage = definitions["homepage"]
-    kept = Settings(keep={"homepage": 31}, retain={"homepage": 31}, local_reads_without_token=True, fold_every=1000)
+    kept = Settings(
+        keep_counts={"homepage": 31}, keep_reports={"homepage": 31}, local_reads_without_token=True, fold_interval=1000
+    )
     with running(definitions, store, kept, clock) as aggregator:
         assert aggregator.post(make_batch(homepage)).status == 202
         upkeep(store, definitions, kept, clock.observe())
@@ -497,7 +499,7 @@ def test_what_comes_due_after_a_jump_waits_for_24_hours_of_agreement(
 def test_each_deletion_is_logged_with_metric_and_period(
     store: SqlStore, definitions: Definitions, make_batch: MakeBatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    kept = Settings(keep={"homepage": 31}, retain={"homepage": 1})
+    kept = Settings(keep_counts={"homepage": 31}, keep_reports={"homepage": 1})
     store.append([make_batch(definitions["homepage"])])
     upkeep(store, definitions, kept, START)
     for days in (2, 31, 32, 33):
@@ -533,12 +535,12 @@ def test_accept_clock_ends_the_pause_at_once_in_a_running_process(store: SqlStor
     assert done.stdout.startswith("accepted 20")
     assert "; remembered was 20" in done.stdout
     assert clock.observe().may_delete
-    assert [finding.health for finding in clock_state(store)] == [Health.FINE]
+    assert [finding.health for finding in clock_state(store)] == [Health.OK]
     saved = store.clock()
     assert saved is not None
     future = replace(saved.state, generation=99, credible=saved.state.credible + 40 * DAY)
     assert store.save_clock(replace(saved, state=future), saved.state.generation)
-    assert [finding.health for finding in clock_state(store)] == [Health.WRONG]
+    assert [finding.health for finding in clock_state(store)] == [Health.ERROR]
     told = CliRunner().invoke(main, ["db", "accept-clock", "--json", "--database", database])
     assert sorted(json.loads(told.stdout)) == ["accepted", "remembered"]
 

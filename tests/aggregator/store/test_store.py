@@ -100,7 +100,7 @@ def test_what_is_read_is_what_was_appended(store: SqlStore, definitions: Definit
         cohorts, rows = (b"".join(getattr(batch, part) for batch in batches) for part in ("cohorts", "rows"))
         summary = read_summary(store, metric)
         counted = summary if isinstance(summary, BitCounts) else summary.bit_counts()
-        assert counted == BitCounts.of_rows(metric, cohorts, rows, ["2024-06-15"])
+        assert counted == BitCounts.from_rows(metric, cohorts, rows, ["2024-06-15"])
 
 
 def test_a_read_may_ask_for_periods_and_stop_early(store: SqlStore, metric: Metric, make_batch: MakeBatch) -> None:

@@ -27,7 +27,7 @@ METRICS = [
     Metric.categorical(name, tuple(map(str, range(NUM_BITS))), prob_p=0, prob_q=1, prob_f=0)
     for name in ("all", "brief")
 ]
-LIMITS = Settings(keep={"brief": 31}, retain={"all": 1_000})
+LIMITS = Settings(keep_counts={"brief": 31}, keep_reports={"all": 1_000})
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -75,7 +75,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(metric=st.sampled_from(METRICS), most=st.integers(1, 5))
     def fold_now(self, metric: Metric, most: int) -> None:
-        fold(self.store, metric, most, retains=lambda _period: metric.name in LIMITS.retain)
+        fold(self.store, metric, most, retains=lambda _period: metric.name in LIMITS.keep_reports)
         assert self.store.unfolded(metric.digest) == []
 
     @rule(target=holdings, metric=st.sampled_from(METRICS), most=st.integers(1, 5))
@@ -87,7 +87,7 @@ class StoreMachine(RuleBasedStateMachine):
         """Another may have folded, closed or purged meanwhile: then it changes nothing."""
         for holding in begun:
             metric = next(metric for metric in METRICS if metric.digest == holding.digest)
-            self.store.fold(holding, summary_to_bytes(summarize(metric, holding)), metric.name in LIMITS.retain)
+            self.store.fold(holding, summary_to_bytes(summarize(metric, holding)), metric.name in LIMITS.keep_reports)
 
     @rule(most=st.integers(1, 3))
     def compute_missing_figures(self, most: int) -> None:
@@ -107,7 +107,7 @@ class StoreMachine(RuleBasedStateMachine):
             for metric in METRICS:
                 if (metric.digest, text) in stored and self.now >= datetime(2024, 7, 2, tzinfo=UTC) + timedelta(day):
                     self.closed.add((metric.digest, text))
-                if metric.name == "brief" and self.now >= kept_until(metric, text, LIMITS.keep["brief"]):
+                if metric.name == "brief" and self.now >= kept_until(metric, text, LIMITS.keep_counts["brief"]):
                     self._forget(metric.name, text)
 
     @rule()
@@ -119,14 +119,14 @@ class StoreMachine(RuleBasedStateMachine):
     def what_is_read_is_what_was_stored_once(self) -> None:
         for metric in METRICS:
             batches = [batch for batch in self.counted.values() if batch.metric == metric.name]
-            expected = BitCounts.of_rows(
+            expected = BitCounts.from_rows(
                 metric,
                 b"".join(batch.cohorts for batch in batches),
                 b"".join(batch.rows for batch in batches),
                 sorted({batch.period for batch in batches}),
             )
             assert read_summary(self.store, metric) == expected
-            if metric.name in LIMITS.retain:
+            if metric.name in LIMITS.keep_reports:
                 sink = io.BytesIO()
                 write_reports(self.store, metric, expected.periods, sink)
                 assert reports_from_bytes(sink.getvalue()).bit_counts() == expected
@@ -145,7 +145,7 @@ class StoreMachine(RuleBasedStateMachine):
                     assert row.figures == (
                         PeriodFigures()
                         if summary is None
-                        else figures_of(metric.params, summary_from_bytes(summary).outline())
+                        else figures_of(metric.params, summary_from_bytes(summary).count_profile())
                     )
 
     def teardown(self) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from hubbub import ParameterError, Params
 from hubbub.privacy import amplified, central_epsilon, epsilon
-from hubbub.privacy.amplification import amplified_delta, closed_form
+from hubbub.privacy.amplification import amplified_delta, closed_form_epsilon
 
 Distribution = Sequence[float]
 
@@ -114,7 +114,7 @@ def test_the_epsilon_keeps_the_delta_and_is_no_larger_than_the_closed_form() -> 
     for local, n, delta in product((0.5, 1.07, 4.0), (100, 10_000), (1e-6, 1e-9)):
         eps = amplified(local, n, delta)
         assert amplified_delta(eps, local, n) <= delta
-        assert eps <= closed_form(local, n, delta) <= local
+        assert eps <= closed_form_epsilon(local, n, delta) <= local
 
 
 def test_a_larger_crowd_reveals_less_and_none_more_than_its_reports() -> None:

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 from tests.client.conftest import HOMEPAGE, Rig
 from tests.stress import damage_matrix
+from tests.support.power_loss_filesystem import SimulatedDisk
 
+from hubbub.client import collaborators
 from hubbub.sdk.storage.filesystem import SystemDisk
 from hubbub.sdk.storage.sent_periods import NAME, SentPeriods
-from hubbub.testing import SimulatedDisk, deliver
+from hubbub.testing import deliver
 
 DIGEST = HOMEPAGE.digest
 ONE_FILE = [name for name, (_, names) in damage_matrix.KINDS.items() if len(names) == 1]
@@ -80,7 +82,7 @@ def test_nothing_is_sent_before_its_period_is_recorded(rig: Rig) -> None:
         assert rig.transport.bodies == []
     deliver(client)
     assert len(rig.transport.batches) == 1
-    assert not client._journal.problem
+    assert not collaborators(client).journal.problem
 
 
 def test_an_undamaged_client_passes_over_nothing(rig: Rig) -> None:

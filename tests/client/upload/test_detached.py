@@ -18,6 +18,7 @@ from tests.client.upload.test_transport import server, silent
 from tests.support.http_server import METRICS, served
 
 from hubbub import Client, Consent, ParameterError
+from hubbub.client import collaborators
 from hubbub.sdk.storage.state_reader import read_state
 from hubbub.sdk.upload.detached import environment_of, is_python
 from hubbub.testing import ManualClock
@@ -61,9 +62,9 @@ def state(tmp_path: Path) -> Path:
         client.set_consent("on")
         client.record("homepage", "x")
         clock.now = datetime.now(UTC)
-        with client._journal as known:
-            client._recorder.former.form(known)
-            client._journal.write({"e": "later", "at": dict.fromkeys(known.waiting, 0.0)})
+        with collaborators(client).journal as known:
+            collaborators(client).former.form(known)
+            collaborators(client).journal.write({"e": "later", "at": dict.fromkeys(known.waiting, 0.0)})
     return tmp_path / "state"
 
 

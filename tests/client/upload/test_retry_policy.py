@@ -37,7 +37,7 @@ TABLE = [
     (422, "no-reports", A.QUARANTINE, A.RETRY),
     (422, "period-misaligned", A.QUARANTINE, A.RETRY),
     (422, "invalid-query", A.QUARANTINE, A.RETRY),
-    (422, "odd-report", A.QUARANTINE, A.RETRY),
+    (422, "implausible-report", A.QUARANTINE, A.RETRY),
     (422, "period-not-started", A.RETRY, A.RETRY),
     (401, "unauthorized", A.PAUSE, A.PAUSE),
     (403, "forbidden", A.PAUSE, A.PAUSE),

@@ -19,11 +19,12 @@ from tests.client.conftest import SURVEY, Rig, require_balanced
 from tests.support.paths import DATA
 
 from hubbub import Client, Consent, ParameterError
+from hubbub.client import collaborators
 from hubbub.sdk.storage.events import JOURNAL
 from hubbub.sdk.upload.retry_policy import NO_ANSWER, NOT_SENT, Answer
 from hubbub.sdk.upload.transport import HttpTransport
 from hubbub.testing import deliver
-from hubbub.wire.urls import checked_url
+from hubbub.wire.urls import check_url
 
 CERTIFICATE = DATA / "localhost.pem"
 BODY = b'{"batch_id":"4d3c0e46-4b1c-4b7e-9f55-3a8f3c2d1e0f"}'
@@ -166,12 +167,12 @@ def test_a_proxy_is_taken_from_the_environment(monkeypatch: pytest.MonkeyPatch) 
 )
 def test_only_https_or_this_machine(url: str) -> None:
     with pytest.raises(ParameterError, match="url must be"):
-        checked_url(url)
+        check_url(url)
 
 
 @pytest.mark.parametrize("url", ["https://example.org", "http://localhost:1", "http://127.0.0.1", "http://[::1]:8000"])
 def test_these_addresses_are_fine(url: str) -> None:
-    assert checked_url(url + "/") == url
+    assert check_url(url + "/") == url
 
 
 def silent(connection: socket.socket) -> None:
@@ -308,9 +309,9 @@ def test_flush_and_consent_do_not_wait_for_a_resolver(
     asked, _ = resolver
     client = rig.agreed(SURVEY, transport=HttpTransport("http://127.0.0.1:9"))
     rig.clock.move(days=1)
-    with client._journal as state:
-        client._recorder.former.form(state)
-        client._journal.write({"e": "later", "at": dict.fromkeys(state.waiting, 0.0)})
+    with collaborators(client).journal as state:
+        collaborators(client).former.form(state)
+        collaborators(client).journal.write({"e": "later", "at": dict.fromkeys(state.waiting, 0.0)})
     done: list[bool] = []
     flush = threading.Thread(target=lambda: done.append(client.flush(0.2)))
     flush.start()
@@ -318,10 +319,9 @@ def test_flush_and_consent_do_not_wait_for_a_resolver(
     flush.join(30)
     assert done == [False]
     client.set_consent("off")
-    assert client._uploader is not None
-    client._uploader.stop(30)
-    assert client._uploader._thread is not None
-    assert not client._uploader._thread.is_alive()
+    loop = collaborators(client).uploader.start()
+    loop.stop(30)
+    assert not loop.is_alive
 
 
 def test_a_program_ends_although_a_resolver_does_not_answer(tmp_path: Path) -> None:
@@ -378,9 +378,9 @@ def test_consent_withdrawn_stops_an_upload_in_flight(who: str, consent: str, rig
     with server(waiting) as url:
         client = rig.agreed(SURVEY, transport=HttpTransport(url))
         rig.clock.move(days=1)
-        with client._journal as state:
-            client._recorder.former.form(state)
-            client._journal.write({"e": "later", "at": dict.fromkeys(state.waiting, 0.0)})
+        with collaborators(client).journal as state:
+            collaborators(client).former.form(state)
+            collaborators(client).journal.write({"e": "later", "at": dict.fromkeys(state.waiting, 0.0)})
         client.flush(0)
         assert begun.wait(5)
         (client if who == "this client" else rig.client(SURVEY)).set_consent(Consent(consent))
@@ -400,13 +400,13 @@ def test_flush_keeps_its_time_whatever_the_server_does(serve: Callable[[socket.s
     with server(serve) as url:
         client = rig.agreed(SURVEY, transport=HttpTransport(url))
         rig.clock.move(days=1)
-        with client._journal as state:
-            client._recorder.former.form(state)
-            client._journal.write({"e": "later", "at": dict.fromkeys(state.waiting, 0.0)})
+        with collaborators(client).journal as state:
+            collaborators(client).former.form(state)
+            collaborators(client).journal.write({"e": "later", "at": dict.fromkeys(state.waiting, 0.0)})
         began = time.monotonic()
         assert not client.flush(1)
         client.record("survey", True)
-        client._stop()
+        collaborators(client).uploader.stop()
         assert time.monotonic() - began < 4
         assert client.accounting()["spooled"] == 1
 
@@ -414,6 +414,7 @@ def test_flush_keeps_its_time_whatever_the_server_does(serve: Callable[[socket.s
 EXITING = """
 import sys
 from hubbub import Client
+from hubbub.client import collaborators
 from hubbub.testing import ManualClock
 from datetime import date
 clock = ManualClock(date(2026, 11, 21))
@@ -421,9 +422,9 @@ client = Client(sys.argv[1], sys.argv[2], sys.argv[3], clock=clock)
 client.set_consent("on")
 client.record("homepage", "x")
 clock.move(days=1)
-with client._journal as state:
-    client._recorder.former.form(state)
-    client._journal.write({"e": "later", "at": dict.fromkeys(state.waiting, 0.0)})
+with collaborators(client).journal as state:
+    collaborators(client).former.form(state)
+    collaborators(client).journal.write({"e": "later", "at": dict.fromkeys(state.waiting, 0.0)})
 print(client.flush(0.3))
 import time, atexit
 began = time.monotonic()

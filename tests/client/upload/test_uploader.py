@@ -13,6 +13,7 @@ from scipy import stats
 from tests.client.conftest import HOMEPAGE, SURVEY, TODAY, Rig, require_balanced
 
 from hubbub import Metric, Period, PeriodKind
+from hubbub.client import collaborators
 from hubbub.sdk.storage.state import batch_event
 from hubbub.sdk.upload.response_handling import halved
 from hubbub.sdk.upload.retry_policy import NO_ANSWER, NOT_SENT, Answer
@@ -28,10 +29,10 @@ def test_what_was_not_taken_is_sent_again_the_same_bytes_through_restarts(answer
         if attempt == 0:
             client.record("homepage", "x")
             deliver(client)
-        with client._journal as state:
+        with collaborators(client).journal as state:
             waiting = list(state.waiting)
         for batch_id in waiting:
-            client._started().sender.send_now(batch_id)
+            collaborators(client).sender.send_now(batch_id)
         client.close()
     assert len(rig.transport.bodies) > 50
     assert len(set(rig.transport.bodies)) == 1
@@ -40,15 +41,15 @@ def test_what_was_not_taken_is_sent_again_the_same_bytes_through_restarts(answer
 
 def test_a_413_halves_a_batch_under_new_ids_unless_it_is_in_doubt(rig: Rig) -> None:
     client = rig.agreed()
-    with client._journal:
-        empty = Batch.of_reports(HOMEPAGE, _period(), [])
+    with collaborators(client).journal:
+        empty = Batch.from_reports(HOMEPAGE, _period(), [])
         batch = Batch(empty.batch_id, empty.metric, empty.digest, empty.period, bytes(range(5)), bytes(range(40)))
         formed = {"e": "formed", "formed": 5, "batch": batch_event(batch), "kind": "day", "at": 0.0, "accounts": []}
-        client._journal.write(formed | {"stood_in": 0, "local": False})
+        collaborators(client).journal.write(formed | {"stood_in": 0, "local": False})
     whole = str(batch.batch_id)
     rig.transport.answers = [Answer(413)]
-    client._started().sender.send_now(whole)
-    with client._journal as state:
+    collaborators(client).sender.send_now(whole)
+    with collaborators(client).journal as state:
         first, second = (waiting.batch for waiting in state.waiting.values())
         assert first.cohorts + second.cohorts == batch.cohorts
         assert first.rows + second.rows == batch.rows
@@ -56,8 +57,8 @@ def test_a_413_halves_a_batch_under_new_ids_unless_it_is_in_doubt(rig: Rig) -> N
         assert not any(waiting.doubt for waiting in state.waiting.values())
     rig.transport.answers = [NO_ANSWER, Answer(413, "too-large")]
     for _ in range(2):
-        client._started().sender.send_now(str(first.batch_id))
-    with client._journal as state:
+        collaborators(client).sender.send_now(str(first.batch_id))
+    with collaborators(client).journal as state:
         assert set(state.waiting) == {str(first.batch_id), str(second.batch_id)}
         assert state.waiting[str(first.batch_id)].doubt
     require_balanced(client.accounting())
@@ -89,13 +90,13 @@ def test_a_batch_that_never_left_is_not_in_doubt(rig: Rig) -> None:
     client = rig.agreed()
     rig.transport.answers = [NOT_SENT]
     deliver(client)
-    with client._journal as state:
+    with collaborators(client).journal as state:
         assert [waiting.doubt for waiting in state.waiting.values()] == [False]
     rig.transport.answers = [NO_ANSWER]
-    with client._journal as state:
+    with collaborators(client).journal as state:
         (batch_id,) = state.waiting
-    client._started().sender.send_now(batch_id)
-    with client._journal as state:
+    collaborators(client).sender.send_now(batch_id)
+    with collaborators(client).journal as state:
         assert [waiting.doubt for waiting in state.waiting.values()] == [True]
 
 
@@ -108,7 +109,7 @@ def test_a_kill_while_sending_leaves_the_batch_in_doubt(rig: Rig) -> None:
     rig.transport.send = killed  # type: ignore[method-assign,assignment]
     with pytest.raises(KeyboardInterrupt):
         deliver(client)
-    with rig.client()._journal as state:
+    with collaborators(rig.client()).journal as state:
         assert [waiting.doubt for waiting in state.waiting.values()] == [True]
 
 
@@ -145,10 +146,10 @@ def test_an_operators_mistake_pauses_for_an_hour_and_loses_nothing(status: int, 
     rig.transport.answers = [Answer(status)]
     deliver(client)
     rig.clock.move(minutes=59)
-    assert client._started().sender.attempt() > 0
+    assert collaborators(client).sender.attempt() > 0
     assert len(rig.transport.bodies) == 1
     rig.clock.move(days=2)
-    while client._started().sender.attempt() == 0:
+    while collaborators(client).sender.attempt() == 0:
         pass
     assert client.accounting()["acknowledged"] >= 1
 
@@ -160,9 +161,9 @@ def test_backoff_and_retry_after_hold_across_restarts(rig: Rig) -> None:
     client.close()
     rig.clock.move(minutes=29)
     client = rig.client()
-    assert client._started().sender.attempt() > 0
+    assert collaborators(client).sender.attempt() > 0
     assert len(rig.transport.bodies) == 1
-    with client._journal as state:
+    with collaborators(client).journal as state:
         assert state.failures == 1
         assert state.not_before > rig.clock().timestamp()
 
@@ -192,19 +193,18 @@ def test_a_month_of_outage_loses_nothing_and_ends_without_a_burst(unseen_seed: i
             rig = Rig(Path(place) / str(number), ManualClock(TODAY), RecordingTransport(), [])
             rig.transport.answers = [NOT_SENT] * 10_000
             client = rig.agreed(SURVEY, durability="memory", random_bytes=SeededBytes(unseen_seed + number))
-            client._stop()
-            uploader = client._started()
-            uploader.stop(1)
+            collaborators(client).uploader.start().stop(1)
+            sender = collaborators(client).sender
             for _ in range(25 * 4):
                 rig.clock.move(hours=6)
-                uploader.sender.attempt()
+                sender.attempt()
             rig.transport.answers = []
             over, before = rig.clock().timestamp(), len(rig.transport.bodies)
             assert before < 25 * 4 + 1
             first = None
             for _ in range(2 * 24 * 6):
                 rig.clock.move(minutes=10)
-                while uploader.sender.attempt() == 0:
+                while sender.attempt() == 0:
                     at = rig.clock().timestamp()
                     if first is None:
                         first = at
@@ -232,8 +232,8 @@ def an_hour_a_day(rig: Rig, days: int, random_bytes: SeededBytes, seconds: int =
     for day in range(days):
         start = rig.clock.now = datetime(2026, 11, 21, 9, tzinfo=UTC) + timedelta(days=day)
         client = rig.agreed(*METRICS, random_bytes=random_bytes)
-        sender = client._started().sender
-        client._stop()
+        sender = collaborators(client).sender
+        collaborators(client).uploader.stop()
         while (left := seconds - (rig.clock() - start).total_seconds()) > 0:
             before = len(rig.transport.bodies)
             pause = sender.attempt()
@@ -248,7 +248,7 @@ def test_reports_whose_time_passed_while_the_app_did_not_run_leave_at_times_of_t
     rig: Rig, unseen_seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An app that runs an hour a day: all but a few left in the instant of its start, together. Kolmogorov-Smirnov over its hour, alpha = 1e-6."""
-    monkeypatch.setattr("hubbub.sdk.upload.uploader.Uploader.start", lambda _: None)
+    monkeypatch.setattr("hubbub.sdk.upload.uploader.UploadLoop.start", lambda _: None)
     sent = an_hour_a_day(rig, 60, SeededBytes(unseen_seed))
     assert len(sent) > 5 * 57  # of the last days some wait for the next start
     assert len(set(sent)) == len(sent)
@@ -259,7 +259,7 @@ def test_reports_whose_time_passed_while_the_app_did_not_run_leave_at_times_of_t
 def test_an_app_that_runs_a_second_a_day_delivers_everything_one_start_later(
     rig: Rig, unseen_seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hubbub.sdk.upload.uploader.Uploader.start", lambda _: None)
+    monkeypatch.setattr("hubbub.sdk.upload.uploader.UploadLoop.start", lambda _: None)
     sent = an_hour_a_day(rig, 10, SeededBytes(unseen_seed), seconds=1)
     told = Counter(batch.period for batch in rig.transport.batches)
     assert set(told.values()) == {5}  # formed on the day after, late a day later, sent the day after that
@@ -271,19 +271,19 @@ def test_an_app_that_runs_a_second_a_day_delivers_everything_one_start_later(
 def test_who_asks_to_flush_does_not_wait_for_a_second_time(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     client = rig.agreed(*METRICS)
     with monkeypatch.context() as still:
-        still.setattr("hubbub.sdk.upload.uploader.Uploader.start", lambda _: None)
-        client._stop()
+        still.setattr("hubbub.sdk.upload.uploader.UploadLoop.start", lambda _: None)
+        collaborators(client).uploader.stop()
         rig.clock.move(days=1)
-        sender = client._started().sender
+        sender = collaborators(client).sender
         sender.attempt()  # forms
         rig.clock.move(days=2)
         while sender.attempt() == 0:
             pass
-        with client._journal as state:
+        with collaborators(client).journal as state:
             assert [each.late for each in state.waiting.values() if each.at <= rig.clock().timestamp()] == []
             late = {batch_id for batch_id, each in state.waiting.items() if each.late}
-        client._compactor.compact(always=True)
-        with client._journal as state:
+        collaborators(client).compactor.compact(always=True)
+        with collaborators(client).journal as state:
             assert {batch_id for batch_id, each in state.waiting.items() if each.late} == late
     assert len(late) == 5
     assert client.flush(10)
@@ -294,7 +294,7 @@ def test_halves_are_the_whole() -> None:
     chance = random.Random(1)  # noqa: S311
     for n in range(2, 20):
         rows = chance.randbytes(8 * n)
-        batch = Batch(Batch.of_reports(HOMEPAGE, _period(), []).batch_id, "m", "d", "p", bytes(range(n)), rows)
+        batch = Batch(Batch.from_reports(HOMEPAGE, _period(), []).batch_id, "m", "d", "p", bytes(range(n)), rows)
         first, second = halved(batch, SeededBytes(n))
         assert (first.cohorts + second.cohorts, first.rows + second.rows) == (batch.cohorts, rows)
         assert abs(len(first) - len(second)) <= 1

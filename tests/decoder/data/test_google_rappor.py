@@ -123,7 +123,7 @@ def test_summary_of_simulated_reports_equals_their_counts(
     expected = BitCounts.empty(metric)
     lines = ["\ufeffuser,cohort,irr"]
     for cohorts, rows in chunks:
-        expected += BitCounts.of_rows(metric, cohorts.astype(np.uint8), rows.tobytes())
+        expected += BitCounts.from_rows(metric, cohorts.astype(np.uint8), rows.tobytes())
         for cohort, row in zip(cohorts, rows, strict=True):
             lines.append(f'"c","{cohort}","{int.from_bytes(row.tobytes(), "little"):0{num_bits}b}"')
     reports = write_file(tmp_path, "\r\n".join([*lines, ""]))

@@ -16,8 +16,9 @@ from hubbub.summary import BitCounts, PatternCounts
 from hubbub.testing import SeededBytes
 from hubbub_decoder import PopulationError
 from hubbub_decoder.data.simulate import draw_bits, simulate_bit_counts, simulate_pattern_counts, simulate_reports
-from hubbub_decoder.model.bit_covariance import RandomString, report_covariance
+from hubbub_decoder.model.bit_covariance import report_covariance
 from hubbub_decoder.model.design_matrix import design_matrix
+from hubbub_decoder.model.random_string import RandomString
 
 ALPHA = 1e-6
 
@@ -33,7 +34,7 @@ def client_counts(metric: Metric, population: dict[str, int], no_value: int, see
     if metric.kind is Kind.BOOLEAN:
         values = [value == "true" for value in values]
     values += [None] * no_value
-    return PatternCounts.of_reports(
+    return PatternCounts.from_reports(
         metric, [Encoder(metric, Secret.generate(random_bytes), random_bytes).encode(value) for value in values]
     )
 

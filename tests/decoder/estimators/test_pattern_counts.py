@@ -7,17 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.stats import binom, norm
 
 from hubbub import Metric, Params
 from hubbub_decoder import Decoding, decode
+from hubbub_decoder.array_types import Floats
 from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.data.simulate import simulate_pattern_counts
 from hubbub_decoder.estimators import empirical_bayes, pattern_counts
-from hubbub_decoder.estimators.mixed_model import Beliefs
+from hubbub_decoder.estimators.mixed_model import Beliefs, Solution
 from hubbub_decoder.estimators.pattern_counts import is_small
-from hubbub_decoder.estimators.solution import Solution
 from hubbub_decoder.inference.prior import fit_prior
 
 ALPHA = 1e-6
@@ -183,7 +182,7 @@ def test_very_many_candidates_have_calibrated_errors_smaller_than_on_the_leading
     names = [*people, *(f"{unseen_seed} w{i}" for i in range(25_000))]
     counts = simulate_pattern_counts(crowd, people, rng)
 
-    def errors(decoding: Decoding) -> NDArray[np.float64]:
+    def errors(decoding: Decoding) -> Floats:
         return np.array([e.share - people.get(e.candidate, 0) / 10_000_000 for e in decoding.estimates])
 
     decoding = decode(counts, names)

@@ -7,27 +7,28 @@ import math
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.stats import binom, chi2
 
 import hubbub_decoder.estimators.least_squares as fit_module
 import hubbub_decoder.estimators.reports.one_step as likelihood_module
-import hubbub_decoder.inference.random_string_test as tested_module
+import hubbub_decoder.inference.multiple_testing as tested_module
 from hubbub import Metric, Params
 from hubbub.errors import SummaryError
 from hubbub.summary import Reports
+from hubbub_decoder.array_types import Floats
 from hubbub_decoder.data.simulate import simulate_reports
-from hubbub_decoder.estimators.least_squares import Fit, fit
+from hubbub_decoder.estimators.fit_result import FitResult, is_determined
+from hubbub_decoder.estimators.least_squares import fit_least_squares
+from hubbub_decoder.estimators.mixed_model import Misfit
 from hubbub_decoder.estimators.reports.bit_residuals import BitResiduals
 from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture
 from hubbub_decoder.estimators.reports.one_step import fit_reports
 from hubbub_decoder.estimators.reports.simulated_information import draw
-from hubbub_decoder.estimators.solution import Misfit
-from hubbub_decoder.model.design_matrix import DesignMatrix, bit_positions, design_matrix
+from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
+from hubbub_decoder.model.vectorized_hashing import bit_positions
 from hubbub_decoder.pipeline import decode
 
 ALPHA = 1e-6
-Floats = NDArray[np.float64]
 
 
 def string_params(
@@ -67,14 +68,13 @@ def enumerated_ratios(params: Params, names: list[str]) -> Floats:
     ])  # fmt: skip
 
 
-def shares_of(fitted: Fit) -> Floats:
-    return np.array([*fitted.shares, fitted.unlisted, 1 - fitted.shares.sum() - fitted.unlisted])
+def shares_of(fitted: FitResult) -> Floats:
+    return np.array([*fitted.shares, fitted.totals[1], 1 - fitted.totals[2]])
 
 
-def errors_of(fitted: Fit) -> Floats:
+def errors_of(fitted: FitResult) -> Floats:
     """Standard errors of the candidates' shares among those who reported."""
-    assert fitted.noise is not None
-    return np.sqrt(np.diag(fitted.noise)[:-1])
+    return np.sqrt(fitted.reporter_variances)
 
 
 def test_without_noise_shares_are_counts_and_errors_none() -> None:
@@ -113,6 +113,7 @@ def test_the_fit_is_next_to_the_maximum_of_the_pattern_likelihood_and_has_its_er
         z = z + np.linalg.solve(information, np.einsum("cvs,cs->v", x, counts) - n)
     errors = np.sqrt(np.diag(np.linalg.inv(information)) - z**2 / n)
     assert np.abs(shares_of(fitted) - z).max() < 0.5 * errors[np.abs(shares_of(fitted) - z).argmax()]
+    assert fitted.covariance is not None
     assert np.sqrt(np.diag(fitted.covariance)) == pytest.approx(errors[:-1], rel=0.05)
 
 
@@ -225,7 +226,7 @@ def test_the_scatter_is_the_sum_of_squared_shares_of_unlisted_strings(unseen_see
         names = [f"{tag}-{i}" for i in range(3)]
         people = {names[0]: 1600, names[1]: 800, f"{tag}-u1": 1200, f"{tag}-u2": 400}
         reports = simulated(params, people, int(rng.integers(1 << 62)))
-        found.append(fit_reports(reports, design_matrix(names, params)).scatter)
+        found.append(fit_reports(reports, design_matrix(names, params)).unlisted_variance)
     assert abs(np.mean(found) - (0.3**2 + 0.1**2)) < 6 * np.std(found, ddof=1) / math.sqrt(30)
 
 
@@ -268,8 +269,8 @@ def test_standard_errors_are_smaller_than_those_of_bit_counts(
     reports = simulated(params, dict.fromkeys(names, 1500), unseen_seed)
     design = design_matrix(names, params)
     full = fit_reports(reports, design)
-    marginal = fit(reports.bit_counts(), design)
-    ratio = np.sqrt(np.diag(marginal.covariance)[:40] / np.diag(full.covariance)[:40])
+    marginal = fit_least_squares(reports.bit_counts(), design)
+    ratio = np.sqrt(marginal.variances / full.variances)
     assert np.median(ratio) > 1.3
 
 
@@ -280,8 +281,10 @@ def test_candidates_that_no_cohort_separates_get_no_share_of_their_own() -> None
     one = design_matrix(["a", "b"], params)
     twice = DesignMatrix(params, (("a",), ("b",), ("b too",)), one.matrix[:, [0, 1, 1]])
     fitted, expected = (fit_reports(reports, design) for design in (twice, one))
-    assert fitted.identified(np.eye(4)).tolist() == [True, False, False, True]
-    assert fitted.identified(np.array([[0.0, 1, 1, 0]])).tolist() == [True]
+    assert fitted.null_space is not None
+    assert is_determined(np.eye(4), fitted.null_space).tolist() == [True, False, False, True]
+    assert is_determined(np.array([[0.0, 1, 1, 0]]), fitted.null_space).tolist() == [True]
+    assert np.isnan(fitted.shares).tolist() == [False, True, True]
     assert fitted.shares[0] == pytest.approx(expected.shares[0], abs=0.5 * errors_of(expected)[0])
 
 
@@ -357,7 +360,7 @@ def test_what_cohorts_say_for_a_candidate_left_out_adds_up_to_its_estimate(
     params = string_params(32, 2, 8)
     reports = simulated(params, {"a": 1_800, "b": 1_200, "c": 800, "d": 1_200}, unseen_seed, no_value=15_000)
     found = fit_reports(reports, design_matrix(["a", "b", "c", "nobody"], params))
-    z = found.shares / np.sqrt(np.diag(found.covariance)[:-1])
+    z = found.shares / np.sqrt(found.variances)
     assert len(added) >= 3
     for each in added:
         assert np.min(np.abs(each / z - 1)) < 0.2
@@ -368,5 +371,5 @@ def test_a_frequent_string_that_nobody_lists_makes_large_errors_likelier_than_a_
     params = string_params(32, 2, 8, f=0.25)
     reports = simulated(params, {"missing": 26_600, "there": 9_400}, unseen_seed, no_value=4_000)
     found = fit_reports(reports, design_matrix(["there", *(f"nobody {i}" for i in range(20))], params))
-    assert found.law is not None
-    assert found.law.above(1e-3) > 3.3
+    assert found.null_distribution is not None
+    assert found.null_distribution.above(1e-3) > 3.3

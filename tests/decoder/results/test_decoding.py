@@ -17,11 +17,12 @@ from rich.console import Console
 
 from hubbub import Metric, Params, SummaryError
 from hubbub.summary import BitCounts, PatternCounts
-from hubbub.summary.plausibility import oddities
+from hubbub.summary.plausibility import find_implausible
 from hubbub_decoder import CandidateError, Decoding, Estimate, OutputError, ShareEstimate, decode
 from hubbub_decoder.data.simulate import simulate_bit_counts, simulate_pattern_counts
-from hubbub_decoder.inference.intervals import q_values
-from hubbub_decoder.results.build import Answer, decoding_of
+from hubbub_decoder.estimators.fit_result import FitResult
+from hubbub_decoder.inference.multiple_testing import q_values
+from hubbub_decoder.results.build import build_decoding
 from hubbub_decoder.results.table import DecodingTable, summary_lines
 
 HOMEPAGE = Metric.string(
@@ -198,8 +199,9 @@ def test_total_with_a_standard_error_above_a_quarter_is_not_determined(error: fl
     """From a standard error of .25, the interval is as wide as [0, 1]."""
     counts = BitCounts(HOMEPAGE, np.full(8, 100), np.full((8, 16), 40))
     one = np.array([0.1])
-    answer = Answer((("a",),), one, one, one, ((0.5, 0.1), (-0.4, error), (0.9, 0.1)), 0.1)
-    unlisted = decoding_of(answer, counts, 0.95, 0.05).unlisted
+    totals, variances = np.array([0.5, -0.4, 0.9]), np.array([0.1, error, 0.1]) ** 2
+    fit = FitResult(one, one, one, one, totals, variances, variances, null_error=0.1)
+    unlisted = build_decoding(fit, [("a",)], counts, "reporters", 0.95, 0.05).unlisted
     assert math.isnan(unlisted.share) is math.isnan(unlisted.low) is not determined
 
 
@@ -378,7 +380,10 @@ def test_fit_test_and_plausibility_check_warn_once() -> None:
     )
     patterns[0] *= 2
     counts = PatternCounts(HOMEPAGE, patterns)
-    assert {odd.kind for odd in oddities(HOMEPAGE.params, counts.bit_counts().outline())} == {"shape", "cohorts"}
+    assert {odd.kind for odd in find_implausible(HOMEPAGE.params, counts.bit_counts().count_profile())} == {
+        "shape",
+        "cohorts",
+    }
     warnings = decode(counts, ["a"]).warnings
     assert sum("how many ones" in warning or "numbers of ones" in warning for warning in warnings) == 1
     assert sum("cohorts are unequal" in warning or "differ in size" in warning for warning in warnings) == 1

@@ -12,8 +12,8 @@ from datetime import datetime
 
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
-from hubbub.summary.plausibility import usual
-from hubbub.text import counted
+from hubbub.summary.plausibility import plausible_ones
+from hubbub.text import format_count
 from hubbub.wire.dates import parse_period
 from hubbub_aggregator.api.dashboard.chart import Chart, PeriodLine, chart_of
 from hubbub_aggregator.api.dashboard.overview import Problem, RefusalRow, problems_of, refusal_rows
@@ -89,7 +89,7 @@ def metric_page(service: Service, name: str) -> MetricPage | None:
         period_kind=str(current.period),
         expires=str(current.expires),
         retention=_retention(current, settings),
-        has_retained_reports=name in settings.retain,
+        has_retained_reports=name in settings.keep_reports,
         problems=problems_of(
             current,
             max((line.period for line in lines), default=None),
@@ -136,7 +136,7 @@ def implausible_in_words(found: Iterable[tuple[str, str, Params]]) -> tuple[str,
     words = []
     for kind, periods in by_kind.items():
         last = max(periods)
-        more = f" and {counted(len(periods) - 1, 'earlier period')}" if len(periods) > 1 else ""
+        more = f" and {format_count(len(periods) - 1, 'earlier period')}" if len(periods) > 1 else ""
         words.append(f"{last}{more}, {_describe(kind, periods[last])}")
     return tuple(words)
 
@@ -144,7 +144,7 @@ def implausible_in_words(found: Iterable[tuple[str, str, Params]]) -> tuple[str,
 def _describe(kind: str, params: Params) -> str:
     match kind:
         case "extreme":
-            low, high = usual(params)
+            low, high = plausible_ones(params)
             return (
                 f"some reports have fewer than {low} or more than {high} ones. An honest client sends such a report with "
                 "probability below 1e-9. The reports are fabricated, or made under other parameters"
@@ -188,7 +188,7 @@ def _together(**numbers: float) -> str:
 
 
 def _retention(metric: Metric, settings: Settings) -> str:
-    keep, retain = settings.keep.get(metric.name), settings.retain.get(metric.name)
+    keep, retain = settings.keep_counts.get(metric.name), settings.keep_reports.get(metric.name)
     counts = "Counts are kept without a limit." if keep is None else f"Counts are dropped {_after(metric, keep)}."
     if retain is None:
         return f"{counts} Single reports are not kept."

@@ -13,7 +13,7 @@ from enum import IntEnum
 
 from hubbub.metrics.metric import Metric, has_expired
 from hubbub.metrics.periods import Period
-from hubbub.text import about, counted
+from hubbub.text import format_count, format_size
 from hubbub_aggregator.api.dashboard.privacy_figures import epsilon_of_report
 from hubbub_aggregator.api.health import trouble
 from hubbub_aggregator.api.service import Service
@@ -126,8 +126,8 @@ def overview(service: Service, writer: GroupWriter, query: str = "", *, problems
             reports=sum(line.reports for line in lines),
             refused=refused.total(),
             segments_waiting=sum(segments for segments, _ in unfolded.values()),
-            queue=about(writer.waiting),
-            disk_free=None if free is None else about(free),
+            queue=format_size(writer.waiting),
+            disk_free=None if free is None else format_size(free),
             stale=sum(each.stale for digest, each in totals.items() if digest in known),
         ),
         lines=tuple(line for line in lines if (line.problems or not problems_only) and _matches(line, query)),
@@ -158,9 +158,9 @@ def problems_of(metric: Metric, latest: str | None, implausible: int, refused: i
     """
     problems = []
     if implausible:
-        problems.append(Problem(Severity.IMPLAUSIBLE, counted(implausible, "implausible period"), implausible))
+        problems.append(Problem(Severity.IMPLAUSIBLE, format_count(implausible, "implausible period"), implausible))
     if refused:
-        problems.append(Problem(Severity.REFUSED, f"{counted(refused, 'batch')} refused", refused))
+        problems.append(Problem(Severity.REFUSED, f"{format_count(refused, 'batch')} refused", refused))
     if has_expired(metric, today):
         problems.append(Problem(Severity.EXPIRED, f"expired on {metric.expires}"))
     elif latest is None:

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from hubbub.metrics.metric import is_name
+from hubbub.metrics.metric import is_metric_name
 from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.api import openapi, sessions
 from hubbub_aggregator.api.dashboard.metric_page import metric_page
@@ -26,7 +26,7 @@ from hubbub_aggregator.errors import ASK, RefusedWithHeaderError
 from hubbub_aggregator.http.get_and_head import reads
 from hubbub_aggregator.http.problems import headers_of
 from hubbub_aggregator.http.stylesheet import STYLE
-from hubbub_aggregator.server.loopback import asked_directly
+from hubbub_aggregator.server.client_address import asked_directly
 from hubbub_aggregator.store.tokens import Scope
 
 routes = APIRouter()
@@ -71,8 +71,8 @@ def get_metric_page(request: Request, name: str) -> Response:
         refused = RefusedError(ProblemType.UNKNOWN_METRIC, f"{name[:64]!r} is not collected here; / lists all metrics")
         if not _takes_html(request):
             raise refused
-        service.tally.turned_away(refused.refusal)
-        return _page("not_found", refused.refusal.status, name=name[:64])
+        service.tally.turned_away(refused.problem_type)
+        return _page("not_found", refused.problem_type.status, name=name[:64])
     return _page("metric", metric=shown, signed_in=signed_in)
 
 
@@ -123,8 +123,8 @@ async def post_sign_in(request: Request) -> Response:
     except RefusedError as refused:
         if not _takes_html(request):
             raise
-        service.tally.turned_away(refused.refusal)
-        return HTMLResponse(_form(refused.detail, metric), refused.refusal.status, headers=headers_of(refused))
+        service.tally.turned_away(refused.problem_type)
+        return HTMLResponse(_form(refused.detail, metric), refused.problem_type.status, headers=headers_of(refused))
     answer = RedirectResponse(_page_of(metric), _SEE_OTHER)
     _set_cookie(request, answer, secret, int(sessions.LENGTH.total_seconds()))
     return answer
@@ -147,12 +147,12 @@ async def _form_body(request: Request, service: Service) -> bytes:
 
 def _page_of(metric: str) -> str:
     """Return the address to show after signing in: of a metric if this can be the name of one, else `/`."""
-    return f"/metric/{metric}" if is_name(metric) else "/"
+    return f"/metric/{metric}" if is_metric_name(metric) else "/"
 
 
 def _form(failed: str | None, metric: str) -> str:
     hours = int(sessions.LENGTH.total_seconds()) // 3600
-    asked = metric if is_name(metric) else ""
+    asked = metric if is_metric_name(metric) else ""
     return _TEMPLATES.get_template("sign_in.html.j2").render(failed=failed, hours=hours, metric=asked)
 
 

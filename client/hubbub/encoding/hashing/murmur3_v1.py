@@ -17,7 +17,7 @@ import mmh3
 _MASK = (1 << 64) - 1
 
 
-def words_of(value: bytes) -> tuple[int, int]:
+def hash_words(value: bytes) -> tuple[int, int]:
     """Return g1 and g2, all of a value that the bits depend on."""
     g1, g2 = mmh3.hash64(value, 0, signed=False)
     return g1, g2

@@ -10,14 +10,14 @@ from dataclasses import replace
 from hubbub.metrics.definitions import Definitions
 from hubbub.metrics.metric import Metric, has_expired
 from hubbub.metrics.periods import Period
-from hubbub.privacy.allocation import opened, share_out
+from hubbub.privacy.allocation import allocate, new_account
 from hubbub.privacy.ledger import Account
 from hubbub.privacy.policy import Policy
 from hubbub.sdk.runtime.clock import Today
 from hubbub.sdk.runtime.safe_logging import Once, tell
 from hubbub.sdk.storage.definition_lease import DefinitionLease
 from hubbub.sdk.storage.journal import Journal
-from hubbub.sdk.storage.state import State
+from hubbub.sdk.storage.state import State, account_event
 
 AT_ONCE = 500
 """So many people or accounts are looked at under one lock."""
@@ -48,8 +48,17 @@ class Enroller:
         self._left: set[str] = set()
         self._is_new = Once()
 
-    def has_enrolled(self, state: State, subject: str) -> bool:
-        """Say whether this process gave a subject its shares under this enrollment."""
+    def account(self, state: State, subject: str, metric: Metric) -> Account:
+        """Return the account of a subject and metric under this enrollment; enroll the subject first if this process has not."""
+        key = subject, metric.digest
+        account = state.accounts.get(key)
+        if account is None or account.enrollment != state.enrollments or not self._has_enrolled(state, subject):
+            self.enroll(state, subject)
+            account = state.accounts[key]
+        return account
+
+    def _has_enrolled(self, state: State, subject: str) -> bool:
+        """Whether this process gave a subject its shares under this enrollment."""
         return self._enrollment == state.enrollments and subject not in self._left
 
     def enroll(self, state: State, subject: str = "") -> None:
@@ -105,9 +114,9 @@ class Enroller:
             period = self._today.current(metric.period).period
             if not has_expired(metric, period.start):
                 wanted.append((metric, _account(state, subject, metric, period)))
-        changed = list(share_out(self._policy, state.accounts_of(subject), wanted, state.enrollments, self._in_use))
+        changed = list(allocate(self._policy, state.accounts_of(subject), wanted, state.enrollments, self._in_use))
         if changed:
-            self._journal.write(*(account.event() for account in changed))
+            self._journal.write(*(account_event(account) for account in changed))
         for account in changed:
             if account.refused and self._is_new(account.digest):
                 tell("%s: it is not collected", account.refused)
@@ -117,10 +126,10 @@ def _account(state: State, subject: str, metric: Metric, period: Period) -> Acco
     """Return an account as it would begin, or go on: one that was silent does not make up for it."""
     account = state.accounts.get((subject, metric.digest))
     if account is None:
-        account = opened(subject, metric, period)
+        account = new_account(subject, metric, period)
         sent_until = max((end for _, end in state.tried.get(metric.digest, ())), default="")
-        return replace(account, ahead=sent_until) if sent_until > account.next else account
+        return replace(account, replanned_before=sent_until) if sent_until > account.next_period_start else account
     silent = account.refused or account.enrollment != state.enrollments
-    if silent and account.next < str(period):
-        return replace(account, next=str(period))
+    if silent and account.next_period_start < str(period):
+        return replace(account, next_period_start=str(period))
     return account

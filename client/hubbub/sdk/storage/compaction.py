@@ -16,14 +16,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import asdict
 from itertools import chain
 from typing import TypeVar
 
 from hubbub.sdk.storage.events import EARLIER, SNAPSHOT, Event
 from hubbub.sdk.storage.filesystem import Disk, Lock
 from hubbub.sdk.storage.journal import Journal
-from hubbub.sdk.storage.state import State, batch_event
+from hubbub.sdk.storage.state import State, account_event, batch_event
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -172,7 +171,7 @@ def protected(state: State) -> Iterator[Event]:
     for digest, runs in _still_in(state.tried):
         yield {"e": "tried", "m": digest, "runs": runs}
     for _, account in _still_in(state.accounts):
-        yield account.event()
+        yield account_event(account)
 
 
 def unprotected(state: State) -> Iterator[Event]:
@@ -188,7 +187,7 @@ def unprotected(state: State) -> Iterator[Event]:
             "local": waiting.local,
         }
     for (subject, digest), draft in _still_in(state.drafts):
-        yield {"e": "kept", "s": subject, "m": digest, "draft": asdict(draft)}
+        yield {"e": "kept", "s": subject, "m": digest, "draft": draft.to_dict()}
     for _, (batch, problem) in _still_in(state.quarantine):
         yield {"e": "quarantined", "batch": batch_event(batch), "problem": problem}
     for digest, until in _still_in(state.held):

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from hubbub.encoding.secret import SECRET_BYTES, Secret
 from hubbub.errors import HubbubError
-from hubbub.randomness import RandomBytes, system_coins
+from hubbub.randomness import RandomBytes, system_random_bytes
 from hubbub.sdk.storage.filesystem import Disk, SystemDisk
 from hubbub.sdk.storage.journal import Journal
 
 _SYSTEM_DISK = SystemDisk()
 
 
-def secret_at(path: str | Path, random_bytes: RandomBytes = system_coins, disk: Disk = _SYSTEM_DISK) -> Secret:
+def secret_at(path: str | Path, random_bytes: RandomBytes = system_random_bytes, disk: Disk = _SYSTEM_DISK) -> Secret:
     """Return the secret kept at `path`; the first call draws it.
 
     The file is written beside its place, synchronized, and linked into it: other processes see all of it or

@@ -21,7 +21,7 @@ from typing import Any
 
 from hubbub.consent import Consent
 from hubbub.metrics.periods import Period, PeriodKind, midnight
-from hubbub.privacy.ledger import Account, Choice, Key
+from hubbub.privacy.ledger import Account, EncodedReport, Key
 from hubbub.sdk.storage.events import Event
 from hubbub.wire.batch import Batch
 
@@ -32,7 +32,7 @@ IGNORED = ("consent", "invalid", "unknown-metric", "policy", "expired", "no-stat
 
 
 @dataclass(slots=True)
-class Draft(Choice):
+class Draft(EncodedReport):
     """What would be sent if the period ended now; `n` is how many recordings it was chosen from.
 
     local : it was recorded under consent `local`, so it is never sent
@@ -41,6 +41,10 @@ class Draft(Choice):
     period: str
     n: int
     local: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as a snapshot holds them."""
+        return EncodedReport.to_dict(self) | {"period": self.period, "n": self.n, "local": self.local}
 
 
 @dataclass(slots=True)
@@ -61,6 +65,11 @@ class Waiting:
     def ends(self) -> datetime:
         """Return when the period that it is of is over."""
         return midnight(Period(date.fromisoformat(self.batch.period), self.period).next().start)
+
+
+def account_event(account: Account) -> Event:
+    """Return the event that replaces an account by this one."""
+    return {"e": "account", "account": account.to_dict()}
 
 
 def batch_event(batch: Batch) -> Event:
@@ -173,44 +182,34 @@ class State:
     def _on_enrollment(self, event: Event) -> None:
         if self.enrollments not in (0, event["number"]):
             for draft in self.drafts.values():  # made under an earlier secret: the empty report stands for it
-                draft.row, draft.fresh = "", False
+                draft.bits, draft.costs_unit = b"", False
         self.enrollments, self.secret_tag = event["number"], event["tag"]
 
     def _on_ledger_key(self, event: Event) -> None:
         self.ledger_key = event["key"]
 
     def _on_account(self, event: Event) -> None:
-        account = Account(**event["account"] | {"period": PeriodKind(event["account"]["period"])})
+        account = Account.from_dict(event["account"])
         self.accounts[account.key] = account
         self.digests.setdefault(account.subject, set()).add(account.digest)
-        self.soonest = min(self.soonest, account.over())
+        self.soonest = min(self.soonest, account.period_end())
         draft = self.drafts.get(account.key)
-        if draft is not None and draft.period < account.next:
+        if draft is not None and draft.period < account.next_period_start:
             del self.drafts[account.key]
 
     def _on_draft(self, event: Event) -> None:
         n = self._counted(event)
-        self.drafts[event["s"], event["m"]] = Draft(
-            event["c"],
-            event["row"],
-            event["tag"],
-            event["sealed"],
-            event["epoch"],
-            event["fresh"],
-            event["stood_in"],
-            event["p"],
-            n,
-            event["local"],
-        )
+        fields = event["report"] | {"period": event["p"], "n": n, "local": event["local"]}
+        self.drafts[event["s"], event["m"]] = Draft.from_dict(fields)
 
     def _on_kept(self, event: Event) -> None:
-        self.drafts[event["s"], event["m"]] = Draft(**event["draft"])
+        self.drafts[event["s"], event["m"]] = Draft.from_dict(event["draft"])
 
     def _on_again(self, event: Event) -> None:
         n = self._counted(event)
         draft = self.drafts.get((event["s"], event["m"]))
         if draft is None or draft.period != event["p"]:
-            draft = self.drafts[event["s"], event["m"]] = Draft(0, "", "", "", None, False, False, event["p"], n)
+            draft = self.drafts[event["s"], event["m"]] = Draft(0, b"", b"", b"", None, False, False, event["p"], n)
         draft.n = n
 
     def _counted(self, event: Event) -> int:
@@ -259,9 +258,9 @@ class State:
     def _mend(self, digest: str, period: str) -> None:
         """The record that formed a batch is lost, and it was sent: never form another for its period."""
         for key, account in self.accounts.items():
-            if account.digest == digest and account.next <= period:
-                account.next = str(Period(date.fromisoformat(period), account.period).next())
-                self.tried[digest] = joined(self.tried.get(digest, []), period, account.next)
+            if account.digest == digest and account.next_period_start <= period:
+                account.next_period_start = str(Period(date.fromisoformat(period), account.period).next())
+                self.tried[digest] = joined(self.tried.get(digest, []), period, account.next_period_start)
                 self.drafts.pop(key, None)
 
     def _on_answered(self, event: Event) -> None:
@@ -347,7 +346,7 @@ class State:
         self.machines = []
         self.secret_tag = ""
         for account in self.accounts.values():
-            account.sealed = account.tag = ""
+            account.sealed = account.tag = b""
             account.tags, account.epoch = [], None
 
     @property
@@ -389,7 +388,7 @@ class State:
                 self.tried[digest] = joined(self.tried.get(digest, []), start, end)
             for account in self.accounts.values():
                 if lost and account.digest == digest:
-                    account.ahead = max(account.ahead, lost[-1][1])
+                    account.replanned_before = max(account.replanned_before, lost[-1][1])
 
     def accounts_of(self, subject: str) -> list[Account]:
         """Return what one subject has spent, by every definition it ever saw."""
@@ -400,8 +399,8 @@ class State:
         spent = 0.0
         for account in self.accounts_of(subject):
             draft = self.drafts.get(account.key)
-            will_be_sent = draft is not None and draft.fresh and not draft.local
-            spent += account.spent + (account.price if will_be_sent else 0.0)
+            will_be_sent = draft is not None and draft.costs_unit and not draft.local
+            spent += account.spent + (account.epsilon_per_unit if will_be_sent else 0.0)
         return spent
 
     def reserved(self, subject: str) -> float:

@@ -18,9 +18,9 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from hubbub.consent import allowed_by
+from hubbub.consent import consent_limit
 from hubbub.metrics.periods import utc_now
-from hubbub.randomness import system_coins
+from hubbub.randomness import system_random_bytes
 from hubbub.sdk.storage.filesystem import SystemDisk
 from hubbub.sdk.storage.journal import Journal
 from hubbub.sdk.storage.state import State
@@ -93,22 +93,22 @@ def environment_of(parent: Mapping[str, str], path: list[str]) -> dict[str, str]
 
 def deliver_what_is_due(directory: Path, url: str, ca_certs: str | None, seconds: float) -> bool:
     """Send until nothing is due, a backoff begins or the time is over; False if another one is at it."""
+    from hubbub.sdk.recording.consent_changes import ConsentLimit
     from hubbub.sdk.upload.sender import OTHER_SENDS, Sender
     from hubbub.sdk.upload.transport import HttpTransport
 
-    deadline, disk, allowed = time.monotonic() + seconds, SystemDisk(), allowed_by(os.environ)
+    deadline, disk = time.monotonic() + seconds, SystemDisk()
     lock = disk.lock(directory / "detached")
     try:
         if not lock.acquire(wait=False):
             return False
         sender = Sender(
             Journal(directory, disk),
-            None,
             HttpTransport(url, ca_certs),
             disk=disk,
             clock=utc_now,
-            random_bytes=system_coins,
-            allowed=lambda: allowed,
+            random_bytes=system_random_bytes,
+            limit=ConsentLimit(consent_limit(os.environ)),
         )
         while (pause := sender.attempt()) in (0.0, OTHER_SENDS) and time.monotonic() < deadline:
             time.sleep(min(pause, 0.5))

@@ -21,7 +21,7 @@ from hubbub.sdk.upload.retry_policy import (
     understood,
 )
 from hubbub.sdk.upload.schedule import day_of
-from hubbub.wire.batch import Batch, new_id
+from hubbub.wire.batch import Batch, new_batch_id
 
 SPREAD = 86400.0
 CONFIRMED_WITHIN = 3600.0
@@ -93,7 +93,7 @@ def halved(batch: Batch, random_bytes: RandomBytes) -> tuple[Batch, Batch]:
 
     def part(start: int, end: int) -> Batch:
         rows = batch.rows[start * width : end * width]
-        return replace(batch, batch_id=new_id(random_bytes), cohorts=batch.cohorts[start:end], rows=rows)
+        return replace(batch, batch_id=new_batch_id(random_bytes), cohorts=batch.cohorts[start:end], rows=rows)
 
     return part(0, cut), part(cut, n)
 

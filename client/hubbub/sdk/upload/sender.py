@@ -7,15 +7,16 @@ from collections.abc import Callable
 from datetime import datetime
 from threading import Lock as ThreadLock
 
-from hubbub.consent import Consent, lesser
+from hubbub.consent import Consent
 from hubbub.randomness import RandomBytes
-from hubbub.sdk.recording.recorder import Recorder
+from hubbub.sdk.recording.consent_changes import ConsentLimit
+from hubbub.sdk.recording.recorder import UploadReadiness
 from hubbub.sdk.runtime.error_guard import from_a_signal_handler
 from hubbub.sdk.runtime.safe_logging import Once, tell
 from hubbub.sdk.storage.filesystem import Disk, Lock
 from hubbub.sdk.storage.journal import Journal
 from hubbub.sdk.storage.sent_periods import SentPeriods
-from hubbub.sdk.storage.state import Waiting
+from hubbub.sdk.storage.state import State, Waiting
 from hubbub.sdk.upload.response_handling import outcome
 from hubbub.sdk.upload.retry_policy import clock_is_wrong
 from hubbub.sdk.upload.schedule import first_of_all, paused_until, sendable, spread
@@ -23,44 +24,55 @@ from hubbub.sdk.upload.transport import Transport
 
 LONGEST_SLEEP = 3600.0
 OTHER_SENDS = 5.0
-WITHOUT_SECRET = 60.0
 
 
 class Sender:
     """Delivers one directory's batches; of all its processes one at a time.
 
-    recorder    : forms what is over; None to send only what another process formed
-    allowed     : the most that this process may do now, whatever was agreed
-    sends_after : seconds that this process must have lived, unless `sends_from` is set before, until it sends
-    overdue     : whether something waited at the last attempt whose time had come
-    hurry       : until nothing is due, what is late is sent now, and not within the hour
+    prepare     : called inside `with journal` before each selection; it builds the batches that are due. None to send only
+                  batches that another process built
+    limit       : highest consent level that this process may use
+    sends_after : seconds from `begin` until this process sends, unless `hurry` is called
+    hurries     : whether overdue batches are sent at once after `begin`, and not at a random time within the hour
+    overdue     : whether a batch was due at the last attempt
     """
 
     def __init__(
         self,
         journal: Journal,
-        recorder: Recorder | None,
         transport: Transport,
         *,
         disk: Disk,
         clock: Callable[[], datetime],
         random_bytes: RandomBytes,
-        allowed: Callable[[], Consent],
+        limit: ConsentLimit,
+        prepare: Callable[[State], UploadReadiness] | None = None,
         sends_after: float = 0.0,
+        hurries: bool = False,
     ) -> None:
         self._journal = journal
-        self._recorder = recorder
         self._transport = transport
         self._disk = disk
         self._clock = clock
         self._coins = random_bytes
-        self._allowed = allowed
-        self.sends_from = time.monotonic() + sends_after
-        self.overdue = self.hurry = False
+        self._limit = limit
+        self._prepare = prepare
+        self._sends_after = sends_after
+        self._hurries = hurries
         self._sent_periods = SentPeriods(journal.directory, disk)
         self._lease: Lock | None = None
         self._sending = ThreadLock()
         self._is_new = Once()
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin a run of attempts: the delay before the first upload counts from now."""
+        self._sends_from = time.monotonic() + self._sends_after
+        self._hurry, self.overdue = self._hurries, False
+
+    def hurry(self) -> None:
+        """Send from now on, overdue batches at once; until no batch is due."""
+        self._sends_from, self._hurry = 0.0, True
 
     def attempt(self) -> float:
         """Form what is over and send at most one batch; return how many seconds until there may be more to do."""
@@ -90,9 +102,19 @@ class Sender:
         finally:
             self._give_lease()
 
+    def close(self) -> None:
+        """Close the lease, unless a thread is sending."""
+        if self._sending.acquire(blocking=False):
+            try:
+                self._close_lease()
+            finally:
+                self._sending.release()
+
     def after_fork_in_child(self) -> None:
-        """Let go of the parent's lease: whoever has its file open keeps others from sending, even when the parent is dead."""
+        """Close the parent's lease: a child that kept its file open would prevent other processes from sending."""
         self._close_lease()
+        self._sending = ThreadLock()
+        self.begin()
 
     def _close_lease(self) -> None:
         if self._lease is not None:
@@ -104,39 +126,30 @@ class Sender:
         with self._journal as state:
             if self._journal.locked_out:
                 return OTHER_SENDS
-            recorder = self._recorder
-            if recorder is not None:
-                recorder.record_postponed(state)
-                recorder.save_ignored(state)
-                if state.consent is Consent.OFF:
-                    recorder.channels.forget_secret()
-            consent = lesser(state.consent, self._allowed())
+            ready = UploadReadiness(may_send=True, seconds=LONGEST_SLEEP)
+            if self._prepare is not None:
+                ready = self._prepare(state)
             self.overdue = False
+            consent = self._limit.effective(state.consent)
             if consent is Consent.OFF:
                 return LONGEST_SLEEP
-            now, until_end = self._clock().timestamp(), LONGEST_SLEEP
-            if recorder is not None:
-                if recorder.channels.secret(state) is None:
-                    first = first_of_all(state, now)
-                    self.overdue = first is not None and first[1] <= now
-                    return WITHOUT_SECRET
-                if recorder.former.form(state):
-                    return 0.0
-                end = recorder.former.next_end(state)
-                if end is not None:
-                    until_end = max(end.timestamp() - now, 0.001)
-            hurry = self.hurry
+            now, until_end = self._clock().timestamp(), min(ready.seconds, LONGEST_SLEEP)
+            if not ready.may_send:
+                first = first_of_all(state, now) if ready.seconds else None
+                self.overdue = first is not None and first[1] <= now
+                return until_end
+            hurry = self._hurry
             first = first_of_all(state, now, hurry=hurry)
             if hurry and (first is None or first[1] > now):
-                self.hurry = False
+                self._hurry = False
             if consent is not Consent.ON or first is None:
                 return until_end
             batch_id, at = first
             self.overdue = at <= now
-            wait = self.sends_from - time.monotonic()
+            wait = self._sends_from - time.monotonic()
             if wait > 0:
                 return min(wait, until_end)
-            late = None if hurry or recorder is None or at > now else spread(state, now, self._coins)
+            late = None if hurry or self._prepare is None or at > now else spread(state, now, self._coins)
             if late is not None:
                 self._journal.write(late)
                 return 0.0
@@ -146,7 +159,7 @@ class Sender:
     def _send(self, batch_id: str) -> float:
         with self._journal as state:
             waiting = state.waiting.get(batch_id)
-            if waiting is None or lesser(state.consent, self._allowed()) is not Consent.ON:
+            if waiting is None or self._limit.effective(state.consent) is not Consent.ON:
                 return 0.0
             doubted, batch = waiting.doubt, waiting.batch
             self._journal.write({"e": "trying", "id": batch_id, "m": batch.digest, "p": batch.period})
@@ -155,7 +168,7 @@ class Sender:
         answer = self._transport.send(batch.to_json(), lambda: self._wanted(batch_id))
         with self._journal as state:
             waiting = state.waiting.get(batch_id)
-            if waiting is None or lesser(state.consent, self._allowed()) is not Consent.ON:
+            if waiting is None or self._limit.effective(state.consent) is not Consent.ON:
                 return 0.0  # consent was withdrawn meanwhile
             now = self._clock().timestamp()
             if clock_is_wrong(answer.date, now) and self._is_new("clock"):
@@ -179,7 +192,7 @@ class Sender:
         """Say whether a batch may still be sent: any process of the directory may have withdrawn consent."""
         with self._journal as state:
             known = not self._journal.locked_out and batch_id in state.waiting
-            return known and lesser(state.consent, self._allowed()) is Consent.ON
+            return known and self._limit.effective(state.consent) is Consent.ON
 
     def _take_lease(self) -> bool:
         """Become the one thread of all processes that sends."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote, urlsplit
 
 from hubbub.sdk.upload.retry_policy import NO_ANSWER, NOT_SENT, Answer, slug
-from hubbub.wire.urls import checked_url, is_loopback
+from hubbub.wire.urls import check_url, is_loopback
 
 if TYPE_CHECKING:
     from hubbub.sdk.upload.cancellation import Cutter
@@ -44,7 +44,7 @@ class HttpTransport:
     """
 
     def __init__(self, url: str, ca_certs: str | None = None) -> None:
-        self._url = checked_url(url) + "/v1/reports"
+        self._url = check_url(url) + "/v1/reports"
         self._ca_certs = ca_certs
         self._opener: threading.Thread | None = None
 
