@@ -24,8 +24,8 @@ from hubbub.cli.output import json_option, print_json
 def command(reports: int | None, out: Path, *, as_json: bool) -> None:
     """Run the whole pipeline on 336,776 real flights (New York City, 2013).
 
-    Starts an aggregator on this machine, encodes and sends one report per flight and metric, downloads the summaries,
-    decodes them, and shows each estimate with the true share. Takes about a minute on two cores.
+    Starts an aggregator on this machine, and sends one report per flight and metric. Then downloads and decodes the
+    summaries, and shows each estimate with the true share. Takes about a minute on two cores.
 
     \b
     Example:

@@ -1,8 +1,8 @@
 """Simulate reports, or their counts, with the distribution of the client's encoder.
 
 For simulation only: numpy's generator does not protect privacy. Every report comes from a client with its own secret. So cohorts are
-uniform and independent, and so is the noise of every bit: after PRR and IRR a bit is one with probability q* if it is truly one, and
-p* otherwise. `draw_bits` draws with exactly these probabilities.
+uniform, and cohorts and the noise of every bit are independent. After PRR and IRR a bit is one with probability q* if it is truly
+one, and p* otherwise. `draw_bits` draws with exactly these probabilities.
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ def warn_unused_reports(reports: Reports | None, kept: DesignMatrix) -> Iterator
 
 
 def warn_undetermined_shares(number: int) -> Iterator[str]:
-    """Warn about candidates whose shares the reports do not determine."""
+    """Warn about candidates with undetermined shares; number is their count."""
     if number:
         yield (
             f"The shares of {format_count(number, 'candidate')} are not determined. Their bits are combinations of other candidates' bits, or "
