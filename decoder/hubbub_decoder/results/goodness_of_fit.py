@@ -73,6 +73,7 @@ def _ones_probabilities(params: Params) -> Floats:
         P(t | d) = sum_j Binomial(j; d, q*) Binomial(t - j; k - d, p*)
 
     returns : (k + 1, sizes)   rows t = 0 .. k; columns d = 0 and h (google-md5: d = 0 .. h)
+
     The number of ones depends on the string only through the number d of bits that it sets.
     """
     k, h = params.num_bits, params.num_hashes
@@ -90,8 +91,9 @@ def _coincident_hash_test(ones: NDArray[np.int64], params: Params) -> FitTest | 
     """Test whether the two hashes of a string coincide as often as those of google-md5: for about 1 string in k.
 
     ones : (m, k + 1) int   reports per cohort and number of ones
-    The share of strings with one bit, minus 1/k of the share of all strings, has mean 0 over the cohorts, which hash independently:
-    Student's t. The weights are fixed. Weights from the observed counts gave p < 1e-6 in 1 of 500 simulations, because they follow
+
+    The statistic is Student's t of the share of strings with one bit, minus 1/k of the share of all strings. Its mean over the
+    cohorts, which hash independently, is 0. The weights are fixed. Weights from the observed counts gave p < 1e-6 in 1 of 500 simulations, because they follow
     numbers of ones that are rare by chance.
     """
     n = ones.sum(axis=1)

@@ -83,16 +83,15 @@ def warn_few_cohorts(counts: BitCounts, decoding: Decoding) -> Iterator[str]:
     """Warn about too few cohorts to estimate the variance that unlisted strings cause."""
     used = int((counts.reports > 0).sum())
     if used < MIN_COHORTS and not decoding.unlisted.high < _MIN_UNLISTED_SHARE:
-        have = "cohort has" if used == 1 else "cohorts have"
-        metric_is_small = decoding.metric.params.num_cohorts < MIN_COHORTS
+        needed = MIN_COHORTS if decoding.num_screened is None else 2 * MIN_COHORTS  # screening uses half of the cohorts
         remedy = (
-            f"Use a metric with {MIN_COHORTS} or more cohorts (num_cohorts)."
-            if metric_is_small
-            else f"Decode reports of {MIN_COHORTS} or more cohorts."
+            f"Use a metric with {needed} or more cohorts (num_cohorts)."
+            if decoding.metric.params.num_cohorts < needed
+            else f"Decode reports of {needed} or more cohorts."
         )
         yield (
-            f"Only {used} {have} reports. The variance caused by unlisted strings is poorly estimated, so intervals may be too "
-            f"narrow. {remedy}"
+            f"Shares were estimated from only {format_count(used, 'cohort')}. The variance caused by unlisted strings is poorly estimated, "
+            f"so intervals may be too narrow. {remedy}"
         )
 
 
@@ -161,7 +160,7 @@ def warn_unused_reports(reports: Reports | None, kept: DesignMatrix) -> Iterator
 
 
 def warn_undetermined_shares(number: int) -> Iterator[str]:
-    """Warn about candidates whose shares the reports do not determine."""
+    """Warn about candidates with undetermined shares; number is their count."""
     if number:
         yield (
             f"The shares of {format_count(number, 'candidate')} are not determined. Their bits are combinations of other candidates' bits, or "

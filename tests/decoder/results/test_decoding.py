@@ -176,9 +176,9 @@ def test_listed_unlisted_and_no_value_sum_to_one(decoding: Decoding) -> None:
 
 
 def test_pattern_counts_and_bit_counts_agree_and_patterns_have_no_larger_error(unseen_seed: int) -> None:
-    """Two likelihoods of one truth: 5 standard errors apart at most (alpha < 1e-6), the whole one not much the wider.
+    """Estimates differ by at most 5 standard errors (alpha < 1e-6); standard errors by at most a factor 1.1.
 
-    Its standard error of a, tau**2 of 8 cohorts in both, was .94 times as large, the logarithm +- .029 (40 draws): 1.1 times is 5.5 of these away.
+    The ratio of the standard errors of a was .94, its logarithm +- .029 (40 draws). 1.1 is 5.5 of these away.
     """
     patterns = simulate_pattern_counts(HOMEPAGE, {"a": 60_000, "b": 40_000}, np.random.default_rng(unseen_seed))
     whole, marginal = decode(patterns, ["a", "b", "c"]), decode(patterns.bit_counts(), ["a", "b", "c"])
@@ -206,9 +206,9 @@ def test_total_with_a_standard_error_above_a_quarter_is_not_determined(error: fl
 
 
 def test_warns_about_undetermined_totals_of_many_candidates(unseen_seed: int) -> None:
-    """1,000 candidates to the 4 x 29 numbers of four cohorts: 20,000 reports may tell a total to a quarter, and then it is given; 100 tell none.
+    """1,000 candidates, 4 x 29 observations: 20,000 reports may determine a total to .25, 100 reports never do.
 
-    Of 60 draws of the 100 the least error of a total was 1.8; the logarithms are seven of their standard deviations above that of 1/4.
+    With 100 reports the smallest error of a total in 60 draws was 1.8. The logarithms are seven standard deviations above that of 1/4.
     """
     params = Params(num_bits=8, num_hashes=2, num_cohorts=4, prob_p=0.25, prob_q=0.75, prob_f=0)
     names, rng = [f"{unseen_seed} {i}" for i in range(1000)], np.random.default_rng(unseen_seed)
@@ -259,7 +259,7 @@ def test_rejects_unknown_suffix_before_writing(name: str, tmp_path: Path) -> Non
 
 
 def test_rejects_missing_directory_by_name(tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match=r"nowhere.out\.csv: cannot be written: there is no directory"):
+    with pytest.raises(OutputError, match=r"nowhere.out\.csv cannot be written: there is no directory"):
         by_hand().save(tmp_path / "nowhere" / "out.csv")
 
 
@@ -267,9 +267,9 @@ def test_rejects_missing_directory_by_name(tmp_path: Path) -> None:
     ("candidates", "message"),
     [
         (None, "give candidates"),
-        ([], "there is no candidate"),
-        ("a.example", "put the strings in a list"),
-        ([1], "a candidate is a string, got 1"),
+        ([], "There is no candidate"),
+        ("a.example", "Pass the strings as a list"),
+        ([1], "A candidate must be a string, got 1"),
         (["\ud800"], "encodable as UTF-8"),
     ],
 )
@@ -307,7 +307,7 @@ def test_one_report_determines_no_totals(unseen_seed: int) -> None:
     assert warned(decoding, "A lasso kept none of them")
     assert not warned(decoding, "There is only one cohort")
     assert warned(decoding, "Only 1 report in 64 cohorts")
-    assert warned(decoding, "Decode reports of 8 or more cohorts")
+    assert warned(decoding, "Decode reports of 16 or more cohorts")
 
 
 def test_totals_after_screening_are_those_of_the_kept_candidates() -> None:
