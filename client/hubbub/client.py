@@ -23,19 +23,25 @@ from hubbub.metrics.definitions import Definitions, load_definitions
 from hubbub.metrics.periods import utc_now
 from hubbub.privacy.policy import Policy
 from hubbub.randomness import RandomBytes, system_random_bytes
-from hubbub.sdk.recording.batch_builder import Former
-from hubbub.sdk.recording.consent_changes import Agreement, ConsentLimit
-from hubbub.sdk.recording.enrollment import Enroller
+from hubbub.sdk.recording.batch_builder import BatchBuilder
+from hubbub.sdk.recording.consent_changes import ConsentLimit, ConsentManager
+from hubbub.sdk.recording.enrollment import Enrollment
 from hubbub.sdk.recording.queue_limits import Limits
 from hubbub.sdk.recording.recorder import Recorder
 from hubbub.sdk.recording.subject_encoders import SubjectEncoders
-from hubbub.sdk.runtime.arguments import absolute, an_instance, certificates, subject_of, text_of
-from hubbub.sdk.runtime.async_worker import Scribe
-from hubbub.sdk.runtime.clock import Today
-from hubbub.sdk.runtime.error_guard import guarded, report_failure
-from hubbub.sdk.runtime.fork_safety import Section, alive, watch
+from hubbub.sdk.runtime.arguments import (
+    absolute,
+    check_ca_certs,
+    check_consent_text,
+    check_subject_id,
+    instance_or_default,
+)
+from hubbub.sdk.runtime.async_worker import AsyncWorker
+from hubbub.sdk.runtime.clock import PeriodClock
+from hubbub.sdk.runtime.error_guard import call_safely, report_failure
+from hubbub.sdk.runtime.fork_safety import HeldSection, register, registered_clients
 from hubbub.sdk.runtime.machine_id import MachineIdReader, read_machine_id
-from hubbub.sdk.runtime.safe_logging import interrupted
+from hubbub.sdk.runtime.safe_logging import holds_journal
 from hubbub.sdk.storage.compaction import Compactor
 from hubbub.sdk.storage.copy_detection import CopyDetector
 from hubbub.sdk.storage.definition_lease import DefinitionLease
@@ -53,7 +59,7 @@ if TYPE_CHECKING:
 logging.getLogger("hubbub").addHandler(logging.NullHandler())
 
 Durability = Literal["process", "power", "memory"]
-SECONDS_BEFORE_SENDING = 60.0
+DETACHED_SEND_DELAY_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +73,11 @@ class Collaborators:
     journal: Journal
     compactor: Compactor
     encoders: SubjectEncoders
-    enroller: Enroller
-    former: Former
+    enrollment: Enrollment
+    builder: BatchBuilder
     recorder: Recorder
     limit: ConsentLimit
-    agreement: Agreement
+    consent_manager: ConsentManager
     sender: Sender
     uploader: Uploader
 
@@ -125,7 +131,7 @@ class Client:
                 "detached sends what is in `state` to `url`: it goes with neither memory nor transport nor disk"
             )
         self._definitions = definitions if isinstance(definitions, Definitions) else load_definitions(definitions)
-        ca_certs = certificates(ca_certs)
+        ca_certs = check_ca_certs(ca_certs)
         if transport is None:
             from hubbub.sdk.upload.transport import HttpTransport
 
@@ -140,19 +146,19 @@ class Client:
             self._sends_at_start = not self._detached
         self._directory = absolute("state", state)
         self._durability = durability
-        self._policy = an_instance("policy", policy, Policy)
-        self._limits = an_instance("limits", limits, Limits)
+        self._policy = instance_or_default("policy", policy, Policy)
+        self._limits = instance_or_default("limits", limits, Limits)
         self._per_subject = per_subject
         self._renew_identity = renew_identity_when_copied
         self._machine_id = machine_id if durability != "memory" else lambda: None
         self._clock = clock
-        self._coins = random_bytes
+        self._random_bytes = random_bytes
         self._environment_allows = consent_limit(os.environ if environment is None else environment)
         self._given_disk = disk
-        self._scribe = Scribe()
+        self._async_worker = AsyncWorker()
         self._parts = self._build()
-        watch(self)
-        guarded(self._resume, None)
+        register(self)
+        call_safely(self._resume, None)
         if self._parts.journal.problem:
             warnings.warn(
                 "hubbub cannot use its state directory and will not persist or send reports: "
@@ -166,25 +172,29 @@ class Client:
         from hubbub.sdk.upload.sender import Sender
         from hubbub.sdk.upload.uploader import Uploader
 
-        definitions, random_bytes = self._definitions, self._coins
+        definitions, random_bytes = self._definitions, self._random_bytes
         disk = self._given_disk or (MemoryDisk() if self._durability == "memory" else SystemDisk())
         journal = Journal(self._directory, disk)
         compactor = Compactor(journal, disk)
         secret_file = SecretFile(journal, disk, random_bytes)
-        today, limit = Today(self._clock), ConsentLimit(self._environment_allows)
+        today, limit = PeriodClock(self._clock), ConsentLimit(self._environment_allows)
         lease = DefinitionLease(self._directory, disk, (metric.digest for metric in definitions.values()))
         encoders = SubjectEncoders(journal, secret_file.load, random_bytes)
-        enroller = Enroller(journal, definitions, self._policy, today, own=not self._per_subject, lease=lease)
-        former = Former(journal, definitions, encoders, enroller, today, limits=self._limits, random_bytes=random_bytes)
-        recorder = Recorder(journal, definitions, encoders, enroller, former, today, limit, random_bytes)
+        enrollment = Enrollment(
+            journal, definitions, self._policy, today, include_client=not self._per_subject, lease=lease
+        )
+        builder = BatchBuilder(
+            journal, definitions, encoders, enrollment, today, limits=self._limits, random_bytes=random_bytes
+        )
+        recorder = Recorder(journal, definitions, encoders, enrollment, builder, today, limit, random_bytes)
         copies = CopyDetector(journal, secret_file, self._machine_id, renew=self._renew_identity)
-        agreement = Agreement(
+        consent_manager = ConsentManager(
             journal,
             compactor,
             secret_file,
             encoders,
-            enroller,
-            former,
+            enrollment,
+            builder,
             copies,
             limit,
             self._clock,
@@ -198,12 +208,12 @@ class Client:
             random_bytes=random_bytes,
             limit=limit,
             prepare=recorder.prepare_upload,
-            sends_after=SECONDS_BEFORE_SENDING if self._detached else 0.0,
+            sends_after=DETACHED_SEND_DELAY_SECONDS if self._detached else 0.0,
             hurries=self._sends_at_start,
         )
         uploader = Uploader(journal, compactor, sender)
         return Collaborators(
-            disk, journal, compactor, encoders, enroller, former, recorder, limit, agreement, sender, uploader
+            disk, journal, compactor, encoders, enrollment, builder, recorder, limit, consent_manager, sender, uploader
         )
 
     def record(self, metric: str, value: Value = None) -> None:
@@ -216,7 +226,7 @@ class Client:
 
     async def arecord(self, metric: str, value: Value = None) -> None:
         """Record from asyncio: a thread of its own does it, so that the event loop never waits for a disk. Never raises, as `record`."""
-        await self._scribe.run(self._record, None, metric, value)
+        await self._async_worker.run(self._record, None, metric, value)
 
     def subject(self, subject_id: str) -> Subject:
         """Return what records on behalf of one of many people: with their own secret, cohort, drafts and ledger.
@@ -224,7 +234,7 @@ class Client:
         A server that reports for many people must never do without: one client is one person, and says one thing a period.
         The id is not kept, only a keyed hash of it.
         """
-        return Subject(self, subject_of(subject_id))
+        return Subject(self, check_subject_id(subject_id))
 
     @property
     def consent(self) -> ConsentRecord:
@@ -245,8 +255,10 @@ class Client:
         """
         if consent not in tuple(Consent):
             raise ParameterError(f"consent must be one of {', '.join(Consent)}, got {consent!r}")
-        text = text_of(text)
-        missing = guarded(lambda: self._set_consent(Consent(consent), text), ["something failed: the log says what"])
+        text = check_consent_text(text)
+        missing = call_safely(
+            lambda: self._set_consent(Consent(consent), text), ["something failed: the log says what"]
+        )
         if missing and consent != Consent.ON:
             warnings.warn(
                 f"consent is {consent} in this process, but the disk does not have all of it: {'; '.join(missing)}",
@@ -260,11 +272,11 @@ class Client:
 
         What waits for the end of its period, or for its random time in the next, is not due.
         """
-        return guarded(lambda: self._parts.uploader.flush(timeout), otherwise=False)
+        return call_safely(lambda: self._parts.uploader.flush(timeout), otherwise=False)
 
     def close(self) -> None:
         """Stop the background thread; nothing is lost, the next start goes on."""
-        guarded(self._close, None)
+        call_safely(self._close, None)
 
     def accounting(self) -> dict[str, Any]:
         """Return how many recordings and reports went where; both identities of `hubbub.sdk.storage.state` hold."""
@@ -295,9 +307,9 @@ class Client:
         return ConsentRecord(state.consent, state.consent_text, time, self._parts.limit.effective(state.consent))
 
     def _report(self, report: Callable[[State], dict[str, Any]]) -> dict[str, Any]:
-        return guarded(lambda: self._reported(report), report(State()))
+        return call_safely(lambda: self._build_report(report), report(State()))
 
-    def _reported(self, report: Callable[[State], dict[str, Any]]) -> dict[str, Any]:
+    def _build_report(self, report: Callable[[State], dict[str, Any]]) -> dict[str, Any]:
         """Report on the files; without files, or if the disk refused events, on the state in memory."""
         parts = self._parts
         if isinstance(parts.disk, SystemDisk) and not parts.journal.problem:
@@ -313,7 +325,7 @@ class Client:
                 return
             if subject_id is None and self._per_subject:
                 raise ParameterError("this client is per_subject: record with client.subject(id).record(...)")
-            if interrupted():
+            if holds_journal():
                 parts.recorder.postpone(subject_id, metric, value)
                 if parts.uploader.is_started:
                     parts.uploader.wake()
@@ -331,7 +343,7 @@ class Client:
         parts = self._parts
         if parts.limit.allowed is Consent.OFF:
             return
-        parts.agreement.end_erasing()
+        parts.consent_manager.finish_erasure()
         consented, detaching = parts.journal.run(self._begin)
         if consented:
             parts.uploader.start()
@@ -344,49 +356,49 @@ class Client:
         """Enroll if consent was given; return whether it was, and whether another process must be started to send."""
         if state.consent is Consent.OFF:
             return False, False
-        self._parts.agreement.enroll(state)
+        self._parts.consent_manager.enroll(state)
         if not self._detached or self._parts.limit.effective(state.consent) is not Consent.ON:
             return True, False
-        from hubbub.sdk.upload.detached import take_turn
+        from hubbub.sdk.upload.detached import claim_daily_run
 
-        return True, take_turn(self._parts.journal, state, self._clock().timestamp())
+        return True, claim_daily_run(self._parts.journal, state, self._clock().timestamp())
 
     def _set_consent(self, consent: Consent, text: str) -> list[str]:
         """Change the consent; return one message for each part that the disk refused."""
         if consent is Consent.OFF:
-            return self._parts.agreement.withdraw(text)
-        missing = self._parts.agreement.agree(consent, text)
+            return self._parts.consent_manager.withdraw(text)
+        missing = self._parts.consent_manager.grant(consent, text)
         self._parts.uploader.wake()
         return missing
 
     def _close(self) -> None:
-        self._scribe.close()
+        self._async_worker.close()
         parts = self._parts
         parts.uploader.stop()
         parts.sender.close()
-        if parts.journal.unsynced:
+        if parts.journal.has_unsynced:
             parts.journal.sync()
-        parts.enroller.end()
+        parts.enrollment.release_lease()
         parts.journal.close()
 
     def _stop(self) -> None:
         """At exit: end the upload thread."""
         self._parts.uploader.stop()
 
-    def _still(self) -> Section:
+    def _freeze(self) -> HeldSection:
         """Before a fork: hold the journal's lock, so that no thread changes it meanwhile."""
-        return self._parts.journal.still()
+        return self._parts.journal.freeze()
 
     def _after_fork_in_child(self) -> None:
         """After a fork: open files and locks anew; the next recording starts a thread."""
-        self._scribe = Scribe()
+        self._async_worker = AsyncWorker()
         self._parts.uploader.after_fork_in_child()
         if self._durability == "memory":
             self._parts = self._build()  # the parent keeps the reports in memory: the child is a client of its own
         else:
             self._parts.journal.after_fork_in_child()
             self._parts.compactor.after_fork_in_child()
-            self._parts.enroller.after_fork_in_child()
+            self._parts.enrollment.after_fork_in_child()
 
     def __del__(self) -> None:
         parts = getattr(self, "_parts", None)
@@ -412,7 +424,7 @@ class Subject:
 
     async def arecord(self, metric: str, value: Value = None) -> None:
         """As `Client.arecord`, for this subject."""
-        await self._client._scribe.run(self._client._record, self._id, metric, value)
+        await self._client._async_worker.run(self._client._record, self._id, metric, value)
 
     def __repr__(self) -> str:
         return "<hubbub.Subject>"
@@ -423,10 +435,10 @@ def collaborators(client: Client) -> Collaborators:
     return client._parts
 
 
-def _at_exit() -> None:
-    for client in alive():
+def _stop_at_exit() -> None:
+    for client in registered_clients():
         if isinstance(client, Client):
             client._stop()
 
 
-atexit.register(_at_exit)
+atexit.register(_stop_at_exit)

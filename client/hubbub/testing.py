@@ -19,7 +19,7 @@ from hubbub.client import Client, collaborators
 from hubbub.privacy.policy import Policy
 from hubbub.sdk.runtime import error_guard
 from hubbub.sdk.storage.state import State
-from hubbub.sdk.upload.retry_policy import Answer
+from hubbub.sdk.upload.retry_policy import UploadResponse
 from hubbub.wire.batch import Batch
 
 __all__ = [
@@ -85,15 +85,15 @@ class RecordingTransport:
     answers : what it says, in this order; once they are used up it takes every batch
     """
 
-    def __init__(self, *answers: Answer) -> None:
+    def __init__(self, *answers: UploadResponse) -> None:
         self.answers = list(answers)
         self.bodies: list[bytes] = []
         self.batches: list[Batch] = []
 
-    def send(self, body: bytes, wanted: Callable[[], bool] = lambda: True) -> Answer:  # noqa: ARG002
+    def send(self, body: bytes, wanted: Callable[[], bool] = lambda: True) -> UploadResponse:  # noqa: ARG002
         self.bodies.append(body)
         batch = Batch.from_json(body)
-        answer = self.answers.pop(0) if self.answers else Answer(202, batch_id=str(batch.batch_id))
+        answer = self.answers.pop(0) if self.answers else UploadResponse(202, batch_id=str(batch.batch_id))
         if answer.status in (200, 202):
             self.batches.append(batch)
         return answer
@@ -108,9 +108,9 @@ def deliver(client: Client) -> int:
 
     def end_periods(state: State) -> list[str]:
         parts.recorder.record_postponed(state)
-        if not parts.journal.locked_out:
-            parts.former.form_everything(state, ahead=True)
-        return list(state.waiting)
+        if not parts.journal.lock_unavailable:
+            parts.builder.build_all(state, include_open_periods=True)
+        return list(state.queue)
 
     return sum(parts.sender.send_now(batch_id) for batch_id in parts.journal.run(end_periods))
 
@@ -118,8 +118,8 @@ def deliver(client: Client) -> int:
 @contextmanager
 def raise_internal_errors() -> Iterator[None]:
     """Let hubbub's own failures through to the test, instead of into a log."""
-    error_guard.swallowed = False
+    error_guard.suppress_internal_errors = False
     try:
         yield
     finally:
-        error_guard.swallowed = True
+        error_guard.suppress_internal_errors = True

@@ -9,7 +9,7 @@ from typing import TypeVar
 from hubbub.errors import ParameterError
 
 T = TypeVar("T")
-LONGEST_TEXT = 1 << 16
+MAX_TEXT_CHARACTERS = 1 << 16
 
 
 def absolute(name: str, path: str | Path) -> Path:
@@ -22,7 +22,7 @@ def absolute(name: str, path: str | Path) -> Path:
         raise ParameterError(f"{name}: {str(path)!r} is not a place ({problem}): give an absolute path") from None
 
 
-def certificates(ca_certs: str | None) -> str | None:
+def check_ca_certs(ca_certs: str | None) -> str | None:
     """Return the absolute path of a file of certificates."""
     if ca_certs is None:
         return None
@@ -32,22 +32,22 @@ def certificates(ca_certs: str | None) -> str | None:
     return str(path)
 
 
-def an_instance(name: str, given: T | None, kind: type[T]) -> T:
+def instance_or_default(name: str, given: T | None, kind: type[T]) -> T:
     """Return what was given, or one made without arguments."""
     if not isinstance(given, kind | None):
         raise ParameterError(f"{name} must be hubbub.{kind.__name__}(...), got {given!r}")
     return given or kind()
 
 
-def text_of(agreed: str) -> str:
+def check_consent_text(agreed: str) -> str:
     """Return the text that a user agreed to."""
-    if not isinstance(agreed, str) or len(agreed) > LONGEST_TEXT:
+    if not isinstance(agreed, str) or len(agreed) > MAX_TEXT_CHARACTERS:
         told = f"one of {len(agreed)}" if isinstance(agreed, str) else f"{type(agreed).__name__}: take str(text)"
-        raise ParameterError(f"text must be a string of at most {LONGEST_TEXT} characters, got {told}")
+        raise ParameterError(f"text must be a string of at most {MAX_TEXT_CHARACTERS} characters, got {told}")
     return agreed
 
 
-def subject_of(subject_id: str) -> str:
+def check_subject_id(subject_id: str) -> str:
     """Return a person's id."""
     if not isinstance(subject_id, str) or not subject_id:
         raise ParameterError(

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 
 
-class Scribe:
+class AsyncWorker:
     """One thread, made for the first who needs it; the host's own executor may be busy, or shut down."""
 
     def __init__(self) -> None:

@@ -12,19 +12,19 @@ from typing import TypeVar
 T = TypeVar("T")
 logger = logging.getLogger("hubbub")
 
-swallowed = True
+suppress_internal_errors = True
 """False in tests: `hubbub.testing.nothing_swallowed`."""
 
 
 def report_failure(failure: Exception) -> None:
     """Log what failed and where, without the message: it could repeat a value. In tests, raise it, as what is the host's own."""
-    if not swallowed or from_a_signal_handler(failure):
+    if not suppress_internal_errors or is_from_signal_handler(failure):
         raise failure
     where = traceback.extract_tb(failure.__traceback__)[-1]
     log(logging.ERROR, "%s in %s, line %s of %s", type(failure).__name__, where.name, where.lineno, where.filename)
 
 
-def guarded(step: Callable[[], T], otherwise: T) -> T:
+def call_safely(step: Callable[[], T], otherwise: T) -> T:
     """Return what a step returns, or something else where it fails by a bug of ours: the host's program goes on."""
     try:
         return step()
@@ -38,11 +38,11 @@ def log(level: int, text: str, *about: object) -> None:
     try:
         logger.log(level, text, *about)
     except Exception as failure:
-        if from_a_signal_handler(failure):
+        if is_from_signal_handler(failure):
             raise
 
 
-def from_a_signal_handler(failure: Exception) -> bool:
+def is_from_signal_handler(failure: Exception) -> bool:
     """Say whether a signal handler of the host raised it in the middle of our code: a timeout of its own, that is not ours to swallow."""
     codes = set()
     for number in signal.valid_signals():

@@ -13,13 +13,13 @@ from collections.abc import Generator
 from itertools import count
 from typing import Protocol
 
-Section = Generator[None, None, None]
+HeldSection = Generator[None, None, None]
 
 
-class Forked(Protocol):
+class ForkAware(Protocol):
     """What must be still while the process is copied."""
 
-    def _still(self) -> Section:
+    def _freeze(self) -> HeldSection:
         """Hold its locks from `next` to `close`."""
 
     def _after_fork_in_child(self) -> None:
@@ -30,38 +30,38 @@ class _Held(threading.local):
     """What this thread's forks hold; a signal handler may fork within a fork's hooks."""
 
     def __init__(self) -> None:
-        self.by_fork: list[list[Section]] = []
+        self.by_fork: list[list[HeldSection]] = []
 
 
-_one_at_a_time = threading.RLock()
-_alive: weakref.WeakValueDictionary[int, Forked] = weakref.WeakValueDictionary()
+_fork_lock = threading.RLock()
+_alive: weakref.WeakValueDictionary[int, ForkAware] = weakref.WeakValueDictionary()
 _numbers = count()
 _held = _Held()
 
 
-def watch(forked: Forked) -> None:
+def register(forked: ForkAware) -> None:
     """Keep it whole through every fork, for as long as it lives."""
-    with _one_at_a_time:
+    with _fork_lock:
         _alive[next(_numbers)] = forked
 
 
-def alive() -> list[Forked]:
+def registered_clients() -> list[ForkAware]:
     """Return what is watched, the oldest first: the order in which locks are taken."""
-    with _one_at_a_time:
+    with _fork_lock:
         return list(_alive.values())
 
 
-def _only_this_thread() -> Section:
-    with _one_at_a_time:
+def _only_this_thread() -> HeldSection:
+    with _fork_lock:
         yield
 
 
 def _before() -> None:
-    sections: list[Section] = [_only_this_thread()]
+    sections: list[HeldSection] = [_only_this_thread()]
     _held.by_fork.append(sections)
     next(sections[0])
-    for forked in alive():
-        sections.append(forked._still())
+    for forked in registered_clients():
+        sections.append(forked._freeze())
         next(sections[-1])
 
 
@@ -71,10 +71,10 @@ def _after_in_parent() -> None:
 
 
 def _after_in_child() -> None:
-    global _one_at_a_time  # its waiters are the parent's
+    global _fork_lock  # its waiters are the parent's
     _after_in_parent()
-    _one_at_a_time = threading.RLock()
-    for forked in alive():
+    _fork_lock = threading.RLock()
+    for forked in registered_clients():
         forked._after_fork_in_child()
 
 

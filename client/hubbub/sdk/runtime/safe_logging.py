@@ -9,13 +9,13 @@ from contextlib import suppress
 
 from hubbub.sdk.runtime.error_guard import log
 
-inside: list[int] = []
+journal_threads: list[int] = []
 """The threads that are within a journal, once for each time."""
 
-_unsaid: deque[tuple[int, str, tuple[object, ...]]] = deque()
+_pending_logs: deque[tuple[int, str, tuple[object, ...]]] = deque()
 
 
-class Once:
+class OncePerKey:
     """What is said only once, and of it at most so many things."""
 
     def __init__(self, most: int = 100) -> None:
@@ -30,20 +30,20 @@ class Once:
         return True
 
 
-def interrupted() -> bool:
+def holds_journal() -> bool:
     """Say whether this thread is within a journal already: a signal handler or a finalizer must not wait for what its own thread holds."""
-    return threading.get_ident() in inside
+    return threading.get_ident() in journal_threads
 
 
-def tell(text: str, *about: object, level: int = logging.WARNING) -> None:
+def log_when_unlocked(text: str, *about: object, level: int = logging.WARNING) -> None:
     """Log, as soon as this thread holds nothing."""
-    _unsaid.append((level, text, about))
-    say()
+    _pending_logs.append((level, text, about))
+    flush_pending_logs()
 
 
-def say() -> None:
+def flush_pending_logs() -> None:
     """Log what is to be said, if this thread holds nothing."""
-    while _unsaid and not interrupted():
+    while _pending_logs and not holds_journal():
         with suppress(IndexError):  # another thread says it
-            level, text, about = _unsaid.popleft()
+            level, text, about = _pending_logs.popleft()
             log(level, text, *about)

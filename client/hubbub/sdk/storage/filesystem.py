@@ -18,7 +18,7 @@ from itertools import count
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-from hubbub.sdk.runtime.safe_logging import tell
+from hubbub.sdk.runtime.safe_logging import log_when_unlocked
 
 
 class File(Protocol):
@@ -42,14 +42,14 @@ class Lock(Protocol):
 class Disk(Protocol):
     """The few things that journal and secret ask of a disk; each may raise OSError.
 
-    `link` gives a file a second name, FileExistsError if that is taken; `names` of a directory that is not there are none.
+    `link` gives a file a second name, FileExistsError if that is taken; `list_directory` of a directory that is not there are none.
     """
 
     def make_directory(self, path: Path) -> None: ...
     def open(self, path: Path) -> File: ...
     def open_new(self, path: Path) -> File: ...
     def identity(self, path: Path) -> tuple[int, int] | None: ...
-    def names(self, directory: Path) -> list[Path]: ...
+    def list_directory(self, directory: Path) -> list[Path]: ...
     def link(self, source: Path, target: Path) -> None: ...
     def remove(self, path: Path) -> None: ...
     def replace(self, source: Path, target: Path) -> None: ...
@@ -57,15 +57,15 @@ class Disk(Protocol):
     def lock(self, path: Path) -> Lock: ...
 
 
-class _Opened:
+class _Descriptor:
     """A descriptor that is closed by `close`, or when the object is dropped.
 
     A signal handler may raise between any two calls of Python code, so a descriptor is never in a variable alone: `os.open` puts it
     into a list of this object within one call of C code, and one call takes it out and closes it. A handler that raises within `__del__` leaves it
-    in the list; the next `_Opened` closes it, because `_lists` has the list too.
+    in the list; the next `_Descriptor` closes it, because `_lists` has the list too.
     """
 
-    _lists: ClassVar[dict[int, tuple[weakref.ref[_Opened], list[int]]]] = {}
+    _lists: ClassVar[dict[int, tuple[weakref.ref[_Descriptor], list[int]]]] = {}
     _numbers = count()
 
     def __init__(self, path: Path, flags: int) -> None:
@@ -101,7 +101,7 @@ def _close(descriptors: list[int]) -> None:
         deque(map(os.close, map(list.pop, [descriptors] * len(descriptors))), maxlen=0)
 
 
-class _OwnFile(_Opened):
+class _PrivateFile(_Descriptor):
     """A file that belongs to this user alone; it is made if it is not there."""
 
     def __init__(self, path: Path) -> None:
@@ -114,13 +114,13 @@ class _OwnFile(_Opened):
                 told = f"{path.name} belongs to user {status.st_uid}, and this is user {os.geteuid()}"
                 raise PermissionError(errno.EPERM, told)
             if status.st_mode & 0o077:
-                _close_to_others(path, self._descriptor, status.st_mode)
+                _restrict_mode(path, self._descriptor, status.st_mode)
         except BaseException:
             self.close()
             raise
 
 
-class SystemFile(_OwnFile):
+class SystemFile(_PrivateFile):
     """A file of the operating system; `identity` is (inode, size)."""
 
     def identity(self) -> tuple[int, int]:
@@ -149,8 +149,8 @@ class SystemFile(_OwnFile):
         os.ftruncate(self._descriptor, 0)
 
 
-_WHERE_THERE_ARE = ("O_BINARY", "O_CLOEXEC", "O_NOFOLLOW")
-_NEW = os.O_RDWR | os.O_APPEND | os.O_CREAT | sum(getattr(os, flag, 0) for flag in _WHERE_THERE_ARE)
+_OPTIONAL_FLAGS = ("O_BINARY", "O_CLOEXEC", "O_NOFOLLOW")
+_NEW = os.O_RDWR | os.O_APPEND | os.O_CREAT | sum(getattr(os, flag, 0) for flag in _OPTIONAL_FLAGS)
 
 
 class SystemDisk:
@@ -177,7 +177,7 @@ class SystemDisk:
             return None
         return status.st_ino, status.st_size
 
-    def names(self, directory: Path) -> list[Path]:
+    def list_directory(self, directory: Path) -> list[Path]:
         return list(directory.iterdir()) if directory.is_dir() else []
 
     def link(self, source: Path, target: Path) -> None:
@@ -190,7 +190,7 @@ class SystemDisk:
         source.replace(target)
 
     def sync_directory(self, path: Path) -> None:
-        directory = _Opened(path, os.O_RDONLY)
+        directory = _Descriptor(path, os.O_RDONLY)
         try:
             os.fsync(directory._descriptor)
         finally:
@@ -200,10 +200,10 @@ class SystemDisk:
         return SystemLock(path)
 
 
-def _close_to_others(path: Path, descriptor: int, mode: int) -> None:
+def _restrict_mode(path: Path, descriptor: int, mode: int) -> None:
     with suppress(OSError):  # a file system without modes
         os.fchmod(descriptor, 0o600)
-    tell(
+    log_when_unlocked(
         "%s had mode %04o: it is for its owner alone. Whoever read a secret can remove the permanent noise: if somebody may have, "
         "withdraw consent and give it again",
         path,
@@ -211,7 +211,7 @@ def _close_to_others(path: Path, descriptor: int, mode: int) -> None:
     )
 
 
-class SystemLock(_OwnFile):
+class SystemLock(_PrivateFile):
     """`flock`.
 
     It is released by name, not by closing: a child that was forked meanwhile has the same file open. `release` is no Python code,
@@ -220,7 +220,7 @@ class SystemLock(_OwnFile):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self.release: Callable[[], None] = _releasing(self._descriptor)
+        self.release: Callable[[], None] = _make_release(self._descriptor)
 
     def acquire(self, *, wait: bool) -> bool:
         return _acquire(self._descriptor, wait=wait)
@@ -234,7 +234,7 @@ def _acquire(descriptor: int, *, wait: bool) -> bool:
     return True
 
 
-def _releasing(descriptor: int) -> Callable[[], None]:
+def _make_release(descriptor: int) -> Callable[[], None]:
     return partial(fcntl.flock, descriptor, fcntl.LOCK_UN)
 
 
@@ -259,7 +259,7 @@ class MemoryDisk:
         file = self._files.get(path)
         return None if file is None else file.identity()
 
-    def names(self, directory: Path) -> list[Path]:
+    def list_directory(self, directory: Path) -> list[Path]:
         return [path for path in self._files if path.parent == directory]
 
     def link(self, source: Path, target: Path) -> None:

@@ -46,21 +46,21 @@ class SecretFile:
         self.path = journal.directory / "secret"
         self._journal = journal
         self._disk = disk
-        self._coins = random_bytes
+        self._random_bytes = random_bytes
 
     def load(self) -> Secret | None:
         """Return the secret, drawn if there is none or a damaged one."""
         try:
             try:
-                secret = secret_at(self.path, self._coins, self._disk)
+                secret = secret_at(self.path, self._random_bytes, self._disk)
             except HubbubError:
                 destroy_secret(self.path, self._disk)
-                secret = secret_at(self.path, self._coins, self._disk)
+                secret = secret_at(self.path, self._random_bytes, self._disk)
         except OSError as problem:
             self._journal.degrade(problem, self.path)
             return None
         if self._journal.problem.startswith(f"{self.path} "):
-            self._journal.recovered()
+            self._journal.clear_problem()
         return secret
 
     def destroy(self) -> bool:
@@ -78,7 +78,7 @@ def destroy_secret(path: Path, disk: Disk) -> None:
 
     What the directory does not let go of is emptied. OSError where the disk takes neither.
     """
-    left = [name for name in disk.names(path.parent) if name == path or name.name.startswith(f"{path.name}.")]
+    left = [name for name in disk.list_directory(path.parent) if name == path or name.name.startswith(f"{path.name}.")]
     for name in left:
         try:
             disk.remove(name)

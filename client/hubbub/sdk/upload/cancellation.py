@@ -15,11 +15,11 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
-LOOKS_EVERY = 0.02
+POLL_SECONDS = 0.02
 _NO_LINGER = struct.pack("hh" if hasattr(socket, "SO_EXCLUSIVEADDRUSE") else "ii", 1, 0)
 
 
-class Cutter:
+class RequestCanceller:
     """Watches over the connections of one request, within `with`.
 
     wanted : asked before the first byte and all the time after it        seconds : how long all of it may take
@@ -35,8 +35,8 @@ class Cutter:
         self._done = threading.Event()
         self._over = False
         self._changed = threading.Event()
-        self.begun = False
-        self.opener: threading.Thread | None = None
+        self.request_sent = False
+        self.connect_thread: threading.Thread | None = None
         self._thread = threading.Thread(target=self._watch, name="hubbub-cutter", daemon=True)
 
     def open(self, connect: Callable[[], socket.socket]) -> socket.socket:
@@ -55,8 +55,8 @@ class Cutter:
                 found.append(opened)
                 self._changed.set()
 
-        self.opener = threading.Thread(target=run, name="hubbub-opener", daemon=True)
-        self.opener.start()
+        self.connect_thread = threading.Thread(target=run, name="hubbub-opener", daemon=True)
+        self.connect_thread.start()
         self._changed.wait()
         with self._lock:
             self._changed.clear()
@@ -75,7 +75,7 @@ class Cutter:
             if self._over:
                 self._cut()
 
-    def goes_on(self) -> bool:
+    def may_continue(self) -> bool:
         """Say whether the request may go on."""
         try:
             return not self._over and time.monotonic() < self._deadline and self._wanted()
@@ -97,8 +97,8 @@ class Cutter:
             self._held.clear()
 
     def _watch(self) -> None:
-        while not self._done.wait(LOOKS_EVERY):
-            if not self.goes_on():
+        while not self._done.wait(POLL_SECONDS):
+            if not self.may_continue():
                 with self._lock:
                     self._over = True
                     self._cut()
@@ -114,7 +114,7 @@ class Cutter:
                 held.shutdown(socket.SHUT_RDWR)
 
 
-def cuttable(connection: type[Any], cutter: Cutter, seconds: float) -> type[Any]:
+def cancellable_connection(connection: type[Any], cutter: RequestCanceller, seconds: float) -> type[Any]:
     """Return a class of urllib3 connections that the cutter holds from their first packet on.
 
     seconds : how long one that is open may wait for a byte
@@ -129,9 +129,9 @@ def cuttable(connection: type[Any], cutter: Cutter, seconds: float) -> type[Any]
 
         def connect(self) -> None:
             super().connect()
-            if not cutter.goes_on():
+            if not cutter.may_continue():
                 self.close()
                 raise NewConnectionError(self, "the request is not wanted any more")
-            cutter.begun = True
+            cutter.request_sent = True
 
     return Cuttable

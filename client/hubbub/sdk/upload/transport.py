@@ -10,17 +10,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote, urlsplit
 
-from hubbub.sdk.upload.retry_policy import NO_ANSWER, NOT_SENT, Answer, slug
+from hubbub.sdk.upload.retry_policy import NO_RESPONSE, NOT_SENT, UploadResponse, problem_slug
 from hubbub.wire.urls import check_url, is_loopback
 
 if TYPE_CHECKING:
-    from hubbub.sdk.upload.cancellation import Cutter
+    from hubbub.sdk.upload.cancellation import RequestCanceller
 
 USER_AGENT = "hubbub/1"
-SECONDS = 10.0
-ADDRESSES = 3
+REQUEST_TIMEOUT_SECONDS = 10.0
+MAX_ADDRESSES = 3
 """So many addresses of a name get their turn within SECONDS, where none answers."""
-MAX_ANSWER = 1 << 16
+MAX_RESPONSE_BYTES = 1 << 16
 
 
 def always() -> bool:
@@ -31,7 +31,7 @@ def always() -> bool:
 class Transport(Protocol):
     """Sends the bytes of a batch, as long as they are wanted; never raises."""
 
-    def send(self, body: bytes, wanted: Callable[[], bool] = always) -> Answer: ...
+    def send(self, body: bytes, wanted: Callable[[], bool] = always) -> UploadResponse: ...
 
 
 class HttpTransport:
@@ -46,14 +46,14 @@ class HttpTransport:
     def __init__(self, url: str, ca_certs: str | None = None) -> None:
         self._url = check_url(url) + "/v1/reports"
         self._ca_certs = ca_certs
-        self._opener: threading.Thread | None = None
+        self._connect_thread: threading.Thread | None = None
 
-    def send(self, body: bytes, wanted: Callable[[], bool] = always) -> Answer:
-        """Send a body and read the answer within `SECONDS`; what is not wanted any more is cut off in the middle."""
+    def send(self, body: bytes, wanted: Callable[[], bool] = always) -> UploadResponse:
+        """Send a body and read the answer within `REQUEST_TIMEOUT_SECONDS`; what is not wanted any more is cut off in the middle."""
         import urllib3
         from urllib3.exceptions import HTTPError
 
-        from hubbub.sdk.upload.cancellation import Cutter
+        from hubbub.sdk.upload.cancellation import RequestCanceller
 
         headers = {
             "Content-Type": "application/json",
@@ -61,9 +61,9 @@ class HttpTransport:
             "Accept": "application/json, application/problem+json",
             "Connection": "close",
         }
-        if self._opener is not None and self._opener.is_alive():
+        if self._connect_thread is not None and self._connect_thread.is_alive():
             return NOT_SENT  # the last request's resolver has not answered: it is not asked again meanwhile
-        cutter = Cutter(wanted, SECONDS)
+        cutter = RequestCanceller(wanted, REQUEST_TIMEOUT_SECONDS)
         try:
             with cutter, self._pool(cutter) as pool:
                 response = pool.request(
@@ -74,11 +74,17 @@ class HttpTransport:
                     retries=False,
                     redirect=False,
                     preload_content=False,
-                    timeout=urllib3.Timeout(connect=SECONDS / ADDRESSES, read=SECONDS),
+                    timeout=urllib3.Timeout(
+                        connect=REQUEST_TIMEOUT_SECONDS / MAX_ADDRESSES, read=REQUEST_TIMEOUT_SECONDS
+                    ),
                 )
                 try:
                     text = _read(response)
-                    return _answer(response.status, response.headers, text) if cutter.goes_on() else NO_ANSWER
+                    return (
+                        _parse_response(response.status, response.headers, text)
+                        if cutter.may_continue()
+                        else NO_RESPONSE
+                    )
                 finally:
                     response.close()
         except (
@@ -87,21 +93,25 @@ class HttpTransport:
             ValueError,
             RuntimeError,
         ) as problem:  # RuntimeError: no more threads, the interpreter shuts down
-            return replace(NO_ANSWER if cutter.begun else NOT_SENT, failure=_in_words(problem))
+            return replace(NO_RESPONSE if cutter.request_sent else NOT_SENT, failure=_in_words(problem))
         finally:
-            self._opener = cutter.opener
+            self._connect_thread = cutter.connect_thread
 
-    def _pool(self, cutter: Cutter) -> Any:
+    def _pool(self, cutter: RequestCanceller) -> Any:
         import urllib3
         from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
-        from hubbub.sdk.upload.cancellation import cuttable
+        from hubbub.sdk.upload.cancellation import cancellable_connection
 
         options: dict[str, Any] = {"maxsize": 1, "ca_certs": self._ca_certs or os.environ.get("SSL_CERT_FILE")}
         proxy = _proxy(self._url)
         manager = _through(proxy, options) if proxy else urllib3.PoolManager(**options)
         manager.pool_classes_by_scheme = {
-            scheme: type("CuttablePool", (pool,), {"ConnectionCls": cuttable(pool.ConnectionCls, cutter, SECONDS)})
+            scheme: type(
+                "CuttablePool",
+                (pool,),
+                {"ConnectionCls": cancellable_connection(pool.ConnectionCls, cutter, REQUEST_TIMEOUT_SECONDS)},
+            )
             for scheme, pool in (("http", HTTPConnectionPool), ("https", HTTPSConnectionPool))
         }
         return manager
@@ -137,24 +147,24 @@ def _in_words(problem: BaseException) -> str:
 def _read(response: Any) -> bytes:
     """Read an answer's body; what is long is no answer of ours."""
     text = b""
-    while len(text) <= MAX_ANSWER:
-        part = response.read1(MAX_ANSWER)
+    while len(text) <= MAX_RESPONSE_BYTES:
+        part = response.read1(MAX_RESPONSE_BYTES)
         if not part:
             return text
         text += part
     raise ValueError
 
 
-def _answer(status: int, headers: Any, text: bytes) -> Answer:
+def _parse_response(status: int, headers: Any, text: bytes) -> UploadResponse:
     try:
         document = json.loads(text) if text else {}
     except (ValueError, RecursionError):
         document = {}
     fields = document if isinstance(document, dict) else {}
     batch_id = fields.get("batch_id")
-    return Answer(
+    return UploadResponse(
         status,
-        problem=slug(fields),
+        problem=problem_slug(fields),
         batch_id=batch_id if isinstance(batch_id, str) else None,
         retry_after=headers.get("Retry-After"),
         date=headers.get("Date"),
