@@ -1,6 +1,6 @@
-"""What an app embeds: `Client.record` returns at once and never raises; everything else happens behind it.
+"""`Client` and `Subject`: the public recording API. `record` returns at once and never raises.
 
-record -> draft -> (its period ends) -> report, batch, ledger -> (a random time of the next period) -> sent
+record -> draft -> (its period ends) -> report, batch, ledger -> (a random time of the next period) -> upload
 """
 
 from __future__ import annotations
@@ -83,25 +83,27 @@ class Collaborators:
 
 
 class Client:
-    """One person's installation; all processes that share `state` are one client.
+    """Telemetry client of one installation. All processes that share `state` are one client.
 
-    definitions : a TOML file of metrics, or what `load_definitions` returned
-    state       : the directory for the secret, the ledger and what waits to be sent; made if it is not there
-    url         : of the aggregator: https, or http to this machine itself
-    durability  : "process": `record` returns once the operating system has it, the disk has it within a second and always before
-                  anything is sent; "power": the disk has it when `record` returns; "memory": nothing is written, every start is a new
-                  client with a new ledger
-    policy      : what may be revealed at most; nothing but your code can change it
-    detached    : for programs that end at once: at most once a day another process sends what is due; this one sends nothing itself
-                  before it has lived for a minute. A frozen program (PyInstaller) has no interpreter to start, so it sends what is due
-                  itself, at its start
-    per_subject : there is no one person here: only `subject(id)` records
-    renew_identity_when_copied : where `state` was used on another machine before, draw a new secret, which spends budget anew;
+    definitions : TOML file of metric definitions, or the result of `load_definitions`
+    state       : directory for the secret, the ledger and queued reports; created if it does not exist
+    url         : URL of the aggregator: https, or http to a loopback address
+    durability  : "process": `record` returns after the write; data is fsynced within one second, and always before it is uploaded.
+                  "power": `record` returns after the fsync.
+                  "memory": nothing is written to disk, and every start is a new client with a new ledger
+    policy      : the largest epsilon that the client may spend; only your code can change it
+    limits      : limits on queued reports
+    detached    : for programs that end at once: at most once a day a background process sends due reports; this process sends only after
+                  it has run for a minute. A frozen program (PyInstaller) sends due reports itself, at its start
+    per_subject : disable `record` on the client itself; use `subject(id).record` (for servers that report for many users)
+    renew_identity_when_copied : if `state` was used on another machine before, create a new secret, which spends epsilon again;
                   by default the client warns once and keeps the secret
+    ca_certs    : file of certificates to trust instead of the system's
+    transport, disk, clock, random_bytes, environment, machine_id : replacements for tests
 
-    Nothing is recorded before `set_consent("on")` or `("local")`; that is remembered in `state`.
+    Nothing is recorded before `set_consent("on")` or `set_consent("local")`; `state` keeps the consent.
 
-    The constructor raises HubbubError where definitions or url are wrong; no other method raises but on wrong usage.
+    The constructor raises HubbubError if definitions or url are wrong. Other methods raise only if they are called wrongly.
     """
 
     def __init__(
@@ -125,10 +127,11 @@ class Client:
         machine_id: MachineIdReader = read_machine_id,
     ) -> None:
         if durability not in ("process", "power", "memory"):
-            raise ParameterError(f"durability must be process, power or memory, got {durability!r}")
+            raise ParameterError(f'durability must be "process", "power" or "memory", got {durability!r}')
         if detached and (durability == "memory" or transport is not None or disk is not None):
             raise ParameterError(
-                "detached sends what is in `state` to `url`: it goes with neither memory nor transport nor disk"
+                "detached=True starts a process that reads `state` and sends to `url`, so it cannot be combined with "
+                'durability="memory", transport or disk: omit one of them'
             )
         self._definitions = definitions if isinstance(definitions, Definitions) else load_definitions(definitions)
         ca_certs = check_ca_certs(ca_certs)
@@ -217,80 +220,81 @@ class Client:
         )
 
     def record(self, metric: str, value: Value = None) -> None:
-        """Record what was observed; returns at once, and never raises.
+        """Record a value; returns at once and never raises.
 
-        Of several recordings in a period one is reported, each with the same chance. None is "no value". A value that is not taken
-        (unknown metric, wrong type, no consent, spent budget) is counted in `accounting()`.
+        Of several recordings in a period one is reported, each with the same probability. None means "no value". A recording that is
+        ignored (unknown metric, wrong type, no consent, spent budget) is counted in `accounting()`.
         """
         self._record(None, metric, value)
 
     async def arecord(self, metric: str, value: Value = None) -> None:
-        """Record from asyncio: a thread of its own does it, so that the event loop never waits for a disk. Never raises, as `record`."""
+        """Record from asyncio, in a dedicated thread, so that the event loop never waits for a disk. Never raises, like `record`."""
         await self._async_worker.run(self._record, None, metric, value)
 
     def subject(self, subject_id: str) -> Subject:
-        """Return what records on behalf of one of many people: with their own secret, cohort, drafts and ledger.
+        """Return the recorder of one of many people, with their own secret, cohort, drafts and ledger.
 
-        A server that reports for many people must never do without: one client is one person, and says one thing a period.
-        The id is not kept, only a keyed hash of it.
+        Servers must use this: a client counts as one person and sends one report per metric and period.
+        The id is not stored, only a keyed hash of it.
         """
         return Subject(self, check_subject_id(subject_id))
 
     @property
     def consent(self) -> ConsentRecord:
-        """What the user agreed to (level, text, time), and which level is effective in this process."""
+        """Consent of the user (level, text, time), and the effective level in this process."""
         return self._parts.journal.run(self._consent)
 
     def set_consent(self, consent: Consent | Literal["off", "local", "on"], text: str = "") -> bool:
-        """Remember what the user agreed to, and which text they read; return whether the disk has all of it.
+        """Save the consent of the user and the text they read; return whether the disk saved all of it.
 
-        `on`    : the client sends one report per metric and period, of what was recorded under `on`.
-        `local` : the client makes reports and keeps them on this device, to be inspected. It sends none of them, now or later:
-                  `on` drops them (`dropped["local"]` of `accounting()`). They cost no budget.
-        `off`   : deletes queued reports, drafts and the secret for all processes of the directory. The ledger is kept, because reports
-                  already sent still count. `on` again makes a new secret.
+        `on`    : the client sends one report per metric and period, of values recorded under `on`.
+        `local` : the client builds reports and keeps them on this device for inspection. It never sends them: `on` drops them
+                  (`dropped["local"]` of `accounting()`). They cost no budget.
+        `off`   : deletes queued batches, drafts and the secret for every process that shares `state`. The ledger is kept, because reports
+                  already sent still count against the budget. `on` afterwards creates a new secret.
 
-        Where the disk refuses to take something back, a RuntimeWarning says what is missing;
-        it holds in this process all the same: after `off` nothing is sent by it, or by a child of it, whatever the disk says.
+        If the disk cannot save or delete a part, a RuntimeWarning names it. The new level holds in this process nevertheless: after `off`
+        neither it nor its children send anything. Call `set_consent` again when the disk works.
         """
         if consent not in tuple(Consent):
             raise ParameterError(f"consent must be one of {', '.join(Consent)}, got {consent!r}")
         text = check_consent_text(text)
         missing = call_safely(
-            lambda: self._set_consent(Consent(consent), text), ["something failed: the log says what"]
+            lambda: self._set_consent(Consent(consent), text), ["an internal error occurred, see the log"]
         )
         if missing and consent != Consent.ON:
             warnings.warn(
-                f"consent is {consent} in this process, but the disk does not have all of it: {'; '.join(missing)}",
+                f"consent is {consent} in this process, but not all of it was saved: {'; '.join(missing)}. Call set_consent again when the "
+                "disk works",
                 RuntimeWarning,
                 stacklevel=2,
             )
         return not missing
 
     def flush(self, timeout: float) -> bool:
-        """Wait until all reports that are due are delivered, at most so many seconds; return whether they are.
+        """Wait until all due reports are delivered, at most `timeout` seconds; return whether they are.
 
-        What waits for the end of its period, or for its random time in the next, is not due.
+        A report is due after its period has ended and its random send time has passed.
         """
         return call_safely(lambda: self._parts.uploader.flush(timeout), otherwise=False)
 
     def close(self) -> None:
-        """Stop the background thread; nothing is lost, the next start goes on."""
+        """Stop the background thread. Nothing is lost: the next start continues."""
         call_safely(self._close, None)
 
     def accounting(self) -> dict[str, Any]:
-        """Return how many recordings and reports went where; both identities of `hubbub.sdk.storage.state` hold."""
+        """Return the counters of recordings and reports; both identities of `hubbub.sdk.storage.state` hold."""
         return self._parts.journal.run(self._parts.recorder.accounting)
 
     def inspect(self, last: int = 1) -> dict[str, Any]:
-        """Return what `hubbub inspect --json --last LAST` prints: consent, queued batches, the bodies of the last batches sent (at most 10).
+        """Return the output of `hubbub inspect --json --last LAST`: consent, queued batches, bodies of the last batches sent (at most 10).
 
         For an app's settings page. Reads the files without waiting for the directory's lock; never raises.
         """
         return self._report(lambda state: inspection_report(state, last))
 
     def ledger(self) -> dict[str, Any]:
-        """Return what `hubbub ledger --json` prints: epsilon spent and reserved, by metric definition.
+        """Return the output of `hubbub ledger --json`: epsilon spent and reserved, by metric definition.
 
         For an app's settings page. Reads the files without waiting for the directory's lock; never raises.
         """
@@ -324,7 +328,9 @@ class Client:
                 parts.recorder.unsaved_ignored["consent"] += 1
                 return
             if subject_id is None and self._per_subject:
-                raise ParameterError("this client is per_subject: record with client.subject(id).record(...)")
+                raise ParameterError(
+                    "this client is per_subject: call client.subject(id).record(...) instead of client.record(...)"
+                )
             if holds_journal():
                 parts.recorder.postpone(subject_id, metric, value)
                 if parts.uploader.is_started:
@@ -410,7 +416,7 @@ class Client:
 
 
 class Subject:
-    """One of the people that a server reports for."""
+    """Recorder of one of the people that a server reports for, see `Client.subject`."""
 
     __slots__ = ("_client", "_id")
 
@@ -419,11 +425,11 @@ class Subject:
         self._id = subject_id
 
     def record(self, metric: str, value: Value = None) -> None:
-        """As `Client.record`, for this subject."""
+        """Record a value of this subject, like `Client.record`."""
         self._client._record(self._id, metric, value)
 
     async def arecord(self, metric: str, value: Value = None) -> None:
-        """As `Client.arecord`, for this subject."""
+        """Record a value of this subject from asyncio, like `Client.arecord`."""
         await self._client._async_worker.run(self._client._record, self._id, metric, value)
 
     def __repr__(self) -> str:

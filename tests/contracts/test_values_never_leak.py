@@ -41,7 +41,7 @@ def hidden(client: Client, secret: bytes) -> list[bytes]:
 
 def test_nothing_shows_the_value_its_permanent_bits_or_the_secret(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
-        rig.transport.answers = [NO_RESPONSE]
+        rig.transport.responses = [NO_RESPONSE]
         client = rig.agreed(METRIC)
         for day in range(3):
             client.record("homepage", CANARY)

@@ -186,7 +186,7 @@ def test_too_much_waiting_drops_the_oldest_and_too_old_is_dropped(rig: Rig) -> N
         client.record("plain", "a")
     counts = client.accounting()
     assert (counts["formed"], counts["queued"], counts["dropped"]["quota"]) == (5, 3, 2)
-    rig.transport.answers = [UploadResponse(503)] * 100
+    rig.transport.responses = [UploadResponse(503)] * 100
     rig.clock.move(days=27)
     client.flush(5)
     rig.clock.move(days=40)

@@ -202,7 +202,7 @@ def lived(client: Client, rig: Rig, chance: random.Random) -> None:
         case 5:
             collaborators(client).sender.attempt()
         case 6:
-            rig.transport.answers = [chance.choice(answers)]
+            rig.transport.responses = [chance.choice(answers)]
             deliver(client)
         case 7:
             client.record("nothing of ours", "x")

@@ -25,7 +25,7 @@ from hubbub.wire.batch import Batch
     "answer", [NO_RESPONSE, UploadResponse(503), UploadResponse(200, batch_id="a portal's"), UploadResponse(302)]
 )
 def test_what_was_not_taken_is_sent_again_the_same_bytes_through_restarts(answer: UploadResponse, rig: Rig) -> None:
-    rig.transport.answers = [answer] * 50
+    rig.transport.responses = [answer] * 50
     for attempt in range(51):
         client = rig.agreed()
         if attempt == 0:
@@ -50,7 +50,7 @@ def test_a_413_halves_a_batch_under_new_ids_unless_it_is_in_doubt(rig: Rig) -> N
         created = {"event": "batch_created", "formed": 5, "queued": queued.to_dict(), "accounts": [], "stood_in": 0}
         collaborators(client).journal.write(created)
     whole = str(batch.batch_id)
-    rig.transport.answers = [UploadResponse(413)]
+    rig.transport.responses = [UploadResponse(413)]
     collaborators(client).sender.send_now(whole)
     with collaborators(client).journal as state:
         first, second = (waiting.batch for waiting in state.queue.values())
@@ -58,7 +58,7 @@ def test_a_413_halves_a_batch_under_new_ids_unless_it_is_in_doubt(rig: Rig) -> N
         assert first.rows + second.rows == batch.rows
         assert len({whole, str(first.batch_id), str(second.batch_id)}) == 3
         assert not any(waiting.possibly_delivered for waiting in state.queue.values())
-    rig.transport.answers = [NO_RESPONSE, UploadResponse(413, "too-large")]
+    rig.transport.responses = [NO_RESPONSE, UploadResponse(413, "too-large")]
     for _ in range(2):
         collaborators(client).sender.send_now(str(first.batch_id))
     with collaborators(client).journal as state:
@@ -73,11 +73,11 @@ def _period() -> Period:
 
 def test_a_refused_report_is_set_aside_only_if_it_never_went_unanswered(rig: Rig) -> None:
     client = rig.agreed()
-    rig.transport.answers = [UploadResponse(422, "wrong-size")]
+    rig.transport.responses = [UploadResponse(422, "wrong-size")]
     deliver(client)
     assert client.accounting()["quarantined"] == 1
     rig.clock.move(days=1)
-    rig.transport.answers = [NO_RESPONSE, UploadResponse(422, "wrong-size")]
+    rig.transport.responses = [NO_RESPONSE, UploadResponse(422, "wrong-size")]
     deliver(client)
     deliver(client)
     counts = client.accounting()
@@ -91,11 +91,11 @@ def test_a_refused_report_is_set_aside_only_if_it_never_went_unanswered(rig: Rig
 
 def test_a_batch_that_never_left_is_not_in_doubt(rig: Rig) -> None:
     client = rig.agreed()
-    rig.transport.answers = [NOT_SENT]
+    rig.transport.responses = [NOT_SENT]
     deliver(client)
     with collaborators(client).journal as state:
         assert [waiting.possibly_delivered for waiting in state.queue.values()] == [False]
-    rig.transport.answers = [NO_RESPONSE]
+    rig.transport.responses = [NO_RESPONSE]
     with collaborators(client).journal as state:
         (batch_id,) = state.queue
     collaborators(client).sender.send_now(batch_id)
@@ -118,10 +118,10 @@ def test_a_kill_while_sending_leaves_the_batch_in_doubt(rig: Rig) -> None:
 
 def test_a_closed_period_drops_the_batch_and_an_expired_metric_all_of_its(rig: Rig) -> None:
     client = rig.agreed(HOMEPAGE, SURVEY)
-    rig.transport.answers = [NOT_SENT] * 2
+    rig.transport.responses = [NOT_SENT] * 2
     deliver(client)
     rig.clock.move(days=1)
-    rig.transport.answers = [UploadResponse(410, "period-closed"), UploadResponse(410, "metric-expired")]
+    rig.transport.responses = [UploadResponse(410, "period-closed"), UploadResponse(410, "metric-expired")]
     deliver(client)
     counts = client.accounting()
     assert (counts["dropped"]["refused"], counts["dropped"]["expired"]) == (1, 2)
@@ -130,7 +130,7 @@ def test_a_closed_period_drops_the_batch_and_an_expired_metric_all_of_its(rig: R
 
 def test_a_digest_mismatch_holds_its_metric_and_only_it(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     client = rig.agreed(HOMEPAGE, SURVEY)
-    rig.transport.answers = [UploadResponse(409, "digest-mismatch")]
+    rig.transport.responses = [UploadResponse(409, "digest-mismatch")]
     with caplog.at_level(logging.WARNING, "hubbub"):
         deliver(client)
     assert caplog.text.count("another definition") == 1
@@ -146,7 +146,7 @@ def test_a_digest_mismatch_holds_its_metric_and_only_it(rig: Rig, caplog: pytest
 @pytest.mark.parametrize("status", [401, 403, 404])
 def test_an_operators_mistake_pauses_for_an_hour_and_loses_nothing(status: int, rig: Rig) -> None:
     client = rig.agreed()
-    rig.transport.answers = [UploadResponse(status)]
+    rig.transport.responses = [UploadResponse(status)]
     deliver(client)
     rig.clock.move(minutes=59)
     assert collaborators(client).sender.attempt() > 0
@@ -159,7 +159,7 @@ def test_an_operators_mistake_pauses_for_an_hour_and_loses_nothing(status: int, 
 
 def test_backoff_and_retry_after_hold_across_restarts(rig: Rig) -> None:
     client = rig.agreed()
-    rig.transport.answers = [UploadResponse(429, retry_after="1800")]
+    rig.transport.responses = [UploadResponse(429, retry_after="1800")]
     deliver(client)
     client.close()
     rig.clock.move(minutes=29)
@@ -175,7 +175,7 @@ def test_a_clock_that_disagrees_holds_reports_and_warns_once(rig: Rig, caplog: p
     """A wrong clock forms wrong periods: what the aggregator says of them must not delete them."""
     client = rig.agreed()
     wrong = UploadResponse(410, "period-closed", date="Sat, 01 Jan 2000 00:00:00 GMT")
-    rig.transport.answers = [wrong, wrong]
+    rig.transport.responses = [wrong, wrong]
     with caplog.at_level(logging.WARNING, "hubbub"):
         deliver(client)
         deliver(client)
@@ -194,14 +194,14 @@ def test_a_month_of_outage_loses_nothing_and_ends_without_a_burst(unseen_seed: i
     with tempfile.TemporaryDirectory() as place:
         for number in range(40):
             rig = Rig(Path(place) / str(number), ManualClock(TODAY), RecordingTransport(), [])
-            rig.transport.answers = [NOT_SENT] * 10_000
+            rig.transport.responses = [NOT_SENT] * 10_000
             client = rig.agreed(SURVEY, durability="memory", random_bytes=SeededBytes(unseen_seed + number))
             collaborators(client).uploader.start().stop(1)
             sender = collaborators(client).sender
             for _ in range(25 * 4):
                 rig.clock.move(hours=6)
                 sender.attempt()
-            rig.transport.answers = []
+            rig.transport.responses = []
             over, before = rig.clock().timestamp(), len(rig.transport.bodies)
             assert before < 25 * 4 + 1
             first = None

@@ -1,6 +1,6 @@
-"""The disk as the journal sees it: one seam, so that tests can lose power at any moment.
+"""File-system operations of the journal, replaceable in tests: on the system's disk, and in memory for durability="memory".
 
-`fsync` makes a file's bytes durable, `sync_directory` the names in it; nothing else does.
+`File.sync` makes a file's bytes durable, `Disk.sync_directory` the names in a directory; no other operation does.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hubbub.sdk.runtime.safe_logging import log_when_unlocked
 
 
 class File(Protocol):
-    """An open file that grows at its end."""
+    """An open append-only file; `identity` is (inode, size)."""
 
     def identity(self) -> tuple[int, int]: ...
     def read(self, start: int, size: int) -> bytes: ...
@@ -32,7 +32,7 @@ class File(Protocol):
 
 
 class Lock(Protocol):
-    """A lock between processes, on an open file; the kernel releases it when its holder dies."""
+    """A lock between processes, on an open file; the kernel releases it when its process ends."""
 
     def acquire(self, *, wait: bool) -> bool: ...
     def release(self) -> None: ...
@@ -40,9 +40,9 @@ class Lock(Protocol):
 
 
 class Disk(Protocol):
-    """The few things that journal and secret ask of a disk; each may raise OSError.
+    """Disk operations of the journal and the secret file; each may raise OSError.
 
-    `link` gives a file a second name, FileExistsError if that is taken; `list_directory` of a directory that is not there are none.
+    `link` gives a file a second name, and raises FileExistsError if that exists. `list_directory` of a missing directory is empty.
     """
 
     def make_directory(self, path: Path) -> None: ...
@@ -58,11 +58,11 @@ class Disk(Protocol):
 
 
 class _Descriptor:
-    """A descriptor that is closed by `close`, or when the object is dropped.
+    """A file descriptor that is closed by `close`, or when the object is deleted.
 
-    A signal handler may raise between any two calls of Python code, so a descriptor is never in a variable alone: `os.open` puts it
-    into a list of this object within one call of C code, and one call takes it out and closes it. A handler that raises within `__del__` leaves it
-    in the list; the next `_Descriptor` closes it, because `_lists` has the list too.
+    A signal handler may raise between any two calls of Python code, so a descriptor is never in a variable alone. One call of C code opens
+    it and puts it into a list of this object; one call takes it out and closes it. If a handler raises inside `__del__`, the descriptor
+    stays in the list; the next `_Descriptor` closes it, because `_lists` refers to the list too.
     """
 
     _lists: ClassVar[dict[int, tuple[weakref.ref[_Descriptor], list[int]]]] = {}
@@ -84,7 +84,7 @@ class _Descriptor:
         self._lists.pop(self._number, None)
 
     def __del__(self) -> None:
-        if hasattr(self, "_number"):  # else `__init__` did not come so far
+        if hasattr(self, "_number"):  # else `__init__` was interrupted
             self.close()
 
     @classmethod
@@ -96,23 +96,23 @@ class _Descriptor:
 
 
 def _close(descriptors: list[int]) -> None:
-    """Take out and close; no Python code runs between the two."""
+    """Take descriptors out of the list and close them; no Python code runs between the two."""
     with suppress(IndexError):  # another thread closed it
         deque(map(os.close, map(list.pop, [descriptors] * len(descriptors))), maxlen=0)
 
 
 class _PrivateFile(_Descriptor):
-    """A file that belongs to this user alone; it is made if it is not there."""
+    """A file of this user with mode 0600; created if it does not exist."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, _NEW)
         try:
             status = os.fstat(self._descriptor)
             if not stat.S_ISREG(status.st_mode):
-                raise OSError(errno.EINVAL, f"{path.name} is not a file")
+                raise OSError(errno.EINVAL, f"{path.name} is not a regular file")
             if status.st_uid != os.geteuid():
-                told = f"{path.name} belongs to user {status.st_uid}, and this is user {os.geteuid()}"
-                raise PermissionError(errno.EPERM, told)
+                owners = f"{path.name} belongs to user {status.st_uid}, this process runs as user {os.geteuid()}"
+                raise PermissionError(errno.EPERM, owners)
             if status.st_mode & 0o077:
                 _restrict_mode(path, self._descriptor, status.st_mode)
         except BaseException:
@@ -136,7 +136,7 @@ class SystemFile(_PrivateFile):
         return b"".join(parts)
 
     def append(self, data: bytes) -> None:
-        """Write all of it or, as far as the disk lets us, nothing."""
+        """Write all bytes; if the disk is full, remove the written part and raise OSError."""
         written = os.write(self._descriptor, data)
         if written != len(data):
             os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size - written)
@@ -154,9 +154,9 @@ _NEW = os.O_RDWR | os.O_APPEND | os.O_CREAT | sum(getattr(os, flag, 0) for flag 
 
 
 class SystemDisk:
-    """The disk of the operating system. What it makes is for its owner alone: files 0600, directories 0700.
+    """The operating system's disk. New files have mode 0600, new directories 0700.
 
-    What it finds is held to that: no symbolic links, no file of another user; one that others could read is closed to them, and told.
+    Symbolic links and files of another user are refused. A file with a wider mode is restricted to 0600, with a warning.
     """
 
     def make_directory(self, path: Path) -> None:
@@ -204,18 +204,18 @@ def _restrict_mode(path: Path, descriptor: int, mode: int) -> None:
     with suppress(OSError):  # a file system without modes
         os.fchmod(descriptor, 0o600)
     log_when_unlocked(
-        "%s had mode %04o: it is for its owner alone. Whoever read a secret can remove the permanent noise: if somebody may have, "
-        "withdraw consent and give it again",
+        "%s had mode %04o and was changed to 0600. Anyone who read the secret can remove the permanent noise from this client's reports. "
+        'If that is possible, call set_consent("off") and then "on" to create a new secret.',
         path,
         mode & 0o777,
     )
 
 
 class SystemLock(_PrivateFile):
-    """`flock`.
+    """A lock by `flock`.
 
-    It is released by name, not by closing: a child that was forked meanwhile has the same file open. `release` is no Python code,
-    where it can be: no signal handler can come before it.
+    It is released explicitly, because a child that was forked meanwhile has the same file open. `release` is a C function, so no signal
+    handler can run before it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -239,7 +239,7 @@ def _make_release(descriptor: int) -> Callable[[], None]:
 
 
 class MemoryDisk:
-    """Files by path; one process only, so its locks are always free."""
+    """A disk in memory, for one process. Its locks are always free, and its files end with the process."""
 
     def __init__(self) -> None:
         self._files: dict[Path, _MemoryFile] = {}
@@ -302,7 +302,7 @@ class _MemoryFile:
 
 
 class FreeLock:
-    """The lock of a disk that nobody else has."""
+    """A lock that is always free."""
 
     def acquire(self, *, wait: bool) -> bool:  # noqa: ARG002
         return True

@@ -23,7 +23,7 @@ def read_state(directory: Path) -> State:
 
     Raises HubbubError if the directory holds no state, or one of another format.
     """
-    pass_state = "give the directory that the app passes to Client as `state`"
+    next_step = "give the directory that the app passes to Client as `state`"
     try:
         contents = _contents(directory)
     except OSError as problem:
@@ -32,7 +32,7 @@ def read_state(directory: Path) -> State:
             reason = "it is a file"
         elif isinstance(problem, FileNotFoundError) and directory.is_dir():
             reason = "there is no journal in it"
-        raise HubbubError(f"{directory} holds no client's state ({reason}): {pass_state}") from None
+        raise HubbubError(f"{directory} holds no client's state ({reason}): {next_step}") from None
     version = next(filter(None, map(other_version, contents)), None)
     if version is not None:
         raise HubbubError(
@@ -41,7 +41,7 @@ def read_state(directory: Path) -> State:
         )
     if any(is_foreign(content) for content in contents):
         raise HubbubError(
-            f"{directory} is not a client's state: its journal or snapshot belongs to another program; {pass_state}"
+            f"{directory} is not a client's state: its journal or snapshot belongs to another program; {next_step}"
         )
     state = State()
     state.account_for_losses(sum(replay(state.apply, (content,)) for content in contents))

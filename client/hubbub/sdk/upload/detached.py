@@ -1,8 +1,8 @@
-"""A process that delivers what is due and ends, for programs that end at once: `Client(..., detached=True)`.
+"""Upload from a short-lived background process, for programs that end at once: `Client(..., detached=True)`.
 
-It has a session of its own, no open files of its parent, and of its parent's environment only what sending needs. It holds a lock
-on the directory, so there is one at a time; it re-reads the consent before each batch, as every uploader does; and it ends within `RUN_SECONDS`.
-A frozen program (PyInstaller) has no interpreter to start: it sends what is due itself, from its start.
+The process has its own session, no open files of its parent, and only the environment variables that an upload needs. A lock on the
+directory allows one such process at a time. It reads the consent again before each batch, and ends within `RUN_SECONDS`.
+A frozen program (PyInstaller) has no interpreter to start, so it sends due batches itself, from its start.
 
 python -m hubbub.sdk.upload.detached STATE URL [CERTIFICATES]
 """
@@ -38,7 +38,7 @@ _INHERITED_VARIABLES = frozenset(
 
 
 def claim_daily_run(journal: Journal, state: State, now: float) -> bool:
-    """Say whether another process should send now; all processes of the directory together say so once a day."""
+    """Return whether to start a detached process now: if a batch is due, once a day for all processes of the directory."""
     first = next_batch(state, now)
     if (
         first is None
@@ -51,7 +51,7 @@ def claim_daily_run(journal: Journal, state: State, now: float) -> bool:
 
 
 def is_python(executable: str | None, *, frozen: bool) -> bool:
-    """Say whether `sys.executable` is an interpreter that can run this module.
+    """Return whether `sys.executable` is an interpreter that can run this module.
 
     In a frozen program (PyInstaller sets `sys.frozen`) and in an embedded interpreter it is the host program, or empty.
 
@@ -63,12 +63,12 @@ def is_python(executable: str | None, *, frozen: bool) -> bool:
 
 
 def can_detach() -> bool:
-    """Say whether this program can start a process that delivers."""
+    """Return whether this program can start a detached process."""
     return is_python(sys.executable, frozen=hasattr(sys, "frozen"))
 
 
 def detach(directory: Path, url: str, ca_certs: str | None) -> None:
-    """Start it and forget it; the parent may end before it does, or reaps it."""
+    """Start the detached process. The parent may end before it; otherwise a thread reaps it."""
     command = [sys.executable, "-P", "-m", "hubbub.sdk.upload.detached", str(directory.absolute()), url]
     command += [str(Path(ca_certs).absolute())] if ca_certs else []
     nowhere = subprocess.DEVNULL
@@ -86,7 +86,7 @@ def detach(directory: Path, url: str, ca_certs: str | None) -> None:
 
 
 def child_environment(parent: Mapping[str, str], path: list[str]) -> dict[str, str]:
-    """Keep proxies, certificates, what takes consent back, and what the interpreter needs to start.
+    """Return the variables that the process inherits: proxies, certificates, consent, and those the interpreter needs.
 
     >>> child_environment({"HTTPS_PROXY": "http://proxy:3128", "API_TOKEN": "secret"}, ["/app"])
     {'HTTPS_PROXY': 'http://proxy:3128', 'PYTHONPATH': '/app'}
@@ -96,7 +96,7 @@ def child_environment(parent: Mapping[str, str], path: list[str]) -> dict[str, s
 
 
 def deliver_due_batches(directory: Path, url: str, ca_certs: str | None, seconds: float) -> bool:
-    """Send until nothing is due, a backoff begins or the time is over; False if another one is at it."""
+    """Send until no batch is due, a backoff begins or the time is over; return False if another detached process runs."""
     from hubbub.sdk.recording.consent_changes import ConsentLimit
     from hubbub.sdk.upload.sender import LEASE_RETRY_SECONDS, Sender
     from hubbub.sdk.upload.transport import HttpTransport
@@ -122,7 +122,7 @@ def deliver_due_batches(directory: Path, url: str, ca_certs: str | None, seconds
 
 
 def main(directory: str, url: str, ca_certs: str | None = None) -> None:
-    end = threading.Timer(RUN_SECONDS + 15, os._exit, (1,))  # whatever holds it: a resolver, a disk
+    end = threading.Timer(RUN_SECONDS + 15, os._exit, (1,))  # in case a DNS lookup or a disk blocks
     end.daemon = True
     end.start()
     deliver_due_batches(Path(directory), url, ca_certs, RUN_SECONDS)

@@ -1,4 +1,4 @@
-"""One request out, one answer back; nothing else knows about HTTP."""
+"""HTTP transport: one request, one response (urllib3)."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
 USER_AGENT = "hubbub/1"
 REQUEST_TIMEOUT_SECONDS = 10.0
 MAX_ADDRESSES = 3
-"""So many addresses of a name get their turn within SECONDS, where none answers."""
+"""Addresses of a name that are tried within `REQUEST_TIMEOUT_SECONDS` if none answers."""
 MAX_RESPONSE_BYTES = 1 << 16
 
 
 def always() -> bool:
-    """Want a request to its end."""
+    """Never cancel a request."""
     return True
 
 
 class Transport(Protocol):
-    """Sends the bytes of a batch, as long as they are wanted; never raises."""
+    """Sends the bytes of a batch, and cancels the request once `is_is_wanted` returns False; never raises."""
 
-    def send(self, body: bytes, wanted: Callable[[], bool] = always) -> UploadResponse: ...
+    def send(self, body: bytes, is_wanted: Callable[[], bool] = always) -> UploadResponse: ...
 
 
 class HttpTransport:
     """POST to an aggregator with urllib3: a new connection each time, no cookies, no redirects, one constant User-Agent.
 
-    url      : of the aggregator; https, or http to this machine itself
+    url      : URL of the aggregator: https, or http to a loopback address
     ca_certs : file of certificates to trust instead of the system's
 
     Proxies are taken from the environment, as urllib.request does.
@@ -48,8 +48,8 @@ class HttpTransport:
         self._ca_certs = ca_certs
         self._connect_thread: threading.Thread | None = None
 
-    def send(self, body: bytes, wanted: Callable[[], bool] = always) -> UploadResponse:
-        """Send a body and read the answer within `REQUEST_TIMEOUT_SECONDS`; what is not wanted any more is cut off in the middle."""
+    def send(self, body: bytes, is_wanted: Callable[[], bool] = always) -> UploadResponse:
+        """Send a body and return the response, within `REQUEST_TIMEOUT_SECONDS`; cancel once `is_wanted` returns False."""
         import urllib3
         from urllib3.exceptions import HTTPError
 
@@ -62,10 +62,10 @@ class HttpTransport:
             "Connection": "close",
         }
         if self._connect_thread is not None and self._connect_thread.is_alive():
-            return NOT_SENT  # the last request's resolver has not answered: it is not asked again meanwhile
-        cutter = RequestCanceller(wanted, REQUEST_TIMEOUT_SECONDS)
+            return NOT_SENT  # the DNS lookup of the last request still runs: no second one is started
+        canceller = RequestCanceller(is_wanted, REQUEST_TIMEOUT_SECONDS)
         try:
-            with cutter, self._pool(cutter) as pool:
+            with canceller, self._pool(canceller) as pool:
                 response = pool.request(
                     "POST",
                     self._url,
@@ -82,7 +82,7 @@ class HttpTransport:
                     text = _read(response)
                     return (
                         _parse_response(response.status, response.headers, text)
-                        if cutter.may_continue()
+                        if canceller.may_continue()
                         else NO_RESPONSE
                     )
                 finally:
@@ -93,11 +93,11 @@ class HttpTransport:
             ValueError,
             RuntimeError,
         ) as problem:  # RuntimeError: no more threads, the interpreter shuts down
-            return replace(NO_RESPONSE if cutter.request_sent else NOT_SENT, failure=_in_words(problem))
+            return replace(NO_RESPONSE if canceller.request_sent else NOT_SENT, failure=_describe_error(problem))
         finally:
-            self._connect_thread = cutter.connect_thread
+            self._connect_thread = canceller.connect_thread
 
-    def _pool(self, cutter: RequestCanceller) -> Any:
+    def _pool(self, canceller: RequestCanceller) -> Any:
         import urllib3
         from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
@@ -110,7 +110,7 @@ class HttpTransport:
             scheme: type(
                 "CuttablePool",
                 (pool,),
-                {"ConnectionCls": cancellable_connection(pool.ConnectionCls, cutter, REQUEST_TIMEOUT_SECONDS)},
+                {"ConnectionCls": cancellable_connection(pool.ConnectionCls, canceller, REQUEST_TIMEOUT_SECONDS)},
             )
             for scheme, pool in (("http", HTTPConnectionPool), ("https", HTTPSConnectionPool))
         }
@@ -127,7 +127,7 @@ def _proxy(url: str) -> str | None:
 
 
 def _through(proxy: str, options: dict[str, Any]) -> Any:
-    """Return a pool of connections through a proxy: `host:port` is http, a name and password are sent as Basic."""
+    """Return a pool of connections through a proxy; `host:port` means http, a user name and password are sent as Basic auth."""
     import urllib3
 
     parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
@@ -138,14 +138,14 @@ def _through(proxy: str, options: dict[str, Any]) -> Any:
     return urllib3.ProxyManager(parts.geturl(), proxy_headers=headers, **options)
 
 
-def _in_words(problem: BaseException) -> str:
-    """Say on one short line what went wrong; what the other side may have had a part in is not taken literally."""
+def _describe_error(problem: BaseException) -> str:
+    """Return an error on one short line of ASCII, because its text may come from the server."""
     text = " ".join(str(problem).split())[:200] or type(problem).__name__
     return text.encode("ascii", "backslashreplace").decode()
 
 
 def _read(response: Any) -> bytes:
-    """Read an answer's body; what is long is no answer of ours."""
+    """Return a response body; ValueError for one that is longer than any response of an aggregator."""
     text = b""
     while len(text) <= MAX_RESPONSE_BYTES:
         part = response.read1(MAX_RESPONSE_BYTES)
