@@ -13,7 +13,7 @@ from hubbub import Metric, ParameterError, Params, Policy
 from hubbub.cli import ledger
 from hubbub.client import collaborators
 from hubbub.privacy import epsilon, epsilon_permanent
-from hubbub.sdk.storage.record_format import record, scan
+from hubbub.sdk.storage.record_format import encode_record, scan
 from hubbub.testing import deliver
 
 QUIET = Metric.string(  # no IRR noise: two reports are equal exactly when their permanent bits are; one cohort, where a to d differ
@@ -167,7 +167,9 @@ def test_a_ledger_from_before_shares_were_reserved_is_read_and_goes_on(rig: Rig)
         for account in [event["account"]] if "account" in event else event.get("accounts", []):
             for new in ("reserved_units", "spent_before_enrollment", "refused"):
                 del account[new]
-    journal.write_bytes(b"".join(record(json.dumps(event).encode()) for event in events if event["e"] != "ledger_key"))
+    journal.write_bytes(
+        b"".join(encode_record(json.dumps(event).encode()) for event in events if event["event"] != "ledger_key")
+    )
     price = epsilon_permanent(QUIET.params)
     client = rig.client(QUIET, policy=Policy(epsilon_report=9, epsilon_metric=3.5 * price, epsilon_total=99))
     a, c, d = days_of(client, rig, "quiet", ["a", "c", "d"])
