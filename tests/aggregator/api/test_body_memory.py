@@ -51,7 +51,7 @@ class Bodies(RuleBasedStateMachine):
         if refused:
             with pytest.raises(RefusedError) as problem:
                 body.grow_to(size + more)
-            assert problem.value.refusal is ProblemType.UNAVAILABLE
+            assert problem.value.problem_type is ProblemType.UNAVAILABLE
             stack.close()
             del self.open[at]
         else:

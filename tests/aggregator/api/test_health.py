@@ -116,7 +116,7 @@ def test_concurrent_askers_share_one_probe(
         probes.append(1)
         assert go_on.wait(60)
 
-    def counted(readiness: ReadinessCheck, writer: GroupWriter) -> Future[None] | None:
+    def counted(readiness: ReadinessCheck, writer: GroupCommit) -> Future[None] | None:
         found = require(readiness, writer)
         asked.append(1)
         if len(asked) == askers:

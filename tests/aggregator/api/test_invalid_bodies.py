@@ -112,7 +112,7 @@ def test_what_is_inflated_is_what_was_packed_or_it_is_refused(data: bytes, packe
     else:
         with pytest.raises(RefusedError) as refused:
             inflate(data, 4 << 20)
-        assert refused.value.refusal is ProblemType.MALFORMED
+        assert refused.value.problem_type is ProblemType.MALFORMED
 
 
 def test_a_bomb_takes_no_more_memory_than_the_limit() -> None:

@@ -89,7 +89,7 @@ def test_a_revoked_token_is_worthless_within_5_seconds(store: SqlStore) -> None:
     now = 5.0
     with pytest.raises(RefusedError) as refused:
         authorizer.require(Scope.READ, authorization)
-    assert refused.value.refusal is ProblemType.UNAUTHORIZED
+    assert refused.value.problem_type is ProblemType.UNAUTHORIZED
 
 
 def test_the_database_has_a_hash_and_never_the_token(sqlite_store: SqlStore, tmp_path: Path) -> None:

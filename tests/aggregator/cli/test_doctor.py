@@ -17,8 +17,14 @@ from hubbub import Definitions, ProblemType
 from hubbub.cli import main
 from hubbub.cli.findings import Finding, Health
 from hubbub_aggregator.cli.database_checks import periods, refusals, tokens
-from hubbub_aggregator.cli.deployment_checks import Asked, disk_room, expiries, exposure, of_aggregator
-from hubbub_aggregator.cli.service_checks import Reply, of_proxy, of_service
+from hubbub_aggregator.cli.deployment_checks import (
+    DeploymentOptions,
+    check_address,
+    check_aggregator,
+    check_expiry,
+    check_free_space,
+)
+from hubbub_aggregator.cli.service_checks import Reply, check_proxy, check_service
 from hubbub_aggregator.pipeline.folding import fold
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
@@ -42,8 +48,8 @@ def looked_at(file: Path, database: str | Path, now: datetime = NOW, **settings:
     for path in (file, Path(database)):
         if path.exists():
             os.utime(path, (NOW.timestamp(), NOW.timestamp()))
-    asked = Asked(file, str(database), "127.0.0.1", Settings(**settings))
-    return list(of_aggregator(asked, now, lambda: None))
+    options = DeploymentOptions(file, str(database), "127.0.0.1", Settings(**settings))
+    return list(check_aggregator(options, now, lambda: None))
 
 
 def ill(findings: Sequence[Finding]) -> list[tuple[Health, str]]:
@@ -74,10 +80,10 @@ def test_a_definitions_file_that_is_broken_is_found_and_the_rest_is_looked_at_al
 
 
 def test_expired_metrics_and_those_that_soon_will_be_are_named(definitions: Definitions) -> None:
-    assert ill(list(expiries(definitions, NOON))) == [(Health.WARNING, "definitions")]
-    assert "gone (2024-06-15)" in next(expiries(definitions, NOON)).observation
+    assert ill(list(check_expiry(definitions, NOON))) == [(Health.WARNING, "definitions")]
+    assert "gone (2024-06-15)" in next(check_expiry(definitions, NOON)).observation
     before = datetime(2024, 6, 1, tzinfo=UTC)
-    assert "within 30 days: gone (2024-06-15)" in next(expiries(definitions, before)).observation
+    assert "within 30 days: gone (2024-06-15)" in next(check_expiry(definitions, before)).observation
 
 
 def test_warns_of_keeping_unknown_metrics(file: Path, tmp_path: Path) -> None:
@@ -96,7 +102,8 @@ def test_warns_of_keeping_unknown_metrics(file: Path, tmp_path: Path) -> None:
 )
 def test_who_reaches_the_service_is_said(host: str, local_reads_without_token: bool, found: list[Health]) -> None:
     assert [
-        health for health, _ in ill(list(exposure(host, Settings(local_reads_without_token=local_reads_without_token))))
+        health
+        for health, _ in ill(list(check_address(host, Settings(local_reads_without_token=local_reads_without_token))))
     ] == found
 
 
@@ -104,7 +111,7 @@ def test_who_reaches_the_service_is_said(host: str, local_reads_without_token: b
     ("free", "health"), [(99, Health.ERROR), (100, Health.WARNING), (399, Health.WARNING), (400, Health.OK)]
 )
 def test_a_disk_is_full_before_it_is(free: int, health: Health) -> None:
-    assert disk_room(free, 100).health is health
+    assert check_free_space(free, 100).health is health
 
 
 def test_a_clock_that_is_behind_a_file_is_wrong(file: Path, tmp_path: Path) -> None:
@@ -142,7 +149,7 @@ def test_a_database_that_others_on_the_machine_can_read_or_replace_is_warned_of(
         return [
             finding.next_step
             for finding in looked_at(file, database)
-            if "others on this machine" in finding.observation
+            if "other users of this machine" in finding.observation
         ]
 
     assert found() == []
@@ -251,7 +258,7 @@ def test_doctor_takes_what_serve_takes_from_the_same_places(file: Path, tmp_path
     (tmp_path / "serve.toml").write_text('min-free-disk = "900000GiB"\nport = 1\nlog-format = "json"\n')
     arguments = ["doctor", str(file), "--config", str(tmp_path / "serve.toml"), "--json", "--refusal-window", "0"]
     said = CliRunner().invoke(main, arguments, env={"HUBBUB_DATABASE": str(tmp_path / "x.db")})
-    assert "of which 878.9 TiB must stay so" in said.stdout
+    assert "--min-free-disk is 878.9 TiB" in said.stdout
     assert "x.db is not there" in said.stdout
 
 
@@ -271,7 +278,7 @@ ALIVE = {"status": "alive", "client_named": True}
     ],
 )
 def test_a_running_service_that_stores_nothing_is_wrong(reply: Reply | None, found: list[tuple[Health, str]]) -> None:
-    findings = list(of_service("http://127.0.0.1:8000", lambda _url: reply))
+    findings = list(check_service("http://127.0.0.1:8000", lambda _url: reply))
     assert ill(findings) == found
     assert not found or reply is None or reply.status in (404, 500) or reply.json["detail"] in findings[0].observation
 
@@ -289,7 +296,7 @@ def test_a_running_service_that_stores_nothing_is_wrong(reply: Reply | None, fou
 def test_a_proxy_that_names_no_client_or_opens_reads_is_found(
     replies: dict[str, Reply], found: list[tuple[Health, str]]
 ) -> None:
-    assert ill(list(of_proxy(PUBLIC, lambda url: replies.get(url.removeprefix(PUBLIC))))) == found
+    assert ill(list(check_proxy(PUBLIC, lambda url: replies.get(url.removeprefix(PUBLIC))))) == found
 
 
 def test_doctor_reports_a_database_that_was_moved_while_it_is_served(
@@ -299,8 +306,8 @@ def test_doctor_reports_a_database_that_was_moved_while_it_is_served(
     database = tmp_path / "reports.db"
 
     def found() -> list[Finding]:
-        asked = Asked(file, str(database), "127.0.0.1", Settings(), port)
-        return [finding for finding in of_aggregator(asked, NOW, lambda: None) if finding.check == "service"]
+        options = DeploymentOptions(file, str(database), "127.0.0.1", Settings(), port)
+        return [finding for finding in check_aggregator(options, NOW, lambda: None) if finding.check == "service"]
 
     assert ill(found()) == []
     database.rename(tmp_path / "away.db")
