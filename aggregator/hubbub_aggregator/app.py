@@ -117,11 +117,11 @@ def create_app(
                 job_health,
             ),
             PeriodicJob("flush_refusals", lambda: outcomes.flush(store), _FLUSH_EVERY, job_health),
-            PeriodicJob("check_disk", disk.look, _LOOK_EVERY, job_health),
+            PeriodicJob("check_disk", disk.measure, _LOOK_EVERY, job_health),
         )
         if reload is not None:
             loop = asyncio.get_running_loop()
-            asked = partial(active_definitions.reload, asked=True)
+            asked = partial(active_definitions.reload, always_log=True)
             loop.add_signal_handler(signal.SIGHUP, lambda: loop.run_in_executor(None, asked))
         try:
             yield {"service": service, "writer": writer}

@@ -38,9 +38,9 @@ class Readiness:
     def require(self, writer: GroupCommit) -> Future[None] | None:
         """Raise what a batch would be answered with; return the probe that must succeed, too, or None if none is needed."""
         self._store.require_unmoved()
-        if self._disk.full:
+        if self._disk.is_full:
             raise RefusedError(ProblemType.DISK_FULL, "less is free on the disk than must be: make room")
-        if not writer.alive:
+        if not writer.is_alive:
             raise StoreError("the writer has stopped: restart the service")
         stored_at = writer.stored_at
         if stored_at is not None and self._clock() - stored_at <= FRESH_SECONDS:

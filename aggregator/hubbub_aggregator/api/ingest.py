@@ -120,7 +120,7 @@ def _require_room(
     """Refuse before the body is read: too much from one network, too much waiting, a full disk; return the sender's address."""
     address = require_rate(service, client, _text(headers, b"x-forwarded-for"))
     writer.require_room()
-    if service.disk.full:
+    if service.disk.is_full:
         raise RefusedError(
             ProblemType.DISK_FULL, "the aggregator's disk is nearly full: send the same batch again later"
         )

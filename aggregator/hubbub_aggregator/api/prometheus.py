@@ -54,7 +54,7 @@ class Statistics:
             "Other requests refused since the start.",
             _labelled("reason", service.outcomes.refused_requests()),
         )
-        yield _gauge("hubbub_queue_bytes", "Batches waiting for their commit.", [({}, writer.waiting)])
+        yield _gauge("hubbub_queue_bytes", "Batches waiting for their commit.", [({}, writer.queued_bytes)])
         yield _gauge(
             "hubbub_queue_limit_bytes", "Beyond it batches are refused: 503.", [({}, service.settings.max_queue_bytes)]
         )

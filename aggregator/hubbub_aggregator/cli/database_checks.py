@@ -11,7 +11,7 @@ from sqlalchemy import Connection, text
 from hubbub.cli.findings import Finding, error, ok, warning
 from hubbub.metrics.definitions import Definitions
 from hubbub.metrics.metric import Metric
-from hubbub.text import format_count
+from hubbub.text import format_count, format_names
 from hubbub.wire.dates import parse_period
 from hubbub.wire.problems import ProblemType
 from hubbub_aggregator.database.database_url import is_postgres
@@ -102,7 +102,9 @@ def damage(database: str) -> Iterator[Finding]:
     with prefix_errors(database), open_existing(database, read_only=True) as engine:
         found = find_damage(engine)
     if found:
-        yield error("database", f"damaged: {_some(found)}", "reading, folding and closing fail, or will", NEXT_STEP)
+        yield error(
+            "database", f"damaged: {format_names(found)}", "reading, folding and closing fail, or will", NEXT_STEP
+        )
 
 
 def _other_clock(connection: Connection, now: datetime) -> Iterator[Finding]:
@@ -210,28 +212,28 @@ def periods(store: Store, definitions: Definitions, settings: Settings, now: dat
     if late and saved is not None and saved.state.status is not ClockStatus.CREDIBLE:
         yield warning(
             "periods",
-            f"due for more than a day: {_some(late)}",
+            f"due for more than a day: {format_names(late)}",
             "closing, dropping and purging are paused until the clock is credible",
             "see the finding about the clock",
         )
     elif late:
         yield error(
             "periods",
-            f"due for more than a day: {_some(late)}",
+            f"due for more than a day: {format_names(late)}",
             "the service closes, folds and drops every few seconds: it does not run, or its upkeep fails",
             "start it, or read its log",
         )
     if unnamed:
         yield warning(
             "retention",
-            f"reports of {_some(unnamed)} are retained, and no --keep-reports names it",
+            f"reports of {format_names(unnamed)} are retained, and no --keep-reports names it",
             "a service with these options drops them at once, beyond recall",
             f"--keep-reports {unnamed[0]}=N, here as for `hubbub serve`, if they are to be kept",
         )
     if early:
         yield warning(
             "clock",
-            f"there are reports of periods that have not begun: {_some(early)}",
+            f"there are reports of periods that have not begun: {format_names(early)}",
             "this clock is behind, or the service's was ahead when they came",
             "set the clock if it is behind; else nothing, they are counted for their periods",
         )
@@ -282,7 +284,3 @@ def refusals(store: Store, pause: Callable[[], None]) -> Iterator[Finding]:
         most: Mapping[tuple[str, str], int] = dict(sorted(after.items(), key=lambda item: -item[1])[:3])
         told = ", ".join(f"{count} {slug}{f' of {metric}' if metric else ''}" for (metric, slug), count in most.items())
         yield ok("refusals", f"none now that you could change; ever, most of all: {told or 'none'}")
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -84,7 +84,7 @@ class Store(Protocol):
         """Return the periods that have segments."""
 
     def fold(
-        self, holding: StoredPeriod, summary: bytes, retain: bool = False, figures: PeriodFigures | None = None
+        self, stored: StoredPeriod, summary: bytes, retain: bool = False, figures: PeriodFigures | None = None
     ) -> bool:
         """Put a summary of the holding's summary and segments in the place of both, in one transaction.
 
@@ -103,7 +103,7 @@ class Store(Protocol):
     def periods_retained(self) -> list[tuple[str, str]]:
         """Return the digest and period of everything that has retained reports."""
 
-    def drop_reports(self, digest: str, period: str, between: Callable[[], None] = ...) -> None:
+    def drop_reports(self, digest: str, period: str, between_steps: Callable[[], None] = ...) -> None:
         """Drop a period's retained reports, and nothing of what they were counted into.
 
         between : called between two steps, while no transaction is open; each step drops a bounded number of rows
@@ -145,8 +145,8 @@ class Store(Protocol):
     def metric_of(self, digest: str) -> str | None:
         """Return the name under which a metric version's reports are stored; None: there are none."""
 
-    def close_period(self, digest: str, period: str, between: Callable[[], None] = ...) -> None:
-        """Take no more reports of a period, ever, and drop its batch ids; for `between` see `drop_reports`.
+    def close_period(self, digest: str, period: str, between_steps: Callable[[], None] = ...) -> None:
+        """Take no more reports of a period, ever, and drop its batch ids; for `between_steps` see `drop_reports`.
 
         What an interrupted call has left is dropped by the next one.
         """
@@ -154,8 +154,8 @@ class Store(Protocol):
     def half_closed_periods(self) -> list[tuple[str, str]]:
         """Return the digest and period of whatever is closed and still has batch ids."""
 
-    def purge(self, digest: str, period: str, between: Callable[[], None] = ...) -> None:
-        """Drop all that is stored of a closed period but that it is closed; for `between` see `drop_reports`."""
+    def purge(self, digest: str, period: str, between_steps: Callable[[], None] = ...) -> None:
+        """Drop all that is stored of a closed period but that it is closed; for `between_steps` see `drop_reports`."""
 
     def closed_periods(self, digest: str) -> list[str]:
         """Return the closed periods of a metric version that are not purged."""
