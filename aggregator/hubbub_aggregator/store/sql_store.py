@@ -185,10 +185,10 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
 
     @contextmanager
     def reports(self, digest: str, periods: Collection[str]) -> Iterator[StoredReports]:
-        collection_id = (collection.c.digest == digest) & collection.c.period.in_(periods)
+        is_selected = (collection.c.digest == digest) & collection.c.period.in_(periods)
         sizes = union_all(
             *(
-                select(collection.c.period, func.length(t.c.cohorts).label("n")).join(t).where(collection_id)
+                select(collection.c.period, func.length(t.c.cohorts).label("n")).join(t).where(is_selected)
                 for t in _REPORT_TABLES
             )
         ).subquery()
@@ -197,15 +197,15 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
             reports_per_period = {period: int(reports) for period, reports in connection.execute(query)}
 
             def blocks() -> Iterator[tuple[bytes, bytes]]:
-                few = connection.execution_options(yield_per=_BLOCKS_PER_FETCH)
+                streaming = connection.execution_options(yield_per=_BLOCKS_PER_FETCH)
                 for table in _REPORT_TABLES:
-                    each = (
+                    query_of_table = (
                         select(table.c.cohorts, table.c.reports)
                         .join(collection)
-                        .where(collection_id)
+                        .where(is_selected)
                         .order_by(table.c.id)
                     )
-                    with few.execute(each) as found:
+                    with streaming.execute(query_of_table) as found:
                         for cohorts, rows in found:
                             self._require_running()
                             yield cohorts, rows
@@ -258,16 +258,15 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
     def close_period(self, digest: str, period: str, between_steps: Callable[[], None] = _do_nothing) -> None:
         is_this = _is_period(digest, period)
         with transaction(self._engine, writes=True) as connection:
-            closed = connection.scalar(
-                select(collection.c.id).where(is_this).with_for_update()
-            )  # waits until running appends have ended
+            lock = select(collection.c.id).where(is_this).with_for_update()  # waits until running appends have ended
+            collection_id = connection.scalar(lock)
             connection.execute(update(collection).where(is_this).values(closed=True))
         reach("close: between mark and ids")
-        collection_id = batch.c.collection_id == closed
+        is_here = batch.c.collection_id == collection_id
         after: bytes | None = b""
         while after is not None:
-            more = collection_id & (batch.c.batch_id > after)
-            upto = (
+            more = is_here & (batch.c.batch_id > after)
+            last = (
                 select(batch.c.batch_id)
                 .where(more)
                 .order_by(batch.c.batch_id)
@@ -275,7 +274,7 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
                 .limit(1)
             )
             with self._short_transaction(between_steps) as connection:
-                after = connection.scalar(upto)
+                after = connection.scalar(last)
                 connection.execute(delete(batch).where(more if after is None else more & (batch.c.batch_id <= after)))
             reach("close: between ids")
 
