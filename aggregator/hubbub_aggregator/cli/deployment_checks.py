@@ -14,7 +14,7 @@ from hubbub.errors import DefinitionError
 from hubbub.metrics.definitions import Definitions, load_definitions
 from hubbub.text import format_count, format_size
 from hubbub.wire.urls import is_loopback
-from hubbub_aggregator.cli.database_checks import of_database
+from hubbub_aggregator.cli.database_checks import check_database
 from hubbub_aggregator.cli.service_checks import Ask, ask_over_http, direct_url, of_proxy, of_service
 from hubbub_aggregator.database.database_url import is_postgres
 from hubbub_aggregator.monitoring.disk_space import free_bytes_at
@@ -63,7 +63,7 @@ def of_aggregator(
         yield _disk(Path(asked.database), asked.settings)
         yield from _modes(Path(asked.database))
     yield check_clock(modification_times(*files), now)
-    yield from of_database(asked.database, definitions, asked.settings, now, pause)
+    yield from check_database(asked.database, definitions, asked.settings, now, pause)
     if asked.port:
         yield from of_service(direct_url(asked.host, asked.port), ask)
     if asked.public_url is not None:

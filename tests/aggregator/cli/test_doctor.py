@@ -16,7 +16,7 @@ from tests.aggregator.conftest import DEFINITIONS, NOON
 from hubbub import Definitions, ProblemType
 from hubbub.cli import main
 from hubbub.cli.findings import Finding, Health
-from hubbub_aggregator.cli.database_checks import periods, refusals, tokens
+from hubbub_aggregator.cli.database_checks import check_periods, check_refusals, check_tokens
 from hubbub_aggregator.cli.deployment_checks import Asked, disk_room, expiries, exposure, of_aggregator
 from hubbub_aggregator.cli.service_checks import Reply, of_proxy, of_service
 from hubbub_aggregator.pipeline.folding import fold
@@ -155,15 +155,18 @@ def test_a_database_that_others_on_the_machine_can_read_or_replace_is_warned_of(
 
 
 def test_what_nobody_has_a_token_for_is_said(store: SqlStore) -> None:
-    assert ill(list(tokens(store, Settings(), NOW.date()))) == [(Health.WARNING, "tokens")]
-    assert ill(list(tokens(store, Settings(require_report_token=True), NOW.date())))[0] == (Health.ERROR, "tokens")
-    assert ill(list(tokens(store, Settings(local_reads_without_token=True), NOW.date()))) == []
+    assert ill(list(check_tokens(store, Settings(), NOW.date()))) == [(Health.WARNING, "tokens")]
+    assert ill(list(check_tokens(store, Settings(require_report_token=True), NOW.date())))[0] == (
+        Health.ERROR,
+        "tokens",
+    )
+    assert ill(list(check_tokens(store, Settings(local_reads_without_token=True), NOW.date()))) == []
     store.add_token(Token("reader", frozenset({Scope.READ})), hash_secret("x"))
-    assert "no token has scope metrics" in next(tokens(store, Settings(), NOW.date())).observation
+    assert "no token has scope metrics" in next(check_tokens(store, Settings(), NOW.date())).observation
     store.add_token(Token("b", frozenset({Scope.METRICS}), expires=NOW.date()), bytes(32))
     store.add_token(Token("c", frozenset({Scope.REPORT}), expires=NOW.date() + timedelta(days=14)), bytes(31) + b"c")
     store.add_token(Token("d", frozenset({Scope.REPORT}), expires=NOW.date() + timedelta(days=15)), bytes(31) + b"d")
-    found = [finding.observation for finding in tokens(store, Settings(), NOW.date())]
+    found = [finding.observation for finding in check_tokens(store, Settings(), NOW.date())]
     assert found == [
         "b expired on 2026-11-21",
         "c expires on 2026-12-05",
@@ -178,7 +181,7 @@ def test_periods_that_the_service_does_not_look_after_are_found(
     without = Definitions([metric for metric in definitions.versions() if metric is not carrier])
 
     def found(definitions: Definitions, now: datetime, **settings: Any) -> list[tuple[Health, str]]:
-        return ill(list(periods(store, definitions, Settings(**settings), now)))
+        return ill(list(check_periods(store, definitions, Settings(**settings), now)))
 
     store.append([make_batch(homepage), make_batch(carrier)])
     assert found(definitions, NOON) == []
@@ -202,7 +205,7 @@ def test_retained_reports_that_should_be_gone_are_found(
     metric = definitions["homepage"]
 
     def found(day: int, **retain: int) -> list[str]:
-        looked = periods(store, definitions, Settings(keep_reports=retain), datetime(2024, 6, day, tzinfo=UTC))
+        looked = check_periods(store, definitions, Settings(keep_reports=retain), datetime(2024, 6, day, tzinfo=UTC))
         return [finding.observation for finding in looked if finding.health is not Health.OK]
 
     store.append([make_batch(metric)])
@@ -220,10 +223,10 @@ def test_refusals_that_grow_and_that_an_operator_can_change_are_found(store: Sql
         return lambda: store.add_refusals({(metric, refusal.slug): 5 for metric, refusal in refused})
 
     during(("homepage", ProblemType.DIGEST_MISMATCH), ("", ProblemType.MALFORMED))()
-    quiet = list(refusals(store, lambda: None))
+    quiet = list(check_refusals(store, lambda: None))
     assert ill(quiet) == []
     assert "5 digest-mismatch of homepage" in quiet[0].observation
-    grown = list(refusals(store, during(("homepage", ProblemType.DIGEST_MISMATCH), ("", ProblemType.MALFORMED))))
+    grown = list(check_refusals(store, during(("homepage", ProblemType.DIGEST_MISMATCH), ("", ProblemType.MALFORMED))))
     assert ill(grown) == [(Health.WARNING, "refusals")]
     assert "5 more batches of homepage were refused as digest-mismatch" in grown[0].observation
     assert "clients have another definition" in grown[0].next_step
