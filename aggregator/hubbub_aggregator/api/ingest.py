@@ -100,7 +100,7 @@ def _check_capacity(service: Service, writer: GroupCommit, client: tuple[str, in
     """Refuse a batch before its body is read: rate of its network, full queue, full disk. Return the client's address."""
     address = charge_request(service, client, _header(headers, b"x-forwarded-for"))
     writer.require_room()
-    if service.disk.full:
+    if service.disk.is_full:
         raise RefusedError(
             ProblemType.DISK_FULL, "the aggregator's disk is nearly full: send the same batch again later"
         )

@@ -62,14 +62,14 @@ class ReadinessMachine(RuleBasedStateMachine):
 
     @rule(full=st.booleans(), alive=st.booleans())
     def set_disk_and_writer(self, full: bool, alive: bool) -> None:
-        self.disk.full, self.writer.alive = full, alive
+        self.disk.is_full, self.writer.is_alive = full, alive
 
     @invariant()
     def answers(self) -> None:
         before = self.store.probes
         stored_at = self.writer.stored_at
         fresh = stored_at is not None and self.now - stored_at <= FRESH_SECONDS
-        healthy = not self.store.moved and not self.disk.full and self.writer.alive
+        healthy = not self.store.moved and not self.disk.is_full and self.writer.is_alive
         try:
             probe = self.readiness.require(cast(Any, self.writer))
             ready = probe is None or probe.exception() is None

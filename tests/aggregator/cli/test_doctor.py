@@ -166,11 +166,11 @@ def test_doctor_warns_of_scopes_without_token(store: SqlStore) -> None:
     assert ill(list(tokens(store, Settings(require_report_token=True), NOW.date())))[0] == (Health.ERROR, "tokens")
     assert ill(list(tokens(store, Settings(local_reads_without_token=True), NOW.date()))) == []
     store.add_token(Token("reader", frozenset({Scope.READ})), hash_secret("x"))
-    assert "no token has scope metrics" in next(tokens(store, Settings(), NOW.date())).observation
+    assert "no token has scope metrics" in next(check_tokens(store, Settings(), NOW.date())).observation
     store.add_token(Token("b", frozenset({Scope.METRICS}), expires=NOW.date()), bytes(32))
     store.add_token(Token("c", frozenset({Scope.REPORT}), expires=NOW.date() + timedelta(days=14)), bytes(31) + b"c")
     store.add_token(Token("d", frozenset({Scope.REPORT}), expires=NOW.date() + timedelta(days=15)), bytes(31) + b"d")
-    found = [finding.observation for finding in tokens(store, Settings(), NOW.date())]
+    found = [finding.observation for finding in check_tokens(store, Settings(), NOW.date())]
     assert found == [
         "b expired on 2026-11-21",
         "c expires on 2026-12-05",
@@ -183,7 +183,7 @@ def test_doctor_finds_overdue_periods(store: SqlStore, definitions: Definitions,
     without = Definitions([metric for metric in definitions.versions() if metric is not carrier])
 
     def found(definitions: Definitions, now: datetime, **settings: Any) -> list[tuple[Health, str]]:
-        return ill(list(periods(store, definitions, Settings(**settings), now)))
+        return ill(list(check_periods(store, definitions, Settings(**settings), now)))
 
     store.append([make_batch(homepage), make_batch(carrier)])
     assert found(definitions, NOON) == []
@@ -207,7 +207,7 @@ def test_doctor_finds_overdue_retained_reports(
     metric = definitions["homepage"]
 
     def found(day: int, **retain: int) -> list[str]:
-        looked = periods(store, definitions, Settings(keep_reports=retain), datetime(2024, 6, day, tzinfo=UTC))
+        looked = check_periods(store, definitions, Settings(keep_reports=retain), datetime(2024, 6, day, tzinfo=UTC))
         return [finding.observation for finding in looked if finding.health is not Health.OK]
 
     store.append([make_batch(metric)])
@@ -225,10 +225,10 @@ def test_doctor_finds_growing_refusals(store: SqlStore) -> None:
         return lambda: store.add_refusals({(metric, refusal.slug): 5 for metric, refusal in refused})
 
     during(("homepage", ProblemType.DIGEST_MISMATCH), ("", ProblemType.MALFORMED))()
-    quiet = list(refusals(store, lambda: None))
+    quiet = list(check_refusals(store, lambda: None))
     assert ill(quiet) == []
     assert "5 digest-mismatch of homepage" in quiet[0].observation
-    grown = list(refusals(store, during(("homepage", ProblemType.DIGEST_MISMATCH), ("", ProblemType.MALFORMED))))
+    grown = list(check_refusals(store, during(("homepage", ProblemType.DIGEST_MISMATCH), ("", ProblemType.MALFORMED))))
     assert ill(grown) == [(Health.WARNING, "refusals")]
     assert "5 more batches of homepage were refused as digest-mismatch" in grown[0].observation
     assert "clients have another definition" in grown[0].next_step

@@ -126,7 +126,7 @@ def build_overview(service: Service, writer: GroupCommit, query: str = "", *, pr
             reports=sum(line.reports for line in lines),
             refused=refused.total(),
             segments_waiting=sum(segments for segments, _ in unfolded.values()),
-            queue=format_size(writer.waiting),
+            queue=format_size(writer.queued_bytes),
             disk_free=None if free is None else format_size(free),
             stale=sum(each.stale for digest, each in totals.items() if digest in defined),
         ),
