@@ -16,7 +16,7 @@ from tests.aggregator.conftest import DEFINITIONS, NOON
 from hubbub import Definitions, ProblemType
 from hubbub.cli import main
 from hubbub.cli.findings import Finding, Health
-from hubbub_aggregator.cli.database_checks import periods, refusals, tokens
+from hubbub_aggregator.cli.database_checks import check_periods, check_refusals, check_tokens
 from hubbub_aggregator.cli.deployment_checks import (
     DeploymentOptions,
     check_address,
@@ -162,9 +162,12 @@ def test_doctor_warns_of_databases_that_other_users_can_access(
 
 
 def test_doctor_warns_of_scopes_without_token(store: SqlStore) -> None:
-    assert ill(list(tokens(store, Settings(), NOW.date()))) == [(Health.WARNING, "tokens")]
-    assert ill(list(tokens(store, Settings(require_report_token=True), NOW.date())))[0] == (Health.ERROR, "tokens")
-    assert ill(list(tokens(store, Settings(local_reads_without_token=True), NOW.date()))) == []
+    assert ill(list(check_tokens(store, Settings(), NOW.date()))) == [(Health.WARNING, "tokens")]
+    assert ill(list(check_tokens(store, Settings(require_report_token=True), NOW.date())))[0] == (
+        Health.ERROR,
+        "tokens",
+    )
+    assert ill(list(check_tokens(store, Settings(local_reads_without_token=True), NOW.date()))) == []
     store.add_token(Token("reader", frozenset({Scope.READ})), hash_secret("x"))
     assert "no token has scope metrics" in next(check_tokens(store, Settings(), NOW.date())).observation
     store.add_token(Token("b", frozenset({Scope.METRICS}), expires=NOW.date()), bytes(32))
