@@ -1,4 +1,4 @@
-"""The application as a server calls it, without a socket: a hundred thousand requests in minutes."""
+"""Call the ASGI application directly, without a socket: 100,000 requests in minutes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ADDRESS = ("127.0.0.1", 8_000)
 
 @dataclass(frozen=True)
 class Said:
-    """An answer; status 0: the client had hung up, and nothing was answered."""
+    """A response; status 0: the client disconnected, and no response was sent."""
 
     status: int
     headers: dict[str, str]
@@ -30,7 +30,7 @@ class Said:
 
 
 class Caller:
-    """Sends one request after the other to an application that has started."""
+    """Sends requests one by one to a started application."""
 
     def __init__(self, app: ASGIApp, loop: asyncio.AbstractEventLoop, state: dict[str, Any]) -> None:
         self._app = app
@@ -50,7 +50,7 @@ class Caller:
         hangs_up: bool = False,
         meanwhile: Callable[[], None] = lambda: None,
     ) -> Said:
-        """Send a request whose body comes in these pieces, perhaps never to its end; `meanwhile` what comes before that."""
+        """Send a request with a body in chunks, which may end early; `meanwhile` is called before each chunk."""
         incoming: list[Message] = [{"type": "http.request", "body": chunk, "more_body": True} for chunk in chunks]
         incoming.append({"type": "http.disconnect"} if hangs_up else {"type": "http.request", "more_body": False})
         outgoing: list[Message] = []
@@ -89,7 +89,7 @@ class Caller:
 
 @contextmanager
 def started(app: ASGIApp) -> Iterator[Caller]:
-    """Start an application, and shut it down at the end."""
+    """Start an application; shut it down at the end."""
     loop = asyncio.new_event_loop()
     to_app: asyncio.Queue[Message] = asyncio.Queue()
     from_app: asyncio.Queue[Message] = asyncio.Queue()

@@ -1,4 +1,4 @@
-"""The pages in a real browser: signing in and out, the numbers, 500 metrics, downloads, no script, no sideways scrolling."""
+"""Dashboard in Chromium: sign-in and sign-out, figures, 500 metrics, downloads, no scripts, no horizontal scrolling."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator
 
 
-_PATIENCE = 30.0  # seconds; a click returns before the page that it asks for is there
+_PATIENCE = 30.0  # seconds; a click returns before the next page is loaded
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def complaints(browser: Any) -> list[str]:
 
 
 def arrive(browser: Any, url: str) -> None:
-    """Wait until this is the page that is shown, and all of it is there."""
+    """Wait until the browser shows this page completely."""
     from selenium.common.exceptions import WebDriverException
     from selenium.webdriver.support.wait import WebDriverWait
 
@@ -49,7 +49,7 @@ def arrive(browser: Any, url: str) -> None:
 
 
 def sideways(browser: Any, width: int) -> int:
-    """Return by how many pixels the page is wider than a window of this width."""
+    """Return the number of pixels by which the page exceeds a window of this width."""
     size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     return int(browser.execute_script("return document.documentElement.scrollWidth")) - width

@@ -1,4 +1,4 @@
-"""Requests by the thousand, made up by hypothesis: none breaks anything, and exactly what is acknowledged is counted.
+"""Thousands of random requests (hypothesis): each gets a documented response, and exactly the acknowledged batches are counted.
 
 HUBBUB_REQUESTS=100000 pytest -s tests/aggregator/api/test_fuzz_requests.py     # as `make soak` does
 """
@@ -27,7 +27,7 @@ from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
 
 NUM_REQUESTS = int(os.environ.get("HUBBUB_REQUESTS", "1500"))
-AT_ONCE = 2_500  # hypothesis remembers every example of a run
+AT_ONCE = 2_500  # hypothesis keeps every example of a run in memory
 OFTEN = {
     "malformed",
     "digest-mismatch",
@@ -39,7 +39,7 @@ OF_PERIODS = {
     "period-closed",
     "period-misaligned",
     "period-not-started",
-}  # each seldom, together 29 to 47 times in 8 runs
+}  # each is rare; together 29 to 47 times in 8 runs
 LIMITS = Settings(max_body=MAX_BODY, max_reports=MAX_REPORTS, local_reads_without_token=True)
 
 
@@ -50,7 +50,7 @@ def caller(definitions: Definitions, sqlite_store: SqlStore) -> Iterator[Caller]
 
 
 def require_documented(said: Said, responses: dict[str, Any]) -> str:
-    """Require a status and media type that the OpenAPI document names, no 5xx, and RFC 9457; return the verdict."""
+    """Assert a documented status and media type, no 5xx, and RFC 9457; return the status of the batch or the problem slug."""
     assert said.status < 500
     documented = responses[str(said.status)]
     assert said.headers["content-type"].partition(";")[0] in documented["content"]
@@ -129,6 +129,6 @@ def test_random_requests_are_refused_as_documented_or_counted_once(
 
 @pytest.mark.parametrize("length", [b"", b"-1", b"7.0", b"\xb2", b"9" * 5_000])
 def test_rejects_invalid_content_length(caller: Caller, length: bytes) -> None:
-    """The HTTP server of `hubbub serve` lets none of these through; another might."""
+    """The HTTP server of `hubbub serve` rejects these itself; another server may pass them on."""
     said = caller.post([(b"content-type", b"application/json"), (b"content-length", length)], [b"{}"])
     assert (said.status, said.json["type"]) == (400, "/problems/malformed")

@@ -1,4 +1,4 @@
-"""More than the store can take: what is refused says when to come again, what is acknowledged is stored."""
+"""Overload: refused batches get Retry-After, acknowledged batches are stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The HTTP contract, against a real server: what is answered when all goes well."""
+"""Routes of the HTTP API on a real server: successful responses."""
 
 from __future__ import annotations
 
@@ -79,13 +79,13 @@ def test_concurrent_duplicates_are_stored_once(aggregator: Aggregator, make_batc
 def test_stored_batch_is_a_duplicate_even_if_refused_now(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch
 ) -> None:
-    """Its client may never have seen the 202: a refusal would make it think that its reports do not count."""
+    """The client may have missed the 202; after a refusal it would believe that its reports do not count."""
     aggregator = start(store, max_reports=3)
     metric = aggregator.definitions["homepage"]
     stored, other = make_batch(metric), make_batch(metric)
     too_many, of_another_file = make_batch(metric, 4), replace(make_batch(metric), metric="forgotten", digest="0" * 64)
     assert aggregator.post(stored).status == 202
-    store.append([too_many, of_another_file])  # taken when the limits and the definitions were others
+    store.append([too_many, of_another_file])  # accepted under other limits and definitions
     assert aggregator.post(too_many).status == 200
     assert aggregator.post(of_another_file).status == 200
     for later, refusal in (
@@ -249,7 +249,7 @@ def test_head_returns_the_headers_of_get(start: StartAggregator, store: SqlStore
     aggregator.post(make_batch(aggregator.definitions["homepage"]))
     paths = aggregator.get("/openapi.json").json["paths"]
     reads = [path.format(name="homepage", slug="malformed") for path in paths if "get" in paths[path]]
-    reads.remove("/sign-in")  # there is no form where reads are open
+    reads.remove("/sign-in")  # the local listener redirects from the form
     assert {aggregator.get(path).status for path in reads} == {200}
     for path in (*reads, "/openapi.json", "/nowhere", "/problems/no-such", "/v1/metrics/homepage/summary?counts=ones"):
         told, alone = aggregator.get(path), aggregator.request("HEAD", path)

@@ -1,4 +1,4 @@
-"""Tokens: hashed, with scopes, dates and an expiry, to be rotated and revoked."""
+"""Tokens: hashes, scopes, expiry, last use, rotation and revocation."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_reads_without_token_require_direct_local_requests(
 
 @pytest.mark.parametrize("door", ["bearer", "session"])
 def test_rejects_expired_token_from_its_day_on(start: StartAggregator, store: SqlStore, door: str) -> None:
-    """Noon of June 15. The token that expires on June 16 is valid for 12 hours more, to the second."""
+    """The time is noon of June 15. A token that expires on June 16 is valid for exactly 12 more hours."""
     aggregator = start(store, local_reads_without_token=False)
     secret = new_token()
     expires = NOON.date() + timedelta(days=1)
@@ -188,7 +188,7 @@ def test_rejects_batches_with_an_expired_token(start: StartAggregator, store: Sq
 
 
 def test_last_use_is_stored_once_per_day(store: SqlStore) -> None:
-    """Day by day with many requests: one write a day, and none for a token that is refused."""
+    """Many requests per day cause one write per day, and none for a refused token."""
     secret, today, now, written = new_token(), NOON.date(), 0.0, list[date]()
     store.add_token(Token("a", frozenset({Scope.READ}), expires=today + timedelta(days=3)), hash_secret(secret))
 

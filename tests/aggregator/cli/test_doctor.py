@@ -1,4 +1,4 @@
-"""`hubbub doctor`: each thing that can be wrong is found, with why it matters and the next step."""
+"""`hubbub doctor` of an aggregator: each problem is found, with its impact and the next step."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def looked_at(file: Path, database: str | Path, now: datetime = NOW, **settings: Any) -> list[Finding]:
-    """Look, with a clock and files that agree."""
+    """Return all findings, with file times that agree with the clock."""
     for path in (file, Path(database)):
         if path.exists():
             os.utime(path, (NOW.timestamp(), NOW.timestamp()))
@@ -53,7 +53,7 @@ def looked_at(file: Path, database: str | Path, now: datetime = NOW, **settings:
 
 
 def ill(findings: Sequence[Finding]) -> list[tuple[Health, str]]:
-    """Return what is not fine; every such finding says why and what to do."""
+    """Return the findings other than OK; each must have an impact and a next step."""
     not_fine = [finding for finding in findings if finding.health is not Health.OK]
     assert all(finding.observation and finding.impact and finding.next_step for finding in not_fine)
     return [(finding.health, finding.check) for finding in not_fine]
@@ -134,7 +134,7 @@ def test_doctor_finds_unusable_databases(file: Path, tmp_path: Path) -> None:
 
 def test_doctor_finds_a_locked_database(file: Path, sqlite_store: SqlStore, tmp_path: Path) -> None:
     with sqlite_store._engine.execution_options(hubbub_writes=True).connect() as locked:
-        locked.exec_driver_sql("SELECT 1")  # begins: nobody else writes
+        locked.exec_driver_sql("SELECT 1")  # begins a transaction that locks the database for writing
         found = [finding for finding in looked_at(file, tmp_path / "reports.db") if finding.health is Health.ERROR]
     assert [finding.check for finding in found] == ["database"]
     assert "locked" in found[0].observation
@@ -212,7 +212,7 @@ def test_doctor_finds_overdue_retained_reports(
 
     store.append([make_batch(metric)])
     fold(store, metric, keeps_reports=lambda _period: True)
-    store.append([make_batch(metric)])  # one that came later, as they do all the time
+    store.append([make_batch(metric)])  # a later one, not folded yet
     assert found(18, homepage=2) == []
     assert found(19, homepage=2) == ["due for more than a day: to drop the reports of homepage 2024-06-15"]
     assert found(17) == ["reports of homepage are retained, and no --keep-reports names it"]

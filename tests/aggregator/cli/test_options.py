@@ -1,4 +1,4 @@
-"""The options of `hubbub serve`: where each comes from, and what is said of those that cannot be."""
+"""Options of `hubbub serve`: precedence of their sources, and errors of invalid ones."""
 
 from __future__ import annotations
 

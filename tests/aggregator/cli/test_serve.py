@@ -1,4 +1,4 @@
-"""`hubbub serve` as a process: how it starts, what it says, how it stops, and what SIGKILL cannot do to it."""
+"""`hubbub serve` as a process: start, log, reload, stop, and SIGKILL without loss."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from hubbub import Batch, Metric, load_definitions
 from hubbub.summary import BitCounts, summary_from_bytes
 
 NUM_REPORTS = 1_024
-KILLS = 4  # of the real command; crash_matrix.py has the moments
+KILLS = 4  # of the command; crash_matrix.py kills at every failpoint
 
 DEFINITIONS = f"""
-[[metric]]                # no noise at all: each report says its number, so that one counted twice is seen
+[[metric]]                # no noise: each report is identified by its number, so that a double count shows
 name = "number"
 kind = "categorical"
 description = "A bit of its own for each report."
@@ -45,12 +45,12 @@ expires = 9000-01-01
 
 @dataclass
 class Process:
-    """A `hubbub serve` that has said where it listens."""
+    """A `hubbub serve` that is listening."""
 
     popen: subprocess.Popen[str]
     url: str
     local_url: str  # where reads need no token
-    before: str = ""  # what it warned of
+    before: str = ""  # warnings
     http: urllib3.PoolManager = field(default_factory=lambda: urllib3.PoolManager(retries=False, maxsize=8))
 
     def post(self, body: bytes) -> int:
@@ -58,20 +58,20 @@ class Process:
         return self.http.request("POST", f"{self.url}/v1/reports", body=body, headers=headers, timeout=30).status
 
     def post_alone(self, body: bytes) -> int:
-        """Send a batch over a connection of its own."""
+        """Send a batch over a new connection."""
         with urllib3.PoolManager(retries=False, num_pools=1) as http:
             headers = {"Content-Type": "application/json"}
             return http.request("POST", f"{self.url}/v1/reports", body=body, headers=headers, timeout=30).status
 
     def counted(self) -> list[int]:
-        """Return how often each number was counted."""
+        """Return the count of each number."""
         summary = summary_from_bytes(self.http.request("GET", f"{self.local_url}/v1/metrics/number/summary").data)
         assert isinstance(summary, BitCounts)
         assert summary.num_reports == summary.ones.sum()
         return [int(count) for count in summary.ones[0]]
 
     def end(self, by: signal.Signals) -> str:
-        """Send a signal and return what was said on stderr since the start."""
+        """Send a signal and return stderr since the start."""
         self.popen.send_signal(by)
         said = self.popen.communicate(timeout=60)[1]
         self.http.clear()
@@ -87,7 +87,7 @@ def definitions_file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def serve(definitions_file: Path) -> Iterator[Callable[..., Process]]:
-    """Start the real command on a free port; whatever still runs at the end of the test is killed."""
+    """Function that starts the command on a free port; processes that still run after the test are killed."""
     started: list[Process] = []
     program = [
         str(Path(sys.executable).parent / "hubbub"),
@@ -122,7 +122,7 @@ def serve(definitions_file: Path) -> Iterator[Callable[..., Process]]:
 
 
 def failure(definitions: Path, *options: str) -> str:
-    """Run the command where it must fail; return its one sentence."""
+    """Run a command that must fail; return its error line."""
     program = [str(Path(sys.executable).parent / "hubbub"), "serve", str(definitions), "--port", "0", *options]
     done = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (1, "")
@@ -139,7 +139,7 @@ def batch_of(metric: Metric, numbers: range) -> Batch:
 def test_sigterm_finishes_accepted_requests_and_exits_with_0(
     serve: Callable[..., Process], definitions_file: Path
 ) -> None:
-    """A request whose body is still coming when the signal comes is answered, and durably."""
+    """A request whose body is still arriving at the signal gets its response, and is stored."""
     metric = load_definitions(definitions_file)["number"]
     process, body = serve(), batch_of(metric, range(3)).to_json()
     host, port = process.url.removeprefix("http://").split(":")
@@ -193,7 +193,7 @@ def test_refuses_address_in_use(serve: Callable[..., Process], definitions_file:
 def test_replicas_on_one_database_store_every_batch_once(
     serve: Callable[..., Process], definitions_file: Path, database: str
 ) -> None:
-    """Every batch is sent three times at once, to two processes that both fold; every copy is answered."""
+    """Every batch is sent three times at once to two processes that both fold; every copy gets a response."""
     metric = load_definitions(definitions_file)["number"]
     replicas = [serve("--fold-interval", "0.01", "--database", database) for _ in range(2)]
     bodies = [batch_of(metric, range(n, n + 4)).to_json() for n in range(0, NUM_REPORTS, 4)]
@@ -248,7 +248,7 @@ def test_sighup_reloads_definitions_and_logs_json(definitions_file: Path, tmp_pa
     lines: list[dict[str, Any]] = []
 
     def heard(beginning: str) -> dict[str, Any]:
-        """Read on until a line begins like this; return it."""
+        """Read lines until one begins like this; return it."""
         assert popen.stderr is not None
         while not lines or not lines[-1]["message"].startswith(beginning):
             lines.append(json.loads(popen.stderr.readline()))
@@ -314,7 +314,7 @@ def test_warns_of_undefined_metrics_in_keep_counts(serve: Callable[..., Process]
 
 @dataclass
 class Sender:
-    """Sends batches, each until it is answered, from several threads, until the server is gone."""
+    """Sends batches from several threads until the server is gone."""
 
     process: Process
     left: list[Batch]
@@ -331,7 +331,7 @@ class Sender:
             try:
                 status = self.process.post(batch.to_json())
             except urllib3.exceptions.HTTPError:
-                return  # in doubt: this one will be sent again
+                return  # in doubt; sent again later
             assert status in (200, 202)
             with self.lock:
                 self.acknowledged.add(batch.batch_id)
@@ -341,9 +341,9 @@ class Sender:
 def test_sigkill_loses_no_acknowledged_batch_and_counts_none_twice(
     serve: Callable[..., Process], definitions_file: Path, unseen_seed: int
 ) -> None:
-    """After each kill acknowledged <= counted <= formed, report by report; once all is resent they are equal.
+    """After each kill acknowledged <= counted <= created, for each report; after resending all they are equal.
 
-    The server folds all the time, so that kills fall into folds too. Some of what was acknowledged is sent again.
+    The server folds all the time, so that kills fall into folds too. Some acknowledged batches are sent again.
     """
     metric = load_definitions(definitions_file)["number"]
     rng = random.Random(unseen_seed)  # noqa: S311  (when to kill)

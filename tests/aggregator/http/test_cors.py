@@ -1,4 +1,4 @@
-"""Reporting from a page of another origin: as a browser asks for it, and only where the operator said so."""
+"""CORS: requests from pages of other origins, allowed only for configured origins."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def caller(definitions: Definitions, sqlite_store: SqlStore) -> Iterator[Caller]
 def ask(
     caller: Caller, path: str, method: str, origin: str = OURS, headers: str = "content-type,content-encoding"
 ) -> Said:
-    """Send the preflight that a browser sends."""
+    """Send a browser's preflight request."""
     names = {"origin": origin, "access-control-request-method": method, "access-control-request-headers": headers}
     return caller.call("OPTIONS", path, [(name.encode(), value.encode()) for name, value in names.items()])
 

@@ -1,4 +1,4 @@
-"""SIGTERM ends scans after one more summary, ends long deletions after one more step, and ends the process whatever hangs."""
+"""SIGTERM: scans end after one more summary, long deletions after one more step, and the process ends even if a thread hangs."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_stop_ends_upkeep_and_a_restart_finishes_it(
 def test_closing_a_period_folds_segments_between_steps(
     tmp_path: Path, definitions: Definitions, metric: Metric, make_batch: MakeBatch
 ) -> None:
-    """A batch comes in each pause; `fold_interval` passes with each look at the clock."""
+    """A batch arrives in each pause; `fold_interval` elapses between two readings of the clock."""
     store, open_period, seconds = SqlStore(open_sqlite(tmp_path / "reports.db")), PERIODS[-1], iter(range(10**6))
     waiting = list[int]()
 
@@ -166,7 +166,7 @@ def test_folding_between_steps_waits_for_fold_interval(
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Callable[..., tuple[int, str, int]]]:
-    """Fork a process that serves; return its id, its URL and a pipe of what it does."""
+    """Fork a serving process; return its id, its URL and a pipe with its events."""
     children = list[int]()
 
     def fork(definitions: Definitions, prepare: Callable[[SqlStore, Callable[[str], None]], None]) -> Any:
@@ -180,7 +180,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., tuple[int, str, int]]]:
             child = os.fork()
             if child == 0:
                 status = 3
-                signal.alarm(60)  # a test that fails must end, too
+                signal.alarm(60)  # ends the child if the test fails
                 try:
                     store = SqlStore.open(tmp_path / "served.db")
                     prepare(store, say)
@@ -220,7 +220,7 @@ def lines(pipe: int) -> Iterator[str]:
 def test_sigterm_ends_a_scan_of_summaries(
     serve: Callable[..., Any], tmp_path: Path, definitions: Definitions, metric: Metric, make_batch: MakeBatch
 ) -> None:
-    """400 summaries of .1 s each; what counts is how many are read after the signal was seen."""
+    """400 summaries take 0.1 s each; the test counts those read after the signal was received."""
     store = SqlStore.open(tmp_path / "served.db")
     store.append([make_batch(metric, 1, period=str((FIRST + timedelta(days=day)).date())) for day in range(400)])
     store.close()

@@ -1,4 +1,4 @@
-"""What comes down a connection and is no request: answered in the one form, and not kept."""
+"""Invalid input on a connection: problem responses, limits on headers, pipelining."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def connected(aggregator: Aggregator) -> socket.socket:
 
 
 def answered(aggregator: Aggregator, sent: bytes) -> tuple[bytes, dict[str, str], Any]:
-    """Send bytes, all of which are read before the connection is closed; return status line, headers and JSON."""
+    """Send bytes, all of which the server reads before it closes the connection; return status line, headers and JSON."""
     got = b""
     with connected(aggregator) as client:
         client.sendall(sent)
@@ -41,7 +41,7 @@ def answered(aggregator: Aggregator, sent: bytes) -> tuple[bytes, dict[str, str]
 
 
 def status_of_next(answers: BinaryIO) -> bytes:
-    """Read one answer, to its end."""
+    """Return the status of the next response, read completely."""
     status = answers.readline().split(b" ")[1]
     length = 0
     while (line := answers.readline()) != b"\r\n":
