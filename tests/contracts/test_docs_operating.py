@@ -149,7 +149,7 @@ def test_prometheus_metrics_omit_undefined_names(
     )
 
 
-def numbers_of(aggregator: Aggregator) -> dict[str, float]:
+def unlabelled_samples(aggregator: Aggregator) -> dict[str, float]:
     """Return the values of the samples without labels."""
     lines = aggregator.get("/metrics").body.decode()
     return {name: float(value) for name, value in re.findall(r"^(\w+) (\S+)$", lines, re.MULTILINE)}
@@ -162,11 +162,11 @@ def test_prometheus_metrics_include_last_fold_and_backup(
     backup = ["db", "backup", str(tmp_path / "backup.db"), "--database", str(tmp_path / "reports.db")]
     before = int(time.time())
     assert CliRunner().invoke(main, backup).exit_code == 0
-    while not (told := numbers_of(aggregator))["hubbub_last_fold_timestamp_seconds"]:
+    while not (values := unlabelled_samples(aggregator))["hubbub_last_fold_timestamp_seconds"]:
         pass
-    assert told["hubbub_last_fold_timestamp_seconds"] == aggregator.clock().timestamp()
-    assert before <= told["hubbub_last_backup_timestamp_seconds"] <= time.time()
-    assert told["hubbub_oldest_segment_age_seconds"] == 0
+    assert values["hubbub_last_fold_timestamp_seconds"] == aggregator.clock().timestamp()
+    assert before <= values["hubbub_last_backup_timestamp_seconds"] <= time.time()
+    assert values["hubbub_oldest_segment_age_seconds"] == 0
 
 
 def test_prometheus_metrics_include_age_of_unfolded_segments(
@@ -176,7 +176,7 @@ def test_prometheus_metrics_include_age_of_unfolded_segments(
         raise OSError("private")
 
     def age() -> float:
-        return numbers_of(aggregator)["hubbub_oldest_segment_age_seconds"]
+        return unlabelled_samples(aggregator)["hubbub_oldest_segment_age_seconds"]
 
     aggregator = start(store, fold_interval=0.01)
     with monkeypatch.context() as broken:
@@ -252,8 +252,8 @@ def test_files_logs_and_metrics_contain_no_request_data(
     with caplog.at_level(logging.DEBUG):
         assert aggregator.post(make_batch(metric), **headers).status == 202
         assert aggregator.post(make_batch(metric, n=0), **headers).status == 422
-        made_up = make_batch(metric).to_json().replace(b'"homepage"', b'"canary-metric"')
-        assert aggregator.post(made_up, **headers).status == 404
+        undefined = make_batch(metric).to_json().replace(b'"homepage"', b'"canary-metric"')
+        assert aggregator.post(undefined, **headers).status == 404
         assert aggregator.get("/nowhere?canary-query", **headers).status == 404
         while store.unfolded(metric.digest):
             pass

@@ -13,11 +13,11 @@ from starlette.types import ASGIApp, Message
 
 Headers = Sequence[tuple[bytes, bytes]]
 ADDRESS = ("127.0.0.1", 8_000)
-"""Where each request arrives: an application whose `local_address` this is takes it for one of its local listener."""
+"""Address at which requests arrive; with this `local_address` an application treats them as those of its local listener."""
 
 
 @dataclass(frozen=True)
-class Said:
+class AppResponse:
     """A response; status 0: the client disconnected, and no response was sent."""
 
     status: int
@@ -37,7 +37,7 @@ class Caller:
         self._loop = loop
         self.state = state
 
-    def post(self, headers: Headers, chunks: Sequence[bytes], **how: Any) -> Said:
+    def post(self, headers: Headers, chunks: Sequence[bytes], **how: Any) -> AppResponse:
         return self.call("POST", "/v1/reports", headers, chunks, **how)
 
     def call(
@@ -49,7 +49,7 @@ class Caller:
         *,
         hangs_up: bool = False,
         meanwhile: Callable[[], None] = lambda: None,
-    ) -> Said:
+    ) -> AppResponse:
         """Send a request with a body in chunks, which may end early; `meanwhile` is called before each chunk."""
         incoming: list[Message] = [{"type": "http.request", "body": chunk, "more_body": True} for chunk in chunks]
         incoming.append({"type": "http.disconnect"} if hangs_up else {"type": "http.request", "more_body": False})
@@ -81,10 +81,10 @@ class Caller:
         }
         self._loop.run_until_complete(self._app(scope, receive, send))
         if not outgoing:
-            return Said(0, {}, b"")
+            return AppResponse(0, {}, b"")
         start, *rest = outgoing
-        told = {name.decode("latin-1"): value.decode("latin-1") for name, value in start["headers"]}
-        return Said(start["status"], told, b"".join(message.get("body", b"") for message in rest))
+        received = {name.decode("latin-1"): value.decode("latin-1") for name, value in start["headers"]}
+        return AppResponse(start["status"], received, b"".join(message.get("body", b"") for message in rest))
 
 
 @contextmanager

@@ -40,7 +40,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class MadeUp:
+class RequestStrategies:
     """Strategies for the metrics of some definitions."""
 
     definitions: Definitions
@@ -89,11 +89,13 @@ class MadeUp:
             if draw(st.booleans()):
                 fields = draw(self._batches())
                 name = draw(st.sampled_from(sorted(fields)))
-                told = [json.dumps(each) + ":" + json.dumps(of) for each, of in fields.items() if each != name]
-                told.insert(draw(st.integers(0, len(told))), json.dumps(name) + ":" + value)
+                members = [json.dumps(each) + ":" + json.dumps(of) for each, of in fields.items() if each != name]
+                members.insert(draw(st.integers(0, len(members))), json.dumps(name) + ":" + value)
                 if draw(st.booleans()):  # and repeated with its valid value
-                    told.insert(draw(st.integers(0, len(told))), json.dumps(name) + ":" + json.dumps(fields[name]))
-                value = "{" + ",".join(told) + "}"
+                    members.insert(
+                        draw(st.integers(0, len(members))), json.dumps(name) + ":" + json.dumps(fields[name])
+                    )
+                value = "{" + ",".join(members) + "}"
             coding = draw(st.sampled_from(["utf-8", "utf-8", "utf-8", "utf-8-sig", "utf-16", "utf-32", "utf-7"]))
             return Request("hostile", (value.encode(coding, "surrogatepass"),))
 

@@ -30,7 +30,7 @@ def fields(**changes: Any) -> dict[str, Any]:
     return good | {"period": "2024-06-10", "cohorts": [0, 1], "bits": base64.b64encode(bytes(6)).decode()} | changes
 
 
-def written(pairs: list[tuple[str, Any]]) -> bytes:
+def encode_object(pairs: list[tuple[str, Any]]) -> bytes:
     """Return a JSON object with these names in this order, repeated ones included."""
     return b"{%b}" % b",".join(json.dumps(name).encode() + b": " + json.dumps(value).encode() for name, value in pairs)
 
@@ -62,7 +62,7 @@ def test_decode_batch_agrees_with_reference_decoder(
 ) -> None:
     pairs = [(name, value) for name, value in (others | fields() | changed).items() if name not in missing]
     order.shuffle(pairs)
-    body = written(pairs)
+    body = encode_object(pairs)
     assert outcome(decode_batch, body) == outcome(Batch.from_json, body)
 
 
@@ -72,18 +72,18 @@ def test_rejects_repeated_field_names(name: str, data: Any) -> None:
     """Also repetitions with the same value, and names with escaped letters."""
     pairs = [*fields().items(), ("colour", 1)]
     value = dict(pairs)[name]
-    body = written(pairs)
+    body = encode_object(pairs)
     spelled = "".join(f"\\u{ord(c):04x}" if data.draw(st.booleans()) else c for c in name)
-    again = b'"%b":%b' % (spelled.encode(), json.dumps(value).encode())
+    repetition = b'"%b":%b' % (spelled.encode(), json.dumps(value).encode())
     at_start = data.draw(st.booleans())
-    repeated = b"{" + again + b"," + body[1:] if at_start else body[:-1] + b"," + again + b"}"
+    repeated = b"{" + repetition + b"," + body[1:] if at_start else body[:-1] + b"," + repetition + b"}"
     assert isinstance(outcome(decode_batch, body), Batch)
     with pytest.raises(RefusedError, match="a field occurs twice"):
         decode_batch(repeated)
 
 
 def test_accepts_repeated_names_in_nested_objects() -> None:
-    body = written([*fields().items(), ("later", {"bits": 1, "x": {"bits": [2]}}), ("note", 'a":b: {"bits":')])
+    body = encode_object([*fields().items(), ("later", {"bits": 1, "x": {"bits": [2]}}), ("note", 'a":b: {"bits":')])
     assert outcome(decode_batch, body) == Batch.from_json(body)
 
 
@@ -96,7 +96,7 @@ def test_accepts_repeated_names_in_nested_objects() -> None:
 )
 def test_rejects_long_and_too_many_field_names(others: dict[str, Any], message: str) -> None:
     with pytest.raises(RefusedError, match=message):
-        decode_batch(written([*fields().items(), *others.items()]))
+        decode_batch(encode_object([*fields().items(), *others.items()]))
 
 
 @pytest.mark.parametrize("depth", [1_000, 100_000])

@@ -185,11 +185,11 @@ def test_sign_in_with_a_wrong_token_shows_the_reason(start: StartAggregator, sto
         ProblemType.UNAUTHORIZED: ("hubbub_nonsense", "token is unknown"),
         ProblemType.FORBIDDEN: (given(store, Scope.METRICS), "does not have scope read"),
     }
-    for refusal, (token, told) in wrong.items():
+    for refusal, (token, reason) in wrong.items():
         answer = sign_in(aggregator, token)
         assert (answer.status, answer.headers.get("set-cookie")) == (refusal.status, None)
         assert 'role="alert"' in answer.body.decode()
-        assert told in answer.body.decode()
+        assert reason in answer.body.decode()
         assert_refused(sign_in(aggregator, token, accept="*/*"), refusal)
     assert sign_in(aggregator, "", accept="*/*").status == 401
     assert_refused(sign_in(aggregator, "x" * (1 << 21), accept="*/*"), ProblemType.TOO_LARGE)

@@ -147,7 +147,7 @@ CONNECTIONS = 1_200
 MOST_PIPELINED = 8
 
 
-def made_up_request(rng: random.Random, batches: list[bytes]) -> bytes:
+def random_request(rng: random.Random, batches: list[bytes]) -> bytes:
     """Return the bytes of a valid or nearly valid request."""
     method, path = rng.choice(METHODS), rng.choice(PATHS)
     headers = [(b"host", b"localhost")] * (rng.random() < 0.9)
@@ -173,7 +173,7 @@ def reset(client: socket.socket) -> None:
 
 def use_connection(address: tuple[str, int], rng: random.Random, batches: list[bytes]) -> tuple[str, list[int]]:
     """Send pipelined requests, fast or slowly, and end the connection in one of several ways. Return the way and the statuses."""
-    sent = b"".join(made_up_request(rng, batches) for _ in range(rng.randint(1, MOST_PIPELINED)))
+    sent = b"".join(random_request(rng, batches) for _ in range(rng.randint(1, MOST_PIPELINED)))
     ending = rng.choice(("read", "read", "half-close", "reset", "reset after some answers", "close"))
     if ending in ("reset", "close") and rng.random() < 0.5:
         sent = sent[: rng.randrange(len(sent) + 1)]

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import HealthCheck, given, seed
 from hypothesis import settings as hypothesis_settings
 from tests.aggregator.conftest import FakeClock
-from tests.support.asgi import ADDRESS, Caller, Said, started
-from tests.support.crafted_requests import MAX_BODY, MAX_REPORTS, MadeUp, Request, fits
+from tests.support.asgi import ADDRESS, AppResponse, Caller, started
+from tests.support.crafted_requests import MAX_BODY, MAX_REPORTS, Request, RequestStrategies, fits
 
 from hubbub import Definitions
 from hubbub_aggregator.app import create_app
@@ -49,20 +49,20 @@ def caller(definitions: Definitions, sqlite_store: SqlStore) -> Iterator[Caller]
         yield caller
 
 
-def require_documented(said: Said, responses: dict[str, Any]) -> str:
+def check_documented(response: AppResponse, responses: dict[str, Any]) -> str:
     """Assert a documented status and media type, no 5xx, and RFC 9457; return the status of the batch or the problem slug."""
-    assert said.status < 500
-    documented = responses[str(said.status)]
-    assert said.headers["content-type"].partition(";")[0] in documented["content"]
-    if said.status < 300:
-        assert set(said.json) == {"batch_id", "status"}
-        return str(said.json["status"])
-    told = said.json
-    slug = str(told["type"]).removeprefix("/problems/")
-    assert set(told) == {"type", "title", "status", "detail"}
-    assert told["status"] == said.status
+    assert response.status < 500
+    documented = responses[str(response.status)]
+    assert response.headers["content-type"].partition(";")[0] in documented["content"]
+    if response.status < 300:
+        assert set(response.json) == {"batch_id", "status"}
+        return str(response.json["status"])
+    problem = response.json
+    slug = str(problem["type"]).removeprefix("/problems/")
+    assert set(problem) == {"type", "title", "status", "detail"}
+    assert problem["status"] == response.status
     assert f"`{slug}`" in documented["description"]
-    assert len(said.body) < 2_000, "a refusal does not echo what was sent"
+    assert len(response.body) < 2_000, "a refusal does not echo what was sent"
     return slug
 
 
@@ -85,11 +85,11 @@ def test_random_requests_are_refused_as_documented_or_counted_once(
     verdicts: dict[str, Counter[str]] = {}
 
     def send(request: Request) -> None:
-        said = caller.post(request.headers, request.chunks, hangs_up=request.hangs_up)
-        if request.hangs_up and not said.status:
+        response = caller.post(request.headers, request.chunks, hangs_up=request.hangs_up)
+        if request.hangs_up and not response.status:
             verdicts.setdefault(request.family, Counter())["hung up"] += 1
             return
-        verdict = require_documented(said, responses)
+        verdict = check_documented(response, responses)
         verdicts.setdefault(request.family, Counter())[verdict] += 1
         if request.family == "right":
             assert verdict in ("stored", "duplicate")
@@ -105,7 +105,7 @@ def test_random_requests_are_refused_as_documented_or_counted_once(
     with caplog.at_level(logging.DEBUG):
         caplog.clear()
         for start in range(0, NUM_REQUESTS, AT_ONCE):
-            run = given(MadeUp(definitions).requests())(send)
+            run = given(RequestStrategies(definitions).requests())(send)
             run = hypothesis_settings(
                 max_examples=min(AT_ONCE, NUM_REQUESTS - start),
                 deadline=None,
@@ -130,5 +130,5 @@ def test_random_requests_are_refused_as_documented_or_counted_once(
 @pytest.mark.parametrize("length", [b"", b"-1", b"7.0", b"\xb2", b"9" * 5_000])
 def test_rejects_invalid_content_length(caller: Caller, length: bytes) -> None:
     """The HTTP server of `hubbub serve` rejects these itself; another server may pass them on."""
-    said = caller.post([(b"content-type", b"application/json"), (b"content-length", length)], [b"{}"])
-    assert (said.status, said.json["type"]) == (400, "/problems/malformed")
+    response = caller.post([(b"content-type", b"application/json"), (b"content-length", length)], [b"{}"])
+    assert (response.status, response.json["type"]) == (400, "/problems/malformed")

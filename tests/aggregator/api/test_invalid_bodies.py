@@ -47,7 +47,7 @@ def values() -> st.SearchStrategy[Any]:
 
 
 def nearly_batches(definitions: Definitions) -> st.SearchStrategy[Any]:
-    """Objects with the fields of a batch, whose values are valid, nearly valid or arbitrary."""
+    """Objects with the fields of a batch and valid, nearly valid or arbitrary values."""
     digests = [metric.digest for metric in definitions.versions()]
     fields: dict[str, st.SearchStrategy[Any]] = {
         "batch_id": st.uuids(version=4).map(str) | st.uuids().map(str),

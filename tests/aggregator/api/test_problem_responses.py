@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 def assert_refused(answer: Answer, refusal: ProblemType) -> None:
     """Assert the form of a problem response (RFC 9457) and its problem type."""
     assert answer.headers["content-type"] == "application/problem+json"
-    told = answer.json
-    assert (answer.status, told["type"]) == (refusal.status, f"/problems/{refusal.slug}"), told
-    assert told["status"] == answer.status
-    assert told["title"] == refusal.meaning
-    assert len(told["detail"]) > 10
-    assert set(told) == {"type", "title", "status", "detail"}
+    problem = answer.json
+    assert (answer.status, problem["type"]) == (refusal.status, f"/problems/{refusal.slug}"), problem
+    assert problem["status"] == answer.status
+    assert problem["title"] == refusal.meaning
+    assert len(problem["detail"]) > 10
+    assert set(problem) == {"type", "title", "status", "detail"}
 
 
 def altered(batch: Batch, **fields: Any) -> bytes:
@@ -238,10 +238,10 @@ def test_rate_limited_network_gets_retry_after_and_others_are_served(
     """Behind a proxy on this machine, the network is that of the last entry of X-Forwarded-For."""
     aggregator = start(store, client_rate=0.001, client_burst_seconds=2_000)
     batches = [make_batch(aggregator.definitions["homepage"]) for _ in range(4)]
-    said = [aggregator.post(batch, x_forwarded_for="198.51.100.1, 192.0.2.7") for batch in batches[:3]]
-    assert [answer.status for answer in said] == [202, 202, 429]
-    assert_refused(said[2], ProblemType.TOO_MANY)
-    assert 990 <= int(said[2].headers["retry-after"]) <= 1000
+    responses = [aggregator.post(batch, x_forwarded_for="198.51.100.1, 192.0.2.7") for batch in batches[:3]]
+    assert [answer.status for answer in responses] == [202, 202, 429]
+    assert_refused(responses[2], ProblemType.TOO_MANY)
+    assert 990 <= int(responses[2].headers["retry-after"]) <= 1000
     assert aggregator.post(batches[2], x_forwarded_for="192.0.2.7, 198.51.100.1").status == 202
     assert aggregator.post(batches[3]).status == 202, "this machine is another network, with a higher limit"
 

@@ -128,11 +128,11 @@ def test_token_command_creates_lists_and_revokes(store: SqlStore, database: str)
     assert run(token, ["create", "not a name", "--scope", "read", *where]).exit_code == 2
 
 
-@pytest.mark.parametrize("asked", [["list"], ["revoke", "analysts"], ["rotate", "analysts"]])
-def test_token_command_creates_no_database(tmp_path: Path, asked: list[str]) -> None:
-    said = CliRunner().invoke(main, ["token", *asked, "--database", str(tmp_path / "report.db")])
-    assert (said.exit_code, said.stdout) == (1, "")
-    assert "report.db: the file does not exist: give the --database of an aggregator" in said.stderr
+@pytest.mark.parametrize("command", [["list"], ["revoke", "analysts"], ["rotate", "analysts"]])
+def test_token_command_creates_no_database(tmp_path: Path, command: list[str]) -> None:
+    result = CliRunner().invoke(main, ["token", *command, "--database", str(tmp_path / "report.db")])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "report.db: the file does not exist: give the --database of an aggregator" in result.stderr
     assert not list(tmp_path.iterdir())
 
 
@@ -272,9 +272,9 @@ def test_rotating_an_expired_token_requires_a_new_date(store: SqlStore, database
 
 @pytest.mark.parametrize("expires", ["2024-01-01", "tomorrow", "2999-13-01", str(datetime.now(UTC).date())])
 def test_rejects_expiry_that_is_not_in_the_future(tmp_path: Path, expires: str) -> None:
-    asked = ["create", "a", "--scope", "read", "--expires", expires, "--database", str(tmp_path / "r.db")]
-    said = CliRunner().invoke(token, asked)
-    assert (said.exit_code, "--expires" in said.output) == (2, True)
+    command = ["create", "a", "--scope", "read", "--expires", expires, "--database", str(tmp_path / "r.db")]
+    result = CliRunner().invoke(token, command)
+    assert (result.exit_code, "--expires" in result.output) == (2, True)
     assert not (tmp_path / "r.db").exists()
 
 

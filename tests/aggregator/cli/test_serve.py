@@ -73,9 +73,9 @@ class Process:
     def end(self, by: signal.Signals) -> str:
         """Send a signal and return stderr since the start."""
         self.popen.send_signal(by)
-        said = self.popen.communicate(timeout=60)[1]
+        output = self.popen.communicate(timeout=60)[1]
         self.http.clear()
-        return said
+        return output
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def batch_of(metric: Metric, numbers: range) -> Batch:
 def test_sigterm_finishes_accepted_requests_and_exits_with_0(
     serve: Callable[..., Process], definitions_file: Path
 ) -> None:
-    """A request whose body is still arriving at the signal gets its response, and is stored."""
+    """A request with a body that is still arriving at the signal gets its response, and is stored."""
     metric = load_definitions(definitions_file)["number"]
     process, body = serve(), batch_of(metric, range(3)).to_json()
     host, port = process.url.removeprefix("http://").split(":")
@@ -151,13 +151,13 @@ def test_sigterm_finishes_accepted_requests_and_exits_with_0(
         time.sleep(0.3)
         client.sendall(body[9:])
         assert client.recv(1 << 16).startswith(b"HTTP/1.1 202 ")
-    said = process.popen.communicate(timeout=60)
+    output = process.popen.communicate(timeout=60)
     process.http.clear()
-    assert (process.popen.returncode, said) == (0, ("", ""))
-    again = serve()
-    assert again.counted()[:4] == [1, 1, 1, 0]
-    assert again.end(signal.SIGINT) == ""
-    assert again.popen.returncode == 0
+    assert (process.popen.returncode, output) == (0, ("", ""))
+    restarted = serve()
+    assert restarted.counted()[:4] == [1, 1, 1, 0]
+    assert restarted.end(signal.SIGINT) == ""
+    assert restarted.popen.returncode == 0
 
 
 def test_responses_omit_server_header_and_logs_omit_clients(serve: Callable[..., Process]) -> None:
@@ -167,8 +167,8 @@ def test_responses_omit_server_header_and_logs_omit_clients(serve: Callable[...,
         headers = process.http.request("GET", process.url + path, headers=canary).headers
         assert "server" not in headers
         assert "date" in headers
-    said = process.end(signal.SIGTERM)
-    assert said == ""
+    output = process.end(signal.SIGTERM)
+    assert output == ""
 
 
 def test_start_errors_are_one_line_with_exit_code_1(definitions_file: Path, tmp_path: Path) -> None:
@@ -220,8 +220,8 @@ def test_start_warns_once_of_a_definition_edited_in_place(
     assert process.post(batch_of(metric, range(1)).to_json()) == 202
     assert (len(process.before.splitlines()), process.end(signal.SIGTERM)) == (1, "")
     definitions_file.write_text(DEFINITIONS.replace("prob_q = 1", "prob_q = 0.75"))
-    again = serve()
-    assert (again.before + again.end(signal.SIGTERM)).count(
+    restarted = serve()
+    assert (restarted.before + restarted.end(signal.SIGTERM)).count(
         f"number of digest {metric.digest[:12]} is changed or gone"
     ) == 1
 
@@ -247,7 +247,7 @@ def test_sighup_reloads_definitions_and_logs_json(definitions_file: Path, tmp_pa
     http = urllib3.PoolManager(retries=False)
     lines: list[dict[str, Any]] = []
 
-    def heard(beginning: str) -> dict[str, Any]:
+    def read_until(beginning: str) -> dict[str, Any]:
         """Read lines until one begins like this; return it."""
         assert popen.stderr is not None
         while not lines or not lines[-1]["message"].startswith(beginning):
@@ -255,16 +255,16 @@ def test_sighup_reloads_definitions_and_logs_json(definitions_file: Path, tmp_pa
         return lines[-1]
 
     def collected() -> set[str]:
-        told = [http.request("GET", f"{url}/v1/metrics", headers={"Connection": "close"}).json() for _ in range(8)]
-        return {" ".join(metric["name"] for metric in each["metrics"]) for each in told}
+        messages = [http.request("GET", f"{url}/v1/metrics", headers={"Connection": "close"}).json() for _ in range(8)]
+        return {" ".join(metric["name"] for metric in each["metrics"]) for each in messages}
 
     try:
-        url = heard("hubbub is listening on http")["url"]
+        url = read_until("hubbub is listening on http")["url"]
         assert collected() == {"number"}
         definitions_file.write_text(DEFINITIONS + NEW_METRIC)
         popen.send_signal(signal.SIGHUP)
-        said = heard("the definitions are read, of number, theme; added: theme")
-        assert (said["level"], said["metrics"], len(said["added"]), said["gone"]) == (
+        output = read_until("the definitions are read, of number, theme; added: theme")
+        assert (output["level"], output["metrics"], len(output["added"]), output["gone"]) == (
             "info",
             ["number", "theme"],
             1,
@@ -273,7 +273,7 @@ def test_sighup_reloads_definitions_and_logs_json(definitions_file: Path, tmp_pa
         assert collected() == {"number theme"}
         definitions_file.write_text(DEFINITIONS + "[[")
         popen.send_signal(signal.SIGHUP)
-        assert heard("the definitions are not reloaded")["level"] == "error"
+        assert read_until("the definitions are not reloaded")["level"] == "error"
         assert collected() == {"number theme"}
         with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=30) as client:
             client.sendall(b"canary\r\n\r\n")
@@ -285,15 +285,15 @@ def test_sighup_reloads_definitions_and_logs_json(definitions_file: Path, tmp_pa
         popen.wait()
         http.clear()
     assert popen.returncode == 0
-    told = [*lines, *map(json.loads, rest.splitlines())]
-    assert all({"time", "level", "logger", "message"} <= set(line) for line in told)
-    assert sum(line["message"] == "Application shutdown complete." for line in told) == 1
-    assert "canary" not in str(told)
-    assert "Invalid HTTP request" not in str(told), "a request is no event"
+    messages = [*lines, *map(json.loads, rest.splitlines())]
+    assert all({"time", "level", "logger", "message"} <= set(line) for line in messages)
+    assert sum(line["message"] == "Application shutdown complete." for line in messages) == 1
+    assert "canary" not in str(messages)
+    assert "Invalid HTTP request" not in str(messages), "a request is no event"
 
 
 def test_invalid_options_are_usage_errors(definitions_file: Path) -> None:
-    for option, told in (
+    for option, messages in (
         (["--max-body", "0"], "max_body must be above 0"),
         (["--fold-interval", "inf"], "fold_interval must be above 0 and finite"),
         (["--cors-origin", "example.org"], "cors_origin must be https://host"),
@@ -303,7 +303,7 @@ def test_invalid_options_are_usage_errors(definitions_file: Path) -> None:
         program = [str(Path(sys.executable).parent / "hubbub"), "serve", str(definitions_file), *option]
         done = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
         assert (done.returncode, done.stdout) == (2, "")
-        assert told in done.stderr
+        assert messages in done.stderr
 
 
 def test_warns_of_undefined_metrics_in_keep_counts(serve: Callable[..., Process]) -> None:

@@ -80,9 +80,9 @@ def serving(program: list[str], port: int, ca: Path) -> Iterator[urllib3.HTTPSCo
     finally:
         pool.close()
         popen.terminate()
-        said = popen.communicate(timeout=30)[0]
-    assert "remote" not in said
-    assert "client:" not in said
+        log = popen.communicate(timeout=30)[0]
+    assert "remote" not in log
+    assert "client:" not in log
 
 
 @pytest.fixture
@@ -144,11 +144,11 @@ def test_nginx_forwards_batches_and_logs_no_requests(
             refused = proxy.request("POST", "/v1/reports", body=data, headers=json)
             assert refused.headers["content-type"] == "application/problem+json"
         assert proxy.request("POST", "/v1/reports", body=b" " * 2_100_000, headers=json).status == 413
-        told = {
+        statuses = {
             proxy.request("POST", "/v1/reports", body=body, headers=json | {"X-Forwarded-For": str(n)}).status
             for n in range(40)
         }
-        assert told == {200, 429}, "clients are limited by the address that nginx saw, whatever they write"
+        assert statuses == {200, 429}, "clients are limited by the address that nginx saw, whatever they write"
     assert (tmp_path / "hubbub.log").read_text() == ""
 
 
@@ -302,8 +302,8 @@ def test_caddy_forwards_batches_and_logs_no_requests(
         assert proxy.request("POST", "/v1/reports", body=body, headers=json).status == 202
         refused = proxy.request("POST", "/v1/reports", body=b" " * 1_500_000, headers=json)
         assert (refused.status, refused.headers["content-type"]) == (413, "application/problem+json")
-        told = {
+        statuses = {
             proxy.request("POST", "/v1/reports", body=body, headers=json | {"X-Forwarded-For": str(n)}).status
             for n in range(40)
         }
-        assert told == {200, 429}
+        assert statuses == {200, 429}

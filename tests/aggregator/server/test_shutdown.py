@@ -58,7 +58,7 @@ def test_stop_ends_a_scan_of_summaries(filled: SqlStore, metric: Metric, read: i
     for _ in range(read):
         next(scan)
     filled.stop()
-    event.listen(filled._engine, "before_cursor_execute", lambda *told: statements.append(told[2]))
+    event.listen(filled._engine, "before_cursor_execute", lambda *arguments: statements.append(arguments[2]))
     with pytest.raises(StoppedError):
         next(scan)
     assert not [statement for statement in statements if "summary" in statement]
@@ -227,16 +227,16 @@ def test_sigterm_ends_a_scan_of_summaries(
     summarize = folding.summarize
 
     def prepare(_store: SqlStore, say: Callable[[str], None]) -> None:
-        def slowly(*asked: Any) -> Any:
+        def summarize_slowly(*arguments: Any) -> Any:
             say("summary")
             time.sleep(0.1)
-            return summarize(*asked)
+            return summarize(*arguments)
 
-        folding.summarize = slowly  # type: ignore[assignment]
+        folding.summarize = summarize_slowly  # type: ignore[assignment]
 
     child, url, pipe = serve(definitions, prepare)
-    said = lines(pipe)
-    assert next(said) == "ready"
+    events = lines(pipe)
+    assert next(events) == "ready"
 
     def read() -> None:
         with suppress(OSError):
@@ -245,9 +245,9 @@ def test_sigterm_ends_a_scan_of_summaries(
     reader = threading.Thread(target=read)
     reader.start()
     for _ in range(3):
-        assert next(said) == "summary"
+        assert next(events) == "summary"
     os.kill(child, signal.SIGTERM)
-    rest = list(said)
+    rest = list(events)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     reader.join()
     assert rest[rest.index("stopping") + 1 :] in ([], ["summary"])
@@ -270,8 +270,8 @@ def test_sigterm_ends_a_process_with_a_hanging_store(
         store.append = hang  # type: ignore[assignment, method-assign]
 
     child, url, pipe = serve(definitions, prepare)
-    said = lines(pipe)
-    assert next(said) == "ready"
+    events = lines(pipe)
+    assert next(events) == "ready"
     request = urllib.request.Request(  # noqa: S310
         f"{url}/v1/reports",
         make_batch(metric, period=str(datetime.now(UTC).date())).to_json(),
@@ -284,8 +284,8 @@ def test_sigterm_ends_a_process_with_a_hanging_store(
 
     sender = threading.Thread(target=send)
     sender.start()
-    assert next(said) == "hangs"
+    assert next(events) == "hangs"
     os.kill(child, signal.SIGTERM)
-    assert list(said) == ["stopping"]
+    assert list(events) == ["stopping"]
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
     sender.join()

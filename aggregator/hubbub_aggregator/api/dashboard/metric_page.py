@@ -42,7 +42,7 @@ class MetricPage:
     """All data of the page.
 
     implausible : each failed plausibility test once, with its periods
-    stale : number of periods whose figures are not computed yet
+    stale : number of periods without current figures
     """
 
     name: str
