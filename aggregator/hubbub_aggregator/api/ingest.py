@@ -51,7 +51,7 @@ _MAX_DELAYED = 64
 _CLOSING_STATUSES = {408, 429, 503, 507}
 """Statuses after which the rest of an arriving body is not read; the client sends the whole batch again."""
 _UNCHARGED = {("GET", "/livez"), ("HEAD", "/livez"), ("POST", "/sign-in")}
-"""Requests that the middleware does not charge: a liveness probe, and a form whose route charges and answers in HTML."""
+"""Requests that the middleware does not charge: a liveness probe, and a form; its route charges it and responds in HTML."""
 
 
 class RawResponse(NamedTuple):
