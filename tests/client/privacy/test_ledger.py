@@ -129,7 +129,7 @@ def test_a_metric_reserves_its_share_in_advance_and_one_that_finds_no_room_is_re
         assert state.spent("") == pytest.approx(2 * price)
         assert state.reserved("") == pytest.approx(3 * price)
     shown = CliRunner().invoke(ledger.command, [str(rig.state)])
-    assert "of 13.184 reserved: what tells apart two histories that change at the same times" in shown.output
+    assert "of 13.184 reserved. It bounds the difference between histories" in shown.output
     assert "not collected: two:" in shown.output
     client.close()
     rig.clock.move(days=1)

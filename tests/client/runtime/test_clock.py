@@ -131,7 +131,7 @@ def test_a_minute_forty_days_ahead_drops_no_good_report_and_the_days_it_spoilt_a
     with client._journal as state:
         client._recorder.former.form_everything(state)
         assert good <= set(state.waiting)
-    assert "batches of days to come" in findings(rig)[0][1]
+    assert "batches of future days" in findings(rig)[0][1]
     days(rig, true, 45, client)
     assert aggregator.twice == []
     assert len(aggregator.taken) >= 47  # 49 days and no more; the one that had begun when the clock was wrong is lost
@@ -157,7 +157,7 @@ def test_a_clock_that_is_behind_what_an_aggregator_confirmed_changes_nothing_unt
     with client._journal as state:
         client._recorder.former.form_everything(state)
         assert {key: each.next_period_start for key, each in state.accounts.items()} == before
-    assert "an aggregator agreed earlier" in findings(rig)[0][1]
+    assert "which an aggregator confirmed" in findings(rig)[0][1]
     rig.clock.now = true.now
     days(rig, true, 5, client)
     assert aggregator.twice == []
