@@ -99,7 +99,7 @@ def test_nothing_tells_a_user_to_install_hubbub_from_pypi() -> None:
         for file in tested
         if file.suffix in (".py", ".md", ".toml", ".j2", ".yml", ".txt", ".sh") or file.name == "Makefile"
         for found in told.finditer(file.read_text(encoding="utf-8"))
-        if "in a checkout of hubbub" not in found.group() and file.name != "words.py"
+        if "in a checkout of hubbub" not in found.group() and file.name != "text.py"
     ]
     assert wrong == []
 

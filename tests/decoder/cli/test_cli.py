@@ -218,13 +218,13 @@ def test_summaries_of_different_definitions_are_not_added(summary: Path, candida
     other = tmp_path / "other.parquet"
     params = Params(num_bits=16, num_hashes=1, num_cohorts=16, prob_p=0.25, prob_q=0.75, prob_f=0.25)
     write_summary(simulate_bit_counts(Metric.string("homepage", params), {"a": 10}, np.random.default_rng(0)), other)
-    assert "different definitions do not add up" in error("decode", summary, other, "--candidates", candidates)
+    assert "different definitions cannot be added" in error("decode", summary, other, "--candidates", candidates)
 
 
 def test_what_cannot_be_simulated_is_one_sentence_and_exit_1(definitions: Path, tmp_path: Path) -> None:
     out = ("--out", tmp_path / "s.parquet")
     uniform = ("--distribution", "uniform")
-    assert "has no metric 'hompage': it has homepage, os" in error(
+    assert "has no metric 'hompage'; its metrics are homepage, os" in error(
         "simulate", definitions, "hompage", "--reports", 10, *uniform, *out
     )
     assert "give --reports" in error("simulate", definitions, "os", *uniform, *out)
