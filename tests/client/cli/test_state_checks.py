@@ -78,13 +78,23 @@ MISMATCH = UploadResponse(409, problem="digest-mismatch")
 @pytest.mark.parametrize(
     ("answer", "health", "observation", "queued"),
     [
-        (UploadResponse(404), Health.WARNING, "3 attempts in a row were in vain, the last: 404", "from 20"),
-        (REFUSED, Health.WARNING, "the last: no answer (certificate verify failed)", "from 20"),
-        (MISMATCH, Health.ERROR, "of dark_mode, homepage, os wait for another definition", "until the app"),
+        (
+            UploadResponse(404),
+            Health.WARNING,
+            "the last 3 upload attempts failed, last error: 404",
+            "to be sent after 20",
+        ),
+        (REFUSED, Health.WARNING, "last error: no answer (certificate verify failed)", "to be sent after 20"),
+        (MISMATCH, Health.ERROR, "of dark_mode, homepage, os are held", "held until the app"),
     ],
 )
-def test_why_reports_wait_is_said_by_doctor_inspect_and_the_log(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, answer: UploadResponse, health: Health, what: str, waits: str
+def test_doctor_inspect_and_log_name_the_reason_of_queued_reports(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    answer: UploadResponse,
+    health: Health,
+    observation: str,
+    queued: str,
 ) -> None:
     caplog.set_level("DEBUG", "hubbub")
     directory, transport = tmp_path / "state", RecordingTransport(*[answer] * 9)
@@ -96,10 +106,10 @@ def test_why_reports_wait_is_said_by_doctor_inspect_and_the_log(
     found = [each for each in problems(directory) if each.check == "spool"]
     assert [(each.health, observation in each.observation) for each in found] == [(health, True)], found
     shown = CliRunner().invoke(main, ["inspect", str(directory)]).stdout
-    assert re.search(rf"^waits: dark_mode of [0-9-]+, {waits}", shown, re.MULTILINE)
-    assert ("sent last: {" in shown) == answer.request_sent
+    assert re.search(rf"^queued: dark_mode of [0-9-]+, {queued}", shown, re.MULTILINE)
+    assert ("last sent: {" in shown) == answer.request_sent
     assert answer.description in caplog.text
-    assert ("reports wait" in caplog.text) == (answer.status == 404)
+    assert ("Reports are kept" in caplog.text) == (answer.status == 404)
 
 
 def test_directory_without_state_is_one_error_with_exit_code_1(tmp_path: Path, state: Path) -> None:

@@ -213,7 +213,7 @@ def test_by_default_somebody_who_comes_back_takes_part_as_before_once_more_and_i
                 assert account.spent <= Policy().epsilon_metric
             client.set_consent("off")
             client.close()
-            assert ("it is not collected" in caplog.text) == (enrollment == 3)
+            assert ("The metric is not collected" in caplog.text) == (enrollment == 3)
     assert reserved == [4, 8, 9, 9]
     assert (
         "quiet: a value costs eps = 4.395, but earlier enrollments (consent withdrawn and given again, a lost secret) can have spent 39.551 "

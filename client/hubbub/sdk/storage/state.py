@@ -222,17 +222,19 @@ class State:
 
     def _on_draft_replaced(self, event: Event) -> None:
         report = event["report"]
-        self.drafts[event["subject"], event["digest"]] = Draft(  # not by from_dict: this is in every new draft's `record`
-            report["cohort"],
-            bytes.fromhex(report["bits"]),
-            bytes.fromhex(report["tag"]),
-            bytes.fromhex(report["sealed"]),
-            report["epoch"],
-            report["costs_unit"],
-            report["stood_in"],
-            event["period"],
-            self._count_recordings(event),
-            event["local"],
+        self.drafts[event["subject"], event["digest"]] = (
+            Draft(  # not by from_dict: this is in every new draft's `record`
+                report["cohort"],
+                bytes.fromhex(report["bits"]),
+                bytes.fromhex(report["tag"]),
+                bytes.fromhex(report["sealed"]),
+                report["epoch"],
+                report["costs_unit"],
+                report["stood_in"],
+                event["period"],
+                self._count_recordings(event),
+                event["local"],
+            )
         )
 
     def _on_draft_merged(self, event: Event) -> None:
