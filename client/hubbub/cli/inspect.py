@@ -25,7 +25,7 @@ _MAX_CONSENT_CHARACTERS = 200
     metavar="N",
     type=click.IntRange(1, MAX_SENT_BATCHES),
     default=1,
-    help=f"How many batches that were sent to show, the newest first; {MAX_SENT_BATCHES} are kept.  [default: 1]",
+    help=f"Number of sent batches to show, newest first; the client keeps the last {MAX_SENT_BATCHES}.  [default: 1]",
 )
 @json_option
 def command(directory: Path, *, count: int, as_json: bool) -> None:
@@ -57,10 +57,12 @@ def command(directory: Path, *, count: int, as_json: bool) -> None:
             "`hubbub state new-identity` in a copy, or `hubbub state keep-identity` if the directory was moved"
         )
     if state.failures:
-        click.echo(f"in vain: {format_count(state.failures, 'time')}, the last time: {state.last_error or 'no answer'}")
+        click.echo(
+            f"last uploads failed: {format_count(state.failures, 'attempt')}, last error: {state.last_error or 'no response'}"
+        )
     for each in sorted(report["queued"], key=lambda each: str(each["send_time"])):
-        doubt = ", may have arrived already" if each["possibly_delivered"] else ""
-        click.echo(f"waits: {each['metric']} of {each['period']}, {_when(each)}{doubt}")
+        doubt = ", possibly delivered" if each["possibly_delivered"] else ""
+        click.echo(f"queued: {each['metric']} of {each['period']}, {_when(each)}{doubt}")
     for batch in report["quarantined"]:
         click.echo(f"rejected: {batch['metric']} of {batch['period']}: {batch['problem']}")
     print_damage(state)
@@ -70,7 +72,7 @@ def command(directory: Path, *, count: int, as_json: bool) -> None:
 
 def _when(queued: dict[str, Any]) -> str:
     if queued["local"]:
-        return "never sent: it was made under consent local"
+        return "never sent: created under consent local"
     if queued["send_time"]:
-        return f"from {queued['send_time']} on"
-    return "until the app's definition is the aggregator's"
+        return f"to be sent after {queued['send_time']}"
+    return "held until the app ships the aggregator's definition"

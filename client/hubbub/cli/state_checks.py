@@ -18,7 +18,7 @@ from hubbub.sdk.storage.state import State
 from hubbub.sdk.storage.state_reader import read_state
 from hubbub.text import format_count
 
-_OVERDUE_AFTER_SECONDS = timedelta(days=3)
+_OVERDUE_AFTER = timedelta(days=3)
 
 
 def check_state(
@@ -55,7 +55,7 @@ def check_state(
 
 
 def _clock_of(state: State, now: datetime) -> Finding | None:
-    """Compare the clock with what the state knows of others: dates that an aggregator confirmed, reports for days to come."""
+    """Compare the clock with the dates in the state: dates confirmed by an aggregator, planned reports, queued batches."""
     confirmed = datetime.fromtimestamp(state.clock_confirmed_at, UTC)
     if confirmed > now + timedelta(days=1):
         return error(
@@ -80,7 +80,7 @@ def _clock_of(state: State, now: datetime) -> Finding | None:
             "no report of the metric is created before that day, unless the app runs with a correct clock and plans again",
             "check that the clock is correct, and start the app",
         )
-    to_come = sum(waiting.batch.period > str(now.date() + timedelta(days=2)) for waiting in state.queue.values())
+    to_come = sum(queued.batch.period > str(now.date() + timedelta(days=2)) for queued in state.queue.values())
     if to_come:
         return warning(
             "clock",
@@ -131,7 +131,7 @@ def _machine(directory: Path, state: State, machine_id: bytes | None) -> Finding
     """Check whether the directory was used on several machines, if machine ids are available."""
     tag = machine_tag(state.ledger_key, machine_id) if machine_id and state.ledger_key else ""
     machines = len(state.machine_tags)
-    next_step = f"if it is a copy: `hubbub state new-identity {directory}`; if it was moved: `hubbub state keep-identity {directory}`"
+    next_step = f"if it is a copy, run `hubbub state new-identity {directory}`; if it was moved, run `hubbub state keep-identity {directory}`"
     if machines > 1:
         return warning(
             "machine",
@@ -178,7 +178,7 @@ def _waiting(state: State, now: datetime) -> Finding:
     late = [
         each
         for each in state.queue.values()
-        if not each.local and now - datetime.fromtimestamp(each.send_at, UTC) > _OVERDUE_AFTER_SECONDS
+        if not each.local and now - datetime.fromtimestamp(each.send_at, UTC) > _OVERDUE_AFTER
     ]
     if state.quarantine:
         problem = next(reversed(state.quarantine.values()))[1]
@@ -201,20 +201,20 @@ def _waiting(state: State, now: datetime) -> Finding:
     if state.failures > 1:
         return warning(
             "spool",
-            f"{format_count(len(state.queue), 'batch')} waiting: {state.failures} attempts in a row were in vain, the last: {state.last_error or 'no answer'}",
-            "a period takes no reports any more 30 days after its end: then they are dropped",
-            "see that the address, the certificate and the proxy are right, and that the aggregator answers",
+            f"{format_count(len(state.queue), 'batch')} queued; the last {state.failures} upload attempts failed, last error: {state.last_error or 'no response'}",
+            "aggregators accept reports until 30 days after their period; later reports are dropped",
+            "check the address, the certificate and the proxy, and that the aggregator responds",
         )
     if late:
         return warning(
             "spool",
-            f"{len(late)} of {format_count(len(state.queue), 'batch')} should have been sent more than {_OVERDUE_AFTER_SECONDS.days} days ago",
-            "a period takes no reports any more 30 days after its end: then they are dropped",
-            "see that the aggregator can be reached from here, and that the app runs long enough to send",
+            f"{len(late)} of {format_count(len(state.queue), 'batch')} are overdue by more than {_OVERDUE_AFTER.days} days",
+            "aggregators accept reports until 30 days after their period; later reports are dropped",
+            "check that the aggregator is reachable from this machine, and that the app runs long enough to upload",
         )
     return ok(
         "spool",
-        f"{format_count(len(state.queue), 'batch')} waiting, {format_count(state.acknowledged, 'report')} acknowledged",
+        f"{format_count(len(state.queue), 'batch')} queued, {format_count(state.acknowledged, 'report')} acknowledged",
     )
 
 
