@@ -75,7 +75,7 @@ def test_a_failure_of_ours_is_logged_without_its_message_and_never_reaches_the_h
     monkeypatch.setattr(collaborators(client).recorder, "record", broken)
     with pytest.raises(RuntimeError):  # in tests nothing is swallowed
         client.record("homepage", CANARY)
-    monkeypatch.setattr("hubbub.sdk.runtime.error_guard.swallowed", True)
+    monkeypatch.setattr("hubbub.sdk.runtime.error_guard.suppress_internal_errors", True)
     with caplog.at_level(logging.DEBUG):
         client.record("homepage", CANARY)
     assert "RuntimeError in broken" in caplog.text

@@ -165,6 +165,6 @@ def _check(epsilon: float, reports: int, delta: float) -> None:
     if math.isnan(epsilon) or epsilon < 0:
         raise ParameterError(f"an epsilon is in [0, inf], got {epsilon}")
     if isinstance(reports, bool) or not isinstance(reports, int) or reports < 1:
-        raise ParameterError(f"reports must be a whole number, at least 1, got {reports!r}")
+        raise ParameterError(f"reports must be an integer >= 1, got {reports!r}")
     if not 0 < delta < 1:
         raise ParameterError(f"delta must be in (0, 1), got {delta}: it is the chance that the bound fails")

@@ -69,7 +69,7 @@ def test_inspect_prints_the_consent_with_its_text_and_time(rig: Rig) -> None:
     again = rig.client()
     again.flush(5)
     shown = CliRunner().invoke(main, ["inspect", str(rig.state)]).stdout
-    assert "waits: homepage of 2026-11-21, never sent: it was made under consent local" in shown
+    assert "queued: homepage of 2026-11-21, never sent: created under consent local" in shown
 
 
 @pytest.mark.parametrize("consent", ["on", "local", "off"])

@@ -130,7 +130,7 @@ def test_a_metric_reserves_its_share_in_advance_and_one_that_finds_no_room_is_re
         assert state.spent("") == pytest.approx(2 * price)
         assert state.reserved("") == pytest.approx(3 * price)
     shown = CliRunner().invoke(ledger.command, [str(rig.state)])
-    assert "of 13.184 reserved: what tells apart two histories that change at the same times" in shown.output
+    assert "of 13.184 reserved. It bounds the difference between histories" in shown.output
     assert "not collected: two:" in shown.output
     client.close()
     rig.clock.move(days=1)
@@ -213,7 +213,7 @@ def test_by_default_somebody_who_comes_back_takes_part_as_before_once_more_and_i
                 assert account.spent <= Policy().epsilon_metric
             client.set_consent("off")
             client.close()
-            assert ("it is not collected" in caplog.text) == (enrollment == 3)
+            assert ("The metric is not collected" in caplog.text) == (enrollment == 3)
     assert reserved == [4, 8, 9, 9]
     assert (
         "quiet: a value costs eps = 4.395, but earlier enrollments (consent withdrawn and given again, a lost secret) can have spent 39.551 "

@@ -158,7 +158,7 @@ def test_a_clock_that_is_behind_what_an_aggregator_confirmed_changes_nothing_unt
     with collaborators(client).journal as state:
         collaborators(client).builder.build_all(state)
         assert {key: each.next_period_start for key, each in state.accounts.items()} == before
-    assert "an aggregator agreed earlier" in findings(rig)[0][1]
+    assert "which an aggregator confirmed" in findings(rig)[0][1]
     rig.clock.now = true.now
     days(rig, true, 5, client)
     assert aggregator.twice == []

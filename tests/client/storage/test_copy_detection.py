@@ -36,7 +36,7 @@ def copied(rig: Rig, to: Path) -> None:
 
 def renew(state: Path) -> None:
     done = CliRunner().invoke(main, ["state", "new-identity", str(state)])
-    assert (done.exit_code, done.output[:36]) == (0, "The directory has a new identity: it"), done.output
+    assert (done.exit_code, done.output[:33]) == (0, "The directory has a new identity."), done.output
 
 
 def identity(rig: Rig) -> tuple[bytes, int, float]:
@@ -65,7 +65,7 @@ def test_a_copy_on_another_machine_keeps_secret_and_ledger_and_warns_once(
     assert [line.partition(" was used on another machine before")[0] for line in lines] == [str(rig.state)]
     assert machine_finding(rig, machine(2)) is Health.WARNING
     assert json.loads(CliRunner().invoke(main, ["inspect", str(rig.state), "--json"]).stdout)["machines"] == 2
-    assert "used on 2 machines: " in CliRunner().invoke(main, ["inspect", str(rig.state)]).stdout
+    assert "used on 2 machines. " in CliRunner().invoke(main, ["inspect", str(rig.state)]).stdout
 
 
 def test_the_same_machine_is_never_a_copy_and_no_machine_id_claims_nothing(
