@@ -10,7 +10,7 @@ import click
 
 from hubbub.cli.ledger import print_damage
 from hubbub.cli.output import PATH, json_option, print_json
-from hubbub.sdk.storage.state import KEPT_SENT
+from hubbub.sdk.storage.state import MAX_SENT_BATCHES
 from hubbub.text import format_count
 
 _MAX_CONSENT_CHARACTERS = 200
@@ -23,9 +23,9 @@ _MAX_CONSENT_CHARACTERS = 200
     "--last",
     "count",
     metavar="N",
-    type=click.IntRange(1, KEPT_SENT),
+    type=click.IntRange(1, MAX_SENT_BATCHES),
     default=1,
-    help=f"Number of sent batches to show, newest first; the client keeps the last {KEPT_SENT}.  [default: 1]",
+    help=f"Number of sent batches to show, newest first; the client keeps the last {MAX_SENT_BATCHES}.  [default: 1]",
 )
 @json_option
 def command(directory: Path, *, count: int, as_json: bool) -> None:
@@ -37,8 +37,7 @@ def command(directory: Path, *, count: int, as_json: bool) -> None:
     Example:
       hubbub inspect ~/.local/state/my-app/hubbub --last 3
     """
-    from hubbub.sdk.storage.state_reader import read_state
-    from hubbub.sdk.storage.state_report import inspection_report
+    from hubbub.sdk.storage.state_reader import inspection_report, read_state
 
     state = read_state(directory)
     report = inspection_report(state, count)
@@ -50,7 +49,7 @@ def command(directory: Path, *, count: int, as_json: bool) -> None:
     text = f", text {json.dumps(consent['text'][:_MAX_CONSENT_CHARACTERS])}" if consent["text"] else ""
     click.echo(f"consent: {consent['level']}{since}{text}")
     click.echo(
-        ", ".join(f"{name} {counts[name]}" for name in ("recorded", "formed", "acknowledged", "spooled", "quarantined"))
+        ", ".join(f"{name} {counts[name]}" for name in ("recorded", "formed", "acknowledged", "queued", "quarantined"))
     )
     if report["machines"] > 1:
         click.echo(
@@ -59,10 +58,10 @@ def command(directory: Path, *, count: int, as_json: bool) -> None:
         )
     if state.failures:
         click.echo(
-            f"last uploads failed: {format_count(state.failures, 'attempt')}, last error: {state.trouble or 'no response'}"
+            f"last uploads failed: {format_count(state.failures, 'attempt')}, last error: {state.last_error or 'no response'}"
         )
-    for each in sorted(report["waiting"], key=lambda each: str(each["sent_from"])):
-        doubt = ", possibly delivered" if each["in_doubt"] else ""
+    for each in sorted(report["queued"], key=lambda each: str(each["send_time"])):
+        doubt = ", possibly delivered" if each["possibly_delivered"] else ""
         click.echo(f"queued: {each['metric']} of {each['period']}, {_when(each)}{doubt}")
     for batch in report["quarantined"]:
         click.echo(f"rejected: {batch['metric']} of {batch['period']}: {batch['problem']}")
@@ -74,6 +73,6 @@ def command(directory: Path, *, count: int, as_json: bool) -> None:
 def _when(queued: dict[str, Any]) -> str:
     if queued["local"]:
         return "never sent: created under consent local"
-    if queued["sent_from"]:
-        return f"to be sent after {queued['sent_from']}"
+    if queued["send_time"]:
+        return f"to be sent after {queued['send_time']}"
     return "held until the app ships the aggregator's definition"

@@ -24,8 +24,7 @@ def command(directory: Path, *, as_json: bool) -> None:
     Example:
       hubbub ledger ~/.local/state/my-app/hubbub
     """
-    from hubbub.sdk.storage.state_reader import read_state
-    from hubbub.sdk.storage.state_report import ledger_report
+    from hubbub.sdk.storage.state_reader import ledger_report, read_state
 
     state = read_state(directory)
     if as_json:

@@ -56,7 +56,7 @@ def check_state(
 
 def _clock_of(state: State, now: datetime) -> Finding | None:
     """Compare the clock with the dates in the state: dates confirmed by an aggregator, planned reports, queued batches."""
-    confirmed = datetime.fromtimestamp(state.confirmed, UTC)
+    confirmed = datetime.fromtimestamp(state.clock_confirmed_at, UTC)
     if confirmed > now + timedelta(days=1):
         return error(
             "clock",
@@ -80,7 +80,7 @@ def _clock_of(state: State, now: datetime) -> Finding | None:
             "no report of the metric is created before that day, unless the app runs with a correct clock and plans again",
             "check that the clock is correct, and start the app",
         )
-    to_come = sum(waiting.batch.period > str(now.date() + timedelta(days=2)) for waiting in state.waiting.values())
+    to_come = sum(waiting.batch.period > str(now.date() + timedelta(days=2)) for waiting in state.queue.values())
     if to_come:
         return warning(
             "clock",
@@ -130,7 +130,7 @@ def _secret(path: Path, state: State) -> Finding:
 def _machine(directory: Path, state: State, machine_id: bytes | None) -> Finding:
     """Check whether the directory was used on several machines, if machine ids are available."""
     tag = machine_tag(state.ledger_key, machine_id) if machine_id and state.ledger_key else ""
-    machines = len(state.machines)
+    machines = len(state.machine_tags)
     next_step = f"if it is a copy, run `hubbub state new-identity {directory}`; if it was moved, run `hubbub state keep-identity {directory}`"
     if machines > 1:
         return warning(
@@ -139,7 +139,7 @@ def _machine(directory: Path, state: State, machine_id: bytes | None) -> Finding
             "if it was copied, every copy reports each period, and their reports can be linked as those of one client",
             next_step,
         )
-    if machines and tag and tag not in state.machines:
+    if machines and tag and tag not in state.machine_tags:
         return warning(
             "machine",
             f"{directory} was used on another machine, and not on this one",
@@ -177,8 +177,8 @@ def _consent(state: State, environment: Mapping[str, str]) -> Finding:
 def _waiting(state: State, now: datetime) -> Finding:
     late = [
         each
-        for each in state.waiting.values()
-        if not each.local and now - datetime.fromtimestamp(each.at, UTC) > _OVERDUE_AFTER
+        for each in state.queue.values()
+        if not each.local and now - datetime.fromtimestamp(each.send_at, UTC) > _OVERDUE_AFTER
     ]
     if state.quarantine:
         problem = next(reversed(state.quarantine.values()))[1]
@@ -189,7 +189,7 @@ def _waiting(state: State, now: datetime) -> Finding:
             "compare the app's definitions with the aggregator's /v1/metrics; `hubbub inspect` shows the batches",
         )
     held = sorted(
-        {each.batch.metric for each in state.waiting.values() if state.held.get(each.batch.digest, 0.0) is None}
+        {each.batch.metric for each in state.queue.values() if state.paused_metrics.get(each.batch.digest, 0.0) is None}
     )
     if held:
         return error(
@@ -201,20 +201,20 @@ def _waiting(state: State, now: datetime) -> Finding:
     if state.failures > 1:
         return warning(
             "spool",
-            f"{format_count(len(state.waiting), 'batch')} queued; the last {state.failures} upload attempts failed, last error: {state.trouble or 'no response'}",
+            f"{format_count(len(state.queue), 'batch')} queued; the last {state.failures} upload attempts failed, last error: {state.last_error or 'no response'}",
             "aggregators accept reports until 30 days after their period; later reports are dropped",
             "check the address, the certificate and the proxy, and that the aggregator responds",
         )
     if late:
         return warning(
             "spool",
-            f"{len(late)} of {format_count(len(state.waiting), 'batch')} are overdue by more than {_OVERDUE_AFTER.days} days",
+            f"{len(late)} of {format_count(len(state.queue), 'batch')} are overdue by more than {_OVERDUE_AFTER.days} days",
             "aggregators accept reports until 30 days after their period; later reports are dropped",
             "check that the aggregator is reachable from this machine, and that the app runs long enough to upload",
         )
     return ok(
         "spool",
-        f"{format_count(len(state.waiting), 'batch')} queued, {format_count(state.acknowledged, 'report')} acknowledged",
+        f"{format_count(len(state.queue), 'batch')} queued, {format_count(state.acknowledged, 'report')} acknowledged",
     )
 
 

@@ -17,7 +17,7 @@ from hubbub import Client
 from hubbub.cli import main
 from hubbub.cli.findings import Finding, Health
 from hubbub.cli.state_checks import check_state
-from hubbub.sdk.upload.retry_policy import Answer
+from hubbub.sdk.upload.retry_policy import UploadResponse
 from hubbub.testing import RecordingTransport, deliver
 
 METRICS = DATA / "metrics.toml"
@@ -71,20 +71,30 @@ def test_reports_missing_consent_wrong_clock_and_damaged_journal(state: Path) ->
     assert "journal" in [each.check for each in problems(state)]
 
 
-REFUSED = Answer(None, sent=False, failure="certificate verify failed")
-MISMATCH = Answer(409, problem="digest-mismatch")
+REFUSED = UploadResponse(None, request_sent=False, failure="certificate verify failed")
+MISMATCH = UploadResponse(409, problem="digest-mismatch")
 
 
 @pytest.mark.parametrize(
     ("answer", "health", "observation", "queued"),
     [
-        (Answer(404), Health.WARNING, "the last 3 upload attempts failed, last error: 404", "to be sent after 20"),
+        (
+            UploadResponse(404),
+            Health.WARNING,
+            "the last 3 upload attempts failed, last error: 404",
+            "to be sent after 20",
+        ),
         (REFUSED, Health.WARNING, "last error: no answer (certificate verify failed)", "to be sent after 20"),
         (MISMATCH, Health.ERROR, "of dark_mode, homepage, os are held", "held until the app"),
     ],
 )
 def test_doctor_inspect_and_log_name_the_reason_of_queued_reports(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, answer: Answer, health: Health, observation: str, queued: str
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    answer: UploadResponse,
+    health: Health,
+    observation: str,
+    queued: str,
 ) -> None:
     caplog.set_level("DEBUG", "hubbub")
     directory, transport = tmp_path / "state", RecordingTransport(*[answer] * 9)
@@ -97,8 +107,8 @@ def test_doctor_inspect_and_log_name_the_reason_of_queued_reports(
     assert [(each.health, observation in each.observation) for each in found] == [(health, True)], found
     shown = CliRunner().invoke(main, ["inspect", str(directory)]).stdout
     assert re.search(rf"^queued: dark_mode of [0-9-]+, {queued}", shown, re.MULTILINE)
-    assert ("last sent: {" in shown) == answer.sent
-    assert answer.told in caplog.text
+    assert ("last sent: {" in shown) == answer.request_sent
+    assert answer.description in caplog.text
     assert ("reports wait" in caplog.text) == (answer.status == 404)
 
 

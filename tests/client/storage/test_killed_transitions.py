@@ -11,6 +11,7 @@ from tests.client.conftest import TODAY, Rig, require_balanced
 from tests.stress.kill_matrix import KilledDisk, Killer
 
 from hubbub import Client, Definitions, Metric, Params
+from hubbub.client import collaborators
 from hubbub.encoding.encoder import Encoder
 from hubbub.randomness import system_random_bytes
 from hubbub.sdk.storage.compaction import Compactor
@@ -69,7 +70,7 @@ def test_a_kill_anywhere_while_local_becomes_on_sends_nothing_that_local_made(tm
             killed = start(RecordingTransport(), KilledDisk(killer))
             killed.set_consent("on")
             if compacted:
-                killed._compactor.compact(always=True)
+                collaborators(killed).compactor.compact(always=True)
             killed.record("quiet", "on")
             killed.close()
 
@@ -116,7 +117,7 @@ def test_a_kill_anywhere_in_new_identity_keeps_the_ledger_and_a_second_run_compl
         assert [each.units for each in read_state(rig.state).accounts.values()] == units
         renew(None)
         state = read_state(rig.state)
-        assert (state.secret_tag, (rig.state / "secret").exists(), state.waiting) == ("", False, {})
+        assert (state.secret_tag, (rig.state / "secret").exists(), state.queue) == ("", False, {})
         rig.clock.move(days=1)
         again = rig.client(QUIET)
         again.record("quiet", "x")
