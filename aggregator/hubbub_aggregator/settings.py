@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from hubbub.errors import ParameterError
-from hubbub_aggregator.server.client_address import Proxies, network_of
+from hubbub_aggregator.server.client_address import Proxies, parse_network
 from hubbub_aggregator.server.connection_limits import ConnectionLimits
 
 _ORIGIN = re.compile(r"https?://([a-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
@@ -116,7 +116,7 @@ class Settings:
                     f"periods for {metric}: reports do not outlive their counts"
                 )
         for network in self.trusted_proxy:
-            network_of(network)
+            parse_network(network)
         for origin in self.cors_origin:
             if not _ORIGIN.fullmatch(origin):
                 raise ParameterError(

@@ -17,7 +17,7 @@ from hubbub.wire.urls import is_loopback
 from hubbub_aggregator.cli.database_checks import of_database
 from hubbub_aggregator.cli.service_checks import Ask, ask_over_http, direct_url, of_proxy, of_service
 from hubbub_aggregator.database.database_url import is_postgres
-from hubbub_aggregator.monitoring.disk_space import free_at
+from hubbub_aggregator.monitoring.disk_space import free_bytes_at
 from hubbub_aggregator.settings import Settings
 
 _SOON = timedelta(days=30)
@@ -139,7 +139,7 @@ def exposure(host: str, settings: Settings) -> Iterator[Finding]:
 
 def _disk(file: Path, settings: Settings) -> Finding:
     try:
-        return disk_room(free_at(file)(), settings.min_free_disk)
+        return disk_room(free_bytes_at(file)(), settings.min_free_disk)
     except OSError as problem:
         return error(
             "disk",

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 
-def free_at(path: Path) -> Callable[[], int]:
+def free_bytes_at(path: Path) -> Callable[[], int]:
     """Return a function that says how many bytes are free where a file is."""
     return lambda: shutil.disk_usage(path.parent).free
 
 
-class DiskWatch:
+class DiskSpace:
     """Looks at the free space when told to, and remembers what it saw."""
 
     def __init__(self, free: Callable[[], int] | None, min_free_disk: float) -> None:

@@ -18,7 +18,7 @@ from hubbub.sdk.storage.state import State
 from hubbub.sdk.storage.state_reader import read_state
 from hubbub.text import format_count
 
-_LATE = timedelta(days=3)
+_OVERDUE_AFTER_SECONDS = timedelta(days=3)
 
 
 def check_state(
@@ -50,7 +50,7 @@ def check_state(
 
 def _clock_of(state: State, now: datetime) -> Finding | None:
     """Compare the clock with what the state knows of others: dates that an aggregator confirmed, reports for days to come."""
-    confirmed = datetime.fromtimestamp(state.confirmed, UTC)
+    confirmed = datetime.fromtimestamp(state.clock_confirmed_at, UTC)
     if confirmed > now + timedelta(days=1):
         return error(
             "clock",
@@ -74,7 +74,7 @@ def _clock_of(state: State, now: datetime) -> Finding | None:
             "none is made before, until the app runs under a clock that is right: then it plans anew by itself",
             "see that the clock is right, and start the app",
         )
-    to_come = sum(waiting.batch.period > str(now.date() + timedelta(days=2)) for waiting in state.waiting.values())
+    to_come = sum(waiting.batch.period > str(now.date() + timedelta(days=2)) for waiting in state.queue.values())
     if to_come:
         return warning(
             "clock",
@@ -124,7 +124,7 @@ def _secret(path: Path, state: State) -> Finding:
 def _machine(directory: Path, state: State, machine_id: bytes | None) -> Finding:
     """Tell whether the directory was used on other machines, as far as machines have ids."""
     tag = machine_tag(state.ledger_key, machine_id) if machine_id and state.ledger_key else ""
-    machines = len(state.machines)
+    machines = len(state.machine_tags)
     next_step = f"if it is a copy: `hubbub state new-identity {directory}`; if it was moved: `hubbub state keep-identity {directory}`"
     if machines > 1:
         return warning(
@@ -133,7 +133,7 @@ def _machine(directory: Path, state: State, machine_id: bytes | None) -> Finding
             "if it was copied, every copy reports each period, and the copies can be recognized as one client",
             next_step,
         )
-    if machines and tag and tag not in state.machines:
+    if machines and tag and tag not in state.machine_tags:
         return warning(
             "machine",
             f"{directory} was used on another machine, and not yet on this one",
@@ -168,7 +168,9 @@ def _consent(state: State, environment: Mapping[str, str]) -> Finding:
 
 def _waiting(state: State, now: datetime) -> Finding:
     late = [
-        each for each in state.waiting.values() if not each.local and now - datetime.fromtimestamp(each.at, UTC) > _LATE
+        each
+        for each in state.queue.values()
+        if not each.local and now - datetime.fromtimestamp(each.send_at, UTC) > _OVERDUE_AFTER_SECONDS
     ]
     if state.quarantine:
         problem = next(reversed(state.quarantine.values()))[1]
@@ -179,7 +181,7 @@ def _waiting(state: State, now: datetime) -> Finding:
             "compare the definitions with the aggregator's /v1/metrics; `hubbub inspect` shows the batches",
         )
     held = sorted(
-        {each.batch.metric for each in state.waiting.values() if state.held.get(each.batch.digest, 0.0) is None}
+        {each.batch.metric for each in state.queue.values() if state.paused_metrics.get(each.batch.digest, 0.0) is None}
     )
     if held:
         return error(
@@ -191,20 +193,20 @@ def _waiting(state: State, now: datetime) -> Finding:
     if state.failures > 1:
         return warning(
             "spool",
-            f"{format_count(len(state.waiting), 'batch')} waiting: {state.failures} attempts in a row were in vain, the last: {state.trouble or 'no answer'}",
+            f"{format_count(len(state.queue), 'batch')} waiting: {state.failures} attempts in a row were in vain, the last: {state.last_error or 'no answer'}",
             "a period takes no reports any more 30 days after its end: then they are dropped",
             "see that the address, the certificate and the proxy are right, and that the aggregator answers",
         )
     if late:
         return warning(
             "spool",
-            f"{len(late)} of {format_count(len(state.waiting), 'batch')} should have been sent more than {_LATE.days} days ago",
+            f"{len(late)} of {format_count(len(state.queue), 'batch')} should have been sent more than {_OVERDUE_AFTER_SECONDS.days} days ago",
             "a period takes no reports any more 30 days after its end: then they are dropped",
             "see that the aggregator can be reached from here, and that the app runs long enough to send",
         )
     return ok(
         "spool",
-        f"{format_count(len(state.waiting), 'batch')} waiting, {format_count(state.acknowledged, 'report')} acknowledged",
+        f"{format_count(len(state.queue), 'batch')} waiting, {format_count(state.acknowledged, 'report')} acknowledged",
     )
 
 

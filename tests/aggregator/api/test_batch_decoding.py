@@ -78,7 +78,7 @@ def test_rejects_a_name_that_occurs_twice_however_it_is_spelled(name: str, data:
     at_start = data.draw(st.booleans())
     repeated = b"{" + again + b"," + body[1:] if at_start else body[:-1] + b"," + again + b"}"
     assert isinstance(outcome(decode_batch, body), Batch)
-    with pytest.raises(RefusedError, match="a field is there twice"):
+    with pytest.raises(RefusedError, match="a field occurs twice"):
         decode_batch(repeated)
 
 

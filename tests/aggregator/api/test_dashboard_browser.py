@@ -161,7 +161,7 @@ def test_a_wrong_token_is_told_in_the_form(browser: Any, start: StartAggregator,
     browser.get(aggregator.url + "/")
     browser.find_element("css selector", "#token").send_keys("hubbub_nonsense")
     browser.find_element("css selector", "form button").click()
-    assert "not known here" in browser.find_element("css selector", "[role=alert]").text
+    assert "token is unknown" in browser.find_element("css selector", "[role=alert]").text
     assert browser.get_cookies() == []
 
 

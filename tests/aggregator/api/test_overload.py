@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from hubbub import Batch
 from hubbub_aggregator.database.engine import open_sqlite
-from hubbub_aggregator.store.interface import Appended
+from hubbub_aggregator.store.interface import AppendResult
 from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class SlowStore(SqlStore):
         self.gate = Event()
         super().__init__(open_sqlite(path))
 
-    def append(self, batches: Sequence[Batch]) -> list[Appended]:
+    def append(self, batches: Sequence[Batch]) -> list[AppendResult]:
         self.gate.wait()
         return super().append(batches)
 

@@ -22,7 +22,7 @@ from hubbub_aggregator.cli.service_checks import Reply, of_proxy, of_service
 from hubbub_aggregator.pipeline.folding import fold
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
-from hubbub_aggregator.store.tokens import Scope, Token, hash_of
+from hubbub_aggregator.store.tokens import Scope, Token, hash_secret
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator
@@ -55,7 +55,7 @@ def ill(findings: Sequence[Finding]) -> list[tuple[Health, str]]:
 
 def test_an_aggregator_that_is_well_has_nothing_but_fine_findings(file: Path, database: str) -> None:
     store = SqlStore.open(database)
-    store.add_token(Token("all", frozenset({Scope.READ, Scope.METRICS})), hash_of("x"))
+    store.add_token(Token("all", frozenset({Scope.READ, Scope.METRICS})), hash_secret("x"))
     store.close()
     findings = looked_at(file, database, now=datetime.now(UTC) if database.startswith("postgres") else NOW)
     assert ill(findings) == []
@@ -158,7 +158,7 @@ def test_what_nobody_has_a_token_for_is_said(store: SqlStore) -> None:
     assert ill(list(tokens(store, Settings(), NOW.date()))) == [(Health.WARNING, "tokens")]
     assert ill(list(tokens(store, Settings(require_report_token=True), NOW.date())))[0] == (Health.ERROR, "tokens")
     assert ill(list(tokens(store, Settings(local_reads_without_token=True), NOW.date()))) == []
-    store.add_token(Token("reader", frozenset({Scope.READ})), hash_of("x"))
+    store.add_token(Token("reader", frozenset({Scope.READ})), hash_secret("x"))
     assert "no token has scope metrics" in next(tokens(store, Settings(), NOW.date())).observation
     store.add_token(Token("b", frozenset({Scope.METRICS}), expires=NOW.date()), bytes(32))
     store.add_token(Token("c", frozenset({Scope.REPORT}), expires=NOW.date() + timedelta(days=14)), bytes(31) + b"c")
@@ -206,7 +206,7 @@ def test_retained_reports_that_should_be_gone_are_found(
         return [finding.observation for finding in looked if finding.health is not Health.OK]
 
     store.append([make_batch(metric)])
-    fold(store, metric, retains=lambda _period: True)
+    fold(store, metric, keeps_reports=lambda _period: True)
     store.append([make_batch(metric)])  # one that came later, as they do all the time
     assert found(18, homepage=2) == []
     assert found(19, homepage=2) == ["due for more than a day: to drop the reports of homepage 2024-06-15"]

@@ -180,7 +180,7 @@ def test_what_stands_in_the_way_is_one_sentence_and_exit_code_1(definitions_file
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         database = str(tmp_path / "some.db")
-        assert f"cannot listen on 127.0.0.1:{port}: Address already in use: give another" in failure(
+        assert f"cannot listen on 127.0.0.1:{port}: Address already in use. Choose another" in failure(
             definitions_file, "--port", port, "--database", database
         )
 
@@ -297,7 +297,7 @@ def test_what_is_asked_for_and_cannot_be_is_a_usage_error(definitions_file: Path
         (["--max-body", "0"], "max_body must be above 0"),
         (["--fold-interval", "inf"], "fold_interval must be above 0 and finite"),
         (["--cors-origin", "example.org"], "cors_origin must be https://host"),
-        (["--trusted-proxy", "10.0.0.1/8"], "trusted_proxy is a network, as 10.0.0.0/8, or an address"),
+        (["--trusted-proxy", "10.0.0.1/8"], "trusted_proxy must be a network, such as 10.0.0.0/8, or an address"),
         (["--log-format", "xml"], "'xml' is not one of"),
     ):
         program = [str(Path(sys.executable).parent / "hubbub"), "serve", str(definitions_file), *option]

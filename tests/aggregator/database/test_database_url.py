@@ -25,7 +25,7 @@ from hubbub_aggregator.database.database_url import is_postgres, without_passwor
 from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
-from hubbub_aggregator.store.tokens import Scope, Token, hash_of
+from hubbub_aggregator.store.tokens import Scope, Token, hash_secret
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch
@@ -153,7 +153,7 @@ def test_a_database_of_any_encoding_works(
     with closing(SqlStore.open(postgres_url.replace("/postgres?", f"/{name}?"))) as store:
         store.append([make_batch(definitions["homepage"])])
         assert store.open_periods() == [(definitions["homepage"].digest, "2024-06-15")]
-        store.add_token(Token("a", frozenset({Scope.READ})), hash_of("x"))
+        store.add_token(Token("a", frozenset({Scope.READ})), hash_secret("x"))
         assert [token.name for token in store.tokens()] == ["a"]
 
 

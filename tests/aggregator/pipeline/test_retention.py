@@ -21,16 +21,16 @@ from hubbub import Batch, Definitions, Metric
 from hubbub.cli import main
 from hubbub.errors import ParameterError
 from hubbub.summary import Reports, read_reports, reports_from_bytes, summary_to_bytes
-from hubbub_aggregator.database.engine import checkpoint, empty_log, open_sqlite, transaction
+from hubbub_aggregator.database.engine import checkpoint, open_sqlite, transaction, truncate_wal
 from hubbub_aggregator.pipeline import report_export as reports_module
 from hubbub_aggregator.pipeline.folding import fold, read_summary, summarize
 from hubbub_aggregator.pipeline.report_export import write_reports
 from hubbub_aggregator.pipeline.retention import upkeep
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store import sql_store
-from hubbub_aggregator.store.interface import Appended
+from hubbub_aggregator.store.interface import AppendResult
 from hubbub_aggregator.store.sql_store import SqlStore
-from hubbub_aggregator.store.tokens import Scope, Token, hash_of
+from hubbub_aggregator.store.tokens import Scope, Token, hash_secret
 from hubbub_decoder.data.pull import pull_reports
 from hubbub_decoder.errors import PullError
 
@@ -47,7 +47,7 @@ def metric(definitions: Definitions) -> Metric:
 
 
 def fold_retaining(store: SqlStore, metric: Metric, max_reports: int = 1 << 20) -> None:
-    fold(store, metric, max_reports, retains=lambda _period: True)
+    fold(store, metric, max_reports, keeps_reports=lambda _period: True)
 
 
 def held(store: SqlStore, metric: Metric, *periods: str) -> Reports:
@@ -302,10 +302,10 @@ def test_a_purge_waits_for_nobody_who_reads(tmp_path: Path, metric: Metric, make
     with transaction(engine, writes=False) as reading:
         reading.exec_driver_sql("SELECT count(*) FROM collection").scalar()
         store.purge(metric.digest, TODAY)  # of which that reader sees nothing yet
-        assert not empty_log(engine)
-        assert store.append([make_batch(metric, period="2024-06-16")]) == [Appended.STORED]
+        assert not truncate_wal(engine)
+        assert store.append([make_batch(metric, period="2024-06-16")]) == [AppendResult.STORED]
     assert len(pauses) - before > 10
-    assert empty_log(engine)
+    assert truncate_wal(engine)
     with closing(engine.raw_connection()) as connection:
         assert connection.cursor().execute("PRAGMA busy_timeout").fetchall() == [(10_000,)]
     store.close()
@@ -412,7 +412,7 @@ def test_what_cannot_be_read_is_refused_by_name(
 def test_reading_reports_takes_the_read_scope(start: StartAggregator, store: SqlStore) -> None:
     aggregator = start(store, keep_reports={"homepage": 2}, local_reads_without_token=False)
     for name, scope in (("r", Scope.READ), ("m", Scope.METRICS)):
-        store.add_token(Token(name, frozenset([scope])), hash_of(f"hubbub_{name}"))
+        store.add_token(Token(name, frozenset([scope])), hash_secret(f"hubbub_{name}"))
     said = [
         aggregator.get("/v1/metrics/homepage/reports", **headers).status
         for headers in ({}, {"authorization": "Bearer hubbub_m"}, {"authorization": "Bearer hubbub_r"})

@@ -102,7 +102,7 @@ def test_a_local_port_that_is_taken_is_named_with_its_option(tmp_path: Path) -> 
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
         assert done.returncode == 1
         assert (
-            f"cannot listen on 127.0.0.1:{found[1]}: Address already in use: give another --local-port" in done.stderr
+            f"cannot listen on 127.0.0.1:{found[1]}: Address already in use. Choose another --local-port" in done.stderr
         )
 
 

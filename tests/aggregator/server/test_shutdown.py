@@ -25,9 +25,9 @@ from hubbub_aggregator.pipeline.folding import fold
 from hubbub_aggregator.pipeline.report_export import write_reports
 from hubbub_aggregator.pipeline.retention import upkeep
 from hubbub_aggregator.server import listener
-from hubbub_aggregator.server.listener import address_of, listen, run, url_of
+from hubbub_aggregator.server.listener import bound_address, bound_url, listen, run
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.interface import Appended
+from hubbub_aggregator.store.interface import AppendResult
 from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def metric(definitions: Definitions) -> Metric:
 def filled(store: SqlStore, metric: Metric, make_batch: MakeBatch) -> SqlStore:
     """A store with a summary and retained reports for each of 12 periods."""
     store.append([make_batch(metric, period=text) for text in PERIODS])
-    fold(store, metric, retains=lambda _period: True)
+    fold(store, metric, keeps_reports=lambda _period: True)
     return store
 
 
@@ -81,7 +81,7 @@ def test_stopped_store_still_stores_batches_and_counts_refusals(
     filled: SqlStore, metric: Metric, make_batch: MakeBatch
 ) -> None:
     filled.stop()
-    assert filled.append([make_batch(metric)]) == [Appended.STORED]
+    assert filled.append([make_batch(metric)]) == [AppendResult.STORED]
     filled.add_refusals({("", "malformed"): 1})
     filled.probe()
 
@@ -92,7 +92,10 @@ def test_reads_of_a_stopping_service_are_answered_503(start: StartAggregator, fi
     assert aggregator.get(path).status == 200
     filled.stop()
     answer = aggregator.get(path)
-    assert (answer.status, answer.json["detail"]) == (503, "the aggregator is stopping: ask again when it has started")
+    assert (answer.status, answer.json["detail"]) == (
+        503,
+        "the aggregator is stopping: send the same request again after its restart",
+    )
 
 
 def test_upkeep_of_a_stopped_store_ends_after_one_step_and_another_start_finishes_it(
@@ -114,7 +117,7 @@ def test_upkeep_of_a_stopped_store_ends_after_one_step_and_another_start_finishe
     store.close()
     store = SqlStore.open(database)
     assert store.half_closed_periods() == [(metric.digest, PERIODS[0])]
-    assert store.append([make_batch(metric, 1, period=PERIODS[0])]) == [Appended.CLOSED]
+    assert store.append([make_batch(metric, 1, period=PERIODS[0])]) == [AppendResult.CLOSED]
     upkeep(store, definitions, SETTINGS, now)
     assert store.half_closed_periods() == []
     store.close()
@@ -175,7 +178,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., tuple[int, str, int]]]:
             os.write(write_end, f"{text}\n".encode())
 
         with listen("127.0.0.1", 0) as listener:
-            url = url_of(listener)
+            url = bound_url(listener)
             child = os.fork()
             if child == 0:
                 status = 3
@@ -189,7 +192,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., tuple[int, str, int]]]:
                         store.stop()
 
                     run(
-                        create_app(definitions, store, SETTINGS, local_address=address_of(listener)),
+                        create_app(definitions, store, SETTINGS, local_address=bound_address(listener)),
                         [listener],
                         SETTINGS.connection_limits(),
                         lambda: say("ready"),
@@ -259,7 +262,7 @@ def test_sigterm_ends_a_process_whose_store_hangs(
     make_batch: MakeBatch,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(listener, "_SECONDS_TO_EXIT", 0.5)
+    monkeypatch.setattr(listener, "_FORCED_EXIT_SECONDS", 0.5)
 
     def prepare(store: SqlStore, say: Callable[[str], None]) -> None:
         def hang(*_: Any) -> Any:

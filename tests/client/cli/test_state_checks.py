@@ -17,7 +17,7 @@ from hubbub import Client
 from hubbub.cli import main
 from hubbub.cli.findings import Finding, Health
 from hubbub.cli.state_checks import check_state
-from hubbub.sdk.upload.retry_policy import Answer
+from hubbub.sdk.upload.retry_policy import UploadResponse
 from hubbub.testing import RecordingTransport, deliver
 
 METRICS = DATA / "metrics.toml"
@@ -69,20 +69,20 @@ def test_damage_a_wrong_clock_and_what_is_not_consented_to_are_said(state: Path)
     assert "journal" in [each.check for each in ill(state)]
 
 
-REFUSED = Answer(None, sent=False, failure="certificate verify failed")
-MISMATCH = Answer(409, problem="digest-mismatch")
+REFUSED = UploadResponse(None, request_sent=False, failure="certificate verify failed")
+MISMATCH = UploadResponse(409, problem="digest-mismatch")
 
 
 @pytest.mark.parametrize(
     ("answer", "health", "what", "waits"),
     [
-        (Answer(404), Health.WARNING, "3 attempts in a row were in vain, the last: 404", "from 20"),
+        (UploadResponse(404), Health.WARNING, "3 attempts in a row were in vain, the last: 404", "from 20"),
         (REFUSED, Health.WARNING, "the last: no answer (certificate verify failed)", "from 20"),
         (MISMATCH, Health.ERROR, "of dark_mode, homepage, os wait for another definition", "until the app"),
     ],
 )
 def test_why_reports_wait_is_said_by_doctor_inspect_and_the_log(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, answer: Answer, health: Health, what: str, waits: str
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, answer: UploadResponse, health: Health, what: str, waits: str
 ) -> None:
     caplog.set_level("DEBUG", "hubbub")
     directory, transport = tmp_path / "state", RecordingTransport(*[answer] * 9)
@@ -95,8 +95,8 @@ def test_why_reports_wait_is_said_by_doctor_inspect_and_the_log(
     assert [(each.health, what in each.observation) for each in found] == [(health, True)], found
     shown = CliRunner().invoke(main, ["inspect", str(directory)]).stdout
     assert re.search(rf"^waits: dark_mode of [0-9-]+, {waits}", shown, re.MULTILINE)
-    assert ("sent last: {" in shown) == answer.sent
-    assert answer.told in caplog.text
+    assert ("sent last: {" in shown) == answer.request_sent
+    assert answer.description in caplog.text
     assert ("reports wait" in caplog.text) == (answer.status == 404)
 
 

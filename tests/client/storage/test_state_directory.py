@@ -67,7 +67,9 @@ def test_a_start_that_cannot_open_its_files_enrols_nobody_and_sends_nothing(
     assert collaborators(again).journal.problem == ""
     with collaborators(again).journal as state:
         assert (state.enrollments, state.accounts) == (1, accounts)
-        assert [each.n for each in state.drafts.values()] == [each.n + 1 for each in draft.values()]
+        assert [each.num_recordings for each in state.drafts.values()] == [
+            each.num_recordings + 1 for each in draft.values()
+        ]
     assert (rig.state / "secret").read_bytes() == secret
     assert deliver(again) == 1
 
@@ -76,7 +78,7 @@ def test_what_waits_is_not_sent_while_the_secret_cannot_be_read(rig: Rig) -> Non
     client = rig.agreed()
     rig.clock.move(days=1)
     with collaborators(client).journal as state:
-        collaborators(client).former.form(state)
+        collaborators(client).builder.build_due(state)
     client.close()
     rig.clock.move(days=2)
     with pytest.warns(RuntimeWarning, match="secret cannot be used .Permission denied.: give Client a directory"):

@@ -30,24 +30,22 @@ from hubbub_aggregator.cli.database_checks import clock_state
 from hubbub_aggregator.database.database_url import is_postgres
 from hubbub_aggregator.database.engine import open_postgres, open_sqlite, transaction
 from hubbub_aggregator.database.schema import tables
+from hubbub_aggregator.pipeline.credible_clock import CredibleClock, Reading, accept
 from hubbub_aggregator.pipeline.folding import read_summary
-from hubbub_aggregator.pipeline.retention import kept_until, retains, upkeep
+from hubbub_aggregator.pipeline.retention import counts_expire_at, keeps_reports, upkeep
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.credible_clock import (
+from hubbub_aggregator.store.clock_state import (
     MAX_DRIFT,
     SETTLING,
     TOLERANCE,
     ClockState,
     ClockStatus,
     ClockStore,
-    CredibleClock,
-    Reading,
     StoredClock,
-    accept,
     first,
     observed,
 )
-from hubbub_aggregator.store.interface import Appended
+from hubbub_aggregator.store.interface import AppendResult
 from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
@@ -351,8 +349,8 @@ class DeletionMachine(ClockMachine):
             return
         (appended,) = self.database.append([batch])
         if not self.was_wrong_time_remembered:
-            assert appended is Appended.STORED
-        if appended is Appended.STORED:
+            assert appended is AppendResult.STORED
+        if appended is AppendResult.STORED:
             self.taken.add(text)
 
     @invariant()
@@ -369,8 +367,8 @@ class DeletionMachine(ClockMachine):
         for text in self.taken:
             period = parse_period(METRIC.period, text)
             assert text in open_ or latest >= period.closes()
-            assert text in counted or latest >= kept_until(METRIC, text, KEPT.keep_counts[METRIC.name])
-            assert text in retained or not retains(METRIC, KEPT, text, latest)
+            assert text in counted or latest >= counts_expire_at(METRIC, text, KEPT.keep_counts[METRIC.name])
+            assert text in retained or not keeps_reports(METRIC, KEPT, text, latest)
 
     def teardown(self) -> None:
         super().teardown()
@@ -378,9 +376,9 @@ class DeletionMachine(ClockMachine):
         for _, text in self.database.open_periods():
             assert wall < parse_period(METRIC.period, text).closes() + timedelta(seconds=1)
         for text in read_summary(self.database, METRIC).periods:
-            assert wall < kept_until(METRIC, text, KEPT.keep_counts[METRIC.name]) + timedelta(seconds=1)
+            assert wall < counts_expire_at(METRIC, text, KEPT.keep_counts[METRIC.name]) + timedelta(seconds=1)
         for _, text in self.database.periods_retained():
-            assert retains(METRIC, KEPT, text, wall - timedelta(seconds=1))
+            assert keeps_reports(METRIC, KEPT, text, wall - timedelta(seconds=1))
 
 
 def test_nothing_is_deleted_by_a_clock_in_doubt_and_all_that_is_due_is_deleted_later(database: str) -> None:
@@ -533,7 +531,7 @@ def test_accept_clock_ends_the_pause_at_once_in_a_running_process(store: SqlStor
     done = CliRunner().invoke(main, ["db", "accept-clock", "--database", database])
     assert done.exit_code == 0, done.output
     assert done.stdout.startswith("accepted 20")
-    assert "; remembered was 20" in done.stdout
+    assert "; the remembered time was 20" in done.stdout
     assert clock.observe().may_delete
     assert [finding.health for finding in clock_state(store)] == [Health.OK]
     saved = store.clock()
@@ -560,7 +558,7 @@ def test_clock_is_saved_once_a_minute_and_after_each_jump() -> None:
 
 def test_restart_of_the_clock_needs_no_boot_id(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the system names no boot, a downtime is not measured."""
-    monkeypatch.setattr("hubbub_aggregator.store.credible_clock.read_boot_id", lambda: None)
+    monkeypatch.setattr("hubbub_aggregator.pipeline.credible_clock.read_boot_id", lambda: None)
     store, world = MemoryClockStore(), World()
     CredibleClock(store, world.wall, lambda: world.elapsed(0))
     world.now += 5 * 60
