@@ -1,6 +1,6 @@
-"""The public API: what `hubbub` and `hubbub.testing` promise, pinned; a change is a visible diff of api.txt.
+"""The public API of `hubbub`, `hubbub.testing`, `hubbub_decoder` and `hubbub_decoder.plots`, pinned in api.txt.
 
-HUBBUB_PIN=1 pytest tests/contracts/test_api.py          writes it anew
+HUBBUB_PIN=1 pytest tests/contracts/test_api.py          rewrites api.txt
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import hubbub
 import hubbub.testing
+import hubbub_decoder
+import hubbub_decoder.plots
 from tests.client.conftest import Rig
 
 PINNED = Path(__file__).with_name("api.txt")
@@ -26,7 +29,7 @@ EXAMPLE = Path(__file__).with_name("typing_example.py")
 
 def described() -> str:
     lines = []
-    for module in (hubbub, hubbub.testing):
+    for module in (hubbub, hubbub.testing, hubbub_decoder, hubbub_decoder.plots):
         for name in module.__all__:
             thing = getattr(module, name)
             lines.append(f"{module.__name__}.{name}{_signature(thing)}")
@@ -85,9 +88,10 @@ def test_the_type_checked_example_uses_every_name_and_every_member() -> None:
     assert promised <= members
 
 
-def test_all_is_sorted_and_complete() -> None:
-    assert hubbub.__all__ == sorted(hubbub.__all__)
-    assert all(hasattr(hubbub, name) for name in hubbub.__all__)
+@pytest.mark.parametrize("module", [hubbub, hubbub_decoder, hubbub_decoder.plots], ids=lambda module: module.__name__)
+def test_all_is_sorted_and_complete(module: ModuleType) -> None:
+    assert module.__all__ == sorted(module.__all__)
+    assert all(hasattr(module, name) for name in module.__all__)
 
 
 def test_arecord_records_without_blocking_the_event_loop(rig: Rig) -> None:
