@@ -51,7 +51,7 @@ class Bodies(RuleBasedStateMachine):
         if refused:
             with pytest.raises(RefusedError) as problem:
                 body.grow_to(size + more)
-            assert problem.value.refusal is ProblemType.UNAVAILABLE
+            assert problem.value.problem_type is ProblemType.UNAVAILABLE
             stack.close()
             del self.open[at]
         else:
@@ -89,7 +89,7 @@ def unfinished(aggregator: Aggregator, network: bytes, sent: int) -> socket.sock
     return client
 
 
-def test_unfinished_bodies_of_one_network_do_not_keep_others_out(
+def test_unfinished_bodies_of_one_network_leave_memory_for_others(
     start: StartAggregator, sqlite_store: SqlStore, make_batch: MakeBatch
 ) -> None:
     """32 bodies of 90 kB, from 8 networks: the second of each network is refused, and single reports are accepted."""
@@ -105,7 +105,7 @@ def test_unfinished_bodies_of_one_network_do_not_keep_others_out(
         assert aggregator.post(batch, x_forwarded_for="203.0.113.9").status == 202
 
 
-def test_a_body_that_arrives_too_slowly_is_refused(start: StartAggregator, sqlite_store: SqlStore) -> None:
+def test_rejects_body_that_arrives_too_slowly(start: StartAggregator, sqlite_store: SqlStore) -> None:
     """The window is five seconds; a clock of the loop would not reach the socket, so this test waits for it."""
     aggregator = start(sqlite_store, min_body_rate=10_000)
     began = time.monotonic()
@@ -115,7 +115,7 @@ def test_a_body_that_arrives_too_slowly_is_refused(start: StartAggregator, sqlit
 
 
 @pytest.mark.parametrize("network", ["198.51.100.1", ""])
-def test_memory_is_given_back_when_a_client_leaves(
+def test_body_memory_is_released_when_a_client_disconnects(
     start: StartAggregator, sqlite_store: SqlStore, make_batch: MakeBatch, network: str
 ) -> None:
     aggregator = start(sqlite_store, max_body=100_000, max_body_memory=8 * 100_000)

@@ -86,7 +86,7 @@ ReadinessMachine.TestCase.settings = hypothesis_settings(max_examples=100, deadl
 TestReadiness = ReadinessMachine.TestCase
 
 
-def test_readyz_answers_200_while_batches_are_stored_and_no_probe_gets_its_turn(
+def test_readyz_returns_200_while_batches_are_stored_and_probes_wait(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a slow disk the probe waited for SQLite's lock in vain, and answered 503 while every batch was stored."""
@@ -104,7 +104,7 @@ def test_readyz_answers_200_while_batches_are_stored_and_no_probe_gets_its_turn(
     assert aggregator.get("/readyz").status == 503, "the last commit failed"
 
 
-def test_concurrent_askers_share_one_probe(
+def test_concurrent_readyz_requests_share_one_probe(
     start: StartAggregator, store: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     aggregator, askers = start(store), 16
@@ -116,7 +116,7 @@ def test_concurrent_askers_share_one_probe(
         probes.append(1)
         assert go_on.wait(60)
 
-    def counted(readiness: ReadinessCheck, writer: GroupWriter) -> Future[None] | None:
+    def counted(readiness: ReadinessCheck, writer: GroupCommit) -> Future[None] | None:
         found = require(readiness, writer)
         asked.append(1)
         if len(asked) == askers:

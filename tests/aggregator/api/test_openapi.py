@@ -45,7 +45,7 @@ def guarded(definitions: Definitions, tmp_path_factory: pytest.TempPathFactory) 
     [("", ()), (KNOWN, ("--header", "Authorization: Bearer everything"))],
     ids=["without a token, of what is not there", "with one, of what is"],
 )
-def test_every_route_answers_as_documented_and_no_request_is_an_event(
+def test_responses_match_openapi_document_and_requests_are_not_logged(
     guarded: Aggregator,
     config: str,
     headers: tuple[str, ...],

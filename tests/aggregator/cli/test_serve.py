@@ -136,7 +136,7 @@ def batch_of(metric: Metric, numbers: range) -> Batch:
     return Batch(uuid.uuid4(), metric.name, metric.digest, today, bytes(len(numbers)), b"".join(rows))
 
 
-def test_sigterm_finishes_what_was_accepted_and_exits_with_0(
+def test_sigterm_finishes_accepted_requests_and_exits_with_0(
     serve: Callable[..., Process], definitions_file: Path
 ) -> None:
     """A request whose body is still coming when the signal comes is answered, and durably."""
@@ -160,7 +160,7 @@ def test_sigterm_finishes_what_was_accepted_and_exits_with_0(
     assert again.popen.returncode == 0
 
 
-def test_no_answer_names_the_server_and_no_log_the_client(serve: Callable[..., Process]) -> None:
+def test_responses_omit_server_header_and_logs_omit_clients(serve: Callable[..., Process]) -> None:
     process = serve()
     canary = {"User-Agent": "canary", "X-Forwarded-For": "203.0.113.9", "Forwarded": "for=203.0.113.9"}
     for path in ("/livez", "/nowhere", "/v1/metrics/number/summary?period=canary"):
@@ -171,7 +171,7 @@ def test_no_answer_names_the_server_and_no_log_the_client(serve: Callable[..., P
     assert said == ""
 
 
-def test_what_stands_in_the_way_is_one_sentence_and_exit_code_1(definitions_file: Path, tmp_path: Path) -> None:
+def test_start_errors_are_one_line_with_exit_code_1(definitions_file: Path, tmp_path: Path) -> None:
     assert "nowhere.toml: cannot be read" in failure(tmp_path / "nowhere.toml")
     wrong = tmp_path / "wrong.toml"
     wrong.write_text(DEFINITIONS.replace("prob_f = 0", "prob_f = 1"))
@@ -185,7 +185,7 @@ def test_what_stands_in_the_way_is_one_sentence_and_exit_code_1(definitions_file
         )
 
 
-def test_refuses_an_address_that_another_service_has(serve: Callable[..., Process], definitions_file: Path) -> None:
+def test_refuses_address_in_use(serve: Callable[..., Process], definitions_file: Path) -> None:
     port = serve().url.rpartition(":")[2]
     assert f"cannot listen on 127.0.0.1:{port}" in failure(definitions_file, "--port", port)
 
@@ -213,7 +213,7 @@ def test_replicas_on_one_database_store_every_batch_once(
     assert results == {"stored": len(bodies), "duplicate": 2 * len(bodies)}
 
 
-def test_a_start_with_a_definition_that_was_edited_in_place_says_so_once(
+def test_start_warns_once_of_a_definition_edited_in_place(
     serve: Callable[..., Process], definitions_file: Path
 ) -> None:
     metric, process = load_definitions(definitions_file)["number"], serve()
@@ -239,7 +239,7 @@ expires = 9000-01-01
 """
 
 
-def test_sighup_reads_the_definitions_again_and_logs_it_as_json(definitions_file: Path, tmp_path: Path) -> None:
+def test_sighup_reloads_definitions_and_logs_json(definitions_file: Path, tmp_path: Path) -> None:
     program = [str(Path(sys.executable).parent / "hubbub"), "serve", str(definitions_file), "--port", "0"]
     program += ["--database", str(tmp_path / "reports.db"), "--create"]
     program += ["--log-format", "json", "--log-level", "info"]
@@ -292,7 +292,7 @@ def test_sighup_reads_the_definitions_again_and_logs_it_as_json(definitions_file
     assert "Invalid HTTP request" not in str(told), "a request is no event"
 
 
-def test_what_is_asked_for_and_cannot_be_is_a_usage_error(definitions_file: Path) -> None:
+def test_invalid_options_are_usage_errors(definitions_file: Path) -> None:
     for option, told in (
         (["--max-body", "0"], "max_body must be above 0"),
         (["--fold-interval", "inf"], "fold_interval must be above 0 and finite"),
@@ -306,7 +306,7 @@ def test_what_is_asked_for_and_cannot_be_is_a_usage_error(definitions_file: Path
         assert told in done.stderr
 
 
-def test_keeping_what_is_not_collected_is_warned_of(serve: Callable[..., Process]) -> None:
+def test_warns_of_undefined_metrics_in_keep_counts(serve: Callable[..., Process]) -> None:
     process = serve("--keep-counts", "numbers=3", "--keep-counts", "number=3")
     assert "--keep-counts numbers: no metric has this name" in process.before
     assert "number" in process.before
@@ -338,7 +338,7 @@ class Sender:
                 self.num_answers += 1
 
 
-def test_sigkill_at_any_moment_loses_nothing_acknowledged_and_counts_nothing_twice(
+def test_sigkill_loses_no_acknowledged_batch_and_counts_none_twice(
     serve: Callable[..., Process], definitions_file: Path, unseen_seed: int
 ) -> None:
     """After each kill acknowledged <= counted <= formed, report by report; once all is resent they are equal.
@@ -385,7 +385,7 @@ def test_sigkill_at_any_moment_loses_nothing_acknowledged_and_counts_nothing_twi
     assert process.counted() == [1] * NUM_REPORTS
 
 
-def test_refusing_odd_reports_says_its_price_at_the_start(definitions_file: Path) -> None:
+def test_reject_implausible_warns_of_its_bias(definitions_file: Path) -> None:
     nowhere = str(definitions_file.parent / "missing" / "x.db")
     program = [str(Path(sys.executable).parent / "hubbub"), "serve", str(definitions_file), "--database", nowhere]
     ended = [

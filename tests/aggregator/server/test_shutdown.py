@@ -52,9 +52,7 @@ def filled(store: SqlStore, metric: Metric, make_batch: MakeBatch) -> SqlStore:
 
 
 @pytest.mark.parametrize("read", range(len(PERIODS)))
-def test_scan_of_summaries_reads_no_more_of_them_once_the_store_is_stopped(
-    filled: SqlStore, metric: Metric, read: int
-) -> None:
+def test_stop_ends_a_scan_of_summaries(filled: SqlStore, metric: Metric, read: int) -> None:
     statements = list[str]()
     scan = filled.read(metric.digest)
     for _ in range(read):
@@ -66,7 +64,7 @@ def test_scan_of_summaries_reads_no_more_of_them_once_the_store_is_stopped(
     assert not [statement for statement in statements if "summary" in statement]
 
 
-def test_scan_of_retained_reports_ends_after_one_block(filled: SqlStore, metric: Metric) -> None:
+def test_stop_ends_a_scan_of_retained_reports(filled: SqlStore, metric: Metric) -> None:
     with filled.reports(metric.digest, PERIODS) as held:
         blocks = held.blocks()
         next(blocks)
@@ -77,7 +75,7 @@ def test_scan_of_retained_reports_ends_after_one_block(filled: SqlStore, metric:
         write_reports(filled, metric, PERIODS, sink)
 
 
-def test_stopped_store_still_stores_batches_and_counts_refusals(
+def test_stopped_store_accepts_batches_and_refusal_counts(
     filled: SqlStore, metric: Metric, make_batch: MakeBatch
 ) -> None:
     filled.stop()
@@ -87,7 +85,7 @@ def test_stopped_store_still_stores_batches_and_counts_refusals(
 
 
 @pytest.mark.parametrize("path", ["/v1/metrics/homepage/summary", "/v1/metrics/homepage/reports"])
-def test_reads_of_a_stopping_service_are_answered_503(start: StartAggregator, filled: SqlStore, path: str) -> None:
+def test_stopping_service_refuses_reads_with_503(start: StartAggregator, filled: SqlStore, path: str) -> None:
     aggregator = start(filled, keep_reports={"homepage": 1000})
     assert aggregator.get(path).status == 200
     filled.stop()
@@ -98,7 +96,7 @@ def test_reads_of_a_stopping_service_are_answered_503(start: StartAggregator, fi
     )
 
 
-def test_upkeep_of_a_stopped_store_ends_after_one_step_and_another_start_finishes_it(
+def test_stop_ends_upkeep_and_a_restart_finishes_it(
     database: str, definitions: Definitions, metric: Metric, make_batch: MakeBatch
 ) -> None:
     steps = 0
@@ -123,7 +121,7 @@ def test_upkeep_of_a_stopped_store_ends_after_one_step_and_another_start_finishe
     store.close()
 
 
-def test_segments_are_folded_between_the_steps_of_closing_a_period(
+def test_closing_a_period_folds_segments_between_steps(
     tmp_path: Path, definitions: Definitions, metric: Metric, make_batch: MakeBatch
 ) -> None:
     """A batch comes in each pause; `fold_interval` passes with each look at the clock."""
@@ -145,7 +143,7 @@ def test_segments_are_folded_between_the_steps_of_closing_a_period(
     store.close()
 
 
-def test_folding_between_steps_waits_for_fold_every(
+def test_folding_between_steps_waits_for_fold_interval(
     tmp_path: Path, definitions: Definitions, metric: Metric, make_batch: MakeBatch
 ) -> None:
     store, folds = SqlStore(open_sqlite(tmp_path / "reports.db"), pause=lambda _seconds: None), 0
@@ -219,7 +217,7 @@ def lines(pipe: int) -> Iterator[str]:
             yield line.strip()
 
 
-def test_sigterm_ends_a_scan_of_many_summaries_after_one_more(
+def test_sigterm_ends_a_scan_of_summaries(
     serve: Callable[..., Any], tmp_path: Path, definitions: Definitions, metric: Metric, make_batch: MakeBatch
 ) -> None:
     """400 summaries of .1 s each; what counts is how many are read after the signal was seen."""
@@ -255,7 +253,7 @@ def test_sigterm_ends_a_scan_of_many_summaries_after_one_more(
     assert rest[rest.index("stopping") + 1 :] in ([], ["summary"])
 
 
-def test_sigterm_ends_a_process_whose_store_hangs(
+def test_sigterm_ends_a_process_with_a_hanging_store(
     serve: Callable[..., Any],
     definitions: Definitions,
     metric: Metric,

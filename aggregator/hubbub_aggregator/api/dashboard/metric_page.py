@@ -69,7 +69,7 @@ def build_metric_page(service: Service, name: str) -> MetricPage | None:
     current = definitions.get(name)
     if current is None:
         return None
-    service.counters.flush(service.store)
+    service.outcomes.flush(service.store)
     versions = {metric.digest: metric for metric in definitions.versions() if metric.name == name}
     rows = service.store.period_rows(versions)
     reports = {(row.digest, row.period): row.figures.reports for row in rows if row.figures}
@@ -140,7 +140,7 @@ def describe_implausible(failures: Iterable[tuple[str, str, Params]]) -> tuple[s
     descriptions = []
     for kind, periods in by_kind.items():
         last = max(periods)
-        more = f" and {counted(len(periods) - 1, 'earlier period')}" if len(periods) > 1 else ""
+        more = f" and {format_count(len(periods) - 1, 'earlier period')}" if len(periods) > 1 else ""
         descriptions.append(f"{last}{more}, {_describe(kind, periods[last])}")
     return tuple(descriptions)
 
@@ -182,7 +182,7 @@ def _version(
         probabilities=f"{_join_numbers(p=params.prob_p, q=params.prob_q, f=params.prob_f)}, hold = {metric.hold or 'none'}",
         reports=sum(count for (digest, _), count in reports.items() if digest == metric.digest),
         privacy=privacy_rows(metric),
-        crowd=last_crowd(service.store, service.settings, metric, smallest, now),
+        crowd=last_central_epsilon(service.store, service.settings, metric, smallest, now),
     )
 
 

@@ -94,12 +94,12 @@ class Overview:
     refusals: tuple[RefusalRow, ...]
 
 
-def build_overview(service: Service, writer: GroupWriter, query: str = "", *, problems_only: bool = False) -> Overview:
+def build_overview(service: Service, writer: GroupCommit, query: str = "", *, problems_only: bool = False) -> Overview:
     """Return the current data of the page.
 
     query : words; a row matches if each occurs in its name, owner or description, in upper or lower case
     """
-    service.counters.flush(service.store)
+    service.outcomes.flush(service.store)
     store, now = service.store, service.clock()
     totals, unfolded, refusals = store.version_totals(), store.unfolded_reports(), store.refusals()
     definitions = service.definitions
@@ -126,8 +126,8 @@ def build_overview(service: Service, writer: GroupWriter, query: str = "", *, pr
             reports=sum(line.reports for line in lines),
             refused=refused.total(),
             segments_waiting=sum(segments for segments, _ in unfolded.values()),
-            queue=about(writer.waiting),
-            disk_free=None if free is None else about(free),
+            queue=format_size(writer.waiting),
+            disk_free=None if free is None else format_size(free),
             stale=sum(each.stale for digest, each in totals.items() if digest in defined),
         ),
         lines=tuple(line for line in lines if (line.problems or not problems_only) and _matches(line, query)),
