@@ -18,11 +18,11 @@ from hubbub_decoder.errors import CandidateError
 from hubbub_decoder.estimators.bit_counts import fit_bits
 from hubbub_decoder.estimators.categories import fit_categories, select_categories
 from hubbub_decoder.estimators.fit_result import FitResult
-from hubbub_decoder.estimators.lasso_screening import Selection, select
-from hubbub_decoder.estimators.least_squares import fit_least_squares, must_be_fixed
-from hubbub_decoder.estimators.pattern_counts import fit_patterns, is_small
-from hubbub_decoder.estimators.reports.mixed_effects import fit_many, worth_fitting
-from hubbub_decoder.estimators.reports.one_step import fit_reports
+from hubbub_decoder.estimators.lasso_screening import Selection, select_candidates
+from hubbub_decoder.estimators.least_squares import fit_least_squares, use_fixed_effects
+from hubbub_decoder.estimators.pattern_counts import fit_patterns, supports_pattern_likelihood
+from hubbub_decoder.estimators.reports.mixed_effects import fit_reports_mixed, within_size_limit
+from hubbub_decoder.estimators.reports.one_step import fit_reports_one_step
 from hubbub_decoder.inference.intervals import Target
 from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
 from hubbub_decoder.results import warnings as doubts
@@ -57,7 +57,7 @@ def decode(
     [('linux', 0.5, 0.027), ('macos', 0.3, 0.027)]
     """
     _check_arguments(summary, level, fdr, target)
-    if isinstance(summary, Reports) and is_small(summary.metric.params):
+    if isinstance(summary, Reports) and supports_pattern_likelihood(summary.metric.params):
         summary = summary.pattern_counts()
     counts = summary if isinstance(summary, BitCounts) else summary.bit_counts()
     metric = counts.metric
@@ -71,7 +71,7 @@ def decode(
         warnings = [*doubts.about_counts(counts), *doubts.about_masses(decoding)]
     else:
         design, repeated = _design(candidates, counts)
-        selection = select(counts, design, keep_all=_fits_patterns(summary))
+        selection = select_candidates(counts, design, keep_all=_fits_patterns(summary))
         fit = _fit(summary, counts, design, selection)
         decoding = build_decoding(fit, design.groups, counts, target, level, fdr)
         if len(selection.columns) < len(design.groups):
@@ -115,7 +115,7 @@ def _design(candidates: Iterable[str] | DesignMatrix | None, counts: BitCounts) 
 
 
 def _fits_patterns(summary: Collected) -> bool:
-    return isinstance(summary, PatternCounts) and is_small(summary.metric.params)
+    return isinstance(summary, PatternCounts) and supports_pattern_likelihood(summary.metric.params)
 
 
 def _fit(summary: Collected, counts: BitCounts, design: DesignMatrix, selection: Selection) -> FitResult:
@@ -126,13 +126,13 @@ def _fit(summary: Collected, counts: BitCounts, design: DesignMatrix, selection:
     if isinstance(summary, PatternCounts) and _fits_patterns(summary):
         return fit_patterns(summary, design)
     chosen, n = design.take(selection.columns), counts.num_reports
-    fixed = must_be_fixed(selection.counts, chosen)
-    if isinstance(summary, Reports) and worth_fitting(chosen):
+    fixed = use_fixed_effects(selection.counts, chosen)
+    if isinstance(summary, Reports) and within_size_limit(chosen):
         reports = selection.reports_of(summary)
-        fit = fit_reports(reports, chosen, n) if fixed else fit_many(reports, chosen, n)
+        fit = fit_reports_one_step(reports, chosen, n) if fixed else fit_reports_mixed(reports, chosen, n)
     else:
         fit = fit_least_squares(selection.counts, chosen, n) if fixed else fit_bits(selection.counts, chosen, n)
-    return fit.spread(selection.columns, len(design.groups), p_value=math.nan if selection.independent else 1.0)
+    return fit.expand(selection.columns, len(design.groups), p_value=math.nan if selection.independent else 1.0)
 
 
 def _warnings(

@@ -10,9 +10,9 @@ import numpy as np
 from hubbub.summary import BitCounts
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.estimators.fit_result import FitResult
-from hubbub_decoder.inference.intervals import Target, detectable_share, interval, level_after_selection
+from hubbub_decoder.inference.intervals import Target, detection_limit, interval, selection_adjusted_level
 from hubbub_decoder.inference.multiple_testing import q_values
-from hubbub_decoder.inference.shrinkage import best_guess
+from hubbub_decoder.inference.shrinkage import posterior_medians
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.estimates import Estimate, Mass
 
@@ -40,7 +40,7 @@ def build_decoding(
         explained=explained,
         unlisted=unlisted,
         without_value=_mass(1 - some_value.share, some_value.std_error, level),
-        detectable=detectable_share(
+        detectable=detection_limit(
             fit.null_error, max(1, int(np.sum(~np.isnan(fit.p_values)))), fdr, fit.null_distribution
         ),
         periods=counts.periods,
@@ -56,9 +56,9 @@ def _estimates(
     detected = q <= fdr
     low, high = interval(fit.shares, std_errors, level, fit.null_distribution)
     picked = np.where(detected, fit.shares, np.nan)
-    wider = level_after_selection(1 - level, int(detected.sum()), max(1, int(tested.sum())))
+    wider = selection_adjusted_level(1 - level, int(detected.sum()), max(1, int(tested.sum())))
     selected_low, selected_high = interval(picked, std_errors, wider, fit.null_distribution)
-    guess = best_guess(fit.shares, std_errors, level)
+    guess = posterior_medians(fit.shares, std_errors, level)
     fitted = ~np.isnan(fit.shares)
     known_p, known_q, known_guess = (np.where(fitted, column, np.nan) for column in (p, q, guess.shares))
     columns = (

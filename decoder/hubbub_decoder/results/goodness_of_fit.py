@@ -15,9 +15,9 @@ from scipy import stats
 from hubbub.metrics.params import Params
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub_decoder.array_types import Floats
-from hubbub_decoder.estimators.pattern_counts import FilterTable, is_small
+from hubbub_decoder.estimators.pattern_counts import FilterTable, supports_pattern_likelihood
 from hubbub_decoder.model.debias import bit_shares
-from hubbub_decoder.model.random_string import RandomString, md5_bit_probabilities
+from hubbub_decoder.model.random_string import RandomStringMoments, md5_bit_probabilities
 from hubbub_decoder.results.estimates import FitTest
 
 _LEAST_EXPECTED = 5.0  # in a cell, Cochran's rule; cells that expect less are taken together
@@ -33,7 +33,7 @@ def goodness_of_fit(collected: BitCounts | PatternCounts | Reports) -> tuple[Fit
     """Make the tests that these reports allow."""
     params = collected.metric.params
     tests: list[FitTest | None] = []
-    if isinstance(collected, PatternCounts) and is_small(params):
+    if isinstance(collected, PatternCounts) and supports_pattern_likelihood(params):
         tests += _of_patterns(collected)
     counts = collected if isinstance(collected, BitCounts) else collected.bit_counts()
     periods = _periods(counts)
@@ -48,7 +48,7 @@ def goodness_of_fit(collected: BitCounts | PatternCounts | Reports) -> tuple[Fit
 
 def _of_patterns(counts: PatternCounts) -> Iterator[FitTest | None]:
     """Of 2**k patterns only as many numbers speak about shares as there are filters; no share explains what is orthogonal to them."""
-    chance, periods = FilterTable.of(counts.metric.params).chance, _periods(counts)
+    chance, periods = FilterTable.from_params(counts.metric.params).pattern_probabilities, _periods(counts)
     yield _named("patterns", _lack_of_fit(counts.counts.sum(axis=0), chance), periods)
     m = len(counts.counts)
     if m == 1 or counts.metric.params.num_bits > _MOST_BITS_A_COHORT:
@@ -140,7 +140,7 @@ def _even_bits(counts: BitCounts) -> FitTest | None:
     if used.sum() < _FEW_COHORTS:
         return None
     shares = bit_shares(counts)[used]
-    mean = RandomString.of(params).mean
+    mean = RandomStringMoments.from_params(params).mean
     apart = shares - shares.sum(axis=1, keepdims=True) * (mean / mean.sum())
     weights = np.sqrt(counts.reports[used] / counts.reports[used].mean())[:, None]
     error = np.sqrt(np.sum((weights * apart) ** 2, axis=0)) / len(apart)

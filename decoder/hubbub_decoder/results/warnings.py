@@ -12,7 +12,7 @@ from hubbub_decoder.data.combine import Collected
 from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.estimators.lasso_screening import Selection
 from hubbub_decoder.estimators.reports import mixed_effects
-from hubbub_decoder.inference.null_distribution import ErrorLaw
+from hubbub_decoder.inference.null_distribution import NullDistribution
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.estimates import FitTest
@@ -128,7 +128,7 @@ def about_selection(design: DesignMatrix, selection: Selection) -> Iterator[str]
 
 def about_reports(reports: Reports | None, chosen: DesignMatrix) -> Iterator[str]:
     """Retained reports of which no more than their bit counts were fitted."""
-    if reports is not None and not mixed_effects.worth_fitting(chosen):
+    if reports is not None and not mixed_effects.within_size_limit(chosen):
         yield (
             f"the reports were retained but only their bit counts were fitted: the reports themselves say more, with {mixed_effects.MAX_CANDIDATES:,} "
             f"candidates at most, and there are {len(chosen.groups):,}; fewer candidates make errors smaller"
@@ -153,7 +153,7 @@ def about_totals(decoding: Decoding) -> Iterator[str]:
         )
 
 
-def about_errors(law: ErrorLaw | None, unlisted: float) -> Iterator[str]:
+def about_errors(law: NullDistribution | None, unlisted: float) -> Iterator[str]:
     """A frequent string that nobody lists; unlisted : tau**2."""
     if law is not None and law.is_skewed:
         yield (

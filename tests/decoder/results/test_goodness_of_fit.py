@@ -49,12 +49,12 @@ def alarms(tests: tuple[FitTest, ...]) -> set[str]:
 
 def test_counts_that_some_shares_give_exactly_have_no_lack_of_fit() -> None:
     """8 bits, two hashes: 256 patterns less 29 filters are 227 degrees of freedom; one report more than expected is 1 / expected."""
-    table = FilterTable.of(string_params(p=0.25, q=0.75))
+    table = FilterTable.from_params(string_params(p=0.25, q=0.75))
     expected = (
-        4.0**8 * 1000 * table.chance @ np.linspace(0, 1, 29)
+        4.0**8 * 1000 * table.pattern_probabilities @ np.linspace(0, 1, 29)
     )  # whole numbers, since chances are multiples of 4**-8
     shares = np.rint(expected).astype(np.int64)
-    statistic, freedom = _lack_of_fit(shares, table.chance) or (np.nan, 0)
+    statistic, freedom = _lack_of_fit(shares, table.pattern_probabilities) or (np.nan, 0)
     assert freedom == 227
     assert statistic == pytest.approx(0, abs=1e-3)
 
