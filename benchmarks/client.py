@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from hubbub import Client
+from hubbub.client import collaborators
 
 METRICS = Path(__file__).parent.parent / "tests" / "data" / "metrics.toml"
 RECORDINGS, STARTS = 20_000, 15
@@ -41,7 +42,7 @@ def recording(durability: Literal["process", "power", "memory"], count: int, *, 
         client.set_consent("local")
         for number in range(count):
             if distinct:
-                with client._journal as state:
+                with collaborators(client).journal as state:
                     state.drafts.clear()
             began = time.perf_counter_ns()
             client.record("homepage", f"https://example.org/{number % 7}")
@@ -59,8 +60,8 @@ def beside_a_compaction(subjects: int) -> tuple[float, float]:
         client.set_consent("local")
         for number in range(subjects):
             client.subject(str(number)).record("homepage", str(number % 7))
-        client._started().stop(60)
-        compactor = threading.Thread(target=client._compactor.compact, kwargs={"always": True})
+        collaborators(client).uploader.start().stop(60)
+        compactor = threading.Thread(target=collaborators(client).compactor.compact, kwargs={"always": True})
         began, longest, number = time.perf_counter(), 0.0, 0
         compactor.start()
         while compactor.is_alive():

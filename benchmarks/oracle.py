@@ -30,7 +30,7 @@ from hubbub_decoder.inference.multiple_testing import q_values
 from hubbub_decoder.inference.prior import Prior
 from hubbub_decoder.model.design_matrix import design_matrix
 
-HEADING = "## What the crowded cases can reveal"
+HEADING = "## Upper bounds for crowded cases"
 _CLASSES = 60
 _FALSE = 0.05
 
@@ -134,10 +134,15 @@ def main() -> None:
             print(lines[-1], flush=True)
     if options.out:
         about = (
-            f"`python -m benchmarks.oracle --seeds {options.seeds}`, {'the very reports R decoded' if regtest else 'reports simulated anew'}; found a case. At q <= .05, and as many as can be let through "
-            "when who is false is told: one line for each distribution, one for all. Scores in thousandths."
+            f"`python -m benchmarks.oracle --seeds {options.seeds}`, {'the same reports that R decoded' if regtest else 'new simulated reports'}.\n"
+            "Cells are detections per case.\n"
+            "The decoder detects at q <= .05.\n"
+            "The oracle columns use the largest threshold with the given share of false detections.\n"
+            "It is one threshold per distribution, or one for all; only an oracle can compute it, because it depends on the truth.\n"
+            'The column "known" is the additional knowledge of the oracle.\n'
+            "Scores are in thousandths."
         )
-        head = "| cell | told | found, q <= .05 | false % | 5 % false, a line each | 5 % false, one line | 23 % false, a line each | interval score, unclipped |"
+        head = "| cell | known | found, q <= .05 | false % | 5 % false, per distribution | 5 % false, one threshold | 23 % false, per distribution | interval score, unclipped |"
         put_section(options.out, "\n".join([HEADING, "", about, "", head, "|---|---|---|---|---|---|---|---|", *lines]))
 
 

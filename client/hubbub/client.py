@@ -1,6 +1,6 @@
-"""What an app embeds: `Client.record` returns at once and never raises; everything else happens behind it.
+"""`Client` and `Subject`: the public recording API. `record` returns at once and never raises.
 
-record -> draft -> (its period ends) -> report, batch, ledger -> (a random time of the next period) -> sent
+record -> draft -> (its period ends) -> report, batch, ledger -> (a random time of the next period) -> upload
 """
 
 from __future__ import annotations
@@ -8,72 +8,102 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import threading
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from hubbub.consent import Consent, ConsentRecord, allowed_by, lesser
+from hubbub.consent import Consent, ConsentRecord, consent_limit
 from hubbub.encoding.bloom import Value
 from hubbub.errors import HubbubError, ParameterError
 from hubbub.metrics.definitions import Definitions, load_definitions
 from hubbub.metrics.periods import utc_now
 from hubbub.privacy.policy import Policy
-from hubbub.randomness import RandomBytes, system_coins
-from hubbub.sdk.recording.consent_changes import Agreement
+from hubbub.randomness import RandomBytes, system_random_bytes
+from hubbub.sdk.recording.batch_builder import BatchBuilder
+from hubbub.sdk.recording.consent_changes import ConsentLimit, ConsentManager
+from hubbub.sdk.recording.enrollment import Enrollment
 from hubbub.sdk.recording.queue_limits import Limits
 from hubbub.sdk.recording.recorder import Recorder
-from hubbub.sdk.runtime.arguments import absolute, an_instance, certificates, subject_of, text_of
-from hubbub.sdk.runtime.async_worker import Scribe
-from hubbub.sdk.runtime.error_guard import guarded, report_failure
-from hubbub.sdk.runtime.fork_safety import Section, alive, watch
+from hubbub.sdk.recording.subject_encoders import SubjectEncoders
+from hubbub.sdk.runtime.arguments import (
+    absolute,
+    check_ca_certs,
+    check_consent_text,
+    check_subject_id,
+    instance_or_default,
+)
+from hubbub.sdk.runtime.async_worker import AsyncWorker
+from hubbub.sdk.runtime.clock import PeriodClock
+from hubbub.sdk.runtime.error_guard import call_safely, report_failure
+from hubbub.sdk.runtime.fork_safety import HeldSection, register, registered_clients
 from hubbub.sdk.runtime.machine_id import MachineIdReader, read_machine_id
-from hubbub.sdk.runtime.safe_logging import interrupted
+from hubbub.sdk.runtime.safe_logging import holds_journal
 from hubbub.sdk.storage.compaction import Compactor
 from hubbub.sdk.storage.copy_detection import CopyDetector
 from hubbub.sdk.storage.definition_lease import DefinitionLease
-from hubbub.sdk.storage.filesystem import Disk, SystemDisk
+from hubbub.sdk.storage.filesystem import Disk, MemoryDisk, SystemDisk
 from hubbub.sdk.storage.journal import Journal
-from hubbub.sdk.storage.memory_filesystem import MemoryDisk
 from hubbub.sdk.storage.secret_file import SecretFile
 from hubbub.sdk.storage.state import State
-from hubbub.sdk.storage.state_reader import read_state
-from hubbub.sdk.storage.state_report import inspection_report, ledger_report
+from hubbub.sdk.storage.state_reader import inspection_report, ledger_report, read_state
 
 if TYPE_CHECKING:
+    from hubbub.sdk.upload.sender import Sender
     from hubbub.sdk.upload.transport import Transport
     from hubbub.sdk.upload.uploader import Uploader
 
 logging.getLogger("hubbub").addHandler(logging.NullHandler())
 
 Durability = Literal["process", "power", "memory"]
-SECONDS_AT_EXIT = 0.05
-SECONDS_BEFORE_SENDING = 60.0
+DETACHED_SEND_DELAY_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Collaborators:
+    """Objects that a client is built of, one per concern.
+
+    Internal: for `hubbub.testing` and for tests that need more of a client than its public methods, see `collaborators`.
+    """
+
+    disk: Disk
+    journal: Journal
+    compactor: Compactor
+    encoders: SubjectEncoders
+    enrollment: Enrollment
+    builder: BatchBuilder
+    recorder: Recorder
+    limit: ConsentLimit
+    consent_manager: ConsentManager
+    sender: Sender
+    uploader: Uploader
 
 
 class Client:
-    """One person's installation; all processes that share `state` are one client.
+    """Telemetry client of one installation. All processes that share `state` are one client.
 
-    definitions : a TOML file of metrics, or what `load_definitions` returned
-    state       : the directory for the secret, the ledger and what waits to be sent; made if it is not there
-    url         : of the aggregator: https, or http to this machine itself
-    durability  : "process": `record` returns once the operating system has it, the disk has it within a second and always before
-                  anything is sent; "power": the disk has it when `record` returns; "memory": nothing is written, every start is a new
-                  client with a new ledger
-    policy      : what may be revealed at most; nothing but your code can change it
-    detached    : for programs that end at once: at most once a day another process sends what is due; this one sends nothing itself
-                  before it has lived for a minute. A frozen program (PyInstaller) has no interpreter to start, so it sends what is due
-                  itself, at its start
-    per_subject : there is no one person here: only `subject(id)` records
-    renew_identity_when_copied : where `state` was used on another machine before, draw a new secret, which spends budget anew;
+    definitions : TOML file of metric definitions, or the result of `load_definitions`
+    state       : directory for the secret, the ledger and queued reports; created if it does not exist
+    url         : URL of the aggregator: https, or http to a loopback address
+    durability  : "process": `record` returns after the write; data is fsynced within one second, and always before it is uploaded.
+                  "power": `record` returns after the fsync.
+                  "memory": nothing is written to disk, and every start is a new client with a new ledger
+    policy      : the largest epsilon that the client may spend; only your code can change it
+    limits      : limits on queued reports
+    detached    : for programs that end at once: at most once a day a background process sends due reports; this process sends only after
+                  it has run for a minute. A frozen program (PyInstaller) sends due reports itself, at its start
+    per_subject : disable `record` on the client itself; use `subject(id).record` (for servers that report for many users)
+    renew_identity_when_copied : if `state` was used on another machine before, create a new secret, which spends epsilon again;
                   by default the client warns once and keeps the secret
+    ca_certs    : file of certificates to trust instead of the system's
+    transport, disk, clock, random_bytes, environment, machine_id : replacements for tests
 
-    Nothing is recorded before `set_consent("on")` or `("local")`; that is remembered in `state`.
+    Nothing is recorded before `set_consent("on")` or `set_consent("local")`; `state` keeps the consent.
 
-    The constructor raises HubbubError where definitions or url are wrong; no other method raises but on wrong usage.
+    The constructor raises HubbubError if definitions or url are wrong. Other methods raise only if they are called wrongly.
     """
 
     def __init__(
@@ -92,18 +122,19 @@ class Client:
         transport: Transport | None = None,
         disk: Disk | None = None,
         clock: Callable[[], datetime] = utc_now,
-        random_bytes: RandomBytes = system_coins,
+        random_bytes: RandomBytes = system_random_bytes,
         environment: Mapping[str, str] | None = None,
         machine_id: MachineIdReader = read_machine_id,
     ) -> None:
         if durability not in ("process", "power", "memory"):
-            raise ParameterError(f"durability must be process, power or memory, got {durability!r}")
+            raise ParameterError(f'durability must be "process", "power" or "memory", got {durability!r}')
         if detached and (durability == "memory" or transport is not None or disk is not None):
             raise ParameterError(
-                "detached sends what is in `state` to `url`: it goes with neither memory nor transport nor disk"
+                "detached=True starts a process that reads `state` and sends to `url`, so it cannot be combined with "
+                'durability="memory", transport or disk: omit one of them'
             )
         self._definitions = definitions if isinstance(definitions, Definitions) else load_definitions(definitions)
-        ca_certs = certificates(ca_certs)
+        ca_certs = check_ca_certs(ca_certs)
         if transport is None:
             from hubbub.sdk.upload.transport import HttpTransport
 
@@ -118,125 +149,152 @@ class Client:
             self._sends_at_start = not self._detached
         self._directory = absolute("state", state)
         self._durability = durability
-        self._policy = an_instance("policy", policy, Policy)
-        self._limits = an_instance("limits", limits, Limits)
+        self._policy = instance_or_default("policy", policy, Policy)
+        self._limits = instance_or_default("limits", limits, Limits)
         self._per_subject = per_subject
         self._renew_identity = renew_identity_when_copied
         self._machine_id = machine_id if durability != "memory" else lambda: None
         self._clock = clock
-        self._coins = random_bytes
-        self._environment_allows = allowed_by(os.environ if environment is None else environment)
+        self._random_bytes = random_bytes
+        self._environment_allows = consent_limit(os.environ if environment is None else environment)
         self._given_disk = disk
-        self._starting = threading.RLock()
-        self._scribe = Scribe()
-        self._uploader: Uploader | None = None
-        self._open()
-        watch(self)
-        guarded(self._resume, None)
-        if self._journal.problem:
+        self._async_worker = AsyncWorker()
+        self._parts = self._build()
+        register(self)
+        call_safely(self._resume, None)
+        if self._parts.journal.problem:
             warnings.warn(
-                f"hubbub records nothing that lasts, and sends nothing: {self._journal.problem}",
+                "hubbub cannot use its state directory and will not persist or send reports: "
+                f"{self._parts.journal.problem}",
                 RuntimeWarning,
                 stacklevel=2,
             )
 
-    def _open(self) -> None:
-        in_memory = self._durability == "memory"
-        self._disk = self._given_disk or (MemoryDisk() if in_memory else SystemDisk())
-        self._journal = Journal(self._directory, self._disk)
-        self._compactor = Compactor(self._journal, self._disk)
-        secret = SecretFile(self._journal, self._disk, self._coins)
-        self._recorder = Recorder(
-            self._journal,
-            self._definitions,
-            secret=secret.load,
-            policy=self._policy,
-            limits=self._limits,
-            clock=self._clock,
-            random_bytes=self._coins,
-            own=not self._per_subject,
-            lease=DefinitionLease(
-                self._directory, self._disk, (metric.digest for metric in self._definitions.values())
-            ),
+    def _build(self) -> Collaborators:
+        """Build the collaborators, and hand each to those that need it."""
+        from hubbub.sdk.upload.sender import Sender
+        from hubbub.sdk.upload.uploader import Uploader
+
+        definitions, random_bytes = self._definitions, self._random_bytes
+        disk = self._given_disk or (MemoryDisk() if self._durability == "memory" else SystemDisk())
+        journal = Journal(self._directory, disk)
+        compactor = Compactor(journal, disk)
+        secret_file = SecretFile(journal, disk, random_bytes)
+        today, limit = PeriodClock(self._clock), ConsentLimit(self._environment_allows)
+        lease = DefinitionLease(self._directory, disk, (metric.digest for metric in definitions.values()))
+        encoders = SubjectEncoders(journal, secret_file.load, random_bytes)
+        enrollment = Enrollment(
+            journal, definitions, self._policy, today, include_client=not self._per_subject, lease=lease
         )
-        copies = CopyDetector(self._journal, secret, self._machine_id, renew=self._renew_identity)
-        self._agreement = Agreement(
-            self._journal, self._compactor, self._recorder, secret, self._environment_allows, self._clock, copies
+        builder = BatchBuilder(
+            journal, definitions, encoders, enrollment, today, limits=self._limits, random_bytes=random_bytes
+        )
+        recorder = Recorder(journal, definitions, encoders, enrollment, builder, today, limit, random_bytes)
+        copies = CopyDetector(journal, secret_file, self._machine_id, renew=self._renew_identity)
+        consent_manager = ConsentManager(
+            journal,
+            compactor,
+            secret_file,
+            encoders,
+            enrollment,
+            builder,
+            copies,
+            limit,
+            self._clock,
+            before_change=recorder.before_consent_change,
+        )
+        sender = Sender(
+            journal,
+            self._transport,
+            disk=disk,
+            clock=self._clock,
+            random_bytes=random_bytes,
+            limit=limit,
+            prepare=recorder.prepare_upload,
+            sends_after=DETACHED_SEND_DELAY_SECONDS if self._detached else 0.0,
+            hurries=self._sends_at_start,
+        )
+        uploader = Uploader(journal, compactor, sender)
+        return Collaborators(
+            disk, journal, compactor, encoders, enrollment, builder, recorder, limit, consent_manager, sender, uploader
         )
 
     def record(self, metric: str, value: Value = None) -> None:
-        """Record what was observed; returns at once, and never raises.
+        """Record a value; returns at once and never raises.
 
-        Of several recordings in a period one is reported, each with the same chance. None is "no value". A value that is not taken
-        (unknown metric, wrong type, no consent, spent budget) is counted in `accounting()`.
+        Of several recordings in a period one is reported, each with the same probability. None means "no value". A recording that is
+        ignored (unknown metric, wrong type, no consent, spent budget) is counted in `accounting()`.
         """
         self._record(None, metric, value)
 
     async def arecord(self, metric: str, value: Value = None) -> None:
-        """Record from asyncio: a thread of its own does it, so that the event loop never waits for a disk. Never raises, as `record`."""
-        await self._scribe.run(self._record, None, metric, value)
+        """Record from asyncio, in a dedicated thread, so that the event loop never waits for a disk. Never raises, like `record`."""
+        await self._async_worker.run(self._record, None, metric, value)
 
     def subject(self, subject_id: str) -> Subject:
-        """Return what records on behalf of one of many people: with their own secret, cohort, drafts and ledger.
+        """Return the recorder of one of many people, with their own secret, cohort, drafts and ledger.
 
-        A server that reports for many people must never do without: one client is one person, and says one thing a period.
-        The id is not kept, only a keyed hash of it.
+        Servers must use this: a client counts as one person and sends one report per metric and period.
+        The id is not stored, only a keyed hash of it.
         """
-        return Subject(self, subject_of(subject_id))
+        return Subject(self, check_subject_id(subject_id))
 
     @property
     def consent(self) -> ConsentRecord:
-        """What the user agreed to (level, text, time), and which level is effective in this process."""
-        return self._journal.run(self._consent)
+        """Consent of the user (level, text, time), and the effective level in this process."""
+        return self._parts.journal.run(self._consent)
 
     def set_consent(self, consent: Consent | Literal["off", "local", "on"], text: str = "") -> bool:
-        """Remember what the user agreed to, and which text they read; return whether the disk has all of it.
+        """Save the consent of the user and the text they read; return whether the disk saved all of it.
 
-        `on`    : the client sends one report per metric and period, of what was recorded under `on`.
-        `local` : the client makes reports and keeps them on this device, to be inspected. It sends none of them, now or later:
-                  `on` drops them (`dropped["local"]` of `accounting()`). They cost no budget.
-        `off`   : deletes queued reports, drafts and the secret for all processes of the directory. The ledger is kept, because reports
-                  already sent still count. `on` again makes a new secret.
+        `on`    : the client sends one report per metric and period, of values recorded under `on`.
+        `local` : the client builds reports and keeps them on this device for inspection. It never sends them: `on` drops them
+                  (`dropped["local"]` of `accounting()`). They cost no budget.
+        `off`   : deletes queued batches, drafts and the secret for every process that shares `state`. The ledger is kept, because reports
+                  already sent still count against the budget. `on` afterwards creates a new secret.
 
-        Where the disk refuses to take something back, a RuntimeWarning says what is missing;
-        it holds in this process all the same: after `off` nothing is sent by it, or by a child of it, whatever the disk says.
+        If the disk cannot save or delete a part, a RuntimeWarning names it. The new level holds in this process nevertheless: after `off`
+        neither it nor its children send anything. Call `set_consent` again when the disk works.
         """
         if consent not in tuple(Consent):
             raise ParameterError(f"consent must be one of {', '.join(Consent)}, got {consent!r}")
-        text = text_of(text)
-        missing = guarded(lambda: self._set_consent(Consent(consent), text), ["something failed: the log says what"])
+        text = check_consent_text(text)
+        missing = call_safely(
+            lambda: self._set_consent(Consent(consent), text), ["an internal error occurred, see the log"]
+        )
         if missing and consent != Consent.ON:
             warnings.warn(
-                f"consent is {consent} in this process, but the disk does not have all of it: {'; '.join(missing)}",
+                f"consent is {consent} in this process, but not all of it was saved: {'; '.join(missing)}. Call set_consent again when the "
+                "disk works",
                 RuntimeWarning,
                 stacklevel=2,
             )
         return not missing
 
     def flush(self, timeout: float) -> bool:
-        """Wait until all reports that are due are delivered, at most so many seconds; return whether they are.
+        """Wait until all due reports are delivered, at most `timeout` seconds; return whether they are.
 
-        What waits for the end of its period, or for its random time in the next, is not due.
+        A report is due after its period has ended and its random send time has passed.
         """
-        return guarded(lambda: self._started().flush(timeout), otherwise=False)
+        return call_safely(lambda: self._parts.uploader.flush(timeout), otherwise=False)
 
     def close(self) -> None:
-        """Stop the background thread; nothing is lost, the next start goes on."""
-        guarded(self._close, None)
+        """Stop the background thread. Nothing is lost: the next start continues."""
+        call_safely(self._close, None)
 
     def accounting(self) -> dict[str, Any]:
-        """Return how many recordings and reports went where; both identities of `hubbub.sdk.storage.state` hold."""
-        return self._journal.run(self._recorder.accounting)
+        """Return the counters of recordings and reports; both identities of `hubbub.sdk.storage.state` hold."""
+        return self._parts.journal.run(self._parts.recorder.accounting)
 
     def inspect(self, last: int = 1) -> dict[str, Any]:
-        """Return what `hubbub inspect --json --last LAST` prints: consent, queued batches, the bodies of the last batches sent (at most 10).
+        """Return the output of `hubbub inspect --json --last LAST`: consent, queued batches, bodies of the last batches sent (at most 10).
 
         For an app's settings page. Reads the files without waiting for the directory's lock; never raises.
         """
         return self._report(lambda state: inspection_report(state, last))
 
     def ledger(self) -> dict[str, Any]:
-        """Return what `hubbub ledger --json` prints: epsilon spent and reserved, by metric definition.
+        """Return the output of `hubbub ledger --json`: epsilon spent and reserved, by metric definition.
 
         For an app's settings page. Reads the files without waiting for the directory's lock; never raises.
         """
@@ -250,147 +308,115 @@ class Client:
 
     def _consent(self, state: State) -> ConsentRecord:
         time = datetime.fromtimestamp(state.consent_time, UTC) if state.consent_time else None
-        effective = lesser(state.consent, self._agreement.allowed)
-        return ConsentRecord(state.consent, state.consent_text, time, effective)
+        return ConsentRecord(state.consent, state.consent_text, time, self._parts.limit.effective(state.consent))
 
     def _report(self, report: Callable[[State], dict[str, Any]]) -> dict[str, Any]:
-        return guarded(lambda: self._reported(report), report(State()))
+        return call_safely(lambda: self._build_report(report), report(State()))
 
-    def _reported(self, report: Callable[[State], dict[str, Any]]) -> dict[str, Any]:
-        """Report what the files have, or, where there are none or the disk refused events, what memory has."""
-        if isinstance(self._disk, SystemDisk) and not self._journal.problem:
+    def _build_report(self, report: Callable[[State], dict[str, Any]]) -> dict[str, Any]:
+        """Report on the files; without files, or if the disk refused events, on the state in memory."""
+        parts = self._parts
+        if isinstance(parts.disk, SystemDisk) and not parts.journal.problem:
             with suppress(HubbubError):
                 return report(read_state(self._directory))
-        return self._journal.run(report)
+        return parts.journal.run(report)
 
     def _record(self, subject_id: str | None, metric: str, value: Value) -> None:
         try:
-            if self._agreement.allowed is Consent.OFF:
-                self._recorder.unsaved_ignored["consent"] += 1
+            parts = self._parts
+            if parts.limit.allowed is Consent.OFF:
+                parts.recorder.unsaved_ignored["consent"] += 1
                 return
             if subject_id is None and self._per_subject:
-                raise ParameterError("this client is per_subject: record with client.subject(id).record(...)")
-            if interrupted():
-                self._recorder.postpone(subject_id, metric, value)
-                if self._uploader is not None:
-                    self._uploader.wake()
+                raise ParameterError(
+                    "this client is per_subject: call client.subject(id).record(...) instead of client.record(...)"
+                )
+            if holds_journal():
+                parts.recorder.postpone(subject_id, metric, value)
+                if parts.uploader.is_started:
+                    parts.uploader.wake()
                 return
-            if self._journal.run(self._recorder.take, subject_id, metric, value) is Consent.OFF:
+            if parts.journal.run(parts.recorder.take, subject_id, metric, value) is Consent.OFF:
                 return
             if self._durability == "power":
-                self._journal.sync()
-            (self._uploader or self._started()).wake()
-        except Exception as failure:  # noqa: BLE001  (the contract: never raises into its host)
+                parts.journal.sync()
+            parts.uploader.wake()
+        except Exception as failure:  # noqa: BLE001  (the contract: `record` never raises into its host)
             report_failure(failure)
 
     def _resume(self) -> None:
-        """Form what was missed since the last time, and go on sending."""
-        if self._agreement.allowed is Consent.OFF:
+        """Build the reports of the periods since the last run, and continue to send."""
+        parts = self._parts
+        if parts.limit.allowed is Consent.OFF:
             return
-        self._agreement.end_erasing()
-        agreed, detaching = self._journal.run(self._begin)
-        if agreed:
-            self._started()
+        parts.consent_manager.finish_erasure()
+        consented, detaching = parts.journal.run(self._begin)
+        if consented:
+            parts.uploader.start()
         if detaching:
             from hubbub.sdk.upload.detached import detach
 
             detach(self._directory, self._url, self._ca_certs)
 
     def _begin(self, state: State) -> tuple[bool, bool]:
-        """Enrol, if that was agreed to; return whether it was, and whether another process is to send."""
+        """Enroll if consent was given; return whether it was, and whether another process must be started to send."""
         if state.consent is Consent.OFF:
             return False, False
-        self._agreement.enroll(state)
-        if not self._detached or lesser(state.consent, self._agreement.allowed) is not Consent.ON:
+        self._parts.consent_manager.enroll(state)
+        if not self._detached or self._parts.limit.effective(state.consent) is not Consent.ON:
             return True, False
-        from hubbub.sdk.upload.detached import take_turn
+        from hubbub.sdk.upload.detached import claim_daily_run
 
-        return True, take_turn(self._journal, state, self._clock().timestamp())
+        return True, claim_daily_run(self._parts.journal, state, self._clock().timestamp())
 
     def _set_consent(self, consent: Consent, text: str) -> list[str]:
-        """Return what the disk does not have of it."""
+        """Change the consent; return one message for each part that the disk refused."""
         if consent is Consent.OFF:
-            return self._agreement.withdraw(text)
-        missing = self._agreement.agree(consent, text)
-        self._started().wake()
+            return self._parts.consent_manager.withdraw(text)
+        missing = self._parts.consent_manager.grant(consent, text)
+        self._parts.uploader.wake()
         return missing
 
-    def _deliver(self) -> int:
-        """For `hubbub.testing.deliver`: end all periods, send everything."""
-        uploader = self._started()
-        return sum(uploader.sender.send_now(batch_id) for batch_id in self._journal.run(self._form_everything))
-
-    def _form_everything(self, state: State) -> list[str]:
-        self._recorder.record_postponed(state)
-        if not self._journal.locked_out:
-            self._recorder.former.form_everything(state, ahead=True)
-        return list(state.waiting)
-
-    def _started(self) -> Uploader:
-        with self._starting:
-            if self._uploader is None:
-                from hubbub.sdk.upload.sender import Sender
-                from hubbub.sdk.upload.uploader import Uploader
-
-                agreement = self._agreement
-                sender = Sender(
-                    self._journal,
-                    self._recorder,
-                    self._transport,
-                    disk=self._disk,
-                    clock=self._clock,
-                    random_bytes=self._coins,
-                    allowed=lambda: agreement.allowed,
-                    sends_after=SECONDS_BEFORE_SENDING if self._detached else 0.0,
-                )
-                sender.hurry = self._sends_at_start
-                uploader = Uploader(self._journal, self._compactor, sender)
-                uploader.start()
-                self._uploader = uploader
-            return self._uploader
-
     def _close(self) -> None:
-        self._scribe.close()
-        self._stop()
-        if self._journal.unsynced:
-            self._journal.sync()
-        self._recorder.enroller.end()
-        self._journal.close()
+        self._async_worker.close()
+        parts = self._parts
+        parts.uploader.stop()
+        parts.sender.close()
+        if parts.journal.has_unsynced:
+            parts.journal.sync()
+        parts.enrollment.release_lease()
+        parts.journal.close()
 
     def _stop(self) -> None:
-        if self._uploader is not None:
-            self._uploader.stop(SECONDS_AT_EXIT)
-            self._uploader = None
+        """At exit: end the upload thread."""
+        self._parts.uploader.stop()
 
-    def _still(self) -> Section:
-        """For `forking.py`: no thread is in the middle of something."""
-        return self._journal.still()
+    def _freeze(self) -> HeldSection:
+        """Before a fork: hold the journal's lock, so that no thread changes it meanwhile."""
+        return self._parts.journal.freeze()
 
     def _after_fork_in_child(self) -> None:
-        """For `forking.py`: the next recording starts a thread; files and locks are opened anew."""
-        self._starting = threading.RLock()
-        self._scribe = Scribe()
-        if self._uploader is not None:
-            self._uploader.sender.after_fork_in_child()
-            self._uploader = None
+        """After a fork: open files and locks anew; the next recording starts a thread."""
+        self._async_worker = AsyncWorker()
+        self._parts.uploader.after_fork_in_child()
         if self._durability == "memory":
-            self._open()  # what the parent holds in memory is the parent's: the child is a client of its own
+            self._parts = self._build()  # the parent keeps the reports in memory: the child is a client of its own
         else:
-            self._journal.after_fork_in_child()
-            self._compactor.after_fork_in_child()
-            self._recorder.enroller.after_fork_in_child()
+            self._parts.journal.after_fork_in_child()
+            self._parts.compactor.after_fork_in_child()
+            self._parts.enrollment.after_fork_in_child()
 
     def __del__(self) -> None:
-        uploader = getattr(self, "_uploader", None)
-        if uploader is not None:
-            uploader.end()
+        parts = getattr(self, "_parts", None)
+        if parts is not None:
+            parts.uploader.end()
 
     def __repr__(self) -> str:
         return f"<hubbub.Client {str(self._directory)!r}>"
 
 
 class Subject:
-    """One of the people that a server reports for."""
+    """Recorder of one of the people that a server reports for, see `Client.subject`."""
 
     __slots__ = ("_client", "_id")
 
@@ -399,21 +425,26 @@ class Subject:
         self._id = subject_id
 
     def record(self, metric: str, value: Value = None) -> None:
-        """As `Client.record`, for this subject."""
+        """Record a value of this subject, like `Client.record`."""
         self._client._record(self._id, metric, value)
 
     async def arecord(self, metric: str, value: Value = None) -> None:
-        """As `Client.arecord`, for this subject."""
-        await self._client._scribe.run(self._client._record, self._id, metric, value)
+        """Record a value of this subject from asyncio, like `Client.arecord`."""
+        await self._client._async_worker.run(self._client._record, self._id, metric, value)
 
     def __repr__(self) -> str:
         return "<hubbub.Subject>"
 
 
-def _at_exit() -> None:
-    for client in alive():
+def collaborators(client: Client) -> Collaborators:
+    """Objects that a client is built of. Internal: for `hubbub.testing` and for tests."""
+    return client._parts
+
+
+def _stop_at_exit() -> None:
+    for client in registered_clients():
         if isinstance(client, Client):
             client._stop()
 
 
-atexit.register(_at_exit)
+atexit.register(_stop_at_exit)

@@ -1,21 +1,23 @@
-"""How people read numbers, and how they install what is missing."""
+"""Text formatting shared by commands, logs and pages: counts, sizes, escaping of untrusted strings."""
 
 from __future__ import annotations
 
 
-def counted(number: int, noun: str) -> str:
-    """Say how many of something there are.
+def format_count(number: int, noun: str) -> str:
+    """Return a count with its noun in the right number.
 
-    >>> counted(1, "report"), counted(0, "report"), counted(1200, "batch")
+    >>> format_count(1, "report"), format_count(0, "report"), format_count(1200, "batch")
     ('1 report', '0 reports', '1,200 batches')
     """
     return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('ch') else 's'}"
 
 
-def how_to_install(extra: str) -> str:
-    """Say how to install an extra. The name `hubbub` on PyPI is not this project's, so no message may say `pip install hubbub`.
+def install_hint(extra: str) -> str:
+    """Return the instruction to install an extra of this project.
 
-    >>> how_to_install("decoder")
+    The package `hubbub` on PyPI is another project, so no message may ask a user to install it from there.
+
+    >>> install_hint("decoder")
     "run pip install '.[decoder]' in a checkout of hubbub"
     """
     return f"run pip install '.[{extra}]' in a checkout of hubbub"
@@ -24,20 +26,20 @@ def how_to_install(extra: str) -> str:
 _UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
-def written(size: int) -> str:
-    """Return a size in the largest unit that it is a whole number of.
+def format_exact_size(size: int) -> str:
+    """Return a size in bytes, in the largest unit that divides it.
 
-    >>> [written(size) for size in (1000, 65536, 3 << 30)]
+    >>> [format_exact_size(size) for size in (1000, 65536, 3 << 30)]
     ['1000', '64 KiB', '3 GiB']
     """
     unit = max((unit for unit in _UNITS if size % _UNITS[unit] == 0), key=_UNITS.__getitem__)
     return f"{size // _UNITS[unit]} {unit}".strip()
 
 
-def about(size: float) -> str:
-    """Write a size for people.
+def format_size(size: float) -> str:
+    """Return a size in bytes, rounded to three digits.
 
-    >>> about(0), about(1536), about(3 << 30)
+    >>> format_size(0), format_size(1536), format_size(3 << 30)
     ('0 B', '1.5 KiB', '3 GiB')
     """
     for unit in ("B", "KiB", "MiB", "GiB"):
@@ -47,17 +49,17 @@ def about(size: float) -> str:
     return f"{size:.4g} TiB"
 
 
-_LONGEST = 80
+_MAX_CHARACTERS = 80
 
 
-def shown(value: str) -> str:
-    """Show a string on one line: what a terminal would obey or hide is escaped, the middle of a long one left out.
+def escape_untrusted(value: str) -> str:
+    """Return an untrusted string on one printable line: control characters escaped, the middle of a long string left out.
 
-    >>> shown("a\\x1b[31m\\u202eb"), shown("")
+    >>> escape_untrusted("a\\x1b[31m\\u202eb"), escape_untrusted("")
     ('a\\\\x1b[31m\\\\u202eb', '""')
-    >>> shown("x" * 1000)[36:]
+    >>> escape_untrusted("x" * 1000)[36:]
     'xxxx...xxxx (1,000 characters)'
     """
-    head, tail = (value, "") if len(value) <= _LONGEST else (value[:40], value[-4:])
+    head, tail = (value, "") if len(value) <= _MAX_CHARACTERS else (value[:40], value[-4:])
     escaped = ["".join(c if c.isprintable() else repr(c)[1:-1] for c in part) for part in (head, tail)]
     return "...".join(escaped) + f" ({len(value):,} characters)" if tail else escaped[0] or '""'

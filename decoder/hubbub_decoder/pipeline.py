@@ -25,17 +25,17 @@ from hubbub_decoder.estimators.reports.mixed_effects import fit_reports_mixed, w
 from hubbub_decoder.estimators.reports.one_step import fit_reports_one_step
 from hubbub_decoder.inference.intervals import Target
 from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
-from hubbub_decoder.results import warnings as doubts
+from hubbub_decoder.results import warnings as decoding_warnings
 from hubbub_decoder.results.build import build_decoding
 from hubbub_decoder.results.decoding import Decoding
-from hubbub_decoder.results.goodness_of_fit import goodness_of_fit
+from hubbub_decoder.results.goodness_of_fit import run_fit_tests
 
 
 def decode(
     summary: BitCounts | PatternCounts | Reports,
     candidates: Iterable[str] | DesignMatrix | None = None,
     *,
-    level: float = 0.95,
+    confidence: float = 0.95,
     fdr: float = 0.05,
     target: Target = "reporters",
 ) -> Decoding:
@@ -44,7 +44,7 @@ def decode(
     summary    : bit or pattern counts with at least one report, or the reports; patterns say more, and are used whole
     candidates : for a string metric, the strings to look for, or a design matrix that says which bits each sets; otherwise all
                  categories, or those of them to show
-    level      : of the intervals, in (0, 1)
+    confidence      : of the intervals, in (0, 1)
     fdr        : the share of false ones expected among the detected, in (0, 1)
     target     : "reporters", the people who reported, or "population", whom they are a random sample of: wider
 
@@ -56,37 +56,39 @@ def decode(
     >>> [(e.candidate, round(e.share, 3), round(e.std_error, 3)) for e in decoding.estimates]
     [('linux', 0.5, 0.027), ('macos', 0.3, 0.027)]
     """
-    _check_arguments(summary, level, fdr, target)
+    _check_arguments(summary, confidence, fdr, target)
     if isinstance(summary, Reports) and supports_pattern_likelihood(summary.metric.params):
         summary = summary.pattern_counts()
     counts = summary if isinstance(summary, BitCounts) else summary.bit_counts()
     metric = counts.metric
     if counts.num_reports == 0:
         raise SummaryError(f"{metric.name}: the summary holds no report: there is nothing to decode yet")
-    tests = goodness_of_fit(summary)
+    tests = run_fit_tests(summary)
     if metric.kind is not Kind.STRING:
         selected = select_categories(metric, _named_categories(metric, candidates))
         fit = fit_categories(counts, selected)
-        decoding = build_decoding(fit, [(name,) for name in selected], counts, target, level, fdr)
-        warnings = [*doubts.about_counts(counts), *doubts.about_masses(decoding)]
+        decoding = build_decoding(fit, [(name,) for name in selected], counts, target, confidence, fdr)
+        warnings = [*decoding_warnings.warn_counts(counts), *decoding_warnings.warn_impossible_totals(decoding)]
     else:
         design, repeated = _design(candidates, counts)
         selection = select_candidates(counts, design, keep_all=_fits_patterns(summary))
         fit = _fit(summary, counts, design, selection)
-        decoding = build_decoding(fit, design.groups, counts, target, level, fdr)
+        decoding = build_decoding(fit, design.groups, counts, target, confidence, fdr)
         if len(selection.columns) < len(design.groups):
-            decoding = replace(decoding, chosen=len(selection.columns))
+            decoding = replace(decoding, num_screened=len(selection.columns))
         warnings = _warnings(summary, counts, design, repeated, selection, fit, decoding)
-    return replace(decoding, fit=tests, warnings=(*warnings, *doubts.about_fit(tests, counts)))
+    return replace(
+        decoding, fit_tests=tests, warnings=(*warnings, *decoding_warnings.warn_failed_fit_tests(tests, counts))
+    )
 
 
-def _check_arguments(summary: object, level: float, fdr: float, target: str) -> None:
+def _check_arguments(summary: object, confidence: float, fdr: float, target: str) -> None:
     if not isinstance(summary, BitCounts | PatternCounts | Reports):
         raise SummaryError(
             f"summary must be BitCounts, PatternCounts or Reports, got {type(summary).__name__}: "
             "hubbub.summary.read_collected(path) reads whichever a file holds"
         )
-    for name, value in (("level", level), ("fdr", fdr)):
+    for name, value in (("confidence", confidence), ("fdr", fdr)):
         if not isinstance(value, Real) or not 0 < value < 1:
             raise SummaryError(f"{name} must be a number in (0, 1), got {value!r}")
     if target not in ("reporters", "population"):
@@ -146,15 +148,15 @@ def _warnings(
 ) -> list[str]:
     reports = summary if isinstance(summary, Reports) else None
     return [
-        *doubts.about_counts(counts),
-        *doubts.about_candidates(design),
-        *doubts.about_merged(design, repeated),
-        *doubts.about_selection(design, selection),
-        *doubts.about_reports(reports, design.take(selection.columns)),
-        *doubts.about_undetermined(int(np.isnan(fit.shares[selection.columns]).sum())),
-        *doubts.about_cohorts(selection.counts, decoding),
-        *doubts.about_errors(fit.null_distribution, fit.unlisted_variance),
-        *doubts.about_totals(decoding),
-        *doubts.about_masses(decoding, None if _fits_patterns(summary) else fit),
-        *doubts.about_nothing_found(decoding),
+        *decoding_warnings.warn_counts(counts),
+        *decoding_warnings.warn_padded_candidates(design),
+        *decoding_warnings.warn_merged_candidates(design, repeated),
+        *decoding_warnings.warn_screening(design, selection),
+        *decoding_warnings.warn_unused_reports(reports, design.take(selection.columns)),
+        *decoding_warnings.warn_undetermined_shares(int(np.isnan(fit.shares[selection.columns]).sum())),
+        *decoding_warnings.warn_few_cohorts(selection.counts, decoding),
+        *decoding_warnings.warn_frequent_unlisted_string(fit.null_distribution, fit.unlisted_variance),
+        *decoding_warnings.warn_undetermined_totals(decoding),
+        *decoding_warnings.warn_impossible_totals(decoding, None if _fits_patterns(summary) else fit),
+        *decoding_warnings.warn_nothing_detected(decoding),
     ]

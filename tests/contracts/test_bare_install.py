@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from tests.support.paths import REPOSITORY
 
 ENCODE = """
@@ -83,8 +84,8 @@ def test_doctor_checks_a_state_directory_in_a_bare_install(bare: Path, tmp_path:
     command = [str(hubbub), "doctor", "--state", str(state), "--json"]
     checked = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert checked.stderr == ""
-    found = {finding["about"]: finding["health"] for finding in json.loads(checked.stdout)["findings"]}
-    assert found == dict.fromkeys(("clock", "secret", "journal", "consent", "spool", "ledger", "machine"), "fine")
+    found = {finding["check"]: finding["health"] for finding in json.loads(checked.stdout)["findings"]}
+    assert found == dict.fromkeys(("clock", "secret", "journal", "consent", "spool", "ledger", "machine"), "ok")
     (state / "secret").write_bytes(b"short")
     assert subprocess.run(command, capture_output=True, check=False, env=environment).returncode == 1
 
@@ -99,7 +100,7 @@ def test_nothing_tells_a_user_to_install_hubbub_from_pypi() -> None:
         for file in tested
         if file.suffix in (".py", ".md", ".toml", ".j2", ".yml", ".txt", ".sh") or file.name == "Makefile"
         for found in told.finditer(file.read_text(encoding="utf-8"))
-        if "in a checkout of hubbub" not in found.group() and file.name != "words.py"
+        if "in a checkout of hubbub" not in found.group() and file.name != "text.py"
     ]
     assert wrong == []
 

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from tests.support.attack_models import bits_that_differ, counts, loss_of_a_change, permanent, share_matched
-from tests.support.enumerate_mechanism import Floats
-from tests.support.paths import DOCS
 
 from hubbub import Metric, Params, Policy
 from hubbub.privacy import central_epsilon, effective_group_size, epsilon, privacy_figures
-from hubbub.privacy.linkability import information
+from hubbub.privacy.linkability import mutual_information
 from hubbub.privacy.pricing import shown_epsilon
+from tests.support.attack_models import bits_that_differ, counts, loss_of_a_change, permanent, share_matched
+from tests.support.enumerate_mechanism import Floats
+from tests.support.paths import DOCS
 
 PAGE = (DOCS / "privacy.md").read_text()
 
@@ -108,7 +108,7 @@ def test_figures_in_the_text() -> None:
     assert f"eps = 1.07 is {math.exp(epsilon(paper)):.1f} times" in PAGE
     permanent_factors = [round(math.exp(float(row[-1]))) for row in EPSILON[2:4]]
     assert "3.89 {} times, 4.39 {} times".format(*permanent_factors) in PAGE
-    assert f"e^{information(params_of('64, 1', '.25, .75, .25'), math.inf):.0f} at k = 64, f = .25" in PAGE
+    assert f"e^{mutual_information(params_of('64, 1', '.25, .75, .25'), math.inf):.0f} at k = 64, f = .25" in PAGE
     assert f"linked, give all 128 bits with probability {all_bits_right(paper, 100):.2f}".replace("0.", ".") in PAGE
 
 

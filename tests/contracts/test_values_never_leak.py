@@ -8,13 +8,14 @@ import traceback
 from pathlib import Path
 
 import pytest
-from tests.client.conftest import Rig
 
 from hubbub import Client, Metric, Params
+from hubbub.client import collaborators
 from hubbub.encoding.permanent import PermanentResponse
 from hubbub.sdk.runtime.error_guard import report_failure
-from hubbub.sdk.upload.retry_policy import NO_ANSWER
+from hubbub.sdk.upload.retry_policy import NO_RESPONSE
 from hubbub.testing import deliver
+from tests.client.conftest import Rig
 
 CANARY = "canary-5e9b1f0c"
 METRIC = Metric.string(  # k = 128: none of what is searched for occurs by chance
@@ -29,9 +30,9 @@ def forms(data: bytes) -> list[bytes]:
 
 
 def hidden(client: Client, secret: bytes) -> list[bytes]:
-    encoder = next(iter(client._recorder.channels._channels.values())).encoder
-    bloom = encoder.bloom(CANARY)
-    prr = PermanentResponse(METRIC, client._recorder.channels._secret or pytest.fail("no secret"))(bloom)
+    encoder = next(iter(collaborators(client).encoders._encoders.values())).encoder
+    bloom = encoder.bloom_bits(CANARY)
+    prr = PermanentResponse(METRIC, collaborators(client).encoders._secret or pytest.fail("no secret"))(bloom)
     told = [CANARY.encode(), str(prr).encode(), str(bloom).encode()]
     for number in (prr, bloom):
         told += forms(number.to_bytes(16, "little")) + forms(number.to_bytes(16, "big"))
@@ -40,21 +41,23 @@ def hidden(client: Client, secret: bytes) -> list[bytes]:
 
 def test_nothing_shows_the_value_its_permanent_bits_or_the_secret(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
-        rig.transport.answers = [NO_ANSWER]
+        rig.transport.responses = [NO_RESPONSE]
         client = rig.agreed(METRIC)
         for day in range(3):
             client.record("homepage", CANARY)
             client.record("homepage", CANARY + "\ud800" if day == 1 else CANARY)
             deliver(client)
             rig.clock.move(days=1)
-        client._compactor.compact(always=True)
+        collaborators(client).compactor.compact(always=True)
         client.record("homepage", CANARY)
         subject = client.subject(CANARY)
         subject.record("homepage", CANARY)
     secret = (rig.state / "secret").read_bytes()
     seen = [file.read_bytes() for file in rig.state.rglob("*") if file.is_file() and file.name != "secret"]
     seen += [caplog.text.encode(), *rig.transport.bodies]
-    seen += [repr(each).encode() for each in (client, subject, client._recorder.channels._secret, client.accounting())]
+    seen += [
+        repr(each).encode() for each in (client, subject, collaborators(client).encoders._secret, client.accounting())
+    ]
     everything = b"\n".join(seen)
     assert len(rig.transport.bodies) >= 3
     for needle in hidden(client, secret):
@@ -69,7 +72,7 @@ def test_a_failure_of_ours_is_logged_without_its_message_and_never_reaches_the_h
     def broken(*_: object) -> None:
         raise RuntimeError(CANARY)
 
-    monkeypatch.setattr(client._recorder, "record", broken)
+    monkeypatch.setattr(collaborators(client).recorder, "record", broken)
     with pytest.raises(RuntimeError):  # in tests nothing is swallowed
         client.record("homepage", CANARY)
     monkeypatch.setattr("hubbub.sdk.runtime.error_guard.swallowed", True)
@@ -103,11 +106,11 @@ def test_subjects_have_their_own_secret_cohort_drafts_and_ledger(rig: Rig, tmp_p
     for name in ("ada", "bob", "eve"):
         server.subject(name).record("homepage", CANARY)
         server.subject(name).record("homepage", "other")
-    with server._journal as state:
+    with collaborators(server).journal as state:
         assert len(state.accounts) == len(state.drafts) == 3
         assert "" not in state.digests
-    encoders = [channel.encoder for channel in server._recorder.channels._channels.values()]
-    assert len({encoder._permanent(5) for encoder in encoders}) == 3
+    encoders = [each.encoder for each in collaborators(server).encoders._encoders.values()]
+    assert len({encoder._permanent_response(5) for encoder in encoders}) == 3
     assert deliver(server) == 1  # their reports of one metric and period travel together
     (batch,) = rig.transport.batches
     assert sorted(batch.cohorts) == sorted(encoder.cohort for encoder in encoders)
@@ -128,6 +131,6 @@ def test_a_subjects_ledger_survives_off_and_on_and_nothing_else_of_it_does(rig: 
     rig.clock.move(days=1)
     server.subject("ada").record("homepage", CANARY)
     assert deliver(server) == 1
-    with server._journal as state:
+    with collaborators(server).journal as state:
         assert sorted(account.units for account in state.accounts.values()) == [1, 2]
     assert len(rig.transport.batches[-1]) == 1  # bob was not seen again

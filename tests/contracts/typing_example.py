@@ -112,7 +112,7 @@ def metrics() -> Metric:
     assert_type((metric.kind, metric.period), tuple[Kind, PeriodKind])
     assert_type((metric.other, metric.hold, metric.expires), tuple[str | None, int | None, date | None])
     assert_type((metric.categories, metric.params), tuple[tuple[str, ...], Params])
-    assert_type(metric.bit_shaping_fields(), Iterator[bytes])
+    assert_type(metric.encoding_fields(), Iterator[bytes])
     assert_type(metric.to_dict(), dict[str, Any])
     assert_type(Metric.from_dict(metric.to_dict()), Metric)
     policy = Policy()
@@ -131,7 +131,9 @@ def one_report(metric: Metric) -> bytes:
     assert_type(secret.stream("my-app/v1", b"field").digest(16), bytes)
     encoder = Encoder(metric, secret)
     assert_type((encoder.metric, encoder.cohort), tuple[Metric, int])
-    assert_type(encoder.respond(encoder.bloom("x"), epoch=3), int)
+    bits = encoder.bloom_bits("x")
+    assert_type(bits + 0, int)
+    report = encoder.encode(bits, epoch=3)
     report = encoder.encode("x")
     report = Report.from_int(cohort=3, bits=5, num_bits=8)
     assert_type((report.cohort, report.bits, report.to_bytes()), tuple[int, frozenbitarray, bytes])
@@ -141,7 +143,7 @@ def one_report(metric: Metric) -> bytes:
     assert_type(
         (period.start, period.kind, period.opens(), period.closes()), tuple[date, PeriodKind, datetime, datetime]
     )
-    batch = Batch.of_reports(metric, period, [report])
+    batch = Batch.from_reports(metric, period, [report])
     batch = Batch.from_json(batch.to_json())
     batch = Batch.from_fields(str(uuid.uuid4()), "homepage", "0" * 64, "2026-11-01", [3], "BQ==")
     batch.require_fit(metric, max_reports=100)
@@ -154,8 +156,8 @@ def what_went_wrong(body: bytes) -> str:
     try:
         batch = Batch.from_json(body)
     except RefusedError as refused:
-        assert_type(refused.refusal, ProblemType)
-        return f"{refused.refusal.slug} {refused.refusal.status}: {refused.refusal.meaning}"
+        assert_type(refused.problem_type, ProblemType)
+        return f"{refused.problem_type.slug} {refused.problem_type.status}: {refused.problem_type.meaning}"
     except (DefinitionError, ParameterError, InvalidValueError, SummaryError) as failure:
         base: HubbubError = failure
         return str(base)

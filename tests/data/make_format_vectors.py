@@ -17,9 +17,9 @@ from hubbub.encoding.bloom import Value, bloom_bits
 from hubbub.encoding.hashing import google_md5, murmur3_v1
 from hubbub.encoding.instantaneous import InstantaneousResponse
 from hubbub.encoding.permanent import PermanentResponse
-from hubbub.encoding.secret import framed
-from hubbub.metrics.periods import ordinal
-from hubbub.metrics.probability import nearest_dyadic, numerator
+from hubbub.encoding.secret import length_prefixed
+from hubbub.metrics.periods import period_number
+from hubbub.metrics.probability import numerator, round_to_dyadic
 from hubbub.randomness import RandomBytes
 from hubbub.testing import SeededBytes
 
@@ -67,7 +67,7 @@ def probabilities() -> Iterator[dict[str, Any]]:
     for digits in (24, 23):
         for double in asked + [2 * each for each in asked if 0 < each < 1e-6]:
             try:
-                a = numerator(nearest_dyadic("p", double, digits), digits)
+                a = numerator(round_to_dyadic("p", double, digits), digits)
             except HubbubError:
                 a = None
             yield {"double": double, "exact": str(Fraction(double)), "digits": digits, "a": a}
@@ -171,7 +171,7 @@ def epochs() -> Iterator[dict[str, Any]]:
     for period, each in starts.items():
         for start in each:
             for hold in (1, 2, 7, 30):
-                number = ordinal(PeriodKind(period), start)
+                number = period_number(PeriodKind(period), start)
                 yield {"period": period, "start": start, "hold": hold, "number": number, "epoch": number // hold}
 
 
@@ -211,7 +211,9 @@ class Recorded(Secret):
     read = b""
 
     def stream(self, domain: str, *fields: bytes) -> Any:
-        self.read = framed(domain.encode()) + framed(self._key) + b"".join(map(framed, fields))
+        self.read = (
+            length_prefixed(domain.encode()) + length_prefixed(self._key) + b"".join(map(length_prefixed, fields))
+        )
         return super().stream(domain, *fields)
 
 
@@ -233,9 +235,11 @@ def permanent() -> Iterator[dict[str, Any]]:
             secret = Recorded(key)
             response = PermanentResponse(metric, secret)
             bloom = bloom_bits(metric, value, secret.cohort(metric.params.num_cohorts))
-            prefix = (secret.stream("hubbub/prr/v1", *metric.bit_shaping_fields()), secret.read)[1]
+            prefix = (secret.stream("hubbub/prr/v1", *metric.encoding_fields()), secret.read)[1]
             of_epoch = b"" if epoch is None else epoch.to_bytes(8, "little", signed=True)
-            whole = prefix + framed(of_epoch) + framed(bloom.to_bytes(metric.params.row_bytes, "little"))
+            whole = (
+                prefix + length_prefixed(of_epoch) + length_prefixed(bloom.to_bytes(metric.params.row_bytes, "little"))
+            )
             yield {
                 "definition": definition(fields),
                 "secret": key.hex(),

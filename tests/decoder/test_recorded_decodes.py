@@ -31,11 +31,20 @@ TOTAL_TOLERANCE = 1e-9
 SHARE_FIELDS = ("share", "std_error", "low", "high")
 ESTIMATE_FIELDS = (
     *SHARE_FIELDS,
-    *("p_value", "q_value", "detected", "selected_low", "selected_high", "best_guess", "guess_low", "guess_high"),
+    *(
+        "p_value",
+        "q_value",
+        "detected",
+        "selection_adjusted_low",
+        "selection_adjusted_high",
+        "posterior_median",
+        "credible_low",
+        "credible_high",
+    ),
 )
-MERGED_FIELD = "same_bits"
-TOTAL_FIELDS = ("explained", "unlisted", "without_value")
-SCALAR_FIELDS = ("num_reports", "detectable", "chosen")
+MERGED_FIELD = "indistinguishable_from"
+TOTAL_FIELDS = ("listed_total", "unlisted", "no_value")
+SCALAR_FIELDS = ("num_reports", "detection_limit", "num_screened")
 TEST_FIELDS = ("statistic", "degrees_of_freedom", "p_value")
 """Attributes of an estimate and of a decoding. The file holds their values by position in these tuples, so that a rename changes no file."""
 
@@ -68,15 +77,15 @@ def names(listed: int, absent: int, first: int = 1) -> list[str]:
 
 
 def bits(metric: Metric, people: dict[str, int], seed: int, without_value: int = 0) -> BitCounts:
-    return simulate_bit_counts(metric, people, np.random.default_rng(seed), without_value=without_value)
+    return simulate_bit_counts(metric, people, np.random.default_rng(seed), no_value=without_value)
 
 
 def patterns(metric: Metric, people: dict[str, int], seed: int, without_value: int = 0) -> PatternCounts:
-    return simulate_pattern_counts(metric, people, np.random.default_rng(seed), without_value=without_value)
+    return simulate_pattern_counts(metric, people, np.random.default_rng(seed), no_value=without_value)
 
 
 def reports(metric: Metric, people: dict[str, int], seed: int, without_value: int = 0) -> Reports:
-    chunks = list(simulate_reports(metric, people, np.random.default_rng(seed), without_value=without_value))
+    chunks = list(simulate_reports(metric, people, np.random.default_rng(seed), no_value=without_value))
     cohorts, rows = (np.concatenate(parts) for parts in zip(*chunks, strict=True))
     return Reports(metric, cohorts, rows)
 
@@ -98,7 +107,7 @@ ONE_COHORT = string_metric(16, 2, 1, 0.25, 0.75, 0.0)
 CASES: dict[str, Case] = {
     "categorical": lambda: decode(OS_COUNTS),
     "categorical, two categories of a population": lambda: decode(
-        OS_COUNTS, ["windows", "linux"], target="population", level=0.9, fdr=0.1
+        OS_COUNTS, ["windows", "linux"], target="population", confidence=0.9, fdr=0.1
     ),
     "boolean": lambda: decode(DARK_COUNTS),
     "bits, few candidates": lambda: decode(bits(MEDIUM, zipf(15, 60_000), 1), names(15, 5)),
@@ -142,7 +151,7 @@ CASES: dict[str, Case] = {
         reports(string_metric(24, 2, 16, 0.6, 0.2, 0.1, "google-md5"), zipf(30, 8_000), 20), names(30, 30)
     ),
     "reports, screening": lambda: decode(
-        reports(string_metric(18, 2, 8, 0.1, 0.9, 0.1), zipf(10, 8_000), 21), names(10, 390), level=0.9
+        reports(string_metric(18, 2, 8, 0.1, 0.9, 0.1), zipf(10, 8_000), 21), names(10, 390), confidence=0.9
     ),
     "reports of few bits": lambda: decode(reports(PATTERN, zipf(10, 6_000), 22), names(10, 5)),
 }  # fmt: skip
@@ -157,7 +166,7 @@ def numbers_of(decoding: Decoding) -> dict[str, Any]:
         "sums": [sum(abs(value) for value in column if value is not None) for column in columns],
         "totals": [values(getattr(decoding, name), SHARE_FIELDS) for name in TOTAL_FIELDS],
         "scalars": values(decoding, SCALAR_FIELDS),
-        "tests": {test.name: values(test, TEST_FIELDS) for test in decoding.fit},
+        "tests": {test.name: values(test, TEST_FIELDS) for test in decoding.fit_tests},
     }
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from tests.client.conftest import HOMEPAGE, SURVEY
 
 from hubbub import Client, Definitions
+from hubbub.client import collaborators
 from hubbub.testing import UNLIMITED, ManualClock, RecordingTransport
 from hubbub.wire.batch import Batch
 
@@ -60,18 +61,18 @@ def sent_in_a_life(seed: int, damage: Damage, names: tuple[str, ...]) -> tuple[d
                 environment={},
             )
             client.set_consent("on")
-            client._started().stop(5)
+            collaborators(client).uploader.start().stop(5)
             for _ in range(days):
                 client.record("homepage", "x")
                 clock.move(days=1)
-                with client._journal as known:
-                    client._recorder.former.form(known)
-                    due = list(known.waiting)
+                with collaborators(client).journal as known:
+                    collaborators(client).builder.build_due(known)
+                    due = list(known.queue)
                 for batch_id in due:
-                    client._started().sender.send_now(batch_id)
+                    collaborators(client).sender.send_now(batch_id)
                 if chance.random() < 0.2:
-                    client._compactor.compact(always=True)
-            client._stop()
+                    collaborators(client).compactor.compact(always=True)
+            collaborators(client).uploader.stop()
             client.close()
 
         live(chance.randrange(8, 13))

@@ -1,6 +1,6 @@
 """Kill client and aggregator at seeded random points; then count: every report once, every identity exact.
 
-python tests/stress/kill_matrix.py POINTS SEED          (make matrix: 200, make soak: 1000)
+python -m tests.stress.kill_matrix POINTS SEED          (make matrix: 200, make soak: 1000)
 
 A life of a client is a child forked from this preloaded process. It dies by SIGKILL before or after its n-th operation on the disk or
 the network: append, sync, replace, link, remove, sync_directory, send; or in the middle of an append, its record half written. At every third point two
@@ -26,8 +26,9 @@ from typing import Any
 from tests.support.paths import DATA
 
 from hubbub import Client
+from hubbub.client import collaborators
 from hubbub.sdk.storage.filesystem import File, SystemDisk
-from hubbub.sdk.upload.retry_policy import Answer
+from hubbub.sdk.upload.retry_policy import UploadResponse
 from hubbub.sdk.upload.transport import HttpTransport
 from hubbub.testing import UNLIMITED, ManualClock, deliver
 from hubbub_decoder.data.pull import pull_summary
@@ -42,13 +43,13 @@ class Killer:
 
     def __init__(self, at: int, told: Path) -> None:
         self._left = at
-        self._told = told
+        self._describe = told
 
     def step(self, name: str, last: Callable[[], Any] = bool) -> None:
         self._left -= 1
         if self._left == 0:
             last()
-            self._told.write_text(name)
+            self._describe.write_text(name)
             os.kill(os.getpid(), signal.SIGKILL)
 
     def around(self, name: str, do: Callable[[], Any]) -> Any:
@@ -98,8 +99,8 @@ class KilledTransport:
     def __init__(self, url: str, killer: Killer) -> None:
         self._transport, self._killer = HttpTransport(url), killer
 
-    def send(self, body: bytes, wanted: Callable[[], bool]) -> Answer:
-        answer: Answer = self._killer.around("send", lambda: self._transport.send(body, wanted))
+    def send(self, body: bytes, wanted: Callable[[], bool]) -> UploadResponse:
+        answer: UploadResponse = self._killer.around("send", lambda: self._transport.send(body, wanted))
         return answer
 
 
@@ -143,7 +144,7 @@ def life(state: Path, url: str, day: datetime, seed: int, killer: Killer) -> Non
         if chance.random() < 0.5:
             deliver(client)
         if chance.random() < 0.3:
-            client._compactor.compact(always=True)
+            collaborators(client).compactor.compact(always=True)
         clock.move(days=1)
     os._exit(0)
 
@@ -177,9 +178,9 @@ def point(aggregator: Aggregator, place: Path, number: int, chance: random.Rando
     if counts["recorded"] != counts["chosen"] + counts["superseded"] + sum(counts["ignored"].values()):
         raise AssertionError(f"point {number}, killed {where}: {counts}")
     gone = sum(counts["dropped"].values())
-    if counts["formed"] != counts["acknowledged"] + counts["spooled"] + counts["quarantined"] + gone:
+    if counts["formed"] != counts["acknowledged"] + counts["queued"] + counts["quarantined"] + gone:
         raise AssertionError(f"point {number}, killed {where}: {counts}")
-    told_of = {"formed": counts["formed"], "acknowledged": counts["acknowledged"], "lost": gone + counts["spooled"]}
+    told_of = {"formed": counts["formed"], "acknowledged": counts["acknowledged"], "lost": gone + counts["queued"]}
     return Counter(told_of), "; ".join(where)
 
 

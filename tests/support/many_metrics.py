@@ -72,8 +72,8 @@ def fill(store: SqlStore, definitions: Definitions, last: date, num_periods: int
         for ago in range(num_periods):
             period = str(last - timedelta(days=ago))
             if not rows:  # the others are copies, but for the name of the period
-                counts = BitCounts(metric, counted.reports, counted.ones, [period], counted.with_ones)
-                summary, figures = summary_to_bytes(counts), figures_of(metric.params, counts.outline())
+                counts = BitCounts(metric, counted.reports, counted.ones, [period], counted.ones_histogram)
+                summary, figures = summary_to_bytes(counts), figures_of(metric.params, counts.count_profile())
             row = {"metric": metric.name, "digest": metric.digest, "period": period, "revision": 1, "closed": ago > 30}
             rows.append(row | {"summary": summary} | (figure_columns(figures, 1) if computed else {}))
         with transaction(store._engine, writes=True) as connection:
@@ -87,4 +87,4 @@ def _count(params: Params) -> BitCounts:
     bits = rng.random((_REPORTS, params.num_bits)) < params.p_star
     rows = np.packbits(bits, axis=1, bitorder="little").tobytes()
     cohorts = rng.integers(params.num_cohorts, size=_REPORTS, dtype=np.uint8).tobytes()
-    return BitCounts.of_rows(metric, cohorts, rows, ["2024-01-01"])
+    return BitCounts.from_rows(metric, cohorts, rows, ["2024-01-01"])

@@ -8,21 +8,21 @@ from pathlib import Path
 
 from sqlalchemy import Connection, text
 
-from hubbub.cli.findings import Finding, fine, warning, wrong
+from hubbub.cli.findings import Finding, error, ok, warning
 from hubbub.metrics.definitions import Definitions
 from hubbub.metrics.metric import Metric
-from hubbub.text import counted
+from hubbub.text import format_count
 from hubbub.wire.dates import parse_period
 from hubbub.wire.problems import ProblemType
 from hubbub_aggregator.database.database_url import is_postgres
-from hubbub_aggregator.database.engine import naming, opened, transaction
-from hubbub_aggregator.database.integrity import NEXT_STEP, damages
+from hubbub_aggregator.database.engine import open_existing, prefix_errors, transaction
+from hubbub_aggregator.database.integrity import NEXT_STEP, find_damage
 from hubbub_aggregator.database.schema_version import require_served, version_of
 from hubbub_aggregator.database.sqlite_file import is_there, require_place
 from hubbub_aggregator.errors import SchemaError, StoreError
-from hubbub_aggregator.pipeline.retention import kept_until, retains
+from hubbub_aggregator.pipeline.retention import counts_expire_at, keeps_reports
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.credible_clock import SETTLING, TOLERANCE, ClockStatus, time_text
+from hubbub_aggregator.store.clock_state import SETTLING, TOLERANCE, ClockStatus, time_text
 from hubbub_aggregator.store.interface import Store
 from hubbub_aggregator.store.sql_store import SqlStore
 from hubbub_aggregator.store.tokens import Scope
@@ -52,7 +52,7 @@ def of_database(
         try:
             require_place(Path(database))
         except StoreError as problem:
-            yield wrong("database", f"{database}: {problem}", "`hubbub serve` cannot make it", "then start it")
+            yield error("database", f"{database}: {problem}", "`hubbub serve` cannot make it", "then start it")
             return
         yield warning(
             "database",
@@ -62,7 +62,11 @@ def of_database(
         )
         return
     try:
-        with naming(database), opened(database, read_only=True) as engine, transaction(engine, writes=False) as looking:
+        with (
+            prefix_errors(database),
+            open_existing(database, read_only=True) as engine,
+            transaction(engine, writes=False) as looking,
+        ):
             if version_of(looking) is None:
                 yield warning(
                     "database",
@@ -75,32 +79,30 @@ def of_database(
             if is_postgres(database):
                 yield from _other_clock(looking, now)
         yield from damage(database)
-        with naming(database), opened(database) as engine:
-            store = SqlStore(engine, making=False)
+        with prefix_errors(database), open_existing(database) as engine:
+            store = SqlStore(engine, create=False)
             store.probe()
-            yield fine("database", "there, of this hubbub's schema, and it can be written to")
+            yield ok("database", "there, of this hubbub's schema, and it can be written to")
             yield from tokens(store, settings, now.date())
             yield from clock_state(store)
             if definitions is not None:
                 yield from periods(store, definitions, settings, now)
             yield from refusals(store, pause)
     except SchemaError as problem:
-        yield wrong("database", str(problem), "`hubbub serve` does not start on it", "do what it says")
+        yield error("database", str(problem), "`hubbub serve` does not start on it", "do what it says")
     except StoreError as problem:
-        yield wrong("database", str(problem), "no batch can be stored", "see that it runs and may be written to")
+        yield error("database", str(problem), "no batch can be stored", "see that it runs and may be written to")
 
 
 def damage(database: str) -> Iterator[Finding]:
     """Look through a database, unless it is a file that takes long."""
     if not is_postgres(database) and Path(database).stat().st_size > _LONG_TO_READ:
-        yield fine(
-            "database", f"of more than {_LONG_TO_READ >> 30} GiB, and not looked through: `hubbub db check` does"
-        )
+        yield ok("database", f"of more than {_LONG_TO_READ >> 30} GiB, and not looked through: `hubbub db check` does")
         return
-    with naming(database), opened(database, read_only=True) as engine:
-        found = damages(engine)
+    with prefix_errors(database), open_existing(database, read_only=True) as engine:
+        found = find_damage(engine)
     if found:
-        yield wrong("database", f"damaged: {_some(found)}", "reading, folding and closing fail, or will", NEXT_STEP)
+        yield error("database", f"damaged: {_some(found)}", "reading, folding and closing fail, or will", NEXT_STEP)
 
 
 def _other_clock(connection: Connection, now: datetime) -> Iterator[Finding]:
@@ -124,14 +126,14 @@ def clock_state(store: Store) -> Iterator[Finding]:
     state, wall = saved.state, store.wall_clock()
     accept = "set the clock; or, if it is right, `hubbub db accept-clock` instead of 24 hours of waiting"
     if wall < state.credible - TOLERANCE:
-        yield wrong(
+        yield error(
             "clock",
             f"the clock says {time_text(wall)}, the database remembers {time_text(state.credible)}",
             "the clock is behind: the service closes, purges and drops nothing",
             accept,
         )
     elif state.status is ClockStatus.CREDIBLE:
-        yield fine("clock", f"the database remembers {time_text(state.credible)}")
+        yield ok("clock", f"the database remembers {time_text(state.credible)}")
     else:
         left = (SETTLING - state.agreed) / 3_600
         yield warning(
@@ -154,10 +156,10 @@ def tokens(store: Store, settings: Settings, today: date) -> Iterator[Finding]:
                 f"`hubbub token rotate {token.name} --expires DATE`, or `hubbub token revoke {token.name}`",
             )
     have = frozenset[Scope]().union(*(token.scopes for token in all_tokens if not token.has_expired(today)))
-    if settings.closed_reports and Scope.REPORT not in have:
-        yield wrong(
+    if settings.require_report_token and Scope.REPORT not in have:
+        yield error(
             "tokens",
-            "--closed-reports, and no token has scope report",
+            "--require-report-token, and no token has scope report",
             "every batch is refused (401)",
             "`hubbub token create apps --scope report`",
         )
@@ -170,7 +172,7 @@ def tokens(store: Store, settings: Settings, today: date) -> Iterator[Finding]:
             f"`hubbub token create NAME --scope {lacking[0]}`",
         )
     elif have:
-        yield fine("tokens", f"for {', '.join(sorted(have))}")
+        yield ok("tokens", f"for {', '.join(sorted(have))}")
 
 
 def periods(store: Store, definitions: Definitions, settings: Settings, now: datetime) -> Iterator[Finding]:
@@ -195,12 +197,12 @@ def periods(store: Store, definitions: Definitions, settings: Settings, now: dat
     unnamed = [
         metric.name
         for metric in known.values()
-        if metric.name not in settings.retain and any(digest == metric.digest for digest, _ in retained)
+        if metric.name not in settings.keep_reports and any(digest == metric.digest for digest, _ in retained)
     ]
     if orphans:
         yield warning(
             "periods",
-            f"{counted(orphans, 'open period')} of definitions that the file has not",
+            f"{format_count(orphans, 'open period')} of definitions that the file has not",
             "they are never closed or purged: how long they are is no longer known",
             "put the definitions back, below which the newer ones stand, until their periods are closed",
         )
@@ -213,7 +215,7 @@ def periods(store: Store, definitions: Definitions, settings: Settings, now: dat
             "see the finding about the clock",
         )
     elif late:
-        yield wrong(
+        yield error(
             "periods",
             f"due for more than a day: {_some(late)}",
             "the service closes, folds and drops every few seconds: it does not run, or its upkeep fails",
@@ -222,9 +224,9 @@ def periods(store: Store, definitions: Definitions, settings: Settings, now: dat
     if unnamed:
         yield warning(
             "retention",
-            f"reports of {_some(unnamed)} are retained, and no --retain names it",
+            f"reports of {_some(unnamed)} are retained, and no --keep-reports names it",
             "a service with these options drops them at once, beyond recall",
-            f"--retain {unnamed[0]}=N, here as for `hubbub serve`, if they are to be kept",
+            f"--keep-reports {unnamed[0]}=N, here as for `hubbub serve`, if they are to be kept",
         )
     if early:
         yield warning(
@@ -237,27 +239,27 @@ def periods(store: Store, definitions: Definitions, settings: Settings, now: dat
     if waiting > _MANY_SEGMENTS:
         yield warning(
             "upkeep",
-            f"{counted(waiting, 'segment')} not folded",
+            f"{format_count(waiting, 'segment')} not folded",
             "summaries take longer to read the more there are",
-            "see that the service runs, and its log; lower --fold-every",
+            "see that the service runs, and its log; lower --fold-interval",
         )
     if not (orphans or late or early):
-        yield fine("periods", f"{len(open_)} open; {counted(waiting, 'segment')} to be folded")
+        yield ok("periods", f"{len(open_)} open; {format_count(waiting, 'segment')} to be folded")
 
 
 def _overdue(store: Store, metric: Metric, settings: Settings, due: datetime, retained: Iterable[str]) -> Iterator[str]:
     """Yield what should have been done by then with a metric's periods, beside closing them."""
-    name, retain, keep = metric.name, settings.retain.get(metric.name), settings.keep.get(metric.name)
+    name, retain, keep = metric.name, settings.keep_reports.get(metric.name), settings.keep_counts.get(metric.name)
     for day in store.unfolded(metric.digest):
         if due > parse_period(metric.period, day).closes():
             yield f"to fold {name} {day}"
     if retain is not None:
         for day in retained:
-            if not retains(metric, settings, day, due):
+            if not keeps_reports(metric, settings, day, due):
                 yield f"to drop the reports of {name} {day}"
     if keep is not None:
         for day in store.closed_periods(metric.digest):
-            if due > kept_until(metric, day, keep):
+            if due > counts_expire_at(metric, day, keep):
                 yield f"to drop the counts of {name} {day}"
 
 
@@ -279,7 +281,7 @@ def refusals(store: Store, pause: Callable[[], None]) -> Iterator[Finding]:
     if not any(slug == refusal.slug for _, slug in grown for refusal in _TELLING):
         most: Mapping[tuple[str, str], int] = dict(sorted(after.items(), key=lambda item: -item[1])[:3])
         told = ", ".join(f"{count} {slug}{f' of {metric}' if metric else ''}" for (metric, slug), count in most.items())
-        yield fine("refusals", f"none now that you could change; ever, most of all: {told or 'none'}")
+        yield ok("refusals", f"none now that you could change; ever, most of all: {told or 'none'}")
 
 
 def _some(names: list[str]) -> str:

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from hubbub.cli.findings import Finding, changed_at, clock_before, fine, warning, wrong
+from hubbub.cli.findings import Finding, check_clock, error, modification_times, ok, warning
 from hubbub.errors import DefinitionError
 from hubbub.metrics.definitions import Definitions, load_definitions
-from hubbub.text import about, counted
+from hubbub.text import format_count, format_size
 from hubbub.wire.urls import is_loopback
 from hubbub_aggregator.cli.database_checks import of_database
 from hubbub_aggregator.cli.service_checks import Ask, ask_over_http, direct_url, of_proxy, of_service
 from hubbub_aggregator.database.database_url import is_postgres
-from hubbub_aggregator.monitoring.disk_space import free_at
+from hubbub_aggregator.monitoring.disk_space import free_bytes_at
 from hubbub_aggregator.settings import Settings
 
 _SOON = timedelta(days=30)
@@ -47,7 +47,7 @@ def of_aggregator(
     try:
         definitions = load_definitions(asked.definitions)
     except DefinitionError as problem:
-        yield wrong(
+        yield error(
             "definitions",
             str(problem),
             "`hubbub serve` does not start with this file, and SIGHUP changes nothing",
@@ -62,7 +62,7 @@ def of_aggregator(
         files.append(Path(asked.database))
         yield _disk(Path(asked.database), asked.settings)
         yield from _modes(Path(asked.database))
-    yield clock_before(changed_at(*files), now)
+    yield check_clock(modification_times(*files), now)
     yield from of_database(asked.database, definitions, asked.settings, now, pause)
     if asked.port:
         yield from of_service(direct_url(asked.host, asked.port), ask)
@@ -90,16 +90,24 @@ def expiries(definitions: Definitions, now: datetime) -> Iterator[Finding]:
             "decide now whether it is still to be asked",
         )
     if not past and not soon:
-        yield fine(
+        yield ok(
             "definitions",
-            f"{counted(len(definitions), 'metric')}, {counted(sum(1 for _ in definitions.versions()), 'definition')}",
+            f"{format_count(len(definitions), 'metric')}, {format_count(sum(1 for _ in definitions.versions()), 'definition')}",
         )
 
 
 def _unknown_kept(definitions: Definitions, settings: Settings) -> Iterator[Finding]:
     for option, named, instead in (
-        ("keep", settings.keep, "nothing is dropped by it, and the metric that was meant is kept for ever"),
-        ("retain", settings.retain, "nothing is retained by it, and the reports of the metric that was meant go"),
+        (
+            "keep-counts",
+            settings.keep_counts,
+            "nothing is dropped by it, and the metric that was meant is kept for ever",
+        ),
+        (
+            "keep-reports",
+            settings.keep_reports,
+            "nothing is retained by it, and the reports of the metric that was meant go",
+        ),
     ):
         for name in named:
             if name not in definitions:
@@ -121,19 +129,19 @@ def exposure(host: str, settings: Settings) -> Iterator[Finding]:
             "listen on 127.0.0.1, with a reverse proxy that has TLS and no access log in front (docs/operating.md)",
         )
     else:
-        yield fine(
+        yield ok(
             "address",
             f"only this machine reaches {host}: a proxy on it must set X-Forwarded-For; doctor --url checks that",
         )
     if settings.local_reads_without_token:
-        yield fine("address", "every user of this machine may read without a token, on --local-port of 127.0.0.1 alone")
+        yield ok("address", "every user of this machine may read without a token, on --local-port of 127.0.0.1 alone")
 
 
 def _disk(file: Path, settings: Settings) -> Finding:
     try:
-        return disk_room(free_at(file)(), settings.min_free)
+        return disk_room(free_bytes_at(file)(), settings.min_free_disk)
     except OSError as problem:
-        return wrong(
+        return error(
             "disk",
             f"{file.parent}: {problem.strerror}",
             "the database cannot be there",
@@ -141,14 +149,14 @@ def _disk(file: Path, settings: Settings) -> Finding:
         )
 
 
-def disk_room(free: int, min_free: float) -> Finding:
+def disk_room(free: int, min_free_disk: float) -> Finding:
     """Compare what is free with what must stay free."""
-    told = f"{about(free)} free, of which {about(min_free)} must stay so"
-    if free < min_free:
-        return wrong("disk", told, "every batch is refused (507)", "make room, or lower --min-free")
-    if free < 4 * min_free:
+    told = f"{format_size(free)} free, of which {format_size(min_free_disk)} must stay so"
+    if free < min_free_disk:
+        return error("disk", told, "every batch is refused (507)", "make room, or lower --min-free-disk")
+    if free < 4 * min_free_disk:
         return warning("disk", told, "below that every batch is refused (507)", "make room")
-    return fine("disk", told)
+    return ok("disk", told)
 
 
 def _modes(file: Path) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from hubbub.cli.findings import Finding, fine, warning, wrong
+from hubbub.cli.findings import Finding, error, ok, warning
 
 _TIMEOUT_SECONDS = 15.0
 """Longer than the service waits for SQLite's lock."""
@@ -52,9 +52,9 @@ def of_service(url: str, ask: Ask) -> Iterator[Finding]:
     """Look at whether the running service stores batches."""
     reply = ask(f"{url}/readyz")
     if reply is None:
-        yield fine("service", f"nothing answers on {url}: it is not running, or has another --host or --port")
+        yield ok("service", f"nothing answers on {url}: it is not running, or has another --host or --port")
     elif reply.status == 200:
-        yield fine("service", f"it runs on {url} and stores batches")
+        yield ok("service", f"it runs on {url} and stores batches")
     elif _field(reply, "detail") is None:
         yield warning(
             "service",
@@ -63,7 +63,7 @@ def of_service(url: str, ask: Ask) -> Iterator[Finding]:
             "give the --host and --port of the aggregator",
         )
     else:
-        yield wrong(
+        yield error(
             "service",
             f"{url}/readyz answered {reply.status}: {_field(reply, 'detail')}",
             "no batch is stored, and clients keep theirs",
@@ -76,7 +76,7 @@ def of_proxy(url: str, ask: Ask) -> Iterator[Finding]:
     reply = ask(f"{url}/livez")
     named = None if reply is None else _field(reply, "client_named")
     if named is None:
-        yield wrong(
+        yield error(
             "proxy",
             f"no aggregator answers on {url}",
             "clients that send there reach none",
@@ -84,7 +84,7 @@ def of_proxy(url: str, ask: Ask) -> Iterator[Finding]:
         )
         return
     if named:
-        yield fine("proxy", f"{url} names its clients in X-Forwarded-For")
+        yield ok("proxy", f"{url} names its clients in X-Forwarded-For")
     else:
         yield warning(
             "proxy",
@@ -95,7 +95,7 @@ def of_proxy(url: str, ask: Ask) -> Iterator[Finding]:
     for path in ("/", "/metrics"):
         reply = ask(url + path)
         if reply is not None and reply.status == 200:
-            yield wrong(
+            yield error(
                 "proxy",
                 f"{url}{path} is answered without a token",
                 "everyone who reaches it can read",

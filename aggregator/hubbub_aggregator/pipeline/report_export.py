@@ -12,11 +12,11 @@ from typing import IO
 import numpy as np
 
 from hubbub.metrics.metric import Metric
-from hubbub.randomness import RandomBytes, system_coins
+from hubbub.randomness import RandomBytes, system_random_bytes
 from hubbub.summary import ReportWriter
 from hubbub.wire.problems import ProblemType, RefusedError
-from hubbub_aggregator.store.interface import HeldReports, Store
-from hubbub_aggregator.store.shuffle import in_order
+from hubbub_aggregator.store.interface import Store, StoredReports
+from hubbub_aggregator.store.shuffle import sort_reports
 
 _BYTES_AT_ONCE = 32 << 20
 _one_at_a_time = BoundedSemaphore()
@@ -27,9 +27,9 @@ def write_reports(
     metric: Metric,
     periods: Collection[str],
     sink: IO[bytes],
-    random_bytes: RandomBytes = system_coins,
+    random_bytes: RandomBytes = system_random_bytes,
     *,
-    odd_refused: bool = False,
+    implausible_rejected: bool = False,
 ) -> None:
     """Write the reports that are held of a metric version and these periods, as of one moment.
 
@@ -38,7 +38,7 @@ def write_reports(
     """
     with (
         store.reports(metric.digest, periods) as held,
-        ReportWriter(sink, metric, held.periods, odd_refused=odd_refused) as writer,
+        ReportWriter(sink, metric, held.periods, implausible_rejected=implausible_rejected) as writer,
     ):
         parts = -(-held.num_reports * (1 + metric.params.row_bytes) // _BYTES_AT_ONCE)
         seed = int.from_bytes(random_bytes(16), "big")
@@ -46,10 +46,10 @@ def write_reports(
             drawn = list(_drawn(held, part, parts, seed))
             cohorts, rows = (b"".join(each) for each in zip(*drawn, strict=True)) if drawn else (b"", b"")
             if cohorts:
-                writer.write(*in_order(cohorts, rows))
+                writer.write(*sort_reports(cohorts, rows))
 
 
-def _drawn(held: HeldReports, part: int, parts: int, seed: int) -> Iterator[tuple[bytes, bytes]]:
+def _drawn(held: StoredReports, part: int, parts: int, seed: int) -> Iterator[tuple[bytes, bytes]]:
     """Yield the reports that belong to a part: the same draw for each part, since the seed and the blocks are the same."""
     draws = np.random.default_rng(seed)
     for cohorts, rows in held.blocks():
@@ -59,12 +59,12 @@ def _drawn(held: HeldReports, part: int, parts: int, seed: int) -> Iterator[tupl
         yield cohort_of[mine].tobytes(), bits[mine].tobytes()
 
 
-def reports_file(store: Store, metric: Metric, periods: Collection[str], *, odd_refused: bool) -> IO[bytes]:
+def reports_file(store: Store, metric: Metric, periods: Collection[str], *, implausible_rejected: bool) -> IO[bytes]:
     """Write the reports into a file without a name, which is gone when it is closed; one at a time, for the memory it takes."""
     with _turn():
         file = tempfile.TemporaryFile()  # noqa: SIM115  (whoever asked closes it)
         try:
-            write_reports(store, metric, periods, file, odd_refused=odd_refused)
+            write_reports(store, metric, periods, file, implausible_rejected=implausible_rejected)
         except OSError as problem:
             file.close()
             if problem.errno != errno.ENOSPC:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from hubbub.metrics.params import Params
-from hubbub.summary.count_profile import Outline
-from hubbub.summary.plausibility import oddities
+from hubbub.summary.count_profile import CountProfile
+from hubbub.summary.plausibility import find_implausible
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class PeriodFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class PeriodRow:
+class StoredFigures:
     """The stored figures of one metric version and period.
 
     revision : number of folds into the summary
@@ -57,16 +57,16 @@ class VersionTotals:
     stale: int = 0
 
 
-def figures_of(params: Params, outline: Outline) -> PeriodFigures:
-    """Return the figures of a summary with this outline.
+def figures_of(params: Params, profile: CountProfile) -> PeriodFigures:
+    """Return the figures of a summary with this profile.
 
     >>> params = Params.one_hot(1, prob_p=0.25, prob_q=0.75, prob_f=0.5)
-    >>> figures_of(params, Outline(np.array([7]), None, 1))
+    >>> figures_of(params, CountProfile(np.array([7]), None, 1))
     PeriodFigures(reports=7, smallest_cohort=7, implausible=())
     """
-    cohorts = outline.reports
+    cohorts = profile.reports
     return PeriodFigures(
-        reports=outline.num_reports,
+        reports=profile.num_reports,
         smallest_cohort=int(np.min(cohorts[cohorts > 0], initial=cohorts.max())),
-        implausible=tuple(oddity.kind for oddity in oddities(params, outline)),
+        implausible=tuple(finding.kind for finding in find_implausible(params, profile)),
     )

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from hubbub.errors import HubbubError
-from hubbub.text import how_to_install
+from hubbub.text import install_hint
 
 _EXTRA_OF_PACKAGE = {"hubbub_aggregator": "aggregator", "hubbub_decoder": "decoder"}
 _EXTRA_OF_COMMAND = {"doctor": "aggregator"}  # its checks of an aggregator; `--state` needs none
@@ -49,7 +49,7 @@ class Commands(click.Group):
             if extra is None or (problem.name or "").partition(".")[0].startswith("hubbub"):
                 raise
             raise click.ClickException(
-                f"`hubbub {ctx.invoked_subcommand}` needs {problem.name}: {how_to_install(extra)}"
+                f"`hubbub {ctx.invoked_subcommand}` needs {problem.name}: {install_hint(extra)}"
             ) from None
 
 

@@ -16,7 +16,7 @@ import click
 from hubbub.cli.findings import Checks
 from hubbub.cli.output import PATH, json_option, print_json
 
-_COLOUR = {"fine": "green", "warning": "yellow", "wrong": "red"}
+_COLOUR = {"ok": "green", "warning": "yellow", "error": "red"}
 _STATE_GIVEN = "hubbub.doctor.state"
 
 
@@ -32,9 +32,11 @@ class Doctor(click.Command):
         return super().parse_args(ctx, args)
 
 
-@click.command(cls=Doctor)
+@click.command(cls=Doctor, context_settings={"auto_envvar_prefix": "HUBBUB"})
 @click.argument("definitions", required=False, type=PATH)
-@click.option("--state", type=PATH, help="Directory of a client's state; instead of DEFINITIONS.")
+@click.option(
+    "--state", type=PATH, allow_from_autoenv=False, help="Directory of a client's state; instead of DEFINITIONS."
+)
 @json_option
 def command(definitions: Path | None, state: Path | None, as_json: bool, **options: Any) -> None:
     """Check an aggregator, or a client's state, for problems.
@@ -51,25 +53,25 @@ def command(definitions: Path | None, state: Path | None, as_json: bool, **optio
     from datetime import UTC, datetime
 
     from hubbub.cli.findings import Health
-    from hubbub.cli.state_checks import of_state
+    from hubbub.cli.state_checks import check_state
 
     if (definitions is None) == (state is None):
         raise click.UsageError("give the DEFINITIONS of an aggregator, or the --state of a client")
     now = datetime.now(UTC)
     if state is not None:
-        findings = list(of_state(state, now, os.environ))
+        findings = list(check_state(state, now, os.environ))
     else:
         findings = list(_registered().run(definitions, now, **options))
-    ill = any(finding.health is Health.WRONG for finding in findings)
+    has_errors = any(finding.health is Health.ERROR for finding in findings)
     if as_json:
-        print_json({"wrong": ill, "findings": [asdict(finding) for finding in findings]})
+        print_json({"has_errors": has_errors, "findings": [asdict(finding) for finding in findings]})
     else:
         for finding in findings:
             health = click.style(f"{finding.health:8}", fg=_COLOUR[finding.health])
-            click.echo(f"{health} {finding.about:12} {finding.what}")
-            for line in filter(None, (finding.why, finding.next_step and f"-> {finding.next_step}")):
+            click.echo(f"{health} {finding.check:12} {finding.observation}")
+            for line in filter(None, (finding.impact, finding.next_step and f"-> {finding.next_step}")):
                 click.echo(f"{'':8} {'':12}   {line}")
-    raise SystemExit(ill)
+    raise SystemExit(has_errors)
 
 
 def _registered() -> Checks:

@@ -1,4 +1,4 @@
-"""Findings: what was looked at, what was seen, why it matters, and the next step."""
+"""Findings of health checks: health, check, observation, impact, next step."""
 
 from __future__ import annotations
 
@@ -13,25 +13,31 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import click
 
-_SKEW = timedelta(minutes=1)
+_MAX_CLOCK_SKEW = timedelta(minutes=1)
 
 
 class Health(StrEnum):
-    """How bad it is: `wrong` does not work, or does harm; a `warning` may be meant."""
+    """Result of a check: `error` means broken or harmful, `warning` means unusual but possibly intended."""
 
-    FINE = "fine"
+    OK = "ok"
     WARNING = "warning"
-    WRONG = "wrong"
+    ERROR = "error"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was looked at, what was seen, why it matters, and the next step."""
+    """Result of one check.
+
+    check       : name of the check, such as `clock`
+    observation : the facts, with the numbers
+    impact      : consequence for recording, uploading or decoding; empty if health is `ok`
+    next_step   : action that solves the problem; empty if health is `ok`
+    """
 
     health: Health
-    about: str
-    what: str
-    why: str = ""
+    check: str
+    observation: str
+    impact: str = ""
     next_step: str = ""
 
 
@@ -39,44 +45,47 @@ class Finding:
 class Checks:
     """Checks that another package registers with `hubbub doctor`.
 
-    options : the command-line options that they take
-    run     : (definitions, now, **values of the options) -> findings
+    options : command-line options of the checks
+    run     : function (definitions, now, **values of the options) -> findings
     """
 
     options: Sequence[click.Parameter]
     run: Callable[..., Iterable[Finding]]
 
 
-def fine(about: str, what: str) -> Finding:
-    """Say that all is well."""
-    return Finding(Health.FINE, about, what)
+def ok(check: str, observation: str) -> Finding:
+    """Return a finding without a problem."""
+    return Finding(Health.OK, check, observation)
 
 
-def warning(about: str, what: str, why: str, next_step: str) -> Finding:
-    """Say what may be meant, and may not."""
-    return Finding(Health.WARNING, about, what, why, next_step)
+def warning(check: str, observation: str, impact: str, next_step: str) -> Finding:
+    """Return a finding that may be intended."""
+    return Finding(Health.WARNING, check, observation, impact, next_step)
 
 
-def wrong(about: str, what: str, why: str, next_step: str) -> Finding:
-    """Say what must be changed."""
-    return Finding(Health.WRONG, about, what, why, next_step)
+def error(check: str, observation: str, impact: str, next_step: str) -> Finding:
+    """Return a finding that needs a change."""
+    return Finding(Health.ERROR, check, observation, impact, next_step)
 
 
-def clock_before(files: Mapping[Path, datetime], now: datetime) -> Finding:
-    """Compare the clock with the times at which files were changed, all of which are past."""
-    ahead = {path: changed for path, changed in files.items() if changed > now + _SKEW}
-    if not ahead:
-        return fine("clock", f"{now:%Y-%m-%d %H:%M} UTC")
-    path, changed = max(ahead.items(), key=lambda item: item[1])
-    return wrong(
+def check_clock(files: Mapping[Path, datetime], now: datetime) -> Finding:
+    """Compare the system clock with modification times of files, which cannot lie in the future.
+
+    files : path -> time of its last change
+    """
+    future = {path: changed for path, changed in files.items() if changed > now + _MAX_CLOCK_SKEW}
+    if not future:
+        return ok("clock", f"{now:%Y-%m-%d %H:%M} UTC")
+    path, changed = max(future.items(), key=lambda item: item[1])
+    return error(
         "clock",
-        f"it is {now:%Y-%m-%d %H:%M} UTC, and {path} was changed at {changed:%Y-%m-%d %H:%M}",
-        "a report made under a wrong date is refused, or counted in the wrong period",
-        "set the clock, and let something keep it (ntp, chrony)",
+        f"the clock shows {now:%Y-%m-%d %H:%M} UTC, but {path} was changed at {changed:%Y-%m-%d %H:%M}",
+        "with a wrong date, reports are refused or counted in the wrong period",
+        "set the clock and keep it synchronized (ntp, chrony)",
     )
 
 
-def changed_at(*paths: Path) -> dict[Path, datetime]:
-    """Return when files were changed last, of those that can be seen."""
-    seen = (path for path in paths if os.path.exists(path))  # noqa: PTH110  (Path.exists raises where it may not look)
-    return {path: datetime.fromtimestamp(path.stat().st_mtime, UTC) for path in seen}
+def modification_times(*paths: Path) -> dict[Path, datetime]:
+    """Return the time of the last change of each path that exists and is accessible."""
+    existing = (path for path in paths if os.path.exists(path))  # noqa: PTH110  (Path.exists raises without permission)
+    return {path: datetime.fromtimestamp(path.stat().st_mtime, UTC) for path in existing}

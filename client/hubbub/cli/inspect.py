@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from hubbub.cli.ledger import tell_damage
+from hubbub.cli.ledger import print_damage
 from hubbub.cli.output import PATH, json_option, print_json
-from hubbub.sdk.storage.state import KEPT_SENT
-from hubbub.text import counted
+from hubbub.sdk.storage.state import MAX_SENT_BATCHES
+from hubbub.text import format_count
 
 _SHOWN = 200
 """Characters of the consent text that are printed; `--json` has all of it."""
@@ -23,9 +23,9 @@ _SHOWN = 200
     "--last",
     "count",
     metavar="N",
-    type=click.IntRange(1, KEPT_SENT),
+    type=click.IntRange(1, MAX_SENT_BATCHES),
     default=1,
-    help=f"How many batches that were sent to show, the newest first; {KEPT_SENT} are kept.  [default: 1]",
+    help=f"How many batches that were sent to show, the newest first; {MAX_SENT_BATCHES} are kept.  [default: 1]",
 )
 @json_option
 def command(directory: Path, *, count: int, as_json: bool) -> None:
@@ -35,8 +35,7 @@ def command(directory: Path, *, count: int, as_json: bool) -> None:
     Example:
       hubbub inspect ~/.local/state/my-app/hubbub --last 3
     """
-    from hubbub.sdk.storage.state_reader import read_state
-    from hubbub.sdk.storage.state_report import inspection_report
+    from hubbub.sdk.storage.state_reader import inspection_report, read_state
 
     state = read_state(directory)
     report = inspection_report(state, count)
@@ -48,7 +47,7 @@ def command(directory: Path, *, count: int, as_json: bool) -> None:
     text = f", text {json.dumps(consent['text'][:_SHOWN])}" if consent["text"] else ""
     click.echo(f"consent: {consent['level']}{since}{text}")
     click.echo(
-        ", ".join(f"{name} {counts[name]}" for name in ("recorded", "formed", "acknowledged", "spooled", "quarantined"))
+        ", ".join(f"{name} {counts[name]}" for name in ("recorded", "formed", "acknowledged", "queued", "quarantined"))
     )
     if report["machines"] > 1:
         click.echo(
@@ -56,13 +55,13 @@ def command(directory: Path, *, count: int, as_json: bool) -> None:
             "(`hubbub state new-identity`, or keep-identity if it was moved)"
         )
     if state.failures:
-        click.echo(f"in vain: {counted(state.failures, 'time')}, the last time: {state.trouble or 'no answer'}")
-    for each in sorted(report["waiting"], key=lambda each: str(each["sent_from"])):
-        doubt = ", may have arrived already" if each["in_doubt"] else ""
+        click.echo(f"in vain: {format_count(state.failures, 'time')}, the last time: {state.last_error or 'no answer'}")
+    for each in sorted(report["queued"], key=lambda each: str(each["send_time"])):
+        doubt = ", may have arrived already" if each["possibly_delivered"] else ""
         click.echo(f"waits: {each['metric']} of {each['period']}, {_when(each)}{doubt}")
     for batch in report["quarantined"]:
         click.echo(f"refused: {batch['metric']} of {batch['period']}: {batch['problem']}")
-    tell_damage(state)
+    print_damage(state)
     for body in report["last_sent"] or ["nothing"]:
         click.echo(f"sent last: {body.rstrip()}")  # --json has the spaces that fill it up
 
@@ -70,6 +69,6 @@ def command(directory: Path, *, count: int, as_json: bool) -> None:
 def _when(queued: dict[str, Any]) -> str:
     if queued["local"]:
         return "never sent: it was made under consent local"
-    if queued["sent_from"]:
-        return f"from {queued['sent_from']} on"
+    if queued["send_time"]:
+        return f"from {queued['send_time']} on"
     return "until the app's definition is the aggregator's"

@@ -9,7 +9,7 @@ import click
 from hubbub.cli.output import PATH, json_option, print_json
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub.sdk.storage.state import State
-from hubbub.text import counted
+from hubbub.text import format_count
 
 
 @click.command()
@@ -22,19 +22,18 @@ def command(directory: Path, *, as_json: bool) -> None:
     Example:
       hubbub ledger ~/.local/state/my-app/hubbub
     """
-    from hubbub.sdk.storage.state_reader import read_state
-    from hubbub.sdk.storage.state_report import ledger_report
+    from hubbub.sdk.storage.state_reader import ledger_report, read_state
 
     state = read_state(directory)
     if as_json:
         print_json(ledger_report(state))
         return
     click.echo(f"consent {state.consent}, enrollments {state.enrollments}")
-    tell_damage(state)
+    print_damage(state)
     for each in state.accounts.values():
         click.echo(
-            f"{each.metric:20} {each.digest[:12]}  {counted(each.units, each.unit)} x {shown_epsilon(each.price)} = eps {shown_epsilon(each.spent)} "
-            f"of {shown_epsilon(each.reserved_epsilon)} reserved, {counted(each.reports, 'report')}{_of(each.subject)}"
+            f"{each.metric:20} {each.digest[:12]}  {format_count(each.units, each.unit)} x {shown_epsilon(each.epsilon_per_unit)} = eps {shown_epsilon(each.spent)} "
+            f"of {shown_epsilon(each.reserved_epsilon)} reserved, {format_count(each.reports, 'report')}{_of(each.subject)}"
         )
         if each.refused:
             click.echo(f"not collected{_of(each.subject)}: {each.refused}")
@@ -51,11 +50,11 @@ def command(directory: Path, *, as_json: bool) -> None:
             )
 
 
-def tell_damage(state: State) -> None:
+def print_damage(state: State) -> None:
     """Say that records were lost, and with them what they had spent."""
     if state.damaged:
         click.echo(
-            f"{counted(state.damaged, 'record')} damaged: what they said was spent, formed or sent is not known any more"
+            f"{format_count(state.damaged, 'record')} damaged: what they said was spent, formed or sent is not known any more"
         )
 
 

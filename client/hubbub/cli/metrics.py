@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from hubbub.cli.output import PATH, json_option, print_json
-from hubbub.text import counted
+from hubbub.text import format_count
 
 _DELTA = 1e-9
 
@@ -40,8 +40,8 @@ def check(definitions: Path, *, as_json: bool) -> None:
 
     from hubbub.metrics.definitions import load_definitions
     from hubbub.metrics.metric import has_expired
-    from hubbub.privacy.allocation import doubts
-    from hubbub.privacy.linkability import warning_of
+    from hubbub.privacy.allocation import policy_warnings
+    from hubbub.privacy.linkability import linkability_warning
     from hubbub.privacy.policy import Policy
 
     loaded = load_definitions(definitions)
@@ -53,16 +53,16 @@ def check(definitions: Path, *, as_json: bool) -> None:
         for metric in current
         if metric not in collected
     ]
-    warnings += (f"under the default Policy: {doubt}" for doubt in doubts(Policy(), collected, today))
-    warnings += filter(None, map(warning_of, collected))
+    warnings += (f"under the default Policy: {doubt}" for doubt in policy_warnings(Policy(), collected, today))
+    warnings += filter(None, map(linkability_warning, collected))
     if as_json:
         digests = {metric.name: metric.digest for metric in loaded.versions()}
         print_json({"metrics": digests, "warnings": warnings})
         return
     for each in warnings:
         click.echo(f"warning: {each}", err=True)
-    versions = counted(len(list(loaded.versions())), "definition")
-    click.echo(f"{definitions}: well formed: {versions}, {counted(len(loaded), 'metric')}")
+    versions = format_count(len(list(loaded.versions())), "definition")
+    click.echo(f"{definitions}: well formed: {versions}, {format_count(len(loaded), 'metric')}")
 
 
 @command.command()

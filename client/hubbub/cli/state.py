@@ -36,14 +36,14 @@ def new_identity(directory: Path) -> None:
       hubbub state new-identity /var/lib/my-app/hubbub
     """
     from hubbub.errors import HubbubError
-    from hubbub.randomness import system_coins
+    from hubbub.randomness import system_random_bytes
     from hubbub.sdk.storage.compaction import Compactor
     from hubbub.sdk.storage.copy_detection import renew_identity
     from hubbub.sdk.storage.filesystem import SystemDisk
     from hubbub.sdk.storage.secret_file import SecretFile
 
     disk, journal = SystemDisk(), _opened(directory)
-    secret = SecretFile(journal, disk, system_coins)
+    secret = SecretFile(journal, disk, system_random_bytes)
     renewed = journal.run(lambda _: renew_identity(journal, secret))
     if not (renewed and Compactor(journal, disk).compact(always=True)):
         raise HubbubError(

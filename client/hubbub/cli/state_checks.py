@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from hubbub.cli.findings import Finding, Health, changed_at, clock_before, fine, warning, wrong
-from hubbub.consent import Consent, allowed_by
+from hubbub.cli.findings import Finding, Health, check_clock, error, modification_times, ok, warning
+from hubbub.consent import Consent, consent_limit
 from hubbub.encoding.secret import SECRET_BYTES
 from hubbub.errors import HubbubError
 from hubbub.metrics.periods import Period
@@ -16,30 +16,30 @@ from hubbub.privacy.pricing import shown_epsilon
 from hubbub.sdk.runtime.machine_id import MachineIdReader, machine_tag, read_machine_id
 from hubbub.sdk.storage.state import State
 from hubbub.sdk.storage.state_reader import read_state
-from hubbub.text import counted
+from hubbub.text import format_count
 
-_LATE = timedelta(days=3)
+_OVERDUE_AFTER_SECONDS = timedelta(days=3)
 
 
-def of_state(
+def check_state(
     directory: Path, now: datetime, environment: Mapping[str, str], machine_id: MachineIdReader = read_machine_id
 ) -> Iterator[Finding]:
     """Look at the state that a client keeps; nothing is changed."""
     try:
         state = read_state(directory)
     except HubbubError as problem:
-        yield wrong("state", str(problem), "nothing of a client can be looked at", "give the right directory")
+        yield error("state", str(problem), "nothing of a client can be looked at", "give the right directory")
         return
     links = sorted(path.name for path in directory.iterdir() if path.is_symlink())
     if links:
-        yield wrong(
+        yield error(
             "state",
             f"{', '.join(links)} in {directory}: symbolic links",
             "the client follows none: nothing is recorded and nothing is sent",
             "find out who made them, and remove them",
         )
-    clock = clock_before(changed_at(*(path for path in directory.iterdir() if path.is_file())), now)
-    yield clock if clock.health is not Health.FINE else _clock_of(state, now) or clock
+    clock = check_clock(modification_times(*(path for path in directory.iterdir() if path.is_file())), now)
+    yield clock if clock.health is not Health.OK else _clock_of(state, now) or clock
     yield _secret(directory / "secret", state)
     yield _machine(directory, state, machine_id())
     yield _journal(directory, state)
@@ -50,9 +50,9 @@ def of_state(
 
 def _clock_of(state: State, now: datetime) -> Finding | None:
     """Compare the clock with what the state knows of others: dates that an aggregator confirmed, reports for days to come."""
-    confirmed = datetime.fromtimestamp(state.confirmed, UTC)
+    confirmed = datetime.fromtimestamp(state.clock_confirmed_at, UTC)
     if confirmed > now + timedelta(days=1):
-        return wrong(
+        return error(
             "clock",
             f"it is {now:%Y-%m-%d %H:%M} UTC, and an aggregator agreed earlier that it was {confirmed:%Y-%m-%d %H:%M}",
             "no report is made while the clock is behind",
@@ -60,24 +60,25 @@ def _clock_of(state: State, now: datetime) -> Finding | None:
         )
     planned = max(
         (
-            (account.next, account.metric)
+            (account.next_period_start, account.metric)
             for account in state.accounts.values()
-            if not account.refused and account.next > str(Period.containing(account.period, now.date()).next().next())
+            if not account.refused
+            and account.next_period_start > str(Period.containing(account.period, now.date()).next().next())
         ),
         default=None,
     )
     if planned:
-        return wrong(
+        return error(
             "clock",
             f"the next report of {planned[1]} is planned for {planned[0]}: the app ran under a clock that was ahead",
             "none is made before, until the app runs under a clock that is right: then it plans anew by itself",
             "see that the clock is right, and start the app",
         )
-    to_come = sum(waiting.batch.period > str(now.date() + timedelta(days=2)) for waiting in state.waiting.values())
+    to_come = sum(waiting.batch.period > str(now.date() + timedelta(days=2)) for waiting in state.queue.values())
     if to_come:
         return warning(
             "clock",
-            f"{counted(to_come, 'batch')} of days to come: the app ran under a clock that was ahead",
+            f"{format_count(to_come, 'batch')} of days to come: the app ran under a clock that was ahead",
             "they are not sent; they are dropped once an answer confirms the date, as far as none of them may have left",
             "let something keep the clock (ntp, chrony)",
         )
@@ -87,16 +88,16 @@ def _clock_of(state: State, now: datetime) -> Finding | None:
 def _secret(path: Path, state: State) -> Finding:
     if not path.exists():
         if state.secret_tag:
-            return wrong(
+            return error(
                 "secret",
                 f"{path} is gone",
                 "the next recording enrols anew, and spends privacy anew for values that were reported already",
                 "find out what removes it; the directory must last as long as the installation",
             )
-        return fine("secret", "none yet: nothing was recorded under this consent")
+        return ok("secret", "none yet: nothing was recorded under this consent")
     status = path.stat()
     if status.st_size != SECRET_BYTES:
-        return wrong(
+        return error(
             "secret",
             f"{path} has {status.st_size} bytes, not {SECRET_BYTES}",
             "nothing is recorded with it",
@@ -104,26 +105,26 @@ def _secret(path: Path, state: State) -> Finding:
         )
     journal = path.with_name("journal")
     if not os.access(path, os.R_OK) or (journal.exists() and journal.stat().st_uid != status.st_uid):
-        return wrong(
+        return error(
             "secret",
             f"{path} belongs to user {status.st_uid}, and the client's own user cannot read it or must not trust it",
             "without it nothing is recorded and nothing is sent; what is recorded is counted as `no-state`",
             f"give it back to the user who runs the app (chown), or delete {path} to enrol anew, which spends privacy anew",
         )
     if status.st_mode & 0o077:
-        return wrong(
+        return error(
             "secret",
             f"{path} has mode {status.st_mode & 0o777:04o}",
             "whoever reads it removes the permanent noise from every report of this client",
             f"chmod 600 {path}, and find out who could read it",
         )
-    return fine("secret", "there, whole, for its owner alone")
+    return ok("secret", "there, whole, for its owner alone")
 
 
 def _machine(directory: Path, state: State, machine_id: bytes | None) -> Finding:
     """Tell whether the directory was used on other machines, as far as machines have ids."""
     tag = machine_tag(state.ledger_key, machine_id) if machine_id and state.ledger_key else ""
-    machines = len(state.machines)
+    machines = len(state.machine_tags)
     next_step = f"if it is a copy: `hubbub state new-identity {directory}`; if it was moved: `hubbub state keep-identity {directory}`"
     if machines > 1:
         return warning(
@@ -132,29 +133,29 @@ def _machine(directory: Path, state: State, machine_id: bytes | None) -> Finding
             "if it was copied, every copy reports each period, and the copies can be recognized as one client",
             next_step,
         )
-    if machines and tag and tag not in state.machines:
+    if machines and tag and tag not in state.machine_tags:
         return warning(
             "machine",
             f"{directory} was used on another machine, and not yet on this one",
             "if it is a copy and an app runs on it here, both copies report each period under one secret",
             next_step,
         )
-    return fine("machine", "used on one machine" if machines else "no machine id was seen, so copies are not noticed")
+    return ok("machine", "used on one machine" if machines else "no machine id was seen, so copies are not noticed")
 
 
 def _journal(directory: Path, state: State) -> Finding:
     if state.damaged:
         return warning(
             "journal",
-            f"{counted(state.damaged, 'damaged record')}",
+            f"{format_count(state.damaged, 'damaged record')}",
             "what they said was spent, formed or sent is not known any more",
             f"check the disk; `hubbub ledger {directory}` has what is left",
         )
-    return fine("journal", "no record is damaged")
+    return ok("journal", "no record is damaged")
 
 
 def _consent(state: State, environment: Mapping[str, str]) -> Finding:
-    allowed = allowed_by(environment)
+    allowed = consent_limit(environment)
     if state.consent is not Consent.ON or allowed is not Consent.ON:
         return warning(
             "consent",
@@ -162,26 +163,28 @@ def _consent(state: State, environment: Mapping[str, str]) -> Finding:
             "only with `on` in both is anything sent",
             "nothing, if that is what the user wants; the app sets it with Client.set_consent",
         )
-    return fine("consent", "on")
+    return ok("consent", "on")
 
 
 def _waiting(state: State, now: datetime) -> Finding:
     late = [
-        each for each in state.waiting.values() if not each.local and now - datetime.fromtimestamp(each.at, UTC) > _LATE
+        each
+        for each in state.queue.values()
+        if not each.local and now - datetime.fromtimestamp(each.send_at, UTC) > _OVERDUE_AFTER_SECONDS
     ]
     if state.quarantine:
         problem = next(reversed(state.quarantine.values()))[1]
-        return wrong(
+        return error(
             "spool",
-            f"refused for good: {counted(len(state.quarantine), 'batch')}, the last as {problem}",
+            f"refused for good: {format_count(len(state.quarantine), 'batch')}, the last as {problem}",
             "the aggregator and this program do not agree on what a batch is",
             "compare the definitions with the aggregator's /v1/metrics; `hubbub inspect` shows the batches",
         )
     held = sorted(
-        {each.batch.metric for each in state.waiting.values() if state.held.get(each.batch.digest, 0.0) is None}
+        {each.batch.metric for each in state.queue.values() if state.paused_metrics.get(each.batch.digest, 0.0) is None}
     )
     if held:
-        return wrong(
+        return error(
             "spool",
             f"reports of {', '.join(held)} wait for another definition: the aggregator collects under other parameters",
             "a period takes no reports any more 30 days after its end: then they are dropped",
@@ -190,19 +193,20 @@ def _waiting(state: State, now: datetime) -> Finding:
     if state.failures > 1:
         return warning(
             "spool",
-            f"{counted(len(state.waiting), 'batch')} waiting: {state.failures} attempts in a row were in vain, the last: {state.trouble or 'no answer'}",
+            f"{format_count(len(state.queue), 'batch')} waiting: {state.failures} attempts in a row were in vain, the last: {state.last_error or 'no answer'}",
             "a period takes no reports any more 30 days after its end: then they are dropped",
             "see that the address, the certificate and the proxy are right, and that the aggregator answers",
         )
     if late:
         return warning(
             "spool",
-            f"{len(late)} of {counted(len(state.waiting), 'batch')} should have been sent more than {_LATE.days} days ago",
+            f"{len(late)} of {format_count(len(state.queue), 'batch')} should have been sent more than {_OVERDUE_AFTER_SECONDS.days} days ago",
             "a period takes no reports any more 30 days after its end: then they are dropped",
             "see that the aggregator can be reached from here, and that the app runs long enough to send",
         )
-    return fine(
-        "spool", f"{counted(len(state.waiting), 'batch')} waiting, {counted(state.acknowledged, 'report')} acknowledged"
+    return ok(
+        "spool",
+        f"{format_count(len(state.queue), 'batch')} waiting, {format_count(state.acknowledged, 'report')} acknowledged",
     )
 
 
@@ -216,7 +220,7 @@ def _ledger(state: State) -> Finding:
             "nothing, if it is meant; else ask for less, or change the Policy in the app's own code",
         )
     total = max((state.spent(subject) for subject in state.digests), default=0.0)
-    return fine(
+    return ok(
         "ledger",
-        f"{counted(len(state.accounts), 'account')}, at most eps = {shown_epsilon(total)} of one person, {counted(state.enrollments, 'enrollment')}",
+        f"{format_count(len(state.accounts), 'account')}, at most eps = {shown_epsilon(total)} of one person, {format_count(state.enrollments, 'enrollment')}",
     )

@@ -1,19 +1,34 @@
-"""The client's pipeline on one page: value -> Bloom bits -> PRR -> IRR -> report."""
+"""Encode a value of one metric into a report of one client: the pipeline of RAPPOR.
+
+    B       Bloom bits of the value in the client's cohort             `encoding/bloom.py`
+    B'      permanent randomized response of B, with noise f           `encoding/permanent.py`
+    S       instantaneous randomized response of B', with p and q      `encoding/instantaneous.py`
+    report  (cohort, S)                                                `wire/report.py`
+
+`Encoder.encode` makes every report: those of apps (`sdk/recording/subject_encoders.py`), of `hubbub encode` and of the demo.
+The tests of the decoder's simulator compare its reports with those of `Encoder.encode`.
+
+Source: Erlingsson, Pihur, Korolova 2014 (arXiv 1407.6981), sec. 2.
+"""
 
 from __future__ import annotations
 
-from hubbub.encoding.bloom import _SCHEMES, Value, _set, bloom_bits
+from hubbub.encoding.bloom import BloomBits, Value, bloom_bits
 from hubbub.encoding.instantaneous import InstantaneousResponse
 from hubbub.encoding.permanent import PermanentResponse
 from hubbub.encoding.secret import Secret
 from hubbub.errors import InvalidValueError
-from hubbub.metrics.metric import Kind, Metric
-from hubbub.randomness import RandomBytes, system_coins
+from hubbub.metrics.metric import Metric
+from hubbub.randomness import RandomBytes, system_random_bytes
 from hubbub.wire.report import Report
 
 
 class Encoder:
-    """Turns values of one metric into reports of one client.
+    """Encoder of one client's values of one metric.
+
+    metric       : its parameters must be ones that a client may collect under, else DefinitionError
+    secret       : determines the cohort and all permanent responses, so no table of permanent responses is stored
+    random_bytes : randomness of the instantaneous responses
 
     >>> from hubbub.metrics.params import Params
     >>> metric = Metric.string(
@@ -24,37 +39,39 @@ class Encoder:
     (128, True)
     """
 
-    def __init__(self, metric: Metric, secret: Secret, random_bytes: RandomBytes = system_coins) -> None:
+    def __init__(self, metric: Metric, secret: Secret, random_bytes: RandomBytes = system_random_bytes) -> None:
         self.metric = metric.require_collectable()
         self.cohort = secret.cohort(metric.params.num_cohorts)
-        self._held = metric.hold is not None
-        self._num_bits, self._num_hashes = metric.params.num_bits, metric.params.num_hashes
-        self._hashed = _SCHEMES[metric.params.hash_scheme] if metric.kind is Kind.STRING else None
-        self._permanent = PermanentResponse(metric, secret)
-        self._instantaneous = InstantaneousResponse(metric.params, random_bytes)
+        self._permanent_response = PermanentResponse(metric, secret)
+        self._instantaneous_response = InstantaneousResponse(metric.params, random_bytes)
 
-    def encode(self, value: Value, epoch: int | None = None) -> Report:
-        """Randomize a value twice; nothing else about it leaves the process.
+    def encode(self, value: Value | BloomBits, epoch: int | None = None) -> Report:
+        """Return the report of a value: its Bloom bits after both randomized responses.
 
-        value : str for a string or categorical metric, bool for a boolean one; None, nothing recorded, is the
-                empty Bloom filter (false for a boolean), so that such a period looks like any other
-        epoch : the number of the current epoch, for a metric with `hold` and only for one
+        value : str for a string or categorical metric, bool for a boolean metric; None means that no value was recorded
+                and has the Bloom bits 0. Bloom bits from `bloom_bits` are accepted in place of their value.
+        epoch : number of the permanent response, required for a metric with `hold` and rejected for all others
 
-        Raises InvalidValueError, which does not repeat the value.
+        Raises InvalidValueError, whose message never contains the value.
         """
-        if (epoch is not None) is not self._held:
+        self._check_epoch(epoch)
+        bloom = self.bloom_bits(value)
+        permanent = self._permanent_response(bloom, epoch)
+        bits = self._instantaneous_response(permanent)
+        return Report.from_int(self.cohort, bits, self.metric.params.num_bits)
+
+    def bloom_bits(self, value: Value | BloomBits) -> BloomBits:
+        """Return the true bits of a value in the client's cohort. Never send or store them.
+
+        Raises InvalidValueError for a value of the wrong kind, so that an app can check a value before it is encoded.
+        """
+        return value if isinstance(value, BloomBits) else bloom_bits(self.metric, value, self.cohort)
+
+    def _check_epoch(self, epoch: int | None) -> None:
+        has_hold = self.metric.hold is not None
+        if has_hold and epoch is None:
             raise InvalidValueError(
-                f"{self.metric.name}: "
-                + ("has a hold: give the current epoch" if self._held else "has no hold, so no epoch")
+                f"{self.metric.name}: epoch is missing: a metric with `hold` needs its current epoch"
             )
-        return Report.from_int(self.cohort, self.respond(self.bloom(value), epoch), self._num_bits)
-
-    def bloom(self, value: Value) -> int:
-        """Return the true bits of a value, never to be sent or stored; raises InvalidValueError."""
-        if self._hashed is not None and type(value) is str and value.isascii():  # the common case, without the checks
-            return _set(self._hashed(value.encode(), self.cohort, self._num_bits, self._num_hashes))
-        return bloom_bits(self.metric, value, self.cohort)
-
-    def respond(self, bloom: int, epoch: int | None = None) -> int:
-        """Randomize true bits twice and return the bits of a report."""
-        return self._instantaneous(self._permanent(bloom, epoch))
+        if not has_hold and epoch is not None:
+            raise InvalidValueError(f"{self.metric.name}: epoch was given, but the metric has no `hold`: omit epoch")

@@ -1,103 +1,135 @@
-"""The ledger: what each person has spent on each metric, which only ever grows, and what one report costs."""
+"""Ledger accounts: epsilon spent per subject and metric definition. Spending is never reduced."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from functools import lru_cache
+from typing import Any, Self
 
 from hubbub.metrics.periods import Period, PeriodKind
-from hubbub.sdk.storage.events import Event
 
 Key = tuple[str, str]
-"""(subject, digest): whose draft or account it is, and of which definition."""
+"""(subject, digest of the metric definition) of a draft or an account. Subject "" is the client itself."""
 
 
 @dataclass(slots=True)
-class Choice:
-    """The final bits of one report, after both randomizations, and what they cost.
+class EncodedReport:
+    """Bits of one report after both randomized responses, and the cost of the report.
 
-    row   : the bits, hex                        tag, sealed : see `sealing.py`
-    epoch : of a metric with hold                fresh : whether it costs one more unit
-    stood_in : the budget has no room for the value, so the value reported last stands in for it
+    cohort     : in [0, m)
+    bits       : ceil(k / 8) bytes, bit i of the report is bit i % 8 of byte i // 8; empty if there is no report yet
+    tag        : keyed tag of the reported value, see `encoding/sealed_values.py`
+    sealed     : Bloom bits of the reported value, encrypted
+    epoch      : epoch of a metric with `hold`, else None
+    costs_unit : whether the report costs one more unit of the account
+    stood_in   : whether it repeats the value reported last, because the account has no unit left for the recorded value
     """
 
     cohort: int
-    row: str
-    tag: str
-    sealed: str
+    bits: bytes
+    tag: bytes
+    sealed: bytes
     epoch: int | None
-    fresh: bool
+    costs_unit: bool
     stood_in: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as the journal holds them: JSON, with bytes in hex."""
+        return {
+            "cohort": self.cohort,
+            "bits": self.bits.hex(),
+            "tag": self.tag.hex(),
+            "sealed": self.sealed.hex(),
+            "epoch": self.epoch,
+            "costs_unit": self.costs_unit,
+            "stood_in": self.stood_in,
+        }
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Self:
+        """Return the report, or draft, of the fields that `to_dict` returned."""
+        return cls(**{**fields, **{name: bytes.fromhex(fields[name]) for name in ("bits", "tag", "sealed")}})
 
 
 @dataclass(slots=True)
 class Account:
-    """The ledger's entry for one metric definition of one subject; what was spent only ever grows.
+    """Ledger account of one metric definition and one subject. Its spent units never decrease.
 
-    next     : the first period whose report is not formed yet         unit, price : see `privacy.pricing.price_of`
-    tags     : one keyed tag for each distinct value that was reported under this enrollment's secret, in their order
-    epoch    : of a metric with hold, the last one that was charged     sealed : the last reported Bloom bits
-    reserved : units that are its own of the total, spent or not        base : of them, what earlier enrollments can have spent
-    refused  : why it is not collected, if it is not; see `shares.py`
-    ahead    : a clock was ahead: periods before this one may be formed already, see `Former.bring_back`
-    newest_epoch : of a metric with hold, the largest epoch that was ever charged under this enrollment's secret
-    response     : the number that the permanent response of `epoch` is derived from, see `response_number`
+    metric            : name of the metric                   period : kind of its reporting period
+    next_period_start : first day of the first period without a batch, ISO 8601
+    unit, epsilon_per_unit : see `privacy.pricing.unit_price`
+    units, reports    : spent units and charged reports, over all enrollments
+    enrollment        : number of the enrollment (one per secret) to which the fields below belong
+    tags              : one keyed tag per distinct value that was reported in this enrollment, in order
+    tag, sealed       : tag and encrypted Bloom bits of the value reported last
+    epoch             : epoch charged last (metrics with `hold`)
+    reserved_units    : units of the total budget that belong to this account, spent or not
+    spent_before_enrollment : units of them that earlier enrollments can have spent
+    refused           : reason why the metric is not collected, or ""; see `allocation.py`
+    replanned_before  : after a clock error, periods before this day may have a batch already; see `Former.bring_back`
+    newest_epoch      : largest epoch ever charged in this enrollment (metrics with `hold`)
+    response          : number of the permanent response of `epoch`, see `response_number`
     """
 
     subject: str
     digest: str
     metric: str
     period: PeriodKind
-    next: str
+    next_period_start: str
     unit: str
-    price: float
+    epsilon_per_unit: float
     units: int = 0
     reports: int = 0
     enrollment: int = 1
-    tags: list[str] = field(default_factory=list)
+    tags: list[bytes] = field(default_factory=list)
     epoch: int | None = None
-    tag: str = ""
-    sealed: str = ""
-    reserved: float = math.inf
-    base: float = 0
+    tag: bytes = b""
+    sealed: bytes = b""
+    reserved_units: float = math.inf
+    spent_before_enrollment: float = 0
     refused: str = ""
-    ahead: str = ""
+    replanned_before: str = ""
     newest_epoch: int | None = None
     response: int | None = None
 
     @property
     def key(self) -> Key:
+        """Key of the account: (subject, digest)."""
         return self.subject, self.digest
 
     @property
     def spent(self) -> float:
-        """Epsilon: units times price."""
-        return self.units * self.price if self.units else 0.0  # a price may be infinite
+        """Spent epsilon: units * epsilon_per_unit."""
+        return self.units * self.epsilon_per_unit if self.units else 0.0  # epsilon_per_unit may be infinite
 
     @property
     def reserved_epsilon(self) -> float:
-        """Epsilon that is its own of the total, spent or not."""
-        return self.reserved * self.price if self.reserved else 0.0
+        """Epsilon of the total budget that belongs to this account, spent or not."""
+        return self.reserved_units * self.epsilon_per_unit if self.reserved_units else 0.0
 
     @property
     def has_room(self) -> bool:
-        """Whether one more unit may be spent."""
-        return (self.base + len(self.tags) if self.unit == "value" else self.units) < self.reserved
+        """Whether one more unit may be spent in this enrollment."""
+        return (
+            self.spent_before_enrollment + len(self.tags) if self.unit == "value" else self.units
+        ) < self.reserved_units
 
     def next_period(self) -> Period:
-        return Period(date.fromisoformat(self.next), self.period)
+        """Return the first period without a batch."""
+        return Period(date.fromisoformat(self.next_period_start), self.period)
 
-    def over(self) -> date:
-        """Return the day from which on its next report can be formed."""
-        return _over(self.period, self.next)
+    def period_end(self) -> date:
+        """Return the day after the next period: from then on its report can be created."""
+        return _period_end(self.period, self.next_period_start)
 
     def response_number(self, epoch: int) -> int:
-        """Return the number that the permanent response of an epoch is derived from; a unit never shares one with another unit.
+        """Return the number from which the permanent response of an epoch is derived. Different units have different numbers.
 
-        It is the epoch's own number, unless a clock that was ahead is set back: an epoch up to the newest one may have a response
-        already, perhaps of another value, so it gets -1 - (units charged before it), which no epoch and no other unit has.
+        Normally it is the epoch. If a fast clock was set back, an epoch up to `newest_epoch` may have a permanent response of
+        another value already. It then gets -1 - units, a number that no epoch and no other unit has.
         """
         if epoch == self.epoch:
             return epoch if self.response is None else self.response
@@ -107,28 +139,43 @@ class Account:
     def _newest_epoch(self) -> int | None:
         return self.epoch if self.newest_epoch is None else self.newest_epoch
 
-    def charge(self, choice: Choice) -> None:
-        """Spend what a report costs, and remember what it said."""
-        if choice.epoch is not None:
-            self.response = self.response_number(choice.epoch)
+    def charge(self, report: EncodedReport) -> None:
+        """Spend the cost of a report, and remember the value and the epoch that it reports."""
+        if report.epoch is not None:
+            self.response = self.response_number(report.epoch)
             newest = self._newest_epoch()
-            self.newest_epoch = choice.epoch if newest is None else max(newest, choice.epoch)
-        self.units += choice.fresh
+            self.newest_epoch = report.epoch if newest is None else max(newest, report.epoch)
+        self.units += report.costs_unit
         self.reports += 1
-        self.tag, self.sealed, self.epoch = choice.tag, choice.sealed, choice.epoch
-        if self.unit == "value" and choice.fresh:
-            self.tags.append(choice.tag)
+        self.tag, self.sealed, self.epoch = report.tag, report.sealed, report.epoch
+        if self.unit == "value" and report.costs_unit:
+            self.tags.append(report.tag)
 
-    def event(self) -> Event:
-        """Return what the journal says of it."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as the journal holds them: JSON, with bytes in hex; defaults that seldom differ are left out."""
         fields = {name: getattr(self, name) for name in self.__slots__}
-        if not self.ahead:
-            del fields["ahead"]  # as it was before there was such a thing
+        if not self.replanned_before:
+            del fields["replanned_before"]
         if self.response == self.epoch == self.newest_epoch:  # the clock was never ahead
             del fields["newest_epoch"], fields["response"]
-        return {"e": "account", "account": fields | {"tags": list(self.tags)}}
+        return fields | {
+            "tags": [tag.hex() for tag in self.tags],
+            "tag": self.tag.hex(),
+            "sealed": self.sealed.hex(),
+        }
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Account:
+        """Return the account of the fields that `to_dict` returned."""
+        decoded = {
+            "period": PeriodKind(fields["period"]),
+            "tags": [bytes.fromhex(tag) for tag in fields["tags"]],
+            "tag": bytes.fromhex(fields["tag"]),
+            "sealed": bytes.fromhex(fields["sealed"]),
+        }
+        return cls(**{**fields, **decoded})
 
 
 @lru_cache(maxsize=256)
-def _over(kind: PeriodKind, start: str) -> date:
+def _period_end(kind: PeriodKind, start: str) -> date:
     return Period(date.fromisoformat(start), kind).next().start

@@ -20,32 +20,39 @@ class Collected(ABC):
 
     metric: Metric
     periods: tuple[str, ...]
-    odd_refused: bool
+    implausible_rejected: bool
     arrays: ClassVar[tuple[str, ...]]
     """The names of what it holds beside."""
 
-    def _hold(self, metric: Metric, periods: Iterable[str], odd_refused: bool, **arrays: NDArray[Any] | None) -> None:
+    def _hold(
+        self, metric: Metric, periods: Iterable[str], implausible_rejected: bool, **arrays: NDArray[Any] | None
+    ) -> None:
         """Fill the fields of a frozen dataclass, which were checked."""
-        fields = {"metric": metric, "periods": tuple(sorted(set(periods))), "odd_refused": odd_refused, **arrays}
+        fields = {
+            "metric": metric,
+            "periods": tuple(sorted(set(periods))),
+            "implausible_rejected": implausible_rejected,
+            **arrays,
+        }
         for name, value in fields.items():
             object.__setattr__(self, name, value)
 
     @classmethod
     @abstractmethod
-    def of_rows(
+    def from_rows(
         cls, metric: Metric | Params, cohorts: bytes | NDArray[np.uint8], rows: bytes, periods: Iterable[str] = ()
     ) -> Self:
         """Take wire rows: cohorts (n,) one byte each, rows n x ceil(k / 8) bytes."""
 
     @classmethod
-    def of_reports(cls, metric: Metric | Params, reports: Sequence[Report]) -> Self:
+    def from_reports(cls, metric: Metric | Params, reports: Sequence[Report]) -> Self:
         """Take reports."""
-        return cls.of_rows(metric, bytes(r.cohort for r in reports), b"".join(r.to_bytes() for r in reports))
+        return cls.from_rows(metric, bytes(r.cohort for r in reports), b"".join(r.to_bytes() for r in reports))
 
     @classmethod
     def empty(cls, metric: Metric | Params) -> Self:
         """Return the neutral element: no reports."""
-        return cls.of_rows(metric, b"", b"")
+        return cls.from_rows(metric, b"", b"")
 
     def _together(self, other: Self) -> dict[str, Any]:
         """Return what a sum says of itself beside its numbers, if there may be one."""
@@ -56,7 +63,7 @@ class Collected(ABC):
             )
         return {
             "periods": (*self.periods, *other.periods),
-            "odd_refused": self.odd_refused or other.odd_refused,
+            "implausible_rejected": self.implausible_rejected or other.implausible_rejected,
         }
 
     def __eq__(self, other: object) -> bool:
@@ -65,7 +72,7 @@ class Collected(ABC):
         return (
             self.metric.digest == other.metric.digest
             and self.periods == other.periods
-            and self.odd_refused == other.odd_refused
+            and self.implausible_rejected == other.implausible_rejected
             and all(np.array_equal(getattr(self, name), getattr(other, name)) for name in self.arrays)
         )
 

@@ -12,9 +12,9 @@ from hubbub.errors import SummaryError
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 from hubbub.summary.base import Collected
-from hubbub.summary.count_profile import Outline
+from hubbub.summary.count_profile import CountProfile
 from hubbub.summary.counting import count_bits, count_ones
-from hubbub.summary.validation import asked_metric, counts_of, rows_of
+from hubbub.summary.validation import check_counts, metric_or_unnamed, view_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,9 +37,9 @@ class BitCounts(Collected):
     reports: NDArray[np.int64]
     ones: NDArray[np.int64]
     periods: tuple[str, ...] = ()
-    with_ones: NDArray[np.int64] | None = None
-    odd_refused: bool = False
-    arrays = ("reports", "ones", "with_ones")
+    ones_histogram: NDArray[np.int64] | None = None
+    implausible_rejected: bool = False
+    arrays = ("reports", "ones", "ones_histogram")
 
     def __init__(
         self,
@@ -47,19 +47,19 @@ class BitCounts(Collected):
         reports: ArrayLike,
         ones: ArrayLike,
         periods: Iterable[str] = (),
-        with_ones: ArrayLike | None = None,
+        ones_histogram: ArrayLike | None = None,
         *,
-        odd_refused: bool = False,
+        implausible_rejected: bool = False,
     ) -> None:
-        metric = asked_metric(metric)
+        metric = metric_or_unnamed(metric)
         m, k = metric.params.num_cohorts, metric.params.num_bits
         self._hold(
             metric,
             periods,
-            odd_refused,
-            reports=counts_of("reports", reports, (m,)),
-            ones=counts_of("ones", ones, (m, k)),
-            with_ones=None if with_ones is None else counts_of("with_ones", with_ones, (k + 1,)),
+            implausible_rejected,
+            reports=check_counts("reports", reports, (m,)),
+            ones=check_counts("ones", ones, (m, k)),
+            ones_histogram=None if ones_histogram is None else check_counts("ones_histogram", ones_histogram, (k + 1,)),
         )
         worst = np.argmax((self.ones - self.reports[:, None]).max(axis=1))
         if self.ones[worst].max() > self.reports[worst]:
@@ -67,8 +67,8 @@ class BitCounts(Collected):
                 f"{metric.name}: cohort {worst} has {self.ones[worst].max()} ones in a bit, "
                 f"and counts of ones cannot exceed the reports: {self.reports[worst]}"
             )
-        if self.with_ones is not None:
-            counted = int(self.with_ones.sum()), int(self.with_ones @ np.arange(k + 1))
+        if self.ones_histogram is not None:
+            counted = int(self.ones_histogram.sum()), int(self.ones_histogram @ np.arange(k + 1))
             if counted != (self.num_reports, self.ones.sum()):
                 raise SummaryError(
                     f"{metric.name}: with_ones counts {counted[0]} reports with {counted[1]} ones, the cohorts have "
@@ -76,12 +76,12 @@ class BitCounts(Collected):
                 )
 
     @classmethod
-    def of_rows(
+    def from_rows(
         cls, metric: Metric | Params, cohorts: bytes | NDArray[np.uint8], rows: bytes, periods: Iterable[str] = ()
     ) -> BitCounts:
-        metric = asked_metric(metric)
+        metric = metric_or_unnamed(metric)
         params = metric.params
-        cohort_of, bits = rows_of(metric, cohorts, rows)
+        cohort_of, bits = view_rows(metric, cohorts, rows)
         counts = count_bits(cohort_of, bits, params.num_cohorts, params.num_bits)
         return cls(metric, *counts, periods, count_ones(bits, params.num_bits))
 
@@ -90,9 +90,9 @@ class BitCounts(Collected):
         """N, the number of reports."""
         return int(self.reports.sum())
 
-    def outline(self) -> Outline:
+    def count_profile(self) -> CountProfile:
         """Return what can be checked without knowing a single value."""
-        return Outline(self.reports, self.with_ones, len(self.periods))
+        return CountProfile(self.reports, self.ones_histogram, len(self.periods))
 
     def __add__(self, other: BitCounts) -> BitCounts:
         together = self._together(other)
@@ -100,6 +100,8 @@ class BitCounts(Collected):
             self.metric,
             self.reports + other.reports,
             self.ones + other.ones,
-            with_ones=None if self.with_ones is None or other.with_ones is None else self.with_ones + other.with_ones,
+            ones_histogram=None
+            if self.ones_histogram is None or other.ones_histogram is None
+            else self.ones_histogram + other.ones_histogram,
             **together,
         )

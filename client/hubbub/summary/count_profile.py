@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Outline:
+class CountProfile:
     """reports : (m,) reports a cohort
 
     with_ones   : (k + 1,) reports that have none, one, ... all k of their bits set; None: not known
@@ -17,7 +17,7 @@ class Outline:
     """
 
     reports: NDArray[np.int64]
-    with_ones: NDArray[np.int64] | None
+    ones_histogram: NDArray[np.int64] | None
     num_periods: int
 
     @property

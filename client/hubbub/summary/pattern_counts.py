@@ -13,9 +13,9 @@ from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 from hubbub.summary.base import Collected
 from hubbub.summary.bit_counts import BitCounts
-from hubbub.summary.count_profile import Outline
+from hubbub.summary.count_profile import CountProfile
 from hubbub.summary.counting import count_patterns
-from hubbub.summary.validation import asked_metric, counts_of, rows_of
+from hubbub.summary.validation import check_counts, metric_or_unnamed, view_rows
 
 MAX_PATTERN_BITS = 16
 
@@ -31,24 +31,29 @@ class PatternCounts(Collected):
     metric: Metric
     counts: NDArray[np.int64]
     periods: tuple[str, ...] = ()
-    odd_refused: bool = False
+    implausible_rejected: bool = False
     arrays = ("counts",)
 
     def __init__(
-        self, metric: Metric | Params, counts: ArrayLike, periods: Iterable[str] = (), *, odd_refused: bool = False
+        self,
+        metric: Metric | Params,
+        counts: ArrayLike,
+        periods: Iterable[str] = (),
+        *,
+        implausible_rejected: bool = False,
     ) -> None:
-        metric = asked_metric(metric)
+        metric = metric_or_unnamed(metric)
         params = _with_patterns(metric)
-        checked = counts_of("counts", counts, (params.num_cohorts, 1 << params.num_bits))
-        self._hold(metric, periods, odd_refused, counts=checked)
+        checked = check_counts("counts", counts, (params.num_cohorts, 1 << params.num_bits))
+        self._hold(metric, periods, implausible_rejected, counts=checked)
 
     @classmethod
-    def of_rows(
+    def from_rows(
         cls, metric: Metric | Params, cohorts: bytes | NDArray[np.uint8], rows: bytes, periods: Iterable[str] = ()
     ) -> PatternCounts:
-        metric = asked_metric(metric)
+        metric = metric_or_unnamed(metric)
         params = _with_patterns(metric)
-        cohort_of, bits = rows_of(metric, cohorts, rows)
+        cohort_of, bits = view_rows(metric, cohorts, rows)
         return cls(metric, count_patterns(cohort_of, bits, params.num_cohorts, params.num_bits), periods)
 
     @property
@@ -60,22 +65,22 @@ class PatternCounts(Collected):
         """Forget how the bits of a report occur together."""
         k = self.metric.params.num_bits
         bits = (np.arange(1 << k)[:, None] >> np.arange(k)) & 1
-        outline = self.outline()
+        profile = self.count_profile()
         return BitCounts(
             self.metric,
-            outline.reports,
+            profile.reports,
             self.counts @ bits,
             self.periods,
-            outline.with_ones,
-            odd_refused=self.odd_refused,
+            profile.ones_histogram,
+            implausible_rejected=self.implausible_rejected,
         )
 
-    def outline(self) -> Outline:
+    def count_profile(self) -> CountProfile:
         """Return what can be checked without knowing a single value."""
         k = self.metric.params.num_bits
-        with_ones = np.zeros(k + 1, np.int64)
-        np.add.at(with_ones, np.bitwise_count(np.arange(1 << k)), self.counts.sum(axis=0))
-        return Outline(self.counts.sum(axis=1), with_ones, len(self.periods))
+        ones_histogram = np.zeros(k + 1, np.int64)
+        np.add.at(ones_histogram, np.bitwise_count(np.arange(1 << k)), self.counts.sum(axis=0))
+        return CountProfile(self.counts.sum(axis=1), ones_histogram, len(self.periods))
 
     def __add__(self, other: PatternCounts) -> PatternCounts:
         together = self._together(other)

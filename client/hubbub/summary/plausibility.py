@@ -27,74 +27,74 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.metrics.params import Params
-from hubbub.summary.count_profile import Outline
+from hubbub.summary.count_profile import CountProfile
 
-LEVEL = 1e-6
-TAIL = 1e-9
-_LOG_LEVEL = math.log(LEVEL / 3)
+FALSE_ALARM_RATE = 1e-6
+TAIL_PROBABILITY = 1e-9
+_LOG_LEVEL = math.log(FALSE_ALARM_RATE / 3)
 _TAIL_BIN = 1e-4
 _CLOSE_ENOUGH = 0.1
 _MOST_STEPS = 200
 
-Shapes = NDArray[np.float64]
+Distributions = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Oddity:
+class Implausibility:
     """One test that failed, and what it saw."""
 
     kind: Literal["extreme", "shape", "cohorts"]
-    about: str
+    description: str
 
 
-def oddities(params: Params, outline: Outline) -> tuple[Oddity, ...]:
+def find_implausible(params: Params, profile: CountProfile) -> tuple[Implausibility, ...]:
     """Return what is odd about these reports; an honest crowd has any oddity with a chance of at most 1e-6."""
-    return tuple(_oddities(params, outline))
+    return tuple(_failed_tests(params, profile))
 
 
-def _oddities(params: Params, outline: Outline) -> Iterator[Oddity]:
-    periods = max(outline.num_periods, 1)
-    if outline.with_ones is not None and outline.num_reports:
-        low, high = usual(params)
-        beyond = int(outline.with_ones[:low].sum() + outline.with_ones[high + 1 :].sum())
-        if log_chance_of_extremes(beyond, outline.num_reports * TAIL) / periods < _LOG_LEVEL:
-            yield Oddity(
+def _failed_tests(params: Params, profile: CountProfile) -> Iterator[Implausibility]:
+    periods = max(profile.num_periods, 1)
+    if profile.ones_histogram is not None and profile.num_reports:
+        low, high = plausible_ones(params)
+        beyond = int(profile.ones_histogram[:low].sum() + profile.ones_histogram[high + 1 :].sum())
+        if log_extremes_bound(beyond, profile.num_reports * TAIL_PROBABILITY) / periods < _LOG_LEVEL:
+            yield Implausibility(
                 "extreme",
-                f"{beyond:,} of {outline.num_reports:,} reports have fewer than {low} or more than {high} ones, which an honest report "
+                f"{beyond:,} of {profile.num_reports:,} reports have fewer than {low} or more than {high} ones, which an honest report "
                 "has less than once in a billion: they are made up, or made under other parameters",
             )
-        shapes, starts = binned_shapes(params)
-        seen = np.add.reduceat(outline.with_ones, starts)
-        if log_chance_of_divergence(divergence(seen, shapes) / periods, len(starts)) < _LOG_LEVEL:
-            yield Oddity(
+        shapes, starts = binned_distributions(params)
+        seen = np.add.reduceat(profile.ones_histogram, starts)
+        if log_divergence_bound(divergence(seen, shapes) / periods, len(starts)) < _LOG_LEVEL:
+            yield Implausibility(
                 "shape",
                 "no values whatever explain how many ones the reports have: some are made up, or made under other parameters",
             )
-    m = len(outline.reports)
-    if m > 1 and outline.num_reports:
-        apart = divergence(outline.reports, np.full((1, m), 1 / m))
-        if log_chance_of_divergence(apart / periods, m) < _LOG_LEVEL:
-            yield Oddity(
+    m = len(profile.reports)
+    if m > 1 and profile.num_reports:
+        apart = divergence(profile.reports, np.full((1, m), 1 / m))
+        if log_divergence_bound(apart / periods, m) < _LOG_LEVEL:
+            yield Implausibility(
                 "cohorts",
-                f"the cohorts are unequal beyond chance, from {outline.reports.min():,} to {outline.reports.max():,} reports: a few "
+                f"the cohorts are unequal beyond chance, from {profile.reports.min():,} to {profile.reports.max():,} reports: a few "
                 "installations send most of them, or reports are missing or made up",
             )
 
 
 @lru_cache(maxsize=256)
-def usual(params: Params) -> tuple[int, int]:
+def plausible_ones(params: Params) -> tuple[int, int]:
     """Return the fewest and the most ones that an honest report has but with a chance below 5e-10 on either side.
 
-    >>> usual(Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.5))
+    >>> plausible_ones(Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.5))
     (17, 83)
     """
-    shapes = shapes_of(params)
+    shapes = ones_distributions(params)
     below, above = np.cumsum(shapes, axis=1).max(axis=0), np.cumsum(shapes[:, ::-1], axis=1).max(axis=0)
-    return int((below < TAIL / 2).sum()), params.num_bits - int((above < TAIL / 2).sum())
+    return int((below < TAIL_PROBABILITY / 2).sum()), params.num_bits - int((above < TAIL_PROBABILITY / 2).sum())
 
 
 @lru_cache(maxsize=256)
-def shapes_of(params: Params) -> Shapes:
+def ones_distributions(params: Params) -> Distributions:
     """Return the chance of each number of ones for each number of true bits: (h + 1, k + 1)."""
     k = params.num_bits
     return np.array(
@@ -106,12 +106,12 @@ def shapes_of(params: Params) -> Shapes:
 
 
 @lru_cache(maxsize=256)
-def binned_shapes(params: Params) -> tuple[Shapes, NDArray[np.intp]]:
+def binned_distributions(params: Params) -> tuple[Distributions, NDArray[np.intp]]:
     """Return the shapes in bins of half a standard deviation, the tails in one bin each, and where the bins start.
 
     The bins depend on the parameters alone, so the bound holds.
     """
-    shapes = shapes_of(params)
+    shapes = ones_distributions(params)
     k = params.num_bits
     ones = np.arange(k + 1)
     spread = math.sqrt(max((shapes @ ones**2 - (shapes @ ones) ** 2).min(), 0))
@@ -121,7 +121,7 @@ def binned_shapes(params: Params) -> tuple[Shapes, NDArray[np.intp]]:
     return np.add.reduceat(shapes, starts, axis=1), starts
 
 
-def divergence(seen: NDArray[np.int64], shapes: Shapes) -> float:
+def divergence(seen: NDArray[np.int64], shapes: Distributions) -> float:
     """Return n KL(seen || w @ shapes), smallest over the mixtures w, or a little less.
 
     Climbs the likelihood of w: moves weight to the shape that it wants most, then takes a Newton step among the shapes that have
@@ -143,7 +143,9 @@ def divergence(seen: NDArray[np.int64], shapes: Shapes) -> float:
     return max(n * float(share @ np.log(share / (weights @ there))) - gap, 0)
 
 
-def _exchanged(weights: Shapes, wanted: Shapes, share: Shapes, there: Shapes) -> Shapes:
+def _exchanged(
+    weights: Distributions, wanted: Distributions, share: Distributions, there: Distributions
+) -> Distributions:
     """Move weight from the shape that is wanted least to the one wanted most, as far as it helps."""
     to, source = int(wanted.argmax()), int(np.where(weights > 0, wanted, np.inf).argmin())
     mixture, direction = weights @ there, there[to] - there[source]
@@ -157,7 +159,7 @@ def _exchanged(weights: Shapes, wanted: Shapes, share: Shapes, there: Shapes) ->
     return moved
 
 
-def _newton(weights: Shapes, share: Shapes, there: Shapes) -> Shapes:
+def _newton(weights: Distributions, share: Distributions, there: Distributions) -> Distributions:
     """Take a Newton step among the shapes that have weight, up to where one of them has none left; stay if it leads down."""
     held = np.flatnonzero(weights)
     scaled = there[held] / (weights @ there)
@@ -166,7 +168,7 @@ def _newton(weights: Shapes, share: Shapes, there: Shapes) -> Shapes:
     step = np.zeros_like(weights)
     step[held] = np.linalg.lstsq(system, np.append(scaled @ share, 0), rcond=None)[0][:-1]
     left = np.divide(weights, -step, out=np.full_like(weights, np.inf), where=step < 0)
-    moved: Shapes = weights + min(1.0, left.min()) * step
+    moved: Distributions = weights + min(1.0, left.min()) * step
     if left.min() <= 1:
         moved[left.argmin()] = 0
     moved = np.maximum(moved, 0)
@@ -176,10 +178,10 @@ def _newton(weights: Shapes, share: Shapes, there: Shapes) -> Shapes:
     return moved if better else weights
 
 
-def log_chance_of_divergence(distance: float, num_bins: int) -> float:
+def log_divergence_bound(distance: float, num_bins: int) -> float:
     """Bound ln P(n KL >= distance) for n honest reports in so many bins.
 
-    >>> round(log_chance_of_divergence(20.0, 2), 2)
+    >>> round(log_divergence_bound(20.0, 2), 2)
     -16.0
     """
     free = num_bins - 1
@@ -190,16 +192,16 @@ def log_chance_of_divergence(distance: float, num_bins: int) -> float:
     )
 
 
-def log_chance_of_extremes(seen: int, expected: float) -> float:
+def log_extremes_bound(seen: int, expected: float) -> float:
     """Bound ln P(at least so many) of independent rare events of which so many are expected.
 
-    >>> round(log_chance_of_extremes(3, 0.001), 1)
+    >>> round(log_extremes_bound(3, 0.001), 1)
     -21.0
     """
     return 0.0 if seen <= expected else seen * (1 + math.log(expected / seen)) - expected
 
 
-def _binomial(n: int, chance: float) -> Shapes:
+def _binomial(n: int, chance: float) -> Distributions:
     """Return P(Binomial(n, chance) = j) for j = 0..n."""
     if chance in (0, 1):
         certain = np.zeros(n + 1)

@@ -28,10 +28,10 @@ from hubbub.summary.bit_counts import BitCounts
 from hubbub.summary.pattern_counts import PatternCounts
 from hubbub.summary.reports import Reports
 from hubbub.summary.summary_file import FORMAT, Summary, read_summary
-from hubbub.summary.validation import asked_metric, report_rows_of
+from hubbub.summary.validation import check_report_rows, metric_or_unnamed
 
 KIND = "reports"
-BLOCK = 1 << 18
+BLOCK_REPORTS = 1 << 18
 """Most reports of a row group, and of a block."""
 
 Block = tuple[NDArray[Any], NDArray[np.uint8]]
@@ -49,14 +49,19 @@ class ReportWriter:
     """
 
     def __init__(
-        self, sink: IO[bytes], metric: Metric | Params, periods: Iterable[str] = (), *, odd_refused: bool = False
+        self,
+        sink: IO[bytes],
+        metric: Metric | Params,
+        periods: Iterable[str] = (),
+        *,
+        implausible_rejected: bool = False,
     ) -> None:
-        self._metric = asked_metric(metric)
+        self._metric = metric_or_unnamed(metric)
         about = {
             "format": FORMAT,
             "counts": KIND,
             "periods": sorted(set(periods)),
-            "odd_refused": odd_refused,
+            "implausible_rejected": implausible_rejected,
             "metric": self._metric.to_dict(),
         }
         self._schema = _schema(self._metric).with_metadata({"hubbub": json.dumps(about)})
@@ -64,12 +69,12 @@ class ReportWriter:
 
     def write(self, cohorts: Any, rows: Any) -> None:
         """Append reports: cohorts (n,), rows (n, ceil(k / 8)), checked as `Reports` are."""
-        cohort_of, bits = report_rows_of(self._metric, cohorts, rows)
+        cohort_of, bits = check_report_rows(self._metric, cohorts, rows)
         width = self._metric.params.row_bytes
-        for start in range(0, len(bits), BLOCK):
-            block = np.ascontiguousarray(bits[start : start + BLOCK])
+        for start in range(0, len(bits), BLOCK_REPORTS):
+            block = np.ascontiguousarray(bits[start : start + BLOCK_REPORTS])
             columns = [
-                pa.array(cohort_of[start : start + BLOCK], pa.uint16()),
+                pa.array(cohort_of[start : start + BLOCK_REPORTS], pa.uint16()),
                 pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), len(block), [None, pa.py_buffer(block)]),
             ]
             self._writer.write_table(pa.table(columns, schema=self._schema))
@@ -99,7 +104,7 @@ class ReportFile:
 
     metric: Metric
     periods: tuple[str, ...]
-    odd_refused: bool
+    implausible_rejected: bool
     num_reports: int
 
     def __init__(self, source: str | Path | IO[bytes]) -> None:
@@ -116,7 +121,7 @@ class ReportFile:
                 raise SummaryError(f"this file holds {about['counts']}, not reports")
             self.metric = Metric.from_dict(about["metric"])
             self.periods = tuple(sorted(set(map(str, about["periods"]))))
-            self.odd_refused = bool(about.get("odd_refused", False))
+            self.implausible_rejected = bool(about.get("implausible_rejected", False))
             if not self._file.schema_arrow.equals(_schema(self.metric)):
                 columns = ", ".join(f"{field.name} ({field.type})" for field in self._file.schema_arrow)
                 raise SummaryError(
@@ -128,10 +133,10 @@ class ReportFile:
     def blocks(self) -> Iterator[Block]:
         """Yield cohorts (n,) and rows (n, ceil(k / 8)) of a block at a time, checked."""
         with _refusing(self._name):
-            for batch in self._file.iter_batches(BLOCK):
+            for batch in self._file.iter_batches(BLOCK_REPORTS):
                 if batch["cohort"].null_count or batch["bits"].null_count:
                     raise SummaryError(f"{self.metric.name}: a report lacks its cohort or its bits")
-                yield report_rows_of(self.metric, batch["cohort"].to_numpy(), self._rows(batch["bits"]))
+                yield check_report_rows(self.metric, batch["cohort"].to_numpy(), self._rows(batch["bits"]))
 
     def _rows(self, bits: pa.Array) -> NDArray[np.uint8]:
         width = self.metric.params.row_bytes
@@ -143,9 +148,9 @@ class ReportFile:
         blocks = list(self.blocks())
         if not blocks:
             none = np.empty((0, self.metric.params.row_bytes), np.uint8)
-            return Reports(self.metric, [], none, self.periods, odd_refused=self.odd_refused)
+            return Reports(self.metric, [], none, self.periods, implausible_rejected=self.implausible_rejected)
         cohorts, rows = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
-        return Reports(self.metric, cohorts, rows, self.periods, odd_refused=self.odd_refused)
+        return Reports(self.metric, cohorts, rows, self.periods, implausible_rejected=self.implausible_rejected)
 
     def bit_counts(self) -> BitCounts:
         """Count the ones of each bit, a block in memory at a time."""
@@ -156,7 +161,10 @@ class ReportFile:
         return reduce(add, (part.pattern_counts() for part in self._parts()), PatternCounts.empty(self.metric))
 
     def _parts(self) -> Iterator[Reports]:
-        return (Reports(self.metric, *block, self.periods, odd_refused=self.odd_refused) for block in self.blocks())
+        return (
+            Reports(self.metric, *block, self.periods, implausible_rejected=self.implausible_rejected)
+            for block in self.blocks()
+        )
 
 
 def write_reports(reports: Reports, path: str | Path) -> None:
@@ -193,7 +201,9 @@ def reports_from_bytes(data: bytes) -> Reports:
 
 
 def _write(reports: Reports, sink: IO[bytes]) -> None:
-    with ReportWriter(sink, reports.metric, reports.periods, odd_refused=reports.odd_refused) as writer:
+    with ReportWriter(
+        sink, reports.metric, reports.periods, implausible_rejected=reports.implausible_rejected
+    ) as writer:
         writer.write(reports.cohorts, reports.rows)
 
 

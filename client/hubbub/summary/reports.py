@@ -15,7 +15,7 @@ from hubbub.summary.base import Collected
 from hubbub.summary.bit_counts import BitCounts
 from hubbub.summary.counting import count_bits, count_ones, count_patterns
 from hubbub.summary.pattern_counts import PatternCounts
-from hubbub.summary.validation import asked_metric, report_rows_of, rows_of
+from hubbub.summary.validation import check_report_rows, metric_or_unnamed, view_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ class Reports(Collected):
     cohorts: NDArray[Any]
     rows: NDArray[np.uint8]
     periods: tuple[str, ...] = ()
-    odd_refused: bool = False
+    implausible_rejected: bool = False
     arrays = ("cohorts", "rows")
 
     def __init__(
@@ -46,18 +46,18 @@ class Reports(Collected):
         rows: ArrayLike,
         periods: Iterable[str] = (),
         *,
-        odd_refused: bool = False,
+        implausible_rejected: bool = False,
     ) -> None:
-        metric = asked_metric(metric)
-        checked_cohorts, checked_rows = report_rows_of(metric, cohorts, rows)
-        self._hold(metric, periods, odd_refused, cohorts=checked_cohorts, rows=checked_rows)
+        metric = metric_or_unnamed(metric)
+        checked_cohorts, checked_rows = check_report_rows(metric, cohorts, rows)
+        self._hold(metric, periods, implausible_rejected, cohorts=checked_cohorts, rows=checked_rows)
 
     @classmethod
-    def of_rows(
+    def from_rows(
         cls, metric: Metric | Params, cohorts: bytes | NDArray[np.uint8], rows: bytes, periods: Iterable[str] = ()
     ) -> Reports:
-        metric = asked_metric(metric)
-        return cls(metric, *rows_of(metric, cohorts, rows), periods)
+        metric = metric_or_unnamed(metric)
+        return cls(metric, *view_rows(metric, cohorts, rows), periods)
 
     @property
     def num_reports(self) -> int:
@@ -69,7 +69,11 @@ class Reports(Collected):
         params = self.metric.params
         counts = count_bits(self.cohorts, self.rows, params.num_cohorts, params.num_bits)
         return BitCounts(
-            self.metric, *counts, self.periods, count_ones(self.rows, params.num_bits), odd_refused=self.odd_refused
+            self.metric,
+            *counts,
+            self.periods,
+            count_ones(self.rows, params.num_bits),
+            implausible_rejected=self.implausible_rejected,
         )
 
     def pattern_counts(self) -> PatternCounts:
@@ -77,7 +81,7 @@ class Reports(Collected):
         empty = PatternCounts.empty(self.metric)  # refuses k > 16
         params = self.metric.params
         counts = count_patterns(self.cohorts, self.rows, params.num_cohorts, params.num_bits)
-        return PatternCounts(empty.metric, counts, self.periods, odd_refused=self.odd_refused)
+        return PatternCounts(empty.metric, counts, self.periods, implausible_rejected=self.implausible_rejected)
 
     def __add__(self, other: Reports) -> Reports:
         together = self._together(other)

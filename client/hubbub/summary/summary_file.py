@@ -2,7 +2,7 @@
 
 Bit counts: one row a cohort (`cohort`, `reports`, `ones`: k numbers). Pattern counts: one row a pattern that occurred (`cohort`,
 `pattern`, `count`). The schema's metadata holds, under `hubbub`, JSON with the format, the metric definition, the periods, and whether odd reports were refused;
-of bit counts also `with_ones`, the number of reports that have none, one, ... all k bits set, where that is known.
+of bit counts also `ones_histogram`, the number of reports that have none, one, ... all k bits set, where that is known.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from hubbub.errors import HubbubError, SummaryError
 from hubbub.metrics.metric import Metric
 from hubbub.summary.bit_counts import BitCounts
-from hubbub.summary.count_profile import Outline
+from hubbub.summary.count_profile import CountProfile
 from hubbub.summary.pattern_counts import PatternCounts
 
 Summary = BitCounts | PatternCounts
@@ -56,11 +56,11 @@ def summary_to_bytes(summary: Summary) -> bytes:
         "counts": kind,
         "num_reports": summary.num_reports,
         "periods": list(summary.periods),
-        "odd_refused": summary.odd_refused,
+        "implausible_rejected": summary.implausible_rejected,
         "metric": summary.metric.to_dict(),
     }
-    if isinstance(summary, BitCounts) and summary.with_ones is not None:
-        about["with_ones"] = summary.with_ones.tolist()
+    if isinstance(summary, BitCounts) and summary.ones_histogram is not None:
+        about["ones_histogram"] = summary.ones_histogram.tolist()
     table = pa.table(columns).replace_schema_metadata({"hubbub": json.dumps(about)})
     sink = io.BytesIO()
     pq.write_table(table, sink, compression="zstd")
@@ -76,12 +76,12 @@ def summary_from_bytes(data: bytes) -> Summary:
             raise SummaryError(f"this summary has format {about['format']!r}, this hubbub reads {FORMAT!r}")
         metric = Metric.from_dict(about["metric"])
         periods = tuple(about["periods"])
-        odd_refused = bool(about.get("odd_refused", False))
+        implausible_rejected = bool(about.get("implausible_rejected", False))
         match about["counts"]:
             case "bit-counts":
-                return _read_bits(metric, table, periods, about.get("with_ones"), odd_refused)
+                return _read_bits(metric, table, periods, about.get("ones_histogram"), implausible_rejected)
             case "pattern-counts":
-                return _read_patterns(metric, table, periods, odd_refused)
+                return _read_patterns(metric, table, periods, implausible_rejected)
             case "reports":
                 raise SummaryError("this file holds the reports themselves, not a summary: read it with read_reports")
             case counts:
@@ -95,20 +95,20 @@ def summary_from_bytes(data: bytes) -> Summary:
         ) from None
 
 
-def outline_of(data: bytes) -> Outline:
-    """Return the outline of a summary file, without unfolding its counts."""
+def read_count_profile(data: bytes) -> CountProfile:
+    """Return the profile of a summary file, without unfolding its counts."""
     file = pq.ParquetFile(io.BytesIO(data))
     about = json.loads(file.schema_arrow.metadata[b"hubbub"])
     params = Metric.from_dict(about["metric"]).params
     if about["counts"] == "bit-counts":
-        known = about.get("with_ones")
+        known = about.get("ones_histogram")
         reports = file.read(["reports"])["reports"].to_numpy()
-        return Outline(reports, None if known is None else np.array(known, np.int64), len(about["periods"]))
+        return CountProfile(reports, None if known is None else np.array(known, np.int64), len(about["periods"]))
     cohort, pattern, count = (column.to_numpy() for column in file.read(["cohort", "pattern", "count"]).columns)
-    reports, with_ones = np.zeros(params.num_cohorts, np.int64), np.zeros(params.num_bits + 1, np.int64)
+    reports, ones_histogram = np.zeros(params.num_cohorts, np.int64), np.zeros(params.num_bits + 1, np.int64)
     np.add.at(reports, cohort, count)
-    np.add.at(with_ones, np.bitwise_count(pattern), count)
-    return Outline(reports, with_ones, len(about["periods"]))
+    np.add.at(ones_histogram, np.bitwise_count(pattern), count)
+    return CountProfile(reports, ones_histogram, len(about["periods"]))
 
 
 def _bit_columns(summary: BitCounts) -> dict[str, Any]:
@@ -122,12 +122,18 @@ def _bit_columns(summary: BitCounts) -> dict[str, Any]:
 
 
 def _read_bits(
-    metric: Metric, table: pa.Table, periods: tuple[str, ...], with_ones: list[int] | None, odd_refused: bool
+    metric: Metric,
+    table: pa.Table,
+    periods: tuple[str, ...],
+    ones_histogram: list[int] | None,
+    implausible_rejected: bool,
 ) -> BitCounts:
     if table["cohort"].to_pylist() != list(range(metric.params.num_cohorts)):
         raise SummaryError(f"{metric.name}: the file must have one row for each of {metric.params.num_cohorts} cohorts")
     ones = np.array(table["ones"].to_pylist(), np.int64)
-    return BitCounts(metric, table["reports"].to_numpy(), ones, periods, with_ones, odd_refused=odd_refused)
+    return BitCounts(
+        metric, table["reports"].to_numpy(), ones, periods, ones_histogram, implausible_rejected=implausible_rejected
+    )
 
 
 def _pattern_columns(summary: PatternCounts) -> dict[str, Any]:
@@ -139,10 +145,12 @@ def _pattern_columns(summary: PatternCounts) -> dict[str, Any]:
     }
 
 
-def _read_patterns(metric: Metric, table: pa.Table, periods: tuple[str, ...], odd_refused: bool) -> PatternCounts:
+def _read_patterns(
+    metric: Metric, table: pa.Table, periods: tuple[str, ...], implausible_rejected: bool
+) -> PatternCounts:
     counts = np.zeros_like(PatternCounts.empty(metric).counts)
     cohort, pattern = table["cohort"].to_numpy(), table["pattern"].to_numpy()
     if len(cohort) and (cohort.min() < 0 or pattern.min() < 0):
         raise SummaryError(f"{metric.name}: cohorts and patterns are not negative")
     np.add.at(counts, (cohort, pattern), table["count"].to_numpy())
-    return PatternCounts(metric, counts, periods, odd_refused=odd_refused)
+    return PatternCounts(metric, counts, periods, implausible_rejected=implausible_rejected)

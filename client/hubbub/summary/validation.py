@@ -12,7 +12,7 @@ from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 
 
-def asked_metric(metric: Metric | Params) -> Metric:
+def metric_or_unnamed(metric: Metric | Params) -> Metric:
     """Let bare parameters stand for an unnamed metric: boolean or string, as their hash scheme says."""
     if isinstance(metric, Metric):
         return metric
@@ -21,7 +21,7 @@ def asked_metric(metric: Metric | Params) -> Metric:
     raise SummaryError("one-hot parameters do not name their categories: give the Metric")
 
 
-def counts_of(name: str, values: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.int64]:
+def check_counts(name: str, values: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.int64]:
     """Return whole, non-negative numbers of exactly this shape, as a read-only array."""
     given = np.asarray(values)
     if given.shape != shape:
@@ -38,7 +38,7 @@ def counts_of(name: str, values: ArrayLike, shape: tuple[int, ...]) -> NDArray[n
     return counts
 
 
-def rows_of(
+def view_rows(
     metric: Metric, cohorts: bytes | NDArray[np.uint8], rows: bytes
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """View wire bytes as cohorts (n,) and rows (n, ceil(k / 8))."""
@@ -53,7 +53,7 @@ def rows_of(
     return cohort_of, np.frombuffer(rows, np.uint8).reshape(-1, width)
 
 
-def report_rows_of(metric: Metric, cohorts: ArrayLike, rows: ArrayLike) -> tuple[NDArray[Any], NDArray[np.uint8]]:
+def check_report_rows(metric: Metric, cohorts: ArrayLike, rows: ArrayLike) -> tuple[NDArray[Any], NDArray[np.uint8]]:
     """Return reports as cohorts (n,), uint8 or uint16 as m asks, and rows (n, ceil(k / 8)), read-only; padding must be 0."""
     params = metric.params
     given, bits = np.asarray(cohorts), np.asarray(rows)
@@ -61,7 +61,7 @@ def report_rows_of(metric: Metric, cohorts: ArrayLike, rows: ArrayLike) -> tuple
         raise SummaryError(
             f"{metric.name}: rows must be ({given.size}, {params.row_bytes}), one of {params.num_bits} bits a report, got {bits.shape}"
         )
-    cohort_of = counts_of("cohorts", given, given.shape) if given.size else given
+    cohort_of = check_counts("cohorts", given, given.shape) if given.size else given
     if given.size and cohort_of.max() >= params.num_cohorts:
         raise SummaryError(f"{metric.name}: cohorts must be below {params.num_cohorts}, got {cohort_of.max()}")
     if bits.dtype != np.uint8:

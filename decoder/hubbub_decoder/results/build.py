@@ -14,15 +14,15 @@ from hubbub_decoder.inference.intervals import Target, detection_limit, interval
 from hubbub_decoder.inference.multiple_testing import q_values
 from hubbub_decoder.inference.shrinkage import posterior_medians
 from hubbub_decoder.results.decoding import Decoding
-from hubbub_decoder.results.estimates import Estimate, Mass
+from hubbub_decoder.results.estimates import Estimate, ShareEstimate
 
 _UNKNOWN = 0.25
 
 
 def build_decoding(
-    fit: FitResult, groups: Sequence[tuple[str, ...]], counts: BitCounts, target: Target, level: float, fdr: float
+    fit: FitResult, groups: Sequence[tuple[str, ...]], counts: BitCounts, target: Target, confidence: float, fdr: float
 ) -> Decoding:
-    """Return the decoding of a fit: intervals at `level`, discoveries at `fdr`, the largest share first.
+    """Return the decoding of a fit: intervals at `confidence`, discoveries at `fdr`, the largest share first.
 
     groups : (M) the candidates of each share of the fit; more than one where no report can tell them apart
     """
@@ -30,17 +30,17 @@ def build_decoding(
     std_errors = np.sqrt(fit.variances if population else fit.reporter_variances)
     total_errors = np.sqrt(fit.total_variances if population else fit.total_reporter_variances)
     totals = zip(fit.totals.tolist(), total_errors.tolist(), strict=True)
-    explained, unlisted, some_value = (_mass(share, error, level) for share, error in totals)
+    listed_total, unlisted, some_value = (_mass(share, error, confidence) for share, error in totals)
     return Decoding(
         metric=counts.metric,
         num_reports=counts.num_reports,
-        level=level,
+        confidence=confidence,
         fdr=fdr,
-        estimates=_estimates(fit, std_errors, groups, level, fdr),
-        explained=explained,
+        estimates=_estimates(fit, std_errors, groups, confidence, fdr),
+        listed_total=listed_total,
         unlisted=unlisted,
-        without_value=_mass(1 - some_value.share, some_value.std_error, level),
-        detectable=detection_limit(
+        no_value=_mass(1 - some_value.share, some_value.std_error, confidence),
+        detection_limit=detection_limit(
             fit.null_error, max(1, int(np.sum(~np.isnan(fit.p_values)))), fdr, fit.null_distribution
         ),
         periods=counts.periods,
@@ -48,37 +48,51 @@ def build_decoding(
 
 
 def _estimates(
-    fit: FitResult, std_errors: Floats, groups: Sequence[tuple[str, ...]], level: float, fdr: float
+    fit: FitResult, std_errors: Floats, groups: Sequence[tuple[str, ...]], confidence: float, fdr: float
 ) -> tuple[Estimate, ...]:
     tested = ~np.isnan(fit.p_values)
     p, q = np.where(tested, fit.p_values, 1), np.ones(len(tested))
     q[tested] = q_values(p[tested])
     detected = q <= fdr
-    low, high = interval(fit.shares, std_errors, level, fit.null_distribution)
+    low, high = interval(fit.shares, std_errors, confidence, fit.null_distribution)
     picked = np.where(detected, fit.shares, np.nan)
-    wider = selection_adjusted_level(1 - level, int(detected.sum()), max(1, int(tested.sum())))
-    selected_low, selected_high = interval(picked, std_errors, wider, fit.null_distribution)
-    guess = posterior_medians(fit.shares, std_errors, level)
+    wider = selection_adjusted_level(1 - confidence, int(detected.sum()), max(1, int(tested.sum())))
+    selection_adjusted_low, selection_adjusted_high = interval(picked, std_errors, wider, fit.null_distribution)
+    guess = posterior_medians(fit.shares, std_errors, confidence)
     fitted = ~np.isnan(fit.shares)
     known_p, known_q, known_guess = (np.where(fitted, column, np.nan) for column in (p, q, guess.shares))
     columns = (
-        *(fit.shares, std_errors, low, high, known_p, known_q, selected_low, selected_high),
+        *(fit.shares, std_errors, low, high, known_p, known_q, selection_adjusted_low, selection_adjusted_high),
         *(known_guess, guess.low, guess.high),
     )
     names = (
-        *("share", "std_error", "low", "high", "p_value", "q_value", "selected_low", "selected_high"),
-        *("best_guess", "guess_low", "guess_high"),
+        *(
+            "share",
+            "std_error",
+            "low",
+            "high",
+            "p_value",
+            "q_value",
+            "selection_adjusted_low",
+            "selection_adjusted_high",
+        ),
+        *("posterior_median", "credible_low", "credible_high"),
     )
     estimates = [
-        Estimate(candidate=group[0], detected=bool(found), same_bits=group[1:], **dict(zip(names, row, strict=True)))
+        Estimate(
+            candidate=group[0],
+            detected=bool(found),
+            indistinguishable_from=group[1:],
+            **dict(zip(names, row, strict=True)),
+        )
         for group, found, row in zip(groups, detected, np.column_stack(columns).tolist(), strict=True)
     ]
     return tuple(sorted(estimates, key=lambda e: -math.inf if math.isnan(e.share) else e.share, reverse=True))
 
 
-def _mass(share: float, std_error: float, level: float) -> Mass:
+def _mass(share: float, std_error: float, confidence: float) -> ShareEstimate:
     """Give a total its interval; one of which two standard errors each way are all there is, is not determined."""
     if not std_error <= _UNKNOWN:
-        return Mass(math.nan, math.nan, math.nan, math.nan)
-    low, high = interval(np.array(share), np.array(std_error), level)
-    return Mass(share, std_error, float(low), float(high))
+        return ShareEstimate(math.nan, math.nan, math.nan, math.nan)
+    low, high = interval(np.array(share), np.array(std_error), confidence)
+    return ShareEstimate(share, std_error, float(low), float(high))

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from hubbub import Batch, RefusedError, parse_definitions
 from hubbub.wire.problems import ProblemType
-from hubbub_aggregator.api.batch_decoding import decode_batch, largest_batch
+from hubbub_aggregator.api.batch_decoding import decode_batch
+from hubbub_aggregator.pipeline.active_definitions import largest_batch
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import StartAggregator
@@ -38,7 +39,7 @@ def outcome(decode: Any, body: bytes) -> Batch | ProblemType:
     try:
         batch: Batch = decode(body)
     except RefusedError as refused:
-        return refused.refusal
+        return refused.problem_type
     return batch
 
 
@@ -77,7 +78,7 @@ def test_rejects_a_name_that_occurs_twice_however_it_is_spelled(name: str, data:
     at_start = data.draw(st.booleans())
     repeated = b"{" + again + b"," + body[1:] if at_start else body[:-1] + b"," + again + b"}"
     assert isinstance(outcome(decode_batch, body), Batch)
-    with pytest.raises(RefusedError, match="a field is there twice"):
+    with pytest.raises(RefusedError, match="a field occurs twice"):
         decode_batch(repeated)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from hubbub.wire.problems import ProblemType, RefusedError
-from hubbub_aggregator.api.body_memory import BodyMemory, ReceivedBody
+from hubbub_aggregator.api.request_body import BodyMemory, BodyReservation
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import Aggregator, MakeBatch, StartAggregator
@@ -29,7 +29,7 @@ class Bodies(RuleBasedStateMachine):
     @initialize()
     def start(self) -> None:
         self.memory = BodyMemory(TOTAL, SHARE)
-        self.open: list[tuple[ExitStack, ReceivedBody, str, int]] = []
+        self.open: list[tuple[ExitStack, BodyReservation, str, int]] = []
 
     def counted(self, hosts: set[str]) -> int:
         return sum(max(0, size - FREE) for *_, host, size in self.open if host in hosts)
@@ -37,7 +37,7 @@ class Bodies(RuleBasedStateMachine):
     @rule(host=st.sampled_from(HOSTS))
     def begin(self, host: str) -> None:
         stack = ExitStack()
-        self.open.append((stack, stack.enter_context(self.memory.receive(host)), host, 0))
+        self.open.append((stack, stack.enter_context(self.memory.reserve(host)), host, 0))
 
     @rule(data=st.data(), more=st.integers(1, 20_000))
     def grow(self, data: st.DataObject, more: int) -> None:
@@ -50,12 +50,12 @@ class Bodies(RuleBasedStateMachine):
         refused = fits and (self.counted(network) + fits > SHARE or self.counted(set(HOSTS)) + fits > TOTAL)
         if refused:
             with pytest.raises(RefusedError) as problem:
-                body.hold(size + more)
+                body.grow_to(size + more)
             assert problem.value.refusal is ProblemType.UNAVAILABLE
             stack.close()
             del self.open[at]
         else:
-            body.hold(size + more)
+            body.grow_to(size + more)
             self.open[at] = stack, body, host, size + more
 
     @rule(data=st.data())
@@ -66,12 +66,12 @@ class Bodies(RuleBasedStateMachine):
     @invariant()
     def counts_what_is_held(self) -> None:
         if hasattr(self, "memory"):
-            assert self.memory.held == self.counted(set(HOSTS)) <= TOTAL
+            assert self.memory.used == self.counted(set(HOSTS)) <= TOTAL
 
     def teardown(self) -> None:
         for stack, *_ in getattr(self, "open", []):
             stack.close()
-        assert not hasattr(self, "memory") or self.memory.held == 0
+        assert not hasattr(self, "memory") or self.memory.used == 0
 
 
 TestBodies = Bodies.TestCase

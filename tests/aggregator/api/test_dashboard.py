@@ -21,15 +21,15 @@ from tests.support.many_metrics import fill, many_definitions
 
 from hubbub import Definitions, Metric, Params, ProblemType
 from hubbub_aggregator.api import sessions
-from hubbub_aggregator.api.dashboard.chart import PeriodLine, chart_of
-from hubbub_aggregator.api.dashboard.metric_page import implausible_in_words
+from hubbub_aggregator.api.dashboard.chart import PeriodLine, build_chart
+from hubbub_aggregator.api.dashboard.metric_page import describe_implausible
 from hubbub_aggregator.database.engine import transaction
 from hubbub_aggregator.pipeline.folding import compute_figures
 from hubbub_aggregator.pipeline.retention import upkeep
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.period_figures import PeriodFigures, PeriodRow
+from hubbub_aggregator.store.period_figures import PeriodFigures, StoredFigures
 from hubbub_aggregator.store.sql_store import SqlStore
-from hubbub_aggregator.store.tokens import Scope, hash_of
+from hubbub_aggregator.store.tokens import Scope, hash_secret
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import Aggregator, Answer, MakeBatch, StartAggregator
@@ -151,7 +151,7 @@ def test_a_session_is_over_after_twelve_hours_whatever_the_browser_kept(
 ) -> None:
     aggregator = start(store, local_reads_without_token=False)
     cookie = signed_in(aggregator, given(store, Scope.READ))
-    aggregator.clock.now += sessions.LENGTH - timedelta(seconds=1)
+    aggregator.clock.now += sessions.SESSION_LENGTH - timedelta(seconds=1)
     assert get(aggregator, **cookie).status == 200
     aggregator.clock.now += timedelta(seconds=1)
     assert get(aggregator, **cookie).status == 303
@@ -179,7 +179,7 @@ def test_the_database_has_a_hash_of_the_cookie_and_never_the_cookie(
     cookie = signed_in(start(sqlite_store, local_reads_without_token=False), given(sqlite_store, Scope.READ))["cookie"]
     secret = cookie.partition("=")[2]
     stored = b"".join(path.read_bytes() for path in tmp_path.glob("reports.db*"))
-    assert hash_of(secret) in stored
+    assert hash_secret(secret) in stored
     assert secret.encode() not in stored
 
 
@@ -188,8 +188,8 @@ def test_a_wrong_token_gets_the_form_again_with_the_reason_and_a_program_the_pro
 ) -> None:
     aggregator = start(store, local_reads_without_token=False)
     wrong = {
-        ProblemType.UNAUTHORIZED: ("hubbub_nonsense", "not known here"),
-        ProblemType.FORBIDDEN: (given(store, Scope.METRICS), "has no scope read"),
+        ProblemType.UNAUTHORIZED: ("hubbub_nonsense", "token is unknown"),
+        ProblemType.FORBIDDEN: (given(store, Scope.METRICS), "does not have scope read"),
     }
     for refusal, (token, told) in wrong.items():
         answer = sign_in(aggregator, token)
@@ -242,7 +242,7 @@ def test_the_page_has_the_numbers_of_what_was_sent(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch
 ) -> None:
     """Folded or not, of every version and period; what was refused; what is kept and until when."""
-    aggregator = start(store, fold_every=1000.0, keep={"carrier": 12}, free=lambda: 3 << 30)
+    aggregator = start(store, fold_interval=1000.0, keep_counts={"carrier": 12}, free=lambda: 3 << 30)
     definitions = aggregator.definitions
     for metric in definitions.versions():
         if metric.name == "from_jfk":
@@ -277,7 +277,7 @@ def test_the_page_has_the_numbers_of_what_was_sent(
 
 
 def test_what_keeps_batches_out_is_said(start: StartAggregator, sqlite_store: SqlStore) -> None:
-    assert "not ready: less is free on the disk" in get(start(sqlite_store, free=lambda: 1)).body.decode()
+    assert "not ready: free disk space is below" in get(start(sqlite_store, free=lambda: 1)).body.decode()
 
 
 def test_what_operators_write_cannot_be_markup(start: StartAggregator, sqlite_store: SqlStore) -> None:
@@ -297,7 +297,7 @@ def test_chart_shows_the_last_90_periods_with_empty_ones_between() -> None:
     lines = [
         PeriodLine(str(first + timedelta(days=day)), 10 * (day + 1), day > 98, day == 50) for day in (0, 50, 97, 99)
     ]
-    chart = chart_of(metric, lines)
+    chart = build_chart(metric, lines)
     assert (len(chart.bars), chart.first, chart.last, chart.highest) == (90, "2024-01-11", "2024-04-09", 1000)
     assert [(bar.line.period, bar.height, bar.line.is_open) for bar in chart.bars if bar.line.reports] == [
         ("2024-02-20", 51.0, False),
@@ -311,14 +311,14 @@ def test_chart_adds_periods_of_another_kind_where_they_belong() -> None:
     """An older version of the metric had a report a day, the current one has a report a week."""
     weekly = Metric.boolean("b", prob_p=0, prob_q=1, prob_f=0.5, period="week")
     lines = [PeriodLine("2024-06-03", 5, False), PeriodLine("2024-06-05", 7, True), PeriodLine("2024-06-10", 1, True)]
-    bars = chart_of(weekly, lines).bars
+    bars = build_chart(weekly, lines).bars
     assert [(bar.line.period, bar.line.reports) for bar in bars] == [("2024-06-03", 12), ("2024-06-10", 1)]
 
 
 def test_each_kind_of_implausibility_is_described_once() -> None:
     params = Params.one_hot(1, prob_p=0.25, prob_q=0.75, prob_f=0.5)
     found = [("2024-06-03", "shape"), ("2024-06-04", "shape"), ("2024-06-04", "cohorts"), ("2024-06-04", "shape")]
-    shape, cohorts = implausible_in_words((period, kind, params) for period, kind in found)
+    shape, cohorts = describe_implausible((period, kind, params) for period, kind in found)
     assert shape.startswith("2024-06-04 and 1 earlier period, no mix of values")
     assert cohorts.startswith("2024-06-04, the cohorts differ in size")
 
@@ -329,14 +329,14 @@ def test_metrics_with_problems_come_first_the_most_severe_before_the_others(
     """At noon of June 15: reports of June 13 should have arrived."""
     definitions = many_definitions(8)
     silent, fine, implausible, refused, often_refused, empty, *_ = names = list(definitions)
-    with running(definitions, store, Settings(local_reads_without_token=True, fold_every=1000.0)) as aggregator:
+    with running(definitions, store, Settings(local_reads_without_token=True, fold_interval=1000.0)) as aggregator:
         for name in names:
             period = "2024-06-12" if name == silent else "2024-06-13"
             if name != empty:
                 store.append([make_batch(definitions[name], period=period)])
         upkeep(store, definitions, Settings(), NOON)
         digest = definitions[implausible].digest
-        store.put_figures([PeriodRow(digest, "2024-06-13", 1, PeriodFigures(3, 1, ("shape",)), is_stale=False)])
+        store.put_figures([StoredFigures(digest, "2024-06-13", 1, PeriodFigures(3, 1, ("shape",)), is_stale=False)])
         store.add_refusals({(refused, "period-closed"): 1, (often_refused, "padding-set"): 2, ("", "malformed"): 9})
         page = get(aggregator).body.decode()
         with_problems = get(aggregator, "/?problems=1").body.decode()
@@ -386,7 +386,7 @@ def test_pages_do_the_same_work_however_many_metrics_and_periods_there_are(
     for last, num_metrics, num_periods in (("2024-05-01", 1, 2), ("2024-06-15", 12, 25)):
         definitions = many_definitions(num_metrics)
         fill(store, definitions, date.fromisoformat(last), num_periods)
-        with running(definitions, store, Settings(local_reads_without_token=True, fold_every=1000.0)) as aggregator:
+        with running(definitions, store, Settings(local_reads_without_token=True, fold_interval=1000.0)) as aggregator:
             statements = statements_of(store, partial(get, aggregator, path))
         assert not [statement for statement in statements if "summary" in statement]
         counts.append(len(statements))
@@ -452,7 +452,7 @@ def test_sqlite_answers_the_pages_questions_from_the_index(sqlite_store: SqlStor
 def test_a_signed_in_browser_downloads_with_its_cookie_unless_another_site_asks(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch, kind: str
 ) -> None:
-    aggregator = start(store, local_reads_without_token=False, retain={"homepage": 5})
+    aggregator = start(store, local_reads_without_token=False, keep_reports={"homepage": 5})
     assert aggregator.post(make_batch(aggregator.definitions["homepage"])).status == 202
     path = f"/v1/metrics/homepage/{kind}"
     assert_refused(get(aggregator, path), ProblemType.UNAUTHORIZED)
@@ -503,7 +503,7 @@ def test_a_metric_that_is_not_defined_has_no_page(start: StartAggregator, sqlite
 def test_a_page_of_a_metric_without_current_figures_says_so(store: SqlStore) -> None:
     definitions = many_definitions(1)
     fill(store, definitions, NOON.date(), 3, computed=False)
-    with running(definitions, store, Settings(local_reads_without_token=True, fold_every=1000.0)) as aggregator:
+    with running(definitions, store, Settings(local_reads_without_token=True, fold_interval=1000.0)) as aggregator:
         pages = [get(aggregator).body.decode(), get(aggregator, "/metric/editor.first_page").body.decode()]
         assert all("The figures of 3 periods are not computed yet" in page for page in pages)
         compute_figures(store, definitions)

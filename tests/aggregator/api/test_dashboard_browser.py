@@ -122,7 +122,7 @@ def test_500_metrics_are_searched_sorted_and_downloaded_from(
     def find(selector: str) -> Any:
         return browser.find_element("css selector", selector)
 
-    with running(definitions, sqlite_store, Settings(fold_every=1000.0)) as aggregator:
+    with running(definitions, sqlite_store, Settings(fold_interval=1000.0)) as aggregator:
         browser.get(aggregator.url + "/sign-in")
         find("#token").send_keys(secret)
         find("form button").click()
@@ -161,7 +161,7 @@ def test_a_wrong_token_is_told_in_the_form(browser: Any, start: StartAggregator,
     browser.get(aggregator.url + "/")
     browser.find_element("css selector", "#token").send_keys("hubbub_nonsense")
     browser.find_element("css selector", "form button").click()
-    assert "not known here" in browser.find_element("css selector", "[role=alert]").text
+    assert "token is unknown" in browser.find_element("css selector", "[role=alert]").text
     assert browser.get_cookies() == []
 
 

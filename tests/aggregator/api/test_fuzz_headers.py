@@ -26,7 +26,7 @@ from hubbub import Definitions
 from hubbub_aggregator.app import create_app
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
-from hubbub_aggregator.store.tokens import Scope, Token, hash_of
+from hubbub_aggregator.store.tokens import Scope, Token, hash_secret
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator
@@ -79,8 +79,8 @@ DOCUMENTED = {503, 507}
 
 @pytest.fixture
 def caller(definitions: Definitions, sqlite_store: SqlStore) -> Iterator[Caller]:
-    sqlite_store.add_token(Token("known", frozenset(Scope)), hash_of(TOKEN.decode()))
-    limits = Settings(cors_origin=("https://localhost",), retain={"homepage": 1}, client_burst_seconds=1e9)
+    sqlite_store.add_token(Token("known", frozenset(Scope)), hash_secret(TOKEN.decode()))
+    limits = Settings(cors_origin=("https://localhost",), keep_reports={"homepage": 1}, client_burst_seconds=1e9)
     with started(create_app(definitions, sqlite_store, limits, FakeClock(), local_address=ADDRESS)) as caller:
         yield caller
 
@@ -210,8 +210,8 @@ def test_no_connection_event_is_logged_or_answered_with_an_undocumented_5xx(
     caplog: pytest.LogCaptureFixture,
     unseen_seed: int,
 ) -> None:
-    aggregator = start(sqlite_store, cors_origin=("https://localhost",), retain={"homepage": 1})
-    sqlite_store.add_token(Token("known", frozenset(Scope)), hash_of(TOKEN.decode()))
+    aggregator = start(sqlite_store, cors_origin=("https://localhost",), keep_reports={"homepage": 1})
+    sqlite_store.add_token(Token("known", frozenset(Scope)), hash_secret(TOKEN.decode()))
     batches = [make_batch(aggregator.definitions["homepage"]).to_json() for _ in range(50)]
     host, port = aggregator.url.removeprefix("http://").split(":")
     rngs = [random.Random(f"{unseen_seed} {number}") for number in range(CONNECTIONS)]  # noqa: S311

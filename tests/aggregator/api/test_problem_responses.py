@@ -20,7 +20,7 @@ from tests.aggregator.conftest import running
 from hubbub import Batch, Definitions, ProblemType
 from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.interface import Holding
+from hubbub_aggregator.store.interface import StoredPeriod
 from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
@@ -267,7 +267,7 @@ def test_before_the_disk_is_full_batches_are_refused_and_what_is_stored_can_be_r
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch
 ) -> None:
     free = [10]
-    aggregator = start(store, min_free=10, free=lambda: free[0])
+    aggregator = start(store, min_free_disk=10, free=lambda: free[0])
     batch = make_batch(aggregator.definitions["homepage"])
     assert aggregator.post(batch).status == 202
     free[0] = 9
@@ -324,7 +324,9 @@ def test_a_query_that_cannot_be_answered_is_invalid(aggregator: Aggregator, quer
 def test_a_failure_nobody_foresaw_tells_nothing_and_logs_no_value(
     start: StartAggregator, store: SqlStore, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(digest: str, periods: Collection[str] | None = None, max_reports: int | None = None) -> list[Holding]:
+    def broken(
+        digest: str, periods: Collection[str] | None = None, max_reports: int | None = None
+    ) -> list[StoredPeriod]:
         raise RuntimeError("a private value")
 
     monkeypatch.setattr(store, "read", broken)
@@ -343,7 +345,7 @@ def test_a_store_that_fails_is_unavailable_with_retry_after(
     def broken(*_: object) -> Any:
         raise StoreError("the disk is gone")
 
-    for method in ("append", "holds", "probe", "read"):
+    for method in ("append", "contains", "probe", "read"):
         monkeypatch.setattr(store, method, broken)
     homepage = aggregator.definitions["homepage"]
     for answer in (
@@ -371,7 +373,7 @@ def test_every_refusal_is_tested() -> None:
     parts = ("test_tokens", "test_dashboard", "../server/test_uvicorn_protocol", "../pipeline/test_implausible_reports")
     files = [here, *(here.parent / f"{part}.py" for part in parts)]
     texts = [file.read_text(encoding="utf-8") for file in files]
-    named = set(re.findall(r"Refusal\.([A-Z_]+)", "".join(texts)))
+    named = set(re.findall(r"ProblemType\.([A-Z_]+)", "".join(texts)))
     assert {refusal.name for refusal in ProblemType} <= named
 
 

@@ -18,7 +18,7 @@ from hubbub.summary import BitCounts
 from hubbub.summary.pattern_counts import PatternCounts
 from hubbub.summary.summary_file import CONTENT_TYPE as SUMMARY_TYPE
 from hubbub.wire.dates import parse_period
-from hubbub_aggregator.api.openapi import PRIVACY
+from hubbub_aggregator.api import openapi
 from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def test_a_period_is_open_at_both_its_ends_and_a_metric_until_its_expiry(
 def test_reports_of_real_clients_arrive_as_they_were_sent(start: StartAggregator, store: SqlStore) -> None:
     from hubbub import Batch
 
-    aggregator = start(store, fold_every=0.05)
+    aggregator = start(store, fold_interval=0.05)
     for metric, value in (
         (aggregator.definitions["homepage"], "https://example.org"),
         (aggregator.definitions["carrier"], "UA"),
@@ -130,12 +130,12 @@ def test_reports_of_real_clients_arrive_as_they_were_sent(start: StartAggregator
         reports = [Encoder(metric, Secret.generate()).encode(value) for _ in range(40)]
         period = parse_period(metric.period, "2024-06-15")
         for start_at in range(0, 40, 8):
-            batch = Batch.of_reports(metric, period, reports[start_at : start_at + 8])
+            batch = Batch.from_reports(metric, period, reports[start_at : start_at + 8])
             assert aggregator.post(batch).status == 202
-        expected = BitCounts.of_reports(metric, reports)
+        expected = BitCounts.from_reports(metric, reports)
         got = aggregator.summary(metric.name)
         assert isinstance(got, BitCounts)
-        assert got == expected + BitCounts.of_rows(metric, b"", b"", ["2024-06-15"])
+        assert got == expected + BitCounts.from_rows(metric, b"", b"", ["2024-06-15"])
 
 
 def test_a_summary_is_of_the_periods_asked_for(start: StartAggregator, store: SqlStore, make_batch: MakeBatch) -> None:
@@ -158,7 +158,7 @@ def test_a_summary_of_few_bits_may_be_asked_for_as_patterns(aggregator: Aggregat
     assert aggregator.post(batch).status == 202
     patterns, bits = aggregator.summary("carrier", "?counts=patterns"), aggregator.summary("carrier")
     assert isinstance(patterns, PatternCounts)
-    assert patterns == PatternCounts.of_rows(carrier, batch.cohorts, batch.rows, [batch.period])
+    assert patterns == PatternCounts.from_rows(carrier, batch.cohorts, batch.rows, [batch.period])
     assert patterns.bit_counts() == bits
 
 
@@ -176,7 +176,8 @@ def test_anyone_can_see_what_is_asked_and_what_it_can_reveal(aggregator: Aggrega
         figures = shown[metric.digest]
         assert figures == privacy_figures(metric, Policy()).to_dict()
         assert (figures["epsilon_permanent"] == "inf") is (metric.params.prob_f == 0)
-    assert set(PRIVACY) == set(PrivacyFigures.__slots__)
+    assert set(openapi.PrivacyFigures.model_fields) == set(PrivacyFigures.__slots__)
+    openapi.Metrics.model_validate_json(aggregator.get("/v1/metrics").body, strict=True)
 
 
 def test_livez_and_readyz_answer(aggregator: Aggregator) -> None:
@@ -213,6 +214,7 @@ def test_the_openapi_document_says_what_the_routes_answer(aggregator: Aggregator
     }
     post = document["paths"]["/v1/reports"]["post"]
     body = post["requestBody"]["content"]["application/json"]["schema"]
+    body = document["components"]["schemas"][body["$ref"].rpartition("/")[2]]
     sent = json.loads(make_batch(aggregator.definitions["homepage"]).to_json())
     assert set(body["required"]) == set(sent) == set(body["properties"])
     assert set(post["responses"]) == {
@@ -249,7 +251,7 @@ def test_the_openapi_document_says_what_the_routes_answer(aggregator: Aggregator
 def test_head_says_what_get_says_but_for_the_body(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch
 ) -> None:
-    aggregator = start(store, retain={"homepage": 10_000})
+    aggregator = start(store, keep_reports={"homepage": 10_000})
     aggregator.post(make_batch(aggregator.definitions["homepage"]))
     paths = aggregator.get("/openapi.json").json["paths"]
     reads = [path.format(name="homepage", slug="malformed") for path in paths if "get" in paths[path]]

@@ -22,7 +22,7 @@ from hubbub_aggregator.cli.service_checks import Reply, of_proxy, of_service
 from hubbub_aggregator.pipeline.folding import fold
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
-from hubbub_aggregator.store.tokens import Scope, Token, hash_of
+from hubbub_aggregator.store.tokens import Scope, Token, hash_secret
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator
@@ -48,19 +48,19 @@ def looked_at(file: Path, database: str | Path, now: datetime = NOW, **settings:
 
 def ill(findings: Sequence[Finding]) -> list[tuple[Health, str]]:
     """Return what is not fine; every such finding says why and what to do."""
-    not_fine = [finding for finding in findings if finding.health is not Health.FINE]
-    assert all(finding.what and finding.why and finding.next_step for finding in not_fine)
-    return [(finding.health, finding.about) for finding in not_fine]
+    not_fine = [finding for finding in findings if finding.health is not Health.OK]
+    assert all(finding.observation and finding.impact and finding.next_step for finding in not_fine)
+    return [(finding.health, finding.check) for finding in not_fine]
 
 
 def test_an_aggregator_that_is_well_has_nothing_but_fine_findings(file: Path, database: str) -> None:
     store = SqlStore.open(database)
-    store.add_token(Token("all", frozenset({Scope.READ, Scope.METRICS})), hash_of("x"))
+    store.add_token(Token("all", frozenset({Scope.READ, Scope.METRICS})), hash_secret("x"))
     store.close()
     findings = looked_at(file, database, now=datetime.now(UTC) if database.startswith("postgres") else NOW)
     assert ill(findings) == []
     assert {"definitions", "address", "clock", "database", "tokens", "periods", "refusals"} <= {
-        f.about for f in findings
+        f.check for f in findings
     }
 
 
@@ -69,19 +69,19 @@ def test_a_definitions_file_that_is_broken_is_found_and_the_rest_is_looked_at_al
 ) -> None:
     file.write_text("[[metric]")
     findings = looked_at(file, tmp_path / "none.db")
-    assert ill(findings) == [(Health.WRONG, "definitions"), (Health.WARNING, "database")]
-    assert "is not TOML" in findings[0].what
+    assert ill(findings) == [(Health.ERROR, "definitions"), (Health.WARNING, "database")]
+    assert "is not TOML" in findings[0].observation
 
 
 def test_expired_metrics_and_those_that_soon_will_be_are_named(definitions: Definitions) -> None:
     assert ill(list(expiries(definitions, NOON))) == [(Health.WARNING, "definitions")]
-    assert "gone (2024-06-15)" in next(expiries(definitions, NOON)).what
+    assert "gone (2024-06-15)" in next(expiries(definitions, NOON)).observation
     before = datetime(2024, 6, 1, tzinfo=UTC)
-    assert "within 30 days: gone (2024-06-15)" in next(expiries(definitions, before)).what
+    assert "within 30 days: gone (2024-06-15)" in next(expiries(definitions, before)).observation
 
 
 def test_warns_of_keeping_unknown_metrics(file: Path, tmp_path: Path) -> None:
-    found = ill(looked_at(file, tmp_path / "none.db", keep={"homepages": 3}))
+    found = ill(looked_at(file, tmp_path / "none.db", keep_counts={"homepages": 3}))
     assert found == [(Health.WARNING, "retention"), (Health.WARNING, "database")]
 
 
@@ -101,7 +101,7 @@ def test_who_reaches_the_service_is_said(host: str, local_reads_without_token: b
 
 
 @pytest.mark.parametrize(
-    ("free", "health"), [(99, Health.WRONG), (100, Health.WARNING), (399, Health.WARNING), (400, Health.FINE)]
+    ("free", "health"), [(99, Health.ERROR), (100, Health.WARNING), (399, Health.WARNING), (400, Health.OK)]
 )
 def test_a_disk_is_full_before_it_is(free: int, health: Health) -> None:
     assert disk_room(free, 100).health is health
@@ -109,16 +109,16 @@ def test_a_disk_is_full_before_it_is(free: int, health: Health) -> None:
 
 def test_a_clock_that_is_behind_a_file_is_wrong(file: Path, tmp_path: Path) -> None:
     earlier = datetime(2026, 11, 20, tzinfo=UTC)
-    assert (Health.WRONG, "clock") in ill(looked_at(file, tmp_path / "none.db", now=earlier))
+    assert (Health.ERROR, "clock") in ill(looked_at(file, tmp_path / "none.db", now=earlier))
 
 
 def test_a_database_that_cannot_be_used_is_wrong(file: Path, tmp_path: Path) -> None:
     text = tmp_path / "text.db"
     text.write_text("this is a text, long enough that it cannot be taken for an empty database")
-    assert (Health.WRONG, "database") in ill(looked_at(file, text))
-    assert (Health.WRONG, "disk") in ill(looked_at(file, tmp_path / "nowhere" / "reports.db"))
-    assert (Health.WRONG, "database") in ill(looked_at(file, tmp_path))
-    assert (Health.WRONG, "database") in ill(looked_at(file, "."))
+    assert (Health.ERROR, "database") in ill(looked_at(file, text))
+    assert (Health.ERROR, "disk") in ill(looked_at(file, tmp_path / "nowhere" / "reports.db"))
+    assert (Health.ERROR, "database") in ill(looked_at(file, tmp_path))
+    assert (Health.ERROR, "database") in ill(looked_at(file, "."))
     empty = tmp_path / "empty.db"
     empty.touch()
     assert (Health.WARNING, "database") in ill(looked_at(file, empty))
@@ -128,9 +128,9 @@ def test_a_database_that_cannot_be_used_is_wrong(file: Path, tmp_path: Path) -> 
 def test_a_database_that_only_can_be_read_is_wrong(file: Path, sqlite_store: SqlStore, tmp_path: Path) -> None:
     with sqlite_store._engine.execution_options(hubbub_writes=True).connect() as locked:
         locked.exec_driver_sql("SELECT 1")  # begins: nobody else writes
-        found = [finding for finding in looked_at(file, tmp_path / "reports.db") if finding.health is Health.WRONG]
-    assert [finding.about for finding in found] == ["database"]
-    assert "locked" in found[0].what
+        found = [finding for finding in looked_at(file, tmp_path / "reports.db") if finding.health is Health.ERROR]
+    assert [finding.check for finding in found] == ["database"]
+    assert "locked" in found[0].observation
 
 
 def test_a_database_that_others_on_the_machine_can_read_or_replace_is_warned_of(
@@ -139,7 +139,11 @@ def test_a_database_that_others_on_the_machine_can_read_or_replace_is_warned_of(
     database = tmp_path / "reports.db"
 
     def found() -> list[str]:
-        return [finding.next_step for finding in looked_at(file, database) if "others on this machine" in finding.what]
+        return [
+            finding.next_step
+            for finding in looked_at(file, database)
+            if "others on this machine" in finding.observation
+        ]
 
     assert found() == []
     Path(f"{database}-wal").chmod(0o644)
@@ -152,14 +156,14 @@ def test_a_database_that_others_on_the_machine_can_read_or_replace_is_warned_of(
 
 def test_what_nobody_has_a_token_for_is_said(store: SqlStore) -> None:
     assert ill(list(tokens(store, Settings(), NOW.date()))) == [(Health.WARNING, "tokens")]
-    assert ill(list(tokens(store, Settings(closed_reports=True), NOW.date())))[0] == (Health.WRONG, "tokens")
+    assert ill(list(tokens(store, Settings(require_report_token=True), NOW.date())))[0] == (Health.ERROR, "tokens")
     assert ill(list(tokens(store, Settings(local_reads_without_token=True), NOW.date()))) == []
-    store.add_token(Token("reader", frozenset({Scope.READ})), hash_of("x"))
-    assert "no token has scope metrics" in next(tokens(store, Settings(), NOW.date())).what
+    store.add_token(Token("reader", frozenset({Scope.READ})), hash_secret("x"))
+    assert "no token has scope metrics" in next(tokens(store, Settings(), NOW.date())).observation
     store.add_token(Token("b", frozenset({Scope.METRICS}), expires=NOW.date()), bytes(32))
     store.add_token(Token("c", frozenset({Scope.REPORT}), expires=NOW.date() + timedelta(days=14)), bytes(31) + b"c")
     store.add_token(Token("d", frozenset({Scope.REPORT}), expires=NOW.date() + timedelta(days=15)), bytes(31) + b"d")
-    found = [finding.what for finding in tokens(store, Settings(), NOW.date())]
+    found = [finding.observation for finding in tokens(store, Settings(), NOW.date())]
     assert found == [
         "b expired on 2026-11-21",
         "c expires on 2026-12-05",
@@ -181,15 +185,15 @@ def test_periods_that_the_service_does_not_look_after_are_found(
     assert found(without, NOON) == [(Health.WARNING, "periods")]
     assert found(definitions, datetime(2024, 6, 1, tzinfo=UTC)) == [(Health.WARNING, "clock")]
     assert found(definitions, datetime(2024, 7, 17, tzinfo=UTC)) == []
-    assert found(definitions, datetime(2024, 7, 18, tzinfo=UTC)) == [(Health.WRONG, "periods")]
+    assert found(definitions, datetime(2024, 7, 18, tzinfo=UTC)) == [(Health.ERROR, "periods")]
     for metric in (homepage, carrier):
         store.close_period(metric.digest, "2024-06-15")
     later = datetime(2024, 9, 1, tzinfo=UTC)
-    assert found(definitions, later) == [(Health.WRONG, "periods")], "they are not folded"
+    assert found(definitions, later) == [(Health.ERROR, "periods")], "they are not folded"
     for metric in (homepage, carrier):
         fold(store, metric)
-    assert found(definitions, later, keep={"homepage": 90}) == []
-    assert found(definitions, later, keep={"homepage": 10}) == [(Health.WRONG, "periods")]
+    assert found(definitions, later, keep_counts={"homepage": 90}) == []
+    assert found(definitions, later, keep_counts={"homepage": 10}) == [(Health.ERROR, "periods")]
 
 
 def test_retained_reports_that_should_be_gone_are_found(
@@ -198,15 +202,15 @@ def test_retained_reports_that_should_be_gone_are_found(
     metric = definitions["homepage"]
 
     def found(day: int, **retain: int) -> list[str]:
-        looked = periods(store, definitions, Settings(retain=retain), datetime(2024, 6, day, tzinfo=UTC))
-        return [finding.what for finding in looked if finding.health is not Health.FINE]
+        looked = periods(store, definitions, Settings(keep_reports=retain), datetime(2024, 6, day, tzinfo=UTC))
+        return [finding.observation for finding in looked if finding.health is not Health.OK]
 
     store.append([make_batch(metric)])
-    fold(store, metric, retains=lambda _period: True)
+    fold(store, metric, keeps_reports=lambda _period: True)
     store.append([make_batch(metric)])  # one that came later, as they do all the time
     assert found(18, homepage=2) == []
     assert found(19, homepage=2) == ["due for more than a day: to drop the reports of homepage 2024-06-15"]
-    assert found(17) == ["reports of homepage are retained, and no --retain names it"]
+    assert found(17) == ["reports of homepage are retained, and no --keep-reports names it"]
     store.drop_reports(metric.digest, "2024-06-15")
     assert found(20, homepage=2) == found(20) == []
 
@@ -218,10 +222,10 @@ def test_refusals_that_grow_and_that_an_operator_can_change_are_found(store: Sql
     during(("homepage", ProblemType.DIGEST_MISMATCH), ("", ProblemType.MALFORMED))()
     quiet = list(refusals(store, lambda: None))
     assert ill(quiet) == []
-    assert "5 digest-mismatch of homepage" in quiet[0].what
+    assert "5 digest-mismatch of homepage" in quiet[0].observation
     grown = list(refusals(store, during(("homepage", ProblemType.DIGEST_MISMATCH), ("", ProblemType.MALFORMED))))
     assert ill(grown) == [(Health.WARNING, "refusals")]
-    assert "5 more batches of homepage were refused as digest-mismatch" in grown[0].what
+    assert "5 more batches of homepage were refused as digest-mismatch" in grown[0].observation
     assert "clients have another definition" in grown[0].next_step
 
 
@@ -230,22 +234,22 @@ def test_the_command_says_it_in_a_table_and_in_json_and_exits_with_1_when_someth
 ) -> None:
     database = tmp_path / "reports.db"
     SqlStore.open(database).close()
-    arguments = ["doctor", str(file), "--database", str(database), "--watch", "0", "--port", "0"]
+    arguments = ["doctor", str(file), "--database", str(database), "--refusal-window", "0", "--port", "0"]
     well = CliRunner().invoke(main, arguments)
     assert well.exit_code == 0
     assert [line.split()[0] for line in well.stdout.splitlines() if line[0] != " "].count("warning") == 1
     assert "-> `hubbub token create NAME --scope read`" in well.stdout
-    bad = CliRunner().invoke(main, [*arguments, "--json", "--closed-reports"])
+    bad = CliRunner().invoke(main, [*arguments, "--json", "--require-report-token"])
     told = json.loads(bad.stdout)
-    assert (bad.exit_code, told["wrong"]) == (1, True)
-    assert {"health", "about", "what", "why", "next_step"} == set(told["findings"][0])
+    assert (bad.exit_code, told["has_errors"]) == (1, True)
+    assert {"health", "check", "observation", "impact", "next_step"} == set(told["findings"][0])
     for wrong in (["doctor"], ["doctor", str(file), "--state", str(tmp_path)], [*arguments, "--max-body", "0"]):
         assert CliRunner().invoke(main, wrong).exit_code == 2
 
 
 def test_doctor_takes_what_serve_takes_from_the_same_places(file: Path, tmp_path: Path) -> None:
-    (tmp_path / "serve.toml").write_text('min-free = "900000GiB"\nport = 1\nlog-format = "json"\n')
-    arguments = ["doctor", str(file), "--config", str(tmp_path / "serve.toml"), "--json", "--watch", "0"]
+    (tmp_path / "serve.toml").write_text('min-free-disk = "900000GiB"\nport = 1\nlog-format = "json"\n')
+    arguments = ["doctor", str(file), "--config", str(tmp_path / "serve.toml"), "--json", "--refusal-window", "0"]
     said = CliRunner().invoke(main, arguments, env={"HUBBUB_DATABASE": str(tmp_path / "x.db")})
     assert "of which 878.9 TiB must stay so" in said.stdout
     assert "x.db is not there" in said.stdout
@@ -260,8 +264,8 @@ ALIVE = {"status": "alive", "client_named": True}
     [
         (None, []),
         (Reply(200, {"status": "ready"}), []),
-        (Reply(503, {"detail": "the database file was removed"}), [(Health.WRONG, "service")]),
-        (Reply(507, {"detail": "the disk is full"}), [(Health.WRONG, "service")]),
+        (Reply(503, {"detail": "the database file was removed"}), [(Health.ERROR, "service")]),
+        (Reply(507, {"detail": "the disk is full"}), [(Health.ERROR, "service")]),
         (Reply(404, None), [(Health.WARNING, "service")]),
         (Reply(500, []), [(Health.WARNING, "service")]),
     ],
@@ -269,17 +273,17 @@ ALIVE = {"status": "alive", "client_named": True}
 def test_a_running_service_that_stores_nothing_is_wrong(reply: Reply | None, found: list[tuple[Health, str]]) -> None:
     findings = list(of_service("http://127.0.0.1:8000", lambda _url: reply))
     assert ill(findings) == found
-    assert not found or reply is None or reply.status in (404, 500) or reply.json["detail"] in findings[0].what
+    assert not found or reply is None or reply.status in (404, 500) or reply.json["detail"] in findings[0].observation
 
 
 @pytest.mark.parametrize(
     ("replies", "found"),
     [
-        ({}, [(Health.WRONG, "proxy")]),
-        ({"/livez": Reply(502, None)}, [(Health.WRONG, "proxy")]),
+        ({}, [(Health.ERROR, "proxy")]),
+        ({"/livez": Reply(502, None)}, [(Health.ERROR, "proxy")]),
         ({"/livez": Reply(200, ALIVE), "/": Reply(401, {}), "/metrics": Reply(401, {})}, []),
         ({"/livez": Reply(200, ALIVE | {"client_named": False})}, [(Health.WARNING, "proxy")]),
-        ({"/livez": Reply(200, ALIVE), "/": Reply(303, None), "/metrics": Reply(200, None)}, [(Health.WRONG, "proxy")]),
+        ({"/livez": Reply(200, ALIVE), "/": Reply(303, None), "/metrics": Reply(200, None)}, [(Health.ERROR, "proxy")]),
     ],
 )
 def test_a_proxy_that_names_no_client_or_opens_reads_is_found(
@@ -296,11 +300,11 @@ def test_doctor_reports_a_database_that_was_moved_while_it_is_served(
 
     def found() -> list[Finding]:
         asked = Asked(file, str(database), "127.0.0.1", Settings(), port)
-        return [finding for finding in of_aggregator(asked, NOW, lambda: None) if finding.about == "service"]
+        return [finding for finding in of_aggregator(asked, NOW, lambda: None) if finding.check == "service"]
 
     assert ill(found()) == []
     database.rename(tmp_path / "away.db")
-    assert ill(found()) == [(Health.WRONG, "service")]
-    assert "the database file was removed, renamed, replaced or unmounted" in found()[0].what
+    assert ill(found()) == [(Health.ERROR, "service")]
+    assert "the database file was removed, renamed, replaced or unmounted" in found()[0].observation
     (tmp_path / "away.db").rename(database)
     assert ill(found()) == []

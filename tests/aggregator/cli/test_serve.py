@@ -180,7 +180,7 @@ def test_what_stands_in_the_way_is_one_sentence_and_exit_code_1(definitions_file
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         database = str(tmp_path / "some.db")
-        assert f"cannot listen on 127.0.0.1:{port}: Address already in use: give another" in failure(
+        assert f"cannot listen on 127.0.0.1:{port}: Address already in use. Choose another" in failure(
             definitions_file, "--port", port, "--database", database
         )
 
@@ -195,7 +195,7 @@ def test_replicas_on_one_database_store_every_batch_once(
 ) -> None:
     """Every batch is sent three times at once, to two processes that both fold; every copy is answered."""
     metric = load_definitions(definitions_file)["number"]
-    replicas = [serve("--fold-every", "0.01", "--database", database) for _ in range(2)]
+    replicas = [serve("--fold-interval", "0.01", "--database", database) for _ in range(2)]
     bodies = [batch_of(metric, range(n, n + 4)).to_json() for n in range(0, NUM_REPORTS, 4)]
     copies = [(replicas[(number + copy) % 2], body) for number, body in enumerate(bodies) for copy in range(3)]
     with ThreadPoolExecutor(24) as pool:
@@ -295,9 +295,9 @@ def test_sighup_reads_the_definitions_again_and_logs_it_as_json(definitions_file
 def test_what_is_asked_for_and_cannot_be_is_a_usage_error(definitions_file: Path) -> None:
     for option, told in (
         (["--max-body", "0"], "max_body must be above 0"),
-        (["--fold-every", "inf"], "fold_every must be above 0 and finite"),
-        (["--cors-origin", "example.org"], "cors_origin is https://host"),
-        (["--trusted-proxy", "10.0.0.1/8"], "trusted_proxy is a network, as 10.0.0.0/8, or an address"),
+        (["--fold-interval", "inf"], "fold_interval must be above 0 and finite"),
+        (["--cors-origin", "example.org"], "cors_origin must be https://host"),
+        (["--trusted-proxy", "10.0.0.1/8"], "trusted_proxy must be a network, such as 10.0.0.0/8, or an address"),
         (["--log-format", "xml"], "'xml' is not one of"),
     ):
         program = [str(Path(sys.executable).parent / "hubbub"), "serve", str(definitions_file), *option]
@@ -307,8 +307,8 @@ def test_what_is_asked_for_and_cannot_be_is_a_usage_error(definitions_file: Path
 
 
 def test_keeping_what_is_not_collected_is_warned_of(serve: Callable[..., Process]) -> None:
-    process = serve("--keep", "numbers=3", "--keep", "number=3")
-    assert "--keep numbers: there is no such metric" in process.before
+    process = serve("--keep-counts", "numbers=3", "--keep-counts", "number=3")
+    assert "--keep-counts numbers: no metric has this name" in process.before
     assert "number" in process.before
 
 
@@ -357,7 +357,7 @@ def test_sigkill_at_any_moment_loses_nothing_acknowledged_and_counts_nothing_twi
     formed = 0
 
     for kill in range(1, KILLS + 2):
-        process = serve("--fold-every", "0.01")
+        process = serve("--fold-interval", "0.01")
         counted = process.counted()
         assert set(counted) <= {0, 1}
         assert all(counted[number] for batch_id in acknowledged for number in numbers[batch_id])
@@ -390,9 +390,9 @@ def test_refusing_odd_reports_says_its_price_at_the_start(definitions_file: Path
     program = [str(Path(sys.executable).parent / "hubbub"), "serve", str(definitions_file), "--database", nowhere]
     ended = [
         subprocess.run([*program, *options], capture_output=True, text=True, timeout=60, check=False)
-        for options in ([], ["--refuse-odd"])
+        for options in ([], ["--reject-implausible"])
     ]
     assert [done.returncode for done in ended] == [1, 1]
-    assert "refused for ever" not in ended[0].stderr
-    assert "--refuse-odd: shares are biased" in ended[1].stderr
-    assert "refused for ever" in ended[1].stderr
+    assert "rejected permanently" not in ended[0].stderr
+    assert "--reject-implausible is on: a few honest clients are rejected permanently" in ended[1].stderr
+    assert "shares are biased by up to 1e-9 / (q* - p*)" in ended[1].stderr

@@ -112,5 +112,5 @@ def test_by_default_no_page_may(definitions: Definitions, sqlite_store: SqlStore
     "wrong", ["*", "null", "app.example.org", "https://app.example.org/", "https://App.example.org"]
 )
 def test_an_origin_is_written_as_browsers_write_it(wrong: str) -> None:
-    with pytest.raises(ParameterError, match="cors_origin is https://host"):
+    with pytest.raises(ParameterError, match="cors_origin must be https://host"):
         Settings(cors_origin=(wrong,))

@@ -13,7 +13,7 @@ from tests.aggregator.conftest import running
 
 from hubbub import Batch, Metric, ProblemType, parse_definitions
 from hubbub.summary import BitCounts
-from hubbub.summary.plausibility import usual
+from hubbub.summary.plausibility import plausible_ones
 from hubbub_aggregator.pipeline.retention import upkeep
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.period_figures import PeriodFigures
@@ -45,7 +45,7 @@ def folded(aggregator: Aggregator) -> None:
 def test_made_up_reports_are_seen_where_they_came_and_nowhere_else(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch, unseen_seed: int
 ) -> None:
-    aggregator, rng = start(store, fold_every=1000.0), np.random.default_rng(unseen_seed)
+    aggregator, rng = start(store, fold_interval=1000.0), np.random.default_rng(unseen_seed)
     homepage, carrier = aggregator.definitions["homepage"], aggregator.definitions["carrier"]
     for metric in (homepage, carrier):
         for period in (YESTERDAY, TODAY):
@@ -96,7 +96,7 @@ def test_a_summary_that_an_older_hubbub_folded_is_read_and_added_to(store: SqlSt
     fold(store, homepage)
     total = read_summary(store, homepage)
     assert isinstance(total, BitCounts)
-    assert (total.num_reports, total.with_ones) == (12, None)
+    assert (total.num_reports, total.ones_histogram) == (12, None)
     [row] = store.period_rows([homepage.digest])
     assert row.figures == PeriodFigures(12, row.figures.smallest_cohort if row.figures else 0, ())
 
@@ -124,7 +124,7 @@ def test_odd_reports_are_refused_only_where_that_was_asked_for_and_the_decoder_i
     decoder = pytest.importorskip("hubbub_decoder")
     definitions = parse_definitions(WIDE)
     wide = definitions["wide"]
-    fewest, most = usual(wide.params)
+    fewest, most = plausible_ones(wide.params)
 
     def batch(*numbers_of_ones: int) -> Batch:
         rows = [((1 << ones) - 1).to_bytes(wide.params.row_bytes, "little") for ones in numbers_of_ones]
@@ -132,18 +132,18 @@ def test_odd_reports_are_refused_only_where_that_was_asked_for_and_the_decoder_i
 
     with running(definitions, store, Settings(local_reads_without_token=True)) as aggregator:
         assert aggregator.post(batch(0, 128)).status == 202
-        assert not aggregator.summary("wide").odd_refused
-    with running(definitions, store, Settings(local_reads_without_token=True, refuse_odd=True)) as aggregator:
+        assert not aggregator.summary("wide").implausible_rejected
+    with running(definitions, store, Settings(local_reads_without_token=True, reject_implausible=True)) as aggregator:
         for ones in (fewest - 1, most + 1):
             answer = aggregator.post(batch(fewest, ones))
-            assert_refused(answer, ProblemType.ODD_REPORT)
+            assert_refused(answer, ProblemType.IMPLAUSIBLE_REPORT)
             assert f"report 1 has {ones} ones" in answer.json["detail"]
         assert aggregator.post(batch(fewest, most)).status == 202
-        assert aggregator.summary("wide").odd_refused
+        assert aggregator.summary("wide").implausible_rejected
     with running(definitions, store, Settings(local_reads_without_token=True)) as aggregator:
         summary = aggregator.summary("wide")
-    assert (summary.num_reports, summary.odd_refused) == (4, True)
+    assert (summary.num_reports, summary.implausible_rejected) == (4, True)
     assert isinstance(summary, BitCounts)
-    assert (BitCounts.empty(wide) + summary).odd_refused
+    assert (BitCounts.empty(wide) + summary).implausible_rejected
     said = f"fewer than {fewest} or more than {most} ones were refused"
     assert [warning for warning in decoder.decode(summary, ["x"]).warnings if said in warning]

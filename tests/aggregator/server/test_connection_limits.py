@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hubbub_aggregator.server.client_address import Proxies
-from hubbub_aggregator.server.uvicorn_protocol import ConnectionLimits
+from hubbub_aggregator.server.connection_limits import ConnectionLimits
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import Aggregator, StartAggregator
@@ -51,7 +51,7 @@ def test_counts_what_is_open_and_admits_up_to_its_limits(events: list[tuple[bool
         assert (network is None) == full
         if network is not None:
             held.append(network)
-    assert limits.open == len(held)
+    assert limits.num_open == len(held)
 
 
 def test_a_connection_with_more_than_8_requests_outstanding_is_closed(

@@ -79,7 +79,7 @@ def test_without_the_option_there_is_one_listener(tmp_path: Path) -> None:
 
 
 def test_json_log_has_both_addresses(tmp_path: Path) -> None:
-    with serving(tmp_path, "--open-reads", "--log-format", "json") as printed:
+    with serving(tmp_path, "--local-reads-without-token", "--log-format", "json") as printed:
         line = json.loads(printed.splitlines()[-1])
         assert statuses(line["local_url"]) == [200, 200, 200]
         assert statuses(line["url"]) == [401, 401, 401]
@@ -97,19 +97,19 @@ def test_a_local_port_that_is_taken_is_named_with_its_option(tmp_path: Path) -> 
             "0",
             "--local-port",
             found[1],
-            "--open-reads",
+            "--local-reads-without-token",
         ]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
         assert done.returncode == 1
         assert (
-            f"cannot listen on 127.0.0.1:{found[1]}: Address already in use: give another --local-port" in done.stderr
+            f"cannot listen on 127.0.0.1:{found[1]}: Address already in use. Choose another --local-port" in done.stderr
         )
 
 
 @pytest.fixture
 def forwarded_port(definitions: Definitions, sqlite_store: SqlStore) -> Iterator[Callable[[Address | None], Caller]]:
     """The application whose local listener has one of several addresses, none of them the one that requests arrive at."""
-    settings = Settings(local_reads_without_token=True, retain={"homepage": 1})
+    settings = Settings(local_reads_without_token=True, keep_reports={"homepage": 1})
     with ExitStack() as stack:
         apps = {
             address: stack.enter_context(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hubbub.wire.problems import ProblemType
 from hubbub_aggregator.api.batch_decoding import decode_batch
-from hubbub_aggregator.api.ingest import Answer, Shortcut
+from hubbub_aggregator.api.ingest import IngestMiddleware, RawResponse
 from hubbub_aggregator.api.service import _warn_of_local_limit
 from hubbub_aggregator.app import create_app
 from hubbub_aggregator.server.client_address import LOCAL
@@ -148,21 +148,24 @@ def test_requests_of_this_machine_without_a_client_are_one_network_with_a_higher
 def test_holds_back_a_bounded_number_of_refusals(
     definitions: Definitions, sqlite_store: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of 100 refused at the same time 64 wait; the others are answered while these do."""
+    """Of 100 simultaneous refusals 64 are delayed; the others are sent immediately."""
     monkeypatch.setattr("hubbub_aggregator.api.ingest.REFUSAL_DELAY_SECONDS", 60.0)
 
     async def waiting() -> int:
-        refused = Answer(ProblemType.TOO_MANY.status, (), b"")
-        middleware = Shortcut(create_app(definitions, sqlite_store))
-        tasks = [asyncio.create_task(middleware._delay(refused)) for _ in range(100)]
+        async def send(_message: object) -> None:
+            pass
+
+        refused = RawResponse(ProblemType.TOO_MANY.status, (), b"")
+        middleware = IngestMiddleware(create_app(definitions, sqlite_store))
+        tasks = [asyncio.create_task(middleware._respond(send, refused)) for _ in range(100)]
         await asyncio.sleep(0)
-        await middleware._delay(refused._replace(status=503))
+        await middleware._respond(send, refused._replace(status=503))
         left = sum(not task.done() for task in tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         monkeypatch.setattr("hubbub_aggregator.api.ingest.REFUSAL_DELAY_SECONDS", 0.0)
-        await middleware._delay(refused)  # those that were cancelled make room
+        await middleware._respond(send, refused)  # the cancelled ones no longer count
         return left
 
     assert asyncio.run(waiting()) == 64

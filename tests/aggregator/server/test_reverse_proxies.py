@@ -180,7 +180,7 @@ def test_nothing_is_readable_without_a_token_behind_a_minimal_nginx(
     ]
     command += [
         "--local-reads-without-token",
-        "--retain",
+        "--keep-reports",
         "homepage=1",
         "--database",
         str(tmp_path / "x.db"),

@@ -85,7 +85,7 @@ def test_check_is_one_line_when_fine_and_one_sentence_when_not(tmp_path: Path) -
         (
             "prob_q = 0.75\nprob_f = 0.5",
             "prob_q = 1\nprob_f = 0.75",
-            "homepage: two reports of one person can be matched: by their permanent noise alone they tell one of ",
+            "homepage: two reports of one client can be linked by their permanent noise, among up to ",
         ),
     ],
 )

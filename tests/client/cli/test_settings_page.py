@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from tests.client.conftest import HOMEPAGE, SURVEY, Rig
+from tests.support.power_loss_filesystem import SimulatedDisk
 
 from hubbub import Client, Consent, ConsentRecord
 from hubbub.cli import main
+from hubbub.client import collaborators
 from hubbub.sdk.storage.filesystem import SystemDisk
 from hubbub.sdk.storage.state_reader import read_state
-from hubbub.testing import SimulatedDisk, deliver
+from hubbub.testing import deliver
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -49,7 +51,7 @@ def test_consent_survives_compaction_and_a_restart(rig: Rig) -> None:
     client.set_consent("local", "notice 1")
     expected = client.consent
     rig.clock.move(days=1)
-    client._compactor.compact(always=True)
+    collaborators(client).compactor.compact(always=True)
     client.close()
     assert rig.client().consent == expected == ConsentRecord(Consent.LOCAL, "notice 1", NOON, Consent.LOCAL)
 
@@ -82,7 +84,7 @@ def test_inspect_and_ledger_return_what_the_commands_print(consent: str, rig: Ri
     client.set_consent(consent)  # type: ignore[arg-type]
     rig.clock.move(days=2)
     client.flush(5)
-    client._stop()
+    collaborators(client).uploader.stop()
     assert client.ledger() == printed("ledger", str(rig.state))
     assert client.inspect() == printed("inspect", str(rig.state))
     assert client.inspect(last=3) == printed("inspect", str(rig.state), "--last", "3")
@@ -107,7 +109,7 @@ def test_nothing_is_raised_where_there_is_no_state_or_no_client_can_have_one(rig
     file.write_text("Dear diary, today I wrote more than a torn record")
     for state in (file, tmp_path):
         (tmp_path / "journal").write_text("Dear diary, today I wrote more than a torn record")
-        with pytest.warns(RuntimeWarning, match="records nothing that lasts"):
+        with pytest.warns(RuntimeWarning, match="cannot use its state directory"):
             client = rig.client(state=state)
         client.set_consent("on")
         assert (client.consent.level, client.inspect()["consent"]["level"]) == (Consent.ON, "on")
@@ -122,7 +124,7 @@ def test_inspect_and_ledger_do_not_wait_for_the_lock_that_others_hold(rig: Rig) 
     assert lock.acquire(wait=True)
     thread = threading.Thread(target=client.record, args=("homepage", "y"))
     rested = threading.Event()
-    client._journal._rest = lambda _seconds: (rested.set(), threading.Event().wait(0.01))[0]  # type: ignore[func-returns-value]
+    collaborators(client).journal._sleep = lambda _seconds: (rested.set(), threading.Event().wait(0.01))[0]  # type: ignore[func-returns-value]
     thread.start()
     try:
         assert rested.wait(5)
@@ -146,7 +148,7 @@ def test_reading_goes_on_while_compactions_rename_the_files(rig: Rig) -> None:
 
     def compact() -> None:
         while not ended.is_set():
-            client._compactor.compact(always=True)
+            collaborators(client).compactor.compact(always=True)
 
     thread = threading.Thread(target=compact)
     thread.start()

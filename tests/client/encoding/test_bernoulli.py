@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hubbub.encoding.bernoulli import BernoulliMask
 from hubbub.errors import ParameterError
-from hubbub.metrics.probability import DIGITS, nearest_dyadic, numerator
+from hubbub.metrics.probability import DYADIC_DIGITS, numerator, round_to_dyadic
 
 
 @pytest.mark.parametrize("digits", [1, 2, 3, 4])
@@ -30,10 +30,10 @@ def test_the_mask_has_exactly_its_distribution_when_all_words_are_enumerated(dig
 @pytest.mark.parametrize("a", [0, 1, 2**22 - 1, 2**22, 2**23, 2**24 - 1, 2**24, 0xABCDEF, 0x000001 << 12])
 def test_one_bit_has_exactly_its_probability_at_24_digits(a: int) -> None:
     """The tree of all coin sequences, and the recursion P_j = (digit + P_(j-1)) / 2 from the lowest digit up."""
-    by_recursion = Fraction(1 if a == 1 << DIGITS else 0)
-    for position in range(DIGITS):
-        by_recursion = (Fraction(a >> position & 1) + by_recursion) / 2 if a < 1 << DIGITS else by_recursion
-    assert _probability_of_one(a) == by_recursion == Fraction(a, 1 << DIGITS)
+    by_recursion = Fraction(1 if a == 1 << DYADIC_DIGITS else 0)
+    for position in range(DYADIC_DIGITS):
+        by_recursion = (Fraction(a >> position & 1) + by_recursion) / 2 if a < 1 << DYADIC_DIGITS else by_recursion
+    assert _probability_of_one(a) == by_recursion == Fraction(a, 1 << DYADIC_DIGITS)
 
 
 def _probability_of_one(a: int) -> Fraction:
@@ -43,7 +43,7 @@ def _probability_of_one(a: int) -> Fraction:
         prefix = prefixes.pop()
         words = iter(prefix)
         try:
-            mask = BernoulliMask(a, DIGITS, 1)(words)
+            mask = BernoulliMask(a, DYADIC_DIGITS, 1)(words)
         except StopIteration:
             prefixes += [(*prefix, 0), (*prefix, 1)]
             continue
@@ -56,35 +56,35 @@ def test_every_position_of_a_wide_mask_is_drawn() -> None:
     """Words of ones keep every position open where a's digit is one: the lowest digit decides all k bits."""
     k = 1024
     everything = (1 << k) - 1
-    a = (1 << DIGITS) - 1
-    assert BernoulliMask(a, DIGITS, k)(iter([everything] * DIGITS)) == 0
-    assert BernoulliMask(a, DIGITS, k)(iter([everything] * (DIGITS - 1) + [0])) == everything
+    a = (1 << DYADIC_DIGITS) - 1
+    assert BernoulliMask(a, DYADIC_DIGITS, k)(iter([everything] * DYADIC_DIGITS)) == 0
+    assert BernoulliMask(a, DYADIC_DIGITS, k)(iter([everything] * (DYADIC_DIGITS - 1) + [0])) == everything
 
 
-@pytest.mark.parametrize("a", [0, 1 << DIGITS])
+@pytest.mark.parametrize("a", [0, 1 << DYADIC_DIGITS])
 def test_certainty_draws_nothing(a: int) -> None:
     def no_words() -> Iterator[int]:
         raise AssertionError("a word was drawn")
         yield 0
 
-    assert BernoulliMask(a, DIGITS, 5)(no_words()) == (0 if a == 0 else 31)
+    assert BernoulliMask(a, DYADIC_DIGITS, 5)(no_words()) == (0 if a == 0 else 31)
 
 
-@given(st.floats(0, 1), st.sampled_from([DIGITS - 1, DIGITS]))
+@given(st.floats(0, 1), st.sampled_from([DYADIC_DIGITS - 1, DYADIC_DIGITS]))
 def test_what_is_held_is_the_nearest_dyadic_fraction(asked: float, digits: int) -> None:
     half_a_step = Fraction(1, 2 << digits)
     try:
-        held = nearest_dyadic("prob", asked, digits)
+        held = round_to_dyadic("prob", asked, digits)
     except ParameterError:
         assert 0 < asked < 1
         assert min(Fraction(asked), 1 - Fraction(asked)) <= half_a_step
         return
     assert abs(Fraction(held) - Fraction(asked)) <= half_a_step
     assert Fraction(numerator(held, digits), 1 << digits) == Fraction(held)
-    assert nearest_dyadic("prob", held, digits) == held
+    assert round_to_dyadic("prob", held, digits) == held
 
 
 @pytest.mark.parametrize("asked", [-0.1, 1.1, float("nan"), float("inf"), 1e-9, 1 - 1e-9, "0.5", True, None])
 def test_a_probability_that_cannot_be_held_is_refused_by_name_and_value(asked: object) -> None:
     with pytest.raises(ParameterError, match=r"prob_p must be .* got"):
-        nearest_dyadic("prob_p", asked, DIGITS)  # type: ignore[arg-type]
+        round_to_dyadic("prob_p", asked, DYADIC_DIGITS)  # type: ignore[arg-type]

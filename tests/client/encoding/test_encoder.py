@@ -18,7 +18,7 @@ from hubbub.encoding.bloom import Value, bloom_bits
 from hubbub.encoding.instantaneous import InstantaneousResponse
 from hubbub.encoding.permanent import PermanentResponse
 from hubbub.errors import DefinitionError, HubbubError
-from hubbub.randomness import system_coins
+from hubbub.randomness import system_random_bytes
 from hubbub.testing import SeededBytes
 
 ALPHA = 1e-6
@@ -222,10 +222,10 @@ def _scripted(drawn: bytes) -> Callable[[int], bytes]:
 @pytest.mark.parametrize(
     ("metric", "value", "told"),
     [
-        (STRING, 7, "homepage: a string metric takes a str or None, got a int"),
+        (STRING, 7, "homepage: a string metric accepts a str or None, got a int"),
         (STRING, b"canary", "got a bytes"),
-        (STRING, "canary \ud800", "must be encodable as UTF-8"),
-        (BOOLEAN, "canary", "takes True, False or None, got a str"),
+        (STRING, "canary \ud800", "cannot be encoded as UTF-8"),
+        (BOOLEAN, "canary", "accepts True, False or None, got a str"),
         (BOOLEAN, 1, "got a int"),
         (
             Metric.categorical("os", ("a", "b"), prob_p=0.25, prob_q=0.75, prob_f=0.5),
@@ -252,9 +252,9 @@ def test_nothing_recorded_is_the_empty_filter_and_an_unknown_category_is_other()
 
 def test_a_metric_with_hold_asks_for_the_epoch_and_one_without_refuses_it() -> None:
     held = Metric.boolean("held", prob_p=0.25, prob_q=0.75, prob_f=0.5, hold=7)
-    with pytest.raises(InvalidValueError, match="give the current epoch"):
+    with pytest.raises(InvalidValueError, match="epoch is missing"):
         Encoder(held, Secret.generate()).encode(True)
-    with pytest.raises(InvalidValueError, match="has no hold"):
+    with pytest.raises(InvalidValueError, match="omit epoch"):
         Encoder(BOOLEAN, Secret.generate()).encode(True, epoch=3)
 
 
@@ -269,12 +269,12 @@ def test_the_client_refuses_what_only_old_reports_may_have() -> None:
 
 def test_encoding_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
-        Encoder(STRING, Secret.generate(), system_coins).encode("canary")
+        Encoder(STRING, Secret.generate(), system_random_bytes).encode("canary")
     assert caplog.text == ""
 
 
 @pytest.mark.parametrize("given", [0, 3, 1_000])
 def test_coins_that_give_another_number_of_bytes_than_asked_make_no_report(given: int) -> None:
     """A word that is missing would read as zeros: bits without noise."""
-    with pytest.raises(HubbubError, match=f"gave {given} bytes"):
+    with pytest.raises(HubbubError, match=f"returned {given} bytes"):
         InstantaneousResponse(STRING.params, lambda _: bytes(given))(0)

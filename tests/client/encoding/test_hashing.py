@@ -37,7 +37,7 @@ def test_murmur3_v1_sets_h_distinct_bits(value: bytes, cohort: int, num_bits: in
 def test_murmur3_v1_takes_the_rth_free_position(value: bytes, cohort: int, num_bits: int) -> None:
     """The definition again, by keeping the list of free positions instead of the taken ones."""
     mask = (1 << 64) - 1
-    g1, g2 = murmur3_v1.words_of(value)
+    g1, g2 = murmur3_v1.hash_words(value)
     base = murmur3_v1.mix(g1 ^ murmur3_v1.mix(cohort)) + g2
     free = list(range(num_bits))
     expected = [free.pop(((murmur3_v1.mix((base + i) & mask) >> 32) * (num_bits - i)) >> 32) for i in range(5)]

@@ -32,11 +32,11 @@ def test_a_period_is_open_from_a_day_before_it_until_thirty_days_after_it() -> N
 def test_a_period_is_written_in_one_way(text: object) -> None:
     with pytest.raises(RefusedError, match="period must be a date YYYY-MM-DD") as caught:
         parse_period(PeriodKind.DAY, text)  # type: ignore[arg-type]
-    assert caught.value.refusal is ProblemType.MALFORMED
+    assert caught.value.problem_type is ProblemType.MALFORMED
 
 
 @pytest.mark.parametrize(("kind", "text"), [(PeriodKind.WEEK, "2013-01-01"), (PeriodKind.MONTH, "2013-01-02")])
 def test_a_day_inside_a_period_does_not_name_it(kind: PeriodKind, text: str) -> None:
     with pytest.raises(RefusedError, match=f"first day of a {kind}, got {text}") as caught:
         parse_period(kind, text)
-    assert caught.value.refusal is ProblemType.PERIOD_MISALIGNED
+    assert caught.value.problem_type is ProblemType.PERIOD_MISALIGNED

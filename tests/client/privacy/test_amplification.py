@@ -11,7 +11,7 @@ import pytest
 
 from hubbub import ParameterError, Params
 from hubbub.privacy import amplified, central_epsilon, epsilon
-from hubbub.privacy.amplification import amplified_delta, closed_form
+from hubbub.privacy.amplification import amplified_delta, closed_form_epsilon
 
 Distribution = Sequence[float]
 
@@ -114,7 +114,7 @@ def test_the_epsilon_keeps_the_delta_and_is_no_larger_than_the_closed_form() -> 
     for local, n, delta in product((0.5, 1.07, 4.0), (100, 10_000), (1e-6, 1e-9)):
         eps = amplified(local, n, delta)
         assert amplified_delta(eps, local, n) <= delta
-        assert eps <= closed_form(local, n, delta) <= local
+        assert eps <= closed_form_epsilon(local, n, delta) <= local
 
 
 def test_a_larger_crowd_reveals_less_and_none_more_than_its_reports() -> None:
@@ -168,11 +168,11 @@ def test_a_loss_without_bound_stays_without() -> None:
 @pytest.mark.parametrize(
     ("reports", "delta", "periods", "told"),
     [
-        (0, 1e-9, 1, "reports must be a whole number, at least 1, got 0"),
+        (0, 1e-9, 1, "reports must be a whole number, size must be an integer >= 1, got 0"),
         (True, 1e-9, 1, "reports must be a whole number"),
         (10, 0.0, 1, "delta must be in"),
         (10, 1.0, 1, "delta must be in"),
-        (10, 1e-9, 0, "must be a whole number from 1"),
+        (10, 1e-9, 0, "must be an integer >= 1"),
     ],
 )
 def test_what_no_crowd_can_be_is_refused(reports: int, delta: float, periods: int, told: str) -> None:

@@ -11,8 +11,9 @@ from tests.client.conftest import HOMEPAGE, SURVEY, Rig, require_balanced
 
 from hubbub import Metric, ParameterError, Params, Policy
 from hubbub.cli import ledger
+from hubbub.client import collaborators
 from hubbub.privacy import epsilon, epsilon_permanent
-from hubbub.sdk.storage.record_format import record, scan
+from hubbub.sdk.storage.record_format import encode_record, scan
 from hubbub.testing import deliver
 
 QUIET = Metric.string(  # no IRR noise: two reports are equal exactly when their permanent bits are; one cohort, where a to d differ
@@ -39,7 +40,7 @@ def test_distinct_values_are_counted_and_past_the_limit_the_last_one_stands_in(r
     a, b, c, d, a_again = days_of(client, rig, "quiet", ["a", "b", "c", "d", "a"])
     assert len({a, b, c}) == 3
     assert (d, a_again) == (c, a)
-    with client._journal as state:
+    with collaborators(client).journal as state:
         (account,) = state.accounts.values()
         assert (account.units, account.reports, len(account.tags)) == (3, 5, 3)
         assert account.spent == pytest.approx(3 * price)
@@ -49,7 +50,7 @@ def test_no_value_is_a_value_and_is_charged_once(rig: Rig) -> None:
     client = rig.agreed(QUIET, policy=LOOSE)
     empty, a, empty_again = days_of(client, rig, "quiet", [None, "a", None])
     assert empty == empty_again != a
-    with client._journal as state:
+    with collaborators(client).journal as state:
         assert [account.units for account in state.accounts.values()] == [2]
 
 
@@ -85,7 +86,7 @@ def test_missed_periods_in_one_pass_do_not_exceed_the_budget_together(rig: Rig) 
     client = rig.agreed(plain, other, policy=policy)
     rig.clock.move(days=10)
     client.flush(5)
-    with client._journal as state:
+    with collaborators(client).journal as state:
         assert state.spent("") == pytest.approx(7 * once)
 
 
@@ -99,7 +100,7 @@ def test_a_changed_definition_is_a_new_metric_to_the_ledger_and_adds_to_the_tota
         client.record("survey", False)
         deliver(client)
         seen.append(client.accounting()["formed"])
-        with client._journal as state:
+        with collaborators(client).journal as state:
             assert state.spent("") <= policy.epsilon_total
         client.close()
         rig.clock.move(days=1)
@@ -116,7 +117,7 @@ def test_a_metric_reserves_its_share_in_advance_and_one_that_finds_no_room_is_re
         client = rig.agreed(one, two, policy=Policy(epsilon_report=99, epsilon_metric=99, epsilon_total=3.5 * price))
     assert (
         caplog.text.count(
-            "two: a value costs eps = 4.395, and what metrics have reserved and earlier enrollments can have spent leaves less of epsilon_total = 15.3806: raise it"
+            "two: a value costs eps = 4.395, but not enough of Policy.epsilon_total = 15.3806 is left after the metrics' reservations"
         )
         == 1
     )
@@ -125,7 +126,7 @@ def test_a_metric_reserves_its_share_in_advance_and_one_that_finds_no_room_is_re
     assert deliver(client) == 1
     rig.clock.move(days=1)
     assert (deliver(client), client.accounting()["ignored"]["policy"]) == (1, 1)
-    with client._journal as state:
+    with collaborators(client).journal as state:
         assert state.spent("") == pytest.approx(2 * price)
         assert state.reserved("") == pytest.approx(3 * price)
     shown = CliRunner().invoke(ledger.command, [str(rig.state)])
@@ -140,8 +141,8 @@ def test_a_metric_reserves_its_share_in_advance_and_one_that_finds_no_room_is_re
 def test_a_metric_with_few_values_reserves_no_more_than_they_cost(rig: Rig) -> None:
     language = Metric.categorical("language", ("de", "en", "fr"), prob_p=0.25, prob_q=0.75, prob_f=0.5)
     client = rig.agreed(SURVEY, language, QUIET, policy=Policy(epsilon_report=9, epsilon_metric=20, epsilon_total=99))
-    with client._journal as state:
-        assert [state.accounts["", each.digest].reserved for each in (SURVEY, language, QUIET)] == [2, 4, 4]
+    with collaborators(client).journal as state:
+        assert [state.accounts["", each.digest].reserved_units for each in (SURVEY, language, QUIET)] == [2, 4, 4]
 
 
 def test_a_stricter_policy_takes_back_what_was_reserved_and_not_what_was_spent(rig: Rig) -> None:
@@ -152,7 +153,7 @@ def test_a_stricter_policy_takes_back_what_was_reserved_and_not_what_was_spent(r
     client = rig.client(QUIET, policy=Policy(epsilon_report=9, epsilon_metric=9, epsilon_total=9))
     b, c = days_of(client, rig, "quiet", ["b", "c"])
     assert b == c
-    with client._journal as state:
+    with collaborators(client).journal as state:
         assert [account.units for account in state.accounts.values()] == [2]
 
 
@@ -164,16 +165,18 @@ def test_a_ledger_from_before_shares_were_reserved_is_read_and_goes_on(rig: Rig)
     events = [json.loads(payload) for payload in scan(journal.read_bytes()).payloads]
     for event in events:
         for account in [event["account"]] if "account" in event else event.get("accounts", []):
-            for new in ("reserved", "base", "refused"):
+            for new in ("reserved_units", "spent_before_enrollment", "refused"):
                 del account[new]
-    journal.write_bytes(b"".join(record(json.dumps(event).encode()) for event in events if event["e"] != "ledger_key"))
+    journal.write_bytes(
+        b"".join(encode_record(json.dumps(event).encode()) for event in events if event["event"] != "ledger_key")
+    )
     price = epsilon_permanent(QUIET.params)
     client = rig.client(QUIET, policy=Policy(epsilon_report=9, epsilon_metric=3.5 * price, epsilon_total=99))
     a, c, d = days_of(client, rig, "quiet", ["a", "c", "d"])
     assert d == c != a
-    with client._journal as state:
+    with collaborators(client).journal as state:
         (account,) = state.accounts.values()
-        assert (account.units, account.reserved) == (3, 3)
+        assert (account.units, account.reserved_units) == (3, 3)
 
 
 def test_losing_the_secret_is_a_new_enrollment_that_the_ledger_knows(rig: Rig) -> None:
@@ -190,7 +193,7 @@ def test_losing_the_secret_is_a_new_enrollment_that_the_ledger_knows(rig: Rig) -
     client = rig.agreed(QUIET, policy=LOOSE)
     client.record("quiet", "a")
     deliver(client)
-    with client._journal as state:
+    with collaborators(client).journal as state:
         assert state.enrollments == 3
         assert [account.units for account in state.accounts.values()] == [3]
 
@@ -204,17 +207,17 @@ def test_by_default_somebody_who_comes_back_takes_part_as_before_once_more_and_i
         for enrollment in range(4):
             client = rig.agreed(metric, policy=Policy())
             days_of(client, rig, "quiet", [f"{enrollment} {day}" for day in range(6)])
-            with client._journal as state:
+            with collaborators(client).journal as state:
                 (account,) = state.accounts.values()
-                reserved.append(account.reserved)
+                reserved.append(account.reserved_units)
                 assert account.spent <= Policy().epsilon_metric
             client.set_consent("off")
             client.close()
             assert ("it is not collected" in caplog.text) == (enrollment == 3)
     assert reserved == [4, 8, 9, 9]
     assert (
-        "quiet: a value costs eps = 4.395, and earlier enrollments (consent off and on, a lost secret) can have spent 39.551 "
-        "of epsilon_metric = 40: nothing more is collected from this person, unless you raise it in Policy"
+        "quiet: a value costs eps = 4.395, but earlier enrollments (consent withdrawn and given again, a lost secret) can have spent 39.551 "
+        "of Policy.epsilon_metric = 40. Raise epsilon_metric to collect the metric from this client"
     ) in caplog.text
 
 
@@ -222,7 +225,7 @@ def test_by_default_somebody_who_comes_back_takes_part_as_before_once_more_and_i
 def test_a_value_that_no_budget_holds_is_refused_by_the_name_of_the_tightest(name: str) -> None:
     told = Policy(**{"epsilon_report": 9, name: 4.3}).objection(QUIET)
     assert told == (
-        f"quiet: a value costs eps = 4.395, the policy allows {name} = 4.3: define it with more noise, or raise that in Policy"
+        f"quiet: a value costs eps = 4.395, above Policy.{name} = 4.3: define the metric with more noise, or raise {name}"
     )
 
 

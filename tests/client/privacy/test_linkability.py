@@ -12,7 +12,7 @@ from tests.support.enumerate_mechanism import bloom_filters, report_distribution
 
 from hubbub import Metric, ParameterError, Params
 from hubbub.privacy import effective_group_size, match_probability_bound
-from hubbub.privacy.linkability import information, warning_of
+from hubbub.privacy.linkability import linkability_warning, mutual_information
 
 PROBABILITIES = [(0.5, 0.75, 0.5), (0.1, 0.6, 0.25), (0.0, 1.0, 0.5), (0.0, 0.5, 0.25), (0.3, 0.8, 0.0)]
 
@@ -31,13 +31,13 @@ def test_what_reports_share_is_what_every_output_of_both_sides_says(pqf: tuple[f
         both = report_distribution(params, [bloom], 2 * t)[0].reshape(1 << 2 * t, 1 << 2 * t)
         apart = np.outer(both.sum(axis=1), both.sum(axis=0))
         shared.append(float(np.sum(both[both > 0] * np.log(both[both > 0] / apart[both > 0]))))
-    assert information(params, t) == pytest.approx(max(shared), abs=1e-12)
+    assert mutual_information(params, t) == pytest.approx(max(shared), abs=1e-12)
 
 
 @pytest.mark.parametrize("pqf", PROBABILITIES)
 def test_more_reports_share_more_and_at_last_all_permanent_bits(pqf: tuple[float, float, float]) -> None:
     params = params_of(8, 2, *pqf)
-    shared = [information(params, t) for t in (1, 2, 4, 150, math.inf)]
+    shared = [mutual_information(params, t) for t in (1, 2, 4, 150, math.inf)]
     assert all(more >= less - 1e-12 for less, more in itertools.pairwise(shared))
     g = params.prob_f / 2
     entropy = -8 * (g * math.log(g) + (1 - g) * math.log(1 - g)) if g else 0.0
@@ -58,9 +58,9 @@ def test_nobody_matches_more_than_the_bound(pqf: tuple[float, float, float], t: 
 
 def test_a_metric_whose_reports_are_as_good_as_signed_is_warned_of_and_others_are_not() -> None:
     hundred = tuple(f"c{i}" for i in range(100))
-    told = warning_of(Metric.categorical("country", hundred, prob_p=0, prob_q=1, prob_f=0.5))
+    told = linkability_warning(Metric.categorical("country", hundred, prob_p=0, prob_q=1, prob_f=0.5))
     assert told is not None
-    assert "country: two reports of one person can be matched" in told
+    assert "country: two reports of one client can be linked" in told
     assert "one of 2.64e+24 people" in told
     for quiet in (
         Metric.categorical("country", hundred, prob_p=0, prob_q=1, prob_f=0.5, hold=1),
@@ -68,12 +68,12 @@ def test_a_metric_whose_reports_are_as_good_as_signed_is_warned_of_and_others_ar
         Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5),
         Metric.string("homepage", params_of(128, 2, 0.25, 0.75, 0.5)),
     ):
-        assert warning_of(quiet) is None
+        assert linkability_warning(quiet) is None
 
 
 def test_bad_numbers_are_refused() -> None:
     for reports in (0, 1.5, math.nan):
-        with pytest.raises(ParameterError, match="reports must be a whole number from 1"):
+        with pytest.raises(ParameterError, match="reports must be an integer >= 1"):
             effective_group_size(params_of(8, 1, 0.25, 0.75, 0.5), reports)
     with pytest.raises(ParameterError, match="at least 2, got 1"):
         match_probability_bound(params_of(8, 1, 0.25, 0.75, 0.5), 1)

@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 from tests.client.conftest import HOMEPAGE, SURVEY, Rig, require_balanced
+from tests.support.power_loss_filesystem import SimulatedDisk
 
 from hubbub import Consent, ParameterError
-from hubbub.consent import allowed_by, lesser
-from hubbub.sdk.storage.compaction import protected
+from hubbub.client import collaborators
+from hubbub.consent import consent_limit, stricter_consent
+from hubbub.sdk.storage.compaction import protected_events
 from hubbub.sdk.storage.filesystem import File, SystemDisk
-from hubbub.testing import SimulatedDisk, deliver
+from hubbub.testing import deliver
 
 
 def everything_in(place: Path) -> bytes:
@@ -24,7 +26,7 @@ def everything_in(place: Path) -> bytes:
 def test_nothing_is_recorded_before_somebody_agreed(rig: Rig) -> None:
     client = rig.client()
     client.record("homepage", "https://example.org/")
-    assert client._uploader is None  # no thread, no network code
+    assert not collaborators(client).uploader.is_started  # no thread, no network code
     rig.clock.move(days=3)
     assert deliver(client) == 0
     assert client.accounting()["ignored"]["consent"] == 1
@@ -39,7 +41,7 @@ def test_consent_is_remembered_and_other_clients_on_the_directory_see_it_at_once
     second.set_consent("off")
     first.record("homepage", "https://example.org/")
     assert first.accounting()["ignored"]["consent"] == 1
-    assert (first._recorder.channels._secret, first._recorder.channels._channels) == (
+    assert (collaborators(first).encoders._secret, collaborators(first).encoders._encoders) == (
         None,
         {},
     )  # nor is the secret in its memory any more
@@ -60,10 +62,10 @@ def test_off_erases_what_waits_the_drafts_and_the_secret_and_keeps_the_ledger(ri
     client.record("homepage", "https://example.org/")
     rig.clock.move(days=1)
     client.record("homepage", "https://example.org/")
-    with client._journal as state:
-        client._recorder.former.form(state)
-        rows = [waiting.batch.rows for waiting in state.waiting.values()]
-        rows += [bytes.fromhex(draft.row) for draft in state.drafts.values()]
+    with collaborators(client).journal as state:
+        collaborators(client).builder.build_due(state)
+        rows = [waiting.batch.rows for waiting in state.queue.values()]
+        rows += [draft.bits for draft in state.drafts.values()]
         secret = (rig.state / "secret").read_bytes()
         remembered = [
             each for account in state.accounts.values() for each in (account.sealed, account.tag, *account.tags)
@@ -73,11 +75,11 @@ def test_off_erases_what_waits_the_drafts_and_the_secret_and_keeps_the_ledger(ri
     left = everything_in(rig.state)
     assert secret not in left
     assert not any(row.hex().encode() in left for row in rows if len(row) > 1)
-    assert not any(each.encode() in left for each in remembered)
+    assert not any(each.hex().encode() in left for each in remembered)
     counts = client.accounting()
-    assert (counts["dropped"]["consent"], counts["spooled"]) == (2, 0)
+    assert (counts["dropped"]["consent"], counts["queued"]) == (2, 0)
     require_balanced(counts)
-    with client._journal as state:
+    with collaborators(client).journal as state:
         assert [account.units for account in state.accounts.values()] == [1, 1]
 
 
@@ -91,7 +93,7 @@ def test_on_again_is_a_new_secret_on_the_old_ledger(rig: Rig) -> None:
     rig.clock.move(days=1)
     client.record("homepage", "https://example.org/")
     deliver(client)
-    with client._journal as state:
+    with collaborators(client).journal as state:
         (account,) = state.accounts.values()
         assert (account.units, state.enrollments) == (2, 2)
 
@@ -129,29 +131,29 @@ def test_the_environment_silences_a_client_without_erasing_anything(variable: st
 def test_the_environment_can_only_take_back(agreed: Consent) -> None:
     empty = {"HUBBUB_CONSENT": "", "DO_NOT_TRACK": " "}  # as `VARIABLE=` in a compose file: not set
     for environment in ({"HUBBUB_CONSENT": "on", "DO_NOT_TRACK": "0"}, {}, empty):
-        assert lesser(agreed, allowed_by(environment)) is agreed
-    assert lesser(agreed, allowed_by({"HUBBUB_CONSENT": "local"})) in (Consent.OFF, Consent.LOCAL)
+        assert stricter_consent(agreed, consent_limit(environment)) is agreed
+    assert stricter_consent(agreed, consent_limit({"HUBBUB_CONSENT": "local"})) in (Consent.OFF, Consent.LOCAL)
     for environment in ({"HUBBUB_CONSENT": "yes please"}, {"HUBBUB_CONSENT": "on", "DO_NOT_TRACK": "true"}):
-        assert lesser(agreed, allowed_by(environment)) is Consent.OFF
+        assert stricter_consent(agreed, consent_limit(environment)) is Consent.OFF
 
 
 def test_a_kill_between_erasing_and_rewriting_is_made_good_at_the_next_start(rig: Rig) -> None:
     client = rig.agreed()
     client.record("homepage", "https://example.org/")
-    with client._journal as state:
+    with collaborators(client).journal as state:
         (draft,) = state.drafts.values()
-        client._journal.write(
-            {"e": "consent", "to": "off", "text": "", "time": 0.0, "reports_from": ""}, {"e": "erased"}
+        collaborators(client).journal.write(
+            {"event": "consent", "level": "off", "text": "", "time": 0.0, "reports_from": ""}, {"event": "erased"}
         )
     client.close()
     rig.client()
-    assert draft.row.encode() not in everything_in(rig.state)
+    assert draft.bits.hex().encode() not in everything_in(rig.state)
 
 
 def test_the_text_somebody_agreed_to_is_kept(rig: Rig) -> None:
     client = rig.client()
     client.set_consent("on", text="privacy notice of 2026-11")
-    with rig.client()._journal as state:
+    with collaborators(rig.client()).journal as state:
         assert state.consent_text == "privacy notice of 2026-11"
     with pytest.raises(ParameterError, match="consent must be one of off, local, on, got 'maybe'"):
         client.set_consent("maybe")  # type: ignore[arg-type]
@@ -216,20 +218,20 @@ def test_off_that_the_disk_refuses_holds_in_this_process_and_in_its_children_unt
     disk = SimulatedDisk()
     client = rig.agreed(disk=disk)
     client.record("homepage", "https://example.org/")
-    with client._journal:
-        agreed = next(protected(client._journal._state))
+    with collaborators(client).journal as state:
+        agreed = next(protected_events(state))
     disk.full = True
-    with pytest.warns(RuntimeWarning, match="the next start may find the consent of before"):
+    with pytest.warns(RuntimeWarning, match="the previous value may apply after a restart"):
         assert client.set_consent("off") is False
-    client._journal.after_fork_in_child()  # forgets what could not be written: the parent has it
+    collaborators(client).journal.after_fork_in_child()  # forgets what could not be written: the parent has it
     rig.clock.move(days=3)
     disk.full = False
-    with client._journal as state:
+    with collaborators(client).journal as state:
         assert (agreed, state.consent) == (state.consent_event(), "on")  # the disk says on
     client.record("homepage", "https://example.org/")
     assert client.consent.effective == "off"
-    for batch_id in list(state.waiting):
-        client._started().sender.send_now(batch_id)
+    for batch_id in list(state.queue):
+        collaborators(client).sender.send_now(batch_id)
     deliver(client)
     assert client.flush(1)
     assert rig.transport.bodies == []
@@ -241,9 +243,9 @@ def test_a_kill_between_the_word_off_and_the_secrets_end_is_made_good_and_on_aga
     client = rig.agreed()
     client.record("homepage", "https://example.org/")
     secret = (rig.state / "secret").read_bytes()
-    with client._journal:
-        client._journal.write(
-            {"e": "consent", "to": "off", "text": "", "time": 0.0, "reports_from": ""}, {"e": "erased"}
+    with collaborators(client).journal:
+        collaborators(client).journal.write(
+            {"event": "consent", "level": "off", "text": "", "time": 0.0, "reports_from": ""}, {"event": "erased"}
         )
     client.close()
     rig.client().close()
@@ -272,6 +274,6 @@ def test_a_text_that_the_journal_cannot_hold_is_refused_before_anything_changes(
 
 def test_what_cannot_be_written_does_not_hold(rig: Rig) -> None:
     client = rig.agreed()
-    with client._journal as state, pytest.raises(TypeError):
-        client._journal.write({"e": "consent", "to": "off", "text": Lazy()})
+    with collaborators(client).journal as state, pytest.raises(TypeError):
+        collaborators(client).journal.write({"event": "consent", "level": "off", "text": Lazy()})
     assert (state.consent, client.consent.level) == ("on", "on")

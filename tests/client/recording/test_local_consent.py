@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 from tests.client.conftest import HOMEPAGE, Rig, require_balanced
+from tests.support.power_loss_filesystem import SimulatedDisk
 
 from hubbub import Client, Consent, Metric, Params, Policy
+from hubbub.client import collaborators
 from hubbub.encoding.encoder import Encoder
-from hubbub.metrics.periods import ordinal
-from hubbub.privacy.pricing import price_of
-from hubbub.sdk.upload.retry_policy import Answer
-from hubbub.testing import SeededBytes, SimulatedDisk, deliver
+from hubbub.metrics.periods import period_number
+from hubbub.privacy.pricing import unit_price
+from hubbub.sdk.upload.retry_policy import UploadResponse
+from hubbub.testing import SeededBytes, deliver
 from hubbub.wire.batch import Batch
 from hubbub.wire.dates import parse_period
 
@@ -40,10 +42,10 @@ class Observer:
         level = effective(client)
         value = f"{level} {next(self._numbers)}"
         if level is not Consent.OFF:
-            with client._journal as state:
-                secret = client._recorder.channels.secret(state)
+            with collaborators(client).journal as state:
+                secret = collaborators(client).encoders.secret(state)
                 assert secret is not None
-                encoder = client._recorder.channels.channel(metric, "", secret).encoder
+                encoder = collaborators(client).encoders.encoder(metric, "", secret).encoder
             self.recorded.append((level, encoder, value))
             if encoder not in self.encoders:
                 self.encoders.append(encoder)
@@ -55,26 +57,26 @@ class Observer:
             period = parse_period(metric.period, batch.period)
             days = {period.start + timedelta(days=n) for n in range((period.next().start - period.start).days)}
             assert days & self.days_on, f"{batch.metric} of {batch.period} is sent: consent was never `on` in it"
-            epoch = None if metric.hold is None else ordinal(metric.period, batch.period) // metric.hold
+            epoch = None if metric.hold is None else period_number(metric.period, batch.period) // metric.hold
             for level, encoder, value in self.recorded:
                 if level is Consent.LOCAL and encoder.metric == metric:
-                    row = encoder.respond(encoder.bloom(value), epoch)
-                    assert int.from_bytes(batch.rows, "little") != row, f"{value!r} is sent for {batch.period}"
+                    row = encoder.encode(value, epoch).to_bytes()
+                    assert batch.rows != row, f"{value!r} is sent for {batch.period}"
 
 
 def effective(client: Client) -> Consent:
     """Return the consent that holds in a process: what was agreed to, and what its environment allows."""
-    with client._journal as state:
-        return min(state.consent, client._agreement.allowed, key=list(Consent).index)
+    with collaborators(client).journal as state:
+        return min(state.consent, collaborators(client).limit.allowed, key=list(Consent).index)
 
 
 def watch(rig: Rig, observer: Observer, chance: random.Random) -> None:
     """Let the transport lose half of its answers, and the observer see every request."""
 
-    def send(body: bytes, wanted: object) -> Answer:
+    def send(body: bytes, wanted: object) -> UploadResponse:
         batch = Batch.from_json(body)
         observer.sent.append(batch)
-        return Answer(202, batch_id=str(batch.batch_id)) if chance.random() < 0.5 else Answer(None)
+        return UploadResponse(202, batch_id=str(batch.batch_id)) if chance.random() < 0.5 else UploadResponse(None)
 
     rig.transport.send = send  # type: ignore[method-assign,assignment]
 
@@ -88,19 +90,19 @@ def test_becoming_on_drops_the_reports_and_the_draft_that_local_made(rig: Rig) -
     assert client.flush(5)
     client.record("quiet", "local 10")
     counts = client.accounting()
-    assert (counts["formed"], counts["spooled"], rig.transport.bodies) == (10, 10, [])
+    assert (counts["formed"], counts["queued"], rig.transport.bodies) == (10, 10, [])
     client.set_consent("on")
     counts = client.accounting()
-    assert (counts["spooled"], counts["dropped"]["local"]) == (0, 10)
+    assert (counts["queued"], counts["dropped"]["local"]) == (0, 10)
     require_balanced(counts)
     assert deliver(client) == 1  # of today, and of no day before
     (batch,) = rig.transport.batches
     assert batch.period == str(rig.clock().date())
-    with client._journal as state:
-        secret = client._recorder.channels.secret(state)
+    with collaborators(client).journal as state:
+        secret = collaborators(client).encoders.secret(state)
     assert secret is not None
     encoder = Encoder(QUIET, secret)
-    assert int.from_bytes(batch.rows, "little") == encoder.respond(0)  # no value: the draft of `local` is gone
+    assert batch.rows == encoder.encode(None).to_bytes()  # no value: the draft of `local` is gone
 
 
 def test_periods_that_ended_under_local_while_the_app_did_not_run_are_not_reported(rig: Rig) -> None:
@@ -117,7 +119,7 @@ def test_periods_that_ended_under_local_while_the_app_did_not_run_are_not_report
 @pytest.mark.parametrize("metric", [QUIET, HELD, Metric.boolean("plain", prob_p=0.25, prob_q=0.75, prob_f=0)])
 def test_local_spends_nothing_and_leaves_the_budget_to_on(metric: Metric, rig: Rig) -> None:
     """No report of `local` can be sent, so it reveals nothing; and the budget of one value is still there for `on`."""
-    price = price_of(metric).epsilon
+    price = unit_price(metric).epsilon
     policy = Policy(epsilon_report=99, epsilon_enrollment=99, epsilon_metric=1.5 * price, epsilon_total=999)
     client = rig.client(metric, policy=policy)
     client.set_consent("local")
@@ -125,14 +127,14 @@ def test_local_spends_nothing_and_leaves_the_budget_to_on(metric: Metric, rig: R
         client.record(metric.name, day % 2 == 0 if metric.name == "plain" else f"local {day}")
         rig.clock.move(days=1)
     client.flush(5)
-    with client._journal as state:
+    with collaborators(client).journal as state:
         (account,) = state.accounts.values()
-        assert (account.units, account.reports, account.tags, account.sealed) == (0, 0, [], "")
+        assert (account.units, account.reports, account.tags, account.sealed) == (0, 0, [], b"")
         assert state.spent("") == 0
     client.set_consent("on")
     client.record(metric.name, True if metric.name == "plain" else "on")
     assert deliver(client) == 1
-    with client._journal as state:
+    with collaborators(client).journal as state:
         (account,) = state.accounts.values()
         assert account.units == 1
         assert account.spent == pytest.approx(price)
@@ -142,8 +144,8 @@ def test_reports_made_under_on_wait_through_local_and_are_sent_after_it(rig: Rig
     client = rig.agreed(QUIET)
     client.record("quiet", "on")
     rig.clock.move(days=1)
-    with client._journal as state:
-        client._recorder.former.form(state)
+    with collaborators(client).journal as state:
+        collaborators(client).builder.build_due(state)
     client.set_consent("local")
     client.record("quiet", "local")
     deliver(client)
@@ -162,23 +164,23 @@ def test_an_environment_that_allows_local_only_keeps_recordings_out_of_what_othe
     assert (counts["chosen"], counts["ignored"]["consent"]) == (0, 1)
     other = rig.client(QUIET)
     deliver(other)
-    with other._journal as state:
-        secret = other._recorder.channels.secret(state)
+    with collaborators(other).journal as state:
+        secret = collaborators(other).encoders.secret(state)
     assert secret is not None
     encoder = Encoder(QUIET, secret)
-    assert [int.from_bytes(batch.rows, "little") for batch in rig.transport.batches] == [encoder.respond(0)]
+    assert [batch.rows for batch in rig.transport.batches] == [encoder.encode(None).to_bytes()]
 
 
 def test_a_recording_postponed_under_local_is_not_taken_under_on(rig: Rig) -> None:
     client = rig.client(QUIET)
     client.set_consent("local")
-    client._recorder.postpone(None, "quiet", "local")
+    collaborators(client).recorder.postpone(None, "quiet", "local")
     client.set_consent("on")
     assert deliver(client) == 1
-    with client._journal as state:
-        secret = client._recorder.channels.secret(state)
+    with collaborators(client).journal as state:
+        secret = collaborators(client).encoders.secret(state)
     assert secret is not None
-    assert int.from_bytes(rig.transport.batches[0].rows, "little") == Encoder(QUIET, secret).respond(0)
+    assert rig.transport.batches[0].rows == Encoder(QUIET, secret).encode(None).to_bytes()
     require_balanced(client.accounting())
 
 
@@ -203,7 +205,7 @@ def test_no_history_of_two_processes_sends_what_was_made_under_local(number: int
             case 6:
                 client.flush(5)
             case 7:
-                client._compactor.compact(always=True)
+                collaborators(client).compactor.compact(always=True)
             case 8:
                 client.close()
                 clients[clients.index(client)] = rig.client(*METRICS, environment=chance.choice(environments))
@@ -217,7 +219,7 @@ def test_no_history_of_two_processes_sends_what_was_made_under_local(number: int
 
 
 def note_day(observer: Observer, rig: Rig, client: Client) -> None:
-    with client._journal as state:
+    with collaborators(client).journal as state:
         if state.consent is Consent.ON:
             observer.days_on.add(rig.clock().date())
 
@@ -230,8 +232,8 @@ def test_no_power_loss_lets_a_report_of_local_be_sent(rig: Rig, unseen_seed: int
     for _ in range(150):
         options: dict[str, Any] = {"disk": disk, "random_bytes": random_bytes}
         client = rig.client(*METRICS, **options)
-        uploader = client._started()
-        uploader.stop(5)
+        sender = collaborators(client).sender
+        collaborators(client).uploader.start().stop(5)
         note_day(observer, rig, client)  # the power loss may have brought back the consent of before
         for _ in range(chance.randrange(10)):
             match chance.randrange(9):
@@ -239,18 +241,18 @@ def test_no_power_loss_lets_a_report_of_local_be_sent(rig: Rig, unseen_seed: int
                     observer.record(client, chance.choice(METRICS))
                 case 3:
                     client.set_consent(chance.choice(["local", "on"]))
-                    client._stop()
+                    collaborators(client).uploader.stop()
                 case 4 | 5:
                     rig.clock.move(days=1)
                 case 6:
-                    uploader.sender.attempt()
+                    sender.attempt()
                 case 7:
                     deliver(client)
-                    client._stop()
+                    collaborators(client).uploader.stop()
                 case 8:
-                    client._compactor.compact(always=True)
+                    collaborators(client).compactor.compact(always=True)
             note_day(observer, rig, client)
-        client._stop()
+        collaborators(client).uploader.stop()
         require_balanced(client.accounting())
         dropped += client.accounting()["dropped"]["local"] > 0
         disk = disk.after_power_loss(chance)
@@ -261,7 +263,7 @@ def test_no_power_loss_lets_a_report_of_local_be_sent(rig: Rig, unseen_seed: int
 
 def test_a_lost_record_of_consent_does_not_let_a_report_of_local_be_sent(rig: Rig) -> None:
     """Damage may destroy any one record. The mark on the report itself still keeps it from being sent."""
-    from hubbub.sdk.storage.record_format import record, scan
+    from hubbub.sdk.storage.record_format import encode_record, scan
 
     client = rig.client(HOMEPAGE)
     client.set_consent("on")
@@ -271,10 +273,10 @@ def test_a_lost_record_of_consent_does_not_let_a_report_of_local_be_sent(rig: Ri
     client.flush(5)
     client.close()
     journal = rig.state / "journal"
-    payloads = [each for each in scan(journal.read_bytes()).payloads if b'"to":"local"' not in each]
-    journal.write_bytes(b"".join(map(record, payloads)))
+    iter_payloads = [each for each in scan(journal.read_bytes()).payloads if b'"level":"local"' not in each]
+    journal.write_bytes(b"".join(map(encode_record, iter_payloads)))
     client = rig.client(HOMEPAGE)
-    with client._journal as state:
+    with collaborators(client).journal as state:
         assert state.consent is Consent.ON
     deliver(client)
     assert "2026-11-21" not in {batch.period for batch in rig.transport.batches}

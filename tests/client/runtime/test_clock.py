@@ -16,10 +16,11 @@ from tests.client.conftest import HOMEPAGE, SURVEY, TODAY, Rig, require_balanced
 
 from hubbub import Batch, Metric, Params, PeriodKind
 from hubbub.cli.findings import Health
-from hubbub.cli.state_checks import of_state
-from hubbub.privacy.ledger import Account, Choice
-from hubbub.sdk.storage.state import MAX_RUNS, joined
-from hubbub.sdk.upload.retry_policy import NO_ANSWER, Answer
+from hubbub.cli.state_checks import check_state
+from hubbub.client import collaborators
+from hubbub.privacy.ledger import Account, EncodedReport
+from hubbub.sdk.storage.state import MAX_RUNS, merge_runs
+from hubbub.sdk.upload.retry_policy import NO_RESPONSE, UploadResponse
 from hubbub.testing import ManualClock, SeededBytes, deliver
 
 WEEKLY = Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5, period=PeriodKind.WEEK)
@@ -36,20 +37,20 @@ class Aggregator:
         self.lost: Callable[[], bool] = lambda: False
         self.says_the_date: Callable[[], bool] = lambda: True
 
-    def send(self, body: bytes, wanted: object = None) -> Answer:  # noqa: ARG002
+    def send(self, body: bytes, wanted: object = None) -> UploadResponse:  # noqa: ARG002
         batch, now = Batch.from_json(body), self.clock()
         about = (batch.metric, batch.period)
         dated: dict[str, Any] = {"date": format_datetime(now, usegmt=True)} if self.says_the_date() else {}
         if date.fromisoformat(batch.period) > now.date() + timedelta(days=1):
             self.early.append(batch.period)
-            answer = Answer(422, "period-not-started", **dated)
+            answer = UploadResponse(422, "period-not-started", **dated)
         elif date.fromisoformat(batch.period) < now.date() - timedelta(days=37):
-            answer = Answer(410, "period-closed", **dated)
+            answer = UploadResponse(410, "period-closed", **dated)
         else:
             if self.taken.setdefault(about, body) != body:
                 self.twice.append(about)
-            answer = Answer(202, batch_id=str(batch.batch_id), **dated)
-        return NO_ANSWER if self.lost() else answer
+            answer = UploadResponse(202, batch_id=str(batch.batch_id), **dated)
+        return NO_RESPONSE if self.lost() else answer
 
 
 @pytest.fixture
@@ -66,8 +67,8 @@ def days(rig: Rig, true: ManualClock, number: int, client: Any) -> None:
         for _ in range(2):
             true.move(hours=12)
             rig.clock.now = true.now
-            uploader = client._started()
-            while uploader.sender.attempt() == 0.0:
+            sender = collaborators(client).sender
+            while sender.attempt() == 0.0:
                 pass
 
 
@@ -75,7 +76,9 @@ def findings(rig: Rig) -> list[tuple[Health, str]]:
     moment = rig.clock().timestamp()
     for path in rig.state.iterdir():
         os.utime(path, (moment, moment))  # the files say nothing of it
-    return [(each.health, each.what) for each in of_state(rig.state, rig.clock(), {}) if each.about == "clock"]
+    return [
+        (each.health, each.observation) for each in check_state(rig.state, rig.clock(), {}) if each.check == "clock"
+    ]
 
 
 def test_a_start_ten_years_ahead_silences_nobody_and_tells_nothing_twice(
@@ -87,16 +90,16 @@ def test_a_start_ten_years_ahead_silences_nobody_and_tells_nothing_twice(
     days(rig, true, 5, client)
     client.close()
     rig.clock.move(days=3650)
-    ahead = rig.client(HOMEPAGE, SURVEY, transport=aggregator)
-    ahead.record("homepage", "https://example.org/")
-    ahead.close()
+    include_open_periods = rig.client(HOMEPAGE, SURVEY, transport=aggregator)
+    include_open_periods.record("homepage", "https://example.org/")
+    include_open_periods.close()
     rig.clock.now = true.now
     ((health, what),) = findings(rig)
-    assert health is Health.WRONG
+    assert health is Health.ERROR
     assert "the next report of survey is planned for 2036-" in what
     before = dict(aggregator.taken)
     client = rig.client(HOMEPAGE, SURVEY, transport=aggregator)
-    client._started().stop(5)
+    collaborators(client).uploader.start().stop(5)
     days(rig, true, 20, client)
     assert len(aggregator.taken) - len(before) >= 2 * 18
     assert (aggregator.twice, aggregator.early) == ([], [])
@@ -106,7 +109,7 @@ def test_a_start_ten_years_ahead_silences_nobody_and_tells_nothing_twice(
     assert counts["dropped"]["clock"] == 2 * 28  # what the wrong clock made, once an answer confirmed the date
     require_balanced(counts)
     client.close()
-    assert [health for health, _ in findings(rig)] == [Health.FINE]
+    assert [health for health, _ in findings(rig)] == [Health.OK]
 
 
 def test_a_minute_forty_days_ahead_drops_no_good_report_and_the_days_it_spoilt_are_reported_when_they_come(
@@ -114,28 +117,28 @@ def test_a_minute_forty_days_ahead_drops_no_good_report_and_the_days_it_spoilt_a
 ) -> None:
     true, aggregator = world
     client = rig.agreed(transport=aggregator)
-    client._started().stop(5)
+    collaborators(client).uploader.start().stop(5)
     for _ in range(4):
         client.record("homepage", "https://example.org/")
         true.move(days=1)
         rig.clock.now = true.now
-    with client._journal as state:
-        client._recorder.former.form_everything(state)
-        good = set(state.waiting)
+    with collaborators(client).journal as state:
+        collaborators(client).builder.build_all(state)
+        good = set(state.queue)
     assert len(good) == 4
     rig.clock.move(days=40)
     client.record("homepage", "https://example.org/")
     rig.clock.now = true.now
-    with client._journal as state:
-        client._recorder.former.form_everything(state)
-        assert good <= set(state.waiting)
+    with collaborators(client).journal as state:
+        collaborators(client).builder.build_all(state)
+        assert good <= set(state.queue)
     assert "batches of days to come" in findings(rig)[0][1]
     days(rig, true, 45, client)
     assert aggregator.twice == []
     assert len(aggregator.taken) >= 47  # 49 days and no more; the one that had begun when the clock was wrong is lost
     counts = client.accounting()
     assert (counts["dropped"]["age"], counts["dropped"]["clock"]) == (0, 28)
-    with client._journal as state:
+    with collaborators(client).journal as state:
         (account,) = state.accounts.values()
         assert account.reports == counts["formed"]  # all that was made is on the ledger
 
@@ -146,15 +149,15 @@ def test_a_clock_that_is_behind_what_an_aggregator_confirmed_changes_nothing_unt
     """A machine whose clock begins in 1970 until the network is there."""
     true, aggregator = world
     client = rig.agreed(transport=aggregator)
-    client._started().stop(5)
+    collaborators(client).uploader.start().stop(5)
     days(rig, true, 5, client)
-    with client._journal as state:
-        before = {key: each.next for key, each in state.accounts.items()}
+    with collaborators(client).journal as state:
+        before = {key: each.next_period_start for key, each in state.accounts.items()}
     rig.clock.now = datetime(1970, 1, 1, tzinfo=UTC)
     client.record("homepage", "https://example.org/")
-    with client._journal as state:
-        client._recorder.former.form_everything(state)
-        assert {key: each.next for key, each in state.accounts.items()} == before
+    with collaborators(client).journal as state:
+        collaborators(client).builder.build_all(state)
+        assert {key: each.next_period_start for key, each in state.accounts.items()} == before
     assert "an aggregator agreed earlier" in findings(rig)[0][1]
     rig.clock.now = true.now
     days(rig, true, 5, client)
@@ -165,15 +168,15 @@ def test_a_clock_that_is_behind_what_an_aggregator_confirmed_changes_nothing_unt
 def test_age_is_judged_by_a_date_that_an_aggregator_confirmed(rig: Rig, world: tuple[ManualClock, Aggregator]) -> None:
     true, aggregator = world
     client = rig.agreed(transport=aggregator)
-    client._started().stop(5)
+    collaborators(client).uploader.start().stop(5)
     rig.clock.move(days=1)
-    with client._journal as state:
-        client._recorder.former.form_everything(state)
+    with collaborators(client).journal as state:
+        collaborators(client).builder.build_all(state)
         rig.clock.move(days=60)
-        client._recorder.former.form_everything(state)
+        collaborators(client).builder.build_all(state)
         assert (client.accounting()["dropped"]["age"], state.formed) == (0, 29)
     true.now = rig.clock.now
-    while client._started().sender.attempt() == 0.0:
+    while collaborators(client).sender.attempt() == 0.0:
         pass
     counts = client.accounting()
     assert counts["dropped"]["age"] + counts["dropped"]["refused"] == 1
@@ -187,19 +190,19 @@ def test_days_that_were_reported_under_a_clock_ahead_are_not_reported_again(
     true, aggregator = world
     aggregator.says_the_date = lambda: False
     client = rig.agreed(transport=aggregator)
-    client._started().stop(5)
+    collaborators(client).uploader.start().stop(5)
     rig.clock.move(days=10)
     true.now = rig.clock.now
-    with client._journal as state:
-        client._recorder.former.form_everything(state)
-        made = list(state.waiting)
-    assert sum(client._started().sender.send_now(batch_id) for batch_id in made) == 10
-    assert client._compactor.compact(always=True)
+    with collaborators(client).journal as state:
+        collaborators(client).builder.build_all(state)
+        made = list(state.queue)
+    assert sum(collaborators(client).sender.send_now(batch_id) for batch_id in made) == 10
+    assert collaborators(client).compactor.compact(always=True)
     client.close()
     true.move(days=-10)
     rig.clock.now = true.now
     client = rig.client(transport=aggregator)
-    client._started().stop(5)
+    collaborators(client).uploader.start().stop(5)
     days(rig, true, 16, client)
     assert aggregator.twice == []
     assert len(aggregator.taken) >= 10 + 5
@@ -208,12 +211,12 @@ def test_days_that_were_reported_under_a_clock_ahead_are_not_reported_again(
 def test_a_metric_that_nobody_records_is_planned_anew_by_the_next_start(rig: Rig) -> None:
     client = rig.agreed(SURVEY)
     rig.clock.move(days=20)
-    with client._journal as state:
-        client._recorder.former.form_everything(state)
+    with collaborators(client).journal as state:
+        collaborators(client).builder.build_all(state)
     client.close()
     rig.clock.move(days=-20)
-    with rig.client(SURVEY)._journal as state:
-        assert [each.next for each in state.accounts.values()] == [str(TODAY)]
+    with collaborators(rig.client(SURVEY)).journal as state:
+        assert [each.next_period_start for each in state.accounts.values()] == [str(TODAY)]
 
 
 @pytest.mark.parametrize("metric", [HOMEPAGE, WEEKLY], ids=["day", "week"])
@@ -226,13 +229,13 @@ def test_whatever_the_clock_does_no_period_is_sent_under_two_ids_and_all_that_le
     step = 1 if metric is HOMEPAGE else 7
     random_bytes = SeededBytes(unseen_seed)
     client = rig.agreed(metric, transport=aggregator, random_bytes=random_bytes, durability="memory")
-    uploader = client._started()
-    uploader.stop(5)
+    sender = collaborators(client).sender
+    collaborators(client).uploader.start().stop(5)
     for _ in range(3):  # a report is sent in the period after its own: one at least is taken before anything goes wrong
         client.record(metric.name, "x" if metric is HOMEPAGE else True)
         true.move(days=step)
         rig.clock.now = true.now
-        while uploader.sender.attempt() == 0.0:
+        while sender.attempt() == 0.0:
             pass
     assert aggregator.taken
     aggregator.lost = lambda: chance.random() < 0.3
@@ -253,15 +256,15 @@ def test_whatever_the_clock_does_no_period_is_sent_under_two_ids_and_all_that_le
                 client.record(metric.name, "x" if metric is HOMEPAGE else True)
             case 6:
                 for _ in range(chance.randrange(5)):
-                    uploader.sender.attempt()
+                    sender.attempt()
             case 7:
-                assert client._compactor.compact(always=True)
+                assert collaborators(client).compactor.compact(always=True)
         assert aggregator.twice == []
     require_balanced(client.accounting())
-    with client._journal as state:
+    with collaborators(client).journal as state:
         (account,) = state.accounts.values()
         assert account.reports == state.formed >= len(aggregator.taken)
-        assert all(state.was_tried(metric.digest, period) for _, period in aggregator.taken)
+        assert all(state.was_attempted(metric.digest, period) for _, period in aggregator.taken)
 
 
 def test_runs_of_days_are_joined_and_few(unseen_seed: int) -> None:
@@ -270,7 +273,7 @@ def test_runs_of_days_are_joined_and_few(unseen_seed: int) -> None:
     for _ in range(500):
         day = date(2026, 1, 1) + timedelta(days=chance.randrange(3000))
         added.add(str(day))
-        runs = joined(runs, str(day), str(day + timedelta(days=1)))
+        runs = merge_runs(runs, str(day), str(day + timedelta(days=1)))
         assert len(runs) <= MAX_RUNS
         assert runs == sorted(runs)
         assert all(before[1] < after[0] for before, after in pairwise(runs))
@@ -291,12 +294,12 @@ def test_a_clock_that_jumps_never_makes_two_units_share_a_permanent_response(
 
     p = 0, q = 1: equal reports are reports from one permanent response. 64 bits, so that no two are alike by chance.
     """
-    drawn: Counter[str] = Counter()
+    drawn: Counter[bytes] = Counter()
     charge = Account.charge
 
-    def counted(account: Account, choice: Choice) -> None:
-        drawn[choice.row] += 1
-        charge(account, choice)
+    def counted(account: Account, report: EncodedReport) -> None:
+        drawn[report.bits] += 1
+        charge(account, report)
 
     monkeypatch.setattr(Account, "charge", counted)
     params = Params(num_bits=64, num_hashes=1, num_cohorts=1, prob_p=0, prob_q=1, prob_f=0.5)
@@ -312,7 +315,7 @@ def test_a_clock_that_jumps_never_makes_two_units_share_a_permanent_response(
         ):  # "no value", so that a period without a draft reports the same; a draft of a wrong day may wait
             client.record("page", None)
         client.flush(5)
-    with client._journal as state:
+    with collaborators(client).journal as state:
         (account,) = state.accounts.values()
     assert sum(drawn.values()) == account.reports
     assert len(drawn) == account.units

@@ -16,6 +16,7 @@ from tests.client.conftest import Rig
 from tests.support.http_server import METRICS, served
 
 from hubbub import Client
+from hubbub.client import collaborators
 from hubbub.testing import deliver
 
 
@@ -60,7 +61,7 @@ thread.join()
     "forkserver": "run('forkserver')",
     "spawn": "run('spawn')",
     "preloaded": """
-client._stop()
+collaborators(client).uploader.stop()
 for child in range(4):
     if os.fork() == 0:
         record(child)
@@ -74,6 +75,7 @@ for child in range(4):
 PROGRAM = """
 import multiprocessing, os, sys
 from hubbub import Client
+from hubbub.client import collaborators
 metrics, state, url = sys.argv[1:4]
 client = None
 
@@ -201,10 +203,10 @@ def test_threads_that_fork_at_the_same_time_hold_nothing_afterwards(tmp_path: Pa
 def test_a_child_does_not_hold_the_lease_of_the_upload_it_was_forked_in(rig: Rig) -> None:
     """Its parent was killed in the middle of a request, and nobody on the directory could send while the child lived."""
     client = rig.agreed()
-    uploader = client._started()
-    uploader.stop(5)
-    assert uploader.sender._take_lease()
-    descriptor = uploader.sender._lease._descriptor  # type: ignore[union-attr]
+    sender = collaborators(client).sender
+    collaborators(client).uploader.start().stop(5)
+    assert sender._take_lease()
+    descriptor = sender._lease._descriptor  # type: ignore[union-attr]
     child = os.fork()
     if child == 0:
         try:
@@ -213,21 +215,22 @@ def test_a_child_does_not_hold_the_lease_of_the_upload_it_was_forked_in(rig: Rig
             os._exit(0)
         os._exit(1)
     assert os.waitpid(child, 0)[1] == 0
-    uploader.sender._give_lease()
+    sender._release_lease()
 
 
 NOISE = """
 import os, sys
 from datetime import date
 from hubbub import Client
+from hubbub.client import collaborators
 from hubbub.testing import ManualClock
 clock = ManualClock(date(2026, 11, 21))
 client = Client(sys.argv[1], sys.argv[2], "http://127.0.0.1:1", clock=clock)
 client.set_consent("local")
 client.record("homepage", "x")
-encoder = next(iter(client._recorder.channels._channels.values())).encoder
+encoder = next(iter(collaborators(client).encoders._encoders.values())).encoder
 pid = os.fork()
-drawn = [encoder.respond(encoder.bloom("x")) for _ in range(800)]
+drawn = [int.from_bytes(encoder.encode("x").to_bytes(), "little") for _ in range(800)]
 open(sys.argv[2] + ("/parent" if pid else "/child"), "w").write(" ".join(map(str, drawn)))
 if pid == 0:
     os._exit(0)

@@ -21,13 +21,15 @@ from typing import Any
 import pytest
 from tests.client.conftest import Rig, require_balanced
 from tests.support.paths import DATA
+from tests.support.power_loss_filesystem import SimulatedDisk
 
 from hubbub import Client
+from hubbub.client import collaborators
 from hubbub.sdk.runtime import error_guard, safe_logging
 from hubbub.sdk.storage import journal as journal_module
 from hubbub.sdk.storage.filesystem import SystemDisk
 from hubbub.sdk.storage.secret_file import secret_at
-from hubbub.testing import SimulatedDisk, deliver
+from hubbub.testing import deliver
 
 
 class Interrupted(BaseException):
@@ -77,7 +79,12 @@ def is_free(client: Client) -> bool:
     got: list[bool] = []
 
     def other() -> None:
-        for lock in (client._journal._held, client._journal._syncing, client._compactor._at_it, client._starting):
+        for lock in (
+            collaborators(client).journal._thread_lock,
+            collaborators(client).journal._sync_lock,
+            collaborators(client).compactor._thread_lock,
+            collaborators(client).uploader._starting,
+        ):
             got.append(lock.acquire(blocking=False))
             if got[-1]:
                 lock.release()
@@ -89,7 +96,7 @@ def is_free(client: Client) -> bool:
         lock = SystemDisk().lock(client._directory / name)
         got.append(lock.acquire(wait=False))
         lock.close()
-    return all(got) and not client._journal._entered and not safe_logging.inside
+    return all(got) and not collaborators(client).journal._entered and not safe_logging.journal_threads
 
 
 STEPS: dict[str, tuple[int, Callable[[Client], object]]] = {
@@ -124,16 +131,16 @@ def test_an_interrupt_anywhere_leaves_no_lock_held_and_nothing_half_done(
     )  # pytest's keeps each interrupted finalizer, and so its file
     stride, do = STEPS[step]
     client = rig.agreed()
-    client._started().stop(5)
-    number, goes_on = 1 + unseen_seed % stride, True
-    while goes_on:
+    collaborators(client).uploader.start().stop(5)
+    number, may_continue = 1 + unseen_seed % stride, True
+    while may_continue:
         if step == "agree":
             client.set_consent("off")
         elif step == "withdraw":
             client.set_consent("on")
-        goes_on = interrupted_at(number, lambda: do(client))
-        if client._uploader is not None:
-            client._uploader.stop(5)
+        may_continue = interrupted_at(number, lambda: do(client))
+        if collaborators(client).uploader is not None:
+            collaborators(client).uploader.stop(5)
         assert is_free(client), number
         number += stride
     client.set_consent("on")
@@ -155,8 +162,8 @@ def opened(directory: Path) -> list[str]:
 
 OPENING: dict[str, tuple[int, Callable[[Client], object]]] = {
     "record": (1, lambda client: client.record("homepage", "x")),
-    "sync": (1, lambda client: client._journal.sync()),
-    "compact": (13, lambda client: client._compactor.compact(always=True)),
+    "sync": (1, lambda client: collaborators(client).journal.sync()),
+    "compact": (13, lambda client: collaborators(client).compactor.compact(always=True)),
     "secret": (1, lambda client: secret_at(client._directory / "secret")),
 }
 
@@ -187,19 +194,19 @@ def test_an_interrupt_anywhere_leaves_no_descriptor_open(
     )  # pytest's keeps each interrupted finalizer, and so its file
     stride, do = OPENING[step]
     client = rig.agreed()
-    client._started().stop(5)
+    collaborators(client).uploader.start().stop(5)
     client.record("homepage", "x")
     usual = opened(rig.state)
-    number, goes_on = 1 + unseen_seed % stride, True
+    number, may_continue = 1 + unseen_seed % stride, True
     while (
-        goes_on and number < 4000
+        may_continue and number < 4000
     ):  # pytest keeps interrupted finalizers, whose files each later opening looks at: there may be no end
-        client._journal.close()  # so that the step opens everything
-        goes_on = interrupted_at(number, lambda: do(client), within="disk.py")
+        collaborators(client).journal.close()  # so that the step opens everything
+        may_continue = interrupted_at(number, lambda: do(client), within="disk.py")
         if step == "compact":
             do(client)
         client.record("homepage", "x")
-        client._journal.sync()
+        collaborators(client).journal.sync()
         assert opened(rig.state) == usual, number
         number += stride
 
@@ -207,18 +214,18 @@ def test_an_interrupt_anywhere_leaves_no_descriptor_open(
 def test_reading_the_journal_anew_keeps_one_descriptor_of_it(rig: Rig) -> None:
     """Each interrupt makes the next call read the journal anew; until a synchronization, every reading left one descriptor open."""
     client = rig.agreed()
-    client._started().stop(5)
+    collaborators(client).uploader.start().stop(5)
     client.record("homepage", "x")
     usual = opened(rig.state)
     for _ in range(50):
-        client._journal._torn = True  # as an interrupt leaves it
+        collaborators(client).journal._has_partial_record = True  # as an interrupt leaves it
         client.record("homepage", "x")
     assert opened(rig.state) == usual
     other = rig.agreed()
-    other._started().stop(5)
+    collaborators(other).uploader.start().stop(5)
     for _ in range(20):
-        other._compactor.compact(always=True)
-        client._journal._torn = True
+        collaborators(other).compactor.compact(always=True)
+        collaborators(client).journal._has_partial_record = True
         client.accounting()
     assert len(opened(rig.state)) <= 2 * (
         len(usual) + 2
@@ -228,9 +235,9 @@ def test_reading_the_journal_anew_keeps_one_descriptor_of_it(rig: Rig) -> None:
 def test_what_a_signal_handler_records_while_its_thread_is_within_a_journal_is_recorded_later(rig: Rig) -> None:
     """Two clients of one process on one directory: the handler waited for a lock that its own thread held."""
     one, other = rig.agreed(), rig.agreed()
-    other._started().stop(5)
-    other._journal._rest = lambda _: pytest.fail("it waits for its own thread")
-    one._journal.run(lambda _: other.record("homepage", "x"))
+    collaborators(other).uploader.start().stop(5)
+    collaborators(other).journal._sleep = lambda _: pytest.fail("it waits for its own thread")
+    collaborators(one).journal.run(lambda _: other.record("homepage", "x"))
     assert other.accounting()["recorded"] == 1
 
 
@@ -264,7 +271,7 @@ def test_who_logs_for_us_may_record_and_so_may_others_meanwhile(
     """A handler's own lock and the journal's were taken in both orders: what is to be said is said when nothing is held."""
     disk = SimulatedDisk()
     client = rig.agreed(disk=disk)
-    client._started().stop(5)
+    collaborators(client).uploader.start().stop(5)
     done = []
 
     def emit() -> None:
@@ -277,7 +284,7 @@ def test_who_logs_for_us_may_record_and_so_may_others_meanwhile(
     disk.full = True
     client.record("homepage", "x")
     disk.full = False
-    client._journal.sync()
+    collaborators(client).journal.sync()
     client.record("no-such-metric", "x")
     assert handler.told == 3
     assert done == [True, True, True]
@@ -307,7 +314,7 @@ def test_what_a_signal_handler_raises_is_the_hosts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A time limit of the host's framework, raised in the middle of `record`, was swallowed as a failure of ours, or taken for a broken disk."""
-    monkeypatch.setattr(error_guard, "swallowed", True)
+    monkeypatch.setattr(error_guard, "suppress_internal_errors", True)
     alarmed = False
 
     def alarm(*_: object) -> None:
@@ -330,12 +337,12 @@ def test_what_a_signal_handler_raises_is_the_hosts(
 
     handler(alarm)
     client = rig.agreed(disk=Disk(), clock=clock)
-    client._started().stop(5)
+    collaborators(client).uploader.start().stop(5)
     alarmed = True
     with pytest.raises(kind, match="the host's"):
         client.record("homepage", "x")
     alarmed = False
-    assert not client._journal.problem
+    assert not collaborators(client).journal.problem
     client.record("homepage", "x")
     assert client.accounting()["recorded"] == 1
 
@@ -343,10 +350,17 @@ def test_what_a_signal_handler_raises_is_the_hosts(
 def test_our_own_failures_still_do_not_reach_the_host(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(error_guard, "swallowed", True)
-    client = rig.agreed()
-    client._started().stop(5)
-    client._clock = client._recorder._today.now = lambda: 1 / 0  # type: ignore[assignment,return-value]
+    monkeypatch.setattr(error_guard, "suppress_internal_errors", True)
+    is_broken = False
+
+    def clock() -> datetime:
+        if is_broken:
+            raise ZeroDivisionError
+        return rig.clock()
+
+    client = rig.agreed(clock=clock)
+    collaborators(client).uploader.start().stop(5)
+    is_broken = True
     client.record("homepage", "x")
     assert "ZeroDivisionError" in caplog.text
 
@@ -379,13 +393,13 @@ def test_a_process_that_holds_the_directory_for_ever_is_waited_for_once(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A stopped process held every other's constructor; now there is one warning, and what is recorded waits in memory."""
-    monkeypatch.setattr(journal_module, "PATIENCE", 0.05)
+    monkeypatch.setattr(journal_module, "LOCK_TIMEOUT_SECONDS", 0.05)
     rig.agreed().close()
     lock = SystemDisk().lock(rig.state / "lock")
     assert lock.acquire(wait=False)
     with pytest.warns(RuntimeWarning, match="held by another process that does not go on"):
         client = rig.client()
-    monkeypatch.setattr(client._journal, "_rest", lambda _: pytest.fail("it waits again"))
+    monkeypatch.setattr(collaborators(client).journal, "_sleep", lambda _: pytest.fail("it waits again"))
     for _ in range(3):
         client.record("homepage", "x")
     rig.clock.move(days=2)
@@ -393,7 +407,7 @@ def test_a_process_that_holds_the_directory_for_ever_is_waited_for_once(
     lock.release()
     monkeypatch.undo()
     assert client.accounting()["recorded"] == 3
-    assert not client._journal.problem
+    assert not collaborators(client).journal.problem
 
 
 def test_delivering_on_a_disk_that_takes_nothing_ends(rig: Rig) -> None:
@@ -408,8 +422,8 @@ def test_delivering_on_a_disk_that_takes_nothing_ends(rig: Rig) -> None:
         raise OSError(28, "No space left on device")
 
     disk.lock = no_lease  # type: ignore[method-assign]
-    client._started().stop(5)
-    client._uploader = None
+    collaborators(client).uploader.start().stop(5)
+    collaborators(client).sender.close()
     assert deliver(client) == 0
 
 
@@ -418,7 +432,7 @@ def test_closed_and_dropped_clients_keep_neither_files_nor_threads(rig: Rig) -> 
     def one(client: Client) -> threading.Thread:
         client.record("homepage", "x")
         deliver(client)
-        thread = client._started()._thread
+        thread = collaborators(client).uploader.start()._thread
         assert thread is not None
         return thread
 

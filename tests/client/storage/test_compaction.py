@@ -14,30 +14,32 @@ from typing import Any
 
 import pytest
 from tests.client.conftest import HOMEPAGE, SURVEY, Rig, require_balanced
+from tests.support.power_loss_filesystem import SimulatedDisk
 
 from hubbub import Client
-from hubbub.sdk.storage.compaction import PIECE, Compactor
-from hubbub.sdk.storage.events import EARLIER, JOURNAL, SNAPSHOT
+from hubbub.client import collaborators
+from hubbub.sdk.storage.compaction import EVENTS_PER_SLICE, Compactor
+from hubbub.sdk.storage.events import JOURNAL, ROTATED, SNAPSHOT
 from hubbub.sdk.storage.filesystem import File, Lock, SystemDisk
-from hubbub.sdk.storage.journal import READ_UNDER_THE_LOCK, Journal
+from hubbub.sdk.storage.journal import MAX_LOCKED_READ_BYTES, Journal
 from hubbub.sdk.storage.record_format import scan
 from hubbub.sdk.storage.state import State
 from hubbub.sdk.storage.state_reader import read_state
-from hubbub.sdk.upload.retry_policy import NO_ANSWER, Answer
-from hubbub.testing import SimulatedDisk, deliver
+from hubbub.sdk.upload.retry_policy import NO_RESPONSE, UploadResponse
+from hubbub.testing import deliver
 
-SUBJECTS = 3 * PIECE
+SUBJECTS = 3 * EVENTS_PER_SLICE
 RECORDINGS = 300
 
 
 def told_by(state: State) -> dict[str, Any]:
     """Everything that a state says, but for what is worked out from the rest or concerns the files."""
-    without = ("soonest", "digests", "erased", "damaged")
+    without = ("earliest_period_end", "digests", "erasure_pending", "damaged")
     return {name: value for name, value in vars(state).items() if name not in without}
 
 
 def state_of(client: Client) -> dict[str, Any]:
-    with client._journal as state:
+    with collaborators(client).journal as state:
         return told_by(state)
 
 
@@ -110,7 +112,7 @@ class WatchedDisk(SystemDisk):
 
 def with_subjects(rig: Rig, disk: WatchedDisk, count: int = SUBJECTS) -> Client:
     client = rig.agreed(disk=disk)
-    client._started().stop(5)
+    collaborators(client).uploader.start().stop(5)
     for number in range(count):
         client.subject(str(number)).record("homepage", str(number % 7))
     return client
@@ -120,7 +122,7 @@ def test_no_stretch_under_the_lock_grows_with_the_state(rig: Rig) -> None:
     """The snapshot is appended, synchronized and read without the lock, in pieces; under it only names change and counts are said."""
     disk = WatchedDisk()
     client, other = with_subjects(rig, disk), rig.client(disk=disk)
-    other._started().stop(5)
+    collaborators(other).uploader.start().stop(5)
     under: list[tuple[str, str, int]] = []
     pieces: list[int] = []
 
@@ -135,12 +137,12 @@ def test_no_stretch_under_the_lock_grows_with_the_state(rig: Rig) -> None:
             assert not recorder.is_alive()
 
     disk.done = done
-    assert client._compactor.compact(always=True)
+    assert collaborators(client).compactor.compact(always=True)
     snapshot = (rig.state / SNAPSHOT).read_bytes()
     records = len(scan(snapshot).payloads)
     assert records > 2 * SUBJECTS  # the ledger twice, and the drafts
-    assert len(pieces) >= records // PIECE
-    assert max(pieces) < 2 * PIECE * len(snapshot) / records
+    assert len(pieces) >= records // EVENTS_PER_SLICE
+    assert max(pieces) < 2 * EVENTS_PER_SLICE * len(snapshot) / records
     assert {what for what, _, _ in under} == {"append", "read", "replace", "remove"}
     assert max(size for _, _, size in under) < 4096
     assert other.accounting()["recorded"] == SUBJECTS + len(pieces)
@@ -150,14 +152,14 @@ def test_no_stretch_under_the_lock_grows_with_the_state(rig: Rig) -> None:
 
 def test_a_start_reads_a_large_directory_beside_the_lock(rig: Rig) -> None:
     disk = WatchedDisk()
-    with_subjects(rig, disk)._compactor.compact(always=True)
+    collaborators(with_subjects(rig, disk)).compactor.compact(always=True)
     read: list[tuple[bool, int]] = []
     disk.done = lambda what, _, size: read.append((disk.locked, size)) if what == "read" else None
     journal = Journal(rig.state, disk)
     with journal as state:
         assert len(state.accounts) == SUBJECTS + 1
-    assert max(size for _, size in read) > READ_UNDER_THE_LOCK
-    assert max((size for locked, size in read if locked), default=0) <= READ_UNDER_THE_LOCK
+    assert max(size for _, size in read) > MAX_LOCKED_READ_BYTES
+    assert max((size for locked, size in read if locked), default=0) <= MAX_LOCKED_READ_BYTES
     journal.close()
 
 
@@ -167,13 +169,13 @@ def test_a_process_that_slept_through_a_compaction_goes_on_without_reading_the_s
     with idle as before:
         pass
     client.record("homepage", "x")
-    client._compactor.compact(always=True)
+    collaborators(client).compactor.compact(always=True)
     client.record("homepage", "x")
     with idle as state:
         assert state is before
     assert told_by(state) == state_of(client)
     for _ in range(2):  # one more than it can follow
-        client._compactor.compact(always=True)
+        collaborators(client).compactor.compact(always=True)
     client.record("homepage", "x")
     with idle as state:
         assert state is not before
@@ -183,7 +185,13 @@ def test_a_process_that_slept_through_a_compaction_goes_on_without_reading_the_s
 
 def lived(client: Client, rig: Rig, chance: random.Random) -> None:
     """Do something that writes, of every kind."""
-    answers = (Answer(413), Answer(422), Answer(503), Answer(410, problem="period-closed"), NO_ANSWER)
+    answers = (
+        UploadResponse(413),
+        UploadResponse(422),
+        UploadResponse(503),
+        UploadResponse(410, problem="period-closed"),
+        NO_RESPONSE,
+    )
     match chance.randrange(8):
         case 0 | 1 | 2:
             client.record("homepage", str(chance.randrange(4)))
@@ -192,9 +200,9 @@ def lived(client: Client, rig: Rig, chance: random.Random) -> None:
         case 4:
             rig.clock.move(hours=chance.randrange(30))
         case 5:
-            client._started().sender.attempt()
+            collaborators(client).sender.attempt()
         case 6:
-            rig.transport.answers = [chance.choice(answers)]
+            rig.transport.responses = [chance.choice(answers)]
             deliver(client)
         case 7:
             client.record("nothing of ours", "x")
@@ -207,7 +215,7 @@ def test_whoever_starts_at_any_moment_of_a_compaction_finds_the_state_as_it_is(
     chance, disk = random.Random(unseen_seed), WatchedDisk()  # noqa: S311
     client, other = rig.agreed(HOMEPAGE, SURVEY, disk=disk), rig.client(HOMEPAGE, SURVEY)
     for each in (client, other):
-        each._started().stop(5)
+        collaborators(each).uploader.start().stop(5)
     places, inside = set(), False
 
     def found_now(what: str, name: str, _: int) -> None:
@@ -219,7 +227,7 @@ def test_whoever_starts_at_any_moment_of_a_compaction_finds_the_state_as_it_is(
         shutil.copytree(rig.state, tmp_path / "copy", dirs_exist_ok=False)
         copied = Journal(tmp_path / "copy", SystemDisk())
         with copied as state:
-            assert told_by(state) == told_by(client._journal._state)
+            assert told_by(state) == told_by(collaborators(client).journal._state)
             assert state.damaged == 0
         assert told_by(read_state(tmp_path / "copy")) == told_by(state)
         copied.close()
@@ -235,19 +243,19 @@ def test_whoever_starts_at_any_moment_of_a_compaction_finds_the_state_as_it_is(
         inside = False
         found_now("rest", "", 0)
 
-    client._compactor._rest = resting
+    collaborators(client).compactor._sleep = resting
     for _ in range(25):
         lived(other, rig, chance)
     for _ in range(12):
         state_of(client)
         disk.done = found_now
-        assert client._compactor.compact(always=True)
+        assert collaborators(client).compactor.compact(always=True)
         disk.done = lambda *_: None
         require_balanced(client.accounting())
     assert {
-        ("replace", EARLIER),
+        ("replace", ROTATED),
         ("replace", SNAPSHOT),
-        ("remove", EARLIER),
+        ("remove", ROTATED),
         ("append", JOURNAL),
         ("rest", ""),
     } <= places
@@ -261,10 +269,10 @@ def test_a_compaction_that_was_killed_is_ended_by_the_next(rig: Rig, tmp_path: P
     def killed(what: str, *_: object) -> None:
         if what != "read":
             shutil.copytree(rig.state, tmp_path / f"{len(copies)}")
-            copies.append(told_by(client._journal._state))
+            copies.append(told_by(collaborators(client).journal._state))
 
     disk.done = killed
-    client._compactor.compact(always=True)
+    collaborators(client).compactor.compact(always=True)
     left = set()
     for number, known in enumerate(copies):
         place = tmp_path / f"{number}"
@@ -272,14 +280,14 @@ def test_a_compaction_that_was_killed_is_ended_by_the_next(rig: Rig, tmp_path: P
         journal = Journal(place, SystemDisk())
         with journal:
             pass
-        due = (place / EARLIER).exists()
+        due = (place / ROTATED).exists()
         compactor = Compactor(journal, SystemDisk())
         assert compactor.is_due() == due
         assert compactor.compact() == due
-        assert not (place / EARLIER).exists()
+        assert not (place / ROTATED).exists()
         journal.close()
         assert told_by(read_state(place)) == known
-    assert {EARLIER, f"{SNAPSHOT}.new"} <= left
+    assert {ROTATED, f"{SNAPSHOT}.new"} <= left
 
 
 def test_power_that_goes_in_the_middle_of_a_compaction_takes_nothing_that_was_durable(
@@ -315,24 +323,24 @@ def test_power_that_goes_in_the_middle_of_a_compaction_takes_nothing_that_was_du
     for number in range(180):
         disk = Failing()
         client = rig.agreed(disk=disk)
-        client._started().stop(5)
+        collaborators(client).uploader.start().stop(5)
         client.record("homepage", "x")
         if number % 2:
-            client._compactor.compact(always=True)
+            collaborators(client).compactor.compact(always=True)
             client.record("homepage", "y")
-        client._journal.sync()
+        collaborators(client).journal.sync()
         known = state_of(client)
         if number % 3:
             client.record("homepage", "z")  # not durable yet
         disk.left = 1 + number // 9
-        done = client._compactor.compact(always=True)
+        done = collaborators(client).compactor.compact(always=True)
         ends.add(done)
         disk.left = 0
         if done or number % 3 == 1:  # somebody makes durable what is there
             last = client if number % 4 else rig.client(disk=disk)
-            last._started().stop(5)
+            collaborators(last).uploader.start().stop(5)
             last.record("homepage", "")
-            assert last._journal.sync()
+            assert collaborators(last).journal.sync()
             known = state_of(last)
         found = rig.client(disk=disk.after_power_loss(chance), environment={"DO_NOT_TRACK": "1"})
         if number % 3 == 2 and not done:  # what was not durable is there or not
@@ -345,7 +353,7 @@ def test_power_that_goes_in_the_middle_of_a_compaction_takes_nothing_that_was_du
 def test_consent_withdrawn_in_the_middle_erases_the_half_written_snapshot_too(rig: Rig, tmp_path: Path) -> None:
     disk = WatchedDisk()
     client, other = with_subjects(rig, disk), rig.client()
-    rows = [draft.row.encode() for draft in client._journal._state.drafts.values()]
+    rows = [draft.bits.hex().encode() for draft in collaborators(client).journal._state.drafts.values()]
     assert any(row in (rig.state / JOURNAL).read_bytes() for row in rows)
     off = threading.Thread(target=other.set_consent, args=("off",))
     pieces = 0
@@ -355,15 +363,15 @@ def test_consent_withdrawn_in_the_middle_erases_the_half_written_snapshot_too(ri
         pieces += 1
         if pieces == 7:
             other.subject("late").record("homepage", "x")
-            rows.append(list(other._journal._state.drafts.values())[-1].row.encode())
+            rows.append(list(collaborators(other).journal._state.drafts.values())[-1].bits.hex().encode())
             assert rows[-1] in (rig.state / JOURNAL).read_bytes()
         if pieces == 8:
             assert any(row in (rig.state / f"{SNAPSHOT}.new").read_bytes() for row in rows)
             shutil.copytree(rig.state, tmp_path / "killed")
             off.start()
 
-    client._compactor._rest = resting
-    client._compactor.compact(always=True)
+    collaborators(client).compactor._sleep = resting
+    collaborators(client).compactor.compact(always=True)
     off.join(30)
     rig.state, left = tmp_path / "killed", [rig.state]
     assert (rig.state / f"{SNAPSHOT}.new").exists()
@@ -390,8 +398,8 @@ def test_a_child_forked_in_the_middle_records_and_the_compaction_goes_on(rig: Ri
                 os._exit(int(client.accounting()["recorded"] < SUBJECTS + 1))
             children.append(child)
 
-    client._compactor._rest = resting
-    assert client._compactor.compact(always=True)
+    collaborators(client).compactor._sleep = resting
+    assert collaborators(client).compactor.compact(always=True)
     assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
     assert client.accounting()["recorded"] == SUBJECTS + 3
     assert rig.client().accounting()["recorded"] == SUBJECTS + 3
@@ -429,7 +437,7 @@ def test_processes_that_are_killed_while_all_record_and_compact_lose_nothing(
 def recording_and_compacting(client: Client, told: Path) -> None:
     def compact() -> None:
         while True:
-            client._compactor.compact(always=True)
+            collaborators(client).compactor.compact(always=True)
 
     threading.Thread(target=compact, daemon=True).start()
     with told.open("ab", buffering=0) as file:

@@ -16,8 +16,9 @@ from tests.client.conftest import SURVEY, Rig, require_balanced
 from hubbub import Client, Metric, Params, Policy
 from hubbub.cli import main
 from hubbub.cli.findings import Health
-from hubbub.cli.state_checks import of_state
-from hubbub.privacy.pricing import price_of
+from hubbub.cli.state_checks import check_state
+from hubbub.client import collaborators
+from hubbub.privacy.pricing import unit_price
 from hubbub.sdk.runtime.machine_id import machine_tag, read_machine_id
 from hubbub.sdk.storage.state_reader import read_state
 from hubbub.testing import deliver
@@ -44,7 +45,7 @@ def identity(rig: Rig) -> tuple[bytes, int, float]:
 
 
 def machine_finding(rig: Rig, reader: Callable[[], bytes | None]) -> Health:
-    (found,) = (each for each in of_state(rig.state, rig.clock(), {}, reader) if each.about == "machine")
+    (found,) = (each for each in check_state(rig.state, rig.clock(), {}, reader) if each.check == "machine")
     return found.health
 
 
@@ -53,7 +54,7 @@ def test_a_copy_on_another_machine_keeps_secret_and_ledger_and_warns_once(
 ) -> None:
     rig.agreed(machine_id=machine(1)).close()
     before = identity(rig)
-    assert machine_finding(rig, machine(1)) is Health.FINE
+    assert machine_finding(rig, machine(1)) is Health.OK
     copied(rig, tmp_path / "copy")
     assert machine_finding(rig, machine(2)) is Health.WARNING  # before the app ran on it
     for _ in range(3):
@@ -82,7 +83,7 @@ def test_the_same_machine_is_never_a_copy_and_no_machine_id_claims_nothing(
     rig.client(machine_id=none).close()
     rig.client(machine_id=machine(1)).close()
     assert (caplog.records, read_state(rig.state).enrollments) == ([], 1)
-    assert machine_finding(rig, none) is machine_finding(rig, machine(1)) is Health.FINE
+    assert machine_finding(rig, none) is machine_finding(rig, machine(1)) is Health.OK
 
 
 @pytest.mark.parametrize("restart", [True, False])
@@ -93,21 +94,21 @@ def test_a_machine_id_is_stored_as_a_keyed_hash_only_and_never_sent(rig: Rig, re
         client = rig.client(machine_id=machine(1))
     client.record("homepage", "x")
     deliver(client)
-    client._compactor.compact(always=True)
+    collaborators(client).compactor.compact(always=True)
     client.close()
     state, machine_id = read_state(rig.state), machine(1)()
-    assert state.machines == [machine_tag(state.ledger_key, machine_id)]
-    for text in (machine_id, state.machines[0].encode()):
+    assert state.machine_tags == [machine_tag(state.ledger_key, machine_id)]
+    for text in (machine_id, state.machine_tags[0].encode()):
         assert not any(text in body for body in rig.transport.bodies)
     assert not any(machine_id in path.read_bytes() for path in rig.state.iterdir())
-    assert machine_tag("00" * 32, machine_id) != state.machines[0]
+    assert machine_tag("00" * 32, machine_id) != state.machine_tags[0]
 
 
 def test_withdrawal_of_consent_forgets_the_machines(rig: Rig) -> None:
     client = rig.agreed(machine_id=machine(1))
-    (tag,) = read_state(rig.state).machines
+    (tag,) = read_state(rig.state).machine_tags
     client.set_consent("off")
-    assert read_state(rig.state).machines == []
+    assert read_state(rig.state).machine_tags == []
     assert not any(tag.encode() in path.read_bytes() for path in rig.state.iterdir())
 
 
@@ -138,7 +139,8 @@ def test_new_identity_draws_a_new_secret_drops_what_the_original_sends_and_conti
     client.record("survey", True)
     rig.clock.move(days=1)
     client.record("survey", True)
-    client._recorder.former.form_everything(client._journal._state)
+    with collaborators(client).journal as state:
+        collaborators(client).builder.build_all(state)
     client.close()
     secret, enrollments, spent = identity(rig)
     copied(rig, tmp_path / "copy")
@@ -148,13 +150,13 @@ def test_new_identity_draws_a_new_secret_drops_what_the_original_sends_and_conti
     assert secret not in left
     client = rig.client(SURVEY, machine_id=machine(2))
     counts = client.accounting()
-    assert (counts["dropped"]["copied"], counts["spooled"]) == (1, 0)
+    assert (counts["dropped"]["copied"], counts["queued"]) == (1, 0)
     require_balanced(counts)
     renewed = identity(rig)
     assert renewed[0] != secret
     assert renewed[1] == enrollments + 1
     assert renewed[2] == pytest.approx(spent)
-    assert machine_finding(rig, machine(2)) is Health.FINE
+    assert machine_finding(rig, machine(2)) is Health.OK
     assert client.consent.level == "on"
 
 
@@ -175,8 +177,8 @@ def test_keep_identity_accepts_a_directory_that_was_moved(rig: Rig) -> None:
     done = CliRunner().invoke(main, ["state", "keep-identity", str(rig.state)])
     assert done.exit_code == 0, done.output
     assert identity(rig) == before
-    assert machine_finding(rig, read_machine_id) is Health.FINE
-    assert len(read_state(rig.state).machines) == (read_machine_id() is not None)
+    assert machine_finding(rig, read_machine_id) is Health.OK
+    assert len(read_state(rig.state).machine_tags) == (read_machine_id() is not None)
 
 
 @pytest.mark.parametrize("name", ["new-identity", "keep-identity"])
@@ -200,7 +202,7 @@ def test_ten_restores_with_new_identities_stay_within_the_policys_totals(
     policy = Policy(epsilon_report=9)
     params = Params(num_bits=128, num_hashes=2, num_cohorts=1, prob_p=0, prob_q=1, prob_f=0.5)
     metrics = [Metric.string(name, params) for name in ("one", "two", "three")]
-    price = price_of(metrics[0]).epsilon
+    price = unit_price(metrics[0]).epsilon
     options: dict[str, Any] = {"policy": policy, "renew_identity_when_copied": how == "option"}
     sent: dict[int, dict[str, set[bytes]]] = {}
 
@@ -268,7 +270,7 @@ def test_no_history_of_copies_and_machines_enrolls_by_itself(
                 expected += 1
         state = read_state(rig.state)
         assert state.enrollments == expected
-        assert len(state.machines) <= 16
+        assert len(state.machine_tags) <= 16
         require_balanced(client.accounting())
 
 

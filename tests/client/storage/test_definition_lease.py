@@ -15,8 +15,9 @@ import pytest
 from tests.client.conftest import Rig, require_balanced
 
 from hubbub import Client, Metric, Params, Policy
+from hubbub.client import collaborators
 from hubbub.encoding.encoder import Encoder
-from hubbub.privacy.pricing import price_of
+from hubbub.privacy.pricing import unit_price
 from hubbub.testing import deliver
 
 
@@ -28,23 +29,22 @@ def version(number: int, name: str = "quiet") -> Metric:
 
 OLD, NEW, NEWEST = (version(number) for number in range(3))
 SAME = version(0, "same")
-PRICE = max(price_of(metric).epsilon for metric in (OLD, NEW, NEWEST))
+PRICE = max(unit_price(metric).epsilon for metric in (OLD, NEW, NEWEST))
 ROOMY = Policy(epsilon_report=999, epsilon_enrollment=8 * PRICE, epsilon_metric=8 * PRICE, epsilon_total=99 * PRICE)
 
 
 def rows(client: Client, rig: Rig, metric: Metric) -> dict[str, int]:
     """Return the bits of each period's report, queued or sent."""
-    with client._journal as state:
-        batches = [*rig.transport.batches, *(waiting.batch for waiting in state.waiting.values())]
+    with collaborators(client).journal as state:
+        batches = [*rig.transport.batches, *(waiting.batch for waiting in state.queue.values())]
     return {each.period: int.from_bytes(each.rows, "little") for each in batches if each.digest == metric.digest}
 
 
 def row_of(client: Client, metric: Metric, value: str | None) -> int:
-    with client._journal as state:
-        secret = client._recorder.channels.secret(state)
+    with collaborators(client).journal as state:
+        secret = collaborators(client).encoders.secret(state)
     assert secret is not None
-    encoder = Encoder(metric, secret)
-    return encoder.respond(encoder.bloom(value))
+    return int.from_bytes(Encoder(metric, secret).encode(value).to_bytes(), "little")
 
 
 def stood_in(client: Client) -> int:
@@ -108,9 +108,9 @@ def test_no_interleaving_of_restarts_and_redefinitions_freezes_a_live_process(
                 for each in processes:
                     for metric in each.metrics:
                         values = (other.recorded.get(metric.digest) for other in processes if metric in other.metrics)
-                        own = next(filter(None, values), None)
+                        include_client = next(filter(None, values), None)
                         reports += 1
-                        assert rows(each.client, rig, metric)[ended] == row_of(each.client, metric, own)
+                        assert rows(each.client, rig, metric)[ended] == row_of(each.client, metric, include_client)
                 for each in processes:
                     each.recorded.clear()
             case 4 | 5:
@@ -123,7 +123,7 @@ def test_no_interleaving_of_restarts_and_redefinitions_freezes_a_live_process(
                     other.recorded |= process.recorded
                 client = rig.client(redefined, SAME, policy=ROOMY)
                 for metric in (redefined, SAME):  # a draft that an earlier process of this version left
-                    with client._journal as state:
+                    with collaborators(client).journal as state:
                         draft = state.drafts.get(("", metric.digest))
                         left = draft is not None and draft.period == str(rig.clock().date())
                     if left and metric.digest not in kept | other.recorded:
@@ -137,7 +137,7 @@ def test_no_interleaving_of_restarts_and_redefinitions_freezes_a_live_process(
 
 
 def require_within(client: Client, policy: Policy) -> None:
-    with client._journal as state:
+    with collaborators(client).journal as state:
         assert state.spent("") <= state.reserved("") + 1e-6 <= policy.epsilon_total + 2e-6
         for account in state.accounts.values():
             assert account.spent <= policy.epsilon_metric + 1e-6
@@ -169,7 +169,7 @@ def test_no_interleaving_exceeds_a_tight_total_and_what_stands_in_is_counted(
     spent, repeated = 0.0, 0
     for metric in (OLD, NEW, NEWEST, SAME):
         reported = rows(clients[0], rig, metric)
-        spent += len(set(reported.values())) * price_of(metric).epsilon
+        spent += len(set(reported.values())) * unit_price(metric).epsilon
         repeated += len(reported) - len(set(reported.values()))
     assert spent <= total + 1e-6
     assert stood_in(clients[0]) <= repeated
@@ -177,31 +177,31 @@ def test_no_interleaving_exceeds_a_tight_total_and_what_stands_in_is_counted(
 
 def test_the_share_of_a_definition_is_free_once_no_process_has_it(rig: Rig) -> None:
     """While the old process lives, the new one gets what the total leaves. When the old one ends, it gets its share without a restart."""
-    price, newer = price_of(OLD).epsilon, price_of(NEW).epsilon
+    price, newer = unit_price(OLD).epsilon, unit_price(NEW).epsilon
     enrollment, total = 4 * newer, 4 * price + 1.5 * newer
     policy = Policy(epsilon_report=999, epsilon_enrollment=enrollment, epsilon_metric=999, epsilon_total=total)
     old = rig.agreed(OLD, policy=policy)
     old.record("quiet", "0")
     new = rig.client(NEW, policy=policy)
-    with new._journal as state:
-        assert [state.accounts["", each.digest].reserved for each in (OLD, NEW)] == [4, 1]
+    with collaborators(new).journal as state:
+        assert [state.accounts["", each.digest].reserved_units for each in (OLD, NEW)] == [4, 1]
     old.close()
     new.flush(5)
-    with new._journal as state:
-        assert [state.accounts["", each.digest].reserved for each in (OLD, NEW)] == [1, 4]
+    with collaborators(new).journal as state:
+        assert [state.accounts["", each.digest].reserved_units for each in (OLD, NEW)] == [1, 4]
         assert state.reserved("") <= policy.epsilon_total
     assert [path.name.partition(".")[0] for path in rig.state.iterdir()].count("lease") == 1
 
 
 def test_a_metric_that_both_versions_have_keeps_its_share_when_a_new_definition_wants_it(rig: Rig) -> None:
     """Definitions are served in their order, so the changed one came first and took what the running process relied on."""
-    price = price_of(OLD).epsilon
+    price = unit_price(OLD).epsilon
     policy = Policy(epsilon_report=999, epsilon_enrollment=4 * PRICE, epsilon_metric=999, epsilon_total=9.5 * price)
     old = rig.agreed(OLD, SAME, policy=policy)
 
     def reserved() -> list[float]:
-        with old._journal as state:
-            return [state.accounts["", each.digest].reserved for each in (OLD, SAME)]
+        with collaborators(old).journal as state:
+            return [state.accounts["", each.digest].reserved_units for each in (OLD, SAME)]
 
     assert reserved() == [5, 4]
     new = rig.client(NEWEST, SAME, policy=policy)
@@ -218,15 +218,15 @@ def test_a_metric_that_both_versions_have_keeps_its_share_when_a_new_definition_
 
 
 def test_a_share_that_becomes_free_is_not_paid_for_by_the_metrics_of_a_running_process(rig: Rig) -> None:
-    price, newest = price_of(OLD).epsilon, price_of(NEWEST).epsilon
+    price, newest = unit_price(OLD).epsilon, unit_price(NEWEST).epsilon
     total = 4 * newest + 6.5 * price  # 4 values of the newest, 5 of `same`, 1 of the old
     policy = Policy(epsilon_report=999, epsilon_enrollment=4 * newest, epsilon_metric=999, epsilon_total=total)
     new = rig.agreed(NEWEST, SAME, policy=policy)
     old = rig.client(OLD, SAME, policy=policy)
 
     def reserved() -> list[float]:
-        with old._journal as state:
-            return [state.accounts["", each.digest].reserved for each in (OLD, SAME)]
+        with collaborators(old).journal as state:
+            return [state.accounts["", each.digest].reserved_units for each in (OLD, SAME)]
 
     assert reserved() == [1, 5]
     for _ in range(2):
@@ -265,14 +265,14 @@ def test_a_process_that_is_killed_gives_its_share_back(rig: Rig, children: list[
     rig.agreed(OLD, policy=ROOMY).close()
     children.append(fork_client(rig, OLD, ROOMY, tmp_path / "ready"))
     new = rig.client(NEW, policy=ROOMY)
-    with new._journal as state:
-        assert state.accounts["", OLD.digest].reserved == ROOMY.units(price_of(OLD).epsilon)
+    with collaborators(new).journal as state:
+        assert state.accounts["", OLD.digest].reserved_units == ROOMY.units(unit_price(OLD).epsilon)
     child = children.pop()
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     new.flush(5)
-    with new._journal as state:
-        assert state.accounts["", OLD.digest].reserved == 1
+    with collaborators(new).journal as state:
+        assert state.accounts["", OLD.digest].reserved_units == 1
 
 
 def test_a_forked_child_keeps_the_share_when_its_parent_ends(rig: Rig, children: list[int], tmp_path: Path) -> None:
@@ -296,8 +296,8 @@ def test_a_forked_child_keeps_the_share_when_its_parent_ends(rig: Rig, children:
     try:
         new = rig.client(NEW, policy=ROOMY)
         new.flush(5)
-        with new._journal as state:
-            assert state.accounts["", OLD.digest].reserved == ROOMY.units(price_of(OLD).epsilon)
+        with collaborators(new).journal as state:
+            assert state.accounts["", OLD.digest].reserved_units == ROOMY.units(unit_price(OLD).epsilon)
     finally:
         os.kill(worker, signal.SIGKILL)
 
@@ -307,7 +307,7 @@ def test_reports_that_repeat_the_last_value_for_want_of_budget_are_counted_and_t
 ) -> None:
     policy = Policy(
         epsilon_report=999,
-        epsilon_metric=2.5 * price_of(OLD).epsilon,
+        epsilon_metric=2.5 * unit_price(OLD).epsilon,
         epsilon_enrollment=9 * PRICE,
         epsilon_total=99 * PRICE,
     )
@@ -318,7 +318,7 @@ def test_reports_that_repeat_the_last_value_for_want_of_budget_are_counted_and_t
             deliver(client)
             rig.clock.move(days=1)
     assert stood_in(client) == 3
-    client._compactor.compact(always=True)
+    collaborators(client).compactor.compact(always=True)
     client.close()
     assert stood_in(rig.client(OLD, policy=policy)) == 3
     (line,) = (record.getMessage() for record in caplog.records)

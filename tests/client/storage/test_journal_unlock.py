@@ -11,6 +11,7 @@ import pytest
 from tests.client.conftest import Rig, require_balanced
 
 from hubbub import Client
+from hubbub.client import collaborators
 from hubbub.sdk.storage.filesystem import Lock, SystemDisk
 from hubbub.testing import deliver
 
@@ -51,8 +52,8 @@ CALLS: dict[str, Callable[[Client], object]] = {
     "on": lambda client: client.set_consent("on"),
     "flush": lambda client: client.flush(0.01),
     "deliver": deliver,
-    "compact": lambda client: client._compactor.compact(always=True),
-    "sync": lambda client: client._journal.sync(),
+    "compact": lambda client: collaborators(client).compactor.compact(always=True),
+    "sync": lambda client: collaborators(client).journal.sync(),
     "close": Client.close,
 }
 
@@ -63,7 +64,7 @@ def test_a_failed_unlocking_reaches_no_caller_and_locks_nobody_out(rig: Rig, uns
     chance = random.Random(unseen_seed)  # noqa: S311
     disk = FailingDisk(chance)
     client = rig.agreed(disk=disk)
-    client._started().stop(5)
+    collaborators(client).uploader.start().stop(5)
     recorded = 0
     for _ in range(300):
         name = chance.choice(list(CALLS))
@@ -77,12 +78,12 @@ def test_a_failed_unlocking_reaches_no_caller_and_locks_nobody_out(rig: Rig, uns
             done.start()
             done.join(10)
             assert not done.is_alive(), f"{name} left the directory locked"
-            assert not other._journal.problem, f"{name} left the directory locked"
+            assert not collaborators(other).journal.problem, f"{name} left the directory locked"
     client.set_consent("on")
     counts = client.accounting()
     require_balanced(counts)
     assert counts["recorded"] == recorded
-    assert not client._journal.problem
+    assert not collaborators(client).journal.problem
     lease, compactor = (SystemDisk().lock(rig.state / name) for name in ("uploader", "compactor"))
     assert lease.acquire(wait=False)
     assert compactor.acquire(wait=False)

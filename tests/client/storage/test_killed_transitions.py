@@ -11,8 +11,9 @@ from tests.client.conftest import TODAY, Rig, require_balanced
 from tests.stress.kill_matrix import KilledDisk, Killer
 
 from hubbub import Client, Definitions, Metric, Params
+from hubbub.client import collaborators
 from hubbub.encoding.encoder import Encoder
-from hubbub.randomness import system_coins
+from hubbub.randomness import system_random_bytes
 from hubbub.sdk.storage.compaction import Compactor
 from hubbub.sdk.storage.copy_detection import renew_identity
 from hubbub.sdk.storage.filesystem import SystemDisk
@@ -69,7 +70,7 @@ def test_a_kill_anywhere_while_local_becomes_on_sends_nothing_that_local_made(tm
             killed = start(RecordingTransport(), KilledDisk(killer))
             killed.set_consent("on")
             if compacted:
-                killed._compactor.compact(always=True)
+                collaborators(killed).compactor.compact(always=True)
             killed.record("quiet", "on")
             killed.close()
 
@@ -83,9 +84,9 @@ def test_a_kill_anywhere_while_local_becomes_on_sends_nothing_that_local_made(tm
             require_balanced(after.accounting())
             assert after.accounting()["dropped"]["local"] >= 1
         encoder = Encoder(QUIET, secret_at(state / "secret"))
-        rows = {int.from_bytes(batch.rows, "little") for batch in transport.batches}
+        rows = {batch.rows for batch in transport.batches}
         assert transport.batches
-        assert rows <= {encoder.respond(0), encoder.respond(encoder.bloom("on"))}
+        assert rows <= {encoder.encode(value).to_bytes() for value in (None, "on")}
         if not was_killed:
             assert at > 5
             return
@@ -107,7 +108,7 @@ def test_a_kill_anywhere_in_new_identity_keeps_the_ledger_and_a_second_run_compl
         def renew(killer: Killer | None) -> None:
             disk = KilledDisk(killer) if killer else SystemDisk()
             journal = Journal(rig.state, disk)
-            file = SecretFile(journal, disk, system_coins)
+            file = SecretFile(journal, disk, system_random_bytes)
             assert journal.run(lambda _: renew_identity(journal, file))
             assert Compactor(journal, disk).compact(always=True)
             journal.close()
@@ -116,7 +117,7 @@ def test_a_kill_anywhere_in_new_identity_keeps_the_ledger_and_a_second_run_compl
         assert [each.units for each in read_state(rig.state).accounts.values()] == units
         renew(None)
         state = read_state(rig.state)
-        assert (state.secret_tag, (rig.state / "secret").exists(), state.waiting) == ("", False, {})
+        assert (state.secret_tag, (rig.state / "secret").exists(), state.queue) == ("", False, {})
         rig.clock.move(days=1)
         again = rig.client(QUIET)
         again.record("quiet", "x")

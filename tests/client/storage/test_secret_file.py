@@ -14,7 +14,7 @@ from hubbub.sdk.storage.secret_file import secret_at
 
 RACE = """
 import sys
-from hubbub.secret_file import secret_at
+from hubbub.sdk.storage.secret_file import secret_at
 print(secret_at(sys.argv[1]).stream("test").digest(8).hex())
 """
 

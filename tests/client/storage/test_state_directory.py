@@ -15,6 +15,7 @@ from tests.support.paths import DATA
 
 from hubbub import Client, DefinitionError, Limits, ParameterError, Policy
 from hubbub.cli import main
+from hubbub.client import collaborators
 from hubbub.sdk.storage.filesystem import File, SystemDisk
 from hubbub.testing import deliver
 
@@ -36,7 +37,7 @@ class Refusing(SystemDisk):
 
 @pytest.mark.parametrize("problem", [errno.EACCES, errno.EMFILE, errno.EIO])
 @pytest.mark.parametrize("name", ["secret", "journal"])
-@pytest.mark.filterwarnings("ignore:hubbub records nothing that lasts")
+@pytest.mark.filterwarnings("ignore:hubbub cannot use its state directory")
 def test_a_start_that_cannot_open_its_files_enrols_nobody_and_sends_nothing(
     name: str, problem: int, rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -44,7 +45,7 @@ def test_a_start_that_cannot_open_its_files_enrols_nobody_and_sends_nothing(
     client = rig.agreed(policy=Policy())
     client.record("homepage", "https://example.org/")
     client.close()
-    with client._journal as state:
+    with collaborators(client).journal as state:
         accounts, draft = dict(state.accounts), dict(state.drafts)
     secret = (rig.state / "secret").read_bytes()
     disk = Refusing(name, problem=problem)
@@ -58,15 +59,17 @@ def test_a_start_that_cannot_open_its_files_enrols_nobody_and_sends_nothing(
             assert counts["ignored"]["no-state"] == 1
             require_balanced(counts)
             assert len(caplog.records) == 1
-            assert again._journal.problem.startswith(str(rig.state))
+            assert collaborators(again).journal.problem.startswith(str(rig.state))
             again.close()
     disk.names_refused = ()
     again.record("homepage", "https://example.org/other")
-    assert again._journal.sync()
-    assert again._journal.problem == ""
-    with again._journal as state:
+    assert collaborators(again).journal.sync()
+    assert collaborators(again).journal.problem == ""
+    with collaborators(again).journal as state:
         assert (state.enrollments, state.accounts) == (1, accounts)
-        assert [each.n for each in state.drafts.values()] == [each.n + 1 for each in draft.values()]
+        assert [each.num_recordings for each in state.drafts.values()] == [
+            each.num_recordings + 1 for each in draft.values()
+        ]
     assert (rig.state / "secret").read_bytes() == secret
     assert deliver(again) == 1
 
@@ -74,8 +77,8 @@ def test_a_start_that_cannot_open_its_files_enrols_nobody_and_sends_nothing(
 def test_what_waits_is_not_sent_while_the_secret_cannot_be_read(rig: Rig) -> None:
     client = rig.agreed()
     rig.clock.move(days=1)
-    with client._journal as state:
-        client._recorder.former.form(state)
+    with collaborators(client).journal as state:
+        collaborators(client).builder.build_due(state)
     client.close()
     rig.clock.move(days=2)
     with pytest.warns(RuntimeWarning, match="secret cannot be used .Permission denied.: give Client a directory"):
@@ -152,7 +155,7 @@ def test_a_policy_is_of_numbers(value: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["journal", "secret", "lock", "snapshot"])
-@pytest.mark.filterwarnings("ignore:hubbub records nothing that lasts")
+@pytest.mark.filterwarnings("ignore:hubbub cannot use its state directory")
 @pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="this system has no O_NOFOLLOW")
 def test_a_symbolic_link_in_the_directory_is_not_followed(name: str, rig: Rig, tmp_path: Path) -> None:
     rig.agreed().close()
@@ -163,12 +166,12 @@ def test_a_symbolic_link_in_the_directory_is_not_followed(name: str, rig: Rig, t
     client = rig.agreed()
     client.record("homepage", "x")
     assert deliver(client) == 0
-    assert "has a symbolic link" in client._journal.problem
+    assert "has a symbolic link" in collaborators(client).journal.problem
     assert precious.read_bytes() == b"not yours, and longer than a torn record"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-@pytest.mark.filterwarnings("ignore:hubbub records nothing that lasts")
+@pytest.mark.filterwarnings("ignore:hubbub cannot use its state directory")
 def test_a_secret_of_another_user_is_not_used(rig: Rig) -> None:
     rig.state.mkdir(mode=0o700)
     (rig.state / "secret").write_bytes(b"planted " * 4)
@@ -177,7 +180,7 @@ def test_a_secret_of_another_user_is_not_used(rig: Rig) -> None:
     client = rig.agreed()
     client.record("homepage", "x")
     assert client.accounting()["ignored"]["no-state"] == 1
-    assert "secret belongs to user 1234, and this is user 0" in client._journal.problem
+    assert "secret belongs to user 1234, and this is user 0" in collaborators(client).journal.problem
 
 
 @pytest.mark.parametrize("mode", [0o666, 0o640, 0o604])
@@ -224,5 +227,5 @@ def test_a_journal_whose_long_first_record_is_damaged_is_still_a_journal(rig: Ri
     client.close()
     journal = rig.state / "journal"
     journal.write_bytes(b"????" + journal.read_bytes()[4:])
-    with rig.client()._journal as state:
+    with collaborators(rig.client()).journal as state:
         assert (state.damaged, state.chosen) == (1, 1)

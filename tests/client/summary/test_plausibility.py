@@ -15,18 +15,18 @@ from hubbub import Metric, Params
 from hubbub.encoding.encoder import Encoder
 from hubbub.encoding.secret import Secret
 from hubbub.summary import BitCounts, PatternCounts, summary_to_bytes
-from hubbub.summary.count_profile import Outline
+from hubbub.summary.count_profile import CountProfile
 from hubbub.summary.plausibility import (
-    TAIL,
-    binned_shapes,
+    TAIL_PROBABILITY,
+    binned_distributions,
     divergence,
-    log_chance_of_divergence,
-    log_chance_of_extremes,
-    oddities,
-    shapes_of,
-    usual,
+    find_implausible,
+    log_divergence_bound,
+    log_extremes_bound,
+    ones_distributions,
+    plausible_ones,
 )
-from hubbub.summary.summary_file import outline_of
+from hubbub.summary.summary_file import read_count_profile
 
 Counts = NDArray[np.int64]
 
@@ -48,25 +48,25 @@ CROWDS = [
 ]
 
 
-def honest(params: Params, n: int, rng: np.random.Generator, num_periods: int = 1) -> Outline:
-    """Draw the outline of n people whose values set any mixture of numbers of bits."""
+def honest(params: Params, n: int, rng: np.random.Generator, num_periods: int = 1) -> CountProfile:
+    """Draw the profile of n people whose values set any mixture of numbers of bits."""
     values = rng.dirichlet(np.full(params.num_hashes + 1, 0.5))
     people = rng.multinomial(n, values)
-    with_ones = sum(rng.multinomial(n, shape) for n, shape in zip(people, shapes_of(params), strict=True))
+    ones_histogram = sum(rng.multinomial(n, shape) for n, shape in zip(people, ones_distributions(params), strict=True))
     cohorts = rng.multinomial(n, np.full(params.num_cohorts, 1 / params.num_cohorts))
-    return Outline(cohorts, np.asarray(with_ones), num_periods)
+    return CountProfile(cohorts, np.asarray(ones_histogram), num_periods)
 
 
-def kinds(params: Params, outline: Outline) -> set[str]:
-    return {oddity.kind for oddity in oddities(params, outline)}
+def kinds(params: Params, profile: CountProfile) -> set[str]:
+    return {oddity.kind for oddity in find_implausible(params, profile)}
 
 
-def poisoned(outline: Outline, ones: int, reports: int) -> Outline:
-    assert outline.with_ones is not None
-    with_ones = outline.with_ones.copy()
-    with_ones[ones] += reports
-    m = len(outline.reports)
-    return Outline(outline.reports + reports // m, with_ones, outline.num_periods)
+def poisoned(profile: CountProfile, ones: int, reports: int) -> CountProfile:
+    assert profile.ones_histogram is not None
+    ones_histogram = profile.ones_histogram.copy()
+    ones_histogram[ones] += reports
+    m = len(profile.reports)
+    return CountProfile(profile.reports + reports // m, ones_histogram, profile.num_periods)
 
 
 @pytest.mark.parametrize("params", CROWDS)
@@ -100,9 +100,9 @@ def test_reports_made_up_to_look_like_any_other_are_not_seen(unseen_seed: int) -
     """The limit of the watch: whoever draws the noise as a client does and only chooses the value is a client."""
     params = bloom(128, 2)
     rng = np.random.default_rng(unseen_seed)
-    crowd, forged = honest(params, 100_000, rng), rng.multinomial(50_000, shapes_of(params)[-1])
-    assert crowd.with_ones is not None
-    assert kinds(params, Outline(crowd.reports, crowd.with_ones + forged, 1)) == set()
+    crowd, forged = honest(params, 100_000, rng), rng.multinomial(50_000, ones_distributions(params)[-1])
+    assert crowd.ones_histogram is not None
+    assert kinds(params, CountProfile(crowd.reports, crowd.ones_histogram + forged, 1)) == set()
 
 
 def test_cohorts_that_are_not_drawn_by_chance_are_seen(unseen_seed: int) -> None:
@@ -110,36 +110,36 @@ def test_cohorts_that_are_not_drawn_by_chance_are_seen(unseen_seed: int) -> None
     crowd = honest(params, 100_000, np.random.default_rng(unseen_seed))
     stuck = crowd.reports.copy()
     stuck[7] *= 2
-    assert kinds(params, Outline(stuck, None, 1)) == {"cohorts"}
+    assert kinds(params, CountProfile(stuck, None, 1)) == {"cohorts"}
 
 
 def test_the_same_people_in_many_periods_are_not_odd(unseen_seed: int) -> None:
     """30 days of the same installations have the cohorts of one day 30 times, which is odd only of 30 times as many people."""
     params = bloom(64, 1)
     one_day = honest(params, 20_000, np.random.default_rng(unseen_seed))
-    assert one_day.with_ones is not None
-    month = Outline(30 * one_day.reports, 30 * one_day.with_ones, 30)
+    assert one_day.ones_histogram is not None
+    month = CountProfile(30 * one_day.reports, 30 * one_day.ones_histogram, 30)
     assert kinds(params, month) == set()
-    assert kinds(params, Outline(month.reports, month.with_ones, 1)) == {"shape", "cohorts"}
+    assert kinds(params, CountProfile(month.reports, month.ones_histogram, 1)) == {"shape", "cohorts"}
 
 
 @pytest.mark.parametrize("params", CROWDS)
 def test_the_shapes_are_sums_of_two_binomials_and_their_tails_are_rarer_than_said(params: Params) -> None:
     k, ones = params.num_bits, np.arange(params.num_bits + 1)
-    for a, shape in enumerate(shapes_of(params)):
+    for a, shape in enumerate(ones_distributions(params)):
         assert shape.sum() == pytest.approx(1, abs=1e-12)
         assert shape @ ones == pytest.approx((k - a) * params.p_star + a * params.q_star)
-        low, high = usual(params)
-        assert shape[:low].sum() + shape[high + 1 :].sum() < TAIL
-    assert shapes_of(params)[0] == pytest.approx(stats.binom.pmf(ones, k, params.p_star), abs=1e-13)
-    assert binned_shapes(params)[0].sum(axis=1) == pytest.approx(1)
+        low, high = plausible_ones(params)
+        assert shape[:low].sum() + shape[high + 1 :].sum() < TAIL_PROBABILITY
+    assert ones_distributions(params)[0] == pytest.approx(stats.binom.pmf(ones, k, params.p_star), abs=1e-13)
+    assert binned_distributions(params)[0].sum(axis=1) == pytest.approx(1)
 
 
 @pytest.mark.parametrize("params", CROWDS)
 def test_the_smallest_divergence_is_found_and_never_overstated(params: Params, unseen_seed: int) -> None:
     """At most that of the true mixture, and of many others."""
     rng = np.random.default_rng(unseen_seed)
-    shapes, starts = binned_shapes(params)
+    shapes, starts = binned_distributions(params)
     for n in (1_000, 1_000_000):
         truth = rng.dirichlet(np.full(len(shapes), 0.5))
         seen = rng.multinomial(n, truth @ shapes / (truth @ shapes).sum())
@@ -163,43 +163,48 @@ def test_the_bound_on_the_divergence_is_above_its_exact_chance() -> None:
     apart = np.array([divergence(seen, shape[None]) for seen in outcomes])
     for distance in (2.5, 4, 8, 16, 25):
         exact = chances[apart >= distance - 1e-9].sum()
-        assert math.log(exact) <= log_chance_of_divergence(distance, 3) + 1e-9
+        assert math.log(exact) <= log_divergence_bound(distance, 3) + 1e-9
 
 
 def test_the_bound_on_extremes_is_above_its_exact_chance() -> None:
     for n, chance in ((10, 0.01), (1_000_000, 1e-9), (10**9, 1e-9)):
         for seen in (1, 2, 3, 10):
-            assert stats.binom.logsf(seen - 1, n, chance) <= log_chance_of_extremes(seen, n * chance) + 1e-9
+            assert stats.binom.logsf(seen - 1, n, chance) <= log_extremes_bound(seen, n * chance) + 1e-9
 
 
 @given(st.lists(st.integers(0, 2**13 - 1), max_size=30), st.integers(0, 30))
 def test_ones_are_counted_report_by_report_and_add_up(patterns: list[int], cut: int) -> None:
     metric = Metric.string("m", bloom(13, 2, m=1))
     rows = [pattern.to_bytes(2, "little") for pattern in patterns]
-    counted = [BitCounts.of_rows(metric, bytes(len(part)), b"".join(part)) for part in (rows[:cut], rows[cut:])]
+    counted = [BitCounts.from_rows(metric, bytes(len(part)), b"".join(part)) for part in (rows[:cut], rows[cut:])]
     whole = counted[0] + counted[1]
-    assert whole.with_ones is not None
-    assert whole.with_ones.tolist() == [sum(p.bit_count() == j for p in patterns) for j in range(14)]
-    both = (whole, PatternCounts.of_rows(metric, bytes(len(rows)), b"".join(rows)))
-    for outline in (*(each.outline() for each in both), *(outline_of(summary_to_bytes(each)) for each in both)):
-        assert outline.with_ones is not None
-        assert outline.with_ones.tolist() == whole.with_ones.tolist()
-        assert outline.reports.tolist() == [len(patterns)]
+    assert whole.ones_histogram is not None
+    assert whole.ones_histogram.tolist() == [sum(p.bit_count() == j for p in patterns) for j in range(14)]
+    both = (whole, PatternCounts.from_rows(metric, bytes(len(rows)), b"".join(rows)))
+    for profile in (
+        *(each.count_profile() for each in both),
+        *(read_count_profile(summary_to_bytes(each)) for each in both),
+    ):
+        assert profile.ones_histogram is not None
+        assert profile.ones_histogram.tolist() == whole.ones_histogram.tolist()
+        assert profile.reports.tolist() == [len(patterns)]
 
 
 @pytest.mark.parametrize("k", [8, 24, 32, 40, 128, 1024])
 def test_ones_are_counted_in_words_of_any_width(k: int) -> None:
     rows = np.random.default_rng(k).integers(0, 256, (50, k // 8), np.uint8)
-    counts = BitCounts.of_rows(bloom(k, 2, m=1), bytes(50), rows.tobytes())
-    assert counts.with_ones is not None
-    assert counts.with_ones.tolist() == np.bincount(np.unpackbits(rows, axis=1).sum(axis=1), minlength=k + 1).tolist()
+    counts = BitCounts.from_rows(bloom(k, 2, m=1), bytes(50), rows.tobytes())
+    assert counts.ones_histogram is not None
+    assert (
+        counts.ones_histogram.tolist() == np.bincount(np.unpackbits(rows, axis=1).sum(axis=1), minlength=k + 1).tolist()
+    )
 
 
 def test_what_an_import_does_not_know_stays_unknown() -> None:
     params = bloom(16, 2, m=1)
     imported = BitCounts(params, [3], [[1] * 16])
-    assert (imported + BitCounts.empty(params)).with_ones is None
-    assert kinds(params, imported.outline()) == set()
+    assert (imported + BitCounts.empty(params)).ones_histogram is None
+    assert kinds(params, imported.count_profile()) == set()
 
 
 def test_the_reports_of_real_clients_are_not_odd() -> None:
@@ -207,5 +212,5 @@ def test_the_reports_of_real_clients_are_not_odd() -> None:
     metric = Metric.string("homepage", bloom(32, 2, m=8))
     encoders = [Encoder(metric, Secret.generate()) for _ in range(4_000)]
     reports = [encoder.encode(None if i % 2 else "a") for i, encoder in enumerate(encoders)]
-    counts = BitCounts.of_reports(metric, reports)
-    assert oddities(metric.params, counts.outline()) == ()
+    counts = BitCounts.from_reports(metric, reports)
+    assert find_implausible(metric.params, counts.count_profile()) == ()

@@ -40,22 +40,22 @@ def test_reports_survive_their_file_in_any_blocks_and_count_as_a_summary_does(
     drawn: tuple[Metric, list[Report]], cut: int
 ) -> None:
     of, given_reports = drawn
-    reports = Reports.of_reports(of, given_reports[:cut]) + Reports.of_reports(of, given_reports[cut:])
-    assert reports == Reports.of_reports(of, given_reports)
+    reports = Reports.from_reports(of, given_reports[:cut]) + Reports.from_reports(of, given_reports[cut:])
+    assert reports == Reports.from_reports(of, given_reports)
     sink = io.BytesIO()
     with ReportWriter(sink, of) as writer:
         for part in (slice(None, cut), slice(cut, None)):
             writer.write(reports.cohorts[part], reports.rows[part])
     assert ReportFile(sink).read() == reports
-    assert ReportFile(sink).bit_counts() == reports.bit_counts() == BitCounts.of_reports(of, given_reports)
+    assert ReportFile(sink).bit_counts() == reports.bit_counts() == BitCounts.from_reports(of, given_reports)
 
 
 @settings(max_examples=30)
 @given(metric_and_reports(max_bits=12))
 def test_reports_of_few_bits_count_as_patterns(drawn: tuple[Metric, list[Report]]) -> None:
     of, given_reports = drawn
-    reports = Reports.of_reports(of, given_reports)
-    patterns = PatternCounts.of_reports(of, given_reports)
+    reports = Reports.from_reports(of, given_reports)
+    patterns = PatternCounts.from_reports(of, given_reports)
     assert reports.pattern_counts() == patterns
     assert ReportFile(io.BytesIO(reports_to_bytes(reports))).pattern_counts() == patterns
 
@@ -93,7 +93,7 @@ def test_more_than_16_bits_have_no_pattern_counts() -> None:
 
 def test_blocks_bound_the_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """160,000 reports of 128 bytes, 20 MB, in blocks of 2,000: reading and writing take 1/5 of it at the most."""
-    monkeypatch.setattr(report_file_module, "BLOCK", 2_000)
+    monkeypatch.setattr(report_file_module, "BLOCK_REPORTS", 2_000)
     of = metric(1024)
     block = np.random.default_rng(1).integers(0, 256, (2_000, 128), np.uint8)
     path = tmp_path / "many.parquet"
@@ -203,20 +203,20 @@ def test_reports_of_different_definitions_do_not_add_up() -> None:
 
 def test_that_odd_reports_were_refused_is_said_in_every_form_and_every_sum() -> None:
     of = metric(12)
-    reports = Reports(of, [0, 1], [[1, 0], [2, 0]], odd_refused=True)
+    reports = Reports(of, [0, 1], [[1, 0], [2, 0]], implausible_rejected=True)
     for collected in (
         reports,
         ReportFile(io.BytesIO(reports_to_bytes(reports))),
         reports_from_bytes(reports_to_bytes(reports)),
     ):
-        assert collected.odd_refused
-        assert collected.bit_counts().odd_refused
-        assert collected.pattern_counts().odd_refused
+        assert collected.implausible_rejected
+        assert collected.bit_counts().implausible_rejected
+        assert collected.pattern_counts().implausible_rejected
     bits, patterns = reports.bit_counts(), reports.pattern_counts()
     for summary in (bits, patterns):
         assert summary_from_bytes(summary_to_bytes(summary)) == summary
-    assert patterns.bit_counts().odd_refused
-    assert (bits + BitCounts.empty(of)).odd_refused
-    assert (PatternCounts.empty(of) + patterns).odd_refused
-    assert (Reports.empty(of) + reports).odd_refused
-    assert not (BitCounts.empty(of) + BitCounts.empty(of)).odd_refused
+    assert patterns.bit_counts().implausible_rejected
+    assert (bits + BitCounts.empty(of)).implausible_rejected
+    assert (PatternCounts.empty(of) + patterns).implausible_rejected
+    assert (Reports.empty(of) + reports).implausible_rejected
+    assert not (BitCounts.empty(of) + BitCounts.empty(of)).implausible_rejected

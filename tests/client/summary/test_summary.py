@@ -22,7 +22,7 @@ from hubbub.summary import BitCounts, PatternCounts, read_summary, summary_from_
 @given(metric_and_reports())
 def test_the_kernel_counts_what_counting_bit_by_bit_counts(drawn: tuple[Metric, list[Report]]) -> None:
     of, reports = drawn
-    counts = BitCounts.of_reports(of, reports)
+    counts = BitCounts.from_reports(of, reports)
     for cohort in range(4):
         here = [report.bits for report in reports if report.cohort == cohort]
         assert counts.reports[cohort] == len(here)
@@ -33,13 +33,13 @@ def test_the_kernel_counts_what_counting_bit_by_bit_counts(drawn: tuple[Metric, 
 @given(metric_and_reports(max_bits=12))
 def test_pattern_counts_count_whole_patterns_and_determine_the_bit_counts(drawn: tuple[Metric, list[Report]]) -> None:
     of, reports = drawn
-    patterns = PatternCounts.of_reports(of, reports)
+    patterns = PatternCounts.from_reports(of, reports)
     for report in reports:
         index = int.from_bytes(report.to_bytes(), "little")
         same = sum(each == report for each in reports)
         assert patterns.counts[report.cohort, index] == same
     assert patterns.num_reports == len(reports)
-    assert patterns.bit_counts() == BitCounts.of_reports(of, reports)
+    assert patterns.bit_counts() == BitCounts.from_reports(of, reports)
 
 
 @given(metric_and_reports(max_bits=12), st.integers(0, 30), st.booleans())
@@ -48,16 +48,16 @@ def test_summaries_add_up_in_any_order_and_survive_their_file(
 ) -> None:
     of, reports = drawn
     first, second = (reports[cut:], reports[:cut]) if swap else (reports[:cut], reports[cut:])
-    bits = BitCounts.of_reports(of, first) + BitCounts.of_reports(of, second)
-    assert bits + BitCounts.empty(of) == BitCounts.of_reports(of, reports)
+    bits = BitCounts.from_reports(of, first) + BitCounts.from_reports(of, second)
+    assert bits + BitCounts.empty(of) == BitCounts.from_reports(of, reports)
     assert summary_from_bytes(summary_to_bytes(bits)) == bits
-    patterns = PatternCounts.of_reports(of, first) + PatternCounts.of_reports(of, second)
-    assert patterns + PatternCounts.empty(of) == PatternCounts.of_reports(of, reports)
+    patterns = PatternCounts.from_reports(of, first) + PatternCounts.from_reports(of, second)
+    assert patterns + PatternCounts.empty(of) == PatternCounts.from_reports(of, reports)
     assert summary_from_bytes(summary_to_bytes(patterns)) == patterns
 
 
 def test_the_file_says_what_it_is(tmp_path: Path) -> None:
-    summary = BitCounts.of_rows(metric(13), bytes([1, 1]), b"\x01\x00\x03\x10", periods=["2013-01-02", "2013-01-01"])
+    summary = BitCounts.from_rows(metric(13), bytes([1, 1]), b"\x01\x00\x03\x10", periods=["2013-01-02", "2013-01-01"])
     write_summary(summary, tmp_path / "s.parquet")
     about = json.loads(pq.read_schema(tmp_path / "s.parquet").metadata[b"hubbub"])
     assert about["format"] == "hubbub-summary/1"

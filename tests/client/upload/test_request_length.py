@@ -122,13 +122,13 @@ def test_the_largest_report_fits_the_fixed_length() -> None:
         cohort = metric.params.num_cohorts - 1
         report = Report.from_int(cohort, (1 << 1024) - 1, 1024)
         period = Period.containing(metric.period, date(2026, 11, 21))
-        body = Batch.of_reports(metric, period, [report]).to_json()
+        body = Batch.from_reports(metric, period, [report]).to_json()
         assert len(body) == SINGLE_REPORT_BYTES
         assert body.rstrip(b" ").endswith(b"}")
 
 
 def test_padding_is_not_part_of_the_batch() -> None:
-    batch = Batch.of_reports(
+    batch = Batch.from_reports(
         Metric.boolean("b", prob_p=0, prob_q=1, prob_f=0.5),
         Period.containing(PeriodKind.DAY, date(2026, 11, 21)),
         [Report.from_int(0, 1, 1)],

@@ -21,7 +21,7 @@ REPORTS = st.lists(st.builds(lambda c, b: Report.from_int(c, b, 13), st.integers
 
 @given(REPORTS)
 def test_a_batch_survives_its_json(reports: list[Report]) -> None:
-    batch = Batch.of_reports(METRIC, PERIOD, reports)
+    batch = Batch.from_reports(METRIC, PERIOD, reports)
     assert Batch.from_json(batch.to_json()) == batch
     assert len(batch) == len(reports)
     if reports:
@@ -31,7 +31,7 @@ def test_a_batch_survives_its_json(reports: list[Report]) -> None:
 def test_the_golden_body() -> None:
     """Field by field; other clients are written from this."""
     reports = [Report.from_int(3, 0b1_0000_0000_0001, 13), Report.from_int(0, 0b0_0000_0001_0000, 13)]
-    body = Batch.of_reports(METRIC, PERIOD, reports, random_bytes=lambda n: bytes(range(n))).to_json()
+    body = Batch.from_reports(METRIC, PERIOD, reports, random_bytes=lambda n: bytes(range(n))).to_json()
     assert (
         body
         == (
@@ -86,7 +86,7 @@ MALFORMED: list[bytes] = [
 def test_what_is_not_a_batch_is_malformed(malformed: bytes) -> None:
     with pytest.raises(RefusedError) as caught:
         Batch.from_json(malformed)
-    assert caught.value.refusal is ProblemType.MALFORMED
+    assert caught.value.problem_type is ProblemType.MALFORMED
 
 
 def test_a_body_cut_anywhere_is_malformed() -> None:
@@ -94,7 +94,7 @@ def test_a_body_cut_anywhere_is_malformed() -> None:
     for length in range(len(whole)):
         with pytest.raises(RefusedError) as caught:
             Batch.from_json(whole[:length])
-        assert caught.value.refusal is ProblemType.MALFORMED
+        assert caught.value.problem_type is ProblemType.MALFORMED
 
 
 @pytest.mark.parametrize(
@@ -113,14 +113,14 @@ def test_a_batch_that_is_impossible_under_its_metric_is_refused(changes: dict[st
     batch = Batch.from_json(body(**changes))
     with pytest.raises(RefusedError) as caught:
         batch.require_fit(METRIC, max_reports=5)
-    assert caught.value.refusal is refusal
+    assert caught.value.problem_type is refusal
 
 
 @pytest.mark.parametrize("cohort", [-1, 256, 10**40])
 def test_a_cohort_that_no_metric_has_is_out_of_range(cohort: int) -> None:
     with pytest.raises(RefusedError) as caught:
         Batch.from_json(body(cohorts=[cohort]))
-    assert caught.value.refusal is ProblemType.COHORT_OUT_OF_RANGE
+    assert caught.value.problem_type is ProblemType.COHORT_OUT_OF_RANGE
 
 
 @pytest.mark.parametrize("num_bits", range(8, 26))
@@ -143,7 +143,7 @@ def test_every_padding_bit_and_no_other_is_refused(num_bits: int) -> None:
         else:
             with pytest.raises(RefusedError) as caught:
                 batch.require_fit(metric, max_reports=2)
-            assert caught.value.refusal is ProblemType.PADDING_SET
+            assert caught.value.problem_type is ProblemType.PADDING_SET
 
 
 def test_unknown_fields_are_ignored_so_that_v1_can_grow() -> None:

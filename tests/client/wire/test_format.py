@@ -25,8 +25,8 @@ from hubbub import Definitions, Encoder, HubbubError, InvalidValueError, Metric,
 from hubbub.encoding.bloom import bloom_bits
 from hubbub.encoding.permanent import PermanentResponse
 from hubbub.errors import DefinitionError
-from hubbub.metrics.periods import Period, ordinal
-from hubbub.metrics.probability import nearest_dyadic, numerator
+from hubbub.metrics.periods import Period, period_number
+from hubbub.metrics.probability import numerator, round_to_dyadic
 from hubbub.testing import deliver
 
 VECTORS: dict[str, list[dict[str, Any]]] = json.loads((DATA / "format_vectors.json").read_text())
@@ -384,7 +384,7 @@ def test_hubbub_and_the_page_round_probabilities_alike(unseen_seed: int) -> None
     for double in asked:
         for digits in (23, 24):
             try:
-                a = numerator(nearest_dyadic("p", double, digits), digits)
+                a = numerator(round_to_dyadic("p", double, digits), digits)
             except HubbubError:
                 a = None
             assert a == a_of(double, digits), (double, digits)
@@ -395,7 +395,7 @@ def test_hubbub_and_the_page_number_periods_alike(unseen_seed: int) -> None:
     for kind in PeriodKind:
         for _ in range(100):
             period = Period.containing(kind, date(1970, 1, 1) + timedelta(days=chance.randrange(40_000)))
-            assert ordinal(kind, str(period)) == number_of(kind, period.start)
+            assert period_number(kind, str(period)) == number_of(kind, period.start)
 
 
 def test_a_client_sends_the_page_s_report_in_every_period_of_an_epoch(rig: Rig) -> None:

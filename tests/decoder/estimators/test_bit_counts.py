@@ -11,7 +11,7 @@ from scipy.stats import norm
 from hubbub import Metric, Params
 from hubbub.summary import BitCounts
 from hubbub_decoder import decode
-from hubbub_decoder.data.populations import draw_population, named_shares
+from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.data.simulate import simulate_bit_counts
 from hubbub_decoder.estimators.bit_counts import _whiten_bits, fit_bits
 from hubbub_decoder.estimators.least_squares import fit_least_squares
@@ -35,7 +35,7 @@ def metric(k: int = 32, h: int = 2, m: int = 16, scheme: str = "murmur3-v1") -> 
 
 def drawn(asked: Metric, seed: int, values: int, reports: int = 1_000_000) -> tuple[BitCounts, dict[str, int]]:
     rng = np.random.default_rng(seed)
-    people = draw_population(named_shares("zipf1", values), reports, rng)
+    people = draw_population(distribution_shares("zipf1", values), reports, rng)
     return simulate_bit_counts(asked, people, rng), people
 
 
@@ -139,10 +139,10 @@ def test_more_candidates_than_bits_decode_without_a_choice(unseen_seed: int) -> 
     """
     counts, _ = drawn(metric(), unseen_seed, 50)
     decoding = decode(counts, [f"v{i}" for i in range(1, 901)])
-    assert decoding.chosen is None
+    assert decoding.num_screened is None
     assert np.isfinite([e.share for e in decoding]).all()
     assert {"v1", "v2", "v3"} <= {e.candidate for e in decoding.detected}
-    for mass, truth in ((decoding.explained, 1), (decoding.unlisted, 0), (decoding.without_value, 0)):
+    for mass, truth in ((decoding.listed_total, 1), (decoding.unlisted, 0), (decoding.no_value, 0)):
         assert abs(mass.share - truth) < norm.isf(ALPHA / 6) * mass.std_error
         assert mass.std_error < 0.1
-    assert decoding.explained.share + decoding.unlisted.share + decoding.without_value.share == pytest.approx(1)
+    assert decoding.listed_total.share + decoding.unlisted.share + decoding.no_value.share == pytest.approx(1)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hubbub import Metric, Params
-from hubbub_decoder.data.populations import draw_population, named_shares
+from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.data.simulate import simulate_pattern_counts
 from hubbub_decoder.estimators.empirical_bayes import (
     estimate_on_held_out_directions,
@@ -87,7 +87,7 @@ def test_a_frequent_candidate_is_subtracted_once_however_many_collide_with_it(un
     for run in range(4):
         cohorts = int(rng.choice([16, 32]))
         params = Params(num_bits=8, num_hashes=2, num_cohorts=cohorts, prob_p=0.225, prob_q=0.775, prob_f=0)
-        named = named_shares("zipf1", int(rng.integers(500, 2_500)))
+        named = distribution_shares("zipf1", int(rng.integers(500, 2_500)))
         shares = {f"{unseen_seed} {run} {name}": share for name, share in named.items()}
         people = draw_population(shares, 10_000_000, rng)
         names = [*people, *(f"{unseen_seed} {run} w{i}" for i in range(rng.integers(4_500, 25_500)))]

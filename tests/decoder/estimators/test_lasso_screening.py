@@ -80,8 +80,7 @@ def test_the_known_noise_lets_at_most_a_quarter_of_the_capacity_pass_by_chance_b
     rng, design = np.random.default_rng(unseen_seed), design_matrix(NAMES[:1000], PARAMS)
     nobody = Metric.string("x", PARAMS)
     kept = [
-        len(lasso_columns(simulate_bit_counts(nobody, {}, rng, without_value=500_000), design, most=40))
-        for _ in range(12)
+        len(lasso_columns(simulate_bit_counts(nobody, {}, rng, no_value=500_000), design, most=40)) for _ in range(12)
     ]
     assert max(kept) <= poisson.isf(ALPHA / 12, 10)
     assert sum(kept) > 0

@@ -92,7 +92,7 @@ def test_the_fit_solves_the_weighted_least_squares_problem_that_numpy_solves_den
     params = string_params(16, 2, 4)
     names = [f"v{i}" for i in range(10)]
     counts = simulate_bit_counts(
-        Metric.string("x", params), dict.fromkeys(names, 2000), np.random.default_rng(unseen_seed), without_value=5000
+        Metric.string("x", params), dict.fromkeys(names, 2000), np.random.default_rng(unseen_seed), no_value=5000
     )
     design = design_matrix(names, params)
     found = fit_least_squares(counts, design)
@@ -114,12 +114,12 @@ def test_without_noise_the_shares_of_all_reports_are_recovered_exactly_and_witho
     """p = 0, q = 1, f = 0: though each cohort has its own mixture, the fit is the mixture of all."""
     params = string_params(64, 2, 4, 0, 1, 0)
     people = {"a": 311, "b": 430, "c": 52}
-    counts = simulate_bit_counts(Metric.string("x", params), people, np.random.default_rng(4), without_value=80)
+    counts = simulate_bit_counts(Metric.string("x", params), people, np.random.default_rng(4), no_value=80)
     decoding = decode(counts, list(people))
     for name, number in people.items():
         assert decoding[name].share == pytest.approx(number / 873, abs=1e-6)
         assert decoding[name].std_error < 2e-4  # sqrt(x (1 - x) / N) would be 0.016
-    assert decoding.without_value.share == pytest.approx(80 / 873, abs=1e-5)
+    assert decoding.no_value.share == pytest.approx(80 / 873, abs=1e-5)
     assert decoding.unlisted.share == pytest.approx(0, abs=1e-5)
 
 
@@ -163,8 +163,8 @@ def test_shares_that_the_reports_do_not_determine_are_said_to_be_so_and_the_othe
     decoding = decode(counts, [*square, alone])
     assert all(math.isnan(decoding[name].share) and not decoding[name].detected for name in square)
     assert abs(decoding[alone].share - 0.5) < 6 * decoding[alone].std_error
-    assert math.isfinite(decoding.explained.share)  # the sum of the four is determined
-    assert any("do not determine the shares of 4 candidates" in warning for warning in decoding.warnings)
+    assert math.isfinite(decoding.listed_total.share)  # the sum of the four is determined
+    assert any("The shares of 4 candidates are not determined" in warning for warning in decoding.warnings)
 
 
 def test_unlisted_strings_make_the_listed_scatter_and_the_fit_says_how_much(unseen_seed: int) -> None:

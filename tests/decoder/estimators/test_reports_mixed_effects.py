@@ -25,9 +25,9 @@ PARAMS = Params(num_bits=32, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.
 N = 1000
 
 
-def simulated(params: Params, people: dict[str, int], seed: int, without_value: int = 0) -> Reports:
+def simulated(params: Params, people: dict[str, int], seed: int, no_value: int = 0) -> Reports:
     metric = Metric.string("x", params)
-    chunks = list(simulate_reports(metric, people, np.random.default_rng(seed), without_value=without_value))
+    chunks = list(simulate_reports(metric, people, np.random.default_rng(seed), no_value=no_value))
     return Reports(metric, *(np.concatenate(parts) for parts in zip(*chunks, strict=True)))
 
 

@@ -1,203 +1,236 @@
-"""Recordings -> drafts: of several in a period one is reported, each with the same chance.
+"""Record values: reservoir-sample one draft for each subject, metric and period.
 
-The n-th recording of a period replaces its draft with probability 1/n. What a draft holds is final: both randomizations are behind it.
-Nothing here but `postpone` may be called but inside `with journal`.
+The n-th recording of a period replaces its draft with probability 1/n, so each of them is reported with the same probability.
+A draft is final: its bits are randomized twice before they are written.
+Call every method but `postpone` inside `with journal`.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
-from collections.abc import Callable
-from datetime import datetime
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
-from hubbub.consent import Consent, lesser
-from hubbub.encoding.bloom import Value
-from hubbub.encoding.secret import Secret
+from hubbub.consent import Consent
+from hubbub.encoding.bloom import BloomBits, Value
 from hubbub.errors import InvalidValueError
 from hubbub.metrics.definitions import Definitions
-from hubbub.metrics.metric import has_expired
-from hubbub.privacy.policy import Policy
-from hubbub.randomness import RandomBytes, below
-from hubbub.sdk.recording.batch_builder import Former
-from hubbub.sdk.recording.enrollment import Enroller
-from hubbub.sdk.recording.queue_limits import Limits
-from hubbub.sdk.recording.subject_encoders import Channels
-from hubbub.sdk.runtime.clock import Today
-from hubbub.sdk.runtime.safe_logging import Once, tell
-from hubbub.sdk.storage.definition_lease import DefinitionLease
+from hubbub.metrics.metric import Metric, has_expired
+from hubbub.privacy.ledger import Account
+from hubbub.randomness import RandomBytes, uniform_below
+from hubbub.sdk.recording.batch_builder import BatchBuilder
+from hubbub.sdk.recording.consent_changes import ConsentLimit
+from hubbub.sdk.recording.enrollment import Enrollment
+from hubbub.sdk.recording.subject_encoders import SubjectEncoder, SubjectEncoders
+from hubbub.sdk.runtime.clock import PeriodClock
+from hubbub.sdk.runtime.safe_logging import OncePerKey, log_when_unlocked
 from hubbub.sdk.storage.journal import Journal
 from hubbub.sdk.storage.state import State
 
 MAX_POSTPONED = 10_000
-"""So many recordings wait in memory for the journal, where a signal handler made them or another process does not let go of it."""
+"""Recordings kept in memory while the journal is locked: by a signal handler's own thread, or by another process."""
 
-_LONGEST_NAME, _NAMED = 64, 10
+SECRET_RETRY_SECONDS = 60.0
+_MAX_LOGGED_NAME, _MAX_LISTED_METRICS = 64, 10
+
+
+class UploadReadiness(NamedTuple):
+    """Result of the work before an upload.
+
+    may_send : whether batches may be sent        seconds : until there is more to build; infinite if no period is open
+    """
+
+    may_send: bool
+    seconds: float
+
+
+class _Ignored(Exception):  # noqa: N818  (it ends a recording, it reports no error)
+    """A recording that is not taken; `reason` is the key under `ignored` in `Client.accounting()`."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class Recorder:
-    """Takes what is recorded for one client: for itself (subject "", unless `own` is False) and for its subjects.
-
-    channels : whose reports they are          enroller : who takes part          former : what becomes of drafts
-    """
+    """Records values of one client (subject "") and of its subjects."""
 
     def __init__(
         self,
         journal: Journal,
         definitions: Definitions,
-        *,
-        secret: Callable[[], Secret | None],
-        policy: Policy,
-        limits: Limits,
-        clock: Callable[[], datetime],
+        encoders: SubjectEncoders,
+        enrollment: Enrollment,
+        builder: BatchBuilder,
+        clock: PeriodClock,
+        limit: ConsentLimit,
         random_bytes: RandomBytes,
-        own: bool = True,
-        lease: DefinitionLease | None = None,
     ) -> None:
         self._journal = journal
         self._definitions = definitions
-        self._coins = random_bytes
-        self.allowed: Callable[[], Consent] = lambda: Consent.ON
-        """The most that this process may do, whatever was agreed to; `Agreement` sets it."""
-        self._today = Today(clock)
-        self.channels = Channels(journal, secret, random_bytes)
-        self.enroller = Enroller(journal, definitions, policy, self._today, own=own, lease=lease)
-        self.former = Former(
-            journal, definitions, self.channels, self.enroller, self._today, limits=limits, random_bytes=random_bytes
-        )
-        self._is_new, self._is_new_name = Once(), Once()
+        self._encoders = encoders
+        self._enrollment = enrollment
+        self._builder = builder
+        self._clock = clock
+        self._limit = limit
+        self._random_bytes = random_bytes
+        self._is_new, self._is_new_name = OncePerKey(), OncePerKey()
         self._postponed: deque[tuple[str | None, str, Value]] = deque()
         self.unsaved_ignored: Counter[str] = Counter()
 
     def take(self, state: State, subject_id: str | None, name: str, value: Value) -> Consent:
-        """Take one recording, and those that were postponed; return the consent under which."""
+        """Take one recording, then the postponed ones; return the saved consent."""
         self.record(state, subject_id, name, value)
         self.record_postponed(state)
         return state.consent
 
     def record(self, state: State, subject_id: str | None, name: str, value: Value) -> None:
-        """Take one recording; a value that is not taken is counted, by reason."""
-        if self._journal.locked_out:
+        """Take one recording, or count it as ignored with its reason.
+
+        The steps: check the consent, find the definition and the value's bits, read the account once, write the draft.
+        """
+        if self._journal.lock_unavailable:
             self.postpone(subject_id, name, value)
             return
-        why = self._draft(state, subject_id, name, value)
-        if why is not None:
-            self.unsaved_ignored[why] += 1
+        try:
+            self._check_consent(state)
+            metric = self._definition(name)
+            subject, encoder, bloom = self._bloom_bits(state, metric, subject_id, value)
+            account, period = self._account(state, subject, metric)
+            self._draft(state, account, period, encoder, bloom)
+        except _Ignored as ignored:
+            self.unsaved_ignored[ignored.reason] += 1
 
-    def _draft(self, state: State, subject_id: str | None, name: str, value: Value) -> str | None:
-        """Let a recording become its period's draft, or not; return why it is ignored, if it is."""
+    def _check_consent(self, state: State) -> None:
         if state.consent is Consent.OFF:
-            self.channels.forget_secret()  # another process may have destroyed its file
-            return "consent"
-        if lesser(state.consent, self.allowed()) is not state.consent:
-            return "consent"  # the draft is shared with processes that send it
+            self._encoders.forget_secret()  # another process may have destroyed its file
+            raise _Ignored("consent")
+        if self._limit.effective(state.consent) is not state.consent:
+            raise _Ignored("consent")  # the draft would be shared with processes that send it
+
+    def _definition(self, name: str) -> Metric:
         metric = self._definitions.get(name) if isinstance(name, str) else None
         if metric is None:
-            self._tell_unknown(name)
-            return "unknown-metric"
-        secret = self.channels.secret(state)
+            self._warn_unknown(name)
+            raise _Ignored("unknown-metric")
+        return metric
+
+    def _bloom_bits(
+        self, state: State, metric: Metric, subject_id: str | None, value: Value
+    ) -> tuple[str, SubjectEncoder, BloomBits]:
+        """Subject, its encoder of a metric, and the Bloom filter bits of a value."""
+        secret = self._encoders.secret(state)
         if secret is None:
-            return "no-state"
-        subject = "" if subject_id is None else self.channels.subject(state, secret, subject_id)
-        channel = self.channels.channel(metric, subject, secret)
+            raise _Ignored("no-state")
+        subject = "" if subject_id is None else self._encoders.subject(state, secret, subject_id)
+        encoder = self._encoders.encoder(metric, subject, secret)
         try:
-            bloom = channel.encoder.bloom(value)
+            return subject, encoder, encoder.bloom_bits(value)
         except InvalidValueError as problem:
-            self._say(f"record: {problem}")
-            return "invalid"
-        period, today, latest = self._today.current(metric.period)
-        if has_expired(metric, period.start):
-            return "expired"
-        key = subject, metric.digest
-        account = state.accounts.get(key)
-        if account is None or account.enrollment != state.enrollments or not self.enroller.has_enrolled(state, subject):
-            self.enroller.enroll(state, subject)
-            account = state.accounts[key]
+            self._log_once(f"record: {problem}")
+            raise _Ignored("invalid") from None
+
+    def _account(self, state: State, subject: str, metric: Metric) -> tuple[Account, str]:
+        """Account of a subject and metric, brought to the current period, and the period of the draft."""
+        current = self._clock.current(metric.period)
+        if has_expired(metric, current.period.start):
+            raise _Ignored("expired")
+        account = self._enrollment.account(state, subject, metric)
         if account.refused:
-            return "policy"
-        if account.next > latest:
-            self.former.bring_back(state, [account])
-            account = state.accounts[key]
-        if account.next < today:
-            self.former.form_first(state, secret, account)
-            account = state.accounts[key]
-        day = max(account.next, today)  # a clock that was set back does not open a period anew
-        draft = state.drafts.get(key)
-        n = draft.n + 1 if draft is not None and draft.period == day else 1
-        if n > 1 and below(n, self._coins) > 0:
-            self._journal.write({"e": "again", "s": subject, "m": metric.digest, "p": day, "n": n})
-            return None
-        choice = channel.choose(account, bloom, day)
-        if choice is None:
-            return "policy"
-        self._journal.write(
-            {
-                "e": "draft",
-                "s": subject,
-                "m": metric.digest,
-                "p": day,
-                "n": n,
-                "c": choice.cohort,
-                "row": choice.row,
-                "tag": choice.tag,
-                "sealed": choice.sealed,
-                "epoch": choice.epoch,
-                "fresh": choice.fresh,
-                "stood_in": choice.stood_in,
-                "local": state.consent is Consent.LOCAL,
-            }
-        )
-        return None
+            raise _Ignored("policy")
+        account = self._builder.catch_up(state, account, current)
+        return account, max(
+            account.next_period_start, current.name
+        )  # a clock that was set back does not reopen a period
+
+    def _draft(self, state: State, account: Account, period: str, encoder: SubjectEncoder, bloom: BloomBits) -> None:
+        """Write the recording as the period's draft, or as one more recording that the draft stands for."""
+        draft = state.drafts.get(account.key)
+        count = draft.num_recordings + 1 if draft is not None and draft.period == period else 1
+        event: dict[str, Any] = {
+            "event": "draft_merged",
+            "subject": account.subject,
+            "digest": account.digest,
+            "period": period,
+            "num_recordings": count,
+        }
+        if count == 1 or uniform_below(count, self._random_bytes) == 0:
+            report = encoder.encode_period(account, bloom, period)
+            if report is None:
+                raise _Ignored("policy")
+            local = state.consent is Consent.LOCAL
+            event |= {"event": "draft_replaced", "report": report.to_dict(), "local": local}
+        self._journal.write(event)
 
     def postpone(self, subject_id: str | None, name: str, value: Value) -> None:
-        """Remember a recording until the journal is free; of too many none."""
+        """Keep a recording in memory until the journal can be locked; beyond `MAX_POSTPONED` it is counted as `no-state`."""
         if len(self._postponed) < MAX_POSTPONED:
             self._postponed.append((subject_id, name, value))
         else:
             self.unsaved_ignored["no-state"] += 1
 
     def record_postponed(self, state: State) -> None:
-        """Take what was postponed."""
-        while self._postponed and not self._journal.locked_out:
+        """Take the postponed recordings."""
+        while self._postponed and not self._journal.lock_unavailable:
             self.record(state, *self._postponed.popleft())
 
-    def drop_postponed(self) -> None:
-        """Ignore what was postponed: it was recorded under another consent than the one that holds from now on."""
-        self.unsaved_ignored["consent"] += len(self._postponed)
-        self._postponed.clear()
+    def before_consent_change(self, state: State, level_changes: bool) -> None:
+        """Take the postponed recordings; if the level changes, ignore the ones that cannot be taken now: they belong to the old level."""
+        self.record_postponed(state)
+        if level_changes:
+            self.unsaved_ignored["consent"] += len(self._postponed)
+            self._postponed.clear()
 
-    def save_ignored(self, state: State) -> None:
-        """Write down how many recordings were not taken."""
+    def prepare_upload(self, state: State) -> UploadReadiness:
+        """Take the postponed recordings, save the ignored counts, and build one slice of the due batches."""
+        self.record_postponed(state)
+        self._save_ignored(state)
+        if state.consent is Consent.OFF:
+            self._encoders.forget_secret()
+        if self._limit.effective(state.consent) is Consent.OFF:
+            return UploadReadiness(may_send=False, seconds=math.inf)
+        if self._encoders.secret(state) is None:
+            return UploadReadiness(may_send=False, seconds=SECRET_RETRY_SECONDS)
+        if self._builder.build_due(state):
+            return UploadReadiness(may_send=False, seconds=0.0)
+        end = self._builder.next_period_end(state)
+        seconds = math.inf if end is None else max((end - self._clock.now()).total_seconds(), 0.001)
+        return UploadReadiness(may_send=True, seconds=seconds)
+
+    def _save_ignored(self, state: State) -> None:
         if self.unsaved_ignored and state.consent is not Consent.OFF:
-            self._journal.write({"e": "ignored", "add": dict(self.unsaved_ignored)})
+            self._journal.write({"event": "recordings_ignored", "counts": dict(self.unsaved_ignored)})
             self.unsaved_ignored.clear()
 
     def accounting(self, state: State) -> dict[str, Any]:
-        """Return the state's counters, with what is not written down yet."""
+        """Counters of the state, with the ignored recordings that are not saved yet."""
         self.record_postponed(state)
         ignored, counts = self.unsaved_ignored, state.accounting()
         counts["recorded"] += ignored.total()
         counts["ignored"] = {reason: n + ignored[reason] for reason, n in counts["ignored"].items()}
         return counts
 
-    def _tell_unknown(self, name: object) -> None:
-        """Warn once of each name that is none, as long as they are few."""
+    def _warn_unknown(self, name: object) -> None:
+        """Warn once for each unknown name, up to the limit of `OncePerKey`."""
         if not isinstance(name, str):
-            self._say(f"record: a metric's name is a str, got a {type(name).__name__}")
-        elif self._is_new_name(short := name[:_LONGEST_NAME]):
-            self._say(_unknown(short, self._definitions))
+            self._log_once(
+                f"record: a metric's name must be a str, got {type(name).__name__}; the recording is ignored"
+            )
+        elif self._is_new_name(short := name[:_MAX_LOGGED_NAME]):
+            self._log_once(_unknown(short, self._definitions))
 
-    def _say(self, told: str) -> None:
-        """Say once what is wrong with how `record` is called: a name or a type, never a value."""
-        if self._is_new(told):
-            tell("%s", told)
+    def _log_once(self, message: str) -> None:
+        """Log a wrong call of `record` once: with names and types, never with a value."""
+        if self._is_new(message):
+            log_when_unlocked("%s", message)
 
 
 def _unknown(name: str, definitions: Definitions) -> str:
-    """Tell of a metric that is not there, by the names that are: what was given may be a value in a name's place."""
+    """Warning about an unknown metric. It quotes defined names only: `name` may be a value that was passed in the wrong place."""
     from difflib import get_close_matches
 
     near = get_close_matches(name, definitions, 1)
     meant = f"was {near[0]!r} meant? " if near else ""
-    return f"record: no such metric is defined; {meant}(what is: {', '.join(islice(definitions, _NAMED))}): nothing is recorded for it"
+    listed = ", ".join(islice(definitions, _MAX_LISTED_METRICS))
+    return f"record: no such metric is defined; {meant}(defined: {listed}). The recording is ignored"

@@ -1,30 +1,29 @@
-"""Whose report it is, and which bits it has: secret -> channel -> choice.
+"""Encoders of each subject and metric, and the memory of the values that they reported.
 
-secret   the client's; one that the ledger has not seen is a new enrollment
-subject  a person that a server reports for, under a secret of their own that is derived from the client's
-channel  one person's way through one metric
-choice   the bits that a value is reported as, after both randomizations, and what they cost
+secret   the client's; a secret that the ledger has not seen starts a new enrollment
+subject  a person that a server reports for, with a secret that is derived from the client's; "" is the client itself
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from hubbub.encoding.bloom import BloomBits, Value
 from hubbub.encoding.encoder import Encoder
 from hubbub.encoding.sealed_values import Sealer
 from hubbub.encoding.secret import SECRET_BYTES, Secret
 from hubbub.metrics.metric import Metric
-from hubbub.metrics.periods import ordinal
-from hubbub.privacy.ledger import Account, Choice, Key
+from hubbub.metrics.periods import period_number
+from hubbub.privacy.ledger import Account, EncodedReport, Key
 from hubbub.randomness import RandomBytes
 from hubbub.sdk.storage.journal import Journal
 from hubbub.sdk.storage.state import State
 
-_MAX_CHANNELS = 4096
+_MAX_ENCODERS = 4096
 
 
-class Channel:
-    """One person's way through one metric."""
+class SubjectEncoder:
+    """Encoder of one subject's values of one metric: `Encoder`, and which value the budget and `hold` allow to report."""
 
     __slots__ = ("_sealer", "encoder")
 
@@ -32,51 +31,64 @@ class Channel:
         self.encoder = Encoder(metric, secret, random_bytes)
         self._sealer = Sealer(metric, secret, random_bytes)
 
-    def choose(self, account: Account, bloom: int, day: str) -> Choice | None:
-        """Decide which bits a value is reported as, and encode them; None where the policy leaves nothing to report."""
-        metric, remembered = self.encoder.metric, account.sealed
-        epoch = None if metric.hold is None else ordinal(metric.period, day) // metric.hold
-        if epoch is not None and remembered and account.epoch == epoch:
-            return self._again(account, epoch)
+    def bloom_bits(self, value: Value) -> BloomBits:
+        """Return the true bits of a value; raises InvalidValueError for a value of the wrong kind."""
+        return self.encoder.bloom_bits(value)
+
+    def encode_period(self, account: Account, value: Value | BloomBits, period: str) -> EncodedReport | None:
+        """Return the report of a period in which this value was recorded; None if the account has no unit left for it.
+
+        The last reported value is reported again in the rest of its epoch (metrics with `hold`). It also stands in for a value that
+        the account has no unit for (metrics charged per value).
+
+        account : the account of this subject and metric; it is not changed
+        period  : first day of the period, ISO 8601
+        """
+        metric = self.encoder.metric
+        epoch = None if metric.hold is None else period_number(metric.period, period) // metric.hold
+        if epoch is not None and account.sealed and account.epoch == epoch:
+            return self._repeat_last(account, epoch)
+        bloom = self.encoder.bloom_bits(value)
         tag = self._sealer.tag(bloom)
-        fresh = account.unit != "value" or tag not in account.tags
-        if fresh and not account.has_room:
-            return self._again(account, None, stood_in=True) if account.unit == "value" and remembered else None
-        return self._encoded(account, bloom, epoch, tag, self._sealer.seal(bloom), fresh=fresh)
+        costs_unit = account.unit != "value" or tag not in account.tags
+        if costs_unit and not account.has_room:
+            can_stand_in = account.unit == "value" and account.sealed
+            return self._repeat_last(account, None, stood_in=True) if can_stand_in else None
+        return self._encode(account, bloom, epoch, tag, self._sealer.seal(bloom), costs_unit=costs_unit)
 
-    def _again(self, account: Account, epoch: int | None, *, stood_in: bool = False) -> Choice:
-        """Report what was reported last."""
+    def _repeat_last(self, account: Account, epoch: int | None, *, stood_in: bool = False) -> EncodedReport:
+        """Return another report of the value that was reported last."""
         bloom = self._sealer.open(account.sealed)
-        return self._encoded(account, bloom, epoch, account.tag, account.sealed, fresh=False, stood_in=stood_in)
+        return self._encode(account, bloom, epoch, account.tag, account.sealed, costs_unit=False, stood_in=stood_in)
 
-    def _encoded(
+    def _encode(
         self,
         account: Account,
-        bloom: int,
+        bloom: BloomBits,
         epoch: int | None,
-        tag: str,
-        sealed: str,
+        tag: bytes,
+        sealed: bytes,
         *,
-        fresh: bool,
+        costs_unit: bool,
         stood_in: bool = False,
-    ) -> Choice:
+    ) -> EncodedReport:
         response = None if epoch is None else account.response_number(epoch)
-        row = self.encoder.respond(bloom, response).to_bytes(self.encoder.metric.params.row_bytes, "little").hex()
-        return Choice(self.encoder.cohort, row, tag, sealed, epoch, fresh, stood_in)
+        report = self.encoder.encode(bloom, response)
+        return EncodedReport(report.cohort, report.to_bytes(), tag, sealed, epoch, costs_unit, stood_in)
 
 
-class Channels:
-    """The channels of one client, under the secret that `load` returns. Nothing here may be called but inside `with journal`."""
+class SubjectEncoders:
+    """Encoders of one client under the secret that `load` returns. Call its methods only inside `with journal`."""
 
     def __init__(self, journal: Journal, load: Callable[[], Secret | None], random_bytes: RandomBytes) -> None:
         self._journal = journal
         self._load = load
-        self._coins = random_bytes
+        self._random_bytes = random_bytes
         self._secret: Secret | None = None
         self._secret_tag = ""
         self._ledger_secret: Secret | None = None
         self._ledger_tag = ""
-        self._channels: dict[Key, Channel] = {}
+        self._encoders: dict[Key, SubjectEncoder] = {}
 
     def secret(self, state: State) -> Secret | None:
         """Return the client's secret; one that the ledger has not seen is a new enrollment.
@@ -90,16 +102,16 @@ class Channels:
             tag = secret.stream("hubbub/enrollment/v1").digest(16).hex()
             if tag != state.secret_tag:
                 if not state.ledger_key:
-                    self._journal.write({"e": "ledger_key", "key": self._coins(SECRET_BYTES).hex()})
-                self._journal.write({"e": "enrollment", "number": state.enrollments + 1, "tag": tag})
+                    self._journal.write({"event": "ledger_key", "key": self._random_bytes(SECRET_BYTES).hex()})
+                self._journal.write({"event": "enrollment", "number": state.enrollments + 1, "secret_tag": tag})
             self._secret, self._secret_tag = secret, tag
-            self._channels.clear()
+            self._encoders.clear()
         return self._secret
 
     def forget_secret(self) -> None:
         """Drop it from memory: consent was withdrawn, or another process must not share it."""
         self._secret, self._secret_tag = None, ""
-        self._channels.clear()
+        self._encoders.clear()
 
     def subject(self, state: State, secret: Secret, subject_id: str) -> str:
         """Return what stands for a person in the directory: a keyed hash of their id, hex.
@@ -112,14 +124,14 @@ class Channels:
         key, name = self._ledger_secret or secret, subject_id.encode("utf-8", "surrogatepass")
         return key.stream("hubbub/subject-id/v1", name).digest(16).hex()
 
-    def channel(self, metric: Metric, subject: str, secret: Secret) -> Channel:
-        """Return the way of one person, by what `subject` returned or "" for the client's own, through a metric."""
+    def encoder(self, metric: Metric, subject: str, secret: Secret) -> SubjectEncoder:
+        """Return the encoder of one subject (as `subject` returns it, or "" for the client itself) and one metric."""
         key = (subject, metric.digest)
-        channel = self._channels.get(key)
-        if channel is None:
-            if len(self._channels) >= _MAX_CHANNELS:
-                self._channels.clear()
+        encoder = self._encoders.get(key)
+        if encoder is None:
+            if len(self._encoders) >= _MAX_ENCODERS:
+                self._encoders.clear()
             if subject:
                 secret = Secret(secret.stream("hubbub/subject/v1", bytes.fromhex(subject)).digest(SECRET_BYTES))
-            channel = self._channels[key] = Channel(metric, secret, self._coins)
-        return channel
+            encoder = self._encoders[key] = SubjectEncoder(metric, secret, self._random_bytes)
+        return encoder
