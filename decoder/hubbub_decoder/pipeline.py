@@ -111,7 +111,7 @@ def _design(metric: Metric, candidates: Iterable[str] | DesignMatrix | None) -> 
     """Design matrix of the candidates, and the number of repetitions among them."""
     if candidates is None:
         raise CandidateError(
-            f"{metric.name}: no candidates were given, and a string metric is decoded for given strings only. Pass candidates."
+            f"{metric.name}: no candidates were given, and a string metric is decoded for given strings only. To decode it, give candidates."
         )
     if not isinstance(candidates, DesignMatrix):
         names, repeated = distinct_candidates(candidates)
@@ -138,7 +138,7 @@ def _check_arguments(summary: object, confidence: float, fdr: float, target: str
     if not isinstance(summary, BitCounts | PatternCounts | Reports):
         raise SummaryError(
             f"summary must be BitCounts, PatternCounts or Reports, got {type(summary).__name__}: "
-            "read a file of any of them with hubbub.summary.read_collected(path)"
+            "hubbub.summary.read_collected(path) reads whichever a file holds"
         )
     for name, value in (("confidence", confidence), ("fdr", fdr)):
         if not isinstance(value, Real) or not 0 < value < 1:
