@@ -67,7 +67,7 @@ class Definitions(Mapping[str, Metric]):
 def load_definitions(path: str | Path) -> Definitions:
     """Return the definitions of a TOML file.
 
-    Raises DefinitionError, whose message contains the file, the metric, the value and the rule.
+    Raises DefinitionError; its message contains the file, the metric, the value and the rule.
     """
     if not isinstance(path, str | Path) or "\0" in str(path):
         raise DefinitionError(f"definitions must be the path of a TOML file, or a Definitions object, got {path!r}")

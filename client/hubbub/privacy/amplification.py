@@ -1,9 +1,9 @@
 """Privacy amplification by shuffling: central epsilon of n shuffled reports.
 
 Observer: sees the shuffled reports of the aggregator, or their sums. The bound does not hold against the operator of the aggregator,
-who sees each report arrive; for the operator only the local epsilon holds.
+which sees each report arrive; for the operator only the local epsilon holds.
 
-Reports: n reports of one cohort, including this client's. Reports of other cohorts do not help against an observer who knows the
+Reports: n reports of one cohort, including this client's. Reports of other cohorts do not help against an observer that knows the
 client's cohort, which is the same in all periods and metrics. The other n - 1 reports must exist and be genuine.
 
 Source: Feldman, McMillan, Talwar 2021, "Hiding among the clones" (arXiv 2012.12803), theorem 3.2. Let R0 and R1 be the

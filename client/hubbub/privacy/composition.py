@@ -25,7 +25,7 @@ class Composition:
 
 
 def sequential(epsilons: Iterable[float]) -> float:
-    """Return the epsilon of one person who takes part in all mechanisms: the sum.
+    """Return the epsilon of one person in all mechanisms: the sum.
 
     Source: Dwork and Roth 2014, theorem 3.16.
     """
@@ -41,9 +41,9 @@ def parallel(epsilons: Iterable[float]) -> float:
 
 
 def group(epsilon: float, size: int) -> float:
-    """Return the epsilon of a group of `size` people whose values change together: size * epsilon.
+    """Return the epsilon of `size` people with values that change together: size * epsilon.
 
-    In the local model it also bounds the loss of one person who reports one value under `size` independent secrets.
+    In the local model it also bounds the loss of one person with reports of one value under `size` independent secrets.
 
     Source: Dwork and Roth 2014, theorem 2.2.
     """

@@ -173,7 +173,7 @@ def write_reports(reports: Reports, path: str | Path) -> None:
 
 
 def read_reports(path: str | Path) -> Reports:
-    """Return the reports of a file; raises SummaryError, whose message contains the path, for any other file."""
+    """Return the reports of a file; raises SummaryError with the path for any other file."""
     return ReportFile(path).read()
 
 
