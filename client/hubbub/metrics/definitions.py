@@ -126,10 +126,10 @@ def _parse_metric(table: dict[str, Any]) -> Metric:
     for field in required:
         if field not in table:
             raise DefinitionError(f"{field} is missing: a {kind} metric needs {', '.join(required)}")
-    known = {*_REQUIRED, *required, *optional, *_OPTIONAL}
+    allowed = {*_REQUIRED, *required, *optional, *_OPTIONAL}
     for field in table:
-        if field not in known:
-            raise DefinitionError(f"unknown key {field!r}: a {kind} metric has {', '.join(sorted(known))}")
+        if field not in allowed:
+            raise DefinitionError(f"unknown key {field!r}: a {kind} metric has {', '.join(sorted(allowed))}")
     for field in ("description", "owner"):
         if not isinstance(table[field], str) or not table[field].strip():
             raise DefinitionError(f"{field} must be a non-empty text for the users, got {table[field]!r}")
