@@ -30,7 +30,7 @@ def reports(clients: int, rng: np.random.Generator) -> tuple[PatternCounts, dict
     """Draw pattern counts of zipf(1) over v1 .. v10000 from their exact distribution, filter by filter."""
     shares = distribution_shares("zipf1", VALUES)
     people = np.array(rng.multinomial(clients, list(shares.values())), np.int64).reshape(-1)
-    table = FilterTable.of(PARAMS)
+    table = FilterTable.from_params(PARAMS)
     bits = 1 << bit_positions(list(shares), PARAMS).astype(np.int64)
     bits[bits == 1 << PARAMS.num_bits] = 0
     filters = np.asarray(np.searchsorted(table.filters, np.asarray(np.bitwise_or.reduce(bits, axis=2))))
@@ -38,7 +38,7 @@ def reports(clients: int, rng: np.random.Generator) -> tuple[PatternCounts, dict
     here = np.array([rng.multinomial(number, np.full(128, 1 / 128)) for number in people.tolist()])
     for cohort in range(128):
         of_filter = np.bincount(filters[:, cohort], here[:, cohort], len(table.filters)).astype(np.int64)
-        counts[cohort] = rng.multinomial(of_filter, table.chance.T).sum(axis=0)
+        counts[cohort] = rng.multinomial(of_filter, table.pattern_probabilities.T).sum(axis=0)
     truth = {name: count / clients for name, count in zip(shares, people.tolist(), strict=True)}
     return PatternCounts(Metric.string("large", PARAMS), counts), truth
 

@@ -23,8 +23,8 @@ from threadpoolctl import threadpool_limits
 from hubbub_decoder import decode
 from hubbub_decoder.array_types import Flags, Floats
 from hubbub_decoder.estimators import empirical_bayes
-from hubbub_decoder.estimators.mixed_model import Beliefs, MixedModel
-from hubbub_decoder.estimators.pattern_counts import FilterTable, filters_of, observe
+from hubbub_decoder.estimators.mixed_model import CandidatePriors, MixedModel
+from hubbub_decoder.estimators.pattern_counts import FilterTable, filter_indices, whiten_scores
 from hubbub_decoder.inference.intervals import interval
 from hubbub_decoder.inference.multiple_testing import q_values
 from hubbub_decoder.inference.prior import Prior
@@ -76,11 +76,15 @@ def told(case: Case, regtest: Path | None, entropy: str) -> tuple[Tested, Tested
     with mock.patch.object(empirical_bayes, "fit_prior", return_value=prior):
         distribution = tested()
     unlisted = np.delete(shares, [v - 1 for v in case.candidates if v <= len(shares)])
-    design, table = design_matrix(names, counts.metric.params), FilterTable.of(counts.metric.params)
-    filter_of, size = filters_of(design, table), len(table.filters)
-    expected = np.array([np.bincount(chosen, truth, size) for chosen in filter_of]) + unlisted.sum() * table.random
-    model = MixedModel(observe(counts, table, expected), filter_of[:, None], table.others, table.scatter)
-    solution = model.solve(Beliefs(truth, np.full(len(truth), 1e-12)), float((unlisted**2).sum())).solution()
+    design, table = design_matrix(names, counts.metric.params), FilterTable.from_params(counts.metric.params)
+    filter_of, size = filter_indices(design, table), len(table.filters)
+    expected = (
+        np.array([np.bincount(chosen, truth, size) for chosen in filter_of]) + unlisted.sum() * table.probabilities
+    )
+    model = MixedModel(
+        whiten_scores(counts, table, expected), filter_of[:, None], table.fixed_patterns, table.covariance
+    )
+    solution = model.solve(CandidatePriors(truth, np.full(len(truth), 1e-12)), float((unlisted**2).sum())).estimates()
     x, errors = solution.shares, np.sqrt(solution.variances)
     score = interval_score(*interval(x, errors, 0.95), truth)
     return nothing, distribution, Tested(case.distribution, norm.sf(x / errors), truth > 0, score)

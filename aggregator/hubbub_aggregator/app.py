@@ -116,11 +116,11 @@ def create_app(
                 job_health,
             ),
             PeriodicJob("flush_refusals", lambda: outcomes.flush(store), _FLUSH_SECONDS, job_health),
-            PeriodicJob("check_disk", disk.look, _DISK_CHECK_SECONDS, job_health),
+            PeriodicJob("check_disk", disk.measure, _DISK_CHECK_SECONDS, job_health),
         )
         if reload is not None:
             loop = asyncio.get_running_loop()
-            reload_now = partial(active_definitions.reload, asked=True)
+            reload_now = partial(active_definitions.reload, always_log=True)
             loop.add_signal_handler(signal.SIGHUP, lambda: loop.run_in_executor(None, reload_now))
         try:
             yield {"service": service, "writer": writer}

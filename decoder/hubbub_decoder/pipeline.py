@@ -18,14 +18,14 @@ from hubbub_decoder.errors import CandidateError
 from hubbub_decoder.estimators.bit_counts import fit_bits
 from hubbub_decoder.estimators.categories import fit_categories, select_categories
 from hubbub_decoder.estimators.fit_result import FitResult
-from hubbub_decoder.estimators.lasso_screening import Selection, select
-from hubbub_decoder.estimators.least_squares import fit_least_squares, must_be_fixed
-from hubbub_decoder.estimators.pattern_counts import fit_patterns, is_small
-from hubbub_decoder.estimators.reports.mixed_effects import fit_many, worth_fitting
-from hubbub_decoder.estimators.reports.one_step import fit_reports
+from hubbub_decoder.estimators.lasso_screening import Selection, select_candidates
+from hubbub_decoder.estimators.least_squares import fit_least_squares, use_fixed_effects
+from hubbub_decoder.estimators.pattern_counts import fit_patterns, supports_pattern_likelihood
+from hubbub_decoder.estimators.reports.mixed_effects import fit_reports_mixed, within_size_limit
+from hubbub_decoder.estimators.reports.one_step import fit_reports_one_step
 from hubbub_decoder.inference.intervals import Target
 from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
-from hubbub_decoder.results import warnings as decoding_warnings
+from hubbub_decoder.results import warnings
 from hubbub_decoder.results.build import build_decoding
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.goodness_of_fit import run_fit_tests
@@ -39,16 +39,16 @@ def decode(
     fdr: float = 0.05,
     target: Target = "reporters",
 ) -> Decoding:
-    """Estimate which share of those who reported has each candidate.
+    """Estimate the share of the reports that carry each candidate.
 
-    summary    : bit or pattern counts with at least one report, or the reports; patterns say more, and are used whole
-    candidates : for a string metric, the strings to look for, or a design matrix that says which bits each sets; otherwise all
-                 categories, or those of them to show
-    confidence      : of the intervals, in (0, 1)
-    fdr        : the share of false ones expected among the detected, in (0, 1)
-    target     : "reporters", the people who reported, or "population", whom they are a random sample of: wider
+    summary    : BitCounts, PatternCounts or Reports, with at least one report. PatternCounts (k <= 16) and Reports have smaller errors.
+    candidates : strings to look for, or a design matrix of them; for a categorical metric, the categories to show (None: all)
+    confidence : level of the intervals, in (0, 1)
+    fdr        : false discovery rate of the detected candidates, in (0, 1)
+    target     : "reporters": shares among those who reported; "population": shares of the population of which they are a random
+                 sample, with wider intervals
 
-    Raises SummaryError without reports, CandidateError for candidates that cannot be tested.
+    Raises SummaryError without reports or for arguments out of range, CandidateError for candidates that cannot be tested.
 
     >>> from hubbub.metrics.metric import Metric
     >>> os = Metric.categorical("os", ("linux", "macos"), prob_p=0.25, prob_q=0.75, prob_f=0)
@@ -57,32 +57,84 @@ def decode(
     [('linux', 0.5, 0.027), ('macos', 0.3, 0.027)]
     """
     _check_arguments(summary, confidence, fdr, target)
-    if isinstance(summary, Reports) and is_small(summary.metric.params):
+    if isinstance(summary, Reports) and supports_pattern_likelihood(summary.metric.params):
         summary = summary.pattern_counts()
     counts = summary if isinstance(summary, BitCounts) else summary.bit_counts()
     metric = counts.metric
     if counts.num_reports == 0:
-        raise SummaryError(f"{metric.name}: the summary holds no report: there is nothing to decode yet")
+        raise SummaryError(
+            f"{metric.name}: the summary holds no report, so no share can be estimated. Decode it when reports have arrived."
+        )
     tests = run_fit_tests(summary)
     if metric.kind is not Kind.STRING:
-        selected = select_categories(metric, _named_categories(metric, candidates))
+        selected = select_categories(metric, _category_names(metric, candidates))
         fit = fit_categories(counts, selected)
         decoding = build_decoding(fit, [(name,) for name in selected], counts, target, confidence, fdr)
-        warnings = [*decoding_warnings.warn_counts(counts), *decoding_warnings.warn_impossible_totals(decoding)]
+        messages = [*warnings.warn_counts(counts), *warnings.warn_impossible_totals(decoding)]
     else:
-        design, repeated = _design(candidates, counts)
-        selection = select(counts, design, keep_all=_fits_patterns(summary))
+        design, repeated = _design(metric, candidates)
+        selection = select_candidates(counts, design, keep_all=_is_pattern_fit(summary))
         fit = _fit(summary, counts, design, selection)
         decoding = build_decoding(fit, design.groups, counts, target, confidence, fdr)
         if len(selection.columns) < len(design.groups):
             decoding = replace(decoding, num_screened=len(selection.columns))
-        warnings = _warnings(summary, counts, design, repeated, selection, fit, decoding)
-    return replace(
-        decoding, fit_tests=tests, warnings=(*warnings, *decoding_warnings.warn_failed_fit_tests(tests, counts))
-    )
+        messages = _warnings(summary, counts, design, repeated, selection, fit, decoding)
+    return replace(decoding, fit_tests=tests, warnings=(*messages, *warnings.warn_failed_fit_tests(tests, counts)))
+
+
+def _fit(summary: Collected, counts: BitCounts, design: DesignMatrix, selection: Selection) -> FitResult:
+    """Fit the candidates by the most precise estimator for this summary and this number of candidates.
+
+    summary                       | few candidates: fixed effects | many candidates: random effects, empirical Bayes
+    PatternCounts (k <= 16)       |                         fit_patterns
+    Reports (<= 1,500 candidates) | fit_reports_one_step          | fit_reports_mixed
+    otherwise, their bit counts   | fit_least_squares             | fit_bits
+    """
+    if isinstance(summary, PatternCounts) and _is_pattern_fit(summary):
+        return fit_patterns(summary, design)
+    kept, n = design.take(selection.columns), counts.num_reports
+    fixed = use_fixed_effects(selection.counts, kept)
+    if isinstance(summary, Reports) and within_size_limit(kept):
+        reports = selection.reports_of(summary)
+        fit = fit_reports_one_step(reports, kept, n) if fixed else fit_reports_mixed(reports, kept, n)
+    else:
+        fit = fit_least_squares(selection.counts, kept, n) if fixed else fit_bits(selection.counts, kept, n)
+    return fit.expand(selection.columns, len(design.groups), p_value=math.nan if selection.independent else 1.0)
+
+
+def _is_pattern_fit(summary: Collected) -> bool:
+    """Whether the summary is fitted as pattern counts."""
+    return isinstance(summary, PatternCounts) and supports_pattern_likelihood(summary.metric.params)
+
+
+def _design(metric: Metric, candidates: Iterable[str] | DesignMatrix | None) -> tuple[DesignMatrix, int]:
+    """Design matrix of the candidates, and the number of repetitions among them."""
+    if candidates is None:
+        raise CandidateError(
+            f"{metric.name}: no candidates were given, and a string metric is decoded for given strings only. To decode it, give candidates."
+        )
+    if not isinstance(candidates, DesignMatrix):
+        names, repeated = distinct_candidates(candidates)
+        return design_matrix(names, metric.params), repeated
+    if candidates.params != metric.params:
+        raise CandidateError(
+            f"{metric.name}: the design matrix was made for other parameters ({candidates.params}) than the reports ({metric.params}). "
+            "Make it with the parameters of the reports."
+        )
+    return candidates, 0
+
+
+def _category_names(metric: Metric, candidates: Iterable[str] | DesignMatrix | None) -> list[str] | None:
+    """Names of the categories to show, each once; None: all."""
+    if isinstance(candidates, DesignMatrix):
+        raise CandidateError(
+            f"{metric.name}: a {metric.kind} metric has no design matrix. Pass names of categories, or leave candidates out."
+        )
+    return None if candidates is None else distinct_candidates(candidates)[0]
 
 
 def _check_arguments(summary: object, confidence: float, fdr: float, target: str) -> None:
+    """Raise SummaryError for a wrong type or a value out of range."""
     if not isinstance(summary, BitCounts | PatternCounts | Reports):
         raise SummaryError(
             f"summary must be BitCounts, PatternCounts or Reports, got {type(summary).__name__}: "
@@ -95,48 +147,6 @@ def _check_arguments(summary: object, confidence: float, fdr: float, target: str
         raise SummaryError(f'target must be "reporters" or "population", got {target!r}')
 
 
-def _named_categories(metric: Metric, candidates: Iterable[str] | DesignMatrix | None) -> list[str] | None:
-    if isinstance(candidates, DesignMatrix):
-        raise CandidateError(f"{metric.name}: a {metric.kind} metric has no design matrix: name categories")
-    return None if candidates is None else distinct_candidates(candidates)[0]
-
-
-def _design(candidates: Iterable[str] | DesignMatrix | None, counts: BitCounts) -> tuple[DesignMatrix, int]:
-    """Return the design matrix of the candidates, and how many repetitions they had."""
-    metric = counts.metric
-    if candidates is None:
-        raise CandidateError(f"{metric.name}: a string metric is decoded for the strings you name: give candidates")
-    if not isinstance(candidates, DesignMatrix):
-        names, repeated = distinct_candidates(candidates)
-        return design_matrix(names, metric.params), repeated
-    if candidates.params != metric.params:
-        raise CandidateError(
-            f"{metric.name}: the design matrix was made for other parameters ({candidates.params}) than the reports ({metric.params})"
-        )
-    return candidates, 0
-
-
-def _fits_patterns(summary: Collected) -> bool:
-    return isinstance(summary, PatternCounts) and is_small(summary.metric.params)
-
-
-def _fit(summary: Collected, counts: BitCounts, design: DesignMatrix, selection: Selection) -> FitResult:
-    """Fit the candidates by the most informative estimator that the summary and their number allow.
-
-    Pattern counts and reports have their full likelihood. Few candidates have fixed effects, many random effects with an empirical prior.
-    """
-    if isinstance(summary, PatternCounts) and _fits_patterns(summary):
-        return fit_patterns(summary, design)
-    chosen, n = design.take(selection.columns), counts.num_reports
-    fixed = must_be_fixed(selection.counts, chosen)
-    if isinstance(summary, Reports) and worth_fitting(chosen):
-        reports = selection.reports_of(summary)
-        fit = fit_reports(reports, chosen, n) if fixed else fit_many(reports, chosen, n)
-    else:
-        fit = fit_least_squares(selection.counts, chosen, n) if fixed else fit_bits(selection.counts, chosen, n)
-    return fit.spread(selection.columns, len(design.groups), p_value=math.nan if selection.independent else 1.0)
-
-
 def _warnings(
     summary: Collected,
     counts: BitCounts,
@@ -146,17 +156,18 @@ def _warnings(
     fit: FitResult,
     decoding: Decoding,
 ) -> list[str]:
+    """Warnings about the decoding of a string metric, in the order of its steps."""
     reports = summary if isinstance(summary, Reports) else None
     return [
-        *decoding_warnings.warn_counts(counts),
-        *decoding_warnings.warn_padded_candidates(design),
-        *decoding_warnings.warn_merged_candidates(design, repeated),
-        *decoding_warnings.warn_screening(design, selection),
-        *decoding_warnings.warn_unused_reports(reports, design.take(selection.columns)),
-        *decoding_warnings.warn_undetermined_shares(int(np.isnan(fit.shares[selection.columns]).sum())),
-        *decoding_warnings.warn_few_cohorts(selection.counts, decoding),
-        *decoding_warnings.warn_frequent_unlisted_string(fit.null_distribution, fit.unlisted_variance),
-        *decoding_warnings.warn_undetermined_totals(decoding),
-        *decoding_warnings.warn_impossible_totals(decoding, None if _fits_patterns(summary) else fit),
-        *decoding_warnings.warn_nothing_detected(decoding),
+        *warnings.warn_counts(counts),
+        *warnings.warn_padded_candidates(design),
+        *warnings.warn_merged_candidates(design, repeated),
+        *warnings.warn_screening(design, selection),
+        *warnings.warn_unused_reports(reports, design.take(selection.columns)),
+        *warnings.warn_undetermined_shares(int(np.isnan(fit.shares[selection.columns]).sum())),
+        *warnings.warn_few_cohorts(selection.counts, decoding),
+        *warnings.warn_frequent_unlisted_string(fit.null_distribution, fit.unlisted_variance),
+        *warnings.warn_undetermined_totals(decoding),
+        *warnings.warn_impossible_totals(decoding, None if _is_pattern_fit(summary) else fit),
+        *warnings.warn_nothing_detected(decoding),
     ]

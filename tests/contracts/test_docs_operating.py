@@ -1,4 +1,4 @@
-"""What operators rely on: the documented options, the numbers, and that no sink holds what must not be kept."""
+"""Promises to operators: documented options, Prometheus metrics, no request data in files or logs, security headers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def variable_of(parameter: click.Parameter, prefix: str | None = "HUBBUB") -> st
 
 
 def options() -> list[str]:
-    """Write the table of options as the page must have it."""
+    """Return the rows of the table of options that the page must contain."""
     rows = []
     for option in serve.params:
         variable = variable_of(option)
@@ -63,7 +63,7 @@ def test_operating_page_lists_every_option() -> None:
 
 
 def environment_of(command: click.Command) -> Iterator[str]:
-    """Yield the variables that a command and those below it take."""
+    """Yield the environment variables of a command and its subcommands."""
     if isinstance(command, click.Group):
         context = click.Context(command)
         for name in command.list_commands(context):
@@ -114,7 +114,7 @@ def test_prometheus_metrics_count_responses(start: StartAggregator, store: SqlSt
 def test_prometheus_metrics_omit_undefined_names(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch
 ) -> None:
-    """A batch of an undefined metric whose id is stored is a duplicate: its name comes from outside all the same."""
+    """A batch of an undefined metric with a stored id is a duplicate, but its name comes from the request."""
     aggregator = start(store, fold_interval=1000)
     homepage, carrier = aggregator.definitions["homepage"], aggregator.definitions["carrier"]
     stored = make_batch(homepage)
@@ -149,8 +149,8 @@ def test_prometheus_metrics_omit_undefined_names(
     )
 
 
-def numbers_of(aggregator: Aggregator) -> dict[str, float]:
-    """Return the samples without labels."""
+def unlabelled_samples(aggregator: Aggregator) -> dict[str, float]:
+    """Return the values of the samples without labels."""
     lines = aggregator.get("/metrics").body.decode()
     return {name: float(value) for name, value in re.findall(r"^(\w+) (\S+)$", lines, re.MULTILINE)}
 
@@ -162,11 +162,11 @@ def test_prometheus_metrics_include_last_fold_and_backup(
     backup = ["db", "backup", str(tmp_path / "backup.db"), "--database", str(tmp_path / "reports.db")]
     before = int(time.time())
     assert CliRunner().invoke(main, backup).exit_code == 0
-    while not (told := numbers_of(aggregator))["hubbub_last_fold_timestamp_seconds"]:
+    while not (values := unlabelled_samples(aggregator))["hubbub_last_fold_timestamp_seconds"]:
         pass
-    assert told["hubbub_last_fold_timestamp_seconds"] == aggregator.clock().timestamp()
-    assert before <= told["hubbub_last_backup_timestamp_seconds"] <= time.time()
-    assert told["hubbub_oldest_segment_age_seconds"] == 0
+    assert values["hubbub_last_fold_timestamp_seconds"] == aggregator.clock().timestamp()
+    assert before <= values["hubbub_last_backup_timestamp_seconds"] <= time.time()
+    assert values["hubbub_oldest_segment_age_seconds"] == 0
 
 
 def test_prometheus_metrics_include_age_of_unfolded_segments(
@@ -176,7 +176,7 @@ def test_prometheus_metrics_include_age_of_unfolded_segments(
         raise OSError("private")
 
     def age() -> float:
-        return numbers_of(aggregator)["hubbub_oldest_segment_age_seconds"]
+        return unlabelled_samples(aggregator)["hubbub_oldest_segment_age_seconds"]
 
     aggregator = start(store, fold_interval=0.01)
     with monkeypatch.context() as broken:
@@ -235,7 +235,7 @@ def test_files_logs_and_metrics_contain_no_request_data(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Sends canaries with requests that are taken, refused and broken; then looks into every file, log and number."""
+    """Sends canaries with accepted, refused and failing requests, then searches every file, log line and metric."""
 
     def fail(*_: object) -> None:
         raise RuntimeError(" ".join(CANARIES))
@@ -252,8 +252,8 @@ def test_files_logs_and_metrics_contain_no_request_data(
     with caplog.at_level(logging.DEBUG):
         assert aggregator.post(make_batch(metric), **headers).status == 202
         assert aggregator.post(make_batch(metric, n=0), **headers).status == 422
-        made_up = make_batch(metric).to_json().replace(b'"homepage"', b'"canary-metric"')
-        assert aggregator.post(made_up, **headers).status == 404
+        undefined = make_batch(metric).to_json().replace(b'"homepage"', b'"canary-metric"')
+        assert aggregator.post(undefined, **headers).status == 404
         assert aggregator.get("/nowhere?canary-query", **headers).status == 404
         while store.unfolded(metric.digest):
             pass
@@ -286,7 +286,7 @@ def test_every_response_has_security_headers(start: StartAggregator, store: SqlS
 
 @pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in other units elsewhere")
 def test_100_gzip_bombs_use_less_than_20_mib(start: StartAggregator, store: SqlStore) -> None:
-    """1 GiB of zeros in 1 MiB each, at once inflated to at most 4 MiB."""
+    """Each body has 1 GiB of zeros in 1 MiB; at most 4 MiB are inflated at a time."""
     aggregator = start(store)
     packer = zlib.compressobj(wbits=31)
     bomb = b"".join(packer.compress(bytes(1 << 20)) for _ in range(1000)) + packer.flush()

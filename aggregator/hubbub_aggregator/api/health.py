@@ -38,9 +38,9 @@ class ReadinessCheck:
     def require(self, writer: GroupCommit) -> Future[None] | None:
         """Raise the error that a batch would get; return the probe that must also succeed, or None if none is needed."""
         self._store.require_unmoved()
-        if self._disk.full:
+        if self._disk.is_full:
             raise RefusedError(ProblemType.DISK_FULL, "free disk space is below --min-free-disk: free some space")
-        if not writer.alive:
+        if not writer.is_alive:
             raise StoreError("the writer thread has stopped: restart the service")
         stored_at = writer.stored_at
         if stored_at is not None and self._clock() - stored_at <= FRESH_SECONDS:

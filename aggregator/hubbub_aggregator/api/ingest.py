@@ -51,7 +51,7 @@ _MAX_DELAYED = 64
 _CLOSING_STATUSES = {408, 429, 503, 507}
 """Statuses after which the rest of an arriving body is not read; the client sends the whole batch again."""
 _UNCHARGED = {("GET", "/livez"), ("HEAD", "/livez"), ("POST", "/sign-in")}
-"""Requests that the middleware does not charge: a liveness probe, and a form whose route charges and answers in HTML."""
+"""Requests that the middleware does not charge: a liveness probe, and a form; its route charges it and responds in HTML."""
 
 
 class RawResponse(NamedTuple):
@@ -100,7 +100,7 @@ def _check_capacity(service: Service, writer: GroupCommit, client: tuple[str, in
     """Refuse a batch before its body is read: rate of its network, full queue, full disk. Return the client's address."""
     address = charge_request(service, client, _header(headers, b"x-forwarded-for"))
     writer.require_room()
-    if service.disk.full:
+    if service.disk.is_full:
         raise RefusedError(
             ProblemType.DISK_FULL, "the aggregator's disk is nearly full: send the same batch again later"
         )

@@ -54,7 +54,7 @@ class ServiceCollector:
             "Requests other than batches that were refused since the start.",
             _by_label("reason", service.outcomes.refused_requests()),
         )
-        yield _gauge("hubbub_queue_bytes", "Bytes of batches that wait for their commit.", [({}, writer.waiting)])
+        yield _gauge("hubbub_queue_bytes", "Bytes of batches that wait for their commit.", [({}, writer.queued_bytes)])
         yield _gauge(
             "hubbub_queue_limit_bytes",
             "Limit of hubbub_queue_bytes; beyond it batches are refused (503).",

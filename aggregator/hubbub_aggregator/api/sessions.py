@@ -65,7 +65,7 @@ def sign_in(store: Store, clock: Clock, token: str, random_bytes: RandomBytes = 
 
 
 def is_signed_in(store: Store, clock: Clock, secret: str | None) -> bool:
-    """Return whether this is the secret of a session that has not expired and whose token still has scope `read`."""
+    """Return whether this is the secret of a session that has not expired, of a token that still has scope `read`."""
     if not secret:
         return False
     token = store.session(hash_secret(secret), now=int(clock().timestamp()))

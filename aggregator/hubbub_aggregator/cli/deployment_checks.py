@@ -14,7 +14,7 @@ from hubbub.errors import DefinitionError
 from hubbub.metrics.definitions import Definitions, load_definitions
 from hubbub.text import format_count, format_size
 from hubbub.wire.urls import is_loopback
-from hubbub_aggregator.cli.database_checks import of_database
+from hubbub_aggregator.cli.database_checks import check_database
 from hubbub_aggregator.cli.service_checks import Fetch, check_proxy, check_service, fetch_over_http, local_url
 from hubbub_aggregator.database.database_url import is_postgres
 from hubbub_aggregator.monitoring.disk_space import free_bytes_at
@@ -66,7 +66,7 @@ def check_aggregator(
         yield _check_disk(Path(options.database), options.settings)
         yield from _check_modes(Path(options.database))
     yield check_clock(modification_times(*files), now)
-    yield from of_database(options.database, definitions, options.settings, now, pause)
+    yield from check_database(options.database, definitions, options.settings, now, pause)
     if options.port:
         yield from check_service(local_url(options.host, options.port), fetch)
     if options.public_url is not None:

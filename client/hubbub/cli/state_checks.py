@@ -80,7 +80,7 @@ def _clock_of(state: State, now: datetime) -> Finding | None:
             "no report of the metric is created before that day, unless the app runs with a correct clock and plans again",
             "check that the clock is correct, and start the app",
         )
-    num_future = sum(waiting.batch.period > str(now.date() + timedelta(days=2)) for waiting in state.queue.values())
+    num_future = sum(queued.batch.period > str(now.date() + timedelta(days=2)) for queued in state.queue.values())
     if num_future:
         return warning(
             "clock",

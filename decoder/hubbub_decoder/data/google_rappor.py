@@ -30,7 +30,7 @@ from hubbub.summary import BitCounts, PatternCounts, Summary
 from hubbub.summary.counting import count_bits, count_ones, count_patterns
 from hubbub.summary.pattern_counts import MAX_PATTERN_BITS
 from hubbub_decoder.errors import ForeignFileError
-from hubbub_decoder.model.design_matrix import DesignMatrix, design_of_positions
+from hubbub_decoder.model.design_matrix import DesignMatrix, design_from_positions
 from hubbub_decoder.model.vectorized_hashing import Positions, bit_positions
 
 _PARAMETERS = ("k", "h", "m", "p", "q", "f")
@@ -126,7 +126,7 @@ def read_map(path: str | Path, params: Params) -> tuple[list[str], Positions]:
 
 def read_map_design(path: str | Path, params: Params) -> DesignMatrix:
     """Read a map as the design matrix of its candidates; works for any hash function."""
-    return design_of_positions(*read_map(path, params), params)
+    return design_from_positions(*read_map(path, params), params)
 
 
 def read_summary_files(

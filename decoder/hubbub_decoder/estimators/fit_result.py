@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub_decoder.array_types import Flags, Floats, Indices
-from hubbub_decoder.estimators.empirical_bayes import Learnt
-from hubbub_decoder.estimators.mixed_model import Solution, Solved
-from hubbub_decoder.inference.multiple_testing import Seen, tested
-from hubbub_decoder.inference.null_distribution import ErrorLaw
-from hubbub_decoder.model.random_string import RandomPlaces
+from hubbub_decoder.estimators.empirical_bayes import EmpiricalBayesState
+from hubbub_decoder.estimators.mixed_model import ShareEstimates, SolvedModel
+from hubbub_decoder.inference.multiple_testing import LeaveOneOutScores, test_candidates
+from hubbub_decoder.inference.null_distribution import NullDistribution
+from hubbub_decoder.model.random_string import RandomFilters
 
-_BLIND = 1e-6  # part of a contrast that may lie in the null space before the contrast counts as undetermined
+_MAX_NULL_PART = 1e-6  # relative length of a contrast inside the null space, above which it counts as undetermined
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,27 +49,27 @@ class FitResult:
     null_error: float
     unlisted_variance: float = np.nan
     unlisted_variance_error: float = np.nan
-    null_distribution: ErrorLaw | None = None
+    null_distribution: NullDistribution | None = None
     covariance: Floats | None = None
     null_space: Floats | None = None
 
     @classmethod
     def from_mixed_model(
         cls,
-        solution: Solution,
-        learnt: Learnt,
-        tests: tuple[ErrorLaw, Floats],
+        estimates: ShareEstimates,
+        state: EmpiricalBayesState,
+        tests: tuple[NullDistribution, Floats],
         totals: tuple[Floats, Floats, Floats],
         variances: Callable[[Floats, Floats], tuple[Floats, Floats]],
     ) -> FitResult:
-        """Result of a solved mixed model.
+        """Result of a solved mixed model, tau**2 taken from the state.
 
         tests     : null distribution and p-values (M,)
         totals    : shares of the totals (3,), their variances as shares of a population, and among the reporters
-        variances : from variances in the model and shares to variances as shares of a population, and among the reporters
+        variances : function of the model's variances (M,) and the shares; returns variances for a population, and for the reporters
         """
-        known = np.isfinite(solution.variances)
-        shares, raw = np.where(known, solution.shares, np.nan), np.where(known, solution.variances, np.nan)
+        known = np.isfinite(estimates.variances)
+        shares, raw = np.where(known, estimates.shares, np.nan), np.where(known, estimates.variances, np.nan)
         of_population, of_reporters = variances(raw, shares)
         return cls(
             shares=shares,
@@ -80,8 +80,8 @@ class FitResult:
             total_variances=totals[1],
             total_reporter_variances=totals[2],
             null_error=float(np.sqrt(np.median(raw[known]))) if known.any() else np.inf,
-            unlisted_variance=learnt.scatter,
-            unlisted_variance_error=learnt.scatter_std,
+            unlisted_variance=state.unlisted_variance,
+            unlisted_variance_error=state.unlisted_variance_error,
             null_distribution=tests[0],
         )
 
@@ -94,7 +94,7 @@ class FitResult:
         reporter_variances: Callable[[Floats], Floats],
         unlisted_variance: tuple[float, float],
     ) -> FitResult:
-        """Result, not yet tested, of an estimator that leaves all shares open.
+        """Result, not yet tested, of an estimator that has all shares as fixed effects.
 
         solution           : (M + 1,) shares of the candidates and of the unlisted strings
         covariance         : (M + 1, M + 1) theirs, as shares of a population
@@ -122,12 +122,12 @@ class FitResult:
             null_space=null_space,
         )
 
-    def with_tests(self, null_distribution: ErrorLaw | None, p_values: Floats) -> FitResult:
-        """Return the same with its tests."""
+    def with_tests(self, null_distribution: NullDistribution | None, p_values: Floats) -> FitResult:
+        """Return the same result with its tests; p_values : (M,)."""
         return replace(self, null_distribution=null_distribution, p_values=p_values)
 
-    def spread(self, columns: Indices, size: int, p_value: float) -> FitResult:
-        """Return the same for all `size` columns of a design of which only `columns` were fitted.
+    def expand(self, columns: Indices, size: int, p_value: float) -> FitResult:
+        """Return the result for all `size` columns of a design of which only `columns` (M,) were fitted; the other shares are nan.
 
         p_value : of a column that was not fitted; nan: it does not count as tested
         """
@@ -142,38 +142,39 @@ class FitResult:
 
 def is_determined(contrasts: Floats, null_space: Floats) -> Flags:
     """Whether the reports determine each weighted sum of shares; contrasts : (n, M + 1) a row of weights each."""
-    blind = np.linalg.norm(contrasts @ null_space, axis=1)
-    return np.asarray(blind <= _BLIND * np.linalg.norm(contrasts, axis=1))
+    null_part = np.linalg.norm(contrasts @ null_space, axis=1)
+    return np.asarray(null_part <= _MAX_NULL_PART * np.linalg.norm(contrasts, axis=1))
 
 
 def contrast_variances(contrasts: Floats, covariance: Floats) -> Floats:
-    """Return the variance a' Cov a of each contrast a, a row of `contrasts`."""
+    """Variance a' Cov a of each contrast a, a row of `contrasts` (n, M + 1): (n,)."""
     return np.asarray(np.einsum("ij,jk,ik->i", contrasts, covariance, contrasts))
 
 
 def sum_totals(shares: Floats, covariance: Floats) -> tuple[Floats, Floats]:
-    """Totals (3,) and their variances from those of the candidates together and of the unlisted strings."""
+    """Totals (3,) and their variances (3,), from the shares (2,) of the candidates together and of the unlisted strings, and their covariance."""
     sums = np.array([[1, 0], [0, 1], [1, 1]])
     return sums @ shares, contrast_variances(sums, covariance)
 
 
 def compare_with_random_strings(
-    solved: Solved, solution: Solution, places: NDArray[np.integer], strings: RandomPlaces
-) -> tuple[ErrorLaw, Floats]:
-    """Return the null distribution of the estimates of random strings, and the p-value of each candidate.
+    solved: SolvedModel, estimates: ShareEstimates, positions: NDArray[np.integer], filters: RandomFilters
+) -> tuple[NullDistribution, Floats]:
+    """Null distribution of the estimates of a mixed model, and the p-value of each candidate, (M,).
 
-    places : (m, h, M) that each candidate takes
+    positions : (m, h, M) of each candidate in each cohort
     """
-    known = np.isfinite(solution.variances)
-    errors = np.sqrt(np.where(known, solution.variances, np.nan))
+    known = np.isfinite(estimates.variances)
+    errors = np.sqrt(np.where(known, estimates.variances, np.nan))
     typical = float(np.median(errors[known])) if known.any() else 1.0
     scores = solved.scores()
 
-    def left_out(some: Indices) -> Iterator[Seen]:
-        for j in some.tolist():
+    def leave_out(candidates: Indices) -> Iterator[LeaveOneOutScores]:
+        for j in candidates.tolist():
             parts = [errors[j] * score for score in solved.scores(j)]
-            own = [float(part[taken].sum()) for part, taken in zip(parts, places[:, :, j], strict=True)]
-            yield own, [strings.scores(part) for part in parts]
+            own = [float(part[taken].sum()) for part, taken in zip(parts, positions[:, :, j], strict=True)]
+            yield own, [filters.scores(part) for part in parts]
 
-    anybody = (strings.scores(typical * score) for score in scores)
-    return tested(solution.shares, errors, anybody, left_out, strings, sum(bool(score.any()) for score in scores))
+    random_scores = (filters.scores(typical * score) for score in scores)
+    cohorts = sum(bool(score.any()) for score in scores)
+    return test_candidates(estimates.shares, errors, random_scores, leave_out, filters, cohorts)

@@ -1,4 +1,7 @@
-"""Estimates and standard errors -> intervals, tests and what is called found."""
+"""Standard errors by target, confidence intervals, and the smallest share that would be detected.
+
+Symbols: x a share, s its standard error, N reports, M tests. docs/mathematics.md, sections 5, 7 and 10.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,12 @@ import numpy as np
 from scipy.stats import norm
 
 from hubbub_decoder.array_types import Floats
-from hubbub_decoder.inference.null_distribution import ErrorLaw
+from hubbub_decoder.inference.null_distribution import NullDistribution
 
-POWER = 0.9
+DETECTION_POWER = 0.9
 
 Target = Literal["reporters", "population"]
+"""Whose share is estimated: of those who reported, or of the population of which they are a random sample."""
 
 
 def reporter_variance(variance: Floats, shares: Floats, num_reports: int) -> Floats:
@@ -45,46 +49,50 @@ def poisson_variances(variance: Floats, shares: Floats, num_reports: int) -> tup
     return np.maximum(variance - x**2 / num_reports, 0), np.maximum(variance - x / num_reports, 0)
 
 
-def interval(shares: Floats, std_errors: Floats, level: float, law: ErrorLaw | None = None) -> tuple[Floats, Floats]:
-    """Return shares - a std_errors and shares + b std_errors, not clipped: errors are above a, or below -b, with chance (1 - level) / 2 each.
+def interval(
+    shares: Floats, std_errors: Floats, level: float, null: NullDistribution | None = None
+) -> tuple[Floats, Floats]:
+    """Confidence intervals from x - a s to x + b s, not clipped to [0, 1].
 
-    law : of errors; None: normal
+    Errors exceed a s, and fall below -b s, with probability (1 - level) / 2 each.
+
+    null : distribution of error / standard error; None: standard normal
     """
-    beyond = (1 - level) / 2
-    above, below = (law.above(beyond), law.below(beyond)) if law else (norm.isf(beyond),) * 2
-    with np.errstate(invalid="ignore"):  # of none, that of no error reaches anywhere: level 1
-        return shares - above * std_errors, shares + below * std_errors
+    tail = (1 - level) / 2
+    upper, lower = (null.upper_quantile(tail), null.lower_quantile(tail)) if null else (norm.isf(tail),) * 2
+    with np.errstate(invalid="ignore"):  # level 1 of an error of 0: infinity times 0
+        return shares - upper * std_errors, shares + lower * std_errors
 
 
-def level_after_selection(fdr: float, detected: int, tests: int) -> float:
-    """Return the level of intervals of the detected whose false coverage rate is at most `fdr`.
-
-        1 - fdr detected / tests
+def selection_adjusted_level(fdr: float, detected: int, tests: int) -> float:
+    """Level of intervals of the detected candidates whose false coverage rate is at most `fdr`: 1 - fdr detected / tests.
 
     Source: Benjamini & Yekutieli 2005, theorem 2.
 
-    >>> level_after_selection(0.05, detected=10, tests=100)
+    >>> selection_adjusted_level(0.05, detected=10, tests=100)
     0.995
     """
     return 1 - fdr * detected / tests
 
 
-def detectable_share(null_std_error: float, num_tests: int, fdr: float, law: ErrorLaw | None = None) -> float:
-    """Return the share of a candidate that would be found 9 times in 10, even if it were the only one.
+def detection_limit(null_std_error: float, num_tests: int, fdr: float, null: NullDistribution | None = None) -> float:
+    """Smallest share that is detected with probability 0.9, even if it is the only one.
 
-        x = (z(1 - fdr / M) + z(.9)) s        the level of the first Benjamini-Hochberg step, that of Bonferroni; the first z is the law's
+        x = (z(1 - fdr / M) + z(.9)) s        z : normal quantiles; the first is that of `null`
 
-    >>> round(detectable_share(0.001, num_tests=100, fdr=0.05), 5)
+    fdr / M is the first step of Benjamini and Hochberg's procedure, which is Bonferroni's.
+
+    >>> round(detection_limit(0.001, num_tests=100, fdr=0.05), 5)
     0.00457
     """
-    first = law.above(fdr / num_tests) if law else norm.isf(fdr / num_tests)
-    return float((first + norm.ppf(POWER)) * null_std_error)
+    threshold = null.upper_quantile(fdr / num_tests) if null else norm.isf(fdr / num_tests)
+    return float((threshold + norm.ppf(DETECTION_POWER)) * null_std_error)
 
 
-def reports_to_detect(share: float, detectable: float, num_reports: int) -> int:
-    """Return how many reports would make `share` the detectable one: errors shrink with the root of N.
+def reports_to_detect(share: float, limit: float, num_reports: int) -> int:
+    """Number of reports at which `share` is the detection limit, given the `limit` of `num_reports`: errors shrink as 1 / sqrt(N).
 
-    >>> reports_to_detect(0.001, detectable=0.002, num_reports=1000)
+    >>> reports_to_detect(0.001, limit=0.002, num_reports=1000)
     4000
     """
-    return math.ceil(num_reports * (detectable / share) ** 2)
+    return math.ceil(num_reports * (limit / share) ** 2)

@@ -1,9 +1,11 @@
 """Distribution of the bits of a random string: the model of every string that is not in the candidate list.
 
-In each cohort, independently, a hash scheme sets these bits:
+In each cohort, independently, a hash scheme sets these bits of k:
 
-    murmur3-v1 : h of the k bits, every set with probability 1 / C(k, h)
-    google-md5 : bit (byte modulo k) for each of h uniform bytes; equal bits count once
+    murmur3-v1 : h bits, every set with probability 1 / C(k, h)
+    google-md5 : bit (byte modulo k) of each of h uniform bytes; equal bits count once
+
+Symbols: b (k,) the indicator of a random string's bits; w = E b; W = E b b'; V = W - w w'. docs/mathematics.md, sections 2, 3 and 7.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from hubbub.summary import BitCounts
 from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.model.debias import bit_shares
 
-_MAX_SETS = 2_500
+_MAX_SETS = 2_500  # sets of h bits to enumerate; of more, so many are drawn
 
 
 def md5_bit_probabilities(num_bits: int) -> Floats:
@@ -32,38 +34,38 @@ def md5_bit_probabilities(num_bits: int) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class RandomString:
-    """The bits of a string that hashes anywhere: what stands for every string that is on no list.
+class RandomStringMoments:
+    """First and second moments of the bits of a random string in one cohort.
 
-    mean   : (k,)   w = E b
-    second : (k, k) W = E b b'
+    mean          : (k,)   w = E b
+    second_moment : (k, k) W = E b b'
     """
 
     mean: Floats
-    second: Floats
+    second_moment: Floats
 
     @property
     def covariance(self) -> Floats:
-        """V = W - w w'."""
-        return self.second - np.outer(self.mean, self.mean)
+        """V = W - w w', (k, k)."""
+        return self.second_moment - np.outer(self.mean, self.mean)
 
-    def share_of_all(self, counts: BitCounts) -> float:
-        """Return the share of the reports that have a value, were every value such a string: what their ones add up to."""
+    def any_value_share(self, counts: BitCounts) -> float:
+        """Share of the reports that have a value, if every value were a random string: their debiased ones over the sum of w."""
         used = counts.reports > 0
         ones = bit_shares(counts)[used].sum(axis=1)
         return float(np.average(ones, weights=counts.reports[used]) / self.mean.sum())
 
     @classmethod
-    def of(cls, params: Params) -> RandomString:
-        """Return the moments under the hash scheme.
+    def from_params(cls, params: Params) -> RandomStringMoments:
+        """Moments under the hash scheme.
 
             murmur3-v1 : w_i = h/k                   W_ij = h (h-1) / (k (k-1))
             google-md5 : w_i = 1 - (1-a_i)**h        W_ij = 1 - (1-a_i)**h - (1-a_j)**h + (1-a_i-a_j)**h
-                         a_i = the probability that one hash hits bit i (`md5_bit_probabilities`)
+                         a = md5_bit_probabilities(k)
             W_ii = w_i in both
 
         >>> params = Params(num_bits=8, num_hashes=2, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=0)
-        >>> RandomString.of(params).second[0, :2].round(4).tolist()  # 2/8, and 2/56
+        >>> RandomStringMoments.from_params(params).second_moment[0, :2].round(4).tolist()  # 2/8, and 2/56
         [0.25, 0.0357]
         """
         k, h = params.num_bits, params.num_hashes
@@ -81,18 +83,18 @@ class RandomString:
 
 
 def filter_probabilities(params: Params) -> dict[int, float]:
-    """Return how likely each filter is for a string that hashes anywhere."""
+    """Probability of each filter, the set of a random string's bits as an integer."""
     k, h = params.num_bits, params.num_hashes
     if params.hash_scheme == "google-md5":
         hit = md5_bit_probabilities(k)
-        likely = {0: 1.0}
+        probabilities = {0: 1.0}
         for _ in range(h):
-            more: dict[int, float] = {}
-            for bits, chance in likely.items():
+            longer: dict[int, float] = {}
+            for bits, probability in probabilities.items():
                 for bit in range(k):
-                    more[bits | 1 << bit] = more.get(bits | 1 << bit, 0.0) + chance * float(hit[bit])
-            likely = more
-        return likely
+                    longer[bits | 1 << bit] = longer.get(bits | 1 << bit, 0.0) + probability * float(hit[bit])
+            probabilities = longer
+        return probabilities
     subsets = {0}
     for _ in range(h):
         subsets = {bits | 1 << bit for bits in subsets for bit in range(k) if not bits >> bit & 1}
@@ -100,11 +102,11 @@ def filter_probabilities(params: Params) -> dict[int, float]:
 
 
 def distinct_bit_probabilities(params: Params) -> list[float]:
-    """Probability that a random string sets 1, 2, .., h distinct bits.
+    """Probabilities that a random string sets 1, 2, .., h distinct bits.
 
-        google-md5 : P_i(d) = P_{i-1}(d) d / k + P_{i-1}(d - 1) (k - d + 1) / k after i hashes      murmur3-v1 : always h
+        google-md5 : P_i(d) = P_{i-1}(d) d / k + P_{i-1}(d-1) (k-d+1) / k after i hashes      murmur3-v1 : P(h) = 1
 
-    Where k does not divide 256, google-md5's slight preference for low bits is left out.
+    The slight preference of google-md5 for low bits, where k does not divide 256, is left out.
     """
     k, h = params.num_bits, params.num_hashes
     if params.hash_scheme != "google-md5":
@@ -116,37 +118,37 @@ def distinct_bit_probabilities(params: Params) -> list[float]:
     return distinct
 
 
-def random_places(params: Params, size: int, rng: np.random.Generator) -> Indices:
-    """Draw the bits of strings that hash anywhere: (size, h), coincident ones replaced by k."""
+def draw_bit_positions(params: Params, size: int, rng: np.random.Generator) -> Indices:
+    """Draw the bits of random strings: (size, h) positions, each bit once; k fills the place of a repeated bit."""
     k, h = params.num_bits, params.num_hashes
     if params.hash_scheme != "google-md5":
         return np.argsort(rng.random((size, k)), axis=1)[:, :h]
-    places = np.sort(rng.integers(256, size=(size, h)) % k, axis=1).astype(np.intp)
-    places[:, 1:][places[:, 1:] == places[:, :-1]] = k
-    return places
+    positions = np.sort(rng.integers(256, size=(size, h)) % k, axis=1).astype(np.intp)
+    positions[:, 1:][positions[:, 1:] == positions[:, :-1]] = k
+    return positions
 
 
 @dataclass(frozen=True, eq=False)
-class RandomPlaces:
-    """What a string that hashes anywhere takes in a cohort: one filter, or h bits.
+class RandomFilters:
+    """Filters (sets of positions) that a random string can have in one cohort.
 
-    sets    : (n, h) places, each set as likely as `chances` says      chances : (n,); None: all alike
-    same    : how often it has a given candidate's very set
+    sets                  : (n, s) positions: one filter's index (s = 1), or h bits (s = h)
+    probabilities         : (n,) of each set; None: all equal
+    identical_probability : that a random string has the same set as a given candidate
     """
 
     sets: Indices
-    chances: Floats | None
-    same: float
+    probabilities: Floats | None
+    identical_probability: float
 
     @classmethod
-    def of_filters(cls, chances: Floats) -> RandomPlaces:
-        """Return one of so many filters."""
-        likeliest = float(chances.max())
-        return cls(np.arange(len(chances))[:, None], chances, likeliest)
+    def from_probabilities(cls, probabilities: Floats) -> RandomFilters:
+        """Filters by index, with these probabilities (n,)."""
+        return cls(np.arange(len(probabilities))[:, None], probabilities, float(probabilities.max()))
 
     @classmethod
-    def of_bits(cls, params: Params) -> RandomPlaces:
-        """Return all sets of h of k bits, or so many drawn at random as are enough."""
+    def from_params(cls, params: Params) -> RandomFilters:
+        """All sets of h of k bits; of more than 2,500 sets, 2,500 are drawn."""
         k, h = params.num_bits, params.num_hashes
         number = math.comb(k, h)
         if number <= _MAX_SETS:
@@ -155,10 +157,10 @@ class RandomPlaces:
             sets = np.argsort(np.random.default_rng(0).random((_MAX_SETS, k)), axis=1)[:, :h]
         return cls(sets, None, 1 / number)
 
-    def alike(self, cohorts: int) -> float:
-        """Return how often it has a candidate's places in so many cohorts."""
-        return float(self.same**cohorts)
+    def collision_probability(self, cohorts: int) -> float:
+        """Probability that a random string has a given candidate's set in each of so many cohorts."""
+        return float(self.identical_probability**cohorts)
 
-    def scores(self, places: Floats) -> Floats:
-        """Return what each set scores, (n,), from what each place does."""
-        return np.asarray(places[self.sets].sum(axis=1))
+    def scores(self, position_scores: Floats) -> Floats:
+        """Score of each set, (n,): the sum of the scores of its positions."""
+        return np.asarray(position_scores[self.sets].sum(axis=1))

@@ -15,9 +15,9 @@ from scipy import stats
 from hubbub.metrics.params import Params
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub_decoder.array_types import Floats
-from hubbub_decoder.estimators.pattern_counts import FilterTable, is_small
+from hubbub_decoder.estimators.pattern_counts import FilterTable, supports_pattern_likelihood
 from hubbub_decoder.model.debias import bit_shares
-from hubbub_decoder.model.random_string import RandomString, md5_bit_probabilities
+from hubbub_decoder.model.random_string import RandomStringMoments, md5_bit_probabilities
 from hubbub_decoder.results.estimates import FitTest
 
 _MIN_EXPECTED_COUNT = 5.0  # per cell, Cochran's rule; cells with smaller expectations are merged
@@ -33,7 +33,7 @@ def run_fit_tests(collected: BitCounts | PatternCounts | Reports) -> tuple[FitTe
     """Run every test for which the summary has the data and enough reports."""
     params = collected.metric.params
     tests: list[FitTest | None] = []
-    if isinstance(collected, PatternCounts) and is_small(params):
+    if isinstance(collected, PatternCounts) and supports_pattern_likelihood(params):
         tests += _pattern_tests(collected)
     counts = collected if isinstance(collected, BitCounts) else collected.bit_counts()
     periods = _reports_per_client(counts)
@@ -56,7 +56,10 @@ def _pattern_tests(counts: PatternCounts) -> Iterator[FitTest | None]:
     There are 2**k patterns and fewer distinct filters. The component of the counts orthogonal to all filters is noise under the null
     hypothesis.
     """
-    probabilities, periods = FilterTable.of(counts.metric.params).chance, _reports_per_client(counts)
+    probabilities, periods = (
+        FilterTable.from_params(counts.metric.params).pattern_probabilities,
+        _reports_per_client(counts),
+    )
     yield _chi_squared_test("patterns", _mixture_chi_squared(counts.counts.sum(axis=0), probabilities), periods)
     m = len(counts.counts)
     if m == 1 or counts.metric.params.num_bits > _MAX_BITS_FOR_COHORT_TEST:
@@ -159,7 +162,7 @@ def _even_bits_test(counts: BitCounts) -> FitTest | None:
     if used.sum() < _MIN_COHORTS:
         return None
     shares = bit_shares(counts)[used]
-    mean = RandomString.of(params).mean
+    mean = RandomStringMoments.from_params(params).mean
     deviations = shares - shares.sum(axis=1, keepdims=True) * (mean / mean.sum())
     weights = np.sqrt(counts.reports[used] / counts.reports[used].mean())[:, None]
     error = np.sqrt(np.sum((weights * deviations) ** 2, axis=0)) / len(deviations)

@@ -1,6 +1,6 @@
 """Warnings about a decoding: sentences that state the finding with its number, its meaning and the remedy.
 
-Each function yields no warning or some, as plain text for `Decoding.warnings`.
+Each function yields zero or more warnings for `Decoding.warnings`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hubbub_decoder.data.combine import Collected
 from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.estimators.lasso_screening import Selection
 from hubbub_decoder.estimators.reports import mixed_effects
-from hubbub_decoder.inference.null_distribution import ErrorLaw
+from hubbub_decoder.inference.null_distribution import NullDistribution
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.estimates import FitTest
@@ -138,7 +138,7 @@ def warn_merged_candidates(design: DesignMatrix, repeated: int) -> Iterator[str]
 
 
 def warn_screening(design: DesignMatrix, selection: Selection) -> Iterator[str]:
-    """Warn when a lasso kept only some of the candidates."""
+    """Warn when a lasso screened out candidates."""
     columns, kept = len(design.groups), len(selection.columns)
     if kept < columns:
         method = (
@@ -152,7 +152,7 @@ def warn_screening(design: DesignMatrix, selection: Selection) -> Iterator[str]:
 
 def warn_unused_reports(reports: Reports | None, kept: DesignMatrix) -> Iterator[str]:
     """Warn when the decoder used the bit counts of individual reports instead of the reports."""
-    if reports is not None and not mixed_effects.worth_fitting(kept):
+    if reports is not None and not mixed_effects.within_size_limit(kept):
         yield (
             f"Only the bit counts of these reports were used, because there are {len(kept.groups):,} candidates. Decoding from the "
             f"individual reports gives smaller errors, but is limited to {mixed_effects.MAX_CANDIDATES:,} candidates. Pass fewer candidates."
@@ -178,7 +178,7 @@ def warn_undetermined_totals(decoding: Decoding) -> Iterator[str]:
         )
 
 
-def warn_frequent_unlisted_string(null: ErrorLaw | None, unlisted_variance: float) -> Iterator[str]:
+def warn_frequent_unlisted_string(null: NullDistribution | None, unlisted_variance: float) -> Iterator[str]:
     """Warn about a frequent string without a candidate; unlisted_variance is tau**2, in squared shares."""
     if null is not None and null.is_skewed:
         yield (

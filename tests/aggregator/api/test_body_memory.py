@@ -1,4 +1,4 @@
-"""Memory of bodies that are arriving: bounded in total and for each network, given back whatever happens."""
+"""Memory of arriving bodies: bounded in total and for each network, and always released."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HOSTS = ["192.0.2.1", "192.0.2.99", "198.51.100.7", "2001:db8::1", "203.0.113.5"
 
 
 class Bodies(RuleBasedStateMachine):
-    """Bodies begin, grow and end in any order; a model knows their sizes."""
+    """Bodies begin, grow and end in any order; a model has their sizes."""
 
     @initialize()
     def start(self) -> None:
@@ -80,7 +80,7 @@ HEAD = b"POST /v1/reports HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\
 
 
 def unfinished(aggregator: Aggregator, network: bytes, sent: int) -> socket.socket:
-    """Send this many bytes of a body of 100,000."""
+    """Return a connection that has sent `sent` of the 100,000 bytes of its body."""
     host, port = aggregator.url.removeprefix("http://").split(":")
     client = socket.create_connection((host, int(port)), timeout=30)
     client.sendall(HEAD % network + b"Content-Encoding: gzip\r\nContent-Length: 100000\r\n\r\n")
@@ -106,7 +106,7 @@ def test_unfinished_bodies_of_one_network_leave_memory_for_others(
 
 
 def test_rejects_body_that_arrives_too_slowly(start: StartAggregator, sqlite_store: SqlStore) -> None:
-    """The window is five seconds; a clock of the loop would not reach the socket, so this test waits for it."""
+    """The test waits for the real window of five seconds, because sockets do not use a fake clock."""
     aggregator = start(sqlite_store, min_body_rate=10_000)
     began = time.monotonic()
     with unfinished(aggregator, b"198.51.100.1", 30_000) as client:

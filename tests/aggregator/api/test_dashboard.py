@@ -1,4 +1,4 @@
-"""The pages and their sign-in, over HTTP: who sees them, what the cookie is, how it ends, what they show."""
+"""Dashboard over HTTP: sign-in, cookie, sessions, and the content of the pages."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_revoking_a_token_ends_its_sessions(start: StartAggregator, store: SqlSt
     assert get(aggregator, **cookie).status == 200
     assert store.revoke_token("a")
     assert get(aggregator, **cookie).status == 303
-    given(store, Scope.READ)  # another token of the same name brings nobody back
+    given(store, Scope.READ)  # another token of the same name does not restore the sessions
     assert get(aggregator, **cookie).status == 303
 
 
@@ -159,7 +159,7 @@ def test_sign_out_ends_the_session_for_all_copies_of_the_cookie(start: StartAggr
     answer = sign_out(aggregator, **cookie)
     assert (answer.status, answer.headers["location"], cookie_of(answer)["max-age"]) == (303, "/sign-in", "0")
     assert get(aggregator, **cookie).status == 303
-    assert sign_out(aggregator).status == 303  # who is not signed in may do so too
+    assert sign_out(aggregator).status == 303  # also without a session
 
 
 def test_sign_in_again_ends_the_earlier_session(start: StartAggregator, store: SqlStore) -> None:
@@ -185,11 +185,11 @@ def test_sign_in_with_a_wrong_token_shows_the_reason(start: StartAggregator, sto
         ProblemType.UNAUTHORIZED: ("hubbub_nonsense", "token is unknown"),
         ProblemType.FORBIDDEN: (given(store, Scope.METRICS), "does not have scope read"),
     }
-    for refusal, (token, told) in wrong.items():
+    for refusal, (token, reason) in wrong.items():
         answer = sign_in(aggregator, token)
         assert (answer.status, answer.headers.get("set-cookie")) == (refusal.status, None)
         assert 'role="alert"' in answer.body.decode()
-        assert told in answer.body.decode()
+        assert reason in answer.body.decode()
         assert_refused(sign_in(aggregator, token, accept="*/*"), refusal)
     assert sign_in(aggregator, "", accept="*/*").status == 401
     assert_refused(sign_in(aggregator, "x" * (1 << 21), accept="*/*"), ProblemType.TOO_LARGE)
@@ -231,7 +231,7 @@ def test_sign_in_is_rate_limited(start: StartAggregator, sqlite_store: SqlStore)
 def test_pages_show_the_figures_of_stored_batches(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch
 ) -> None:
-    """Folded or not, of every version and period; what was refused; what is kept and until when."""
+    """Reports of every version and period, folded or not; refused batches; retention."""
     aggregator = start(store, fold_interval=1000.0, keep_counts={"carrier": 12}, free=lambda: 3 << 30)
     definitions = aggregator.definitions
     for metric in definitions.versions():
@@ -247,7 +247,7 @@ def test_pages_show_the_figures_of_stored_batches(
     assert '<dd id="reports">1,434</dd>' in page
     closed = r'href="/problems/period-closed">period-closed</a></td><td><a href="/metric/homepage">homepage</a></td>'
     assert re.search(closed + r'<td class="n">1<', page)
-    assert re.search(r'href="/problems/malformed">malformed</a></td><td>unknown</td><td class="n">1<', page)
+    assert re.search(r'href="/problems/malformed">malformed</a></td><td>undefined</td><td class="n">1<', page)
     for words in ("no reports yet", "expired on 2024-06-15", "1 batch refused", "3 GiB", "ready: batches are stored"):
         assert words in page
     homepage, from_jfk, carrier, gone = (
@@ -298,7 +298,7 @@ def test_chart_shows_the_last_90_periods_with_empty_ones() -> None:
 
 
 def test_chart_adds_periods_of_another_kind() -> None:
-    """An older version of the metric had a report a day, the current one has a report a week."""
+    """An older version of the metric has periods of a day, the current version of a week."""
     weekly = Metric.boolean("b", prob_p=0, prob_q=1, prob_f=0.5, period="week")
     lines = [PeriodLine("2024-06-03", 5, False), PeriodLine("2024-06-05", 7, True), PeriodLine("2024-06-10", 1, True)]
     bars = build_chart(weekly, lines).bars
@@ -309,12 +309,12 @@ def test_describe_implausible_lists_each_kind_once() -> None:
     params = Params.one_hot(1, prob_p=0.25, prob_q=0.75, prob_f=0.5)
     found = [("2024-06-03", "shape"), ("2024-06-04", "shape"), ("2024-06-04", "cohorts"), ("2024-06-04", "shape")]
     shape, cohorts = describe_implausible((period, kind, params) for period, kind in found)
-    assert shape.startswith("2024-06-04 and 1 earlier period, no mix of values")
-    assert cohorts.startswith("2024-06-04, the cohorts differ in size")
+    assert shape.startswith("2024-06-04 and 1 earlier period: the distribution of the number of ones")
+    assert cohorts.startswith("2024-06-04: the cohort sizes differ")
 
 
 def test_overview_sorts_metrics_by_severity_of_problems(store: SqlStore, make_batch: MakeBatch) -> None:
-    """At noon of June 15: reports of June 13 should have arrived."""
+    """At noon of June 15, reports of June 13 should have arrived."""
     definitions = many_definitions(8)
     silent, fine, implausible, refused, often_refused, empty, *_ = names = list(definitions)
     with running(definitions, store, Settings(local_reads_without_token=True, fold_interval=1000.0)) as aggregator:
@@ -361,7 +361,7 @@ def test_search_requires_every_word(sqlite_store: SqlStore, query: str, found: l
 
 @pytest.mark.parametrize("path", ["/", "/?q=editor&problems=1", "/metric/editor.first_page", "/metrics"])
 def test_pages_run_a_constant_number_of_statements(store: SqlStore, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
-    """Count statements; a summary that is read, or asked for, fails the test."""
+    """Count SQL statements; reading a summary fails the test."""
 
     def fail(*_: object) -> None:
         raise AssertionError("a summary was read")
@@ -392,7 +392,7 @@ def test_idle_upkeep_runs_a_constant_number_of_statements(store: SqlStore) -> No
 
 
 def statements_of(store: SqlStore, act: Callable[[], Answer]) -> list[str]:
-    """Return the SQL that a request needs; the pages are asked for once before, so that nothing is set up."""
+    """Return the SQL of a request; an earlier request has done one-time setup."""
     statements: list[tuple[str, Any]] = []
     assert act().status == 200
     with noted(store, statements):
@@ -402,7 +402,7 @@ def statements_of(store: SqlStore, act: Callable[[], Answer]) -> list[str]:
 
 @contextmanager
 def noted(store: SqlStore, statements: list[tuple[str, Any]]) -> Iterator[None]:
-    """Note each statement and its parameters."""
+    """Record each statement and its parameters."""
 
     def note(*arguments: Any) -> None:
         statements.append((arguments[2], arguments[3]))
@@ -415,7 +415,7 @@ def noted(store: SqlStore, statements: list[tuple[str, Any]]) -> Iterator[None]:
 
 
 def test_page_queries_use_the_index(sqlite_store: SqlStore) -> None:
-    """Behind each summary in its row are the columns: to reach them SQLite would read all pages of all summaries."""
+    """Without the index SQLite would read all pages of all summaries, because the columns follow the summary in each row."""
     definitions = many_definitions(3)
     fill(sqlite_store, definitions, NOON.date(), 3)
     asked: list[Callable[[], object]] = [
@@ -481,7 +481,7 @@ def test_undefined_metric_has_no_page(start: StartAggregator, sqlite_store: SqlS
     aggregator = start(sqlite_store)
     assert_refused(get(aggregator, "/metric/nothing"), ProblemType.UNKNOWN_METRIC)
     page = get(aggregator, "/metric/nothing", accept=HTML)
-    assert (page.status, b"<h1>No such metric</h1>" in page.body) == (404, True)
+    assert (page.status, b"<h1>Metric not found</h1>" in page.body) == (404, True)
 
 
 def test_metric_page_shows_stale_figures(store: SqlStore) -> None:

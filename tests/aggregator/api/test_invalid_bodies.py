@@ -1,4 +1,4 @@
-"""Bodies that no client sends: refused, never a 5xx, never stored, never inflated beyond the limit."""
+"""Invalid bodies: refused without a 5xx, not stored, not inflated beyond the limit."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def values() -> st.SearchStrategy[Any]:
 
 
 def nearly_batches(definitions: Definitions) -> st.SearchStrategy[Any]:
-    """Objects of the right shape whose fields are right, nearly right or anything."""
+    """Objects with the fields of a batch and valid, nearly valid or arbitrary values."""
     digests = [metric.digest for metric in definitions.versions()]
     fields: dict[str, st.SearchStrategy[Any]] = {
         "batch_id": st.uuids(version=4).map(str) | st.uuids().map(str),
@@ -62,7 +62,7 @@ def nearly_batches(definitions: Definitions) -> st.SearchStrategy[Any]:
 
 
 def sent_and_counted(aggregator: Aggregator, bodies: Iterable[bytes], coding: str = "identity") -> int:
-    """Send bodies; return how many reports were acknowledged as new."""
+    """Send bodies; return the number of reports acknowledged as new."""
     acknowledged = 0
     for body in bodies:
         answer = aggregator.post(body, content_encoding=coding)
@@ -116,7 +116,7 @@ def test_inflate_returns_the_packed_bytes_or_refuses(data: bytes, packed: bool) 
 
 
 def test_inflate_bounds_memory_of_a_gzip_bomb() -> None:
-    """200 MB of zeros in 200 kB: the limit is 4 MiB, and a little for copies."""
+    """200 MB of zeros in 200 kB; the limit is 4 MiB, plus a margin for copies."""
     packer = zlib.compressobj(wbits=31)
     bomb = b"".join(packer.compress(bytes(1 << 20)) for _ in range(200)) + packer.flush()
     tracemalloc.start()

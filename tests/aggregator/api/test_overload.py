@@ -1,4 +1,4 @@
-"""More than the store can take: what is refused says when to come again, what is acknowledged is stored."""
+"""Overload: refused batches get Retry-After, acknowledged batches are stored."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.aggregator.conftest import Aggregator, MakeBatch, StartAggregator
 
 ROOM, WEIGHT, SENT = 10, 1_024 + 3 + 9, 50
-"""How many batches may wait, what one of three reports weighs, and how many are sent."""
+"""Number of batches that may wait; bytes that a batch of three reports occupies; number of batches sent."""
 
 
 class SlowStore(SqlStore):

@@ -1,4 +1,4 @@
-"""Every refusal has its slug, its status and its page, and stores nothing."""
+"""Problem responses: each problem type has its slug, status and page, and stores nothing."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 
 def assert_refused(answer: Answer, refusal: ProblemType) -> None:
-    """The one shape of every refusal (RFC 9457)."""
+    """Assert the form of a problem response (RFC 9457) and its problem type."""
     assert answer.headers["content-type"] == "application/problem+json"
-    told = answer.json
-    assert (answer.status, told["type"]) == (refusal.status, f"/problems/{refusal.slug}"), told
-    assert told["status"] == answer.status
-    assert told["title"] == refusal.meaning
-    assert len(told["detail"]) > 10
-    assert set(told) == {"type", "title", "status", "detail"}
+    problem = answer.json
+    assert (answer.status, problem["type"]) == (refusal.status, f"/problems/{refusal.slug}"), problem
+    assert problem["status"] == answer.status
+    assert problem["title"] == refusal.meaning
+    assert len(problem["detail"]) > 10
+    assert set(problem) == {"type", "title", "status", "detail"}
 
 
 def altered(batch: Batch, **fields: Any) -> bytes:
@@ -183,7 +183,9 @@ def test_rejects_other_media_types(aggregator: Aggregator, good: Batch, content_
     answer = aggregator.post(good, content_type=content_type)
     assert_refused(answer, ProblemType.UNSUPPORTED_MEDIA_TYPE)
     assert answer.headers["accept"] == "application/json"
-    assert "accept-encoding" not in answer.headers  # it would say that the coding was to blame (RFC 9110, 12.5.3)
+    assert (
+        "accept-encoding" not in answer.headers
+    )  # this header would mean that the encoding is the problem (RFC 9110, 12.5.3)
 
 
 def test_rejects_other_content_encodings(aggregator: Aggregator, good: Batch) -> None:
@@ -233,13 +235,13 @@ def test_rejects_slow_body_and_closes_the_connection(
 def test_rate_limited_network_gets_retry_after_and_others_are_served(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch
 ) -> None:
-    """Behind a proxy on this machine the network is the one that the proxy wrote last."""
+    """Behind a proxy on this machine, the network is that of the last entry of X-Forwarded-For."""
     aggregator = start(store, client_rate=0.001, client_burst_seconds=2_000)
     batches = [make_batch(aggregator.definitions["homepage"]) for _ in range(4)]
-    said = [aggregator.post(batch, x_forwarded_for="198.51.100.1, 192.0.2.7") for batch in batches[:3]]
-    assert [answer.status for answer in said] == [202, 202, 429]
-    assert_refused(said[2], ProblemType.TOO_MANY)
-    assert 990 <= int(said[2].headers["retry-after"]) <= 1000
+    responses = [aggregator.post(batch, x_forwarded_for="198.51.100.1, 192.0.2.7") for batch in batches[:3]]
+    assert [answer.status for answer in responses] == [202, 202, 429]
+    assert_refused(responses[2], ProblemType.TOO_MANY)
+    assert 990 <= int(responses[2].headers["retry-after"]) <= 1000
     assert aggregator.post(batches[2], x_forwarded_for="192.0.2.7, 198.51.100.1").status == 202
     assert aggregator.post(batches[3]).status == 202, "this machine is another network, with a higher limit"
 
@@ -252,10 +254,10 @@ def test_rate_limit_counts_the_nearest_untrusted_address(
     )
     for through, status in (
         ("192.0.2.7, 10.0.0.9", 202),
-        ("203.0.113.1, 192.0.2.8:55012, [2001:db8::7]:443, 10.1.1.1", 429),  # whatever it writes before its own
+        ("203.0.113.1, 192.0.2.8:55012, [2001:db8::7]:443, 10.1.1.1", 429),  # entries before its own are ignored
         ("198.51.100.1", 202),
         ("198.51.100.2, ::ffff:10.9.9.9", 429),
-        ("10.0.0.1, 10.0.0.2", 202),  # nobody but proxies
+        ("10.0.0.1, 10.0.0.2", 202),  # only proxies
         ("10.0.0.1, 10.0.0.2", 202),
         ("", 202),
     ):
@@ -283,7 +285,7 @@ def test_full_disk_refuses_batches_and_serves_reads(
 
 
 def test_refusal_counters_survive_a_restart(definitions: Definitions, tmp_path: Path, make_batch: MakeBatch) -> None:
-    """A name that somebody made up is not kept: it could be anything, and as many as they like."""
+    """Undefined names are not stored: a client could send any text, and any number of them."""
     homepage = definitions["homepage"]
     for round_ in (1, 2):
         store = SqlStore.open(tmp_path / "counted.db")
@@ -348,7 +350,7 @@ def test_store_error_returns_503_with_retry_after(
     homepage = aggregator.definitions["homepage"]
     for answer in (
         aggregator.post(make_batch(homepage)),
-        aggregator.post(make_batch(homepage, period="2024-01-01")),  # closed: is it stored already?
+        aggregator.post(make_batch(homepage, period="2024-01-01")),  # closed, so the store is asked for a duplicate
         aggregator.get("/readyz"),
         aggregator.get("/v1/metrics/homepage/summary"),
     ):
@@ -366,7 +368,7 @@ def test_every_problem_type_has_a_page(aggregator: Aggregator, refusal: ProblemT
 
 
 def test_every_problem_type_is_tested() -> None:
-    """Looks for the names in these files: a new reason without a test goes red."""
+    """Searches the names in these files, so that a new problem type without a test fails."""
     here = Path(__file__)
     parts = ("test_tokens", "test_dashboard", "../server/test_uvicorn_protocol", "../pipeline/test_implausible_reports")
     files = [here, *(here.parent / f"{part}.py" for part in parts)]

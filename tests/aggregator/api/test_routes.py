@@ -1,4 +1,4 @@
-"""The HTTP contract, against a real server: what is answered when all goes well."""
+"""Routes of the HTTP API on a real server: successful responses."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 def test_batch_returns_202_and_its_retry_200(aggregator: Aggregator, make_batch: MakeBatch) -> None:
     batch, before = make_batch(aggregator.definitions["homepage"]), aggregator.stored()
-    first, again = aggregator.post(batch), aggregator.post(batch)
+    first, repeated = aggregator.post(batch), aggregator.post(batch)
     assert (first.status, first.json) == (202, {"batch_id": str(batch.batch_id), "status": "stored"})
-    assert (again.status, again.json) == (200, {"batch_id": str(batch.batch_id), "status": "duplicate"})
+    assert (repeated.status, repeated.json) == (200, {"batch_id": str(batch.batch_id), "status": "duplicate"})
     assert aggregator.stored() == before + 3
 
 
@@ -79,13 +79,13 @@ def test_concurrent_duplicates_are_stored_once(aggregator: Aggregator, make_batc
 def test_stored_batch_is_a_duplicate_even_if_refused_now(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch
 ) -> None:
-    """Its client may never have seen the 202: a refusal would make it think that its reports do not count."""
+    """The client may have missed the 202; after a refusal it would believe that its reports do not count."""
     aggregator = start(store, max_reports=3)
     metric = aggregator.definitions["homepage"]
     stored, other = make_batch(metric), make_batch(metric)
     too_many, of_another_file = make_batch(metric, 4), replace(make_batch(metric), metric="forgotten", digest="0" * 64)
     assert aggregator.post(stored).status == 202
-    store.append([too_many, of_another_file])  # taken when the limits and the definitions were others
+    store.append([too_many, of_another_file])  # accepted under other limits and definitions
     assert aggregator.post(too_many).status == 200
     assert aggregator.post(of_another_file).status == 200
     for later, refusal in (
@@ -165,9 +165,9 @@ def test_summary_has_media_type_and_file_name(aggregator: Aggregator) -> None:
 
 
 def test_definitions_and_privacy_figures_are_public(aggregator: Aggregator) -> None:
-    told = aggregator.get("/v1/metrics").json["metrics"]
-    assert [Metric.from_dict(each) for each in told] == list(aggregator.definitions.versions())
-    shown = {each["digest"]: each["privacy"] for each in told}
+    response = aggregator.get("/v1/metrics").json["metrics"]
+    assert [Metric.from_dict(each) for each in response] == list(aggregator.definitions.versions())
+    shown = {each["digest"]: each["privacy"] for each in response}
     for metric in aggregator.definitions.versions():
         figures = shown[metric.digest]
         assert figures == privacy_figures(metric, Policy()).to_dict()
@@ -218,7 +218,7 @@ def test_openapi_document_lists_routes_bodies_and_problems(aggregator: Aggregato
         "200",
         *["400", "401", "403", "404", "408", "409", "410", "413", "415", "422", "429", "500", "503", "507"],
     }
-    said = " ".join(answer["description"] for answer in post["responses"].values())
+    descriptions = " ".join(answer["description"] for answer in post["responses"].values())
     of_reading = {
         ProblemType.NOT_FOUND,
         ProblemType.METHOD_NOT_ALLOWED,
@@ -226,7 +226,7 @@ def test_openapi_document_lists_routes_bodies_and_problems(aggregator: Aggregato
         ProblemType.CROSS_SITE,
     }
     of_no_route = {ProblemType.NOT_HTTP, ProblemType.HEADERS_TOO_LARGE}
-    assert {refusal for refusal in ProblemType if f"`{refusal.slug}`" in said} == set(
+    assert {refusal for refusal in ProblemType if f"`{refusal.slug}`" in descriptions} == set(
         ProblemType
     ) - of_reading - of_no_route
     for path in ("/v1/metrics/{name}/summary", "/v1/metrics/{name}/reports", "/metrics"):
@@ -249,11 +249,11 @@ def test_head_returns_the_headers_of_get(start: StartAggregator, store: SqlStore
     aggregator.post(make_batch(aggregator.definitions["homepage"]))
     paths = aggregator.get("/openapi.json").json["paths"]
     reads = [path.format(name="homepage", slug="malformed") for path in paths if "get" in paths[path]]
-    reads.remove("/sign-in")  # there is no form where reads are open
+    reads.remove("/sign-in")  # the local listener redirects from the form
     assert {aggregator.get(path).status for path in reads} == {200}
     for path in (*reads, "/openapi.json", "/nowhere", "/problems/no-such", "/v1/metrics/homepage/summary?counts=ones"):
-        told, alone = aggregator.get(path), aggregator.request("HEAD", path)
-        assert (alone.status, bool(told.body), alone.body) == (told.status, True, b"")
-        changing = {"date": "", "content-length": told.headers["content-length"]}  # of /metrics: seconds
-        assert {**alone.headers} | changing == {**told.headers} | changing
-        assert path == "/metrics" or alone.headers["content-length"] == str(len(told.body))
+        response, alone = aggregator.get(path), aggregator.request("HEAD", path)
+        assert (alone.status, bool(response.body), alone.body) == (response.status, True, b"")
+        changing = {"date": "", "content-length": response.headers["content-length"]}  # of /metrics: seconds
+        assert {**alone.headers} | changing == {**response.headers} | changing
+        assert path == "/metrics" or alone.headers["content-length"] == str(len(response.body))

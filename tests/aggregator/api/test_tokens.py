@@ -1,4 +1,4 @@
-"""Tokens: hashed, with scopes, dates and an expiry, to be rotated and revoked."""
+"""Tokens: hashes, scopes, expiry, last use, rotation and revocation."""
 
 from __future__ import annotations
 
@@ -128,11 +128,11 @@ def test_token_command_creates_lists_and_revokes(store: SqlStore, database: str)
     assert run(token, ["create", "not a name", "--scope", "read", *where]).exit_code == 2
 
 
-@pytest.mark.parametrize("asked", [["list"], ["revoke", "analysts"], ["rotate", "analysts"]])
-def test_token_command_creates_no_database(tmp_path: Path, asked: list[str]) -> None:
-    said = CliRunner().invoke(main, ["token", *asked, "--database", str(tmp_path / "report.db")])
-    assert (said.exit_code, said.stdout) == (1, "")
-    assert "report.db: the file does not exist: give the --database of an aggregator" in said.stderr
+@pytest.mark.parametrize("command", [["list"], ["revoke", "analysts"], ["rotate", "analysts"]])
+def test_token_command_creates_no_database(tmp_path: Path, command: list[str]) -> None:
+    result = CliRunner().invoke(main, ["token", *command, "--database", str(tmp_path / "report.db")])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "report.db: the file does not exist: give the --database of an aggregator" in result.stderr
     assert not list(tmp_path.iterdir())
 
 
@@ -157,7 +157,7 @@ def test_reads_without_token_require_direct_local_requests(
 
 @pytest.mark.parametrize("door", ["bearer", "session"])
 def test_rejects_expired_token_from_its_day_on(start: StartAggregator, store: SqlStore, door: str) -> None:
-    """Noon of June 15. The token that expires on June 16 is valid for 12 hours more, to the second."""
+    """The time is noon of June 15. A token that expires on June 16 is valid for exactly 12 more hours."""
     aggregator = start(store, local_reads_without_token=False)
     secret = new_token()
     expires = NOON.date() + timedelta(days=1)
@@ -188,7 +188,7 @@ def test_rejects_batches_with_an_expired_token(start: StartAggregator, store: Sq
 
 
 def test_last_use_is_stored_once_per_day(store: SqlStore) -> None:
-    """Day by day with many requests: one write a day, and none for a token that is refused."""
+    """Many requests per day cause one write per day, and none for a refused token."""
     secret, today, now, written = new_token(), NOON.date(), 0.0, list[date]()
     store.add_token(Token("a", frozenset({Scope.READ}), expires=today + timedelta(days=3)), hash_secret(secret))
 
@@ -272,9 +272,9 @@ def test_rotating_an_expired_token_requires_a_new_date(store: SqlStore, database
 
 @pytest.mark.parametrize("expires", ["2024-01-01", "tomorrow", "2999-13-01", str(datetime.now(UTC).date())])
 def test_rejects_expiry_that_is_not_in_the_future(tmp_path: Path, expires: str) -> None:
-    asked = ["create", "a", "--scope", "read", "--expires", expires, "--database", str(tmp_path / "r.db")]
-    said = CliRunner().invoke(token, asked)
-    assert (said.exit_code, "--expires" in said.output) == (2, True)
+    command = ["create", "a", "--scope", "read", "--expires", expires, "--database", str(tmp_path / "r.db")]
+    result = CliRunner().invoke(token, command)
+    assert (result.exit_code, "--expires" in result.output) == (2, True)
     assert not (tmp_path / "r.db").exists()
 
 

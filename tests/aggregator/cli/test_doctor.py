@@ -1,4 +1,4 @@
-"""`hubbub doctor`: each thing that can be wrong is found, with why it matters and the next step."""
+"""`hubbub doctor` of an aggregator: each problem is found, with its impact and the next step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.aggregator.conftest import DEFINITIONS, NOON
 from hubbub import Definitions, ProblemType
 from hubbub.cli import main
 from hubbub.cli.findings import Finding, Health
-from hubbub_aggregator.cli.database_checks import periods, refusals, tokens
+from hubbub_aggregator.cli.database_checks import check_periods, check_refusals, check_tokens
 from hubbub_aggregator.cli.deployment_checks import (
     DeploymentOptions,
     check_address,
@@ -43,8 +43,8 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def looked_at(file: Path, database: str | Path, now: datetime = NOW, **settings: Any) -> list[Finding]:
-    """Look, with a clock and files that agree."""
+def all_findings(file: Path, database: str | Path, now: datetime = NOW, **settings: Any) -> list[Finding]:
+    """Return all findings, with file times that agree with the clock."""
     for path in (file, Path(database)):
         if path.exists():
             os.utime(path, (NOW.timestamp(), NOW.timestamp()))
@@ -52,8 +52,8 @@ def looked_at(file: Path, database: str | Path, now: datetime = NOW, **settings:
     return list(check_aggregator(options, now, lambda: None))
 
 
-def ill(findings: Sequence[Finding]) -> list[tuple[Health, str]]:
-    """Return what is not fine; every such finding says why and what to do."""
+def problems(findings: Sequence[Finding]) -> list[tuple[Health, str]]:
+    """Return the findings other than OK; each must have an impact and a next step."""
     not_fine = [finding for finding in findings if finding.health is not Health.OK]
     assert all(finding.observation and finding.impact and finding.next_step for finding in not_fine)
     return [(finding.health, finding.check) for finding in not_fine]
@@ -63,8 +63,8 @@ def test_doctor_finds_no_problem_in_a_healthy_aggregator(file: Path, database: s
     store = SqlStore.open(database)
     store.add_token(Token("all", frozenset({Scope.READ, Scope.METRICS})), hash_secret("x"))
     store.close()
-    findings = looked_at(file, database, now=datetime.now(UTC) if database.startswith("postgres") else NOW)
-    assert ill(findings) == []
+    findings = all_findings(file, database, now=datetime.now(UTC) if database.startswith("postgres") else NOW)
+    assert problems(findings) == []
     assert {"definitions", "address", "clock", "database", "tokens", "periods", "refusals"} <= {
         f.check for f in findings
     }
@@ -72,20 +72,20 @@ def test_doctor_finds_no_problem_in_a_healthy_aggregator(file: Path, database: s
 
 def test_doctor_reports_invalid_definitions_and_continues(file: Path, tmp_path: Path) -> None:
     file.write_text("[[metric]")
-    findings = looked_at(file, tmp_path / "none.db")
-    assert ill(findings) == [(Health.ERROR, "definitions"), (Health.WARNING, "database")]
+    findings = all_findings(file, tmp_path / "none.db")
+    assert problems(findings) == [(Health.ERROR, "definitions"), (Health.WARNING, "database")]
     assert "is not TOML" in findings[0].observation
 
 
 def test_doctor_names_expired_and_expiring_metrics(definitions: Definitions) -> None:
-    assert ill(list(check_expiry(definitions, NOON))) == [(Health.WARNING, "definitions")]
+    assert problems(list(check_expiry(definitions, NOON))) == [(Health.WARNING, "definitions")]
     assert "gone (2024-06-15)" in next(check_expiry(definitions, NOON)).observation
     before = datetime(2024, 6, 1, tzinfo=UTC)
     assert "within 30 days: gone (2024-06-15)" in next(check_expiry(definitions, before)).observation
 
 
 def test_doctor_warns_of_undefined_metrics_in_keep_counts(file: Path, tmp_path: Path) -> None:
-    found = ill(looked_at(file, tmp_path / "none.db", keep_counts={"homepages": 3}))
+    found = problems(all_findings(file, tmp_path / "none.db", keep_counts={"homepages": 3}))
     assert found == [(Health.WARNING, "retention"), (Health.WARNING, "database")]
 
 
@@ -103,7 +103,9 @@ def test_doctor_warns_of_addresses_reachable_from_outside(
 ) -> None:
     assert [
         health
-        for health, _ in ill(list(check_address(host, Settings(local_reads_without_token=local_reads_without_token))))
+        for health, _ in problems(
+            list(check_address(host, Settings(local_reads_without_token=local_reads_without_token)))
+        )
     ] == found
 
 
@@ -116,26 +118,26 @@ def test_doctor_compares_free_space_with_min_free_disk(free: int, health: Health
 
 def test_doctor_finds_a_clock_behind_file_times(file: Path, tmp_path: Path) -> None:
     earlier = datetime(2026, 11, 20, tzinfo=UTC)
-    assert (Health.ERROR, "clock") in ill(looked_at(file, tmp_path / "none.db", now=earlier))
+    assert (Health.ERROR, "clock") in problems(all_findings(file, tmp_path / "none.db", now=earlier))
 
 
 def test_doctor_finds_unusable_databases(file: Path, tmp_path: Path) -> None:
     text = tmp_path / "text.db"
     text.write_text("this is a text, long enough that it cannot be taken for an empty database")
-    assert (Health.ERROR, "database") in ill(looked_at(file, text))
-    assert (Health.ERROR, "disk") in ill(looked_at(file, tmp_path / "nowhere" / "reports.db"))
-    assert (Health.ERROR, "database") in ill(looked_at(file, tmp_path))
-    assert (Health.ERROR, "database") in ill(looked_at(file, "."))
+    assert (Health.ERROR, "database") in problems(all_findings(file, text))
+    assert (Health.ERROR, "disk") in problems(all_findings(file, tmp_path / "nowhere" / "reports.db"))
+    assert (Health.ERROR, "database") in problems(all_findings(file, tmp_path))
+    assert (Health.ERROR, "database") in problems(all_findings(file, "."))
     empty = tmp_path / "empty.db"
     empty.touch()
-    assert (Health.WARNING, "database") in ill(looked_at(file, empty))
+    assert (Health.WARNING, "database") in problems(all_findings(file, empty))
     assert empty.stat().st_size == 0, "nothing is made"
 
 
 def test_doctor_finds_a_locked_database(file: Path, sqlite_store: SqlStore, tmp_path: Path) -> None:
     with sqlite_store._engine.execution_options(hubbub_writes=True).connect() as locked:
-        locked.exec_driver_sql("SELECT 1")  # begins: nobody else writes
-        found = [finding for finding in looked_at(file, tmp_path / "reports.db") if finding.health is Health.ERROR]
+        locked.exec_driver_sql("SELECT 1")  # begins a transaction that locks the database for writing
+        found = [finding for finding in all_findings(file, tmp_path / "reports.db") if finding.health is Health.ERROR]
     assert [finding.check for finding in found] == ["database"]
     assert "locked" in found[0].observation
 
@@ -148,7 +150,7 @@ def test_doctor_warns_of_databases_that_other_users_can_access(
     def found() -> list[str]:
         return [
             finding.next_step
-            for finding in looked_at(file, database)
+            for finding in all_findings(file, database)
             if "other users of this machine" in finding.observation
         ]
 
@@ -162,15 +164,18 @@ def test_doctor_warns_of_databases_that_other_users_can_access(
 
 
 def test_doctor_warns_of_scopes_without_token(store: SqlStore) -> None:
-    assert ill(list(tokens(store, Settings(), NOW.date()))) == [(Health.WARNING, "tokens")]
-    assert ill(list(tokens(store, Settings(require_report_token=True), NOW.date())))[0] == (Health.ERROR, "tokens")
-    assert ill(list(tokens(store, Settings(local_reads_without_token=True), NOW.date()))) == []
+    assert problems(list(check_tokens(store, Settings(), NOW.date()))) == [(Health.WARNING, "tokens")]
+    assert problems(list(check_tokens(store, Settings(require_report_token=True), NOW.date())))[0] == (
+        Health.ERROR,
+        "tokens",
+    )
+    assert problems(list(check_tokens(store, Settings(local_reads_without_token=True), NOW.date()))) == []
     store.add_token(Token("reader", frozenset({Scope.READ})), hash_secret("x"))
-    assert "no token has scope metrics" in next(tokens(store, Settings(), NOW.date())).observation
+    assert "no token has scope metrics" in next(check_tokens(store, Settings(), NOW.date())).observation
     store.add_token(Token("b", frozenset({Scope.METRICS}), expires=NOW.date()), bytes(32))
     store.add_token(Token("c", frozenset({Scope.REPORT}), expires=NOW.date() + timedelta(days=14)), bytes(31) + b"c")
     store.add_token(Token("d", frozenset({Scope.REPORT}), expires=NOW.date() + timedelta(days=15)), bytes(31) + b"d")
-    found = [finding.observation for finding in tokens(store, Settings(), NOW.date())]
+    found = [finding.observation for finding in check_tokens(store, Settings(), NOW.date())]
     assert found == [
         "b expired on 2026-11-21",
         "c expires on 2026-12-05",
@@ -183,7 +188,7 @@ def test_doctor_finds_overdue_periods(store: SqlStore, definitions: Definitions,
     without = Definitions([metric for metric in definitions.versions() if metric is not carrier])
 
     def found(definitions: Definitions, now: datetime, **settings: Any) -> list[tuple[Health, str]]:
-        return ill(list(periods(store, definitions, Settings(**settings), now)))
+        return problems(list(check_periods(store, definitions, Settings(**settings), now)))
 
     store.append([make_batch(homepage), make_batch(carrier)])
     assert found(definitions, NOON) == []
@@ -207,12 +212,12 @@ def test_doctor_finds_overdue_retained_reports(
     metric = definitions["homepage"]
 
     def found(day: int, **retain: int) -> list[str]:
-        looked = periods(store, definitions, Settings(keep_reports=retain), datetime(2024, 6, day, tzinfo=UTC))
+        looked = check_periods(store, definitions, Settings(keep_reports=retain), datetime(2024, 6, day, tzinfo=UTC))
         return [finding.observation for finding in looked if finding.health is not Health.OK]
 
     store.append([make_batch(metric)])
     fold(store, metric, keeps_reports=lambda _period: True)
-    store.append([make_batch(metric)])  # one that came later, as they do all the time
+    store.append([make_batch(metric)])  # a later one, not folded yet
     assert found(18, homepage=2) == []
     assert found(19, homepage=2) == ["due for more than a day: to drop the reports of homepage 2024-06-15"]
     assert found(17) == ["reports of homepage are retained, and no --keep-reports names it"]
@@ -225,11 +230,11 @@ def test_doctor_finds_growing_refusals(store: SqlStore) -> None:
         return lambda: store.add_refusals({(metric, refusal.slug): 5 for metric, refusal in refused})
 
     during(("homepage", ProblemType.DIGEST_MISMATCH), ("", ProblemType.MALFORMED))()
-    quiet = list(refusals(store, lambda: None))
-    assert ill(quiet) == []
+    quiet = list(check_refusals(store, lambda: None))
+    assert problems(quiet) == []
     assert "5 digest-mismatch of homepage" in quiet[0].observation
-    grown = list(refusals(store, during(("homepage", ProblemType.DIGEST_MISMATCH), ("", ProblemType.MALFORMED))))
-    assert ill(grown) == [(Health.WARNING, "refusals")]
+    grown = list(check_refusals(store, during(("homepage", ProblemType.DIGEST_MISMATCH), ("", ProblemType.MALFORMED))))
+    assert problems(grown) == [(Health.WARNING, "refusals")]
     assert "5 more batches of homepage were refused as digest-mismatch" in grown[0].observation
     assert "clients have another definition" in grown[0].next_step
 
@@ -243,9 +248,9 @@ def test_doctor_prints_table_or_json_and_exits_with_1_on_errors(file: Path, tmp_
     assert [line.split()[0] for line in well.stdout.splitlines() if line[0] != " "].count("warning") == 1
     assert "-> `hubbub token create NAME --scope read`" in well.stdout
     bad = CliRunner().invoke(main, [*arguments, "--json", "--require-report-token"])
-    told = json.loads(bad.stdout)
-    assert (bad.exit_code, told["has_errors"]) == (1, True)
-    assert {"health", "check", "observation", "impact", "next_step"} == set(told["findings"][0])
+    printed = json.loads(bad.stdout)
+    assert (bad.exit_code, printed["has_errors"]) == (1, True)
+    assert {"health", "check", "observation", "impact", "next_step"} == set(printed["findings"][0])
     for wrong in (["doctor"], ["doctor", str(file), "--state", str(tmp_path)], [*arguments, "--max-body", "0"]):
         assert CliRunner().invoke(main, wrong).exit_code == 2
 
@@ -253,9 +258,9 @@ def test_doctor_prints_table_or_json_and_exits_with_1_on_errors(file: Path, tmp_
 def test_doctor_reads_the_options_of_serve(file: Path, tmp_path: Path) -> None:
     (tmp_path / "serve.toml").write_text('min-free-disk = "900000GiB"\nport = 1\nlog-format = "json"\n')
     arguments = ["doctor", str(file), "--config", str(tmp_path / "serve.toml"), "--json", "--refusal-window", "0"]
-    said = CliRunner().invoke(main, arguments, env={"HUBBUB_DATABASE": str(tmp_path / "x.db")})
-    assert "--min-free-disk is 878.9 TiB" in said.stdout
-    assert "x.db is not there" in said.stdout
+    result = CliRunner().invoke(main, arguments, env={"HUBBUB_DATABASE": str(tmp_path / "x.db")})
+    assert "--min-free-disk is 878.9 TiB" in result.stdout
+    assert "x.db is not there" in result.stdout
 
 
 PUBLIC = "https://telemetry.example.org"
@@ -275,7 +280,7 @@ ALIVE = {"status": "alive", "client_named": True}
 )
 def test_doctor_finds_a_service_that_is_not_ready(reply: Reply | None, found: list[tuple[Health, str]]) -> None:
     findings = list(check_service("http://127.0.0.1:8000", lambda _url: reply))
-    assert ill(findings) == found
+    assert problems(findings) == found
     assert not found or reply is None or reply.status in (404, 500) or reply.json["detail"] in findings[0].observation
 
 
@@ -292,7 +297,7 @@ def test_doctor_finds_a_service_that_is_not_ready(reply: Reply | None, found: li
 def test_doctor_finds_proxies_without_client_address_or_with_open_reads(
     replies: dict[str, Reply], found: list[tuple[Health, str]]
 ) -> None:
-    assert ill(list(check_proxy(PUBLIC, lambda url: replies.get(url.removeprefix(PUBLIC))))) == found
+    assert problems(list(check_proxy(PUBLIC, lambda url: replies.get(url.removeprefix(PUBLIC))))) == found
 
 
 def test_doctor_reports_a_database_that_was_moved_while_it_is_served(
@@ -305,9 +310,9 @@ def test_doctor_reports_a_database_that_was_moved_while_it_is_served(
         options = DeploymentOptions(file, str(database), "127.0.0.1", Settings(), port)
         return [finding for finding in check_aggregator(options, NOW, lambda: None) if finding.check == "service"]
 
-    assert ill(found()) == []
+    assert problems(found()) == []
     database.rename(tmp_path / "away.db")
-    assert ill(found()) == [(Health.ERROR, "service")]
+    assert problems(found()) == [(Health.ERROR, "service")]
     assert "the database file was removed, renamed, replaced or unmounted" in found()[0].observation
     (tmp_path / "away.db").rename(database)
-    assert ill(found()) == []
+    assert problems(found()) == []

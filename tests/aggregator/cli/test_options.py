@@ -1,4 +1,4 @@
-"""The options of `hubbub serve`: where each comes from, and what is said of those that cannot be."""
+"""Options of `hubbub serve`: precedence of their sources, and errors of invalid ones."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ def test_options_precedence_flag_environment_file(tmp_path: Path) -> None:
     file.write_text('port = 1\nmax-body = 1\nmax_batches_per_commit = 1\nkeep_counts = ["homepage=3"]\n')
     (definitions := tmp_path / "metrics.toml").write_text(DEFINITIONS)
     arguments = [str(definitions), "--config", str(file), "--port", "3", "--print-config"]
-    said = CliRunner().invoke(serve, arguments, env={"HUBBUB_PORT": "2", "HUBBUB_MAX_BODY": "2"}).stdout.splitlines()
+    result = CliRunner().invoke(serve, arguments, env={"HUBBUB_PORT": "2", "HUBBUB_MAX_BODY": "2"}).stdout.splitlines()
     assert {"port = 3  # commandline", 'max_body = "2"  # environment', "max_batches_per_commit = 1  # file"} <= set(
-        said
+        result
     )
-    assert {'keep_counts = ["homepage=3"]  # file', 'host = "127.0.0.1"  # default'} <= set(said)
+    assert {'keep_counts = ["homepage=3"]  # file', 'host = "127.0.0.1"  # default'} <= set(result)
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         ("port = ", "is not TOML: Invalid value"),
         ("prot = 1", "unknown option 'prot'"),
@@ -40,27 +40,27 @@ def test_options_precedence_flag_environment_file(tmp_path: Path) -> None:
         ('max_body = "2 MB"', "'2 MB' is not a size: write a number of bytes, or 512KiB, 2MiB, 1GiB"),
     ],
 )
-def test_config_errors_name_file_and_value(tmp_path: Path, line: str, told: str) -> None:
+def test_config_errors_name_file_and_value(tmp_path: Path, line: str, message: str) -> None:
     (file := tmp_path / "serve.toml").write_text(line + "\n")
     (definitions := tmp_path / "metrics.toml").write_text(DEFINITIONS)
-    said = CliRunner().invoke(serve, [str(definitions), "--config", str(file), "--print-config"])
-    assert said.exit_code == 2
-    assert told in said.output
-    assert str(file) in said.output or "keep" in line
+    result = CliRunner().invoke(serve, [str(definitions), "--config", str(file), "--print-config"])
+    assert result.exit_code == 2
+    assert message in result.output
+    assert str(file) in result.output or "keep" in line
 
 
 def test_missing_config_file_is_a_usage_error(tmp_path: Path) -> None:
     (definitions := tmp_path / "metrics.toml").write_text(DEFINITIONS)
-    said = CliRunner().invoke(serve, [str(definitions), "--config", str(tmp_path / "nowhere.toml")])
-    assert said.exit_code == 2
-    assert "nowhere.toml: cannot be read: No such file or directory" in said.output
+    result = CliRunner().invoke(serve, [str(definitions), "--config", str(tmp_path / "nowhere.toml")])
+    assert result.exit_code == 2
+    assert "nowhere.toml: cannot be read: No such file or directory" in result.output
 
 
 def test_sizes_accept_units(tmp_path: Path) -> None:
     (definitions := tmp_path / "metrics.toml").write_text(DEFINITIONS)
-    for asked, shown in (("2097152", "2 MiB"), ("512KiB", "512 KiB"), ("1 GiB", "1 GiB"), ("1000", "1000")):
-        said = CliRunner().invoke(serve, [str(definitions), "--max-queue-bytes", asked, "--print-config"])
-        assert f'max_queue_bytes = "{shown}"  # commandline' in said.stdout.splitlines()
+    for given, shown in (("2097152", "2 MiB"), ("512KiB", "512 KiB"), ("1 GiB", "1 GiB"), ("1000", "1000")):
+        result = CliRunner().invoke(serve, [str(definitions), "--max-queue-bytes", given, "--print-config"])
+        assert f'max_queue_bytes = "{shown}"  # commandline' in result.stdout.splitlines()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Connections: how many are open, in total and from one network, and how many requests one may have outstanding."""
+"""Limits of open connections, in total and per network, and of outstanding requests per connection."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def connected(aggregator: Aggregator) -> socket.socket:
 
 
 def read_all(client: socket.socket) -> bytes:
-    """Return what comes until the connection is closed, however it is closed."""
+    """Return the bytes received until the connection is closed or reset."""
     got = b""
     with suppress(ConnectionError):
         while data := client.recv(1 << 20):

@@ -1,4 +1,4 @@
-"""The two listeners of `hubbub serve`: one that a proxy may forward, and one for this machine that reads without a token."""
+"""The two listeners of `hubbub serve`: the public one, and the local one that serves reads without a token."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OTHER_ADDRESSES = (("127.0.0.1", 8_001), ("127.0.0.2", 8_000), ("::1", 8_000), (
 
 @contextmanager
 def serving(place: Path, *options: str) -> Iterator[str]:
-    """Run the real command; give what it printed until it was listening."""
+    """Run the command; yield its output until it listens."""
     (definitions := place / "metrics.toml").write_text(DEFINITIONS.replace("2030-01-01", "9000-01-01"))
     log = place / "log"
     command = [HUBBUB, "serve", str(definitions), "--port", "0", "--local-port", "0"]
@@ -108,7 +108,7 @@ def test_local_port_in_use_names_the_option(tmp_path: Path) -> None:
 
 @pytest.fixture
 def forwarded_port(definitions: Definitions, sqlite_store: SqlStore) -> Iterator[Callable[[Address | None], Caller]]:
-    """The application whose local listener has one of several addresses, none of them the one that requests arrive at."""
+    """The application with a local listener at another address than the one at which requests arrive."""
     settings = Settings(local_reads_without_token=True, keep_reports={"homepage": 1})
     with ExitStack() as stack:
         apps = {
@@ -134,6 +134,6 @@ def test_no_header_allows_reads_without_token_at_the_public_listener(
     path: str,
     method: str,
 ) -> None:
-    """The local listener is told by the socket; whatever headers a proxy or a client sends, the other one asks for a token."""
+    """The socket identifies the local listener; no header of a proxy or client replaces the token at the public one."""
     sent = [(name.encode(), value.encode()) for name, value in headers.items()]
     assert forwarded_port(address).call(method, path, sent).status == 401

@@ -1,4 +1,4 @@
-"""Which network a request is counted with, whatever its X-Forwarded-For has."""
+"""Client address of a request, for arbitrary X-Forwarded-For headers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rate limit: requests, reports and bytes of one network, whatever a request is and however it is spread."""
+"""Rate limit: requests, reports and bytes per network."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ BURST = 40.0
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.floats(0, 30), st.floats(0.001, 100)), min_size=1, max_size=60))
 def test_rate_limit_matches_a_model(sent: list[tuple[float, float]]) -> None:
-    """In any window the costs accepted are at most its length, the burst, and one request that is larger than it.
+    """In any window the accepted costs are at most its length, plus the burst, plus one request above the burst.
 
-    And a refused request is accepted after exactly the time that the refusal names.
+    A refused request is accepted after exactly the time in the refusal.
     """
     now = 0.0
     limit = RateLimit(BURST, clock=lambda: now)
@@ -66,7 +66,7 @@ ATTACKER, HONEST = "198.51.100.1", "203.0.113.1"
 
 
 def send(start: StartAggregator, store: SqlStore, bodies: list[bytes], coding: str, **limits: float) -> list[int]:
-    """Return the answers to bodies of one network, in order, under limits that let one second's worth pass at once."""
+    """Return the responses to bodies of one network, in order, with a burst of one second."""
     settings = {"client_rate": 1e6, "client_report_rate": 1e6, "client_byte_rate": 1e9} | limits
     aggregator = start(store, client_burst_seconds=1e-3, **settings)
     answers = [aggregator.post(body, x_forwarded_for=ATTACKER, content_encoding=coding).status for body in bodies]
@@ -138,7 +138,7 @@ def test_local_requests_without_client_have_a_higher_limit(
 ) -> None:
     _warn_of_local_limit.cache_clear()
     aggregator = start(sqlite_store, client_rate=1e-3, client_burst_seconds=1_000, local_rate_factor=4)
-    # the fixture has asked for /livez only, which is not charged
+    # the fixture requested only /livez, which is not charged
     answers = [aggregator.get("/v1/metrics").status for _ in range(6)]
     assert answers == [200] * 4 + [429] * 2
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]

@@ -1,4 +1,4 @@
-"""SIGTERM ends scans after one more summary, ends long deletions after one more step, and ends the process whatever hangs."""
+"""SIGTERM: scans end after one more summary, long deletions after one more step, and the process ends even if a thread hangs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_stop_ends_a_scan_of_summaries(filled: SqlStore, metric: Metric, read: i
     for _ in range(read):
         next(scan)
     filled.stop()
-    event.listen(filled._engine, "before_cursor_execute", lambda *told: statements.append(told[2]))
+    event.listen(filled._engine, "before_cursor_execute", lambda *arguments: statements.append(arguments[2]))
     with pytest.raises(StoppedError):
         next(scan)
     assert not [statement for statement in statements if "summary" in statement]
@@ -124,7 +124,7 @@ def test_stop_ends_upkeep_and_a_restart_finishes_it(
 def test_closing_a_period_folds_segments_between_steps(
     tmp_path: Path, definitions: Definitions, metric: Metric, make_batch: MakeBatch
 ) -> None:
-    """A batch comes in each pause; `fold_interval` passes with each look at the clock."""
+    """A batch arrives in each pause; `fold_interval` elapses between two readings of the clock."""
     store, open_period, seconds = SqlStore(open_sqlite(tmp_path / "reports.db")), PERIODS[-1], iter(range(10**6))
     waiting = list[int]()
 
@@ -166,7 +166,7 @@ def test_folding_between_steps_waits_for_fold_interval(
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Callable[..., tuple[int, str, int]]]:
-    """Fork a process that serves; return its id, its URL and a pipe of what it does."""
+    """Fork a serving process; return its id, its URL and a pipe with its events."""
     children = list[int]()
 
     def fork(definitions: Definitions, prepare: Callable[[SqlStore, Callable[[str], None]], None]) -> Any:
@@ -180,7 +180,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., tuple[int, str, int]]]:
             child = os.fork()
             if child == 0:
                 status = 3
-                signal.alarm(60)  # a test that fails must end, too
+                signal.alarm(60)  # ends the child if the test fails
                 try:
                     store = SqlStore.open(tmp_path / "served.db")
                     prepare(store, say)
@@ -220,23 +220,23 @@ def lines(pipe: int) -> Iterator[str]:
 def test_sigterm_ends_a_scan_of_summaries(
     serve: Callable[..., Any], tmp_path: Path, definitions: Definitions, metric: Metric, make_batch: MakeBatch
 ) -> None:
-    """400 summaries of .1 s each; what counts is how many are read after the signal was seen."""
+    """400 summaries take 0.1 s each; the test counts those read after the signal was received."""
     store = SqlStore.open(tmp_path / "served.db")
     store.append([make_batch(metric, 1, period=str((FIRST + timedelta(days=day)).date())) for day in range(400)])
     store.close()
     summarize = folding.summarize
 
     def prepare(_store: SqlStore, say: Callable[[str], None]) -> None:
-        def slowly(*asked: Any) -> Any:
+        def summarize_slowly(*arguments: Any) -> Any:
             say("summary")
             time.sleep(0.1)
-            return summarize(*asked)
+            return summarize(*arguments)
 
-        folding.summarize = slowly  # type: ignore[assignment]
+        folding.summarize = summarize_slowly  # type: ignore[assignment]
 
     child, url, pipe = serve(definitions, prepare)
-    said = lines(pipe)
-    assert next(said) == "ready"
+    events = lines(pipe)
+    assert next(events) == "ready"
 
     def read() -> None:
         with suppress(OSError):
@@ -245,9 +245,9 @@ def test_sigterm_ends_a_scan_of_summaries(
     reader = threading.Thread(target=read)
     reader.start()
     for _ in range(3):
-        assert next(said) == "summary"
+        assert next(events) == "summary"
     os.kill(child, signal.SIGTERM)
-    rest = list(said)
+    rest = list(events)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     reader.join()
     assert rest[rest.index("stopping") + 1 :] in ([], ["summary"])
@@ -270,8 +270,8 @@ def test_sigterm_ends_a_process_with_a_hanging_store(
         store.append = hang  # type: ignore[assignment, method-assign]
 
     child, url, pipe = serve(definitions, prepare)
-    said = lines(pipe)
-    assert next(said) == "ready"
+    events = lines(pipe)
+    assert next(events) == "ready"
     request = urllib.request.Request(  # noqa: S310
         f"{url}/v1/reports",
         make_batch(metric, period=str(datetime.now(UTC).date())).to_json(),
@@ -284,8 +284,8 @@ def test_sigterm_ends_a_process_with_a_hanging_store(
 
     sender = threading.Thread(target=send)
     sender.start()
-    assert next(said) == "hangs"
+    assert next(events) == "hangs"
     os.kill(child, signal.SIGTERM)
-    assert list(said) == ["stopping"]
+    assert list(events) == ["stopping"]
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
     sender.join()

@@ -1,4 +1,4 @@
-"""What comes down a connection and is no request: answered in the one form, and not kept."""
+"""Invalid input on a connection: problem responses, limits on headers, pipelining."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def connected(aggregator: Aggregator) -> socket.socket:
     return socket.create_connection((host, int(port)), timeout=30)
 
 
-def answered(aggregator: Aggregator, sent: bytes) -> tuple[bytes, dict[str, str], Any]:
-    """Send bytes, all of which are read before the connection is closed; return status line, headers and JSON."""
+def exchange(aggregator: Aggregator, sent: bytes) -> tuple[bytes, dict[str, str], Any]:
+    """Send bytes, all of which the server reads before it closes the connection; return status line, headers and JSON."""
     got = b""
     with connected(aggregator) as client:
         client.sendall(sent)
@@ -41,7 +41,7 @@ def answered(aggregator: Aggregator, sent: bytes) -> tuple[bytes, dict[str, str]
 
 
 def status_of_next(answers: BinaryIO) -> bytes:
-    """Read one answer, to its end."""
+    """Return the status of the next response, read completely."""
     status = answers.readline().split(b" ")[1]
     length = 0
     while (line := answers.readline()) != b"\r\n":
@@ -74,10 +74,10 @@ def status_of_next(answers: BinaryIO) -> bytes:
     ids=lambda sent: repr(sent[:60]),
 )
 def test_rejects_bytes_that_are_not_http(aggregator: Aggregator, sent: bytes) -> None:
-    status, headers, told = answered(aggregator, sent)
+    status, headers, problem = exchange(aggregator, sent)
     assert status == b"HTTP/1.1 400 Bad Request"
     assert (headers["content-type"], headers["connection"]) == ("application/problem+json", "close")
-    assert (told["type"], told["status"]) == ("/problems/not-http", ProblemType.NOT_HTTP.status)
+    assert (problem["type"], problem["status"]) == ("/problems/not-http", ProblemType.NOT_HTTP.status)
     assert "server" not in headers
 
 
@@ -88,10 +88,10 @@ def test_rejects_bytes_that_are_not_http(aggregator: Aggregator, sent: bytes) ->
 )
 def test_rejects_endless_headers(aggregator: Aggregator, begun: bytes) -> None:
     more = b"b: c\r\n" * 20_000 if begun == GET else b"x" * 100_000
-    status, headers, told = answered(aggregator, (begun + more)[: (64 << 10) + 1])
+    status, headers, problem = exchange(aggregator, (begun + more)[: (64 << 10) + 1])
     assert status.startswith(b"HTTP/1.1 431 ")
     assert (headers["content-type"], headers["connection"]) == ("application/problem+json", "close")
-    assert (told["type"], told["status"]) == ("/problems/headers-too-large", ProblemType.HEADERS_TOO_LARGE.status)
+    assert (problem["type"], problem["status"]) == ("/problems/headers-too-large", ProblemType.HEADERS_TOO_LARGE.status)
 
 
 def test_rejects_endless_trailers(aggregator: Aggregator) -> None:

@@ -109,7 +109,7 @@ def test_doctor_inspect_and_log_name_the_reason_of_queued_reports(
     assert re.search(rf"^queued: dark_mode of [0-9-]+, {queued}", shown, re.MULTILINE)
     assert ("last sent: {" in shown) == answer.request_sent
     assert answer.description in caplog.text
-    assert ("tried again in an hour" in caplog.text) == (answer.status == 404)
+    assert ("Reports are kept" in caplog.text) == (answer.status == 404)
 
 
 def test_directory_without_state_is_one_error_with_exit_code_1(tmp_path: Path, state: Path) -> None:

@@ -397,7 +397,7 @@ def test_a_process_that_holds_the_directory_for_ever_is_waited_for_once(
     rig.agreed().close()
     lock = SystemDisk().lock(rig.state / "lock")
     assert lock.acquire(wait=False)
-    with pytest.warns(RuntimeWarning, match="held by another process that does not go on"):
+    with pytest.warns(RuntimeWarning, match="locked by another process that does not continue"):
         client = rig.client()
     monkeypatch.setattr(collaborators(client).journal, "_sleep", lambda _: pytest.fail("it waits again"))
     for _ in range(3):

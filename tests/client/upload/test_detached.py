@@ -87,7 +87,7 @@ def run(program: str, state: Path, url: str, **options: object) -> float:
     return time.monotonic() - began
 
 
-def acquire_lock(what: Callable[[], bool]) -> None:
+def wait_until(what: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 30
     while not what():
         assert time.monotonic() < deadline
@@ -96,7 +96,7 @@ def acquire_lock(what: Callable[[], bool]) -> None:
 
 def test_a_program_that_ends_at_once_has_its_reports_delivered_once(url: str, state: Path) -> None:
     run(PROGRAM, state, url)
-    acquire_lock(lambda: read_state(state).acknowledged == 1)
+    wait_until(lambda: read_state(state).acknowledged == 1)
     assert counted(url) == 1
     known = read_state(state)
     assert (known.formed, known.queued_reports) == (1, 0)
@@ -131,11 +131,11 @@ def test_the_program_does_not_wait_and_consent_withdrawn_ends_the_other_process(
 
     with server(watching) as url:
         assert run(PROGRAM, state, url) < 5
-        acquire_lock(lambda: any(waiting.possibly_delivered for waiting in read_state(state).queue.values()))
+        wait_until(lambda: any(waiting.possibly_delivered for waiting in read_state(state).queue.values()))
         began = time.monotonic()
         with Client(METRICS, state, url) as client:
             client.set_consent("off")
-        acquire_lock(lambda: bool(ended))
+        wait_until(lambda: bool(ended))
         assert time.monotonic() - began < 5
     assert read_state(state).dropped["consent"] == 1
 
@@ -163,7 +163,7 @@ def test_only_what_sending_needs_of_the_environment_goes_along() -> None:
 
 
 def test_detached_needs_a_directory_and_an_address(tmp_path: Path) -> None:
-    with pytest.raises(ParameterError, match="it goes with neither memory nor transport nor disk"):
+    with pytest.raises(ParameterError, match="it cannot be combined with"):
         Client(METRICS, tmp_path, "http://127.0.0.1:1", durability="memory", detached=True)
 
 

@@ -18,7 +18,7 @@ from hubbub_decoder import PopulationError
 from hubbub_decoder.data.simulate import draw_bits, simulate_bit_counts, simulate_pattern_counts, simulate_reports
 from hubbub_decoder.model.bit_covariance import report_covariance
 from hubbub_decoder.model.design_matrix import design_matrix
-from hubbub_decoder.model.random_string import RandomString
+from hubbub_decoder.model.random_string import RandomStringMoments
 
 ALPHA = 1e-6
 
@@ -30,7 +30,7 @@ YES = Metric.boolean("yes", prob_p=0, prob_q=1, prob_f=0.5)
 def client_counts(metric: Metric, population: dict[str, int], no_value: int, seed: int) -> PatternCounts:
     """Pattern counts of one report per value, each from a new client with its own secret."""
     random_bytes = SeededBytes(seed)
-    values: list[str | bool | None] = [value for value, people in population.items() for _ in range(people)]
+    values: list[str | bool | None] = [value for value, count in population.items() for _ in range(count)]
     if metric.kind is Kind.BOOLEAN:
         values = [value == "true" for value in values]
     values += [None] * no_value
@@ -99,7 +99,7 @@ def test_bit_counts_have_the_mean_and_covariance_of_the_decoder_model(scheme: st
     for cohort, bits in enumerate(design.blocks()):
         deviation = np.stack([(d.ones[cohort] - d.reports[cohort] * _expected(bits @ shares, params)) for d in drawn])
         scaled = deviation / np.sqrt([d.reports[cohort] for d in drawn])[:, None]
-        covariance = report_covariance(bits, shares, 0, RandomString.of(params), params)
+        covariance = report_covariance(bits, shares, 0, RandomStringMoments.from_params(params), params)
         # cohorts are drawn without replacement from 300 reports: the variance of a mean is 1 - 1/3 of a population's
         fixed = covariance - (1 / 3) * (params.q_star - params.p_star) ** 2 * _value_covariance(bits.toarray(), shares)
         spread = np.sqrt(np.diag(fixed))

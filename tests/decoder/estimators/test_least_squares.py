@@ -19,7 +19,7 @@ from hubbub_decoder.estimators.least_squares import fit_least_squares
 from hubbub_decoder.model.bit_covariance import report_covariance
 from hubbub_decoder.model.debias import bit_shares, debias
 from hubbub_decoder.model.design_matrix import design_matrix
-from hubbub_decoder.model.random_string import RandomString
+from hubbub_decoder.model.random_string import RandomStringMoments
 from hubbub_decoder.model.vectorized_hashing import bit_positions
 
 ALPHA = 1e-6
@@ -58,7 +58,7 @@ def test_the_average_string_has_the_moments_of_many_strings(scheme: str, unseen_
     bits = np.zeros((n, 11))
     np.put_along_axis(bits, positions.astype(np.intp), 1, axis=1)
     bits = bits[:, :10]
-    expected = RandomString.of(params).second
+    expected = RandomStringMoments.from_params(params).second_moment
     z = (bits.T @ bits / n - expected) / np.sqrt(expected * (1 - expected) / n)
     assert np.abs(z).max() < norm.isf(ALPHA / 2 / 100)
 
@@ -81,7 +81,7 @@ def test_the_covariance_of_a_report_is_that_of_all_its_possible_outcomes(p: floa
             mean += probability * ones
             second += probability * np.outer(ones, ones)
     block = sparse.csr_array(np.array(columns, float).T)
-    found = report_covariance(block, np.array(shares), unlisted, RandomString.of(small), small)
+    found = report_covariance(block, np.array(shares), unlisted, RandomStringMoments.from_params(small), small)
     assert found == pytest.approx(second - np.outer(mean, mean), abs=1e-12)
 
 
@@ -97,7 +97,7 @@ def test_the_fit_solves_the_weighted_least_squares_problem_that_numpy_solves_den
     design = design_matrix(names, params)
     found = fit_least_squares(counts, design)
 
-    average = RandomString.of(params)
+    average = RandomStringMoments.from_params(params)
     y = bit_shares(counts)
     total = np.average(y.sum(axis=1), weights=counts.reports) / 2
     nothing = sparse.csr_array((16, 10))

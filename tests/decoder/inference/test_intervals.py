@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import false_discovery_control, norm
 
 from hubbub_decoder.array_types import Floats
-from hubbub_decoder.inference.intervals import detectable_share, interval, level_after_selection, reporter_variance
+from hubbub_decoder.inference.intervals import detection_limit, interval, reporter_variance, selection_adjusted_level
 from hubbub_decoder.inference.multiple_testing import p_values, q_values
 
 
@@ -46,8 +46,8 @@ def test_the_false_discovery_rate_holds_whatever_the_null_share(unseen_seed: int
 
 
 def test_intervals_of_the_selected_are_wider_the_fewer_were_selected() -> None:
-    assert level_after_selection(0.05, detected=100, tests=100) == pytest.approx(0.95)
-    assert level_after_selection(0.05, detected=1, tests=1000) == pytest.approx(0.99995)
+    assert selection_adjusted_level(0.05, detected=100, tests=100) == pytest.approx(0.95)
+    assert selection_adjusted_level(0.05, detected=1, tests=1000) == pytest.approx(0.99995)
 
 
 def test_intervals_are_symmetric_unclipped_and_of_the_level_asked() -> None:
@@ -70,5 +70,5 @@ def test_sampling_people_is_no_error_about_the_people_sampled() -> None:
 
 
 def test_the_detectable_share_passes_the_bonferroni_threshold_nine_times_in_ten() -> None:
-    x = detectable_share(0.002, 500, 0.05)
+    x = detection_limit(0.002, 500, 0.05)
     assert norm.sf(norm.isf(0.05 / 500) - x / 0.002) == pytest.approx(0.9)

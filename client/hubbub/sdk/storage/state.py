@@ -221,9 +221,21 @@ class State:
             del self.drafts[account.key]
 
     def _on_draft_replaced(self, event: Event) -> None:
-        count = self._count_recordings(event)
-        fields = event["report"] | {"period": event["period"], "num_recordings": count, "local": event["local"]}
-        self.drafts[event["subject"], event["digest"]] = Draft.from_dict(fields)
+        report = event["report"]
+        self.drafts[event["subject"], event["digest"]] = (
+            Draft(  # not by from_dict: this is in every new draft's `record`
+                report["cohort"],
+                bytes.fromhex(report["bits"]),
+                bytes.fromhex(report["tag"]),
+                bytes.fromhex(report["sealed"]),
+                report["epoch"],
+                report["costs_unit"],
+                report["stood_in"],
+                event["period"],
+                self._count_recordings(event),
+                event["local"],
+            )
+        )
 
     def _on_draft_merged(self, event: Event) -> None:
         count = self._count_recordings(event)
