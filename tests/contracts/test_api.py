@@ -1,6 +1,6 @@
-"""The public API, pinned: a change is a visible diff of api.txt and of docs/api.md.
+"""Public API, pinned in api.txt and docs/api.md.
 
-HUBBUB_PIN=1 pytest tests/contracts/test_api.py          writes both anew
+HUBBUB_PIN=1 pytest tests/contracts/test_api.py          rewrites both
 """
 
 from __future__ import annotations
@@ -97,13 +97,13 @@ def reference() -> str:
     return "\n".join(lines) + "\n"
 
 
-def test_star_imports_of_testing_give_its_public_names_alone() -> None:
+def test_star_import_of_testing_has_public_names_only() -> None:
     found: dict[str, object] = {}
     exec("from hubbub.testing import *", found)  # noqa: S102
     assert {*found} - {"__builtins__"} == {*hubbub.testing.__all__}
 
 
-def test_the_public_api_is_as_it_is_pinned() -> None:
+def test_public_api_matches_api_txt() -> None:
     if os.environ.get("HUBBUB_PIN"):
         PINNED.write_text(described())
         (DOCS / "api.md").write_text(reference())
@@ -114,8 +114,8 @@ def test_api_reference_lists_every_public_name() -> None:
     assert reference() == (DOCS / "api.md").read_text()
 
 
-def test_the_type_checked_example_uses_every_name_and_every_member() -> None:
-    """tests/contracts/typing_example.py names each variable for its class; `make types` checks what it says of their types."""
+def test_typing_example_uses_every_public_member() -> None:
+    """Variables of tests/contracts/typing_example.py have the names of their classes; `make types` checks their types."""
     tree = ast.parse(EXAMPLE.read_text())
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     members = {
@@ -150,8 +150,8 @@ def test_arecord_records_without_blocking_the_event_loop(rig: Rig) -> None:
     assert client.accounting()["recorded"] == 21
 
 
-def test_arecord_needs_nothing_of_the_hosts_executor_nor_of_asyncio(rig: Rig) -> None:
-    """It waited for the host's threads, and raised once they were shut down."""
+def test_arecord_does_not_use_the_hosts_executor(rig: Rig) -> None:
+    """A shut-down executor of the host must not make arecord fail."""
     client, free = rig.agreed(), threading.Event()
 
     async def app() -> None:
@@ -176,7 +176,7 @@ def test_arecord_needs_nothing_of_the_hosts_executor_nor_of_asyncio(rig: Rig) ->
 
 
 @pytest.mark.parametrize("name", ["requests", "urllib3", "asyncio", "email", "socket", "sqlite3"])
-def test_recording_imports_no_network(name: str) -> None:
+def test_recording_imports_no_network_modules(name: str) -> None:
     import subprocess
     import sys
 

@@ -21,7 +21,7 @@ _EXTRA_OF_COMMAND = {"doctor": "aggregator"}  # for the checks of an aggregator;
 
 
 class Commands(click.Group):
-    """Command group whose commands are entry points. A HubbubError is printed as one line, with exit code 1."""
+    """Command group with entry points as commands. A HubbubError is printed as one line, with exit code 1."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  (signature of click)
         return sorted(_commands())

@@ -47,7 +47,7 @@ def command(directory: Path, *, as_json: bool) -> None:
     for each in state.accounts.values():
         if each.unit == "value" and each.units > 1:
             click.echo(
-                f"{each.metric} changed{_subject_suffix(each.subject)}: an observer who can link reports can see the change. "
+                f"{each.metric} changed{_subject_suffix(each.subject)}: an observer of linked reports can see the change. "
                 "Set `hold` in the definition to hide changes"
             )
 

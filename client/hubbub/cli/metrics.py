@@ -29,7 +29,7 @@ def command() -> None:
 def check(definitions: Path, *, as_json: bool) -> None:
     """Check the definitions file DEFINITIONS.
 
-    Exit code 1 if the file is invalid. Also warns about expired metrics, metrics that the default Policy blocks or soon exhausts, and metrics whose reports
+    Exit code 1 if the file is invalid. Also warns about expired metrics, metrics that the default Policy blocks or soon exhausts, and metrics with reports that
     can be linked to one client.
 
     \b

@@ -64,7 +64,7 @@ def _clock_of(state: State, now: datetime) -> Finding | None:
             "no reports are created until the clock is correct",
             "set the clock and keep it synchronized (ntp, chrony)",
         )
-    planned = max(
+    planned_far_ahead = max(
         (
             (account.next_period_start, account.metric)
             for account in state.accounts.values()
@@ -73,18 +73,18 @@ def _clock_of(state: State, now: datetime) -> Finding | None:
         ),
         default=None,
     )
-    if planned:
+    if planned_far_ahead:
         return error(
             "clock",
-            f"the next report of {planned[1]} is planned for {planned[0]}: the app ran while the clock was ahead",
+            f"the next report of {planned_far_ahead[1]} is planned for {planned_far_ahead[0]}: the app ran while the clock was ahead",
             "no report of the metric is created before that day, unless the app runs with a correct clock and plans again",
             "check that the clock is correct, and start the app",
         )
-    to_come = sum(queued.batch.period > str(now.date() + timedelta(days=2)) for queued in state.queue.values())
-    if to_come:
+    num_future = sum(queued.batch.period > str(now.date() + timedelta(days=2)) for queued in state.queue.values())
+    if num_future:
         return warning(
             "clock",
-            f"{format_count(to_come, 'batch')} of future days: the app ran while the clock was ahead",
+            f"{format_count(num_future, 'batch')} of future days: the app ran while the clock was ahead",
             "they are not sent. They are dropped after an aggregator confirms the date, unless they were possibly delivered",
             "keep the clock synchronized (ntp, chrony)",
         )
@@ -175,7 +175,7 @@ def _consent(state: State, environment: Mapping[str, str]) -> Finding:
 
 
 def _waiting(state: State, now: datetime) -> Finding:
-    late = [
+    overdue = [
         each
         for each in state.queue.values()
         if not each.local and now - datetime.fromtimestamp(each.send_at, UTC) > _OVERDUE_AFTER
@@ -188,13 +188,13 @@ def _waiting(state: State, now: datetime) -> Finding:
             "the aggregator does not accept this client's batches, and these reports are not sent again",
             "compare the app's definitions with the aggregator's /v1/metrics; `hubbub inspect` shows the batches",
         )
-    held = sorted(
+    paused = sorted(
         {each.batch.metric for each in state.queue.values() if state.paused_metrics.get(each.batch.digest, 0.0) is None}
     )
-    if held:
+    if paused:
         return error(
             "spool",
-            f"reports of {', '.join(held)} are held: the aggregator's definition differs from the app's",
+            f"reports of {', '.join(paused)} are held: the aggregator's definition differs from the app's",
             "aggregators accept reports until 30 days after their period; later reports are dropped",
             "compare the app's definitions with the aggregator's /v1/metrics, and ship the current definition with the app",
         )
@@ -205,10 +205,10 @@ def _waiting(state: State, now: datetime) -> Finding:
             "aggregators accept reports until 30 days after their period; later reports are dropped",
             "check the address, the certificate and the proxy, and that the aggregator responds",
         )
-    if late:
+    if overdue:
         return warning(
             "spool",
-            f"{len(late)} of {format_count(len(state.queue), 'batch')} are overdue by more than {_OVERDUE_AFTER.days} days",
+            f"{len(overdue)} of {format_count(len(state.queue), 'batch')} are overdue by more than {_OVERDUE_AFTER.days} days",
             "aggregators accept reports until 30 days after their period; later reports are dropped",
             "check that the aggregator is reachable from this machine, and that the app runs long enough to upload",
         )

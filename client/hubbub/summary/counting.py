@@ -28,8 +28,8 @@ def count_bits(
     reports = np.bincount(cohorts, minlength=num_cohorts)
     ones = np.empty((num_cohorts, rows.shape[1] * 8), np.int64)
     for column in range(rows.shape[1]):
-        seen = np.bincount(offsets + rows[:, column], minlength=num_cohorts * 256)
-        ones[:, column * 8 : column * 8 + 8] = seen.reshape(num_cohorts, 256) @ _BITS_OF_BYTE
+        occurrences = np.bincount(offsets + rows[:, column], minlength=num_cohorts * 256)
+        ones[:, column * 8 : column * 8 + 8] = occurrences.reshape(num_cohorts, 256) @ _BITS_OF_BYTE
     return reports, ones[:, :num_bits]
 
 
@@ -57,5 +57,5 @@ def count_patterns(cohorts: NDArray[Any], rows: NDArray[np.uint8], num_cohorts: 
     patterns = rows[:, 0].astype(np.int64)
     if rows.shape[1] == 2:
         patterns |= rows[:, 1].astype(np.int64) << 8
-    seen = np.bincount((cohorts.astype(np.int64) << num_bits) | patterns, minlength=num_cohorts << num_bits)
-    return seen.reshape(num_cohorts, 1 << num_bits)
+    occurrences = np.bincount((cohorts.astype(np.int64) << num_bits) | patterns, minlength=num_cohorts << num_bits)
+    return occurrences.reshape(num_cohorts, 1 << num_bits)

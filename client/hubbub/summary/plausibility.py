@@ -59,11 +59,11 @@ def _failed_tests(params: Params, profile: CountProfile) -> Iterator[Implausibil
     periods = max(profile.num_periods, 1)
     if profile.ones_histogram is not None and profile.num_reports:
         low, high = plausible_ones(params)
-        beyond = int(profile.ones_histogram[:low].sum() + profile.ones_histogram[high + 1 :].sum())
-        if log_extremes_bound(beyond, profile.num_reports * TAIL_PROBABILITY) / periods < _LOG_ALARM_RATE_PER_TEST:
+        num_extreme = int(profile.ones_histogram[:low].sum() + profile.ones_histogram[high + 1 :].sum())
+        if log_extremes_bound(num_extreme, profile.num_reports * TAIL_PROBABILITY) / periods < _LOG_ALARM_RATE_PER_TEST:
             yield Implausibility(
                 "extreme",
-                f"{beyond:,} of {profile.num_reports:,} reports have fewer than {low} or more than {high} ones, which has a probability below "
+                f"{num_extreme:,} of {profile.num_reports:,} reports have fewer than {low} or more than {high} ones, which has a probability below "
                 "1e-9 for a genuine report. The reports are fabricated or were made with other parameters",
             )
         distributions, starts = binned_distributions(params)
@@ -75,8 +75,8 @@ def _failed_tests(params: Params, profile: CountProfile) -> Iterator[Implausibil
             )
     m = len(profile.reports)
     if m > 1 and profile.num_reports:
-        apart = divergence(profile.reports, np.full((1, m), 1 / m))
-        if log_divergence_bound(apart / periods, m) < _LOG_ALARM_RATE_PER_TEST:
+        cohort_divergence = divergence(profile.reports, np.full((1, m), 1 / m))
+        if log_divergence_bound(cohort_divergence / periods, m) < _LOG_ALARM_RATE_PER_TEST:
             yield Implausibility(
                 "cohorts",
                 f"cohort sizes differ more than by chance, from {profile.reports.min():,} to {profile.reports.max():,} reports. A few "
@@ -122,10 +122,10 @@ def binned_distributions(params: Params) -> tuple[Distributions, NDArray[np.intp
     distributions = ones_distributions(params)
     k = params.num_bits
     ones = np.arange(k + 1)
-    spread = math.sqrt(max((distributions @ ones**2 - (distributions @ ones) ** 2).min(), 0))
+    std_dev = math.sqrt(max((distributions @ ones**2 - (distributions @ ones) ** 2).min(), 0))
     low = int((np.cumsum(distributions, axis=1).max(axis=0) < _TAIL_BIN_PROBABILITY).sum())
     high = k - int((np.cumsum(distributions[:, ::-1], axis=1).max(axis=0) < _TAIL_BIN_PROBABILITY).sum())
-    starts = np.unique([0, *range(low, high + 1, max(1, int(spread / 2))), min(high + 1, k)])
+    starts = np.unique([0, *range(low, high + 1, max(1, int(std_dev / 2))), min(high + 1, k)])
     return np.add.reduceat(distributions, starts, axis=1), starts
 
 
@@ -170,12 +170,12 @@ def _exchange_weights(
 
 def _newton_step(weights: Distributions, share: Distributions, components: Distributions) -> Distributions:
     """Return weights after a Newton step on the active weights, cut at the boundary; unchanged if the likelihood would fall."""
-    held = np.flatnonzero(weights)
-    scaled = components[held] / (weights @ components)
-    border = np.ones((len(held), 1))
+    active = np.flatnonzero(weights)
+    scaled = components[active] / (weights @ components)
+    border = np.ones((len(active), 1))
     system = np.block([[(scaled * share) @ scaled.T, border], [border.T, np.zeros((1, 1))]])
     step = np.zeros_like(weights)
-    step[held] = np.linalg.lstsq(system, np.append(scaled @ share, 0), rcond=None)[0][:-1]
+    step[active] = np.linalg.lstsq(system, np.append(scaled @ share, 0), rcond=None)[0][:-1]
     left = np.divide(weights, -step, out=np.full_like(weights, np.inf), where=step < 0)
     moved: Distributions = weights + min(1.0, left.min()) * step
     if left.min() <= 1:

@@ -139,8 +139,8 @@ class ReportFile:
 
     def _rows(self, bits: pa.Array) -> NDArray[np.uint8]:
         width = self.metric.params.row_bytes
-        held = np.frombuffer(bits.buffers()[1], np.uint8) if len(bits) else np.empty(0, np.uint8)
-        return held[bits.offset * width : (bits.offset + len(bits)) * width].reshape(-1, width)
+        flat_rows = np.frombuffer(bits.buffers()[1], np.uint8) if len(bits) else np.empty(0, np.uint8)
+        return flat_rows[bits.offset * width : (bits.offset + len(bits)) * width].reshape(-1, width)
 
     def read(self) -> Reports:
         """Return all reports, in memory."""
@@ -173,7 +173,7 @@ def write_reports(reports: Reports, path: str | Path) -> None:
 
 
 def read_reports(path: str | Path) -> Reports:
-    """Return the reports of a file; raises SummaryError, whose message contains the path, for any other file."""
+    """Return the reports of a file; raises SummaryError with the path for any other file."""
     return ReportFile(path).read()
 
 

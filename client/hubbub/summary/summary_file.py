@@ -33,7 +33,7 @@ def write_summary(summary: Summary, path: str | Path) -> None:
 
 
 def read_summary(path: str | Path) -> Summary:
-    """Return the summary of a file; raises SummaryError, whose message contains the path, for any other file."""
+    """Return the summary of a file; raises SummaryError with the path for any other file."""
     try:
         data = Path(path).read_bytes()
     except OSError as problem:

@@ -1,4 +1,4 @@
-"""`hubbub doctor --state`: what can be wrong with a client's state is found, and nothing is changed."""
+"""`hubbub doctor --state`: detects problems of a state directory without changing it."""
 
 from __future__ import annotations
 
