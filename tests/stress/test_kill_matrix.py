@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 
-def test_killed_anywhere_every_report_is_counted_exactly_once(unseen_seed: int) -> None:
+def test_kill_matrix_counts_every_report_once(unseen_seed: int) -> None:
     script = str(Path(__file__).with_name("kill_matrix.py"))
     command = [sys.executable, script, "25", str(unseen_seed)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
