@@ -1,4 +1,4 @@
-"""The SDK alone: light to install, light to import, and every command says what it needs."""
+"""The SDK alone: light to install, light to import, and every command names the extra that it needs."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_bare_install_checks_state_directory(bare: Path, tmp_path: Path) -> None
 
 
 def test_no_text_installs_hubbub_from_pypi() -> None:
-    """The name on PyPI is not this project's: what is installed from there is somebody else's program."""
+    """The name on PyPI belongs to another project, so installing it from there installs another program."""
     told = re.compile(r"pip3? install\b[^\n`]*\bhubbub\b(?!/)")
     listed = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
     tested = [REPOSITORY / name for name in listed.splitlines() if not name.startswith(("tests/", "docs/progress/"))]

@@ -1,4 +1,4 @@
-"""Consent: off until somebody agrees, and off means gone."""
+"""Consent: off by default; withdrawal erases the data."""
 
 from __future__ import annotations
 

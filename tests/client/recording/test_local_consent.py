@@ -1,4 +1,4 @@
-"""What is made under consent `local` is never sent, whatever happens before or after: random histories, processes and power losses."""
+"""Reports of consent `local` are never sent: random histories, processes and power losses."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ METRICS = (QUIET, HELD, WEEKLY)
 
 
 class Observer:
-    """Knows each value recorded, under which consent, and on which days consent was `on`; judges what is sent."""
+    """Knows each recorded value with its consent, and the days with consent `on`; checks each sent batch."""
 
     def __init__(self) -> None:
         self.recorded: list[tuple[Consent, Encoder, str]] = []
@@ -65,7 +65,7 @@ class Observer:
 
 
 def effective(client: Client) -> Consent:
-    """Return the consent that holds in a process: what was agreed to, and what its environment allows."""
+    """Return the effective consent of a process: the lesser of the saved level and the environment's limit."""
     with collaborators(client).journal as state:
         return min(state.consent, collaborators(client).limit.allowed, key=list(Consent).index)
 
@@ -225,7 +225,7 @@ def note_day(observer: Observer, rig: Rig, client: Client) -> None:
 
 
 def test_power_loss_sends_no_local_report(rig: Rig, unseen_seed: int) -> None:
-    """150 lives, each ended by a power loss that drops, tears and reorders what was not synchronized: the event of consent among it."""
+    """150 lives, each ended by a power loss that drops, tears and reorders unsynced writes, the event of consent among them."""
     chance, disk, observer = random.Random(unseen_seed), SimulatedDisk(), Observer()  # noqa: S311
     random_bytes, dropped = SeededBytes(unseen_seed), 0
     watch(rig, observer, chance)

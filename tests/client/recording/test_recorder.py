@@ -1,4 +1,4 @@
-"""Recordings become drafts and drafts reports: one for each metric and period, whatever was recorded."""
+"""Recordings become drafts, and drafts become reports: one for each metric and period."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_hold_repeats_first_value_for_whole_epoch(rig: Rig) -> None:
 
 @pytest.mark.parametrize("recorded", [True, False])
 def test_removed_definition_sends_no_reports(recorded: bool, rig: Rig) -> None:
-    """A program beside this one may have it still: what it recorded waits for it."""
+    """Another program may still have the definition: its draft is kept for it."""
     client = rig.agreed(SURVEY)
     if recorded:
         client.record("survey", True)
@@ -319,7 +319,7 @@ class NobodyMayLook(dict[Key, Account]):
 
 
 def test_start_enrolls_many_subjects_in_slices(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """1,200 subjects and a stricter policy: nobody waits for the others' shares, and no report is made under the old one."""
+    """1,200 subjects and a stricter policy: a recording does not wait for the other subjects, and no report uses the old policy."""
     server = rig.agreed(SURVEY, HOMEPAGE, per_subject=True)
     for number in range(1200):
         server.subject(str(number)).record("survey", True)

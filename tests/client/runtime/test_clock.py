@@ -1,4 +1,4 @@
-"""A clock that was wrong once: nothing is sent twice, nothing is spent unseen, and a client does not fall silent for years."""
+"""Clock errors: no period is sent twice, all spent epsilon is on the ledger, and reporting resumes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WEEKLY = Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5, period=PeriodK
 
 
 class Aggregator:
-    """One whose own clock is right: it says the date, and takes no period before it begins or long after its end."""
+    """An aggregator with a correct clock: it sends Date, and rejects periods of the future and of the distant past."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
@@ -142,7 +142,7 @@ def test_recovers_from_clock_forty_days_ahead(rig: Rig, world: tuple[ManualClock
 
 
 def test_clock_behind_confirmed_time_creates_no_reports(rig: Rig, world: tuple[ManualClock, Aggregator]) -> None:
-    """A machine whose clock begins in 1970 until the network is there."""
+    """A machine that starts in 1970 and gets the time later from the network."""
     true, aggregator = world
     client = rig.agreed(transport=aggregator)
     collaborators(client).uploader.start().stop(5)
@@ -180,7 +180,7 @@ def test_batch_age_uses_confirmed_time(rig: Rig, world: tuple[ManualClock, Aggre
 
 
 def test_days_sent_under_clock_ahead_are_not_sent_again(rig: Rig, world: tuple[ManualClock, Aggregator]) -> None:
-    """Ten days ahead, to an aggregator that takes it and says no date; the journal is compacted and read anew before they come."""
+    """Ten days ahead, with an aggregator that accepts it and sends no Date. The journal is compacted and read again before these days come."""
     true, aggregator = world
     aggregator.says_the_date = lambda: False
     client = rig.agreed(transport=aggregator)

@@ -1,4 +1,4 @@
-"""Processes: forked, spawned, killed without a goodbye; every report exactly once, counted by a real aggregator."""
+"""Processes that fork, spawn and are killed: a real aggregator counts every report exactly once."""
 
 from __future__ import annotations
 
@@ -194,12 +194,12 @@ os._exit(0)
 
 
 def test_concurrent_forks_release_all_locks(tmp_path: Path) -> None:
-    """The second to fork lost what the first had noted, and kept the journal for ever: so did its children."""
+    """The second fork overwrote the first one's list of locks, and the journal stayed locked in it and in its children."""
     subprocess.run([sys.executable, "-c", TOGETHER, METRICS, tmp_path], check=True, timeout=60)
 
 
 def test_forked_child_closes_upload_lease(rig: Rig) -> None:
-    """Its parent was killed in the middle of a request, and nobody on the directory could send while the child lived."""
+    """After its parent was killed during a request, no process of the directory could send while the child lived."""
     client = rig.agreed()
     sender = collaborators(client).sender
     collaborators(client).uploader.start().stop(5)

@@ -1,4 +1,4 @@
-"""Signals, logging and locks: whatever interrupts a call, or is called by it, nothing of ours is held afterwards and nobody waits for ever."""
+"""Signals, logging and locks: after an interrupted call no lock is held and no caller waits forever."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def interrupted_at(number: int, step: Callable[[], object], within: str = "") ->
 
 
 def is_free(client: Client) -> bool:
-    """Say whether another thread, and another process, could go on."""
+    """Return whether another thread and another process can take the locks."""
     got: list[bool] = []
 
     def other() -> None:
@@ -266,7 +266,7 @@ def listen() -> Iterator[Callable[[Callable[[], object]], Handler]]:
 
 
 def test_log_handler_may_record(rig: Rig, listen: Callable[[Callable[[], object]], Handler]) -> None:
-    """A handler's own lock and the journal's were taken in both orders: what is to be said is said when nothing is held."""
+    """A handler's own lock and the journal's were taken in both orders. Messages are now emitted while no lock is held."""
     disk = SimulatedDisk()
     client = rig.agreed(disk=disk)
     collaborators(client).uploader.start().stop(5)
@@ -386,7 +386,7 @@ def test_finalizer_records_at_interpreter_exit(tmp_path: Path) -> None:
 
 
 def test_stuck_lock_holder_is_waited_for_once(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stopped process held every other's constructor; now there is one warning, and what is recorded waits in memory."""
+    """A stopped process blocked every other constructor. Now there is one warning, and recordings wait in memory."""
     monkeypatch.setattr(journal_module, "LOCK_TIMEOUT_SECONDS", 0.05)
     rig.agreed().close()
     lock = SystemDisk().lock(rig.state / "lock")

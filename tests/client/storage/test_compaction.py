@@ -1,4 +1,4 @@
-"""The snapshot is written beside the lock: nobody waits for it, and whoever starts in the middle of it finds everything."""
+"""Compaction: recordings do not wait for it, and a start in the middle of it reads the complete state."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RECORDINGS = 300
 
 
 def told_by(state: State) -> dict[str, Any]:
-    """Everything that a state says, but for what is worked out from the rest or concerns the files."""
+    """Return the fields of a state, except derived ones and those that describe the files."""
     without = ("earliest_period_end", "digests", "erasure_pending", "damaged")
     return {name: value for name, value in vars(state).items() if name not in without}
 
@@ -44,7 +44,7 @@ def state_of(client: Client) -> dict[str, Any]:
 
 
 class Watched:
-    """A file that says what is done to it."""
+    """A file that reports its operations."""
 
     def __init__(self, file: File, name: str, done: Callable[[str, str, int], None]) -> None:
         self._file, self._name, self._done = file, name, done
@@ -78,7 +78,7 @@ class WatchedLock:
 
 
 class WatchedDisk(SystemDisk):
-    """A disk that says what was done to it, and whether the journal's lock was held meanwhile."""
+    """A disk that reports its operations, and whether the journal's lock was held during each."""
 
     def __init__(self) -> None:
         self.done: Callable[[str, str, int], None] = lambda *_: None
@@ -119,7 +119,7 @@ def with_subjects(rig: Rig, disk: WatchedDisk, count: int = SUBJECTS) -> Client:
 
 
 def test_compaction_holds_the_lock_for_bounded_time(rig: Rig) -> None:
-    """The snapshot is appended, synchronized and read without the lock, in pieces; under it only names change and counts are said."""
+    """The snapshot is written, synced and read without the lock, in slices. With the lock, only names change and counters are written."""
     disk = WatchedDisk()
     client, other = with_subjects(rig, disk), rig.client(disk=disk)
     collaborators(other).uploader.start().stop(5)
@@ -403,7 +403,7 @@ def test_fork_during_compaction_disturbs_neither_process(rig: Rig) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_killed_processes_lose_no_recordings_during_compaction(rig: Rig, tmp_path: Path, unseen_seed: int) -> None:
-    """What a process was told is recorded is recorded; of its last recording nobody knows."""
+    """Every recording that returned is counted; the last one of a killed process may be."""
     chance, least, most = random.Random(unseen_seed), 0, 0  # noqa: S311
     rig.agreed().close()
     for _ in range(4):

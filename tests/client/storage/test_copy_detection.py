@@ -1,4 +1,4 @@
-"""A copied state directory: it is noticed, it spends nothing by itself, and a new identity continues the copied ledger."""
+"""Copied state directories: detection, and new identities that continue the copied ledger."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_state_commands_reject_directory_without_state(tmp_path: Path, name: str
 def test_restored_copies_stay_within_policy_totals(rig: Rig, tmp_path: Path, how: str, image: str) -> None:
     """A new secret draws the permanent bits of all values anew, so each costs budget: by default 40 a metric and 100 in total.
 
-    Judged by the ledger and by what was sent: a report is the permanent response, and every distinct one counts.
+    Checked against the ledger and the sent reports: a report is the permanent response, and every distinct one counts.
     """
     policy = Policy(epsilon_report=9)
     params = Params(num_bits=128, num_hashes=2, num_cohorts=1, prob_p=0, prob_q=1, prob_f=0.5)

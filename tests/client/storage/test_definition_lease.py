@@ -1,4 +1,4 @@
-"""Two versions of a definition in one directory: every live process reports its own values, and the totals hold."""
+"""Two versions of a definition in one directory: every running process reports its own values, within the totals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hubbub.testing import deliver
 
 
 def version(number: int, name: str = "quiet") -> Metric:
-    """Return a version of a metric; a report is the permanent response, so it tells which value it is of."""
+    """Return a version of a metric. Its reports are permanent responses, so each identifies its value."""
     params = Params(num_bits=128, num_hashes=8 + number, num_cohorts=1, prob_p=0, prob_q=1, prob_f=0.5)
     return Metric.string(name, params)
 
@@ -71,7 +71,7 @@ def test_running_process_keeps_reporting_after_definition_change(rig: Rig) -> No
 
 @dataclass
 class Process:
-    """A client, the versions it runs with, and what it recorded in this period."""
+    """A client, its version of the metric, and its recordings of this period."""
 
     client: Client
     metric: Metric
@@ -145,7 +145,7 @@ def require_within(client: Client, policy: Policy) -> None:
 
 @pytest.mark.parametrize("number", range(6))
 def test_random_redefinitions_stay_within_tight_total(number: int, rig: Rig, unseen_seed: int) -> None:
-    """A total with room for 3 to 8 values, three versions that want 8 each: what was reported in fact stays within it."""
+    """A total with room for 3 to 8 values, and three versions that want 8 each: the reports stay within it."""
     chance = random.Random(unseen_seed + number)  # noqa: S311
     total = chance.randrange(3, 9) * PRICE
     tight = Policy(epsilon_report=999, epsilon_enrollment=8 * PRICE, epsilon_metric=8 * PRICE, epsilon_total=total)
@@ -174,7 +174,7 @@ def test_random_redefinitions_stay_within_tight_total(number: int, rig: Rig, uns
 
 
 def test_budget_of_unused_definition_is_released(rig: Rig) -> None:
-    """While the old process lives, the new one gets what the total leaves. When the old one ends, it gets its share without a restart."""
+    """While the old process runs, the new one gets the rest of the total. When the old one ends, it gets its full budget without a restart."""
     price, newer = unit_price(OLD).epsilon, unit_price(NEW).epsilon
     enrollment, total = 4 * newer, 4 * price + 1.5 * newer
     policy = Policy(epsilon_report=999, epsilon_enrollment=enrollment, epsilon_metric=999, epsilon_total=total)
@@ -192,7 +192,7 @@ def test_budget_of_unused_definition_is_released(rig: Rig) -> None:
 
 
 def test_shared_metric_keeps_its_budget(rig: Rig) -> None:
-    """Definitions are served in their order, so the changed one came first and took what the running process relied on."""
+    """Budgets are allocated in order of the definitions, so the changed one came first and took the running process's budget."""
     price = unit_price(OLD).epsilon
     policy = Policy(epsilon_report=999, epsilon_enrollment=4 * PRICE, epsilon_metric=999, epsilon_total=9.5 * price)
     old = rig.agreed(OLD, SAME, policy=policy)

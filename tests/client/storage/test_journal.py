@@ -1,4 +1,4 @@
-"""The state directory: killed, corrupted, full, without power; what was promised still holds."""
+"""The journal after kills, damage, full disks and power losses."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_journal_size_is_bounded(rig: Rig) -> None:
 
 @pytest.mark.parametrize("durability", ["process", "power"])
 def test_power_loss_sends_no_period_twice_and_keeps_ledger(durability: str, rig: Rig, unseen_seed: int) -> None:
-    """200 lives of a client, each ended by a power loss that drops, tears and reorders whatever was not synchronized.
+    """200 lives of a client, each ended by a power loss that drops, tears and reorders unsynced writes.
 
     Whatever was sent for a metric and period was sent under one id with the same bytes, and the ledger knows of it.
     """

@@ -17,7 +17,7 @@ from hubbub.testing import deliver
 
 
 class FailingLock:
-    """A lock whose release fails at times, before or after it has unlocked."""
+    """A lock that sometimes fails to release, before or after it has unlocked."""
 
     def __init__(self, lock: Lock, fails: Callable[[], bool]) -> None:
         self._lock, self._fails = lock, fails

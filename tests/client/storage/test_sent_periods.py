@@ -1,4 +1,4 @@
-"""The file of sent periods: what a damaged journal forgot is not reported twice."""
+"""The file of sent periods: a damaged journal sends no period twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state directory and its secret: where they lie, and what a start does that cannot open them."""
+"""The state directory and its secret: paths, owners, modes, and a start that cannot open them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program that ends at once, and the process that it leaves behind to send what is due."""
+"""Detached uploads: a program that ends at once, and the process that sends its due batches."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def state(tmp_path: Path) -> Path:
 
 
 def run(program: str, state: Path, url: str, **options: object) -> float:
-    """Run a program to its end; return how many seconds it took until nobody held its output any more."""
+    """Run a program; return the seconds until its output was closed."""
     began = time.monotonic()
     environment = {name: value for name, value in os.environ.items() if name != "DO_NOT_TRACK"}
     done = subprocess.run(
@@ -185,7 +185,7 @@ time.sleep(1)
 def test_frozen_program_sends_due_batches_itself(frozen: bool, tmp_path: Path) -> None:
     """One start of a second a day, nine days: every report of a day that is over arrives, and nothing else is started.
 
-    A frozen program's executable is the program, not a Python: what it would start is itself. `sys.frozen` is set by PyInstaller and
+    A frozen program's executable is the program and not Python, so it would start itself. `sys.frozen` is set by PyInstaller and
     others; an embedded interpreter does not set it.
     """
     stand_in, started = tmp_path / "my-app", tmp_path / "started"

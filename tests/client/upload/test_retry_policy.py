@@ -1,4 +1,4 @@
-"""What each answer means: every row of the table."""
+"""Retry policy: every row of the table."""
 
 from __future__ import annotations
 

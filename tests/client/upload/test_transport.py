@@ -1,4 +1,4 @@
-"""The wire: what goes out, what counts as an answer, and a host that never waits."""
+"""HTTP transport: request bytes, accepted responses, deadlines."""
 
 from __future__ import annotations
 
@@ -477,7 +477,7 @@ def test_inspect_shows_sent_bytes(tmp_path: Path) -> None:
 
 
 def test_ledger_and_inspect_report_damage(tmp_path: Path) -> None:
-    """Records that were lost took with them what they had spent."""
+    """Lost records may have held spent epsilon."""
     with Client(DATA / "metrics.toml", tmp_path / "s", "http://127.0.0.1:9") as client:
         client.set_consent("on")
         client.record("homepage", "https://example.org/")

@@ -1,4 +1,4 @@
-"""Delivery: every report once, the same bytes while in doubt, and no burst after an outage."""
+"""Uploads: every report once, unchanged bytes for possibly delivered batches, no burst after an outage."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_backoff_survives_restart(rig: Rig) -> None:
 
 
 def test_wrong_clock_holds_reports_and_warns_once(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
-    """A wrong clock forms wrong periods: what the aggregator says of them must not delete them."""
+    """A wrong clock builds wrong periods; the aggregator's 410 for them must not delete them."""
     client = rig.agreed()
     wrong = UploadResponse(410, "period-closed", date="Sat, 01 Jan 2000 00:00:00 GMT")
     rig.transport.responses = [wrong, wrong]
