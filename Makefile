@@ -22,33 +22,34 @@ SOURCES := client aggregator decoder tests benchmarks examples
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
 	@touch $@ .venv/.demo-installed
 
-demo: .venv/.demo-installed        ## the whole road on real data: truth beside estimate, and a page with plots
+demo: .venv/.demo-installed        ## the whole pipeline on real data: true and estimated shares, and a page with plots
 	$(BIN)/hubbub demo
 
-test: .venv/.dev-installed         ## all tests
-	$(BIN)/pytest -q -n 2 --dist loadfile
+test: .venv/.dev-installed         ## the tests that are not marked slow: about 4 minutes on two cores
+	$(BIN)/pytest -q -n 2 --dist loadfile -m "not slow"
 
-check: format lint types test      ## what a change must pass
+check: format lint types test      ## every change must pass this
 
-ci: check slow                     ## check, and what is slow
+ci: check slow                     ## check, and every slow test
 
-slow: .venv/.dev-installed
+slow: .venv/.dev-installed         ## the tests marked slow, and the demo
+	$(BIN)/pytest -q -n 2 --dist loadfile -m slow
 	$(BIN)/hubbub demo --reports 20000 --out build/demo
 
 matrix: .venv/.dev-installed       ## kill the service (on each engine, one process and two) and clients at 200 points each, named moments and random ones
 	$(BIN)/python -m tests.stress.crash_matrix sqlite 1 200
 	$(BIN)/python -m tests.stress.crash_matrix sqlite 2 200
 	$(BIN)/python -m tests.stress.crash_matrix postgres 2 200
-	$(BIN)/python tests/stress/kill_matrix.py 200 $$(date +%s)
+	$(BIN)/python -m tests.stress.kill_matrix 200 $$(date +%s)
 	$(BIN)/python -m tests.stress.damage_matrix 200
 
-soak: .venv/.dev-installed         ## 1,000 times, and 100,000 requests made up
+soak: .venv/.dev-installed         ## the same at 1,000 points, and 100,000 crafted requests
 	$(BIN)/python -m tests.stress.crash_matrix sqlite 1 1000
 	$(BIN)/python -m tests.stress.crash_matrix postgres 2 1000
-	$(BIN)/python tests/stress/kill_matrix.py 1000 $$(date +%s)
+	$(BIN)/python -m tests.stress.kill_matrix 1000 $$(date +%s)
 	HUBBUB_REQUESTS=100000 HUBBUB_CASES=500 $(BIN)/pytest -q tests/aggregator/api/test_fuzz_requests.py tests/aggregator/api/test_openapi.py
 
-seeds: .venv/.dev-installed        ## run every statistical test with 20 seeds that nobody looked at
+seeds: .venv/.dev-installed        ## run every statistical test with 20 unseen seeds
 	$(BIN)/python -m tests.loop_seeds 20
 
 format: .venv/.dev-installed
@@ -80,12 +81,12 @@ bench-pages: .venv/.dev-installed               ## the page, a metric's page and
 bench-purge: .venv/.dev-installed               ## how long appends wait while 10 million reports and a million ids are dropped
 	$(BIN)/python -m benchmarks.purge
 
-bench-accuracy: .venv/.dev-installed            ## google/rappor's own grid, its decoder's figures beside ours; writes docs/accuracy.md
+bench-accuracy: .venv/.dev-installed            ## google/rappor's own grid, with its decoder's figures; writes docs/accuracy.md
 	$(BIN)/python -m benchmarks.accuracy --out docs/accuracy.md
 	$(BIN)/python -m benchmarks.accuracy --simulate --out docs/accuracy.md
 	$(BIN)/python -m benchmarks.literature --out docs/accuracy.md
 
-bench-fit: .venv/.dev-installed                 ## are the tests of fit silent on honest reports, and what do they see?
+bench-fit: .venv/.dev-installed                 ## false alarms and power of the goodness-of-fit tests
 	$(BIN)/python -m benchmarks.goodness_of_fit --out docs/accuracy.md
 
 bench-many: .venv/.dev-installed                ## bit counts with more candidates than bits

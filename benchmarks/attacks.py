@@ -26,7 +26,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import uvloop
-from benchmarks.ingest import DEFINITIONS, Tally, drive, requests_of, started
+from benchmarks.ingest import DEFINITIONS, OutcomeCounters, drive, requests_of, started
 from benchmarks.overload import resident
 
 from hubbub import parse_definitions
@@ -151,7 +151,7 @@ class Seen:
 async def honest(address: tuple[str, int], requests: Iterator[bytes], seconds: float) -> Seen:
     """Send single reports, and ask whether the service is alive."""
     alive: list[float] = []
-    tally: Tally
+    tally: OutcomeCounters
     probing = asyncio.create_task(probe(address, alive))
     tally = await drive([address], requests, 32, seconds)
     probing.cancel()

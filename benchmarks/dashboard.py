@@ -53,7 +53,7 @@ def main() -> None:
         name = next(iter(definitions))
         print(f"{METRICS} metrics x {PERIODS} periods, a database of {database.stat().st_size / 1e6:,.0f} MB\n")
         print("| | first after the start, ms | median, ms | slowest of 20, ms | kB |\n|---|---|---|---|---|")
-        options = ["--port", "0", "--database", str(database), "--open-reads"]
+        options = ["--port", "0", "--database", str(database), "--local-reads-without-token"]
         for path in ("/livez", "/", f"/?q={name}", f"/metric/{name}", "/metrics"):
             with started(["-m", "hubbub", "serve", str(file), *options]) as (host, port, _):
                 http = urllib3.HTTPConnectionPool(host, port)

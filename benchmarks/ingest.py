@@ -91,7 +91,7 @@ with listen("127.0.0.1", 0) as listener:
 
 
 @dataclass
-class Tally:
+class OutcomeCounters:
     """What a round saw: answers by status, and each answer's latency in seconds."""
 
     statuses: Counter[int] = field(default_factory=Counter)
@@ -107,7 +107,7 @@ class Tally:
 class Lane(asyncio.Protocol):
     """One connection: sends a request, waits for its answer, sends the next."""
 
-    def __init__(self, requests: Iterator[bytes], tally: Tally) -> None:
+    def __init__(self, requests: Iterator[bytes], tally: OutcomeCounters) -> None:
         self._requests, self._tally = requests, tally
         self._answer = b""
         self._sent = 0.0
@@ -171,9 +171,9 @@ def requests_of(metric: Metric, reports: int, number: int) -> list[bytes]:
 
 async def drive(
     addresses: Sequence[tuple[str, int]], requests: Iterator[bytes], connections: int, seconds: float
-) -> Tally:
+) -> OutcomeCounters:
     """Send requests over so many connections, the addresses taking turns, for so long."""
-    tally, loop, turns = Tally(), asyncio.get_running_loop(), itertools.cycle(addresses)
+    tally, loop, turns = OutcomeCounters(), asyncio.get_running_loop(), itertools.cycle(addresses)
     made = [loop.create_connection(lambda: Lane(requests, tally), *next(turns)) for _ in range(connections)]
     lanes = [lane for _, lane in await asyncio.gather(*made)]
     await asyncio.sleep(seconds)
@@ -182,12 +182,12 @@ async def drive(
     return tally
 
 
-def measured(case: Case, server: str) -> tuple[list[Tally], list[Tally]]:
+def measured(case: Case, server: str) -> tuple[list[OutcomeCounters], list[OutcomeCounters]]:
     """Return the rounds of doing nothing and ours: each of ours begins with an empty database."""
     import uvloop
 
     requests = requests_of(parse_definitions(DEFINITIONS)["homepage"], case.reports, case.formed)
-    rounds: tuple[list[Tally], list[Tally]] = ([], [])
+    rounds: tuple[list[OutcomeCounters], list[OutcomeCounters]] = ([], [])
     for _ in range(ROUNDS):
         with TemporaryDirectory(prefix="hubbub-bench-") as directory:
             definitions = Path(directory) / "metrics.toml"
@@ -221,7 +221,7 @@ def main(engines: list[str]) -> None:
                 print(line(case, *measured(case, server)), flush=True)
 
 
-def line(case: Case, nothing: list[Tally], ours: list[Tally]) -> str:
+def line(case: Case, nothing: list[OutcomeCounters], ours: list[OutcomeCounters]) -> str:
     """Write a line of the table."""
     base, rate = (statistics.median(tally.rate(case.seconds) for tally in tallies) for tallies in (nothing, ours))
     other = sum((tally.statuses for tally in ours), Counter[int]())

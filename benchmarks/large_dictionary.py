@@ -15,9 +15,10 @@ from threadpoolctl import threadpool_limits
 from hubbub import Metric, Params
 from hubbub.summary import PatternCounts
 from hubbub_decoder import decode
-from hubbub_decoder.data.populations import named_shares
-from hubbub_decoder.estimators.patterns import FilterTable
-from hubbub_decoder.model.design_matrix import bit_positions, design_matrix
+from hubbub_decoder.data.populations import distribution_shares
+from hubbub_decoder.estimators.pattern_counts import FilterTable
+from hubbub_decoder.model.design_matrix import design_matrix
+from hubbub_decoder.model.vectorized_hashing import bit_positions
 
 PARAMS = Params(
     num_bits=8, num_hashes=2, num_cohorts=128, prob_p=0.225, prob_q=0.775, prob_f=0.0, hash_scheme="google-md5"
@@ -27,7 +28,7 @@ VALUES = 10_000
 
 def reports(clients: int, rng: np.random.Generator) -> tuple[PatternCounts, dict[str, float]]:
     """Draw pattern counts of zipf(1) over v1 .. v10000 from their exact distribution, filter by filter."""
-    shares = named_shares("zipf1", VALUES)
+    shares = distribution_shares("zipf1", VALUES)
     people = np.array(rng.multinomial(clients, list(shares.values())), np.int64).reshape(-1)
     table = FilterTable.of(PARAMS)
     bits = 1 << bit_positions(list(shares), PARAMS).astype(np.int64)
@@ -64,7 +65,9 @@ def run(candidates: int, clients: int, seed: int) -> tuple[float, int, int]:
         seconds, processor = time.perf_counter() - started[0], time.process_time() - started[1]
     shares = np.array([truth.get(e.candidate, 0.0) for e in decoding.estimates])
     covered = np.array([e.low <= share <= e.high for e, share in zip(decoding.estimates, shares, strict=True)])
-    selected = [e.selected_low <= truth.get(e.candidate, 0.0) <= e.selected_high for e in decoding.detected]
+    selected = [
+        e.selection_adjusted_low <= truth.get(e.candidate, 0.0) <= e.selection_adjusted_high for e in decoding.detected
+    ]
     false = sum(e.candidate not in truth for e in decoding.detected)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print(

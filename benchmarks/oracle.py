@@ -17,24 +17,22 @@ from unittest import mock
 import numpy as np
 from benchmarks.accuracy import DISTRIBUTIONS, HERE, Case, interval_score, r_decoder, reports_of
 from benchmarks.pages import put_section
-from numpy.typing import NDArray
 from scipy.stats import norm
 from threadpoolctl import threadpool_limits
 
 from hubbub_decoder import decode
+from hubbub_decoder.array_types import Flags, Floats
 from hubbub_decoder.estimators import empirical_bayes
 from hubbub_decoder.estimators.mixed_model import Beliefs, MixedModel
-from hubbub_decoder.estimators.patterns import FilterTable, filters_of, observe
-from hubbub_decoder.estimators.solving import solve
-from hubbub_decoder.inference.intervals import interval, q_values
+from hubbub_decoder.estimators.pattern_counts import FilterTable, filters_of, observe
+from hubbub_decoder.inference.intervals import interval
+from hubbub_decoder.inference.multiple_testing import q_values
 from hubbub_decoder.inference.prior import Prior
 from hubbub_decoder.model.design_matrix import design_matrix
 
-HEADING = "## What the crowded cases can reveal"
+HEADING = "## Upper bounds for crowded cases"
 _CLASSES = 60
 _FALSE = 0.05
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 
 class Tested(NamedTuple):
@@ -82,7 +80,7 @@ def told(case: Case, regtest: Path | None, entropy: str) -> tuple[Tested, Tested
     filter_of, size = filters_of(design, table), len(table.filters)
     expected = np.array([np.bincount(chosen, truth, size) for chosen in filter_of]) + unlisted.sum() * table.random
     model = MixedModel(observe(counts, table, expected), filter_of[:, None], table.others, table.scatter)
-    solution = solve(model, Beliefs(truth, np.full(len(truth), 1e-12)), float((unlisted**2).sum())).solution()
+    solution = model.solve(Beliefs(truth, np.full(len(truth), 1e-12)), float((unlisted**2).sum())).solution()
     x, errors = solution.shares, np.sqrt(solution.variances)
     score = interval_score(*interval(x, errors, 0.95), truth)
     return nothing, distribution, Tested(case.distribution, norm.sf(x / errors), truth > 0, score)
@@ -132,10 +130,15 @@ def main() -> None:
             print(lines[-1], flush=True)
     if options.out:
         about = (
-            f"`python -m benchmarks.oracle --seeds {options.seeds}`, {'the very reports R decoded' if regtest else 'reports simulated anew'}; found a case. At q <= .05, and as many as can be let through "
-            "when who is false is told: one line for each distribution, one for all. Scores in thousandths."
+            f"`python -m benchmarks.oracle --seeds {options.seeds}`, {'the same reports that R decoded' if regtest else 'new simulated reports'}.\n"
+            "Cells are detections per case.\n"
+            "The decoder detects at q <= .05.\n"
+            "The oracle columns use the largest threshold with the given share of false detections.\n"
+            "It is one threshold per distribution, or one for all; only an oracle can compute it, because it depends on the truth.\n"
+            'The column "known" is the additional knowledge of the oracle.\n'
+            "Scores are in thousandths."
         )
-        head = "| cell | told | found, q <= .05 | false % | 5 % false, a line each | 5 % false, one line | 23 % false, a line each | interval score, unclipped |"
+        head = "| cell | known | found, q <= .05 | false % | 5 % false, per distribution | 5 % false, one threshold | 23 % false, per distribution | interval score, unclipped |"
         put_section(options.out, "\n".join([HEADING, "", about, "", head, "|---|---|---|---|---|---|---|---|", *lines]))
 
 

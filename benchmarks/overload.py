@@ -21,7 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import cast
 
-from benchmarks.ingest import DEFINITIONS, Lane, Tally, drive, requests_of, started
+from benchmarks.ingest import DEFINITIONS, Lane, OutcomeCounters, drive, requests_of, started
 
 from hubbub import parse_definitions
 
@@ -43,14 +43,14 @@ class Case:
 CASES = (
     Case("as it comes", 1, 100_000),
     Case("as it comes", 1_000, 8_000),
-    Case("a short queue", 1, 100_000, ("--max-waiting", "65536")),
+    Case("a short queue", 1, 100_000, ("--max-queue-bytes", "65536")),
 )
 
 
 class Shot(asyncio.Protocol):
     """A connection that sends when told to, and is idle again once it is answered."""
 
-    def __init__(self, tally: Tally, idle: list[Shot]) -> None:
+    def __init__(self, tally: OutcomeCounters, idle: list[Shot]) -> None:
         self._lane = Lane(iter(()), tally)
         self._tally, self._idle = tally, idle
         self.unexplained = 0
@@ -78,20 +78,20 @@ class Shot(asyncio.Protocol):
 class Overload:
     """What came of it."""
 
-    tally: Tally
+    tally: OutcomeCounters
     asked: float  # requests a second; where no connection was idle they wait in front of it
     unexplained: int  # refused without Retry-After
 
 
 async def flood(address: tuple[str, int], requests: Iterator[bytes], rate: float) -> Overload:
     """Send so many requests a second, ready for them or not."""
-    tally, loop, idle = Tally(), asyncio.get_running_loop(), list[Shot]()
+    tally, loop, idle = OutcomeCounters(), asyncio.get_running_loop(), list[Shot]()
     shots: list[Shot] = []
     for _ in range(CONNECTIONS // 100):
         made = [loop.create_connection(lambda: Shot(tally, idle), *address) for _ in range(100)]
         shots += [shot for _, shot in await asyncio.gather(*made)]
     began, sent = loop.time(), 0
-    seen = Tally()
+    seen = OutcomeCounters()
     while (passed := loop.time() - began) < FILLING + SECONDS:
         if passed > FILLING and seen is not tally:
             tally.statuses.clear()

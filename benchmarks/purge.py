@@ -26,7 +26,13 @@ from tests.support.postgres import postgres
 
 from hubbub import Batch, Metric, Params
 from hubbub_aggregator.database.database_url import is_postgres
-from hubbub_aggregator.database.engine import BETWEEN_LOOKS, open_postgres, open_sqlite, opened, transaction
+from hubbub_aggregator.database.engine import (
+    SQLITE_LOCK_POLL_SECONDS,
+    open_existing,
+    open_postgres,
+    open_sqlite,
+    transaction,
+)
 from hubbub_aggregator.database.schema import retained
 from hubbub_aggregator.store.sql_store import SqlStore
 
@@ -45,7 +51,7 @@ def batch(period: str) -> Batch:
 
 
 def fill(database: str, reports: int, ids: int) -> None:
-    with opened(database) as engine:
+    with open_existing(database) as engine:
         for start in range(0, reports, BLOCK):
             n = min(BLOCK, reports - start)
             with transaction(engine, writes=True) as connection:
@@ -78,7 +84,7 @@ def measure(database: str, reports: int, ids: int) -> None:
     store, held = SqlStore.open(database), [0.0]
 
     def pause(seconds: float) -> None:
-        held.append(1_000 * (seconds - BETWEEN_LOOKS))
+        held.append(1_000 * (seconds - SQLITE_LOCK_POLL_SECONDS))
         time.sleep(seconds)
 
     other = SqlStore(open_postgres(database) if is_postgres(database) else open_sqlite(Path(database)), pause=pause)

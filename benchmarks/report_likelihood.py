@@ -15,7 +15,7 @@ import numpy as np
 
 from hubbub import Metric, Params
 from hubbub.summary import Reports
-from hubbub_decoder.data.populations import draw_population, named_shares
+from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.data.simulate import simulate_reports
 from hubbub_decoder.pipeline import decode
 
@@ -32,7 +32,7 @@ def row(case: tuple[int, int, int, int, tuple[float, float, float]], num_reports
     k, h, m, num_candidates, (p, q, f) = case
     params = Params(num_bits=k, num_hashes=h, num_cohorts=m, prob_p=p, prob_q=q, prob_f=f)
     rng = np.random.default_rng(seed)
-    people = draw_population(named_shares("exp", 100), num_reports, rng)
+    people = draw_population(distribution_shares("exp", 100), num_reports, rng)
     chunks = list(simulate_reports(Metric.string("x", params), people, rng))
     reports = Reports(params, *(np.concatenate(parts) for parts in zip(*chunks, strict=True)))
     del chunks

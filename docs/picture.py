@@ -1,4 +1,4 @@
-"""Draw docs/images/demo.png anew: the demo's destinations, all flights.
+"""Draw docs/images/demo.png: estimated and true shares of the demo's destinations.
 
 python docs/picture.py
 """
@@ -8,14 +8,16 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from hubbub_decoder.demo.flights import airports, people
-from hubbub_decoder.demo.pipeline import walk
-from hubbub_decoder.results.plots import intervals_figure
+from hubbub_decoder.demo.flights import airports, sample_flights
+from hubbub_decoder.demo.pipeline import run_demo
+from hubbub_decoder.results.plots import plot_intervals
 
 
 def main() -> None:
-    comparison = walk(people(None), datetime.now(UTC).date(), workers=2, told=lambda _what, _more: None)[0]
-    figure = intervals_figure(comparison.decoding, comparison.truth, names=airports(), limit=30)
+    comparison = run_demo(
+        sample_flights(None), datetime.now(UTC).date(), workers=2, progress=lambda _step, _flights: None
+    )[0]
+    figure = plot_intervals(comparison.decoding, comparison.truth, names=airports(), limit=30)
     figure.savefig(Path(__file__).parent / "images" / "demo.png", dpi=110)
 
 

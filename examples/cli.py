@@ -1,4 +1,6 @@
-"""A command that exits at once: what it records is safe when `record` returns, and once a day a later run starts a process that sends it.
+"""A command-line program that exits at once.
+
+Its recordings are durable when `record` returns. Once a day, a run starts a process that sends the reports that are due.
 
 python cli.py STATE greet ada
 """
@@ -18,16 +20,16 @@ METRICS = Path(__file__).with_name("app_metrics.toml")
 @click.argument("state")
 @click.pass_context
 def main(context: click.Context, state: str) -> None:
-    """Greet people, and say which command was used."""
+    """Greet people, and record which command was used."""
     client = context.obj = Client(METRICS, state, "http://127.0.0.1:8000", detached=True)
-    client.set_consent("on")  # a real program asks once
+    client.set_consent("on")  # a real program asks the user once
     client.record("command", context.invoked_subcommand)
 
 
 @main.command()
 @click.argument("name")
 def greet(name: str) -> None:
-    """Say hello."""
+    """Print a greeting."""
     click.echo(f"hello {name}")
 
 

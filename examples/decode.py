@@ -1,4 +1,4 @@
-"""Ten lines for an analyst: counts in, estimates with honest intervals out."""
+"""Decode counts: estimates with confidence intervals, as a table and a CSV file."""
 
 import rich
 
@@ -6,10 +6,10 @@ from hubbub.summary import read_summary
 from hubbub_decoder import decode
 
 summary = read_summary("homepage.parquet")
-candidates = [f"v{i}" for i in range(1, 201)]  # the strings you look for; here v101 to v200 were reported by nobody
+candidates = [f"v{i}" for i in range(1, 201)]  # the strings to look for; v101 to v200 have no reports
 decoding = decode(summary, candidates)
 rich.print(decoding)  # a table with bars
 for estimate in decoding.detected:
-    low, high = estimate.clipped_selected  # an interval that holds although you look at it because it was found
+    low, high = estimate.selection_adjusted_interval  # valid for candidates selected because they were detected
     print(f"{estimate.candidate}: {estimate.share:.1%}, between {low:.1%} and {high:.1%}")
 decoding.save("homepage.csv")

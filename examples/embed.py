@@ -1,7 +1,7 @@
-"""Ten lines in an app: record a value here, send only what two randomizations left of it."""
+"""Record a value in an app: only randomized bits of it are sent."""
 
 from hubbub import Client
 
 client = Client("metrics.toml", "state", "http://127.0.0.1:8000")
-client.set_consent("on")  # ask first: it is off until you say so, and remembered
-client.record("homepage", "https://example.org/")  # returns at once, never raises
+client.set_consent("on")  # off by default; ask the user first; remembered across restarts
+client.record("homepage", "https://example.org/")  # does not wait for the network; never raises

@@ -1,4 +1,4 @@
-"""A server that forks its workers, as gunicorn --preload does: the client is made once, before.
+"""A server that creates its client once and then forks workers, as gunicorn --preload does.
 
 python forking_worker.py STATE WORKERS
 """
@@ -21,7 +21,7 @@ def main(state: str, workers: int) -> None:
         if os.fork() == 0:
             for _ in range(10):
                 client.record("command", "open")
-            os._exit(0)  # no exit hook runs, and nothing is lost
+            os._exit(0)  # no exit hook runs; no recording is lost
     for _ in range(workers):
         os.wait()
 

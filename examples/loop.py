@@ -1,4 +1,4 @@
-"""A program that stays open, as on a desktop: one client for its whole life.
+"""A long-running program, such as a desktop app, with one client.
 
 python loop.py STATE ROUNDS
 """

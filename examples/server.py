@@ -1,4 +1,4 @@
-"""A FastAPI app that records facts about its own installation, and reports for each of its users with a subject of their own.
+"""A FastAPI app with one client for its own installation, and one client with a subject per user.
 
 python server.py STATE PORT
 """
@@ -20,7 +20,7 @@ AGGREGATOR = "http://127.0.0.1:8000"
 
 
 def create_app(state: Path) -> FastAPI:
-    """Two clients, since they speak for different people: the installation, and each user."""
+    """Create the app with two clients: one for the installation, one for its users."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Client]]:

@@ -1,6 +1,7 @@
-"""hubbub's decoder: from summaries to estimates, tables and plots.
+"""Public names of the decoder: decode summaries, download them, and simulate them.
 
-Names are loaded when they are first asked for, so that the commands list themselves without numpy.
+Submodules are imported on first use of a name, so that the `hubbub` command starts without numpy.
+Plots are in `hubbub_decoder.plots`.
 
 >>> from hubbub import Metric
 >>> from hubbub.summary import BitCounts
@@ -18,37 +19,55 @@ from typing import TYPE_CHECKING
 from hubbub.text import install_hint
 
 if TYPE_CHECKING:
+    from hubbub_decoder.data.candidates import read_candidates
+    from hubbub_decoder.data.pull import pull_reports, pull_summary
+    from hubbub_decoder.data.simulate import simulate_bit_counts, simulate_pattern_counts, simulate_reports
     from hubbub_decoder.errors import CandidateError, ForeignFileError, OutputError, PopulationError, PullError
     from hubbub_decoder.pipeline import decode
     from hubbub_decoder.results.decoding import Decoding
-    from hubbub_decoder.results.estimates import Estimate, Mass
+    from hubbub_decoder.results.estimates import Estimate, FitTest, ShareEstimate
 
 __all__ = [
     "CandidateError",
     "Decoding",
     "Estimate",
+    "FitTest",
     "ForeignFileError",
-    "Mass",
     "OutputError",
     "PopulationError",
     "PullError",
+    "ShareEstimate",
     "decode",
+    "pull_reports",
+    "pull_summary",
+    "read_candidates",
+    "simulate_bit_counts",
+    "simulate_pattern_counts",
+    "simulate_reports",
 ]
 
-_HOMES = {
+_MODULES = {
     "decode": "pipeline",
     "Decoding": "results.decoding",
     "Estimate": "results.estimates",
-    "Mass": "results.estimates",
+    "FitTest": "results.estimates",
+    "ShareEstimate": "results.estimates",
+    "pull_reports": "data.pull",
+    "pull_summary": "data.pull",
+    "read_candidates": "data.candidates",
+    "simulate_bit_counts": "data.simulate",
+    "simulate_pattern_counts": "data.simulate",
+    "simulate_reports": "data.simulate",
 }
+"""The module of each public name; exceptions are in `errors`."""
 
 
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        home = import_module(f"{__name__}.{_HOMES.get(name, 'errors')}")
-    except ModuleNotFoundError as problem:
-        lacking = f"hubbub_decoder.{name} needs {problem.name}: {install_hint('decoder')}"
-        raise ModuleNotFoundError(lacking, name=problem.name) from None
-    return getattr(home, name)
+        module = import_module(f"{__name__}.{_MODULES.get(name, 'errors')}")
+    except ModuleNotFoundError as error:
+        message = f"hubbub_decoder.{name} needs {error.name}: {install_hint('decoder')}"
+        raise ModuleNotFoundError(message, name=error.name) from None
+    return getattr(module, name)

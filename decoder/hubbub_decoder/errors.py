@@ -1,11 +1,11 @@
-"""What the decoder refuses on purpose; part of the tree in hubbub.errors.
+"""Exceptions of the decoder; each is a `hubbub.errors.HubbubError`.
 
 HubbubError
-├── CandidateError      candidates, or a file of them, that cannot be tested     (also a ValueError)
+├── CandidateError      invalid candidates, or an invalid candidate file         (also a ValueError)
 ├── PopulationError     a population that cannot be simulated                    (also a ValueError)
-├── ForeignFileError    a file of another program that does not hold what it must (also a ValueError)
-├── OutputError         a result that cannot be written where it was asked for   (also a ValueError)
-└── PullError           an aggregator that did not answer with a summary
+├── ForeignFileError    an invalid file of another program (google/rappor)       (also a ValueError)
+├── OutputError         an output file that cannot be written                    (also a ValueError)
+└── PullError           a failed download from an aggregator
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from hubbub.errors import HubbubError
 
 
 class CandidateError(HubbubError, ValueError):
-    """Candidates that cannot be tested."""
+    """Invalid candidates: not strings, none at all, or a file that cannot be read."""
 
 
 class PopulationError(HubbubError, ValueError):
-    """A population that cannot be simulated."""
+    """A population that cannot be simulated: unknown distribution, negative or missing counts."""
 
 
 class ForeignFileError(HubbubError, ValueError):
-    """A file of another program that does not hold what it must."""
+    """A file of another program that is malformed or does not fit the parameters."""
 
 
 class OutputError(HubbubError, ValueError):
-    """A result that cannot be written where it was asked for."""
+    """An output file that cannot be written: wrong suffix, missing directory, no permission."""
 
 
 class PullError(HubbubError):
-    """An aggregator that did not answer with a summary of the metric."""
+    """A failed download: no response, an error status, or a response that is not the requested summary."""

@@ -16,16 +16,16 @@ from typing import Any
 import pytest
 import urllib3
 import uvicorn
-from tests.support.databases import make_version_2, new_postgres
+from tests.support.databases import make_version_6, new_postgres
 from tests.support.postgres import postgres
 
 from hubbub import Batch, Definitions, Metric, parse_definitions
 from hubbub.summary import Summary, summary_from_bytes
 from hubbub_aggregator.app import create_app
+from hubbub_aggregator.pipeline.credible_clock import Reading, ServiceClock
 from hubbub_aggregator.pipeline.folding import read_summary
-from hubbub_aggregator.server.listener import address_of, configured, listen, url_of
+from hubbub_aggregator.server.listener import bound_address, bound_url, listen, uvicorn_config
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.credible_clock import Reading, ServiceClock
 from hubbub_aggregator.store.sql_store import SqlStore
 
 DEFINITIONS = """
@@ -158,10 +158,10 @@ def running(
 ) -> Iterator[Aggregator]:
     clock = clock or FakeClock()
     listener = listen("127.0.0.1", 0)
-    url = url_of(listener)
-    local_address = address_of(listener) if settings.local_reads_without_token else None
+    url = bound_url(listener)
+    local_address = bound_address(listener) if settings.local_reads_without_token else None
     app = create_app(definitions, store, settings, clock, free, local_address=local_address)
-    server = uvicorn.Server(configured(app, settings))
+    server = uvicorn.Server(uvicorn_config(app, settings.connection_limits()))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     aggregator = Aggregator(url, definitions, store, clock)
@@ -208,9 +208,9 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def version_2(database: str) -> str:
-    """A database that a hubbub of schema version 2 has made and worked with."""
-    make_version_2(database)
+def version_6(database: str) -> str:
+    """A database that the first release, of schema version 6, created and used."""
+    make_version_6(database)
     return database
 
 

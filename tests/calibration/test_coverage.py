@@ -11,7 +11,7 @@ from scipy.stats import norm
 
 from hubbub import Metric, Params
 from hubbub_decoder import decode
-from hubbub_decoder.data.populations import draw_population, named_shares
+from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.data.simulate import simulate_bit_counts
 
 ALPHA = 1e-6
@@ -27,7 +27,7 @@ class Case:
     wrong: int
     skip: int = 0
     distribution: str = "exp"
-    without_value: int = 0
+    no_value: int = 0
     runs: int = 120
 
 
@@ -39,7 +39,7 @@ CASES = {
     "every string listed": Case(params(32, 2, 8, 0.25, 0.75, 0.5), 200_000, 50, 50),
     "one in five unlisted": Case(params(32, 2, 16, 0.25, 0.75, 0.25), 500_000, 50, 50, skip=5),
     "google-md5, p > q, some without value": Case(
-        params(16, 2, 16, 0.7, 0.3, 0.25, "google-md5"), 300_000, 40, 40, distribution="zipf1", without_value=50_000
+        params(16, 2, 16, 0.7, 0.3, 0.25, "google-md5"), 300_000, 40, 40, distribution="zipf1", no_value=50_000
     ),
     "more candidates than bits": Case(params(16, 2, 16, 0.25, 0.75, 0.25), 500_000, 40, 300, runs=40),
     "more candidates than can be fitted": Case(params(16, 2, 32, 0.25, 0.75, 0.25), 500_000, 40, 1000),
@@ -56,7 +56,7 @@ def test_intervals_cover_what_they_say_and_discoveries_are_true(case: Case, unse
     """
     rng = np.random.default_rng(unseen_seed)
     metric = Metric.string("simulated", case.params)
-    shares = named_shares(case.distribution, case.num_values)
+    shares = distribution_shares(case.distribution, case.num_values)
     names = [name for i, name in enumerate(shares, start=1) if not case.skip or i % case.skip]
     candidates = names + [f"wrong{i}" for i in range(case.wrong)]
     covered: dict[str, list[tuple[int, int]]] = {"truth > 0": [], "truth = 0": [], "masses": []}
@@ -64,7 +64,7 @@ def test_intervals_cover_what_they_say_and_discoveries_are_true(case: Case, unse
     for run in range(case.runs):
         renamed = {f"{run} {name}": share for name, share in shares.items()}  # new hashes in every run
         population = draw_population(renamed, case.num_reports, rng)
-        counts = simulate_bit_counts(metric, population, rng, without_value=case.without_value)
+        counts = simulate_bit_counts(metric, population, rng, no_value=case.no_value)
         decoding = decode(counts, [f"{run} {name}" for name in candidates])
         n = decoding.num_reports
         inside: dict[str, list[bool]] = {kind: [] for kind in covered}
@@ -72,11 +72,11 @@ def test_intervals_cover_what_they_say_and_discoveries_are_true(case: Case, unse
             if not math.isnan(e.share):
                 truth = population.get(e.candidate, 0) / n
                 inside["truth > 0" if truth else "truth = 0"].append(e.low <= truth <= e.high)
-        truly_none = case.without_value / n
-        inside["masses"].append(decoding.without_value.low <= truly_none <= decoding.without_value.high)
-        if decoding.chosen is None:  # after a selection the listed are those chosen
+        truly_none = case.no_value / n
+        inside["masses"].append(decoding.no_value.low <= truly_none <= decoding.no_value.high)
+        if decoding.num_screened is None:  # after a selection the listed are those chosen
             listed = sum(population.get(f"{run} {name}", 0) for name in names) / n
-            inside["masses"].append(decoding.explained.low <= listed <= decoding.explained.high)
+            inside["masses"].append(decoding.listed_total.low <= listed <= decoding.listed_total.high)
         for kind, hits in inside.items():
             covered[kind].append((sum(hits), len(hits)))
         found = decoding.detected

@@ -15,10 +15,10 @@ from enum import Enum
 from pathlib import Path
 
 import pytest
-from tests.client.conftest import Rig
 
 import hubbub
 import hubbub.testing
+from tests.client.conftest import Rig
 
 PINNED = Path(__file__).with_name("api.txt")
 EXAMPLE = Path(__file__).with_name("typing_example.py")

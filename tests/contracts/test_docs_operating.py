@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 from click.testing import CliRunner
-from tests.support.paths import DOCS
 
 from hubbub import ProblemType
 from hubbub.cli import main
@@ -24,6 +23,7 @@ from hubbub_aggregator.cli.serve import command as serve
 from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.monitoring.log_output import JsonLines
 from hubbub_aggregator.store.sql_store import SqlStore
+from tests.support.paths import DOCS
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import Aggregator, MakeBatch, StartAggregator
@@ -32,11 +32,19 @@ PAGE = DOCS / "operating.md"
 CANARIES = ("203.0.113.77", "canary-agent", "canary-cookie", "canary-query", "canary-metric")
 
 
+def variable_of(parameter: click.Parameter, prefix: str | None = "HUBBUB") -> str | None:
+    """Return the environment variable of a parameter: its own, or the one that click derives from the prefix of a command."""
+    if parameter.envvar or prefix is None or not isinstance(parameter, click.Option):
+        return str(parameter.envvar) if parameter.envvar else None
+    return f"{prefix}_{parameter.name}".upper() if parameter.allow_from_autoenv else None
+
+
 def options() -> list[str]:
     """Write the table of options as the page must have it."""
     rows = []
     for option in serve.params:
-        if isinstance(option, click.Option) and option.envvar:
+        variable = variable_of(option)
+        if isinstance(option, click.Option) and variable:
             value = option.get_default(click.Context(serve))
             match value:
                 case bool():
@@ -45,13 +53,11 @@ def options() -> list[str]:
                     default = str(value)
                 case _:
                     default = str(value) if isinstance(value, (str, Path)) else ""
-            rows.append(
-                f"| `{option.opts[0]}` | `{option.envvar}` | {default} | {(option.help or '').split('  [')[0]} |"
-            )
+            rows.append(f"| `{option.opts[0]}` | `{variable}` | {default} | {(option.help or '').split('  [')[0]} |")
     return rows
 
 
-def test_the_page_has_every_option_with_its_variable_and_default() -> None:
+def test_operating_page_lists_every_option() -> None:
     table = re.findall(r"^\| `--.*\|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert table == options()
 
@@ -64,16 +70,17 @@ def environment_of(command: click.Command) -> Iterator[str]:
             below = command.get_command(context, name)
             assert below
             yield from environment_of(below)
-    yield from (str(parameter.envvar) for parameter in command.params if parameter.envvar)
+    prefix = command.context_settings.get("auto_envvar_prefix")
+    yield from filter(None, (variable_of(parameter, prefix) for parameter in command.params))
 
 
-def test_the_page_has_every_variable_of_every_command() -> None:
+def test_operating_page_lists_every_variable() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert [name for name in environment_of(main) if f"`{name}`" not in page] == []
 
 
-def test_the_numbers_say_what_was_answered(start: StartAggregator, store: SqlStore, make_batch: MakeBatch) -> None:
-    aggregator = start(store, fold_every=1000, free=lambda: 1 << 40)
+def test_prometheus_metrics_count_responses(start: StartAggregator, store: SqlStore, make_batch: MakeBatch) -> None:
+    aggregator = start(store, fold_interval=1000, free=lambda: 1 << 40)
     metric = aggregator.definitions["homepage"]
     batch = make_batch(metric)
     for sent in (batch, batch, make_batch(metric), make_batch(metric, n=0)):
@@ -104,11 +111,11 @@ def test_the_numbers_say_what_was_answered(start: StartAggregator, store: SqlSto
     assert all(line.startswith("# ") or sample.fullmatch(line) for line in lines)
 
 
-def test_batches_are_counted_by_metric_and_undefined_names_are_not(
+def test_prometheus_metrics_omit_undefined_names(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch
 ) -> None:
     """A batch of an undefined metric whose id is stored is a duplicate: its name comes from outside all the same."""
-    aggregator = start(store, fold_every=1000)
+    aggregator = start(store, fold_interval=1000)
     homepage, carrier = aggregator.definitions["homepage"], aggregator.definitions["carrier"]
     stored = make_batch(homepage)
     for batch in (
@@ -148,8 +155,10 @@ def numbers_of(aggregator: Aggregator) -> dict[str, float]:
     return {name: float(value) for name, value in re.findall(r"^(\w+) (\S+)$", lines, re.MULTILINE)}
 
 
-def test_last_fold_and_last_backup_are_told(start: StartAggregator, sqlite_store: SqlStore, tmp_path: Path) -> None:
-    aggregator = start(sqlite_store, fold_every=0.01)
+def test_prometheus_metrics_include_last_fold_and_backup(
+    start: StartAggregator, sqlite_store: SqlStore, tmp_path: Path
+) -> None:
+    aggregator = start(sqlite_store, fold_interval=0.01)
     backup = ["db", "backup", str(tmp_path / "backup.db"), "--database", str(tmp_path / "reports.db")]
     before = int(time.time())
     assert CliRunner().invoke(main, backup).exit_code == 0
@@ -160,7 +169,7 @@ def test_last_fold_and_last_backup_are_told(start: StartAggregator, sqlite_store
     assert told["hubbub_oldest_segment_age_seconds"] == 0
 
 
-def test_segments_that_folding_leaves_have_an_age(
+def test_prometheus_metrics_include_age_of_unfolded_segments(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
@@ -169,7 +178,7 @@ def test_segments_that_folding_leaves_have_an_age(
     def age() -> float:
         return numbers_of(aggregator)["hubbub_oldest_segment_age_seconds"]
 
-    aggregator = start(store, fold_every=0.01)
+    aggregator = start(store, fold_interval=0.01)
     with monkeypatch.context() as broken:
         broken.setattr(store, "fold", fail)
         assert aggregator.post(make_batch(aggregator.definitions["homepage"])).status == 202
@@ -179,7 +188,7 @@ def test_segments_that_folding_leaves_have_an_age(
         pass
 
 
-def test_requests_that_are_refused_and_are_no_batches_are_counted_too(start: StartAggregator, store: SqlStore) -> None:
+def test_prometheus_metrics_count_other_refused_requests(start: StartAggregator, store: SqlStore) -> None:
     aggregator = start(store)
     bad = {"x-forwarded-for": "192.0.2.1", "authorization": "Bearer hubbub_guessed"}
     for path, headers in (
@@ -199,10 +208,10 @@ def test_requests_that_are_refused_and_are_no_batches_are_counted_too(start: Sta
     ]
 
 
-def test_the_numbers_in_memory_are_told_while_the_store_is_away(
+def test_prometheus_metrics_in_memory_without_store(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    aggregator = start(store, fold_every=1000)
+    aggregator = start(store, fold_interval=1000)
     aggregator.post(make_batch(aggregator.definitions["homepage"]))
 
     def away() -> int:
@@ -218,7 +227,7 @@ def test_the_numbers_in_memory_are_told_while_the_store_is_away(
     assert not any(line.startswith("hubbub_segments_waiting") for line in lines)
 
 
-def test_no_sink_holds_an_address_an_agent_or_what_somebody_made_up(
+def test_files_logs_and_metrics_contain_no_request_data(
     start: StartAggregator,
     sqlite_store: SqlStore,
     make_batch: MakeBatch,
@@ -232,7 +241,7 @@ def test_no_sink_holds_an_address_an_agent_or_what_somebody_made_up(
         raise RuntimeError(" ".join(CANARIES))
 
     store = sqlite_store
-    aggregator = start(store, fold_every=0.05)
+    aggregator = start(store, fold_interval=0.05)
     headers = {
         "x_forwarded_for": CANARIES[0],
         "forwarded": f"for={CANARIES[0]}",
@@ -263,9 +272,7 @@ def test_no_sink_holds_an_address_an_agent_or_what_somebody_made_up(
         assert not [name for name, data in sinks.items() if canary.encode() in data], canary
 
 
-def test_every_answer_tells_browsers_to_guess_keep_run_and_frame_nothing(
-    start: StartAggregator, store: SqlStore, make_batch: MakeBatch
-) -> None:
+def test_every_response_has_security_headers(start: StartAggregator, store: SqlStore, make_batch: MakeBatch) -> None:
     aggregator = start(store)
     batch = make_batch(aggregator.definitions["homepage"])
     answers = [aggregator.post(batch), aggregator.post(b"")]
@@ -278,7 +285,7 @@ def test_every_answer_tells_browsers_to_guess_keep_run_and_frame_nothing(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in other units elsewhere")
-def test_a_hundred_bombs_grow_resident_memory_by_less_than_20_mib(start: StartAggregator, store: SqlStore) -> None:
+def test_100_gzip_bombs_use_less_than_20_mib(start: StartAggregator, store: SqlStore) -> None:
     """1 GiB of zeros in 1 MiB each, at once inflated to at most 4 MiB."""
     aggregator = start(store)
     packer = zlib.compressobj(wbits=31)

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from tests.support.attack_models import bits_that_differ, counts, loss_of_a_change, permanent, share_matched
-from tests.support.enumerate_mechanism import Floats
-from tests.support.paths import DOCS
 
 from hubbub import Metric, Params, Policy
 from hubbub.privacy import central_epsilon, effective_group_size, epsilon, privacy_figures
 from hubbub.privacy.linkability import mutual_information
 from hubbub.privacy.pricing import shown_epsilon
+from tests.support.attack_models import bits_that_differ, counts, loss_of_a_change, permanent, share_matched
+from tests.support.enumerate_mechanism import Floats
+from tests.support.paths import DOCS
 
 PAGE = (DOCS / "privacy.md").read_text()
 

@@ -8,7 +8,6 @@ import traceback
 from pathlib import Path
 
 import pytest
-from tests.client.conftest import Rig
 
 from hubbub import Client, Metric, Params
 from hubbub.client import collaborators
@@ -16,6 +15,7 @@ from hubbub.encoding.permanent import PermanentResponse
 from hubbub.sdk.runtime.error_guard import report_failure
 from hubbub.sdk.upload.retry_policy import NO_RESPONSE
 from hubbub.testing import deliver
+from tests.client.conftest import Rig
 
 CANARY = "canary-5e9b1f0c"
 METRIC = Metric.string(  # k = 128: none of what is searched for occurs by chance

@@ -47,12 +47,12 @@ from hubbub import Batch, Metric, parse_definitions
 from hubbub.summary import BitCounts, ReportFile
 from hubbub_aggregator.app import create_app
 from hubbub_aggregator.database import failpoints
+from hubbub_aggregator.pipeline.credible_clock import CredibleClock, accept
 from hubbub_aggregator.pipeline.folding import read_summary
 from hubbub_aggregator.pipeline.report_export import write_reports
 from hubbub_aggregator.pipeline.retention import upkeep
 from hubbub_aggregator.server.listener import listen, run
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.credible_clock import CredibleClock, accept
 from hubbub_aggregator.store.sql_store import SqlStore
 
 CRASHES_A_CAMPAIGN, BITS, SENDERS, GIVE_UP = 25, 1_024, 4, 15.0
@@ -74,12 +74,12 @@ expires = 2100-01-01
 """
 _CATEGORIES = ", ".join(f'"{number}"' for number in range(BITS))
 DEFINITIONS = parse_definitions("".join(_METRIC.format(name=n, categories=_CATEGORIES) for n in ("number", "brief")))
-SETTINGS = Settings(fold_every=0.02, keep={"brief": 0}, retain={"number": 10_000})
+SETTINGS = Settings(fold_interval=0.02, keep_counts={"brief": 0}, keep_reports={"number": 10_000})
 
 
 def failpoint_names() -> list[str]:
     """Find every named moment in the sources: a new one is in the matrix by itself."""
-    sources = Path(hubbub_aggregator.__file__).parent.glob("*.py")
+    sources = Path(hubbub_aggregator.__file__).parent.rglob("*.py")
     return sorted({name for source in sources for name in re.findall(r'\breach\("([^"]+)"\)', source.read_text())})
 
 
@@ -310,7 +310,12 @@ def _serve(campaign: Campaign, listener: socket.socket, target: str | None, coun
         store = SqlStore.open(campaign.database)
         accept(store, now)  # each crash may be followed by a later day
         clock = CredibleClock(store, wall=lambda: now)
-        run(create_app(DEFINITIONS, store, SETTINGS, clock), [listener], lambda: say("ready"))
+        run(
+            create_app(DEFINITIONS, store, SETTINGS, clock),
+            [listener],
+            SETTINGS.connection_limits(),
+            lambda: say("ready"),
+        )
     finally:
         os._exit(3)
 
@@ -336,7 +341,7 @@ def _counted(store: SqlStore) -> dict[str, list[int]]:
         summary = read_summary(store, metric)
         assert isinstance(summary, BitCounts)
         counted[metric.name] = [int(count) for count in summary.ones[0]]
-        if metric.name in SETTINGS.retain:
+        if metric.name in SETTINGS.keep_reports:
             file = io.BytesIO()
             write_reports(store, metric, summary.periods, file)
             retained = ReportFile(file).bit_counts().ones[0]

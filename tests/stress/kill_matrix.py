@@ -1,6 +1,6 @@
 """Kill client and aggregator at seeded random points, then check that every report is counted once and both identities hold.
 
-python tests/stress/kill_matrix.py POINTS SEED          (make matrix: 200, make soak: 1000)
+python -m tests.stress.kill_matrix POINTS SEED          (make matrix: 200, make soak: 1000)
 
 A life of a client is a child forked from this preloaded process. It is killed by SIGKILL before or
 after its n-th operation on the disk or the network, or in the middle of an append with its record half written. At every third point two
@@ -43,13 +43,13 @@ class Killer:
 
     def __init__(self, at: int, told: Path) -> None:
         self._left = at
-        self._told = told
+        self._describe = told
 
     def step(self, name: str, last: Callable[[], Any] = bool) -> None:
         self._left -= 1
         if self._left == 0:
             last()
-            self._told.write_text(name)
+            self._describe.write_text(name)
             os.kill(os.getpid(), signal.SIGKILL)
 
     def around(self, name: str, do: Callable[[], Any]) -> Any:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
+
+from tests.support.paths import REPOSITORY
 
 
 def test_kill_matrix_counts_every_report_once(unseen_seed: int) -> None:
-    script = str(Path(__file__).with_name("kill_matrix.py"))
-    command = [sys.executable, script, "25", str(unseen_seed)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
+    command = [sys.executable, "-m", "tests.stress.kill_matrix", "25", str(unseen_seed)]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=200)
     assert done.returncode == 0, done.stdout + done.stderr
     told = json.loads(done.stdout)
     assert told["counted"] == told["acknowledged"] == told["formed"] >= 25 * 3

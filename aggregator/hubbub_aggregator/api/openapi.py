@@ -1,247 +1,232 @@
-"""What the OpenAPI document says about each route, beyond what its signature does."""
+"""Models of the HTTP API's bodies, and each route's responses: the OpenAPI document is generated from them.
+
+The routes send bytes that are encoded once or elsewhere; tests/aggregator/api/test_openapi.py checks them against the document.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import date
+from typing import Annotated, Any, Literal
+from uuid import UUID
 
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
+from hubbub.metrics.metric import Kind
+from hubbub.metrics.periods import PeriodKind
 from hubbub.summary.summary_file import CONTENT_TYPE as SUMMARY_TYPE
-from hubbub.wire.batch import CONTENT_TYPE as BATCH_TYPE
 from hubbub.wire.problems import ProblemType
-from hubbub_aggregator.http.problems import described
-from hubbub_aggregator.store.credible_clock import ClockStatus
+from hubbub_aggregator.http.problems import openapi_responses
+from hubbub_aggregator.store.clock_state import ClockStatus
 
 _Route = dict[str, Any]
 
-BATCH: _Route = {
-    "type": "object",
-    "required": ["batch_id", "metric", "digest", "period", "cohorts", "bits"],
-    "properties": {
-        "batch_id": {
-            "type": "string",
-            "pattern": "^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$",
-            "description": "A random UUID (version 4); kept through every retry.",
-        },
-        "metric": {"type": "string"},
-        "digest": {"type": "string", "description": "Of the definition that the reports were made under."},
-        "period": {"type": "string", "format": "date", "description": "UTC date of its first day."},
-        "cohorts": {
-            "type": "array",
-            "minItems": 1,
-            "items": {"type": "integer", "minimum": 0, "maximum": 255},
-            "description": "One a report.",
-        },
-        "bits": {
-            "type": "string",
-            "contentEncoding": "base64",
-            "description": "One row of ceil(k / 8) bytes a report; bit i is bit i % 8, least significant first, of byte i // 8.",
-        },
-    },
-    "additionalProperties": True,
+_UUID4 = "^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$"
+
+
+class BatchBody(BaseModel):
+    """Reports of one metric and period, uploaded in one request."""
+
+    model_config = ConfigDict(extra="allow")  # of later versions
+
+    batch_id: str = Field(pattern=_UUID4, description="A random UUID (version 4), the same in every retry.")
+    metric: str
+    digest: str = Field(description="Digest of the metric definition that the client used.")
+    period: date = Field(description="UTC date of its first day.")
+    cohorts: list[Annotated[int, Field(ge=0, le=255)]] = Field(min_length=1, description="One per report.")
+    bits: str = Field(
+        description="One row of ceil(k / 8) bytes per report; bit i is bit i % 8, least significant first, of byte i // 8.",
+        json_schema_extra={"contentEncoding": "base64"},
+    )
+
+
+class StoredBatch(BaseModel):
+    """Response to a batch that is stored."""
+
+    batch_id: UUID
+    status: Literal["stored", "duplicate"]
+
+
+Epsilon = Annotated[float, Field(ge=0)] | Literal["inf"]
+Units = Annotated[int, Field(ge=0)] | Literal["inf"]
+
+
+class PrivacyFigures(BaseModel):
+    """Epsilons towards one person under the client's default policy; "inf": no bound (`hubbub.privacy.PrivacyFigures`)."""
+
+    period: PeriodKind
+    hold: Annotated[int, Field(ge=1)] | None = Field(
+        description="Periods after which the client draws new permanent noise; null: never under one secret."
+    )
+    epsilon_report: Epsilon = Field(description="Of one report.")
+    epsilon_permanent: Epsilon = Field(description="Of one permanent response; inf if there is none (prob_f = 0).")
+    unit: Literal["epoch", "value", "period"] = Field(
+        description="Unit that a client's ledger charges: each epoch of a hold, each distinct value, or each period."
+    )
+    epsilon_unit: Epsilon = Field(description="Of one unit.")
+    units_enrollment: Units = Field(description="Units that the default policy allows under one secret of a client.")
+    epsilon_enrollment: Epsilon = Field(description="Of all reports under one secret of a client.")
+    units_lifetime: Units = Field(description="Units that the default policy allows under all secrets of a client.")
+    epsilon_lifetime: Epsilon = Field(
+        description="Of all reports that one client ever sends; inf if the policy refuses it."
+    )
+    objection: str | None = Field(description="Reason for which the default policy refuses the metric.")
+
+
+class MetricDefinition(BaseModel):
+    """A metric definition, and the information about one person that its reports can reveal."""
+
+    model_config = ConfigDict(extra="allow")  # the other fields of the definition
+
+    name: str
+    kind: Kind
+    digest: str
+    privacy: PrivacyFigures
+
+
+class Metrics(BaseModel):
+    """Every version of every metric that is collected."""
+
+    metrics: list[MetricDefinition]
+
+
+class Liveness(BaseModel):
+    """The process answers."""
+
+    status: Literal["alive"]
+    client_named: bool = Field(
+        description="False: the request comes from this machine or a trusted proxy, without an address in X-Forwarded-For."
+    )
+
+
+class Readiness(BaseModel):
+    """Batches are stored."""
+
+    status: Literal["ready"]
+    clock: ClockStatus = Field(
+        description="Not `credible`: the clock jumped, and closing, purging and dropping are paused."
+    )
+
+
+_READ_PROBLEMS = (ProblemType.UNAUTHORIZED, ProblemType.FORBIDDEN, ProblemType.INTERNAL_ERROR, ProblemType.UNAVAILABLE)
+_NOT_OF_BATCHES = {
+    ProblemType.NOT_HTTP,
+    ProblemType.HEADERS_TOO_LARGE,
+    ProblemType.CROSS_SITE,
+    ProblemType.NOT_FOUND,
+    ProblemType.METHOD_NOT_ALLOWED,
+    ProblemType.INVALID_QUERY,
 }
-
-STORED: _Route = {
-    "type": "object",
-    "required": ["batch_id", "status"],
-    "properties": {
-        "batch_id": {"type": "string", "format": "uuid"},
-        "status": {"type": "string", "enum": ["stored", "duplicate"]},
-    },
-}
+"""Problems of the connection and of other routes."""
+_HTML: _Route = {"text/html": {"schema": {"type": "string"}}}
+_PAGE: _Route = {"description": "The page.", "content": _HTML}
+_REDIRECT: _Route = {"description": "To `/`, to the page of a metric, or to the form at `/sign-in`."}
+_NO_BODY: _Route = {"status_code": 303, "response_class": Response}
 
 
-def _or_inf(kind: str, description: str) -> _Route:
-    return {"anyOf": [{"type": kind, "minimum": 0}, {"const": "inf"}], "description": description}
-
-
-PRIVACY: _Route = {
-    "period": {"type": "string", "enum": ["day", "week", "month"]},
-    "hold": {
-        "type": ["integer", "null"],
-        "minimum": 1,
-        "description": "Periods after which the client draws new permanent noise; null: never under one secret.",
-    },
-    "epsilon_report": _or_inf("number", "Of one report."),
-    "epsilon_permanent": _or_inf("number", "Of one permanent response; inf where there is none (prob_f = 0)."),
-    "unit": {
-        "type": "string",
-        "enum": ["epoch", "value", "period"],
-        "description": "What a client's ledger charges: each epoch of a hold, each distinct value, or each period.",
-    },
-    "epsilon_unit": _or_inf("number", "Of one unit."),
-    "units_enrollment": _or_inf("integer", "Units that the default policy allows under one secret of a client."),
-    "epsilon_enrollment": _or_inf("number", "Of all reports under one secret of a client."),
-    "units_lifetime": _or_inf("integer", "Units that the default policy allows under all secrets of a client."),
-    "epsilon_lifetime": _or_inf("number", "Of all reports that one client ever sends; inf if the policy refuses it."),
-    "objection": {"type": ["string", "null"], "description": "Why the default policy refuses the metric."},
-}
-"""The fields of `hubbub.privacy.PrivacyFigures`; "inf" is no bound."""
-
-METRICS: _Route = {
-    "type": "object",
-    "required": ["metrics"],
-    "properties": {
-        "metrics": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "description": "A metric definition, and what its reports can reveal about one person.",
-                "required": ["name", "kind", "digest", "privacy"],
-                "properties": {
-                    "name": {"type": "string"},
-                    "kind": {"type": "string", "enum": ["string", "categorical", "boolean"]},
-                    "digest": {"type": "string"},
-                    "privacy": {
-                        "type": "object",
-                        "description": "Epsilons towards one person under the client's default policy.",
-                        "required": list(PRIVACY),
-                        "properties": PRIVACY,
-                    },
-                },
-            },
-        }
-    },
-}
-
-_OF_READING = (ProblemType.UNAUTHORIZED, ProblemType.FORBIDDEN, ProblemType.INTERNAL_ERROR, ProblemType.UNAVAILABLE)
-
-
-_CLOCK: _Route = {
-    "enum": [str(status) for status in ClockStatus],
-    "description": "Not `credible`: the clock jumped, and closing, purging and dropping are paused.",
-}
-
-
-def _json(description: str, schema: _Route) -> _Route:
-    return {"description": description, "content": {"application/json": {"schema": schema}}}
+def _json(description: str, model: type[BaseModel]) -> _Route:
+    return {"description": description, "model": model}
 
 
 def _file(description: str) -> _Route:
     return {"description": description, "content": {SUMMARY_TYPE: {"schema": {"type": "string", "format": "binary"}}}}
 
 
-def _status(word: str, **properties: _Route) -> _Route:
-    return _json("Yes.", {"type": "object", "properties": {"status": {"const": word}, **properties}})
+def _html_or_json(*problems: ProblemType) -> dict[int | str, _Route]:
+    """Describe problem responses that are a page for clients that accept HTML."""
+    return {
+        status: response | {"content": response["content"] | _HTML}
+        for status, response in openapi_responses(*problems).items()
+    }
 
 
 POST_REPORTS: _Route = {
-    "openapi_extra": {"requestBody": {"required": True, "content": {BATCH_TYPE: {"schema": BATCH}}}},
     "responses": {
-        202: _json("Stored, durably.", STORED),
-        200: _json("Already stored: nothing is counted twice.", STORED),
-        **described(
-            ProblemType.MALFORMED,
-            ProblemType.UNAUTHORIZED,
-            ProblemType.FORBIDDEN,
-            ProblemType.TOO_SLOW,
-            ProblemType.UNKNOWN_METRIC,
-            ProblemType.DIGEST_MISMATCH,
-            ProblemType.METRIC_EXPIRED,
-            ProblemType.PERIOD_CLOSED,
-            ProblemType.TOO_LARGE,
-            ProblemType.UNSUPPORTED_MEDIA_TYPE,
-            ProblemType.NO_REPORTS,
-            ProblemType.IMPLAUSIBLE_REPORT,
-            ProblemType.TOO_MANY_REPORTS,
-            ProblemType.WRONG_SIZE,
-            ProblemType.COHORT_OUT_OF_RANGE,
-            ProblemType.PADDING_SET,
-            ProblemType.PERIOD_MISALIGNED,
-            ProblemType.PERIOD_NOT_STARTED,
-            ProblemType.TOO_MANY,
-            ProblemType.INTERNAL_ERROR,
-            ProblemType.UNAVAILABLE,
-            ProblemType.DISK_FULL,
-        ),
+        202: _json("Stored durably.", StoredBatch),
+        200: _json("Stored earlier; counted once.", StoredBatch),
+        **openapi_responses(*(problem for problem in ProblemType if problem not in _NOT_OF_BATCHES)),
     },
 }
 
 GET_METRICS: _Route = {
-    "responses": {200: _json("The metrics.", METRICS), **described(ProblemType.INTERNAL_ERROR)},
+    "responses": {200: _json("The metrics.", Metrics), **openapi_responses(ProblemType.INTERNAL_ERROR)},
 }
 
 GET_SUMMARY: _Route = {
     "responses": {
         200: _file("The summary file: Parquet with the metric's definition in its metadata."),
-        **described(ProblemType.UNKNOWN_METRIC, ProblemType.INVALID_QUERY, *_OF_READING),
+        **openapi_responses(ProblemType.UNKNOWN_METRIC, ProblemType.INVALID_QUERY, *_READ_PROBLEMS),
     },
 }
 
 GET_REPORTS: _Route = {
     "responses": {
         200: _file("The report file: Parquet with the metric's definition in its metadata."),
-        **described(
+        **openapi_responses(
             ProblemType.NOT_FOUND,
             ProblemType.UNKNOWN_METRIC,
             ProblemType.INVALID_QUERY,
             ProblemType.DISK_FULL,
-            *_OF_READING,
+            *_READ_PROBLEMS,
         ),
     },
 }
 
-GET_STATISTICS: _Route = {
+GET_PROMETHEUS: _Route = {
     "responses": {
         200: {"description": "The Prometheus text format.", "content": {"text/plain": {"schema": {"type": "string"}}}},
-        **described(*_OF_READING),
+        **openapi_responses(*_READ_PROBLEMS),
     },
 }
 
-_HTML: _Route = {"text/html": {"schema": {"type": "string"}}}
+GET_LIVEZ: _Route = {"responses": {200: _json("The process answers.", Liveness)}}
 
-_TO_PAGE: _Route = {"description": "To `/`, to the page of a metric, or to the form at `/sign-in`."}
+GET_READYZ: _Route = {
+    "responses": {
+        200: _json("Batches are stored.", Readiness),
+        **openapi_responses(ProblemType.UNAVAILABLE, ProblemType.DISK_FULL, ProblemType.INTERNAL_ERROR),
+    }
+}
 
-
-def _html_refused(*refusals: ProblemType) -> dict[int | str, _Route]:
-    """Describe refusals that are a page for those who accept HTML."""
-    described_ = described(*refusals)
-    return {status: {**told, "content": {**told["content"], **_HTML}} for status, told in described_.items()}
-
+GET_PROBLEM: _Route = {
+    "responses": {
+        200: {"description": "The page."},
+        **openapi_responses(ProblemType.NOT_FOUND, ProblemType.INVALID_QUERY),
+    }
+}
 
 GET_PAGE: _Route = {
-    "responses": {
-        200: {"description": "The page.", "content": _HTML},
-        303: _TO_PAGE,
-        **described(ProblemType.INVALID_QUERY, *_OF_READING),
-    },
+    "responses": {200: _PAGE, 303: _REDIRECT, **openapi_responses(ProblemType.INVALID_QUERY, *_READ_PROBLEMS)},
 }
 
 GET_METRIC_PAGE: _Route = {
-    "responses": {
-        200: {"description": "The page.", "content": _HTML},
-        303: _TO_PAGE,
-        **_html_refused(ProblemType.UNKNOWN_METRIC),
-        **described(ProblemType.INVALID_QUERY, *_OF_READING),
-    },
+    "responses": {**GET_PAGE["responses"], **_html_or_json(ProblemType.UNKNOWN_METRIC)},
 }
 
 GET_SIGN_IN: _Route = {
     "responses": {
         200: {"description": "The form.", "content": _HTML},
-        303: _TO_PAGE,
-        **described(ProblemType.INTERNAL_ERROR),
+        303: _REDIRECT,
+        **openapi_responses(ProblemType.INTERNAL_ERROR),
     },
 }
 
-POST_SIGN_IN: _Route = {
+_SIGN_IN_FORM: _Route = {
+    "type": "object",
+    "required": ["token"],
+    "properties": {"token": {"type": "string", "format": "password"}},
+}
+
+POST_SIGN_IN: _Route = _NO_BODY | {
     "openapi_extra": {
         "requestBody": {
             "required": True,
-            "content": {
-                "application/x-www-form-urlencoded": {
-                    "schema": {
-                        "type": "object",
-                        "required": ["token"],
-                        "properties": {"token": {"type": "string", "format": "password"}},
-                    }
-                }
-            },
+            "content": {"application/x-www-form-urlencoded": {"schema": _SIGN_IN_FORM}},
         }
     },
     "responses": {
-        303: {"description": "Signed in, by a cookie: to `/`."},
-        **_html_refused(
+        303: {"description": "Signed in by a cookie; to `/` or the page of a metric."},
+        **_html_or_json(
             ProblemType.UNAUTHORIZED,
             ProblemType.FORBIDDEN,
             ProblemType.CROSS_SITE,
@@ -249,33 +234,13 @@ POST_SIGN_IN: _Route = {
             ProblemType.TOO_LARGE,
             ProblemType.TOO_MANY,
         ),
-        **described(ProblemType.INTERNAL_ERROR, ProblemType.UNAVAILABLE),
+        **openapi_responses(ProblemType.INTERNAL_ERROR, ProblemType.UNAVAILABLE),
     },
-    "status_code": 303,
-    "response_class": Response,  # no body, so of no media type
 }
 
-POST_SIGN_OUT: _Route = {
+POST_SIGN_OUT: _Route = _NO_BODY | {
     "responses": {
-        303: {"description": "Signed out: to the form at `/sign-in`."},
-        **described(ProblemType.CROSS_SITE, ProblemType.INTERNAL_ERROR, ProblemType.UNAVAILABLE),
+        303: {"description": "Signed out; to the form at `/sign-in`."},
+        **openapi_responses(ProblemType.CROSS_SITE, ProblemType.INTERNAL_ERROR, ProblemType.UNAVAILABLE),
     },
-    "status_code": 303,
-    "response_class": Response,  # no body, so of no media type
-}
-
-_CLIENT_NAMED = "False: it comes from this machine or a trusted proxy, without an address in X-Forwarded-For."
-GET_LIVEZ: _Route = {
-    "responses": {200: _status("alive", client_named={"type": "boolean", "description": _CLIENT_NAMED})}
-}
-
-GET_READYZ: _Route = {
-    "responses": {
-        200: _status("ready", clock=_CLOCK),
-        **described(ProblemType.UNAVAILABLE, ProblemType.DISK_FULL, ProblemType.INTERNAL_ERROR),
-    }
-}
-
-GET_PROBLEM: _Route = {
-    "responses": {200: {"description": "The page."}, **described(ProblemType.NOT_FOUND, ProblemType.INVALID_QUERY)}
 }

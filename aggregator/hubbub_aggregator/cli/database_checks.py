@@ -15,14 +15,14 @@ from hubbub.text import format_count
 from hubbub.wire.dates import parse_period
 from hubbub.wire.problems import ProblemType
 from hubbub_aggregator.database.database_url import is_postgres
-from hubbub_aggregator.database.engine import naming, opened, transaction
-from hubbub_aggregator.database.integrity import NEXT_STEP, damages
+from hubbub_aggregator.database.engine import open_existing, prefix_errors, transaction
+from hubbub_aggregator.database.integrity import NEXT_STEP, find_damage
 from hubbub_aggregator.database.schema_version import require_served, version_of
 from hubbub_aggregator.database.sqlite_file import is_there, require_place
 from hubbub_aggregator.errors import SchemaError, StoreError
-from hubbub_aggregator.pipeline.retention import kept_until, retains
+from hubbub_aggregator.pipeline.retention import counts_expire_at, keeps_reports
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.credible_clock import SETTLING, TOLERANCE, ClockStatus, time_text
+from hubbub_aggregator.store.clock_state import SETTLING, TOLERANCE, ClockStatus, time_text
 from hubbub_aggregator.store.interface import Store
 from hubbub_aggregator.store.sql_store import SqlStore
 from hubbub_aggregator.store.tokens import Scope
@@ -62,7 +62,11 @@ def of_database(
         )
         return
     try:
-        with naming(database), opened(database, read_only=True) as engine, transaction(engine, writes=False) as looking:
+        with (
+            prefix_errors(database),
+            open_existing(database, read_only=True) as engine,
+            transaction(engine, writes=False) as looking,
+        ):
             if version_of(looking) is None:
                 yield warning(
                     "database",
@@ -75,8 +79,8 @@ def of_database(
             if is_postgres(database):
                 yield from _other_clock(looking, now)
         yield from damage(database)
-        with naming(database), opened(database) as engine:
-            store = SqlStore(engine, making=False)
+        with prefix_errors(database), open_existing(database) as engine:
+            store = SqlStore(engine, create=False)
             store.probe()
             yield ok("database", "there, of this hubbub's schema, and it can be written to")
             yield from tokens(store, settings, now.date())
@@ -95,8 +99,8 @@ def damage(database: str) -> Iterator[Finding]:
     if not is_postgres(database) and Path(database).stat().st_size > _LONG_TO_READ:
         yield ok("database", f"of more than {_LONG_TO_READ >> 30} GiB, and not looked through: `hubbub db check` does")
         return
-    with naming(database), opened(database, read_only=True) as engine:
-        found = damages(engine)
+    with prefix_errors(database), open_existing(database, read_only=True) as engine:
+        found = find_damage(engine)
     if found:
         yield error("database", f"damaged: {_some(found)}", "reading, folding and closing fail, or will", NEXT_STEP)
 
@@ -152,10 +156,10 @@ def tokens(store: Store, settings: Settings, today: date) -> Iterator[Finding]:
                 f"`hubbub token rotate {token.name} --expires DATE`, or `hubbub token revoke {token.name}`",
             )
     have = frozenset[Scope]().union(*(token.scopes for token in all_tokens if not token.has_expired(today)))
-    if settings.closed_reports and Scope.REPORT not in have:
+    if settings.require_report_token and Scope.REPORT not in have:
         yield error(
             "tokens",
-            "--closed-reports, and no token has scope report",
+            "--require-report-token, and no token has scope report",
             "every batch is refused (401)",
             "`hubbub token create apps --scope report`",
         )
@@ -193,7 +197,7 @@ def periods(store: Store, definitions: Definitions, settings: Settings, now: dat
     unnamed = [
         metric.name
         for metric in known.values()
-        if metric.name not in settings.retain and any(digest == metric.digest for digest, _ in retained)
+        if metric.name not in settings.keep_reports and any(digest == metric.digest for digest, _ in retained)
     ]
     if orphans:
         yield warning(
@@ -220,9 +224,9 @@ def periods(store: Store, definitions: Definitions, settings: Settings, now: dat
     if unnamed:
         yield warning(
             "retention",
-            f"reports of {_some(unnamed)} are retained, and no --retain names it",
+            f"reports of {_some(unnamed)} are retained, and no --keep-reports names it",
             "a service with these options drops them at once, beyond recall",
-            f"--retain {unnamed[0]}=N, here as for `hubbub serve`, if they are to be kept",
+            f"--keep-reports {unnamed[0]}=N, here as for `hubbub serve`, if they are to be kept",
         )
     if early:
         yield warning(
@@ -237,7 +241,7 @@ def periods(store: Store, definitions: Definitions, settings: Settings, now: dat
             "upkeep",
             f"{format_count(waiting, 'segment')} not folded",
             "summaries take longer to read the more there are",
-            "see that the service runs, and its log; lower --fold-every",
+            "see that the service runs, and its log; lower --fold-interval",
         )
     if not (orphans or late or early):
         yield ok("periods", f"{len(open_)} open; {format_count(waiting, 'segment')} to be folded")
@@ -245,17 +249,17 @@ def periods(store: Store, definitions: Definitions, settings: Settings, now: dat
 
 def _overdue(store: Store, metric: Metric, settings: Settings, due: datetime, retained: Iterable[str]) -> Iterator[str]:
     """Yield what should have been done by then with a metric's periods, beside closing them."""
-    name, retain, keep = metric.name, settings.retain.get(metric.name), settings.keep.get(metric.name)
+    name, retain, keep = metric.name, settings.keep_reports.get(metric.name), settings.keep_counts.get(metric.name)
     for day in store.unfolded(metric.digest):
         if due > parse_period(metric.period, day).closes():
             yield f"to fold {name} {day}"
     if retain is not None:
         for day in retained:
-            if not retains(metric, settings, day, due):
+            if not keeps_reports(metric, settings, day, due):
                 yield f"to drop the reports of {name} {day}"
     if keep is not None:
         for day in store.closed_periods(metric.digest):
-            if due > kept_until(metric, day, keep):
+            if due > counts_expire_at(metric, day, keep):
                 yield f"to drop the counts of {name} {day}"
 
 

@@ -1,22 +1,25 @@
-"""`hubbub db`: an aggregator's database, from one version to the next, and from one place to another."""
+"""`hubbub db`: create, check, upgrade, back up, restore and copy an aggregator's database."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import click
 
 from hubbub.cli.output import json_option, print_json
 from hubbub_aggregator.cli.database_option import DatabaseName, database_option
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 
 @click.group()
 def command() -> None:
-    """Create, check, back up and upgrade a database.
-
-    Also copies and restores it, and accepts its clock after a jump.
+    """Create, check, upgrade, back up, restore and copy a database.
 
     \b
     Example:
-      hubbub db upgrade --database reports.db
+      hubbub db backup /backups/reports-2026-03-01.db --database reports.db
     """
 
 
@@ -24,11 +27,9 @@ def command() -> None:
 @database_option
 @json_option
 def create(database: str, as_json: bool) -> None:
-    """Create a database.
+    """Create a database: a new SQLite file, or the tables of an empty PostgreSQL database.
 
-    It is a new SQLite file, or the tables of an empty PostgreSQL database.
-
-    One that exists already is left as it is.
+    A database that exists is not changed.
 
     \b
     Example:
@@ -37,15 +38,19 @@ def create(database: str, as_json: bool) -> None:
     from pathlib import Path
 
     from hubbub_aggregator.database.database_url import is_postgres, without_password
-    from hubbub_aggregator.database.engine import naming, opened, transaction
+    from hubbub_aggregator.database.engine import open_existing, prefix_errors, transaction
     from hubbub_aggregator.database.schema_version import version_of
     from hubbub_aggregator.database.sqlite_file import is_there
     from hubbub_aggregator.store.sql_store import SqlStore
 
     exists = False
     if is_postgres(database) or is_there(Path(database)):
-        with naming(database), opened(database, read_only=True) as engine, transaction(engine, writes=False) as looking:
-            exists = version_of(looking) is not None
+        with (
+            prefix_errors(database),
+            open_existing(database, read_only=True) as engine,
+            transaction(engine, writes=False) as connection,
+        ):
+            exists = version_of(connection) is not None
     if not exists:
         SqlStore.open(database).close()
     shown = without_password(database)
@@ -59,26 +64,25 @@ def create(database: str, as_json: bool) -> None:
 @database_option
 @json_option
 def check(database: str, as_json: bool) -> None:
-    """Say which schema a database has, and whether it is whole.
+    """Print the schema version of a database, and check the database for damage.
 
-    Reads all of it; exit code 1 if `hubbub serve` would refuse it, or it is damaged.
+    Reads the whole database. Exits with 1 if `hubbub serve` would refuse the database, or if it is damaged.
 
     \b
     Example:
       hubbub db check --database reports.db --json
     """
-    from hubbub_aggregator.database.backup import is_whole
-    from hubbub_aggregator.database.engine import naming, opened, transaction
-    from hubbub_aggregator.database.integrity import NEXT_STEP, damages
+    from hubbub_aggregator.database.engine import open_existing, prefix_errors, transaction
+    from hubbub_aggregator.database.integrity import NEXT_STEP, find_damage
     from hubbub_aggregator.database.schema import SCHEMA_VERSION
     from hubbub_aggregator.database.schema_version import require_served, version_of
     from hubbub_aggregator.errors import SchemaError
 
-    refused = version = whole = None
-    with naming(database), opened(database, read_only=True) as engine:
-        damaged = damages(engine)
+    refused = version = None
+    with prefix_errors(database), open_existing(database, read_only=True) as engine:
+        damaged = find_damage(engine)
         if damaged:
-            refused = f"it is damaged: {NEXT_STEP}"
+            refused = f"the database is damaged: {NEXT_STEP}"
         else:
             with transaction(engine, writes=False) as connection:
                 version = version_of(connection)
@@ -86,19 +90,14 @@ def check(database: str, as_json: bool) -> None:
                     require_served(connection)
                 except SchemaError as problem:
                     refused = str(problem)
-            whole = is_whole(database)
     number = 0 if version is None else version.number
     if as_json:
-        print_json({"schema": number, "known": SCHEMA_VERSION, "refused": refused, "damaged": damaged, "whole": whole})
+        print_json({"schema": number, "known": SCHEMA_VERSION, "refused": refused, "damaged": damaged})
     else:
         for line in damaged:
             click.echo(line)
-        click.echo(refused if damaged else f"schema {number}: {refused or 'served'}")
-        if whole is not None:
-            click.echo(
-                "a backup that holds what was written" if whole else "a backup that is damaged: take another one"
-            )
-    if refused or whole is False:
+        click.echo(refused if damaged else f"schema version {number}: {refused or 'no damage found'}")
+    if refused:
         raise SystemExit(1)
 
 
@@ -106,34 +105,42 @@ def check(database: str, as_json: bool) -> None:
 @database_option
 @json_option
 def upgrade(database: str, as_json: bool) -> None:
-    """Bring a database to this hubbub's schema.
+    """Upgrade a database to this hubbub's schema version, in one transaction.
 
-    Whole or not at all, while older processes go on.
+    Processes of the version before keep running on it. Take a backup first: there is no downgrade.
 
     \b
     Example:
       hubbub db backup before.db && hubbub db upgrade
     """
-    from hubbub_aggregator.database.engine import naming, opened, transaction
+    from hubbub_aggregator.database.engine import open_existing, prefix_errors, transaction
     from hubbub_aggregator.database.upgrade import upgrade as upgrade_tables
 
-    with naming(database), opened(database) as engine, transaction(engine, writes=True) as connection:
+    with (
+        prefix_errors(database),
+        open_existing(database) as engine,
+        transaction(engine, writes=True) as connection,
+    ):
         before, after = upgrade_tables(connection)
     if as_json:
         print_json({"from": before, "to": after})
     else:
-        click.echo(f"schema {before} -> {after}" if before < after else f"schema {after}: nothing to do")
+        click.echo(
+            f"upgraded from schema version {before} to {after}"
+            if before < after
+            else f"schema version {after}: nothing to upgrade"
+        )
 
 
 @command.command("accept-clock")
 @database_option
 @json_option
 def accept_clock(database: str, as_json: bool) -> None:
-    """Accept the wall clock as it is now.
+    """Accept the wall clock as correct and resume deletion.
 
-    After a jump of the clock, and after a long downtime, the aggregator closes, purges and drops nothing for 24 hours. This ends the
-    pause at once, in all processes that serve the database, within --fold-every seconds. The clock is this machine's, or
-    PostgreSQL's. See that it is right first: what is deleted by a wrong clock cannot be brought back.
+    After a jump of the clock, or a downtime of more than 10 minutes with a reboot, the aggregator closes periods and deletes data only when
+    the clock has agreed with elapsed time for 24 hours. This command ends the pause in all processes within --fold-interval seconds.
+    The clock is this machine's; with PostgreSQL, the database server's. Check it first: data that is deleted by a wrong clock is lost.
 
     \b
     Example:
@@ -141,16 +148,22 @@ def accept_clock(database: str, as_json: bool) -> None:
     """
     from contextlib import closing
 
-    from hubbub_aggregator.database.engine import naming, opened
-    from hubbub_aggregator.store.credible_clock import accept, time_text
+    from hubbub_aggregator.database.engine import open_existing, prefix_errors
+    from hubbub_aggregator.pipeline.credible_clock import accept
+    from hubbub_aggregator.store.clock_state import time_text
     from hubbub_aggregator.store.sql_store import SqlStore
 
-    with naming(database), opened(database) as engine, closing(SqlStore(engine, making=False)) as store:
+    with (
+        prefix_errors(database),
+        open_existing(database) as engine,
+        closing(SqlStore(engine, create=False)) as store,
+    ):
         before, now = accept(store)
     if as_json:
         print_json({"remembered": None if before is None else int(before), "accepted": int(now)})
     else:
-        click.echo(f"accepted {time_text(now)}" + ("" if before is None else f"; remembered was {time_text(before)}"))
+        remembered = "" if before is None else f"; the remembered time was {time_text(before)}"
+        click.echo(f"accepted {time_text(now)}{remembered}")
 
 
 @command.command()
@@ -158,26 +171,64 @@ def accept_clock(database: str, as_json: bool) -> None:
 @database_option
 @json_option
 def backup(file: str, database: str, as_json: bool) -> None:
-    """Write all that a database holds into a new FILE.
+    """Write a backup of a SQLite database into a new FILE.
 
-    It is served meanwhile. FILE is a SQLite file, whichever engine the database is on. It holds the reports and the tokens' hashes: keep it as
-    closely as the database. The database remembers when its last backup began, and /metrics shows it.
+    The service may run: the backup is a snapshot of one moment. FILE is readable by its owner only. It contains reports and token hashes:
+    protect it like the database. The database stores the time of the backup, and /metrics shows it.
+
+    For PostgreSQL use pg_dump, then `hubbub db record-backup`.
 
     \b
     Example:
-      hubbub db backup /backups/reports-2026-03-01.db --database postgresql://hubbub@db/hubbub
+      hubbub db backup /backups/reports-2026-03-01.db --database reports.db
+    """
+    import time
+
+    from hubbub_aggregator.database.backup import copy_file, record_backup
+    from hubbub_aggregator.errors import StoreError
+
+    _require_sqlite(database, "run pg_dump --format=custom --file FILE URL, then `hubbub db record-backup`")
+    _require_sqlite(file, "a backup is a SQLite file; to copy the database to PostgreSQL use `hubbub db copy`")
+    began = int(time.time())
+    _copy(copy_file, database, file, as_json)
+    try:
+        record_backup(database, began)
+    except StoreError as problem:
+        click.echo(
+            f"the backup is complete, but its time could not be stored in the database: {problem}. "
+            "/metrics shows the backup before",
+            err=True,
+        )
+
+
+@command.command("record-backup")
+@click.option(
+    "--began",
+    type=click.IntRange(min=1),
+    metavar="SECONDS",
+    help="Start of the backup, in seconds since 1970.  [default: now]",
+)
+@database_option
+@json_option
+def record_backup_(began: int | None, database: str, as_json: bool) -> None:
+    """Store the time of a backup that another tool took, such as pg_dump.
+
+    /metrics shows it as hubbub_last_backup_timestamp_seconds. `hubbub db backup` does this itself.
+
+    \b
+    Example:
+      hubbub db record-backup --began "$began" --database postgresql://hubbub@db/hubbub
     """
     import time
 
     from hubbub_aggregator.database.backup import record_backup
-    from hubbub_aggregator.errors import StoreError
+    from hubbub_aggregator.database.engine import prefix_errors
 
-    began = int(time.time())
-    _copy(database, file, as_json, sealed=True)
-    try:
-        record_backup(database, began)
-    except StoreError as problem:
-        click.echo(f"the backup is complete, but its time could not be stored in the database: {problem}", err=True)
+    seconds = int(time.time()) if began is None else began
+    with prefix_errors(database):
+        record_backup(database, seconds)
+    if as_json:
+        print_json({"last_backup": seconds})
 
 
 @command.command()
@@ -185,15 +236,21 @@ def backup(file: str, database: str, as_json: bool) -> None:
 @database_option
 @json_option
 def restore(file: str, database: str, as_json: bool) -> None:
-    """Make a database of what `hubbub db backup` wrote.
+    """Create a SQLite database from a backup FILE.
 
-    A database that holds anything is left alone.
+    --database must not exist. The backup is checked for damage first.
+
+    For PostgreSQL use pg_restore; to move a backup to PostgreSQL use `hubbub db copy`.
 
     \b
     Example:
       hubbub db restore /backups/reports-2026-03-01.db --database reports.db
     """
-    _copy(file, database, as_json)
+    from hubbub_aggregator.database.backup import copy_file
+
+    _require_sqlite(file, "a dump of PostgreSQL is restored with pg_restore")
+    _require_sqlite(database, "use pg_restore for a dump, or `hubbub db copy FILE URL` for a SQLite backup")
+    _copy(copy_file, file, database, as_json)
 
 
 @command.command()
@@ -201,34 +258,37 @@ def restore(file: str, database: str, as_json: bool) -> None:
 @click.argument("target", metavar="TO", type=DatabaseName())
 @json_option
 def copy(source: str, target: str, as_json: bool) -> None:
-    """Copy a database to another engine.
+    """Copy a database, also from SQLite to PostgreSQL or back.
 
-    FROM and TO are SQLite files or postgresql:// addresses, and TO is empty. Stop the aggregator first: what it takes from FROM later is not in TO.
+    FROM and TO are SQLite files or postgresql:// URLs. TO must be empty. Stop the aggregator first: TO lacks the batches that it stores later.
 
     \b
     Example:
       hubbub db copy reports.db postgresql://hubbub@db/hubbub
     """
-    _copy(source, target, as_json)
+    from hubbub_aggregator.database.backup import copy_file
+    from hubbub_aggregator.database.database_url import is_postgres
+    from hubbub_aggregator.database.row_copy import copy_rows
+
+    by_rows = is_postgres(source) or is_postgres(target)
+    _copy(copy_rows if by_rows else copy_file, source, target, as_json)
 
 
-def _copy(source: str, target: str, as_json: bool, *, sealed: bool = False) -> None:
-    import sys
+def _require_sqlite(database: str, advice: str) -> None:
+    from hubbub_aggregator.database.database_url import is_postgres, without_password
 
-    from hubbub_aggregator.database import backup
+    if is_postgres(database):
+        raise click.UsageError(f"{without_password(database)} is not a SQLite file: {advice}")
+
+
+def _copy(run: Callable[[str, str], dict[str, int]], source: str, target: str, as_json: bool) -> None:
     from hubbub_aggregator.database.database_url import without_password
-    from hubbub_aggregator.database.engine import naming
+    from hubbub_aggregator.database.engine import prefix_errors
 
-    with click.progressbar(length=1, label="copying", file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
-
-        def show(done: int, rows: int) -> None:
-            bar.length = rows
-            bar.update(done - bar.pos)
-
-        with naming(source, target):
-            rows = backup.copy(source, target, show, sealed=sealed)
+    with prefix_errors(source, target):
+        rows = run(source, target)
     if as_json:
         print_json({"from": without_password(source), "to": without_password(target), "rows": rows})
     else:
-        told = ", ".join(f"{count:,} in {name}" for name, count in rows.items() if count) or "no rows"
-        click.echo(f"{without_password(target)} is whole: {told}")
+        counts = ", ".join(f"{count:,} in {name}" for name, count in rows.items() if count) or "no rows"
+        click.echo(f"{without_password(target)} is complete: {counts}")

@@ -14,22 +14,28 @@ from hubbub.errors import ParameterError
 from hubbub_aggregator.cli.serve import command as serve
 from hubbub_aggregator.settings import Settings
 
-_NOT_ASKED = {"definitions", "print_config"}
-_WATCH = click.Option(
-    ["--watch"],
+_NOT_SHARED = {"definitions", "print_config"}
+_REFUSAL_WINDOW = click.Option(
+    ["--refusal-window"],
+    metavar="SECONDS",
+    allow_from_autoenv=False,
     type=click.FloatRange(0, 3600),
     default=2.0,
     show_default=True,
-    help="Seconds between two looks at what is refused.",
+    help="Seconds between two readings of the refusal counters, to find those that grow.",
 )
-_URL = click.Option(["--url"], help="URL at which clients reach the aggregator: checks what the proxy there passes on.")
+_URL = click.Option(
+    ["--url"],
+    allow_from_autoenv=False,
+    help="URL at which clients reach the aggregator; also checks the headers that its reverse proxy sets.",
+)
 
 
 def _run(
     definitions: Path,
     now: datetime,
     *,
-    watch: float,
+    refusal_window: float,
     url: str | None,
     host: str,
     port: int,
@@ -40,15 +46,15 @@ def _run(
     import time
     from functools import partial
 
-    from hubbub_aggregator.cli.deployment_checks import Asked, of_aggregator
+    from hubbub_aggregator.cli.deployment_checks import DeploymentOptions, check_aggregator
 
-    told = {name: value for name, value in others.items() if name in Settings.__dataclass_fields__}
+    settings = {name: value for name, value in others.items() if name in Settings.__dataclass_fields__}
     try:
-        asked = Asked(definitions, database, host, Settings(**told), port, url)
+        options = DeploymentOptions(definitions, database, host, Settings(**settings), port, url)
     except ParameterError as problem:
         raise click.UsageError(str(problem)) from None
-    return of_aggregator(asked, now, partial(time.sleep, watch))
+    return check_aggregator(options, now, partial(time.sleep, refusal_window))
 
 
-_PARAMETERS = (*(parameter for parameter in serve.params if parameter.name not in _NOT_ASKED), _WATCH, _URL)
+_PARAMETERS = (*(parameter for parameter in serve.params if parameter.name not in _NOT_SHARED), _REFUSAL_WINDOW, _URL)
 checks = Checks([*_PARAMETERS], _run)

@@ -1,9 +1,17 @@
-"""`hubbub serve`: collect reports."""
+"""`hubbub serve`: run the aggregator.
+
+Each option is also an environment variable, HUBBUB_<NAME>, and a key of the TOML file that `--config` names.
+Precedence: flag, environment variable, file, default.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,172 +23,152 @@ from hubbub.text import format_exact_size
 from hubbub_aggregator.cli.database_option import DatabaseName, is_named
 from hubbub_aggregator.cli.size_option import Size
 from hubbub_aggregator.monitoring.log_output import FORMATS, LEVELS, announce, configure
-from hubbub_aggregator.settings import Settings, limits, switches
+from hubbub_aggregator.settings import Settings
 
 logger = logging.getLogger(__name__)
 
+VARIABLE_PREFIX = "HUBBUB"
 DEFAULT_LOCAL_PORT = 8100
-_SHORT_FORMS = {"local_reads_without_token": ("--open-reads",)}
+_OTHER_VARIABLES = re.compile(r"HUBBUB_(CONSENT|TOKEN|SEED|CASES|REQUESTS|REQUIRE|PIN|PG_BIN|BENCH_\w+)")
+"""Variables of the client, of `hubbub pull`, of the tests and of the benchmarks."""
 
-
-def _envvar(name: str) -> str:
-    return f"HUBBUB_{name.upper()}"
-
-
-def option(name: str, *short_forms: str, **attributes: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Make an option that is also an environment variable: `--max-body` and HUBBUB_MAX_BODY."""
-    flags = (f"--{name.replace('_', '-')}", *short_forms)
-    return click.option(*flags, name, envvar=_envvar(name), show_envvar=True, **attributes)
+_option = partial(click.option, show_default=True, show_envvar=True)
 
 
 def _settings_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    for setting in reversed(switches()):
-        short_forms = _SHORT_FORMS.get(setting.name, ())
-        function = option(setting.name, *short_forms, is_flag=True, help=setting.metadata["about"])(function)
-    for setting in reversed(limits()):
-        default, shape = setting.default, {}
-        if setting.metadata["is_size"]:
-            default, shape = format_exact_size(setting.default), {"type": Size()}
-        about = setting.metadata["about"]
-        function = option(setting.name, default=default, show_default=True, help=about, **shape)(function)
+    """Add an option for each field of `Settings`, in their order."""
+    for setting in reversed(fields(Settings)):
+        shape: dict[str, Any] = {"default": setting.default}
+        if isinstance(setting.default, bool):
+            shape = {"is_flag": True}
+        elif metavar := setting.metadata.get("metavar"):
+            shape = {"multiple": True, "metavar": metavar}
+            shape |= {"callback": _parse_periods} if metavar == "NAME=N" else {}
+        elif setting.metadata.get("is_size"):
+            shape = {"default": format_exact_size(setting.default), "type": Size()}
+        flag = f"--{setting.name.replace('_', '-')}"
+        function = _option(flag, help=setting.metadata["help"], **shape)(function)
     return function
 
 
-def _periods(_context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> dict[str, int]:
-    told = {}
-    for text in given:
+def _parse_periods(_context: click.Context, _option: click.Parameter, texts: tuple[str, ...]) -> dict[str, int]:
+    """Parse NAME=N arguments into a number of periods by metric name."""
+    parsed = {}
+    for text in texts:
         name, separator, periods = text.partition("=")
         if not separator or not periods.isdecimal():
             raise click.BadParameter(f"got {text!r}: write NAME=N, such as homepage=30")
-        told[name] = int(periods)
-    return told
+        parsed[name] = int(periods)
+    return parsed
 
 
-def _from_file(context: click.Context, _option: click.Parameter, path: Path | None) -> None:
-    """Let a TOML file give the defaults: flag > environment > file > default."""
+def configurable(context: click.Context) -> dict[str, click.Option]:
+    """Return the options of a command that a variable or the configuration file may set, by name."""
+    return {
+        option.name: option
+        for option in context.command.get_params(context)
+        if isinstance(option, click.Option) and option.allow_from_autoenv and option.expose_value and option.name
+    }
+
+
+def _load_config(context: click.Context, _option: click.Parameter, path: Path | None) -> None:
+    """Read a TOML file into the defaults of the other options; an unknown key or an invalid value is a usage error."""
     import tomllib
 
     if path is None:
         return
     try:
-        told = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as problem:
         raise click.BadParameter(f"{path}: cannot be read: {problem.strerror}") from None
     except ValueError as problem:
         raise click.BadParameter(f"{path}: is not TOML: {problem}") from None
-    known = {
-        option.name: option for option in context.command.get_params(context) if option.envvar and option is not _option
-    }
-    for name, value in told.items():
-        taken = known.get(name.replace("-", "_"))
-        if not isinstance(taken, click.Option):
-            raise click.BadParameter(f"{path}: there is no option {name!r}; --help lists all")
+    options, defaults = configurable(context), {}
+    for key, value in values.items():
+        name = key.replace("-", "_")
+        if name not in options:
+            raise click.BadParameter(f"{path}: unknown option {key!r}; --help lists all")
         try:
-            _require_kind(taken, value)
-            taken.type_cast_value(context, value)
+            defaults[name] = _from_toml(options[name], value)
+            options[name].type_cast_value(context, defaults[name])
         except click.BadParameter as problem:
-            raise click.BadParameter(f"{path}: {name} = {value!r}: {problem.message}") from None
-    context.default_map = {name.replace("-", "_"): value for name, value in told.items()}
+            raise click.BadParameter(f"{path}: {key} = {json.dumps(value, default=str)}: {problem.message}") from None
+    context.default_map = defaults
 
 
-def _require_kind(option: click.Option, value: object) -> None:
-    """Refuse what click would make something else of: `true` for a port, `1.5` for a number of bytes."""
-    whole, number = (
-        isinstance(option.type, (click.types.IntParamType, Size)),
-        isinstance(option.type, click.types.FloatParamType),
-    )
+def _from_toml(option: click.Option, value: Any) -> Any:
+    """Return a value for click to parse: text, because click would accept `true` as the number 1."""
     if option.is_flag != isinstance(value, bool):
-        raise click.BadParameter("write true or false" if option.is_flag else "is not true or false")
+        raise click.BadParameter("write true or false" if option.is_flag else "must not be true or false")
     if option.multiple != isinstance(value, list):
-        raise click.BadParameter('write a list, as ["..."]' if option.multiple else "is no list")
-    if isinstance(value, float) and not number and whole:
-        raise click.BadParameter("write a whole number")
+        raise click.BadParameter('write a list, such as ["..."]' if option.multiple else "must not be a list")
+    return value if isinstance(value, (bool, list)) else str(value)
+
+
+def unknown_variables(environ: Iterable[str], options: Iterable[str]) -> list[str]:
+    """Return a warning for each HUBBUB_ variable that is no option and belongs to no other part of hubbub.
+
+    >>> unknown_variables(["HUBBUB_PROT", "HUBBUB_PORT", "HUBBUB_TOKEN", "HOME"], ["port"])
+    ['HUBBUB_PROT is set, but no option has this name, so it has no effect: see `hubbub serve --help`']
+    """
+    known = {f"{VARIABLE_PREFIX}_{name.upper()}" for name in (*options, "config")}
+    return [
+        f"{name} is set, but no option has this name, so it has no effect: see `hubbub serve --help`"
+        for name in sorted(environ)
+        if name.startswith(f"{VARIABLE_PREFIX}_") and name not in known and not _OTHER_VARIABLES.fullmatch(name)
+    ]
 
 
 def _print_config(context: click.Context) -> None:
-    """Print every option as the file that `--config` reads, with where its value is from."""
-    import json
-
+    """Print every option as a line of the file that `--config` reads, with the source of its value."""
     from hubbub_aggregator.database.database_url import without_password
 
-    for parameter in context.command.params:
-        name = parameter.name
-        if name is None or name in ("config", "print_config", "definitions"):
-            continue
+    for name, option in configurable(context).items():
         value, source = context.params[name], context.get_parameter_source(name)
-        shown: object = value if isinstance(value, (bool, int, float, tuple)) else str(value)
-        if isinstance(parameter.type, Size):
+        shown: object = value
+        if isinstance(option.type, Size):
             shown = format_exact_size(value)
-        if name == "database":
+        elif name == "database":
             shown = without_password(value)
-        if name in ("keep", "retain"):
+        elif isinstance(value, Mapping):
             shown = [f"{metric}={periods}" for metric, periods in value.items()]
         where = "" if source is None else source.name.lower().replace("_", " ").replace("default map", "file")
         click.echo(f"{name} = {json.dumps(shown)}  # {where}")
 
 
-@click.command()
+@click.command(context_settings={"auto_envvar_prefix": VARIABLE_PREFIX})
 @click.argument("definitions", type=PATH)
-@click.option(
+@_option(
     "--config",
     type=PATH,
     is_eager=True,
     expose_value=False,
-    callback=_from_file,
-    envvar="HUBBUB_CONFIG",
-    show_envvar=True,
-    help="TOML file with these options by name; flags and environment variables win over it.",
+    callback=_load_config,
+    help="TOML file with these options by name; flags and environment variables override it.",
 )
-@option("host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@option("port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 takes a free one.")
-@option(
-    "local_port",
+@_option("--host", default="127.0.0.1", help="Address to listen on.")
+@_option("--port", type=click.IntRange(0, 65535), default=8000, help="Port to listen on; 0 takes a free one.")
+@_option(
+    "--local-port",
     type=click.IntRange(0, 65535),
     default=DEFAULT_LOCAL_PORT,
-    show_default=True,
     help="Port on 127.0.0.1 for --local-reads-without-token; 0 takes a free one.",
 )
-@option(
-    "database",
+@_option(
+    "--database",
     type=DatabaseName(),
     default="hubbub.db",
-    show_default=True,
-    help="SQLite file or postgresql://user@host/database. Must exist if it is named; the default is made.",
+    help="SQLite file or postgresql://user@host/database. Must exist if it is named; the default is created.",
 )
-@option("create", is_flag=True, help="Make the database if it does not exist, as `hubbub db create` does.")
-@option(
-    "keep",
-    multiple=True,
-    metavar="NAME=N",
-    callback=_periods,
-    help="Drop this metric's counts N periods after their period's end; may be repeated. Default: keep all.",
-)
-@option(
-    "retain",
-    multiple=True,
-    metavar="NAME=N",
-    callback=_periods,
-    help="Keep this metric's reports, too, until N periods after their period's end; may be repeated. Default: none.",
-)
-@option(
-    "cors_origin",
-    multiple=True,
-    metavar="URL",
-    help="Let pages of this origin, https://host, send batches and read /v1/metrics; may be repeated.",
-)
-@option(
-    "trusted_proxy",
-    multiple=True,
-    metavar="NETWORK",
-    help="Network of proxies beside this machine's, as 10.0.0.0/8, whose X-Forwarded-For is believed; may be repeated.",
-)
-@option("log_format", type=click.Choice(FORMATS), default="text", show_default=True, help="Of the lines on stderr.")
-@option("log_level", type=click.Choice(LEVELS), default="warning", show_default=True, help="The least that is said.")
+@_option("--create", is_flag=True, help="Create the database if it does not exist, as `hubbub db create` does.")
+@_option("--log-format", type=click.Choice(FORMATS), default="text", help="Format of the log lines on stderr.")
+@_option("--log-level", type=click.Choice(LEVELS), default="warning", help="Lowest level that is logged.")
 @_settings_options
 @click.option(
     "--print-config",
     is_flag=True,
-    help="Check all options and DEFINITIONS, print what each is, and why, and do not serve.",
+    allow_from_autoenv=False,
+    help="Check all options and DEFINITIONS, print each option with its value and source, and exit.",
 )
 @click.pass_context
 def command(
@@ -199,21 +187,21 @@ def command(
 ) -> None:
     """Collect reports of the metrics in DEFINITIONS, a TOML file.
 
-    Who has a token may read their counts: `hubbub token create`.
+    Reading their counts takes a token: see `hubbub token create`.
 
     \b
     Example:
       hubbub serve metrics.toml --database reports.db
     """
+    import os
     from contextlib import ExitStack, closing
-    from functools import partial
 
     from hubbub.metrics.definitions import load_definitions
     from hubbub_aggregator.app import create_app
     from hubbub_aggregator.database.database_url import is_postgres, without_password
-    from hubbub_aggregator.monitoring.disk_space import free_at
-    from hubbub_aggregator.pipeline.active_definitions import warn_of_dropped
-    from hubbub_aggregator.server.listener import address_of, listen, run, url_of
+    from hubbub_aggregator.monitoring.disk_space import free_bytes_at
+    from hubbub_aggregator.pipeline.active_definitions import warn_of_removed_metrics
+    from hubbub_aggregator.server.listener import bound_address, bound_url, listen, run
     from hubbub_aggregator.store.sql_store import SqlStore
 
     try:
@@ -222,21 +210,13 @@ def command(
         raise click.UsageError(str(problem)) from None
     load = partial(load_definitions, definitions)
     metrics = load()
+    configure(log_format, log_level)
+    for message in (*unknown_variables(os.environ, configurable(context)), *_settings_warnings(checked, metrics)):
+        logger.warning(message)
     if print_config:
         _print_config(context)
         return
-    configure(log_format, log_level)
-    if checked.refuse_odd:
-        logger.warning(
-            "--refuse-odd: shares are biased, by at most one report in a billion, and the few honest clients whose permanent "
-            "noise is that unusual are refused for ever; summaries say so"
-        )
-    for option_, named in (("keep", checked.keep), ("retain", checked.retain)):
-        for name in named.keys() - set(metrics):
-            logger.warning(
-                "--%s %s: there is no such metric; %s has %s", option_, name, definitions, ", ".join(metrics)
-            )
-    free = None if is_postgres(database) else free_at(Path(database))
+    free = None if is_postgres(database) else free_bytes_at(Path(database))
 
     with ExitStack() as stack:
         listeners = [stack.enter_context(listen(host, port))]
@@ -244,11 +224,27 @@ def command(
         if checked.local_reads_without_token:
             local = stack.enter_context(listen("127.0.0.1", local_port, "--local-port"))
             listeners.append(local)
-            local_address, local_url = address_of(local), url_of(local)
+            local_address, local_url = bound_address(local), bound_url(local)
         store = stack.enter_context(closing(SqlStore.open(database, create=create or not is_named(context))))
-        if store.made:
+        if store.created:
             logger.warning("created a new database at %s", without_password(database))
-        warn_of_dropped(metrics, store)
+        warn_of_removed_metrics(metrics, store)
         app = create_app(metrics, store, checked, free=free, reload=load, local_address=local_address)
-        ready = partial(announce, log_format, url_of(listeners[0]), local_url)
-        run(app, listeners, ready, store.stop, checked)
+        ready = partial(announce, log_format, bound_url(listeners[0]), local_url)
+        run(app, listeners, checked.connection_limits(), ready, store.stop)
+
+
+def _settings_warnings(settings: Settings, metrics: Iterable[str]) -> list[str]:
+    """Return warnings of settings that bias results or have no effect, for the log at the start."""
+    warnings = []
+    if settings.reject_implausible:
+        warnings.append(
+            "--reject-implausible is on: a few honest clients are rejected permanently, and shares are biased by up to "
+            "1e-9 / (q* - p*). Summaries record this. Leave the option out if you need unbiased shares"
+        )
+    for option, named in (("keep-counts", settings.keep_counts), ("keep-reports", settings.keep_reports)):
+        warnings += [
+            f"--{option} {name}: no metric has this name, so it has no effect; the metrics are {', '.join(metrics)}"
+            for name in named.keys() - set(metrics)
+        ]
+    return warnings

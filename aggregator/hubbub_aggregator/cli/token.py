@@ -85,7 +85,7 @@ def create(
     """
     from hubbub_aggregator.database.database_url import without_password
     from hubbub_aggregator.store.sql_store import SqlStore
-    from hubbub_aggregator.store.tokens import Scope, Token, hash_of, new_token
+    from hubbub_aggregator.store.tokens import Scope, Token, hash_secret, new_token
 
     is_default = not is_named(context)
     if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", name):
@@ -93,13 +93,13 @@ def create(
     token = Token(name, frozenset(map(Scope, scopes)), created=utc_now().date(), expires=_day(expires))
     store, secret = SqlStore.open(database, create=is_default), new_token()
     try:
-        if not store.add_token(token, hash_of(secret)):
+        if not store.add_token(token, hash_secret(secret)):
             raise click.ClickException(
                 f"there is a token {name!r} already: rotate it, revoke it first, or take another name"
             )
     finally:
         store.close()
-    if store.made:
+    if store.created:
         click.echo(f"created a new database at {without_password(database)}", err=True)
     if as_json:
         print_json({"name": name, "scopes": sorted(set(scopes)), "expires": _text(token.expires), "token": secret})
@@ -121,11 +121,11 @@ def list_(database: str, as_json: bool) -> None:
     Example:
       hubbub token list --json
     """
-    from hubbub_aggregator.database.engine import naming, opened
+    from hubbub_aggregator.database.engine import open_existing, prefix_errors
     from hubbub_aggregator.store.sql_store import SqlStore
 
-    with naming(database), opened(database, read_only=True) as engine:
-        store = SqlStore(engine, making=False)
+    with prefix_errors(database), open_existing(database, read_only=True) as engine:
+        store = SqlStore(engine, create=False)
         tokens = store.tokens()
     today = utc_now().date()
     if as_json:
@@ -186,14 +186,14 @@ def rotate(name: str, expires: str | None, database: str, as_json: bool) -> None
     Example:
       hubbub token rotate prometheus --expires 2027-01-01
     """
-    from hubbub_aggregator.database.engine import naming, opened
+    from hubbub_aggregator.database.engine import open_existing, prefix_errors
     from hubbub_aggregator.store.sql_store import SqlStore
-    from hubbub_aggregator.store.tokens import hash_of, new_token
+    from hubbub_aggregator.store.tokens import hash_secret, new_token
 
     today, secret = utc_now().date(), new_token()
-    with naming(database):
-        with opened(database, read_only=True) as engine:
-            known = {token.name: token for token in SqlStore(engine, making=False).tokens()}
+    with prefix_errors(database):
+        with open_existing(database, read_only=True) as engine:
+            known = {token.name: token for token in SqlStore(engine, create=False).tokens()}
         if name not in known:
             raise click.ClickException(_UNKNOWN.format(name))
         until = known[name].expires if expires is None else _day(expires)
@@ -202,8 +202,8 @@ def rotate(name: str, expires: str | None, database: str, as_json: bool) -> None
             raise click.ClickException(
                 f"the token {name!r} expired on {new.expires}, and its new secret would be refused: give --expires"
             )
-        with opened(database) as engine:
-            if not SqlStore(engine, making=False).rotate_token(new, hash_of(secret)):
+        with open_existing(database) as engine:
+            if not SqlStore(engine, create=False).rotate_token(new, hash_secret(secret)):
                 raise click.ClickException(_UNKNOWN.format(name))
     if as_json:
         print_json({"name": name, "scopes": sorted(new.scopes), "expires": _text(new.expires), "token": secret})
@@ -224,14 +224,14 @@ def revoke(name: str, database: str, as_json: bool) -> None:
     Example:
       hubbub token revoke analysts
     """
-    from hubbub_aggregator.database.engine import naming, opened
+    from hubbub_aggregator.database.engine import open_existing, prefix_errors
     from hubbub_aggregator.store.sql_store import SqlStore
 
-    with naming(database):
-        with opened(database, read_only=True) as engine:
-            SqlStore(engine, making=False)  # an empty file stays empty
-        with opened(database) as engine:
-            revoked = SqlStore(engine, making=False).revoke_token(name)
+    with prefix_errors(database):
+        with open_existing(database, read_only=True) as engine:
+            SqlStore(engine, create=False)  # an empty file stays empty
+        with open_existing(database) as engine:
+            revoked = SqlStore(engine, create=False).revoke_token(name)
         if not revoked:
             raise click.ClickException(_UNKNOWN.format(name))
     if as_json:

@@ -1,4 +1,4 @@
-"""Whether a database still holds what was put there: its pages fit together, and its summaries can be read."""
+"""Check a database for damage: SQLite's page structure, and whether every summary can be read."""
 
 from __future__ import annotations
 
@@ -12,41 +12,48 @@ from hubbub_aggregator.database.engine import transaction
 from hubbub_aggregator.database.schema import collection
 from hubbub_aggregator.errors import StoreError
 
-_MOST = 10
-"""Damages that are told: there is always a next one."""
-NEXT_STEP = "stop the aggregator, keep the file, and `hubbub db restore` the last backup into a new one"
+_MAX_DAMAGES = 10
+"""Most damages that are reported."""
+NEXT_STEP = "stop the aggregator, keep the file, and restore the last backup into a new file with `hubbub db restore`"
 
 
-def damages(engine: Engine) -> list[str]:
-    """Return what is damaged, at most a few; reads all of a SQLite file, and of PostgreSQL the summaries."""
+def find_damage(engine: Engine) -> list[str]:
+    """Return descriptions of damage, at most 10.
+
+    Reads all of a SQLite file (`PRAGMA quick_check`); of a PostgreSQL database it reads the summaries.
+    """
     found: list[str] = []
-    for look in (_of_pages, _of_summaries):
+    for check in (page_damage, _summary_damage):
         try:
             with transaction(engine, writes=False) as connection:
-                found += look(connection)
+                found += check(connection)
         except StoreError as problem:
-            said = getattr(problem.__cause__, "orig", None)
-            if getattr(said, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_CORRUPT:
+            error = getattr(problem.__cause__, "orig", None)
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_CORRUPT:
                 raise
-            found += [] if found else [str(said)]
-    return found[:_MOST]
+            found += [] if found else [str(error)]
+    return found[:_MAX_DAMAGES]
 
 
-def _of_pages(connection: Connection) -> list[str]:
+def page_damage(connection: Connection, pragma: str = "quick_check") -> list[str]:
+    """Return the damage that SQLite finds in its pages; [] on PostgreSQL.
+
+    pragma : "quick_check", or "integrity_check", which also compares indexes with their tables
+    """
     if connection.dialect.name != "sqlite":
         return []
-    said = connection.exec_driver_sql(f"PRAGMA quick_check({_MOST})").scalars().all()
-    return [line for text in said for line in text.splitlines() if line != "ok" and not line.startswith("***")]
+    results = connection.exec_driver_sql(f"PRAGMA {pragma}({_MAX_DAMAGES})").scalars().all()
+    return [line for text in results for line in text.splitlines() if line != "ok" and not line.startswith("***")]
 
 
-def _of_summaries(connection: Connection) -> list[str]:
+def _summary_damage(connection: Connection) -> list[str]:
     if not inspect(connection).has_table(collection.name):
         return []
     found = []
-    asked = select(collection.c.metric, collection.c.period, collection.c.summary).where(
+    query = select(collection.c.metric, collection.c.period, collection.c.summary).where(
         collection.c.summary.is_not(None)
     )
-    for metric, period, summary in connection.execution_options(yield_per=8).execute(asked):
+    for metric, period, summary in connection.execution_options(yield_per=8).execute(query):
         try:
             summary_from_bytes(summary)
         except HubbubError:

@@ -1,16 +1,25 @@
-"""The tables, as the story of a report's life; the same on every engine.
+"""Tables of the aggregator's database, the same on SQLite and PostgreSQL.
 
-A batch arrives for one version of a metric and one period: its *collection*, what is counted together and one
-day dropped together. Its id goes into `batch`, its reports, shuffled among all that arrived meanwhile, into one
-`segment`. Folding turns segments into the collection's summary, and, where the metric retains its reports, puts these
-together in `retained`. When the period takes no more reports the collection is closed and its ids go; when its time is
-over its reports go, then its counts. `refusal` counts what was not taken. `token` and `session` say who may read. `clock`
-has one row, the time that the service remembers: it is saved once a minute, whether or not a report came. Nothing else is
-stored: no address, and no time of a request. The other times are those of operators: the end of a session and the last
-backup in seconds, a token's creation, last use and expiry as UTC days.
+table         one row for each                 contents
+collection    metric version and period        the summary and its figures; whether the period is closed
+batch         batch of an open period          the batch id, against duplicates
+segment       commit, metric version, period   reports that are not folded yet, shuffled
+retained      block of folded reports          reports that are kept beside their counts, sorted
+refusal       metric and reason                number of refused batches
+token         access token                     hash of the secret, scopes, days
+session       signed-in browser                hash of the cookie, expiry
+clock         database                         state of the credible clock, saved once a minute
 
-Keep in sync with `migrations/`: a change here is a new step there, and raises SCHEMA_VERSION. A step only adds; what an
-older hubbub reads or writes is taken away one step later at the earliest, by a step that raises `oldest` (docs/operating.md).
+A report arrives in a `segment` and its batch id in `batch`. Folding adds the segments to the collection's summary, and
+moves their reports to `retained` if the metric retains reports. When the period closes, its rows of `batch` are deleted.
+When their time is over, the retained reports are deleted, then the summary.
+
+No address and no time of a request is stored. The stored times are those of operators (end of a session and start of the
+last backup in seconds; creation, last use and expiry of a token as UTC days) and the clock's.
+
+A change here needs a migration in `migrations/` and a higher SCHEMA_VERSION. A migration only adds. What an older release
+reads or writes is removed one version later at the earliest, by a migration that raises `oldest_compatible`
+(docs/operating.md).
 """
 
 from __future__ import annotations
@@ -30,26 +39,29 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA_VERSION = 5
-OLDEST_SERVING = 2
-"""The oldest schema whose hubbub can work with these tables too."""
+SCHEMA_VERSION = 6
+"""Version of these tables."""
+FIRST_SCHEMA_VERSION = 6
+"""The first version that was released; versions 2 to 5 existed before the first release and cannot be upgraded."""
+OLDEST_COMPATIBLE = 6
+"""Oldest schema version whose release can work with these tables."""
 
 tables = MetaData()
 
-_Large = BigInteger().with_variant(Integer, "sqlite")  # where every Integer is large, and only that name counts up
+_Large = BigInteger().with_variant(Integer, "sqlite")  # SQLite's INTEGER has 64 bits, and only it autoincrements
 
 alembic_version = Table(
-    "alembic_version",  # as Alembic makes it
+    "alembic_version",  # name and column are Alembic's
     tables,
-    Column("version_num", String(32), nullable=False),  # the schema's version, "0003"
+    Column("version_num", String(32), nullable=False),  # SCHEMA_VERSION in four digits: "0006"
     PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
 )
 
 schema = Table(
     "hubbub_schema",
     tables,
-    Column("version", Integer, key="oldest", primary_key=True, autoincrement=False),  # as OLDEST_SERVING
-    Column("probes", Integer, nullable=False),  # counts the write probes of /readyz; means nothing else
+    Column("oldest_compatible", Integer, primary_key=True, autoincrement=False),  # OLDEST_COMPATIBLE
+    Column("write_probes", Integer, nullable=False),  # number of write probes of /readyz
     Column("last_backup", BigInteger),  # start of the last complete `hubbub db backup`, seconds since 1970; NULL: none
 )
 
@@ -60,21 +72,22 @@ collection = Table(
     Column("metric", String(64), nullable=False),  # immutable, like digest and period
     Column("digest", String(64), nullable=False),
     Column("period", String(10), nullable=False),  # the UTC date of its first day
-    Column("revision", Integer, nullable=False),  # how often segments were folded into the summary
-    Column("closed", Boolean, nullable=False),  # takes no more reports, and will not again
-    Column("summary", LargeBinary),  # the summary file of all that was folded; NULL: nothing yet
-    Column("smallest", Integer),  # fewest reports in a segment that was retained; NULL: none was
-    # Figures of the summary, so that the page and /metrics need not read it. They hold if figures_revision = revision:
-    # an older hubbub folds without them, and a background job computes what is missing.
+    Column("revision", Integer, nullable=False),  # number of folds into the summary
+    Column("closed", Boolean, nullable=False),  # permanently: new reports are refused
+    Column("summary", LargeBinary),  # summary file of all folded reports; NULL: none yet
+    Column("smallest_segment", Integer),  # fewest reports in a retained segment; NULL: none is retained
+    # Figures of the summary, so that the dashboard and /metrics need not read it. They are current if
+    # figures_revision = revision; the job `compute_figures` computes missing ones.
     Column("figures_revision", Integer),  # NULL: not computed yet, like the next three
-    Column("reports", BigInteger),
+    Column("num_reports", BigInteger),
     Column("smallest_cohort", BigInteger),  # fewest reports of a cohort that has any
-    Column("implausible", String(64)),  # kinds of implausibility tests that failed, with spaces between; "": none
+    Column("implausible", String(64)),  # kinds of failed implausibility tests, separated by spaces; "": none
     UniqueConstraint("digest", "period"),
-    # All that the page and /metrics ask for. Without it SQLite follows each summary's overflow pages to reach the columns behind it.
+    # Covers the queries of the dashboard and /metrics. Without it SQLite reads each summary's overflow pages to reach
+    # the columns behind the summary.
     Index(
         "ix_collection_figures",
-        *("digest", "period", "revision", "figures_revision", "reports", "smallest_cohort", "implausible"),
+        *("digest", "period", "revision", "figures_revision", "num_reports", "smallest_cohort", "implausible"),
     ),
 )
 
@@ -83,7 +96,7 @@ batch = Table(
     tables,
     Column("collection_id", ForeignKey("collection.id", ondelete="CASCADE"), primary_key=True),
     Column("batch_id", LargeBinary(16), primary_key=True),  # a random UUID's bytes
-    sqlite_with_rowid=False,  # ordered by id, so that the table does not tell who came first
+    sqlite_with_rowid=False,  # ordered by batch id, so that the table does not reveal the order of arrival
 )
 
 segment = Table(
@@ -91,9 +104,9 @@ segment = Table(
     tables,
     Column("id", _Large, primary_key=True),
     Column("collection_id", ForeignKey("collection.id", ondelete="CASCADE"), nullable=False, index=True),
-    Column("cohorts", LargeBinary, nullable=False),  # n bytes; immutable, like rows
-    Column("rows", LargeBinary, nullable=False),  # n x ceil(k / 8) bytes
-    sqlite_autoincrement=True,  # an id is never given twice: a fold names its segments by id
+    Column("cohorts", LargeBinary, nullable=False),  # n bytes; immutable, like reports
+    Column("reports", LargeBinary, nullable=False),  # n x ceil(k / 8) bytes: the bits of n reports
+    sqlite_autoincrement=True,  # an id is never reused: a fold refers to its segments by id
 )
 
 retained = Table(
@@ -101,15 +114,17 @@ retained = Table(
     tables,
     Column("id", Integer, primary_key=True),
     Column("collection_id", ForeignKey("collection.id", ondelete="CASCADE"), nullable=False, index=True),
-    Column("cohorts", LargeBinary, nullable=False),  # of reports that are in the summary, sorted; immutable, like rows
-    Column("rows", LargeBinary, nullable=False),
+    Column(
+        "cohorts", LargeBinary, nullable=False
+    ),  # of reports that the summary counts, sorted; immutable, like reports
+    Column("reports", LargeBinary, nullable=False),
 )
 
 refusal = Table(
     "refusal",
     tables,
-    Column("metric", String(64), primary_key=True),  # one that is defined here, or empty
-    Column("reason", String(64), primary_key=True),  # the refusal's slug
+    Column("metric", String(64), primary_key=True),  # a defined metric, or empty
+    Column("reason", String(64), primary_key=True),  # slug of the problem type
     Column("count", _Large, nullable=False),
 )
 
@@ -117,17 +132,17 @@ token = Table(
     "token",
     tables,
     Column("name", String(64), primary_key=True),
-    Column("hash", LargeBinary(32), nullable=False, unique=True),  # SHA-256 of the secret
-    Column("scopes", String(64), nullable=False),  # with spaces between
-    Column("created", String(10)),  # UTC date of the secret; NULL: by a hubbub that did not store it
-    Column("last_used", String(10)),  # UTC date; NULL: not since that hubbub
-    Column("expires", String(10)),  # UTC date of the first day on which it is refused; NULL: never
+    Column("secret_hash", LargeBinary(32), nullable=False, unique=True),  # SHA-256
+    Column("scopes", String(64), nullable=False),  # separated by spaces
+    Column("created", String(10)),  # UTC date of the secret; NULL: unknown
+    Column("last_used", String(10)),  # UTC date; NULL: never
+    Column("expires", String(10)),  # UTC date of the first day on which the token is refused; NULL: never
 )
 
 session = Table(
     "session",
     tables,
-    Column("hash", LargeBinary(32), primary_key=True),  # SHA-256 of what the cookie says
+    Column("secret_hash", LargeBinary(32), primary_key=True),  # SHA-256 of the cookie's secret
     Column("token", ForeignKey("token.name", ondelete="CASCADE"), nullable=False, index=True),
     Column("expires", BigInteger, nullable=False),  # seconds since 1970
 )
@@ -135,7 +150,7 @@ session = Table(
 clock = Table(
     "clock",
     tables,
-    Column("id", Integer, primary_key=True, autoincrement=False),  # 0: there is one row, as in credible_clock.py
+    Column("id", Integer, primary_key=True, autoincrement=False),  # 0: the table has one row, a StoredClock
     Column("generation", Integer, nullable=False),
     Column("credible", BigInteger, nullable=False),  # seconds since 1970, like candidate
     Column("candidate", BigInteger),

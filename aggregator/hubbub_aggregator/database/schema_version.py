@@ -1,4 +1,4 @@
-"""Which schema a database has, and whether this hubbub works with it."""
+"""Schema version of a database, and whether this release works with it."""
 
 from __future__ import annotations
 
@@ -6,80 +6,127 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, inspect, select
 
-from hubbub_aggregator.database.backup_digest import break_seal
 from hubbub_aggregator.database.engine import insert_new
 from hubbub_aggregator.database.failpoints import reach
-from hubbub_aggregator.database.schema import OLDEST_SERVING, SCHEMA_VERSION, alembic_version, schema, tables
+from hubbub_aggregator.database.schema import (
+    FIRST_SCHEMA_VERSION,
+    OLDEST_COMPATIBLE,
+    SCHEMA_VERSION,
+    alembic_version,
+    schema,
+    tables,
+)
 from hubbub_aggregator.errors import SchemaError
 
-_NAMED = 3
+_MAX_NAMES = 3
+"""Most table names in an error message."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaVersion:
-    """number : of the tables as they are      oldest : the oldest schema whose hubbub still works with them"""
+    """Version of a database's tables.
+
+    number            : the version itself
+    oldest_compatible : oldest schema version whose release works with these tables
+    """
 
     number: int
-    oldest: int
+    oldest_compatible: int
 
 
 def version_of(connection: Connection) -> SchemaVersion | None:
-    """Return the version of a database's tables; None: it has none. What cannot be told is a SchemaError.
+    """Return the schema version of a database; None: it has no tables.
 
-    Before Alembic, in version 2, `hubbub_schema` alone said it.
+    Raises SchemaError if the tables are another program's, an unreleased hubbub's, or have no valid version.
     """
     found = set(inspect(connection).get_table_names())
     if not found:
         return None
     if not found & set(tables.tables):
-        some = sorted(found)
-        told = ", ".join(some[:_NAMED]) + (f" and {len(some) - _NAMED} more" if len(some) > _NAMED else "")
         raise SchemaError(
-            f"the database is another program's, it has {told}: give one that is empty, or an aggregator's"
+            f"the database belongs to another program, its tables are {_some(sorted(found))}: "
+            "give an empty database, or an aggregator's"
         )
-    said = list(connection.scalars(select(alembic_version))) if alembic_version.name in found else []
-    oldest = list(connection.scalars(select(schema.c.oldest))) if schema.name in found else []
-    number = said[0] if said else "0002" if oldest == [2] else ""
-    if len(said) > 1 or len(oldest) != 1 or not number.isdecimal():
-        told = ", ".join([*said, *map(str, oldest)]) or "none"
+    numbers = list(connection.scalars(select(alembic_version))) if alembic_version.name in found else []
+    if len(numbers) != 1 or not numbers[0].isdecimal():
+        raise SchemaError(_unknown(numbers))
+    number = int(numbers[0])
+    if number < FIRST_SCHEMA_VERSION:
         raise SchemaError(
-            f"the database has an unknown schema ({told}), this hubbub has schema {SCHEMA_VERSION}: "
-            "give the --database of an aggregator"
+            f"the database has schema version {number} of an unreleased hubbub; this hubbub has schema version "
+            f"{SCHEMA_VERSION} and cannot read or upgrade it: create a new one with `hubbub db create`"
         )
-    return SchemaVersion(int(number), oldest[0])
+    oldest = list(connection.scalars(select(schema.c.oldest_compatible))) if schema.name in found else []
+    if len(oldest) != 1:
+        raise SchemaError(_unknown([str(number), *map(str, oldest)]))
+    return SchemaVersion(number, oldest[0])
+
+
+def _unknown(found: list[str]) -> str:
+    return (
+        f"the database has an unknown schema version ({', '.join(found) or 'none'}), this hubbub has schema version "
+        f"{SCHEMA_VERSION}: give the --database of an aggregator, or create a new one with `hubbub db create`"
+    )
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:_MAX_NAMES]) + (f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else "")
 
 
 def prepare(connection: Connection) -> bool:
-    """Make the tables of an empty database, and say whether they were; refuse tables that this hubbub does not work with."""
-    made = version_of(connection) is None
-    if made:
+    """Create the tables of an empty database; return whether they were created.
+
+    Raises SchemaError if this release does not work with the tables that exist.
+    """
+    created = version_of(connection) is None
+    if created:
         tables.create_all(connection)
         reach("start: between tables and version")
-        connection.execute(insert_new(connection, schema), {"oldest": OLDEST_SERVING, "probes": 0})
+        new = {"oldest_compatible": OLDEST_COMPATIBLE, "write_probes": 0}
+        connection.execute(insert_new(connection, schema), new)
         connection.execute(insert_new(connection, alembic_version), {"version_num": f"{SCHEMA_VERSION:04}"})
     require_served(connection)
-    break_seal(connection)
-    return made
+    return created
 
 
 def require_tables(connection: Connection) -> SchemaVersion:
-    """Return the version of a database's tables; refuse a database without tables."""
+    """Return the schema version of a database; raise SchemaError if it has no tables."""
     version = version_of(connection)
     if version is None:
-        raise SchemaError("the database has no tables: `hubbub db create` makes them, with the same --database")
+        raise SchemaError("the database has no tables: create them with `hubbub db create` and the same --database")
     return version
 
 
 def require_served(connection: Connection) -> None:
-    """Refuse tables that are older than this hubbub's, or so new that they have lost something it needs."""
+    """Raise SchemaError unless this release works with the tables."""
     version = require_tables(connection)
     if version.number < SCHEMA_VERSION:
         raise SchemaError(
-            f"the database has schema {version.number}, this hubbub has schema {SCHEMA_VERSION}: "
+            f"the database has schema version {version.number}, this hubbub has schema version {SCHEMA_VERSION}: "
             "run `hubbub db upgrade` with the same --database"
         )
-    if version.oldest > SCHEMA_VERSION:
+    if version.oldest_compatible > SCHEMA_VERSION:
         raise SchemaError(
-            f"the database has schema {version.number}, which serves hubbubs of schema {version.oldest} and newer, "
-            f"this hubbub has schema {SCHEMA_VERSION}: install the newer one"
+            f"the database has schema version {version.number}, which works with schema version "
+            f"{version.oldest_compatible} and later, this hubbub has schema version {SCHEMA_VERSION}: "
+            "install the newer hubbub"
         )
+
+
+def require_same_schema(connection: Connection) -> None:
+    """Raise SchemaError unless the version and the columns are exactly those of this release."""
+    require_served(connection)
+    number = require_tables(connection).number
+    if number != SCHEMA_VERSION:
+        raise SchemaError(
+            f"the database has schema version {number}, this hubbub has schema version {SCHEMA_VERSION}: "
+            "use the newer hubbub"
+        )
+    found = inspect(connection)
+    for table in tables.sorted_tables:
+        names = {column["name"] for column in found.get_columns(table.name)} if found.has_table(table.name) else set()
+        if names != set(table.c.keys()):
+            raise SchemaError(
+                f"the table {table.name} does not have the columns of schema version {SCHEMA_VERSION}: "
+                "use another database or backup"
+            )

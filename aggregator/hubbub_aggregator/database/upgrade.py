@@ -1,4 +1,4 @@
-"""Older tables -> this hubbub's, step by step, all or nothing; Alembic knows how a step is done on each engine."""
+"""Upgrade the tables of an older schema version in one transaction; Alembic runs the migrations on each engine."""
 
 from __future__ import annotations
 
@@ -10,41 +10,39 @@ from alembic.script import ScriptDirectory
 from alembic.script.revision import RevisionError
 from sqlalchemy import Connection
 
-from hubbub_aggregator.database.backup_digest import break_seal
-from hubbub_aggregator.database.engine import alone, give_up_waiting
+from hubbub_aggregator.database.engine import limit_lock_wait, lock_for_setup
 from hubbub_aggregator.database.schema import SCHEMA_VERSION
-from hubbub_aggregator.database.schema_version import version_of
+from hubbub_aggregator.database.schema_version import prepare, version_of
 from hubbub_aggregator.errors import SchemaError
 
-STEPS = Path(__file__).parent / "migrations"
+MIGRATIONS = Path(__file__).parent / "migrations"
 
 
-def upgrade(connection: Connection, to: int = SCHEMA_VERSION, steps: Path = STEPS) -> tuple[int, int]:
-    """Bring the tables to a version within the transaction that is under way; return the version before and after.
+def upgrade(connection: Connection, to: int = SCHEMA_VERSION, migrations: Path = MIGRATIONS) -> tuple[int, int]:
+    """Upgrade the tables to a schema version; return the version before and after.
 
-    Whoever comes second waits for the first, and then finds nothing to do. An empty database counts as version 0. A
-    newer one is left as it is.
+    Runs in the connection's transaction. Concurrent upgrades wait for the first one and then change nothing. The
+    tables of an empty database are created; its version before is 0. A database of a newer version is not changed.
     """
-    alone(connection)
-    give_up_waiting(connection)
-    break_seal(connection)
+    lock_for_setup(connection)
+    limit_lock_wait(connection)
     version = version_of(connection)
-    scripts = ScriptDirectory(str(steps), version_locations=[str(steps)])
-    context = MigrationContext.configure(connection)
     if version is None:
-        before, start = 0, None
-    else:
-        before, start = version.number, f"{version.number:04}"
-        if before >= to:
-            return before, before
-        if not context.get_current_heads():  # of before Alembic
-            context.stamp(scripts, start)
+        prepare(connection)
+        return 0, SCHEMA_VERSION
+    if version.number >= to:
+        return version.number, version.number
+    scripts = ScriptDirectory(str(migrations), version_locations=[str(migrations)])
+    context = MigrationContext.configure(connection)
     try:
-        missing = list(scripts.iterate_revisions(f"{to:04}", start))
+        missing = list(scripts.iterate_revisions(f"{to:04}", f"{version.number:04}"))
     except RevisionError:
-        raise SchemaError(f"the database has schema {before}, from which no step leads to schema {to}") from None
-    for step in reversed(missing):
+        raise SchemaError(
+            f"the database has schema version {version.number}, from which no migration leads to version {to}: "
+            "restore a backup that an older hubbub can upgrade, or create a new database"
+        ) from None
+    for migration in reversed(missing):
         with Operations.context(context):
-            step.module.upgrade()
-        context.stamp(scripts, step.revision)
-    return before, to
+            migration.module.upgrade()
+        context.stamp(scripts, migration.revision)
+    return version.number, to

@@ -7,17 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 
-def free_at(path: Path) -> Callable[[], int]:
+def free_bytes_at(path: Path) -> Callable[[], int]:
     """Return a function that says how many bytes are free where a file is."""
     return lambda: shutil.disk_usage(path.parent).free
 
 
-class DiskWatch:
+class DiskSpace:
     """Looks at the free space when told to, and remembers what it saw."""
 
-    def __init__(self, free: Callable[[], int] | None, min_free: float) -> None:
+    def __init__(self, free: Callable[[], int] | None, min_free_disk: float) -> None:
         self._free = free
-        self._min_free = min_free
+        self._min_free_disk = min_free_disk
         self.free: int | None = None
         self.look()
 
@@ -28,4 +28,4 @@ class DiskWatch:
     @property
     def full(self) -> bool:
         """Whether less is free than must be."""
-        return self.free is not None and self.free < self._min_free
+        return self.free is not None and self.free < self._min_free_disk

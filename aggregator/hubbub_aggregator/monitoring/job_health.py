@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 JOBS = ("commit", "fold_and_expire", "compute_figures", "flush_refusals", "check_disk")
 
 
-def cause(problem: Exception) -> str:
+def failure_text(problem: Exception) -> str:
     """Return what may be logged of a failure: a database's own words, else its kind alone, since a text may hold anything."""
     return str(problem) if isinstance(problem, (StoreError, JobError)) else type(problem).__name__
 
@@ -21,10 +21,10 @@ def cause(problem: Exception) -> str:
 def log_failure(log: logging.Logger, job: str, problem: Exception) -> None:
     """Log that something failed, and why; a database file that was moved has an error of its own in the log already."""
     if not isinstance(problem, DatabaseMovedError):
-        log.error("%s failed: %s", job, cause(problem))
+        log.error("%s failed: %s", job, failure_text(problem))
 
 
-class Troubles:
+class JobHealth:
     """Counts the failures of each job; one thread at a time runs a job."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Troubles:
         self._failing = dict.fromkeys(JOBS, False)
 
     @contextmanager
-    def survived(self, job: str) -> Iterator[None]:
+    def guard(self, job: str) -> Iterator[None]:
         """Log a failure, and go on: what was worked on stays, and is tried again next time."""
         try:
             yield

@@ -28,7 +28,7 @@ def configure(log_format: str, log_level: str) -> None:
     """Send what this process logs to stderr; other libraries' lines from `warning` on."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines() if log_format == "json" else TextLines())
-    handler.addFilter(OnceAMinute())
+    handler.addFilter(RateLimitFilter())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     for name in _OURS:
         logging.getLogger(name).setLevel(log_level.upper())
@@ -38,7 +38,7 @@ def announce(log_format: str, url: str, local_url: str | None = None) -> None:
     """Print where the service listens, whatever the level, and where it answers reads without a token."""
     text = f"hubbub is listening on {url}"
     if log_format == "json":
-        say(logging.getLogger(_OURS[0]), text, url=url, local_url=local_url)
+        log_always(logging.getLogger(_OURS[0]), text, url=url, local_url=local_url)
     else:
         if local_url is not None:
             text += (
@@ -47,7 +47,7 @@ def announce(log_format: str, url: str, local_url: str | None = None) -> None:
         print(text, file=sys.stderr, flush=True)  # noqa: T201  (not a line of the log: nothing stands before it)
 
 
-def say(logger: logging.Logger, text: str, **fields: object) -> None:
+def log_always(logger: logging.Logger, text: str, **fields: object) -> None:
     """Log for information, whatever the level: somebody asked for it, and waits."""
     logger.handle(logger.makeRecord(logger.name, logging.INFO, __file__, 0, text, (), None, extra=fields))
 
@@ -56,7 +56,7 @@ class TextLines(logging.Formatter):
     """`LEVEL logger: message`, and no time: whoever collects stderr adds it."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return f"{record.levelname} {record.name}: {_told(record)}"
+        return f"{record.levelname} {record.name}: {_message_of(record)}"
 
 
 class JsonLines(logging.Formatter):
@@ -67,13 +67,13 @@ class JsonLines(logging.Formatter):
             "time": datetime.fromtimestamp(int(record.created), UTC).isoformat(),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": _told(record),
+            "message": _message_of(record),
         }
         fields = {name: value for name, value in record.__dict__.items() if name not in _OF_EVERY_RECORD}
         return json.dumps(line | fields, default=str)
 
 
-class OnceAMinute(logging.Filter):
+class RateLimitFilter(logging.Filter):
     """Lets the same warning or error pass once a minute, and counts those between."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -96,7 +96,7 @@ class OnceAMinute(logging.Filter):
         return True
 
 
-def _told(record: logging.LogRecord) -> str:
+def _message_of(record: logging.LogRecord) -> str:
     """Return the message, and of an exception its kind alone: its text may hold anything."""
     text = record.getMessage()
     kind = record.exc_info[0] if record.exc_info else None

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import Event, Thread
 
-from hubbub_aggregator.monitoring.job_health import Troubles
+from hubbub_aggregator.monitoring.job_health import JobHealth
 
 
-class Periodic:
+class PeriodicJob:
     """Call `job` every `seconds` until closed; `name` is one of `troubles.JOBS`."""
 
-    def __init__(self, name: str, job: Callable[[], object], seconds: float, troubles: Troubles | None = None) -> None:
+    def __init__(
+        self, name: str, job: Callable[[], object], seconds: float, job_health: JobHealth | None = None
+    ) -> None:
         self._name = name
         self._job = job
         self._seconds = seconds
-        self._troubles = troubles or Troubles()
+        self._troubles = job_health or JobHealth()
         self._closing = Event()
         self._thread = Thread(target=self._run, name=f"hubbub {name}")
         self._thread.start()
@@ -27,5 +29,5 @@ class Periodic:
 
     def _run(self) -> None:
         while not self._closing.wait(self._seconds):
-            with self._troubles.survived(self._name):
+            with self._troubles.guard(self._name):
                 self._job()

@@ -13,16 +13,17 @@ from hubbub.errors import DefinitionError, HubbubError
 from hubbub.metrics.definitions import Definitions
 from hubbub.metrics.metric import Metric
 from hubbub.wire.dates import parse_period
-from hubbub_aggregator.api.batch_decoding import largest_batch
-from hubbub_aggregator.monitoring.log_output import say
+from hubbub_aggregator.monitoring.log_output import log_always
 from hubbub_aggregator.store.interface import Store
 
 logger = logging.getLogger(__name__)
 
 _NAMED = 3
+_AROUND = 1 << 16  # bytes of JSON beside the reports: ids, names, white space, fields of later versions
+_COHORT_BYTES = 5  # "255, "
 
 
-class Collecting:
+class ActiveDefinitions:
     """The definitions that hold, `now`; `reload` exchanges them whole or, if they cannot be taken, not at all.
 
     load         : reads the definitions that are to hold from now on
@@ -47,7 +48,7 @@ class Collecting:
         self._lock = Lock()
 
     def _take(self, definitions: Definitions) -> None:
-        self.now = definitions
+        self.current = definitions
         self.largest_batch = largest_batch(definitions, self._max_reports)
 
     def reload(self, *, asked: bool = False) -> None:
@@ -58,21 +59,21 @@ class Collecting:
         with self._lock:
             try:
                 new = self._load()
-                require_nothing_open_dropped(self.now, new, self._open_periods())
+                check_no_open_metric_removed(self.current, new, self._open_periods())
             except HubbubError as problem:
                 self.last_reload_ok = False
                 logger.error("the definitions are not reloaded, those of before hold on: %s", problem)
                 return
-            changes = what_changed(self.now, new)
+            changes = describe_changes(self.current, new)
             self._take(new)
             self.last_reload_ok = True
         if asked or logger.isEnabledFor(logging.INFO):
             told = "; ".join(f"{what}: {', '.join(which)}" for what, which in changes.items() if which)
             text = f"the definitions are read, of {', '.join(new)}; {told or 'nothing changed'}"
-            say(logger, text, metrics=list(new), **changes)
+            log_always(logger, text, metrics=list(new), **changes)
 
 
-def what_changed(old: Definitions, new: Definitions) -> dict[str, list[str]]:
+def describe_changes(old: Definitions, new: Definitions) -> dict[str, list[str]]:
     """Return the versions that are added and gone, the metrics that are collected under another of them, and the versions told otherwise."""
 
     def named(metric: Metric) -> str:
@@ -88,7 +89,7 @@ def what_changed(old: Definitions, new: Definitions) -> dict[str, list[str]]:
     }
 
 
-def require_nothing_open_dropped(old: Definitions, new: Definitions, open_periods: Iterable[tuple[str, str]]) -> None:
+def check_no_open_metric_removed(old: Definitions, new: Definitions, open_periods: Iterable[tuple[str, str]]) -> None:
     """Refuse definitions without a version whose periods still take reports: what clients send would be refused.
 
     Editing a definition in place drops the version that it was.
@@ -104,7 +105,7 @@ def require_nothing_open_dropped(old: Definitions, new: Definitions, open_period
             )
 
 
-def warn_of_dropped(definitions: Definitions, store: Store) -> None:
+def warn_of_removed_metrics(definitions: Definitions, store: Store) -> None:
     """Say at the start which open periods in the store are of versions that the definitions have not.
 
     Nobody holds on to the definitions of before, as after a SIGHUP; a refused start would lose the reports of all metrics for one.
@@ -131,3 +132,12 @@ def _by_digest(open_periods: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 def _some(names: list[str]) -> str:
     return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+
+
+def largest_batch(definitions: Definitions, max_reports: int) -> int:
+    """Return the size in bytes of the largest JSON that a batch of these definitions can need.
+
+    n reports of ceil(k/8) bytes take 4/3 of that in base64 and at most 5 bytes a cohort; 64 KiB are for the rest.
+    """
+    row_bytes = max((metric.params.row_bytes for metric in definitions.versions()), default=1)
+    return max_reports * (-(-row_bytes * 4 // 3) + _COHORT_BYTES) + _AROUND

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from hubbub.metrics.metric import Metric
 from hubbub.privacy import central_epsilon
 from hubbub.wire.dates import parse_period
-from hubbub_aggregator.pipeline.retention import retains
+from hubbub_aggregator.pipeline.retention import keeps_reports
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.interface import Store
 
@@ -17,7 +17,7 @@ DELTA = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Crowd:
+class CentralEpsilon:
     """The crowd of one period.
 
     reports : the fewest that a report is one of. Where only counts are stored: the reports of the smallest cohort. Where the reports are
@@ -30,9 +30,9 @@ class Crowd:
     epsilon: float
 
 
-def last_crowd(
+def last_central_epsilon(
     store: Store, settings: Settings, metric: Metric, smallest_cohorts: Mapping[str, int], now: datetime
-) -> Crowd | None:
+) -> CentralEpsilon | None:
     """Return the crowd of the last period whose reports should be in: the one after it has ended too.
 
     smallest_cohorts : of each period that was folded, the fewest reports of a cohort that has any
@@ -41,11 +41,11 @@ def last_crowd(
         if now < parse_period(metric.period, text).next().closes(timedelta(0)):
             continue
         reports = smallest_cohort
-        if retains(metric, settings, text, now):
+        if keeps_reports(metric, settings, text, now):
             smallest = store.smallest_segment(metric.digest, text) or 0
             reports = smallest if metric.params.num_cohorts == 1 else min(smallest, 1)
         if reports:
-            return Crowd(text, reports, central_epsilon(metric.params, _rounded_down(reports), DELTA))
+            return CentralEpsilon(text, reports, central_epsilon(metric.params, _rounded_down(reports), DELTA))
     return None
 
 

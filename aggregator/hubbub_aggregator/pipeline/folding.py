@@ -12,9 +12,9 @@ from hubbub.summary import BitCounts, Summary, summary_from_bytes, summary_to_by
 from hubbub.summary.pattern_counts import MAX_PATTERN_BITS, PatternCounts
 from hubbub.summary.summary_file import read_count_profile
 from hubbub_aggregator.errors import JobError
-from hubbub_aggregator.monitoring.job_health import cause
-from hubbub_aggregator.store.interface import Holding, Store
-from hubbub_aggregator.store.period_figures import PeriodFigures, PeriodRow, figures_of
+from hubbub_aggregator.monitoring.job_health import failure_text
+from hubbub_aggregator.store.interface import Store, StoredPeriod
+from hubbub_aggregator.store.period_figures import PeriodFigures, StoredFigures, figures_of
 
 _REPORTS_AT_ONCE = 1 << 20
 """Most reports in memory during one fold: 17 MB at k = 128."""
@@ -22,14 +22,14 @@ _FIGURES_AT_ONCE = 250
 """Summaries read in one step, after an upgrade: about half a second of one core."""
 
 
-def counted_as(metric: Metric) -> type[BitCounts] | type[PatternCounts]:
+def summary_type(metric: Metric) -> type[BitCounts] | type[PatternCounts]:
     """Return what reports of a metric are folded into: patterns where they are few enough, else bits."""
     return PatternCounts if metric.params.num_bits <= MAX_PATTERN_BITS else BitCounts
 
 
-def summarize(metric: Metric, holding: Holding) -> Summary:
+def summarize(metric: Metric, holding: StoredPeriod) -> Summary:
     """Add a holding's segments to its summary."""
-    counted = counted_as(metric).from_rows(metric, holding.cohorts, holding.rows, [holding.period])
+    counted = summary_type(metric).from_rows(metric, holding.cohorts, holding.rows, [holding.period])
     total: Summary = counted if holding.summary is None else add(counted, summary_from_bytes(holding.summary))
     return total
 
@@ -37,14 +37,14 @@ def summarize(metric: Metric, holding: Holding) -> Summary:
 def read_summary(store: Store, metric: Metric, periods: Collection[str] | None = None) -> Summary:
     """Sum up all that is stored of a metric version, folded or not, as of one moment: exact and fresh."""
     each = (summarize(metric, holding) for holding in store.read(metric.digest, periods))
-    return reduce(add, each, counted_as(metric).empty(metric))
+    return reduce(add, each, summary_type(metric).empty(metric))
 
 
 def fold(
     store: Store,
     metric: Metric,
     max_reports: int = _REPORTS_AT_ONCE,
-    retains: Callable[[str], bool] = lambda _period: False,
+    keeps_reports: Callable[[str], bool] = lambda _period: False,
 ) -> None:
     """Fold every segment that a metric version has now; keep the reports of the periods that it retains.
 
@@ -52,7 +52,7 @@ def fold(
     second, which leaves it to the next round.
     """
     for period in store.unfolded(metric.digest):
-        while _fold_some(store, metric, period, max_reports, retains(period)):
+        while _fold_some(store, metric, period, max_reports, keeps_reports(period)):
             pass
 
 
@@ -73,7 +73,7 @@ def compute_figures(store: Store, definitions: Definitions, most: int = _FIGURES
     A summary that cannot be read keeps none of the others; a JobError names its metric.
     """
     metrics = {metric.digest: metric for metric in definitions.versions()}
-    rows, failed = list[PeriodRow](), dict[str, str]()
+    rows, failed = list[StoredFigures](), dict[str, str]()
     for digest, period, revision in store.stale_figures():
         if digest not in metrics:
             continue
@@ -86,9 +86,9 @@ def compute_figures(store: Store, definitions: Definitions, most: int = _FIGURES
                 if holding.summary is not None and holding.revision == revision
             ] or [PeriodFigures()]
         except Exception as problem:  # noqa: BLE001  (it keeps none of the others)
-            failed[metrics[digest].name] = cause(problem)
+            failed[metrics[digest].name] = failure_text(problem)
         else:
-            rows.append(PeriodRow(digest, period, revision, figures, is_stale=False))
+            rows.append(StoredFigures(digest, period, revision, figures, is_stale=False))
     if rows:
         store.put_figures(rows)
     if failed:

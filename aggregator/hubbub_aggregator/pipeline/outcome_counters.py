@@ -13,7 +13,7 @@ _ACCEPTED = ("stored", "duplicate")
 _REFUSED = tuple(refusal.slug for refusal in ProblemType)
 
 
-class Tally:
+class OutcomeCounters:
     """Counters since the start, and the refusals that are still to be added to the store's permanent counters.
 
     All methods may be called from any thread.
@@ -25,7 +25,7 @@ class Tally:
         self._requests: Counter[str] = Counter()
         self._unflushed: Counter[tuple[str, str]] = Counter()
 
-    def took(self, metric: str, result: str) -> None:
+    def accepted(self, metric: str, result: str) -> None:
         """Count a batch that was stored, or that the store already had; metric: as for `refused`."""
         with self._lock:
             self._batches[metric, result] += 1
@@ -36,7 +36,7 @@ class Tally:
             self._batches[metric, refusal.slug] += 1
             self._unflushed[metric, refusal.slug] += 1
 
-    def turned_away(self, refusal: ProblemType) -> None:
+    def rejected_request(self, refusal: ProblemType) -> None:
         """Count a refused request that was not a batch."""
         with self._lock:
             self._requests[refusal.slug] += 1

@@ -15,8 +15,8 @@ from hubbub.metrics.metric import Metric
 from hubbub.randomness import RandomBytes, system_random_bytes
 from hubbub.summary import ReportWriter
 from hubbub.wire.problems import ProblemType, RefusedError
-from hubbub_aggregator.store.interface import HeldReports, Store
-from hubbub_aggregator.store.shuffle import in_order
+from hubbub_aggregator.store.interface import Store, StoredReports
+from hubbub_aggregator.store.shuffle import sort_reports
 
 _BYTES_AT_ONCE = 32 << 20
 _one_at_a_time = BoundedSemaphore()
@@ -46,10 +46,10 @@ def write_reports(
             drawn = list(_drawn(held, part, parts, seed))
             cohorts, rows = (b"".join(each) for each in zip(*drawn, strict=True)) if drawn else (b"", b"")
             if cohorts:
-                writer.write(*in_order(cohorts, rows))
+                writer.write(*sort_reports(cohorts, rows))
 
 
-def _drawn(held: HeldReports, part: int, parts: int, seed: int) -> Iterator[tuple[bytes, bytes]]:
+def _drawn(held: StoredReports, part: int, parts: int, seed: int) -> Iterator[tuple[bytes, bytes]]:
     """Yield the reports that belong to a part: the same draw for each part, since the seed and the blocks are the same."""
     draws = np.random.default_rng(seed)
     for cohorts, rows in held.blocks():

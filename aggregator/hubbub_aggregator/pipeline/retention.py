@@ -1,9 +1,9 @@
 """A period's end: closed when it takes no more reports, purged when its counts have been kept long enough.
 
 open      one day before it starts until 30 days after it ends: reports are taken, ids are kept
-dropped   `retain` periods after its end, if its metric retains reports at all: what is kept beside the counts goes
+dropped   `keep_reports` periods after its end, if its metric retains reports at all: what is kept beside the counts goes
 closed    reports are refused, for ever, in the store itself; the ids go
-purged    `keep` periods after its end: its counts and reports go, that it was closed stays
+purged    `keep_counts` periods after its end: its counts and reports go, that it was closed stays
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from hubbub.metrics.metric import Metric
 from hubbub.metrics.periods import PeriodKind
 from hubbub.wire.dates import parse_period
 from hubbub_aggregator.errors import JobError, StoppedError
-from hubbub_aggregator.monitoring.job_health import cause
-from hubbub_aggregator.monitoring.log_output import say
+from hubbub_aggregator.monitoring.job_health import failure_text
+from hubbub_aggregator.monitoring.log_output import log_always
+from hubbub_aggregator.pipeline.credible_clock import Reading
 from hubbub_aggregator.pipeline.folding import fold
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.credible_clock import Reading
 from hubbub_aggregator.store.interface import Store
 
 logger = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ def upkeep(
     """Fold all segments; close, drop and purge what is due, unless the clock is in doubt; end when the store is stopped.
 
     Each of these may be interrupted at any point, and the next call continues. Closing, dropping and purging take bounded
-    steps, and between two of them all is folded again once `fold_every` seconds have passed. A failure with one version
+    steps, and between two of them all is folded again once `fold_interval` seconds have passed. A failure with one version
     of a metric does not keep the others; a JobError names the versions that failed.
     """
     reading = clock if isinstance(clock, Reading) else Reading(clock)
@@ -77,7 +77,7 @@ class _Round:
             for metric in self._definitions.versions():
                 due = [text for text in open_.get(metric.digest, []) if self._is_over(metric, text)]
                 to_close = [*half_closed.get(metric.digest, []), *due]
-                with self._survived(metric):
+                with self._guard(metric):
                     self._delete_due(metric, to_close, retained.get(metric.digest, []))
         if self._failed:
             told = "; ".join(f"{why} ({', '.join(names)})" for why, names in _by_cause(self._failed).items())
@@ -87,26 +87,26 @@ class _Round:
         unfolded = {digest for digest, _ in self._store.unfolded_reports()}
         for metric in self._definitions.versions():
             if metric.digest in unfolded:
-                with self._survived(metric):
-                    fold(self._store, metric, retains=partial(self._retains, metric))
+                with self._guard(metric):
+                    fold(self._store, metric, keeps_reports=partial(self._retains, metric))
         self._folded_at = self._elapsed()
 
     def _fold_if_due(self) -> None:
-        if self._elapsed() - self._folded_at >= self._settings.fold_every:
+        if self._elapsed() - self._folded_at >= self._settings.fold_interval:
             self._fold_all()
 
     @contextmanager
-    def _survived(self, metric: Metric) -> Iterator[None]:
+    def _guard(self, metric: Metric) -> Iterator[None]:
         try:
             yield
         except StoppedError:
             raise
         except Exception as problem:  # noqa: BLE001  (it keeps none of the others)
-            self._failed[metric.name] = cause(problem)
+            self._failed[metric.name] = failure_text(problem)
 
     def _retains(self, metric: Metric, text: str) -> bool:
         """Say whether reports are retained by any of the times that may be the true one."""
-        return any(retains(metric, self._settings, text, now) for now in self._clock.candidates)
+        return any(keeps_reports(metric, self._settings, text, now) for now in self._clock.candidates)
 
     def _is_over(self, metric: Metric, text: str) -> bool:
         return self._clock.now >= parse_period(metric.period, text).closes()
@@ -120,10 +120,10 @@ class _Round:
             if not self._retains(metric, text):
                 store.drop_reports(metric.digest, text, between)
                 _log(metric, text, "dropped", "its retained reports are deleted")
-        keep = self._settings.keep.get(metric.name)
+        keep = self._settings.keep_counts.get(metric.name)
         if keep is not None:
             for text in store.closed_periods(metric.digest):
-                if self._clock.now >= kept_until(metric, text, keep):
+                if self._clock.now >= counts_expire_at(metric, text, keep):
                     store.purge(metric.digest, text, between)
                     _log(metric, text, "purged", "its counts are deleted")
 
@@ -138,7 +138,7 @@ def _by_digest(periods: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 def _log(metric: Metric, text: str, action: str, meaning: str) -> None:
     """Log what is deleted, at every level: it cannot be brought back."""
     line = f"{action} the {metric.period} {text} of {metric.name} ({metric.digest[:12]}): {meaning}"
-    say(logger, line, action=action, metric=metric.name, digest=metric.digest, period=text)
+    log_always(logger, line, action=action, metric=metric.name, digest=metric.digest, period=text)
 
 
 def _by_cause(failed: Mapping[str, str]) -> dict[str, list[str]]:
@@ -148,14 +148,14 @@ def _by_cause(failed: Mapping[str, str]) -> dict[str, list[str]]:
     return names
 
 
-def kept_until(metric: Metric, text: str, keep: int) -> datetime:
-    """Return when a period's counts go: `keep` periods after its end, not before it is closed."""
+def counts_expire_at(metric: Metric, text: str, keep: int) -> datetime:
+    """Return when a period's counts go: `keep_counts` periods after its end, not before it is closed."""
     return max(parse_period(metric.period, text).closes(), _after(metric.period, text, keep))
 
 
-def retains(metric: Metric, settings: Settings, text: str, now: datetime) -> bool:
-    """Say whether a period's reports are kept beside their counts: until `retain` periods after its end."""
-    retain = settings.retain.get(metric.name)
+def keeps_reports(metric: Metric, settings: Settings, text: str, now: datetime) -> bool:
+    """Say whether a period's reports are kept beside their counts: until `keep_reports` periods after its end."""
+    retain = settings.keep_reports.get(metric.name)
     return retain is not None and now < _after(metric.period, text, retain)
 
 

@@ -11,9 +11,9 @@ from hubbub.wire.batch import Batch
 from hubbub_aggregator.database.engine import Statement, insert_new, transaction
 from hubbub_aggregator.database.failpoints import reach
 from hubbub_aggregator.database.schema import collection, segment
-from hubbub_aggregator.store.batch_ids import Ids
-from hubbub_aggregator.store.interface import Appended
-from hubbub_aggregator.store.shuffle import shuffled
+from hubbub_aggregator.store.batch_ids import BatchIds
+from hubbub_aggregator.store.interface import AppendResult
+from hubbub_aggregator.store.shuffle import shuffle_reports
 
 _FIND = (
     select(collection.c.id, collection.c.closed)
@@ -28,11 +28,11 @@ class Appender:
     def __init__(self, engine: Engine, random_bytes: RandomBytes) -> None:
         self._engine = engine
         self._coins = random_bytes
-        self._ids = Ids(engine)
+        self._ids = BatchIds(engine)
         self._find = Statement(engine, _FIND)
-        self._insert_segment = Statement(engine, insert(segment).inline(), ("collection_id", "cohorts", "rows"))
+        self._insert_segment = Statement(engine, insert(segment).inline(), ("collection_id", "cohorts", "reports"))
 
-    def append(self, batches: Sequence[Batch]) -> list[Appended]:
+    def append(self, batches: Sequence[Batch]) -> list[AppendResult]:
         groups: dict[tuple[str, str], dict[bytes, Batch]] = {}
         for each in batches:
             groups.setdefault((each.digest, each.period), {}).setdefault(each.batch_id.bytes, each)
@@ -52,29 +52,29 @@ class Appender:
         reach("append: between ids and reports")
         if fresh:
             new = [group[batch_id] for batch_id in fresh]
-            cohorts, rows = shuffled(
+            cohorts, rows = shuffle_reports(
                 b"".join([each.cohorts for each in new]), b"".join([each.rows for each in new]), self._coins
             )
-            self._insert_segment.on(connection, {"collection_id": to, "cohorts": cohorts, "rows": rows})
+            self._insert_segment.execute(connection, {"collection_id": to, "cohorts": cohorts, "reports": rows})
         return fresh
 
     def _collection(self, connection: Connection, of: Batch) -> tuple[int, bool]:
         """Return the id of a batch's collection, made if it is not there, and whether it is closed."""
         this = {"digest": of.digest, "period": of.period}
-        found = self._find.on(connection, this).one_or_none()
+        found = self._find.execute(connection, this).one_or_none()
         if found is None:
             new = this | {"metric": of.metric, "revision": 0, "closed": False}
             connection.execute(insert_new(connection, collection), new)
-            found = self._find.on(connection, this).one()
+            found = self._find.execute(connection, this).one()
         number, closed = found
         return number, bool(closed)
 
 
-def _take(fresh: set[bytes] | None, batch_id: bytes) -> Appended:
+def _take(fresh: set[bytes] | None, batch_id: bytes) -> AppendResult:
     """Say what became of an id; it is new only the first time it is asked for."""
     if fresh is None:
-        return Appended.CLOSED
+        return AppendResult.CLOSED
     if batch_id not in fresh:
-        return Appended.DUPLICATE
+        return AppendResult.DUPLICATE
     fresh.discard(batch_id)
-    return Appended.STORED
+    return AppendResult.STORED

@@ -20,7 +20,7 @@ _INSERT_NEW = text(
 )
 
 
-class Ids:
+class BatchIds:
     """Inserts the batch ids that are new to a collection, in at most two statements, however many they are.
 
     Each call of the database lets go of the interpreter, and has to get it back.
@@ -35,9 +35,9 @@ class Ids:
         """Return those that were new."""
         if self._postgres:  # in order, so that two who insert the same ids cannot block each other
             given = {"collection_id": collection_id, "ids": sorted(ids)}
-            return {new for (new,) in self._insert.on(connection, given)}
+            return {new for (new,) in self._insert.execute(connection, given)}
         given = {"collection_id": collection_id, "ids": b"".join(ids), "n": len(ids)}
-        new = set(ids).difference(stored for (stored,) in self._stored.on(connection, given))
+        new = set(ids).difference(stored for (stored,) in self._stored.execute(connection, given))
         if new:
-            self._insert.on(connection, given | {"ids": b"".join(new), "n": len(new)})
+            self._insert.execute(connection, given | {"ids": b"".join(new), "n": len(new)})
         return new

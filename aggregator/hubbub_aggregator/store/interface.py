@@ -10,12 +10,12 @@ from enum import Enum
 from typing import Protocol
 
 from hubbub.wire.batch import Batch
-from hubbub_aggregator.store.credible_clock import StoredClock
-from hubbub_aggregator.store.period_figures import PeriodFigures, PeriodRow, VersionTotals
+from hubbub_aggregator.store.clock_state import StoredClock
+from hubbub_aggregator.store.period_figures import PeriodFigures, StoredFigures, VersionTotals
 from hubbub_aggregator.store.tokens import Token
 
 
-class Appended(Enum):
+class AppendResult(Enum):
     """What became of a batch."""
 
     STORED = "stored"
@@ -24,7 +24,7 @@ class Appended(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class StoredPeriod:
     """What is stored of one version of a metric and one period, or its oldest part, at one moment.
 
     revision : how often segments were folded into the summary     summary : the bytes of its file; None: none yet
@@ -43,7 +43,7 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldReports:
+class StoredReports:
     """The reports that are stored of a metric version, retained or not folded yet, at one moment.
 
     periods : those that they are of
@@ -62,19 +62,19 @@ class Store(Protocol):
     same bytes, so the same three.
     """
 
-    def append(self, batches: Sequence[Batch]) -> list[Appended]:
+    def append(self, batches: Sequence[Batch]) -> list[AppendResult]:
         """Store whole batches in one durable transaction, one segment a metric version and period.
 
         A batch whose id is stored already, or came earlier among these, is a duplicate; one whose period has been
         closed here is not stored either. Batches must fit their metric.
         """
 
-    def holds(self, batch: Batch) -> bool:
+    def contains(self, batch: Batch) -> bool:
         """Say whether this batch's id is stored."""
 
     def read(
         self, digest: str, periods: Collection[str] | None = None, max_reports: int | None = None
-    ) -> Iterator[Holding]:
+    ) -> Iterator[StoredPeriod]:
         """Yield what is stored of a metric version, period by period (default: all), all of it as of one moment.
 
         max_reports : stop reading a period's segments once they have so many reports
@@ -84,7 +84,7 @@ class Store(Protocol):
         """Return the periods that have segments."""
 
     def fold(
-        self, holding: Holding, summary: bytes, retain: bool = False, figures: PeriodFigures | None = None
+        self, holding: StoredPeriod, summary: bytes, retain: bool = False, figures: PeriodFigures | None = None
     ) -> bool:
         """Put a summary of the holding's summary and segments in the place of both, in one transaction.
 
@@ -94,7 +94,7 @@ class Store(Protocol):
         Returns False, and changes nothing, if another fold was first.
         """
 
-    def reports(self, digest: str, periods: Collection[str]) -> AbstractContextManager[HeldReports]:
+    def reports(self, digest: str, periods: Collection[str]) -> AbstractContextManager[StoredReports]:
         """Give the reports of these periods, all of them as of one moment, as long as the context lasts."""
 
     def periods_with_reports(self, digest: str) -> list[str]:
@@ -118,7 +118,7 @@ class Store(Protocol):
     def version_totals(self) -> dict[str, VersionTotals]:
         """Return the stored figures of each metric version, by digest."""
 
-    def period_rows(self, digests: Collection[str]) -> list[PeriodRow]:
+    def period_rows(self, digests: Collection[str]) -> list[StoredFigures]:
         """Return the stored figures of each period of these metric versions, in the order of the periods."""
 
     def unfolded_reports(self) -> dict[tuple[str, str], tuple[int, int]]:
@@ -130,7 +130,7 @@ class Store(Protocol):
     def stale_figures(self) -> list[tuple[str, str, int]]:
         """Return the digest, period and revision of each summary without figures of its own, newest periods first."""
 
-    def put_figures(self, rows: Sequence[PeriodRow]) -> None:
+    def put_figures(self, rows: Sequence[StoredFigures]) -> None:
         """Store figures, except of summaries that have another revision by now."""
 
     def segment_ids(self) -> tuple[int, int] | None:
@@ -181,7 +181,7 @@ class Store(Protocol):
     def rotate_token(self, token: Token, hashed: bytes) -> bool:
         """Give a token a new secret, creation and expiry date, and end its sessions; False if there is none of this name."""
 
-    def note_token_use(self, hashed: bytes, today: date) -> None:
+    def record_token_use(self, hashed: bytes, today: date) -> None:
         """Store that the token with this hash was used on this day."""
 
     def revoke_token(self, name: str) -> bool:

@@ -26,7 +26,7 @@ class PeriodFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class PeriodRow:
+class StoredFigures:
     """The stored figures of one metric version and period.
 
     revision : number of folds into the summary

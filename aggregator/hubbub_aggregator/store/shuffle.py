@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from hubbub.randomness import RandomBytes
 
 
-def shuffled(cohorts: bytes, rows: bytes, random_bytes: RandomBytes = os.urandom) -> tuple[bytes, bytes]:
+def shuffle_reports(cohorts: bytes, rows: bytes, random_bytes: RandomBytes = os.urandom) -> tuple[bytes, bytes]:
     """Permute reports uniformly: sort them by 64 random bits each (two of n agree with chance < n**2 / 2**65).
 
     >>> from hubbub.testing import SeededBytes
-    >>> shuffled(bytes([1, 2, 3]), b"aabbcc", SeededBytes(0))
+    >>> shuffle_reports(bytes([1, 2, 3]), b"aabbcc", SeededBytes(0))
     (b'\\x02\\x03\\x01', b'bbccaa')
     """
     n = len(cohorts)
@@ -23,12 +23,12 @@ def shuffled(cohorts: bytes, rows: bytes, random_bytes: RandomBytes = os.urandom
     return np.frombuffer(cohorts, np.uint8)[order].tobytes(), rows_of[order].tobytes()
 
 
-def in_order(cohorts: bytes, rows: bytes) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+def sort_reports(cohorts: bytes, rows: bytes) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """Sort reports by cohort, then by bytes: whatever order they came in, the answer is the same. There is at least one.
 
     Returns cohorts (n,) and rows (n, ceil(k / 8)).
 
-    >>> [part.tolist() for part in in_order(bytes([3, 1, 3]), b"bbcaaa")]
+    >>> [part.tolist() for part in sort_reports(bytes([3, 1, 3]), b"bbcaaa")]
     [[1, 3, 3], [[99, 97], [97, 97], [98, 98]]]
     """
     n = len(cohorts)

@@ -7,9 +7,9 @@ import time
 
 from sqlalchemy import Engine, select, text, update
 
-from hubbub_aggregator.database.engine import fetched, insert_new, transaction
+from hubbub_aggregator.database.engine import fetch_all, insert_new, transaction
 from hubbub_aggregator.database.schema import clock
-from hubbub_aggregator.store.credible_clock import ClockState, StoredClock
+from hubbub_aggregator.store.clock_state import ClockState, StoredClock
 
 
 class SqlClock:
@@ -26,7 +26,7 @@ class SqlClock:
             return float(connection.execute(asked).scalar_one())
 
     def clock(self) -> StoredClock | None:
-        for row in fetched(self._engine, select(clock).where(clock.c.id == 0)):
+        for row in fetch_all(self._engine, select(clock).where(clock.c.id == 0)):
             state = ClockState(row.generation, row.credible, row.candidate, row.agreed)
             return StoredClock(state, row.boot_id, row.elapsed)
         return None

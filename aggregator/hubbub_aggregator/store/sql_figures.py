@@ -9,11 +9,11 @@ from collections.abc import Collection, Sequence
 
 from sqlalchemy import Engine, case, func, or_, select, update
 
-from hubbub_aggregator.database.engine import fetched, transaction
+from hubbub_aggregator.database.engine import fetch_all, transaction
 from hubbub_aggregator.database.schema import collection, segment
-from hubbub_aggregator.store.period_figures import PeriodFigures, PeriodRow, VersionTotals
+from hubbub_aggregator.store.period_figures import PeriodFigures, StoredFigures, VersionTotals
 
-_REVISION, _REPORTS = collection.c.revision, collection.c.reports
+_REVISION, _REPORTS = collection.c.revision, collection.c.num_reports
 _IS_STALE = (_REVISION > 0) & or_(collection.c.figures_revision.is_(None), collection.c.figures_revision != _REVISION)
 
 
@@ -29,32 +29,32 @@ class SqlFigures:
         asked = select(collection.c.digest, func.coalesce(func.sum(_REPORTS), 0), latest, implausible, stale)
         return {
             digest: VersionTotals(int(reports), latest, int(implausible), int(stale))
-            for digest, reports, latest, implausible, stale in fetched(
+            for digest, reports, latest, implausible, stale in fetch_all(
                 self._engine, asked.group_by(collection.c.digest)
             )
         }
 
-    def period_rows(self, digests: Collection[str]) -> list[PeriodRow]:
+    def period_rows(self, digests: Collection[str]) -> list[StoredFigures]:
         asked = select(
             *(collection.c.digest, collection.c.period, _REVISION, _REPORTS),
             *(collection.c.smallest_cohort, collection.c.implausible, _IS_STALE),
         )
         asked = asked.where(collection.c.digest.in_(digests)).order_by(collection.c.period)
         return [
-            PeriodRow(
+            StoredFigures(
                 digest,
                 period,
                 revision,
                 None if reports is None else PeriodFigures(reports, smallest, tuple(implausible.split())),
                 bool(is_stale),
             )
-            for digest, period, revision, reports, smallest, implausible, is_stale in fetched(self._engine, asked)
+            for digest, period, revision, reports, smallest, implausible, is_stale in fetch_all(self._engine, asked)
         ]
 
     def unfolded_reports(self) -> dict[tuple[str, str], tuple[int, int]]:
         counted = func.count(), func.sum(func.length(segment.c.cohorts))
         asked = select(collection.c.digest, collection.c.period, *counted).join_from(segment, collection)
-        rows = fetched(self._engine, asked.group_by(collection.c.digest, collection.c.period))
+        rows = fetch_all(self._engine, asked.group_by(collection.c.digest, collection.c.period))
         return {(digest, period): (segments, int(reports)) for digest, period, segments, reports in rows}
 
     def implausible_periods(self) -> dict[tuple[str, str], int]:
@@ -62,7 +62,7 @@ class SqlFigures:
             collection.c.implausible != ""
         )
         counts: dict[tuple[str, str], int] = {}
-        for digest, kinds, periods in fetched(
+        for digest, kinds, periods in fetch_all(
             self._engine, asked.group_by(collection.c.digest, collection.c.implausible)
         ):
             for kind in kinds.split():
@@ -71,10 +71,10 @@ class SqlFigures:
 
     def stale_figures(self) -> list[tuple[str, str, int]]:
         asked = select(collection.c.digest, collection.c.period, _REVISION).where(_IS_STALE)
-        rows = fetched(self._engine, asked.order_by(collection.c.period.desc()))
+        rows = fetch_all(self._engine, asked.order_by(collection.c.period.desc()))
         return [(digest, period, revision) for digest, period, revision in rows]
 
-    def put_figures(self, rows: Sequence[PeriodRow]) -> None:
+    def put_figures(self, rows: Sequence[StoredFigures]) -> None:
         with transaction(self._engine, writes=True) as connection:
             for row in rows:
                 this = (collection.c.digest == row.digest) & (collection.c.period == row.period)
@@ -82,7 +82,7 @@ class SqlFigures:
                 connection.execute(put.values(**figure_columns(row.figures or PeriodFigures(), row.revision)))
 
     def segment_ids(self) -> tuple[int, int] | None:
-        ((oldest, newest),) = fetched(self._engine, select(func.min(segment.c.id), func.max(segment.c.id)))
+        ((oldest, newest),) = fetch_all(self._engine, select(func.min(segment.c.id), func.max(segment.c.id)))
         return None if oldest is None else (oldest, newest)
 
 
@@ -90,7 +90,7 @@ def figure_columns(figures: PeriodFigures, revision: object) -> dict[str, object
     """Return the values of `collection`'s columns for the figures of a summary at this revision."""
     return {
         "figures_revision": revision,
-        "reports": figures.reports,
+        "num_reports": figures.reports,
         "smallest_cohort": figures.smallest_cohort,
         "implausible": " ".join(figures.implausible),
     }

@@ -32,26 +32,26 @@ from hubbub.randomness import RandomBytes
 from hubbub.wire.batch import Batch
 from hubbub_aggregator.database.database_url import is_postgres, without_password
 from hubbub_aggregator.database.engine import (
-    BETWEEN_LOOKS,
-    alone,
+    SQLITE_LOCK_POLL_SECONDS,
     checkpoint,
-    empty_log,
-    fetched,
+    fetch_all,
     insert_new,
+    lock_for_setup,
     open_postgres,
     open_sqlite,
     require_unmoved,
     transaction,
+    truncate_wal,
 )
 from hubbub_aggregator.database.failpoints import reach
 from hubbub_aggregator.database.schema import batch, collection, refusal, retained, schema, segment
-from hubbub_aggregator.database.schema_version import prepare, require_served, require_tables
+from hubbub_aggregator.database.schema_version import prepare, require_served
 from hubbub_aggregator.database.sqlite_file import require_file
 from hubbub_aggregator.errors import StoppedError, StoreError
 from hubbub_aggregator.store.append import Appender
-from hubbub_aggregator.store.interface import Appended, HeldReports, Holding
+from hubbub_aggregator.store.interface import AppendResult, StoredPeriod, StoredReports
 from hubbub_aggregator.store.period_figures import PeriodFigures
-from hubbub_aggregator.store.shuffle import in_order
+from hubbub_aggregator.store.shuffle import sort_reports
 from hubbub_aggregator.store.sql_clock import SqlClock
 from hubbub_aggregator.store.sql_figures import SqlFigures, figure_columns
 from hubbub_aggregator.store.sql_tokens import SqlTokens
@@ -79,33 +79,31 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
         random_bytes: RandomBytes = os.urandom,
         pause: Callable[[float], None] = time.sleep,
         *,
-        making: bool = True,
         create: bool = True,
     ) -> None:
-        """Make the tables of an empty database; `made` says whether they were.
+        """Check the schema version of an open database.
 
-        making : False: change nothing, and refuse a database without tables
-        create : False: refuse a database without tables, whose tables another command makes
+        create : create the tables of an empty database (`created` is True then); False: change nothing
+
+        Raises SchemaError if this release does not work with the tables, or if there are none and `create` is False.
         """
         super().__init__(engine)
         self._pause = pause
         self._stopping = Event()
-        self.made = False
-        with transaction(engine, writes=making) as connection:
-            if making:
-                alone(connection)
-                if not create:
-                    require_tables(connection)
-                self.made = prepare(connection)
+        self.created = False
+        with transaction(engine, writes=create) as connection:
+            if create:
+                lock_for_setup(connection)
+                self.created = prepare(connection)
             else:
                 require_served(connection)
         self._appender = Appender(engine, random_bytes)
 
     @classmethod
     def open(cls, path: str | Path, *, create: bool = True) -> Self:
-        """Open `postgresql://...` or a SQLite file; what is in the way is a StoreError.
+        """Open `postgresql://...` or a SQLite file; raise StoreError if that is not possible.
 
-        create : make the file and the tables if they are not there; False: refuse
+        create : create the file and the tables if they do not exist; False: raise StoreError
         """
         engine = None
         try:
@@ -118,10 +116,10 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
                 engine.dispose()
             raise type(problem)(f"{without_password(str(path))}: {problem}") from None
 
-    def append(self, batches: Sequence[Batch]) -> list[Appended]:
+    def append(self, batches: Sequence[Batch]) -> list[AppendResult]:
         return self._appender.append(batches)
 
-    def holds(self, batch_: Batch) -> bool:
+    def contains(self, batch_: Batch) -> bool:
         if not _DIGEST.fullmatch(batch_.digest):
             return False  # and a database may have no such text: NUL, a lone surrogate
         stored = (
@@ -130,11 +128,11 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
             .where(collection.c.digest == batch_.digest, collection.c.period == batch_.period)
             .where(batch.c.batch_id == batch_.batch_id.bytes, collection.c.closed.is_(False))
         )
-        return bool(fetched(self._engine, stored))
+        return bool(fetch_all(self._engine, stored))
 
     def read(
         self, digest: str, periods: Collection[str] | None = None, max_reports: int | None = None
-    ) -> Iterator[Holding]:
+    ) -> Iterator[StoredPeriod]:
         each = select(collection.c.id, collection.c.period)
         asked = each.where(collection.c.digest == digest).order_by(collection.c.period)
         if periods is not None:
@@ -146,7 +144,7 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
                 segments = _segments(connection, number, max_reports)
                 if not segments and row.summary is None:
                     continue  # purged
-                yield Holding(
+                yield StoredPeriod(
                     digest=digest,
                     period=period,
                     revision=row.revision,
@@ -161,7 +159,7 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
         return self._periods_in(digest, segment)
 
     def fold(
-        self, holding: Holding, summary: bytes, retain: bool = False, figures: PeriodFigures | None = None
+        self, holding: StoredPeriod, summary: bytes, retain: bool = False, figures: PeriodFigures | None = None
     ) -> bool:
         this, revision = _of(holding.digest, holding.period), holding.revision + 1
         columns = {} if figures is None else figure_columns(figures, revision)
@@ -183,7 +181,7 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
         return True
 
     @contextmanager
-    def reports(self, digest: str, periods: Collection[str]) -> Iterator[HeldReports]:
+    def reports(self, digest: str, periods: Collection[str]) -> Iterator[StoredReports]:
         of = (collection.c.digest == digest) & collection.c.period.in_(periods)
         sizes = union_all(
             *(select(collection.c.period, func.length(t.c.cohorts).label("n")).join(t).where(of) for t in _HELD)
@@ -195,13 +193,13 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
             def blocks() -> Iterator[tuple[bytes, bytes]]:
                 few = connection.execution_options(yield_per=_BLOCKS_A_FETCH)
                 for table in _HELD:
-                    each = select(table.c.cohorts, table.c.rows).join(collection).where(of).order_by(table.c.id)
+                    each = select(table.c.cohorts, table.c.reports).join(collection).where(of).order_by(table.c.id)
                     with few.execute(each) as found:
                         for cohorts, rows in found:
                             self._require_running()
                             yield cohorts, rows
 
-            yield HeldReports(tuple(held), sum(held.values()), blocks)
+            yield StoredReports(tuple(held), sum(held.values()), blocks)
 
     def periods_with_reports(self, digest: str) -> list[str]:
         return self._periods_in(digest, *_HELD)
@@ -210,12 +208,12 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
         asked = select(collection.c.digest, collection.c.period).where(
             collection.c.id.in_(select(retained.c.collection_id).distinct())
         )
-        return [(digest, period) for digest, period in fetched(self._engine, asked.order_by(collection.c.period))]
+        return [(digest, period) for digest, period in fetch_all(self._engine, asked.order_by(collection.c.period))]
 
     def _periods_in(self, digest: str, *held_in: Table) -> list[str]:
         """Return the periods that any of these tables has reports of."""
         asked = select(collection.c.period).where(collection.c.digest == digest, _has_reports_in(*held_in))
-        return [period for (period,) in fetched(self._engine, asked.order_by(collection.c.period))]
+        return [period for (period,) in fetch_all(self._engine, asked.order_by(collection.c.period))]
 
     def drop_reports(self, digest: str, period: str, between: Callable[[], None] = _nothing) -> None:
         this = _of(digest, period)
@@ -227,22 +225,22 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
                 connection.execute(delete(retained).where(retained.c.id == some))
                 more = connection.scalar(select(some)) is not None
                 if not more:
-                    connection.execute(update(collection).where(this).values(smallest=None))
+                    connection.execute(update(collection).where(this).values(smallest_segment=None))
         self._empty_log()
 
     def smallest_segment(self, digest: str, period: str) -> int | None:
         this = _of(digest, period)
         waiting = select(func.min(func.length(segment.c.cohorts))).join(collection).where(this).scalar_subquery()
-        sizes = chain.from_iterable(fetched(self._engine, select(collection.c.smallest, waiting).where(this)))
+        sizes = chain.from_iterable(fetch_all(self._engine, select(collection.c.smallest_segment, waiting).where(this)))
         return min((size for size in sizes if size is not None), default=None)
 
     def open_periods(self) -> list[tuple[str, str]]:
         asked = select(collection.c.digest, collection.c.period).where(collection.c.closed.is_(False))
-        return [(digest, period) for digest, period in fetched(self._engine, asked.order_by(collection.c.period))]
+        return [(digest, period) for digest, period in fetch_all(self._engine, asked.order_by(collection.c.period))]
 
     def metric_of(self, digest: str) -> str | None:
         asked = select(collection.c.metric).where(collection.c.digest == digest).limit(1)
-        return next((metric for (metric,) in fetched(self._engine, asked)), None)
+        return next((metric for (metric,) in fetch_all(self._engine, asked)), None)
 
     def close_period(self, digest: str, period: str, between: Callable[[], None] = _nothing) -> None:
         this = _of(digest, period)
@@ -263,7 +261,7 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
     def half_closed_periods(self) -> list[tuple[str, str]]:
         left = exists().where(batch.c.collection_id == collection.c.id)
         asked = select(collection.c.digest, collection.c.period).where(collection.c.closed, left)
-        return [(digest, period) for digest, period in fetched(self._engine, asked.order_by(collection.c.period))]
+        return [(digest, period) for digest, period in fetch_all(self._engine, asked.order_by(collection.c.period))]
 
     def purge(self, digest: str, period: str, between: Callable[[], None] = _nothing) -> None:
         this = _of(digest, period)
@@ -282,9 +280,9 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
     def _empty_log(self) -> None:
         """Let what was dropped be nowhere any more; given up where others leave no moment for it."""
         for _ in range(_TRIES):
-            if empty_log(self._engine):
+            if truncate_wal(self._engine):
                 return
-            self._pause(BETWEEN_LOOKS)
+            self._pause(SQLITE_LOCK_POLL_SECONDS)
 
     @contextmanager
     def _short_transaction(self, between: Callable[[], None]) -> Iterator[Connection]:
@@ -297,14 +295,14 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
             yield connection
         took = time.perf_counter() - began
         checkpoint(self._engine)
-        self._pause(took + BETWEEN_LOOKS)
+        self._pause(took + SQLITE_LOCK_POLL_SECONDS)
         between()
         self._require_running()
 
     def closed_periods(self, digest: str) -> list[str]:
         left = collection.c.summary.is_not(None) | _has_reports_in(*_HELD)
         asked = select(collection.c.period).where(collection.c.digest == digest, collection.c.closed, left)
-        return [period for (period,) in fetched(self._engine, asked)]
+        return [period for (period,) in fetch_all(self._engine, asked)]
 
     def add_refusals(self, counts: Mapping[tuple[str, str], int]) -> None:
         with transaction(self._engine, writes=True) as connection:
@@ -314,22 +312,22 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
                 connection.execute(update(refusal).where(this).values(count=refusal.c.count + count))
 
     def refusals(self) -> dict[tuple[str, str], int]:
-        return {(row.metric, row.reason): row[2] for row in fetched(self._engine, select(refusal))}
+        return {(row.metric, row.reason): row[2] for row in fetch_all(self._engine, select(refusal))}
 
     def segments_waiting(self) -> int:
-        ((waiting,),) = fetched(self._engine, select(func.count()).select_from(segment))
+        ((waiting,),) = fetch_all(self._engine, select(func.count()).select_from(segment))
         return int(waiting)
 
     def require_unmoved(self) -> None:
         require_unmoved(self._engine)
 
     def last_backup(self) -> int | None:
-        return next((last for (last,) in fetched(self._engine, select(schema.c.last_backup))), None)
+        return next((last for (last,) in fetch_all(self._engine, select(schema.c.last_backup))), None)
 
     def probe(self) -> None:
         with transaction(self._engine, writes=True) as connection:
             require_served(connection)
-            connection.execute(update(schema).values(probes=schema.c.probes + 1))
+            connection.execute(update(schema).values(write_probes=schema.c.write_probes + 1))
 
     def stop(self) -> None:
         self._stopping.set()
@@ -353,7 +351,7 @@ def _has_reports_in(*tables: Table) -> ColumnElement[bool]:
 
 def _segments(connection: Connection, collection_id: int, max_reports: int | None) -> list[tuple[int, bytes, bytes]]:
     asked = (
-        select(segment.c.id, segment.c.cohorts, segment.c.rows)
+        select(segment.c.id, segment.c.cohorts, segment.c.reports)
         .where(segment.c.collection_id == collection_id)
         .order_by(segment.c.id)
     )
@@ -367,19 +365,19 @@ def _segments(connection: Connection, collection_id: int, max_reports: int | Non
     return taken
 
 
-def _retain(connection: Connection, this: ColumnElement[bool], holding: Holding) -> None:
+def _retain(connection: Connection, this: ColumnElement[bool], holding: StoredPeriod) -> None:
     """Keep a holding's reports, which are now in the summary; however they came, they are sorted together."""
-    cohorts, rows = in_order(holding.cohorts, holding.rows)
+    cohorts, rows = sort_reports(holding.cohorts, holding.rows)
     of = connection.scalar(select(collection.c.id).where(this))
     blocks = [
         {
             "collection_id": of,
             "cohorts": cohorts[start : start + _REPORTS_A_BLOCK].tobytes(),
-            "rows": rows[start : start + _REPORTS_A_BLOCK].tobytes(),
+            "reports": rows[start : start + _REPORTS_A_BLOCK].tobytes(),
         }
         for start in range(0, len(cohorts), _REPORTS_A_BLOCK)
     ]
     connection.execute(insert(retained), blocks)
-    known = collection.c.smallest <= holding.smallest
-    smallest = case((known, collection.c.smallest), else_=holding.smallest)
-    connection.execute(update(collection).where(this).values(smallest=smallest))
+    known = collection.c.smallest_segment <= holding.smallest
+    smallest = case((known, collection.c.smallest_segment), else_=holding.smallest)
+    connection.execute(update(collection).where(this).values(smallest_segment=smallest))

@@ -13,7 +13,7 @@ from enum import StrEnum
 from hubbub.errors import HubbubError
 from hubbub.randomness import RandomBytes, system_random_bytes
 from hubbub.wire.problems import ProblemType
-from hubbub_aggregator.errors import ASK, RefusedWithHeaderError
+from hubbub_aggregator.errors import ASK_FOR_TOKEN, RefusedWithHeaderError
 
 _PREFIX = "hubbub_"
 
@@ -47,7 +47,7 @@ class Token:
             raise RefusedWithHeaderError(
                 ProblemType.UNAUTHORIZED,
                 f"The token {self.name!r} expired on {self.expires}: ask the operator to run `hubbub token rotate`.",
-                ASK,
+                ASK_FOR_TOKEN,
             )
 
     def has_expired(self, today: date) -> bool:
@@ -60,12 +60,12 @@ def new_token(random_bytes: RandomBytes = system_random_bytes) -> str:
     return _PREFIX + base64.urlsafe_b64encode(random_bytes(32)).rstrip(b"=").decode()
 
 
-def hash_of(secret: str) -> bytes:
+def hash_secret(secret: str) -> bytes:
     """Return what is stored of a token: SHA-256."""
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
 
 
-def note_use(token: Token, hashed: bytes, today: date, used: Callable[[bytes, date], None]) -> None:
+def record_use(token: Token, hashed: bytes, today: date, used: Callable[[bytes, date], None]) -> None:
     """Store the date of a valid token's use, once a day; a database that cannot be written to does not keep anyone out."""
     if token.last_used != today and not token.has_expired(today):
         with suppress(HubbubError):

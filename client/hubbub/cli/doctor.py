@@ -32,9 +32,11 @@ class Doctor(click.Command):
         return super().parse_args(ctx, args)
 
 
-@click.command(cls=Doctor)
+@click.command(cls=Doctor, context_settings={"auto_envvar_prefix": "HUBBUB"})
 @click.argument("definitions", required=False, type=PATH)
-@click.option("--state", type=PATH, help="State directory of a client, instead of DEFINITIONS.")
+@click.option(
+    "--state", type=PATH, allow_from_autoenv=False, help="State directory of a client, instead of DEFINITIONS."
+)
 @json_option
 def command(definitions: Path | None, state: Path | None, as_json: bool, **options: Any) -> None:
     """Check an aggregator or a client for problems.

@@ -13,7 +13,9 @@ from hubbub.wire.json_values import replace_non_finite
 PATH = click.Path(path_type=Path, readable=False)
 """Path argument. click does not check it; the function that opens the file reports all errors in the same form."""
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+json_option = click.option(
+    "--json", "as_json", is_flag=True, allow_from_autoenv=False, help="Print the result as JSON."
+)
 
 
 def print_json(result: Any) -> None:

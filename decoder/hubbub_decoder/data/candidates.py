@@ -1,4 +1,4 @@
-"""Candidates: strings that may have been reported, from a list or a file."""
+"""Read, check and write candidate lists: the strings that a decoding looks for."""
 
 from __future__ import annotations
 
@@ -9,48 +9,51 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from hubbub.text import escape_untrusted
-from hubbub_decoder.data.output_files import whole_file
+from hubbub_decoder.data.output_files import atomic_write
 from hubbub_decoder.errors import CandidateError
 
 _HEADERS = ("candidate", "value")
 
 
 def distinct_candidates(candidates: Iterable[str]) -> tuple[list[str], int]:
-    """Return the candidates, each once in its first place, and how many repetitions were dropped.
+    """Candidates without repetitions, in their original order, and the number of repetitions.
+
+    Raises CandidateError for anything but a non-empty collection of strings that UTF-8 can encode.
 
     >>> distinct_candidates(["a", "b", "a"])
     (['a', 'b'], 1)
     """
     if isinstance(candidates, str | bytes | Mapping) or not isinstance(candidates, Iterable):
         raise CandidateError(
-            f"candidates must be a list of strings, got {type(candidates).__name__} {escape_untrusted(repr(candidates))}: put the strings in a list"
+            f"candidates must be a list of strings, got {type(candidates).__name__} {escape_untrusted(repr(candidates))}. Pass the strings as a list."
         )
     given = list(candidates)
     if not given:
         raise CandidateError(
-            "there is no candidate: a string metric is decoded for the strings you name, give at least one"
+            "There is no candidate. A string metric can only be decoded for given strings: pass at least one."
         )
     for candidate in given:
         if not isinstance(candidate, str):
             raise CandidateError(
-                f"a candidate is a string, got {escape_untrusted(repr(candidate))}: convert it as the app did"
+                f"A candidate must be a string, got {escape_untrusted(repr(candidate))}. Convert it to the string that the app records."
             )
         try:
             candidate.encode()
         except UnicodeEncodeError:
             raise CandidateError(
-                f"a candidate must be encodable as UTF-8, got {escape_untrusted(repr(candidate))}: drop it"
+                f"A candidate must be encodable as UTF-8, got {escape_untrusted(repr(candidate))}. Clients cannot report such strings: remove it."
             ) from None
     distinct = list(dict.fromkeys(map(str, given)))
     return distinct, len(given) - len(distinct)
 
 
 def read_candidates(path: str | Path) -> list[str]:
-    """Read a file of candidates; `-` is standard input.
+    """Read the candidates of a file; `-` is standard input.
 
-    - `.csv`: the column `candidate` or `value`, which the first line names; an empty cell is the empty string
-    - anything else: one candidate a line, taken as it stands but for the line feed, or carriage return and line feed, at its end; empty
-      lines are skipped
+    - `.csv`: the column `candidate` or `value`, named in line 1; an empty cell is the empty string
+    - any other suffix: one candidate per line, without the LF or CRLF at its end; empty lines are skipped
+
+    Raises CandidateError if the file cannot be read, is not UTF-8 text or has no candidate.
     """
     text = read_text(path)
     candidates = (
@@ -59,38 +62,43 @@ def read_candidates(path: str | Path) -> list[str]:
         else [line for line in _lines(text) if line]
     )
     if not candidates:
-        raise CandidateError(f"{path}: holds no candidate: write one string a line")
+        raise CandidateError(f"{path} has no candidate. Write one string per line.")
     return candidates
 
 
 def write_candidates(candidates: list[str], path: str | Path) -> None:
-    """Write a file that `read_candidates` reads back, one candidate a line."""
+    """Write one candidate per line, so that `read_candidates` returns the same list.
+
+    Raises CandidateError if a candidate is empty or has a line break.
+    """
     text = "".join(f"{candidate}\n" for candidate in candidates)
     if _lines(text)[:-1] != candidates or "" in candidates:
-        raise CandidateError(f"{path}: a candidate is empty or has a line break: a file of lines cannot hold it")
-    with whole_file(path) as file:
+        raise CandidateError(
+            f"{path} cannot be written: a candidate is empty or has a line break. Remove it, or write a .csv file yourself."
+        )
+    with atomic_write(path) as file:
         file.write(text.encode())
 
 
 def read_text(path: str | Path) -> str:
-    """Read UTF-8 text, with or without a byte order mark; whatever is not raises CandidateError."""
+    """Read UTF-8 text with or without a byte order mark; raises CandidateError for other content."""
     try:
         data = sys.stdin.buffer.read() if str(path) == "-" else Path(path).read_bytes()
     except OSError as problem:
-        raise CandidateError(f"{path}: cannot be read: {problem.strerror}") from None
+        raise CandidateError(f"{path} cannot be read: {problem.strerror}.") from None
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
         raise CandidateError(
-            f"{path}: byte {problem.start} is not UTF-8: save the file as UTF-8 text, the encoding clients hash"
+            f"{path} is not UTF-8 text (byte {problem.start}). Clients hash UTF-8: save the file in that encoding."
         ) from None
     if "\0" in text:
-        raise CandidateError(f"{path}: is binary (byte {text.index(chr(0))} is zero): give a text file")
+        raise CandidateError(f"{path} is a binary file (byte {text.index(chr(0))} is zero). Pass a text file.")
     return text
 
 
 def _lines(text: str) -> list[str]:
-    """Split at line feeds alone: a form feed or U+2028 is part of a candidate."""
+    """Lines of a text, split at LF only: a form feed or U+2028 belongs to a candidate."""
     return [line.removesuffix("\r") for line in text.split("\n")]
 
 
@@ -98,17 +106,21 @@ def _csv_column(path: Path, text: str) -> list[str]:
     try:
         rows = list(csv.reader(io.StringIO(text, newline="")))
     except csv.Error as problem:
-        raise CandidateError(f"{path}: is no CSV ({problem}): save it as .txt with one candidate a line") from None
+        raise CandidateError(
+            f"{path} is not valid CSV ({problem}). Save it as .txt with one candidate per line."
+        ) from None
     if not rows:
         return []
     header = [name.strip().lower() for name in rows[0]]
     column = next((header.index(name) for name in _HEADERS if name in header), None)
     if column is None:
         raise CandidateError(
-            f"{path}: line 1 has no column {' or '.join(_HEADERS)}, but {escape_untrusted(', '.join(rows[0][:6]))}: a .csv starts with the names of "
-            "its columns; name the one with the strings so, or save one candidate a line as .txt"
+            f"{path}: line 1 must name the columns, and has no column {' or '.join(_HEADERS)} but {escape_untrusted(', '.join(rows[0][:6]))}. "
+            "Rename the column with the strings, or save the file as .txt with one candidate per line."
         )
     for number, row in enumerate(rows[1:], start=2):
         if row and len(row) <= column:
-            raise CandidateError(f"{path}: line {number} has {len(row)} columns, the header {len(header)}: fill it up")
+            raise CandidateError(
+                f"{path}: line {number} has {len(row)} columns and the header {len(header)}. Add the missing cells."
+            )
     return [row[column] for row in rows[1:] if row]

@@ -1,4 +1,4 @@
-"""Files of one definition, be they counts or reports -> one of them that has all reports."""
+"""Add up summaries and reports of one definition."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from hubbub.text import format_count
 Collected = BitCounts | PatternCounts | Reports
 
 
-def sum_of(parts: Sequence[Collected]) -> Collected:
-    """Add up, in the most telling form that all parts have: reports, else whole patterns, else bits."""
+def combine(parts: Sequence[Collected]) -> Collected:
+    """Sum of all parts, in the most informative form that all of them support: reports, else pattern counts, else bit counts."""
     if all(isinstance(part, Reports) for part in parts):
         return reduce(add, parts)
     if any(isinstance(part, BitCounts) or part.metric.params.num_bits > MAX_PATTERN_BITS for part in parts):
@@ -22,18 +22,14 @@ def sum_of(parts: Sequence[Collected]) -> Collected:
     return reduce(add, (part.pattern_counts() if isinstance(part, Reports) else part for part in parts))
 
 
-def in_words(collected: Collected) -> str:
-    """Say what it holds.
+def describe(collected: Collected) -> str:
+    """Description of the form and the number of reports, for messages.
 
     >>> from hubbub import Metric
-    >>> in_words(BitCounts.empty(Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5)))
-    'the bit counts of 0 reports'
+    >>> describe(BitCounts.empty(Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5)))
+    'bit counts of 0 reports'
     """
-    match collected:
-        case BitCounts():
-            form = "the bit counts of"
-        case PatternCounts():
-            form = "the pattern counts of"
-        case Reports():
-            form = "the bits of each of"
-    return f"{form} {format_count(collected.num_reports, 'report')}"
+    if isinstance(collected, Reports):
+        return format_count(collected.num_reports, "individual report")
+    form = "bit counts" if isinstance(collected, BitCounts) else "pattern counts"
+    return f"{form} of {format_count(collected.num_reports, 'report')}"

@@ -1,4 +1,4 @@
-"""Files the commands write: whole, or not at all, and a clear reason why not."""
+"""Write result files atomically, and check output paths before the work starts."""
 
 from __future__ import annotations
 
@@ -20,65 +20,68 @@ from hubbub_decoder.errors import OutputError
 
 
 @contextmanager
-def whole_file(path: str | Path) -> Iterator[IO[bytes]]:
-    """Yield a file that gets its name when all of it is written; until then, and if it never is, another keeps the name."""
-    place = Path(path).resolve()
-    coming = Path(f"{place}.part") if place.is_file() or not place.exists() else place  # a device is what it is
+def atomic_write(path: str | Path) -> Iterator[IO[bytes]]:
+    """Open a temporary file that replaces `path` after the block succeeds; an existing file is kept if the block fails.
+
+    Raises OutputError if the file cannot be written.
+    """
+    target = Path(path).resolve()
+    temporary = Path(f"{target}.part") if target.is_file() or not target.exists() else target  # write devices directly
     try:
-        with coming.open("wb") as file:
+        with temporary.open("wb") as file:
             yield file
-        if coming != place:
-            coming.replace(place)
+        if temporary != target:
+            temporary.replace(target)
     except OSError as problem:
-        raise OutputError(f"{path}: cannot be written: {problem.strerror}") from None
+        raise OutputError(f"{path} cannot be written: {problem.strerror}.") from None
     finally:
-        if coming != place:
+        if temporary != target:
             with suppress(OSError):
-                coming.unlink(missing_ok=True)
+                temporary.unlink(missing_ok=True)
 
 
-def require_place(path: Path) -> None:
-    """Refuse where no file can be made, before anything is worked out for it."""
+def check_output_path(path: Path) -> None:
+    """Raise OutputError if no file can be created at `path`."""
     if path.is_dir():
-        raise OutputError(f"{path}: is a directory: name a file in it")
+        raise OutputError(f"{path} is a directory. Name a file in it.")
     if not path.parent.is_dir():
-        raise OutputError(f"{path}: cannot be written: there is no directory {path.parent}")
+        raise OutputError(f"{path} cannot be written: there is no directory {path.parent}. Create it first.")
     if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise OutputError(f"{path}: cannot be written: this user may not write to {path.parent}")
+        raise OutputError(f"{path} cannot be written: this user has no write permission for {path.parent}.")
 
 
-def require_table(path: Path) -> None:
-    """Refuse a file name that does not say CSV, JSON or Parquet, or that no file can have."""
+def check_table_path(path: Path) -> None:
+    """Raise OutputError unless `path` ends in .csv, .json or .parquet and can be written."""
     if path.suffix.lower() not in (".csv", ".json", ".parquet"):
-        raise OutputError(f"{path}: must end in .csv, .json or .parquet: the suffix says the format")
-    require_place(path)
+        raise OutputError(f"{path} must end in .csv, .json or .parquet. The suffix selects the format.")
+    check_output_path(path)
 
 
-def require_parquet(path: Path) -> None:
-    """Refuse a name that promises another format than that of summaries and reports, or that no file can have."""
+def check_parquet_path(path: Path) -> None:
+    """Raise OutputError if `path` has the suffix of another format than Parquet, or cannot be written."""
     if path.suffix.lower() in (".csv", ".json", ".tsv", ".txt"):
-        raise OutputError(f"{path}: must end in .parquet: summaries and reports are Parquet files")
-    require_place(path)
+        raise OutputError(f"{path} must end in .parquet. Summaries and reports are Parquet files.")
+    check_output_path(path)
 
 
 def write_summary_file(summary: Summary, path: Path) -> None:
     """Write a summary file."""
-    with whole_file(path) as file:
+    with atomic_write(path) as file:
         file.write(summary_to_bytes(summary))
 
 
 def write_report_file(metric: Metric, blocks: Iterable[tuple[NDArray[Any], NDArray[np.uint8]]], path: Path) -> None:
-    """Write a file of reports, from blocks of cohorts and wire rows."""
-    with whole_file(path) as file, ReportWriter(file, metric) as writer:
+    """Write a report file from blocks of cohorts (n,) and packed bits (n, ceil(k / 8))."""
+    with atomic_write(path) as file, ReportWriter(file, metric) as writer:
         for cohorts, rows in blocks:
             writer.write(cohorts, rows)
 
 
 def write_population(population: Mapping[str, int], num_reports: int, path: Path) -> None:
-    """Write who truly had what: CSV with value, count and share."""
+    """Write the true value counts as CSV with the columns value, count and share."""
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     writer.writerow(("value", "count", "share"))
     writer.writerows((value, count, count / num_reports) for value, count in population.items())
-    with whole_file(path) as file:
+    with atomic_write(path) as file:
         file.write(text.getvalue().encode())

@@ -1,4 +1,4 @@
-"""Populations to simulate: named distributions over v1 .. vS, or counts of values from a file."""
+"""Populations for simulation: named distributions over v1 .. vS, or value counts from a file."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import norm
 
 from hubbub.metrics.metric import Kind, Metric
 from hubbub.text import escape_untrusted
+from hubbub_decoder.array_types import Floats
 from hubbub_decoder.data.candidates import read_text
 from hubbub_decoder.errors import CandidateError, PopulationError
-
-Floats = NDArray[np.float64]
 
 DISTRIBUTIONS: dict[str, Callable[[Floats, int], Floats]] = {
     "uniform": lambda i, _: np.ones_like(i),
@@ -25,67 +23,72 @@ DISTRIBUTIONS: dict[str, Callable[[Floats, int], Floats]] = {
     "zipf1": lambda i, _: 1 / i,
     "zipf1.5": lambda i, _: i**-1.5,
 }
-"""Weights of v1 .. vS, i = 1 .. S: the five of google/rappor's regression tests (tests/gen_counts.R)."""
+"""Weight of value i = 1 .. S for each distribution, as in google/rappor's regression tests (tests/gen_counts.R)."""
 
 
-def named_shares(distribution: str, num_values: int) -> dict[str, float]:
-    """Return the share of each of v1 .. vS in a population of infinitely many.
+def distribution_shares(distribution: str, num_values: int) -> dict[str, float]:
+    """Expected share of each of v1 .. vS under a named distribution.
 
-    >>> named_shares("zipf1", 2)
+    >>> distribution_shares("zipf1", 2)
     {'v1': 0.6666666666666666, 'v2': 0.3333333333333333}
     """
     if distribution not in DISTRIBUTIONS:
-        raise PopulationError(f"distribution must be one of {', '.join(DISTRIBUTIONS)}, got {distribution!r}")
+        raise PopulationError(f"distribution must be one of {', '.join(DISTRIBUTIONS)}, got {distribution!r}.")
     if num_values < 1:
-        raise PopulationError(f"a population has at least 1 value, got {num_values}")
+        raise PopulationError(f"A population must have at least 1 value, got {num_values}.")
     weights = DISTRIBUTIONS[distribution](np.arange(1, num_values + 1, dtype=np.float64), num_values)
     return {f"v{i}": share for i, share in enumerate((weights / weights.sum()).tolist(), start=1)}
 
 
-def named_population(
+def draw_from_distribution(
     metric: Metric, distribution: str, num_values: int | None, num_reports: int, rng: np.random.Generator
 ) -> dict[str, int]:
-    """Draw a population of a named distribution over what the metric can be asked for.
+    """Random population of a named distribution: the number of reports of each value of the metric.
 
-    num_values : of a string metric, 100 if None; a categorical or boolean metric has as many as it has
+    num_values : number of values of a string metric, 100 if None; a categorical or boolean metric uses its own values
     """
     match metric.kind:
         case Kind.STRING:
-            return draw_population(named_shares(distribution, num_values or 100), num_reports, rng)
+            return draw_population(distribution_shares(distribution, num_values or 100), num_reports, rng)
         case Kind.CATEGORICAL:
-            own = metric.categories
+            values = metric.categories
         case Kind.BOOLEAN:
-            own = ("true", "false")
-    if num_values not in (None, len(own)):
+            values = ("true", "false")
+    if num_values not in (None, len(values)):
         raise PopulationError(
-            f"{metric.name}: a {metric.kind} metric has {len(own)} values, asked were {num_values}: leave it out"
+            f"{metric.name}: a {metric.kind} metric has {len(values)} values, got {num_values}. Leave out the number of values."
         )
-    shares = named_shares(distribution, len(own)).values()
-    return draw_population(dict(zip(own, shares, strict=True)), num_reports, rng)
+    shares = distribution_shares(distribution, len(values)).values()
+    return draw_population(dict(zip(values, shares, strict=True)), num_reports, rng)
 
 
 def draw_population(shares: dict[str, float], num_reports: int, rng: np.random.Generator) -> dict[str, int]:
-    """Draw how many people have each value; what the shares leave below 1 has none."""
+    """Multinomial draw of the number of reports of each value; the remainder to a total share of 1 has no value."""
     weights = np.array([*shares.values(), max(0.0, 1 - sum(shares.values()))])
     drawn = rng.multinomial(num_reports, weights / weights.sum())
     return dict(zip(shares, drawn[:-1].tolist(), strict=True))
 
 
 def read_population(path: str | Path) -> dict[str, int]:
-    """Read a CSV file with the columns `value` and `count`; counts of a value on several lines add up."""
+    """Read a CSV file with the columns `value` and `count`; repeated values are added up.
+
+    Raises PopulationError for other columns, invalid counts, or a total of 0.
+    """
     try:
         rows = csv.DictReader(io.StringIO(read_text(path), newline=""))
     except CandidateError as problem:
         raise PopulationError(str(problem)) from None
     if not {"value", "count"} <= set(rows.fieldnames or ()):
-        named = escape_untrusted(", ".join(rows.fieldnames)) if rows.fieldnames else "nothing"
-        raise PopulationError(f"{path}: line 1 must name the columns value and count, it has {named}")
+        header = escape_untrusted(", ".join(rows.fieldnames)) if rows.fieldnames else "nothing"
+        raise PopulationError(
+            f"{path}: line 1 must name the columns value and count, but has {header}. Add the header."
+        )
     population: dict[str, int] = {}
     for number, row in enumerate(rows, start=2):
         text = (row["count"] or "").strip()
         if not (text.isascii() and text.isdigit()):
-            raise PopulationError(f"{path}: line {number}: count must be a whole number from 0, got {row['count']!r}")
+            raise PopulationError(f"{path}: line {number}: count must be a non-negative integer, got {row['count']!r}.")
         population[row["value"]] = population.get(row["value"], 0) + int(text)
     if not sum(population.values()):
-        raise PopulationError(f"{path}: holds nobody: write lines of value,count")
+        raise PopulationError(f"{path}: all counts are 0. Write lines of value,count with at least one positive count.")
     return population

@@ -6,32 +6,33 @@ bits -> observations -> beliefs -> observations at the shares found -> beliefs -
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hubbub.summary import BitCounts
+from hubbub_decoder.array_types import Floats
 from hubbub_decoder.estimators.empirical_bayes import Learnt, begin, learn, totals
-from hubbub_decoder.estimators.fit_result import Fitted
-from hubbub_decoder.estimators.mixed_model import MixedModel
-from hubbub_decoder.estimators.patterns import Observations
-from hubbub_decoder.estimators.solution import Solution
-from hubbub_decoder.estimators.solving import solve
-from hubbub_decoder.inference.null_distribution import RandomPlaces
-from hubbub_decoder.model.bit_covariance import RandomString, bit_shares_with_noise
+from hubbub_decoder.estimators.fit_result import FitResult, compare_with_random_strings, sum_totals
+from hubbub_decoder.estimators.mixed_model import MixedModel, Observations, Solution
+from hubbub_decoder.inference.intervals import reporter_variance
+from hubbub_decoder.model.bit_covariance import bit_shares_with_noise
 from hubbub_decoder.model.design_matrix import DesignMatrix
+from hubbub_decoder.model.random_string import RandomPlaces, RandomString
 
-Floats = NDArray[np.float64]
 
-
-def fit_bits(counts: BitCounts, design: DesignMatrix) -> Fitted:
+def fit_bits(counts: BitCounts, design: DesignMatrix, num_reports: int | None = None) -> FitResult:
     """Fit all candidates of the design, more than there are bits if need be.
 
-    counts : bit counts with at least one report
+    counts : bit counts with at least one report      num_reports : of all cohorts, if `counts` holds only some of them
     """
+    n = num_reports or counts.num_reports
     learnt, seen = begin_with_bits(counts, design)
     model = _model(counts, design, seen.posterior, float(seen.others[0]))
     learnt, seen = learn(model, learnt)
-    solved, sums = solve(model, learnt.beliefs, learnt.scatter), totals(model, learnt, seen)
-    return Fitted.of(solved, sums, learnt, model.places, RandomPlaces.of_bits(counts.metric.params))
+    solved, sums = model.solve(learnt.beliefs, learnt.scatter), totals(model, learnt, seen)
+    solution = solved.solution()
+    tests = compare_with_random_strings(solved, solution, model.places, RandomPlaces.of_bits(counts.metric.params))
+    summed, spread = sum_totals(sums.shares, sums.covariance)
+    of_sums = summed, spread, reporter_variance(spread, summed, n)
+    return FitResult.from_mixed_model(solution, learnt, tests, of_sums, lambda v, x: (v, reporter_variance(v, x, n)))
 
 
 def begin_with_bits(counts: BitCounts, design: DesignMatrix) -> tuple[Learnt, Solution]:

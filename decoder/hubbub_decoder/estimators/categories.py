@@ -13,46 +13,52 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
 
+from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 from hubbub.summary import BitCounts
+from hubbub_decoder.array_types import Floats
 from hubbub_decoder.errors import CandidateError
-from hubbub_decoder.inference.intervals import Target
-from hubbub_decoder.results.build import Answer
-
-Floats = NDArray[np.float64]
+from hubbub_decoder.estimators.fit_result import FitResult
 
 
-def solve(counts: BitCounts, asked: Sequence[str] | None, target: Target) -> Answer:
-    """Estimate the categories that are asked for, None: all; of a boolean metric there is one, "true"."""
-    metric, n, params = counts.metric, counts.num_reports, counts.metric.params
+def select_categories(metric: Metric, asked: Sequence[str] | None) -> tuple[str, ...]:
+    """Categories to decode: those asked for, or all (None); a boolean metric has one, "true". Raises CandidateError for any other."""
     names = metric.categories or ("true",)
-    chosen = names if asked is None else tuple(asked)
-    for name in chosen:
+    for name in asked or ():
         if name not in names:
             raise CandidateError(
                 f"{metric.name}: {name!r} is not one of its categories ({', '.join(names[:8])}"
                 f"{', ...' if len(names) > 8 else ''}): leave candidates out to decode all of them"
             )
-    every = np.arange(len(names))
-    shown = np.array([names.index(name) for name in chosen])
+    return names if asked is None else tuple(asked)
+
+
+def fit_categories(counts: BitCounts, selected: Sequence[str]) -> FitResult:
+    """Estimate the shares of some categories; the others count as unlisted."""
+    n, params, names = counts.num_reports, counts.metric.params, counts.metric.categories or ("true",)
+    shown = np.array([names.index(name) for name in selected])
+    hidden = np.setdiff1d(np.arange(len(names)), shown)
     shares = category_shares(counts.ones[0], n, params)
-
-    def total(some: NDArray[np.intp]) -> tuple[float, float]:
-        share = float(shares[some].sum())
-        return share, error(share, len(some))
-
-    def error(share: float, size: int = 1) -> float:
-        sampling = share * (1 - share) / n if target == "population" and 0 < share < 1 else 0
-        return math.sqrt(total_variance(share, size, n, params) + sampling)
-
-    return Answer(
-        groups=tuple((name,) for name in chosen),
+    totals = np.array([shares[some].sum() for some in (shown, hidden, slice(None))])
+    population, reporters = _variances(shares[shown], [1] * len(shown), n, params)
+    of_totals, of_totals_among_reporters = _variances(totals, [len(shown), len(hidden), len(names)], n, params)
+    return FitResult(
         shares=shares[shown],
-        std_errors=np.array([error(share) for share in shares[shown].tolist()]),
+        variances=population,
+        reporter_variances=reporters,
         p_values=exact_p_values(counts.ones[0], n, params)[shown],
-        totals=(total(shown), total(np.setdiff1d(every, shown)), total(every)),
+        totals=totals,
+        total_variances=of_totals,
+        total_reporter_variances=of_totals_among_reporters,
         null_error=math.sqrt(total_variance(0, 1, n, params)),
     )
+
+
+def _variances(shares: Floats, sizes: Sequence[int], num_reports: int, params: Params) -> tuple[Floats, Floats]:
+    """Variances of sums of categories as shares of a population, and among those who reported."""
+    pairs = zip(shares.tolist(), sizes, strict=True)
+    reporters = np.array([total_variance(share, size, num_reports, params) for share, size in pairs])
+    return reporters + np.where((shares > 0) & (shares < 1), shares * (1 - shares) / num_reports, 0), reporters
 
 
 def category_shares(ones: NDArray[np.int64], num_reports: int, params: Params) -> Floats:

@@ -5,15 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hubbub_decoder.estimators.first_look import STRONG, joint_shares, look
-from hubbub_decoder.estimators.mixed_model import Beliefs, MixedModel
-from hubbub_decoder.estimators.solution import Solution, Solved, Totals
-from hubbub_decoder.estimators.solving import solve
+from hubbub_decoder.array_types import Flags, Floats
+from hubbub_decoder.estimators.mixed_model import Beliefs, Misfit, MixedModel, Solution, Solved, Totals
 from hubbub_decoder.inference.prior import fit_prior
-
-Floats = NDArray[np.float64]
 
 _LOOKS, _ROUNDS = 6, 8
 _SETTLED = 0.02
@@ -21,6 +16,9 @@ _STRIDE = 4.0  # tau**2 shrinks by this factor a round at most
 _PACE = 0.7  # how far beliefs move in a round; at 1 they swing
 _OWN = 0.02  # no belief is wider than 1 / this many of the estimate's own variances, nor narrower than _SURE of one
 _SURE = 1e-4
+STRONG = 3.5
+"""Standard errors beyond which a candidate is not taken for one of many alike."""
+_LEAST_ROWS = 4  # observations for each candidate that is estimated together with others
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,11 +52,56 @@ def begin(model: MixedModel) -> tuple[Learnt, Solution]:
     )
 
 
+def look(model: MixedModel, known: Floats, scatter: float) -> tuple[Solution, Misfit]:
+    """Take some shares as known and all other strings for scatter, and estimate one candidate at a time.
+
+        y - X known = F x_others + s        s ~ N(0, I + tau**2 K)        tau**2 : the sum of squared shares that are not known
+        x_j = known_j + x_j'P (y - X known) / x_j'P x_j, with variance 1 / x_j'P x_j
+
+    It is unbiased over the random hash as the whole model is, and less efficient: collisions are noise. The covariance of the
+    observations has no entries between cohorts, so it costs next to nothing.
+
+    known : (M,)        scatter : tau**2
+    """
+    white = model.whitened(scatter)
+    fixed, triangle = np.linalg.qr(white.others)
+    left = white.y - white.sums(known)
+    effects = fixed.T @ left
+    left -= fixed @ effects
+    information = white.lengths() - np.sum(white.scores(fixed) ** 2, axis=1)
+    told = information > 0
+    variances = 1 / np.where(told, information, 1)
+    shares = known + variances * white.scores(left)
+    parts = [(left[rows], fixed[rows], k) for rows, k in zip(white.rows(), white.scatters, strict=True)]
+    misfit = Misfit.of([float(r @ k @ r) for r, _, k in parts], [k - f @ (f.T @ k) for _, f, k in parts])
+    others = np.linalg.lstsq(triangle, effects, rcond=None)[0]
+    return Solution(np.where(told, shares, np.nan), np.where(told, variances, np.inf), known, others), misfit
+
+
+def joint_shares(model: MixedModel, scores: Floats, scatter: float) -> Floats:
+    """Estimate the strong candidates together and return their shares, (M,); 0 for every other candidate.
+
+    A candidate that collides with a frequent one is strong by itself and often nothing beside it. Subtracting what each says by itself would
+    subtract the frequent one several times over.
+
+        minimize  |y - F x_others - X_strong x|**2 of the whitened model        strong : the largest scores above 3.5, d / 4 at most
+
+    scores : (M,) shares in standard errors, each estimated by itself        scatter : tau**2
+    """
+    shares = np.zeros(model.candidates)
+    strong = np.flatnonzero(scores > STRONG)
+    strong = strong[np.argsort(-scores[strong])[: len(model.y) // _LEAST_ROWS]]
+    white = model.whitened(scatter)
+    columns = np.column_stack([white.others, white.columns(strong)])
+    shares[strong] = np.linalg.lstsq(columns, white.y, rcond=None)[0][white.others.shape[1] :]
+    return shares
+
+
 def learn(model: MixedModel, learnt: Learnt) -> tuple[Learnt, Solution]:
     """Estimate, learn from all estimates how large shares are, and believe so of each, in turns; tau**2 beside it."""
     error = np.inf
     for _ in range(_ROUNDS):
-        solved = solve(model, learnt.beliefs, learnt.scatter)
+        solved = model.solve(learnt.beliefs, learnt.scatter)
         seen, misfit = solved.solution(roughly=True), solved.misfit()
         before = learnt.scatter
         scatter = max(before + misfit.step, before / _STRIDE)
@@ -96,18 +139,18 @@ def solve_on_more_directions(model: MixedModel, learnt: Learnt) -> tuple[Learnt,
 
     Beliefs have taken up noise of the directions they were learnt on, so the tau**2 found there is too small where candidates are many.
     """
-    solved = solve(model, learnt.beliefs, learnt.scatter)
+    solved = model.solve(learnt.beliefs, learnt.scatter)
     misfit = solved.misfit()
     scatter = max(learnt.scatter + misfit.step, learnt.scatter / _STRIDE)
     if abs(model.variance_ratio(scatter, learnt.scatter) - 1) < _SETTLED:
         return learnt, solved
-    return replace(learnt, scatter=scatter, scatter_std=misfit.error), solve(model, learnt.beliefs, scatter)
+    return replace(learnt, scatter=scatter, scatter_std=misfit.error), model.solve(learnt.beliefs, scatter)
 
 
 def totals(model: MixedModel, learnt: Learnt, seen: Solution) -> Totals:
     """Add up, the strong candidates for themselves and all others with a mean of their own."""
     strong = seen.shares > STRONG * np.sqrt(seen.variances)
-    return solve(model, _alike(seen, learnt.beliefs, strong), learnt.scatter).totals(~strong)
+    return model.solve(_alike(seen, learnt.beliefs, strong), learnt.scatter).totals(~strong)
 
 
 def _posterior(seen: Solution, misfit: float) -> tuple[Floats, Floats, Floats, Floats]:
@@ -116,7 +159,7 @@ def _posterior(seen: Solution, misfit: float) -> tuple[Floats, Floats, Floats, F
     return x, v, *(fit_prior(x, v).given(x, v) if len(x) else (x, v))
 
 
-def _alike(seen: Solution, beliefs: Beliefs, strong: NDArray[np.bool_]) -> Beliefs:
+def _alike(seen: Solution, beliefs: Beliefs, strong: Flags) -> Beliefs:
     """Believe the same of all but the strong: mean 0, and the mean square that they have."""
     v = np.minimum(seen.variances, 1.0)
     squares = seen.posterior**2 + 1 / (1 / v + 1 / beliefs.variances)

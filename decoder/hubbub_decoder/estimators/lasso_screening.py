@@ -9,16 +9,16 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.stats import norm
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Lasso
 
-from hubbub.summary import BitCounts
-from hubbub_decoder.model.bit_covariance import RandomString
+from hubbub.summary import BitCounts, Reports
+from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.model.debias import bit_shares
 from hubbub_decoder.model.design_matrix import DesignMatrix
+from hubbub_decoder.model.random_string import RandomString
 
 _MAX_COLUMNS, _MAX_NUMBERS = 4_000, 5_000
 """What one machine fits at once in reasonable time and memory: either the normal equations of the columns or those of the bits are dense."""
@@ -37,12 +37,19 @@ class Selection:
     independent : no column was chosen by looking at those reports, so that only the columns kept are tested
     """
 
-    columns: NDArray[np.intp]
+    columns: Indices
     counts: BitCounts
     independent: bool
 
+    def reports_of(self, reports: Reports) -> Reports:
+        """Return the reports of the cohorts to estimate from."""
+        kept = (self.counts.reports > 0)[reports.cohorts]
+        if kept.all():
+            return reports
+        return Reports(reports.metric, reports.cohorts[kept], reports.rows[kept], reports.periods)
 
-def select(counts: BitCounts, design: DesignMatrix) -> Selection:
+
+def select(counts: BitCounts, design: DesignMatrix, *, keep_all: bool = False) -> Selection:
     """Keep all columns if they can be fitted at once, else let half of the cohorts choose and leave the others to estimate from.
 
     What is chosen by looking at the reports looks too frequent in the same reports; people in other cohorts know nothing of the
@@ -50,7 +57,7 @@ def select(counts: BitCounts, design: DesignMatrix) -> Selection:
     reports choose and estimate.
     """
     columns = len(design.groups)
-    if columns <= capacity(counts):
+    if keep_all or columns <= capacity(counts):
         return Selection(np.arange(columns), counts, independent=True)
     used = np.flatnonzero(counts.reports)
     if len(used) == 1:
@@ -76,7 +83,7 @@ def capacity(counts: BitCounts) -> int:
     return max(1, most if r <= _MAX_NUMBERS else min(most, _MAX_COLUMNS))
 
 
-def screen(counts: BitCounts, design: DesignMatrix, most: int) -> NDArray[np.intp]:
+def screen(counts: BitCounts, design: DesignMatrix, most: int) -> Indices:
     """Return the columns that a lasso keeps, at most so many, ascending.
 
         minimize  1/2 ||W (y - X x - w x_o)||**2 + z sum_v ||W X_v|| x_v        x >= 0, x_o free of penalty
@@ -94,14 +101,14 @@ def screen(counts: BitCounts, design: DesignMatrix, most: int) -> NDArray[np.int
         z = max(z, 0.1) * _TIGHTEN
 
 
-def _only(counts: BitCounts, cohorts: NDArray[np.intp]) -> BitCounts:
+def _only(counts: BitCounts, cohorts: Indices) -> BitCounts:
     """Forget the reports of all other cohorts."""
     reports, ones = np.zeros_like(counts.reports), np.zeros_like(counts.ones)
     reports[cohorts], ones[cohorts] = counts.reports[cohorts], counts.ones[cohorts]
     return BitCounts(counts.metric, reports, ones, counts.periods)
 
 
-def _whitened(counts: BitCounts, design: DesignMatrix) -> tuple[NDArray[np.float64], sparse.csc_array]:
+def _whitened(counts: BitCounts, design: DesignMatrix) -> tuple[Floats, sparse.csc_array]:
     """Scale rows to unit noise and columns to unit length; the last column is the average string."""
     params = counts.metric.params
     used = counts.reports > 0
@@ -120,10 +127,10 @@ def _whitened(counts: BitCounts, design: DesignMatrix) -> tuple[NDArray[np.float
     return response, weighted
 
 
-def _lasso(response: NDArray[np.float64], weighted: sparse.csc_array, z: float) -> NDArray[np.float64]:
+def _lasso(response: Floats, weighted: sparse.csc_array, z: float) -> Floats:
     """Solve to screening accuracy; coefficients of the scaled columns."""
     model = Lasso(alpha=z / len(response), positive=True, fit_intercept=False, max_iter=300, tol=1e-3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # who passes narrowly is settled by the refit
-        coefficients: NDArray[np.float64] = model.fit(weighted, response).coef_
+        coefficients: Floats = model.fit(weighted, response).coef_
     return coefficients

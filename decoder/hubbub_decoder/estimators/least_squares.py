@@ -8,57 +8,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg, sparse
 
 from hubbub.summary import BitCounts
+from hubbub_decoder.array_types import Floats, Indices
+from hubbub_decoder.estimators.fit_result import FitResult, contrast_variances
 from hubbub_decoder.estimators.lasso_screening import numbers
-from hubbub_decoder.inference.null_distribution import ErrorLaw, RandomPlaces
-from hubbub_decoder.inference.random_string_test import Seen, tested
-from hubbub_decoder.model.bit_covariance import RandomString, bit_shares_with_noise
+from hubbub_decoder.inference.intervals import reporter_variance
+from hubbub_decoder.inference.multiple_testing import Seen, tested
+from hubbub_decoder.inference.null_distribution import ErrorLaw
+from hubbub_decoder.model.bit_covariance import bit_shares_with_noise
 from hubbub_decoder.model.design_matrix import DesignMatrix
+from hubbub_decoder.model.random_string import RandomPlaces, RandomString
 
 _REFITS = 3
 _ROWS_AT_ONCE = 1024
 _MAX_INFLATION = 1e8  # variance of a share through the presence of others, beyond which it is not identified
 _NULL = 1e-10
 _COHORTS = 3
-
-Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class Fit:
-    """Shares of the reports, and how uncertain they are as shares of a population the reports are drawn from.
-
-    shares      : (M,) unbiased, so possibly negative
-    unlisted    : x_o
-    covariance  : (M + 1, M + 1) of (shares, unlisted)
-    unexplained : (M + 1, d) orthonormal: directions the reports say nothing about; d = 0 in good order
-    scatter     : tau**2, the sum of squared shares of strings without a candidate, from the excess lack of fit
-    scatter_std : its standard error where tau = 0
-    noise       : (M + 1, M + 1) of the shares among those who reported, where the fit knows it by itself
-    law         : how estimates of those who are nothing err, where that is known; None: as a normal
-    p_values    : (M,) of the hypothesis that nobody reported it, by that law
-    """
-
-    shares: Floats
-    unlisted: float
-    covariance: Floats
-    unexplained: Floats
-    scatter: float
-    scatter_std: float
-    noise: Floats | None = None
-    law: ErrorLaw | None = None
-    p_values: Floats | None = None
-
-    def identified(self, contrasts: Floats) -> NDArray[np.bool_]:
-        """Tell for each row of weights (n, M + 1) whether the reports determine that weighted sum."""
-        blind = np.linalg.norm(contrasts @ self.unexplained, axis=1)
-        return np.asarray(blind <= 1e-6 * np.linalg.norm(contrasts, axis=1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +49,7 @@ def must_be_fixed(counts: BitCounts, design: DesignMatrix) -> bool:
     return len(design.groups) <= numbers(counts) // 20 or int((counts.reports > 0).sum()) < _COHORTS
 
 
-def fit(counts: BitCounts, design: DesignMatrix) -> Fit:
+def fit_least_squares(counts: BitCounts, design: DesignMatrix, num_reports: int | None = None) -> FitResult:
     """Fit all columns of the design at once.
 
         minimize  sum_j (y_j - X_j x)' S_j^-1 (y_j - X_j x)        S_j = C_j / (n_j (q* - p*)**2) + tau**2 V
@@ -88,7 +58,8 @@ def fit(counts: BitCounts, design: DesignMatrix) -> Fit:
     C_j is `report_covariance` of cohort j at the last shares fitted, at first of nothing but average strings. Strings
     without a candidate do not hash like their average: V is the scatter of one, tau**2 the sum of their squared shares.
 
-    counts : bit counts with at least one report      design : fewer columns than the bits can carry
+    counts      : bit counts with at least one report      design : fewer columns than the bits can carry
+    num_reports : of all cohorts, if `counts` holds only some of them
     Source: generalized least squares; tau**2 by the method of moments on the residuals.
     """
     rows = int((counts.reports > 0).sum()) * counts.metric.params.num_bits
@@ -102,34 +73,44 @@ def fit(counts: BitCounts, design: DesignMatrix) -> Fit:
         solution = covariance @ normal.moment
         shares, unlisted = solution[:-1], float(solution[-1])
         scatter, scatter_std = _scatter(normal, solution, rows, unexplained.shape[1], weighted_with)
-    found = Fit(shares, unlisted, covariance, unexplained, weighted_with, scatter_std)
-    law, p = _tested(found, counts, blocks, random_string)
-    return replace(found, law=law, p_values=p)
+    n = num_reports or counts.num_reports
+
+    def reporter_variances(contrasts: Floats) -> Floats:
+        return reporter_variance(contrast_variances(contrasts, covariance), contrasts @ solution, n)
+
+    found = FitResult.from_fixed_effects(
+        solution, covariance, unexplained, reporter_variances, (weighted_with, scatter_std)
+    )
+    return found.with_tests(*_tested(found, solution, covariance, counts, blocks, random_string))
 
 
 def _tested(
-    found: Fit, counts: BitCounts, blocks: list[sparse.csr_array], random_string: RandomString
+    found: FitResult,
+    solution: Floats,
+    covariance: Floats,
+    counts: BitCounts,
+    blocks: list[sparse.csr_array],
+    random_string: RandomString,
 ) -> tuple[ErrorLaw | None, Floats]:
     """Return how random strings err, and how often one would look as frequent as each candidate.
 
     In each cohort a random string's score is the sum of S^-1 (y - X x - w x_o) over the bits that it sets; where candidate j is left out,
     (x, x_o) is less Cov e_j x_j / Cov_jj. Where sets of h bits are too many to go through, some are drawn.
     """
-    columns = len(found.shares)
-    known = found.identified(np.eye(columns + 1))[:columns]
-    if not known.any():
-        return None, np.full(columns, np.nan)
-    errors = np.where(known, np.sqrt(np.diag(found.covariance)[:columns]), np.nan)
-    solution = np.append(found.shares, found.unlisted)
+    errors = np.sqrt(found.variances)
+    if np.isnan(errors).all():
+        return None, np.full(len(errors), np.nan)
     strings = RandomPlaces.of_bits(counts.metric.params)
 
     def scores(solutions: Floats, scales: Floats) -> Iterator[tuple[sparse.csr_array, Floats]]:
-        for y_j, bits, s in _covariances(counts, blocks, random_string, solution[:-1], solution[-1], found.scatter):
+        for y_j, bits, s in _covariances(
+            counts, blocks, random_string, solution[:-1], solution[-1], found.unlisted_variance
+        ):
             fitted = bits @ solutions[:-1] + np.outer(random_string.mean, solutions[-1])
             yield bits, scales * np.linalg.solve(s, y_j[:, None] - fitted)
 
-    def left_out(some: NDArray[np.intp]) -> Iterator[Seen]:
-        moved = found.covariance[:, some] * (solution[some] / errors[some] ** 2)
+    def left_out(some: Indices) -> Iterator[Seen]:
+        moved = covariance[:, some] * (solution[some] / errors[some] ** 2)
         parts = list(scores(solution[:, None] - moved, errors[some]))
         own = np.array([(bits[:, some].T @ score).diagonal() for bits, score in parts])
         for place in range(len(some)):
@@ -137,7 +118,7 @@ def _tested(
 
     typical = np.array([np.nanmedian(errors)])
     anybody = (strings.scores(score[:, 0]) for _, score in scores(solution[:, None], typical))
-    return tested(found.shares, errors, anybody, left_out, strings, int((counts.reports > 0).sum()))
+    return tested(solution[:-1], errors, anybody, left_out, strings, int((counts.reports > 0).sum()))
 
 
 def _scatter(normal: _Normal, solution: Floats, rows: int, blind: int, weighted_with: float) -> tuple[float, float]:

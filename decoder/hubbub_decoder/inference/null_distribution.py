@@ -11,15 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import binom, norm
 
-from hubbub.metrics.params import Params
-
-Floats = NDArray[np.float64]
+from hubbub_decoder.array_types import Floats
 
 _REACH, _STEP = 40.0, 0.02
 _CELLS = 2 * round(_REACH / _STEP) + 1
@@ -28,45 +24,6 @@ _TELLING, _WIDER = 1e-3, 1.25
 _BEYOND = 1.5  # standard errors of a cohort's part above the middle ones that still count
 _SELDOM = 0.01
 _MANY_COHORTS = 64
-_MAX_SETS = 2_500
-
-
-@dataclass(frozen=True, eq=False)
-class RandomPlaces:
-    """What a string that hashes anywhere takes in a cohort: one filter, or h bits.
-
-    sets    : (n, h) places, each set as likely as `chances` says      chances : (n,); None: all alike
-    same    : how often it has a given candidate's very set
-    """
-
-    sets: NDArray[np.intp]
-    chances: Floats | None
-    same: float
-
-    @classmethod
-    def of_filters(cls, chances: Floats) -> RandomPlaces:
-        """Return one of so many filters."""
-        likeliest = float(chances.max())
-        return cls(np.arange(len(chances))[:, None], chances, likeliest)
-
-    @classmethod
-    def of_bits(cls, params: Params) -> RandomPlaces:
-        """Return all sets of h of k bits, or so many drawn at random as are enough."""
-        k, h = params.num_bits, params.num_hashes
-        number = math.comb(k, h)
-        if number <= _MAX_SETS:
-            sets = np.array(list(combinations(range(k), h)), np.intp)
-        else:
-            sets = np.argsort(np.random.default_rng(0).random((_MAX_SETS, k)), axis=1)[:, :h]
-        return cls(sets, None, 1 / number)
-
-    def alike(self, cohorts: int) -> float:
-        """Return how often it has a candidate's places in so many cohorts."""
-        return float(self.same**cohorts)
-
-    def scores(self, places: Floats) -> Floats:
-        """Return what each set scores, (n,), from what each place does."""
-        return np.asarray(places[self.sets].sum(axis=1))
 
 
 @dataclass(frozen=True, eq=False)

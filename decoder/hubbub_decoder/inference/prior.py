@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import logsumexp, ndtr, softmax
 
-Floats = NDArray[np.float64]
+from hubbub_decoder.array_types import Flags, Floats
 
 _SMALLEST = 0.2  # of a typical standard error: what is smaller looks like nothing
 _RATIO, _WIDTH = 1.5, 0.3
@@ -43,7 +42,7 @@ class Prior:
         members, means, within = self._posterior(x, variances)
         errors = np.sqrt(np.maximum(within, _POINT * variances[:, None]))
 
-        def below(at: Floats, rows: NDArray[np.bool_] | slice) -> Floats:
+        def below(at: Floats, rows: Flags | slice) -> Floats:
             return np.asarray((members[rows] * ndtr((at[:, None] - means[rows]) / errors[rows])).sum(axis=1))
 
         some = below(_SLIVER * np.sqrt(variances), slice(None)) < level

@@ -9,12 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import chi2
 
+from hubbub_decoder.array_types import Floats
 from hubbub_decoder.inference.prior import fit_prior
-
-Floats = NDArray[np.float64]
 
 _DOUBT = 0.01
 

@@ -8,68 +8,17 @@ random strings.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from hubbub.metrics.params import Params
 from hubbub.summary import BitCounts
+from hubbub_decoder.array_types import Floats
 from hubbub_decoder.model.debias import bit_shares
-
-Floats = NDArray[np.float64]
+from hubbub_decoder.model.random_string import RandomString
 
 _RIDGE = 1e-9  # of the mean variance: without noise the bits of a report add up exactly, and a covariance is singular
-
-
-@dataclass(frozen=True, eq=False)
-class RandomString:
-    """The bits of a string that hashes anywhere: what stands for every string that is on no list.
-
-    mean   : (k,)   w = E b
-    second : (k, k) W = E b b'
-    """
-
-    mean: Floats
-    second: Floats
-
-    @property
-    def covariance(self) -> Floats:
-        """V = W - w w'."""
-        return self.second - np.outer(self.mean, self.mean)
-
-    def share_of_all(self, counts: BitCounts) -> float:
-        """Return the share of the reports that have a value, were every value such a string: what their ones add up to."""
-        used = counts.reports > 0
-        ones = bit_shares(counts)[used].sum(axis=1)
-        return float(np.average(ones, weights=counts.reports[used]) / self.mean.sum())
-
-    @classmethod
-    def of(cls, params: Params) -> RandomString:
-        """Return the moments under the hash scheme.
-
-            murmur3-v1 : w_i = h/k                   W_ij = h (h-1) / (k (k-1))
-            google-md5 : w_i = 1 - (1-a_i)**h        W_ij = 1 - (1-a_i)**h - (1-a_j)**h + (1-a_i-a_j)**h
-                         a_i = the share of the 256 bytes that are i modulo k
-            W_ii = w_i in both
-
-        >>> params = Params(num_bits=8, num_hashes=2, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=0)
-        >>> RandomString.of(params).second[0, :2].round(4).tolist()  # 2/8, and 2/56
-        [0.25, 0.0357]
-        """
-        k, h = params.num_bits, params.num_hashes
-        if params.hash_scheme == "google-md5":
-            hit = np.bincount(np.arange(256) % k, minlength=k) / 256
-            miss = (1 - hit) ** h
-            mean = 1 - miss
-            both_missed = np.maximum(1 - hit[:, None] - hit, 0) ** h
-            second = 1 - miss[:, None] - miss + both_missed
-        else:
-            mean = np.full(k, h / k)
-            second = np.full((k, k), h * (h - 1) / (k * (k - 1)))
-        np.fill_diagonal(second, mean)
-        return cls(mean, second)
 
 
 def report_covariance(

@@ -7,8 +7,7 @@ from numpy.typing import NDArray
 
 from hubbub.metrics.params import Params
 from hubbub.summary import BitCounts
-
-Floats = NDArray[np.float64]
+from hubbub_decoder.array_types import Floats
 
 
 def debias(ones: NDArray[np.int64], reports: NDArray[np.int64], params: Params) -> tuple[Floats, Floats]:

@@ -10,19 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import mmh3
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from hubbub.metrics.params import Params
-from hubbub_decoder.model.vectorized_md5 import md5_bytes
-
-_CHUNK_VALUES = 1 << 12
-_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_2 = np.uint64(0x94D049BB133111EB)
-
-Positions = NDArray[np.int16]
+from hubbub_decoder.array_types import Indices
+from hubbub_decoder.model.vectorized_hashing import Positions, bit_positions
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,11 +31,11 @@ class DesignMatrix:
     groups: tuple[tuple[str, ...], ...]
     matrix: sparse.csc_array
 
-    def take(self, columns: NDArray[np.intp]) -> DesignMatrix:
+    def take(self, columns: Indices) -> DesignMatrix:
         """Keep some columns, in the order given."""
         return DesignMatrix(self.params, tuple(self.groups[column] for column in columns), self.matrix[:, columns])
 
-    def places(self) -> NDArray[np.intp]:
+    def places(self) -> Indices:
         """Return the bits of each column in each cohort: (m, columns, h), padded with k where it has fewer."""
         k, m = self.params.num_bits, self.params.num_cohorts
         columns = self.matrix.shape[1]
@@ -83,56 +76,7 @@ def design_of_positions(candidates: Sequence[str], positions: Positions, params:
     return DesignMatrix(params, tuple(map(tuple, groups)), _csc(positions[first], params.num_bits))
 
 
-def bit_positions(candidates: Sequence[str], params: Params) -> Positions:
-    """Return the bits each candidate sets in each cohort: (M, m, h), ascending, each once.
-
-    Where hashes of google-md5 coincide, the missing places hold k, after the others.
-    """
-    m, h = params.num_cohorts, params.num_hashes
-    positions = np.empty((len(candidates), m, h), np.int16)
-    hash_chunk = _google_md5 if params.hash_scheme == "google-md5" else _murmur3_v1
-    for start in range(0, len(candidates), _CHUNK_VALUES):
-        values = [candidate.encode() for candidate in candidates[start : start + _CHUNK_VALUES]]
-        positions[start : start + len(values)] = hash_chunk(values, params)
-    return positions
-
-
-def _murmur3_v1(values: list[bytes], params: Params) -> Positions:
-    """Hash every value once, then do the cohorts by arithmetic modulo 2**64."""
-    k, h = params.num_bits, params.num_hashes
-    words = np.frombuffer(b"".join(mmh3.mmh3_x64_128_digest(value, 0) for value in values), "<u8").reshape(-1, 2)
-    cohorts = _mix(np.arange(params.num_cohorts, dtype=np.uint64))
-    base = _mix(words[:, :1] ^ cohorts) + words[:, 1:]
-    taken = np.empty((*base.shape, h), np.int16)
-    for i in range(h):
-        uniform = _mix(base + np.uint64(i)) >> np.uint64(32)
-        position = ((uniform * np.uint64(k - i)) >> np.uint64(32)).astype(np.int16)
-        for earlier in range(i):  # ascending, so each taken position at or below pushes one further up
-            position += taken[..., earlier] <= position
-        taken[..., i] = position
-        taken[..., : i + 1].sort(axis=-1)
-    return taken
-
-
-def _mix(word: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """splitmix64's finalizer, elementwise."""
-    word = (word ^ (word >> np.uint64(30))) * _MIX_1
-    word = (word ^ (word >> np.uint64(27))) * _MIX_2
-    return word ^ (word >> np.uint64(31))
-
-
-def _google_md5(values: list[bytes], params: Params) -> Positions:
-    """One byte of MD5 a hash; a bit that two hashes hit is held once."""
-    k, h = params.num_bits, params.num_hashes
-    prefixes = [cohort.to_bytes(4, "big") for cohort in range(params.num_cohorts)]
-    taken = np.sort(md5_bytes(values, prefixes, h).astype(np.int16) % k, axis=-1)
-    again = taken[..., 1:] == taken[..., :-1]
-    taken[..., 1:][again] = k
-    taken.sort(axis=-1)
-    return taken
-
-
-def _distinct(positions: Positions) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _distinct(positions: Positions) -> tuple[Indices, Indices]:
     """Return the first candidate of each distinct column, in the candidates' order, and each candidate's column."""
     if not len(positions):
         return np.empty(0, np.intp), np.empty(0, np.intp)

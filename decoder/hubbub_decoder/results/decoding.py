@@ -1,4 +1,4 @@
-"""What a decoding says: estimates, what they leave open, and how sure both are."""
+"""`Decoding`: estimates, totals, tests and warnings of one metric; saving and display."""
 
 from __future__ import annotations
 
@@ -12,60 +12,63 @@ from typing import TYPE_CHECKING, Any
 
 from hubbub.metrics.metric import Metric
 from hubbub.text import format_count
-from hubbub_decoder.data.output_files import require_table, whole_file
-from hubbub_decoder.results.estimates import Estimate, FitTest, Mass
-from hubbub_decoder.results.table import Picture, as_html
+from hubbub_decoder.data.output_files import atomic_write, check_table_path
+from hubbub_decoder.results.estimates import Estimate, FitTest, ShareEstimate
+from hubbub_decoder.results.table import DecodingTable, to_html
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from rich.console import Console, ConsoleOptions, RenderResult
 
-_FLOATS = (
-    *("share", "std_error", "low", "high", "selected_low", "selected_high", "p_value", "q_value"),
-    *("best_guess", "guess_low", "guess_high"),
+_FLOAT_COLUMNS = (
+    *("share", "std_error", "low", "high", "selection_adjusted_low", "selection_adjusted_high", "p_value", "q_value"),
+    *("posterior_median", "credible_low", "credible_high"),
 )
-_COLUMNS = ("candidate", *_FLOATS, "detected", "same_bits")
+_COLUMNS = ("candidate", *_FLOAT_COLUMNS, "detected", "indistinguishable_from")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Decoding:
-    """Estimates of one metric, largest first.
+    """Result of `decode`: estimates of one metric in descending order of share, totals, tests and warnings.
 
-    num_reports   : N
-    level, fdr    : of the intervals; of what is called detected
-    explained     : the candidates together; where a lasso chose, the chosen ones only
-    unlisted      : strings (categories) that are no candidate; where a lasso chose, also the candidates it left out
-    without_value : reports of "nothing recorded"; of a boolean: false
-    detectable    : a candidate of this share would be detected 9 times in 10, even were it the only one
-    warnings      : what to know before believing any of it, in words
-    chosen        : how many candidates a lasso chose to be fitted; None: all were
-    fit           : tests of the parameters, of the hash scheme and for reports that are made up; those below 1e-6 are warned of
+    num_reports     : number of reports N
+    confidence      : confidence level of all intervals, in (0, 1)
+    fdr             : false discovery rate of `detected`, in (0, 1)
+    listed_total    : total share of the candidates; after screening, of the kept candidates only
+    unlisted        : share of reports with a string (or category) that is not a candidate; after screening, screened-out candidates count
+                      as unlisted
+    no_value        : share of reports in which nothing was recorded; boolean metric: share of false
+    detection_limit : smallest share that is detected with probability 0.9, even if no other candidate is present
+    warnings        : sentences to read before using the estimates
+    periods         : first days of the reporting periods, as the summary lists them
+    fit_tests       : goodness-of-fit tests; each with p < 1e-6 adds a warning
+    num_screened    : number of candidates that a lasso kept; None if all candidates were estimated
 
-    Draws itself: `rich.print(decoding)`, or alone in a notebook; `save` writes CSV, JSON or Parquet. Iterates over its estimates;
-    `decoding["a"]` is that of one candidate, and `"a" in decoding` asks for it.
+    Iterates over its estimates; `decoding["a"]` is the estimate of candidate "a", and `"a" in decoding` tests for it.
+    Displays itself as a table with `rich.print(decoding)` or in a notebook; `save` writes CSV, JSON or Parquet.
     """
 
     metric: Metric
     num_reports: int
-    level: float
+    confidence: float
     fdr: float
     estimates: tuple[Estimate, ...]
-    explained: Mass
-    unlisted: Mass
-    without_value: Mass
-    detectable: float
+    listed_total: ShareEstimate
+    unlisted: ShareEstimate
+    no_value: ShareEstimate
+    detection_limit: float
     warnings: tuple[str, ...] = ()
     periods: tuple[str, ...] = ()
-    fit: tuple[FitTest, ...] = ()
-    chosen: int | None = None
+    fit_tests: tuple[FitTest, ...] = ()
+    num_screened: int | None = None
 
     @property
     def detected(self) -> tuple[Estimate, ...]:
-        """The candidates that were found."""
+        """Estimates of the detected candidates, in descending order of share."""
         return tuple(estimate for estimate in self.estimates if estimate.detected)
 
     def __repr__(self) -> str:
-        return f"<Decoding of {self.metric.name}: {format_count(self.num_reports, 'report')}, {len(self.detected):,} of {format_count(len(self), 'candidate')} found>"
+        return f"<Decoding of {self.metric.name}: {format_count(self.num_reports, 'report')}, {len(self.detected):,} of {format_count(len(self), 'candidate')} detected>"
 
     def __len__(self) -> int:
         return len(self.estimates)
@@ -74,51 +77,56 @@ class Decoding:
         return iter(self.estimates)
 
     def __contains__(self, candidate: object) -> bool:
-        return any(candidate == e.candidate or candidate in e.same_bits for e in self.estimates)
+        return any(candidate == e.candidate or candidate in e.indistinguishable_from for e in self.estimates)
 
     def __getitem__(self, candidate: str) -> Estimate:
-        """Return the estimate of a candidate, also by a name that sets the same bits."""
+        """Return the estimate of a candidate, or of the group that it is indistinguishable from; KeyError if it was not given."""
         for estimate in self.estimates:
-            if candidate == estimate.candidate or candidate in estimate.same_bits:
+            if candidate == estimate.candidate or candidate in estimate.indistinguishable_from:
                 return estimate
         raise KeyError(candidate)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it as JSON can hold it; nan becomes None."""
+        """Return all fields as JSON-compatible values; nan and infinity become None."""
         return {
             "metric": self.metric.to_dict(),
             "periods": list(self.periods),
             "num_reports": self.num_reports,
-            "level": self.level,
+            "confidence": self.confidence,
             "fdr": self.fdr,
-            "explained": _plain(self.explained),
-            "unlisted": _plain(self.unlisted),
-            "without_value": _plain(self.without_value),
-            "chosen": self.chosen,
-            "detectable": _number(self.detectable),
+            "listed_total": _json_fields(self.listed_total),
+            "unlisted": _json_fields(self.unlisted),
+            "no_value": _json_fields(self.no_value),
+            "num_screened": self.num_screened,
+            "detection_limit": _finite_or_none(self.detection_limit),
             "warnings": list(self.warnings),
-            "fit": [asdict(test) for test in self.fit],
-            "estimates": [_plain(estimate) for estimate in self.estimates],
+            "fit_tests": [asdict(test) for test in self.fit_tests],
+            "estimates": [_json_fields(estimate) for estimate in self.estimates],
         }
 
     def to_table(self) -> pa.Table:
-        """Return one row a candidate as an Arrow table (`.to_pandas()` where pandas is installed)."""
+        """Return an Arrow table with one row per candidate (`.to_pandas()` if pandas is installed)."""
         import pyarrow as pa
 
-        floats = {name: [getattr(e, name) for e in self.estimates] for name in _FLOATS}
+        floats = {name: [getattr(e, name) for e in self.estimates] for name in _FLOAT_COLUMNS}
         return pa.table(
             {
                 "candidate": pa.array([e.candidate for e in self.estimates], pa.string()),
                 **{name: pa.array(values, pa.float64()) for name, values in floats.items()},
                 "detected": pa.array([e.detected for e in self.estimates], pa.bool_()),
-                "same_bits": pa.array([list(e.same_bits) for e in self.estimates], pa.list_(pa.string())),
+                "indistinguishable_from": pa.array(
+                    [list(e.indistinguishable_from) for e in self.estimates], pa.list_(pa.string())
+                ),
             }
         )
 
     def save(self, path: str | Path) -> None:
-        """Write one row a candidate to a .csv or .parquet file, or everything to a .json file."""
+        """Write one row per candidate to a .csv or .parquet file, or all fields to a .json file.
+
+        Raises OutputError for another suffix, or if the file cannot be written.
+        """
         path = Path(path)
-        require_table(path)
+        check_table_path(path)
         match path.suffix.lower():
             case ".json":
                 data = (json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n").encode()
@@ -126,7 +134,7 @@ class Decoding:
                 data = self._csv()
             case _:
                 data = self._parquet()
-        with whole_file(path) as file:
+        with atomic_write(path) as file:
             file.write(data)
 
     def _csv(self) -> bytes:
@@ -136,8 +144,10 @@ class Decoding:
         writer = csv.writer(text)
         writer.writerow(_COLUMNS)
         for estimate in self.estimates:
-            row = _plain(estimate)
-            writer.writerow([" ".join(row[name]) if name == "same_bits" else row[name] for name in _COLUMNS])
+            row = _json_fields(estimate)
+            writer.writerow(
+                [" ".join(row[name]) if name == "indistinguishable_from" else row[name] for name in _COLUMNS]
+            )
         return text.getvalue().encode()
 
     def _parquet(self) -> bytes:
@@ -149,16 +159,16 @@ class Decoding:
         return sink.getvalue()
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from Picture(self).__rich_console__(console, options)
+        yield from DecodingTable(self).__rich_console__(console, options)
 
     def _repr_html_(self) -> str:
-        return as_html(self)
+        return to_html(self)
 
 
-def _plain(mass: Mass) -> dict[str, Any]:
-    fields = asdict(mass)
-    return {name: _number(value) if isinstance(value, float) else value for name, value in fields.items()}
+def _json_fields(estimate: ShareEstimate) -> dict[str, Any]:
+    fields = asdict(estimate)
+    return {name: _finite_or_none(value) if isinstance(value, float) else value for name, value in fields.items()}
 
 
-def _number(value: float) -> float | None:
+def _finite_or_none(value: float) -> float | None:
     return value if math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""What is said of one candidate, of a share, and of the fit: numbers, and nothing of how they are shown."""
+"""Result types: `ShareEstimate`, `Estimate` of one candidate, and `FitTest`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Mass:
-    """A share of the reports with its interval, not clipped to [0, 1]; nan where the reports do not determine it."""
+class ShareEstimate:
+    """Estimated share of the reports, with standard error and confidence interval.
+
+    Not clipped to [0, 1]; all fields are nan where the reports do not determine the share.
+    """
 
     share: float
     std_error: float
@@ -16,52 +19,52 @@ class Mass:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate(Mass):
-    """What the reports say about one candidate.
+class Estimate(ShareEstimate):
+    """Estimate of one candidate; all numbers are nan if the candidate was screened out or is not determined.
 
-    Where it was not fitted all numbers are nan.
-
-    share, std_error : of the share of reports that carry it, among those who reported
-    low, high        : the interval of the decoding's level, not clipped: below 0 means "may well be none"
-    p_value          : one-sided, of the hypothesis that nobody reported it
-    q_value          : the false discovery rate at which it is called found
-    detected         : q_value <= the decoding's fdr
-    selected_low, selected_high : the wider interval that holds although the candidate was picked for being detected; else nan
-    best_guess       : of the distribution as a whole: shrunk, biased, all of them at most 1 together
-    guess_low, guess_high : hold `level` of the candidates on average over all of them, not of those that are there
-    same_bits        : candidates no report can tell from this one; the share is of all of them together
+    share, std_error : share of the reports that carry the candidate, unbiased, may be negative
+    low, high        : confidence interval at `Decoding.confidence`, not clipped; it reaches below 0 if the true share may be 0
+    p_value          : one-sided; null hypothesis: no report carries the candidate
+    q_value          : smallest false discovery rate at which the candidate is detected
+    detected         : q_value <= `Decoding.fdr`
+    selection_adjusted_low, selection_adjusted_high : interval adjusted for the selection of detected candidates (Benjamini and
+                       Yekutieli 2005), wider than low .. high; nan if not detected
+    posterior_median : shrunken share, biased; at most 1 in total over all candidates
+    credible_low, credible_high : posterior quantiles; they cover `Decoding.confidence` of all candidates on average, but fewer of those
+                       with a share above 0
+    indistinguishable_from : candidates with the same bits in every cohort; the share is the total of the group
     """
 
     candidate: str
     p_value: float
     q_value: float
     detected: bool
-    selected_low: float
-    selected_high: float
-    best_guess: float
-    guess_low: float
-    guess_high: float
-    same_bits: tuple[str, ...] = ()
+    selection_adjusted_low: float
+    selection_adjusted_high: float
+    posterior_median: float
+    credible_low: float
+    credible_high: float
+    indistinguishable_from: tuple[str, ...] = ()
 
     @property
-    def clipped(self) -> tuple[float, float]:
-        """The interval cut at 0, where shares begin."""
+    def interval(self) -> tuple[float, float]:
+        """Confidence interval (low, high), with negative limits raised to 0."""
         return max(self.low, 0.0), max(self.high, 0.0)
 
     @property
-    def clipped_selected(self) -> tuple[float, float]:
-        """The interval for who looks at it because it was detected, cut at 0; nan where it was not."""
-        return max(self.selected_low, 0.0), max(self.selected_high, 0.0)
+    def selection_adjusted_interval(self) -> tuple[float, float]:
+        """Interval adjusted for selection, with negative limits raised to 0; nan if not detected."""
+        return max(self.selection_adjusted_low, 0.0), max(self.selection_adjusted_high, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class FitTest:
-    """Whether any strings, in any shares, could have given these reports under the metric's parameters.
+    """Goodness-of-fit test; null hypothesis: some set of strings and shares explains the reports under the metric's parameters.
 
-    name      : patterns, patterns of one cohort, number of ones, coincident hashes, equal cohorts, ones by cohort, share with a value,
-                or even bits
-    statistic : chi-squared with so many degrees of freedom where nothing is wrong (even bits: a Student's t squared)
-    p_value   : corrected for the number of cohorts or bits the test looked at
+    name      : patterns, patterns_of_one_cohort, number_of_ones, coincident_hashes, equal_cohorts, ones_by_cohort, share_with_value or
+                even_bits
+    statistic : chi-squared with `degrees_of_freedom` under the null hypothesis (even_bits: squared Student's t)
+    p_value   : in [0, 1], Bonferroni-corrected for the number of cohorts or bits that the test examines
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""Could any strings at all, in any shares, have given these reports? Tests that hold whatever was reported.
+"""Goodness-of-fit tests: can any set of strings, in any shares, explain the reports under the metric's parameters?
 
-They come after the random effect of unlisted strings: none of them compares with what the candidates explain, so strings that are on no list
-alarm nobody. Wrong parameters, another hash scheme, reports that are made up or sent from some cohorts only, do.
+The tests do not use the candidates, so unlisted strings do not fail them. Wrong parameters, another hash scheme, fabricated
+reports and missing cohorts do.
 """
 
 from __future__ import annotations
@@ -14,59 +14,67 @@ from scipy import stats
 
 from hubbub.metrics.params import Params
 from hubbub.summary import BitCounts, PatternCounts, Reports
-from hubbub_decoder.estimators.pattern_counts import is_small
-from hubbub_decoder.estimators.patterns import FilterTable
-from hubbub_decoder.model.bit_covariance import RandomString
+from hubbub_decoder.array_types import Floats
+from hubbub_decoder.estimators.pattern_counts import FilterTable, is_small
 from hubbub_decoder.model.debias import bit_shares
+from hubbub_decoder.model.random_string import RandomString, md5_bit_probabilities
 from hubbub_decoder.results.estimates import FitTest
 
-Floats = NDArray[np.float64]
-
-_LEAST_EXPECTED = 5.0  # in a cell, Cochran's rule; cells that expect less are taken together
-_REFITS = 3
-_MOST_BITS_A_COHORT = 10
-_FEW_COHORTS = 32
-_NULL = 1e-13
-_FEW_REPORTS = 30
-_USUAL_SIZES = (0.1, 0.1, 0.8)  # of strings with 0, 1 and 2 bits: what numbers of ones are weighted for
+_MIN_EXPECTED_COUNT = 5.0  # per cell, Cochran's rule; cells with smaller expectations are merged
+_REWEIGHTINGS = 3
+_MAX_BITS_FOR_COHORT_TEST = 10
+_MIN_COHORTS = 32
+_RELATIVE_RANK_TOLERANCE = 1e-13
+_MIN_REPORTS_PER_COHORT = 30
+_ASSUMED_SIZE_SHARES = (0.1, 0.1, 0.8)  # of strings with 0, 1 and 2 bits: fixed weights of the numbers of ones
 
 
-def goodness_of_fit(collected: BitCounts | PatternCounts | Reports) -> tuple[FitTest, ...]:
-    """Make the tests that these reports allow."""
+def run_fit_tests(collected: BitCounts | PatternCounts | Reports) -> tuple[FitTest, ...]:
+    """Run every test for which the summary has the data and enough reports."""
     params = collected.metric.params
     tests: list[FitTest | None] = []
     if isinstance(collected, PatternCounts) and is_small(params):
-        tests += _of_patterns(collected)
+        tests += _pattern_tests(collected)
     counts = collected if isinstance(collected, BitCounts) else collected.bit_counts()
-    periods = _periods(counts)
+    periods = _reports_per_client(counts)
     if counts.ones_histogram is not None:
-        tests.append(_named("number of ones", _lack_of_fit(counts.ones_histogram, _chance_of_ones(params)), periods))
+        tests.append(
+            _chi_squared_test(
+                "number_of_ones", _mixture_chi_squared(counts.ones_histogram, _ones_probabilities(params)), periods
+            )
+        )
     if not isinstance(collected, BitCounts):
-        tests.append(_coincident_hashes(_numbers_of_ones(collected), params))
-    if counts.num_reports >= _FEW_REPORTS * len(counts.reports):
-        tests += [_equal_cohorts(counts), *_of_totals(counts), _even_bits(counts)]
+        tests.append(_coincident_hash_test(_count_numbers_of_ones(collected), params))
+    if counts.num_reports >= _MIN_REPORTS_PER_COHORT * len(counts.reports):
+        tests += [_equal_cohorts_test(counts), *_total_ones_tests(counts), _even_bits_test(counts)]
     return tuple(test for test in tests if test is not None)
 
 
-def _of_patterns(counts: PatternCounts) -> Iterator[FitTest | None]:
-    """Of 2**k patterns only as many numbers speak about shares as there are filters; no share explains what is orthogonal to them."""
-    chance, periods = FilterTable.of(counts.metric.params).chance, _periods(counts)
-    yield _named("patterns", _lack_of_fit(counts.counts.sum(axis=0), chance), periods)
+def _pattern_tests(counts: PatternCounts) -> Iterator[FitTest | None]:
+    """Yield tests of pattern counts against all mixtures of Bloom filters, over all cohorts and for the worst cohort.
+
+    There are 2**k patterns and fewer distinct filters. The component of the counts orthogonal to all filters is noise under the null
+    hypothesis.
+    """
+    probabilities, periods = FilterTable.of(counts.metric.params).chance, _reports_per_client(counts)
+    yield _chi_squared_test("patterns", _mixture_chi_squared(counts.counts.sum(axis=0), probabilities), periods)
     m = len(counts.counts)
-    if m == 1 or counts.metric.params.num_bits > _MOST_BITS_A_COHORT:
+    if m == 1 or counts.metric.params.num_bits > _MAX_BITS_FOR_COHORT_TEST:
         return
-    found = [fit for fit in (_lack_of_fit(cohort, chance) for cohort in counts.counts) if fit is not None]
-    if found:
-        worst = min(found, key=lambda fit: float(stats.chi2.sf(*fit)))
-        yield _named("patterns of one cohort", worst, periods, among=len(found))
+    fits = [fit for fit in (_mixture_chi_squared(cohort, probabilities) for cohort in counts.counts) if fit is not None]
+    if fits:
+        worst = min(fits, key=lambda fit: float(stats.chi2.sf(*fit)))
+        yield _chi_squared_test("patterns_of_one_cohort", worst, periods, num_tests=len(fits))
 
 
-def _chance_of_ones(params: Params) -> Floats:
-    """Return P(t ones reported | d true bits), (k + 1, sizes); d = 0, h; google-md5: 0 .. h.
+def _ones_probabilities(params: Params) -> Floats:
+    """Probabilities of t reported ones given d true bits.
 
-    How many ones a report has depends on how many bits its string sets, and on nothing else.
+        P(t | d) = sum_j Binomial(j; d, q*) Binomial(t - j; k - d, p*)
 
-    P(t | d) = sum_j Binomial(j; d, q*) Binomial(t - j; k - d, p*)
+    returns : (k + 1, sizes)   rows t = 0 .. k; columns d = 0 and h (google-md5: d = 0 .. h)
+
+    The number of ones depends on the string only through the number d of bits that it sets.
     """
     k, h = params.num_bits, params.num_hashes
     sizes = range(h + 1) if params.hash_scheme == "google-md5" else (0, h)
@@ -79,38 +87,47 @@ def _chance_of_ones(params: Params) -> Floats:
     ])  # fmt: skip
 
 
-def _coincident_hashes(seen: NDArray[np.int64], params: Params) -> FitTest | None:
-    """Hashes of google-md5 coincide: of h = 2, in one string of k. murmur3-v1's never do.
+def _coincident_hash_test(ones: NDArray[np.int64], params: Params) -> FitTest | None:
+    """Test whether the two hashes of a string coincide as often as those of google-md5: for about 1 string in k.
 
-    The share of strings with one bit only, less 1/k of the share of all strings, is 0 in the mean over cohorts, which hash independently: Student's t.
-    Weights are fixed: those of what was seen follow a rare number of ones that came by chance still more rarely, and p < 1e-6 came in 1 of 500.
+    ones : (m, k + 1) int   reports per cohort and number of ones
+
+    The statistic is Student's t of the share of strings with one bit, minus 1/k of the share of all strings. Its mean over the
+    cohorts, which hash independently, is 0. The weights are fixed. Weights from the observed counts gave p < 1e-6 in 1 of 500 simulations, because they follow
+    numbers of ones that are rare by chance.
     """
-    n = seen.sum(axis=1)
-    used = n >= _FEW_REPORTS
-    if params.hash_scheme != "google-md5" or params.num_hashes != 2 or used.sum() < _FEW_COHORTS:
+    n = ones.sum(axis=1)
+    used = n >= _MIN_REPORTS_PER_COHORT
+    if params.hash_scheme != "google-md5" or params.num_hashes != 2 or used.sum() < _MIN_COHORTS:
         return None
-    chance, shares = _chance_of_ones(params), seen[used] / n[used][:, None]
-    weighted = chance / np.maximum(chance @ _USUAL_SIZES, np.finfo(float).tiny)[:, None]
-    of_sizes = shares @ np.linalg.lstsq(chance.T @ weighted, weighted.T, rcond=None)[0].T
-    coincide = float(np.sum((np.bincount(np.arange(256) % params.num_bits) / 256) ** 2))
-    t, p_value = stats.ttest_1samp(of_sizes[:, 1] - coincide * (of_sizes[:, 1] + of_sizes[:, 2]), 0)
-    return FitTest("coincident hashes", float(t) ** 2, 1, float(p_value))
+    probabilities, shares = _ones_probabilities(params), ones[used] / n[used][:, None]
+    weighted = probabilities / np.maximum(probabilities @ _ASSUMED_SIZE_SHARES, np.finfo(float).tiny)[:, None]
+    size_shares = shares @ np.linalg.lstsq(probabilities.T @ weighted, weighted.T, rcond=None)[0].T
+    coincide = float(np.sum(md5_bit_probabilities(params.num_bits) ** 2))
+    t, p_value = stats.ttest_1samp(size_shares[:, 1] - coincide * (size_shares[:, 1] + size_shares[:, 2]), 0)
+    return FitTest("coincident_hashes", float(t) ** 2, 1, float(p_value))
 
 
-def _equal_cohorts(counts: BitCounts) -> FitTest | None:
-    """A client's cohort is a fair draw."""
+def _equal_cohorts_test(counts: BitCounts) -> FitTest | None:
+    """Test equal expected cohort sizes: each client draws its cohort uniformly."""
     n = counts.reports
     if len(n) < 2:
         return None
-    return _named("equal cohorts", (float(stats.chisquare(n).statistic), len(n) - 1), _periods(counts))
+    return _chi_squared_test(
+        "equal_cohorts", (float(stats.chisquare(n).statistic), len(n) - 1), _reports_per_client(counts)
+    )
 
 
-def _of_totals(counts: BitCounts) -> Iterator[FitTest | None]:
-    """A report has h q* + (k - h) p* ones in the mean with a value and k p* without, in every cohort; not so of google-md5.
+def _total_ones_tests(counts: BitCounts) -> Iterator[FitTest | None]:
+    """Yield tests of the total number of ones; none for google-md5, where the number of true bits varies.
 
-    V = v (h q* (1-q*) + (k-h) p* (1-p*)) + (1-v) k p* (1-p*) + v (1-v) (h (q*-p*))**2        v : the share with a value
-    ones by cohort     : chi-squared = sum_j (T_j - n_j mean)**2 / (n_j V)        T_j : ones in cohort j
-    share with a value : how far v is outside [0, 1], in standard errors
+    In every cohort a report has on average h q* + (k - h) p* ones with a value, and k p* without. With v the share with a value,
+    the variance of the number of ones is
+
+        V = v (h q* (1-q*) + (k-h) p* (1-p*)) + (1-v) k p* (1-p*) + v (1-v) (h (q*-p*))**2
+
+    ones_by_cohort   : chi-squared = sum_j (T_j - n_j mean)**2 / (n_j V)        T_j : ones in cohort j
+    share_with_value : distance of the estimate of v from [0, 1], in standard errors
     """
     params = counts.metric.params
     used = counts.reports > 0
@@ -125,35 +142,35 @@ def _of_totals(counts: BitCounts) -> Iterator[FitTest | None]:
     if variance == 0:
         return
     if len(n) > 1:
-        apart = float(np.sum((total - n * mean) ** 2 / (n * variance)))
-        yield _named("ones by cohort", (apart, len(n) - 1), _periods(counts))
-    z = abs(share - v) * abs(h * (q - p)) / np.sqrt(_periods(counts) * variance / n.sum())
-    yield FitTest("share with a value", float(z) ** 2, 1, float(stats.norm.sf(z)))
+        statistic = float(np.sum((total - n * mean) ** 2 / (n * variance)))
+        yield _chi_squared_test("ones_by_cohort", (statistic, len(n) - 1), _reports_per_client(counts))
+    z = abs(share - v) * abs(h * (q - p)) / np.sqrt(_reports_per_client(counts) * variance / n.sum())
+    yield FitTest("share_with_value", float(z) ** 2, 1, float(stats.norm.sf(z)))
 
 
-def _even_bits(counts: BitCounts) -> FitTest | None:
-    """Over the cohorts a string sets every bit alike often: the mean of a bit's share over the cohorts is h/k of that of all.
+def _even_bits_test(counts: BitCounts) -> FitTest | None:
+    """Test whether every bit is set equally often, on average over the cohorts.
 
-    The cohorts hash independently, so how much a bit's share differs between them tells how much its mean may: Student's t of each
-    bit, the worst of them.
+    Cohorts hash independently, so the variation of a bit's share between cohorts gives the standard error of its mean: Student's t
+    for each bit. The p-value is that of the largest, corrected for the number of bits.
     """
     params = counts.metric.params
-    used = counts.reports >= _FEW_REPORTS
-    if used.sum() < _FEW_COHORTS:
+    used = counts.reports >= _MIN_REPORTS_PER_COHORT
+    if used.sum() < _MIN_COHORTS:
         return None
     shares = bit_shares(counts)[used]
     mean = RandomString.of(params).mean
-    apart = shares - shares.sum(axis=1, keepdims=True) * (mean / mean.sum())
+    deviations = shares - shares.sum(axis=1, keepdims=True) * (mean / mean.sum())
     weights = np.sqrt(counts.reports[used] / counts.reports[used].mean())[:, None]
-    error = np.sqrt(np.sum((weights * apart) ** 2, axis=0)) / len(apart)
-    t = np.abs(apart.mean(axis=0)) / error
+    error = np.sqrt(np.sum((weights * deviations) ** 2, axis=0)) / len(deviations)
+    t = np.abs(deviations.mean(axis=0)) / error
     worst = float(t.max())
-    p_value = min(1.0, 2 * params.num_bits * float(stats.t.sf(worst, len(apart) - 1)))
-    return FitTest("even bits", worst**2, 1, p_value)
+    p_value = min(1.0, 2 * params.num_bits * float(stats.t.sf(worst, len(deviations) - 1)))
+    return FitTest("even_bits", worst**2, 1, p_value)
 
 
-def _numbers_of_ones(collected: PatternCounts | Reports) -> NDArray[np.int64]:
-    """Count in each cohort how many reports have 0 .. k ones: (m, k + 1)."""
+def _count_numbers_of_ones(collected: PatternCounts | Reports) -> NDArray[np.int64]:
+    """Numbers of reports with 0 .. k ones in each cohort: (m, k + 1)."""
     params = collected.metric.params
     sizes = params.num_bits + 1
     if isinstance(collected, PatternCounts):
@@ -163,62 +180,66 @@ def _numbers_of_ones(collected: PatternCounts | Reports) -> NDArray[np.int64]:
     return np.bincount(ones, minlength=params.num_cohorts * sizes).reshape(-1, sizes)
 
 
-def _periods(collected: BitCounts | PatternCounts) -> int:
-    """Return how many reports may be of one person, with one cohort and one permanent noise.
+def _reports_per_client(collected: BitCounts | PatternCounts) -> int:
+    """Maximum number of reports of one client, which share one cohort and one permanent response.
 
-    If so many are, a chi-squared of all is at most so many times the mean of the periods' own, which are honest.
+    A chi-squared statistic over all periods is at most this factor times the mean of the statistics of single periods.
     """
     return max(1, len(collected.periods))
 
 
-def _named(name: str, fit: tuple[float, int] | None, periods: int, among: int = 1) -> FitTest | None:
+def _chi_squared_test(name: str, fit: tuple[float, int] | None, periods: int, num_tests: int = 1) -> FitTest | None:
     if fit is None:
         return None
     statistic, freedom = fit[0] / periods, fit[1]
-    return FitTest(name, statistic, freedom, min(1.0, among * float(stats.chi2.sf(statistic, freedom))))
+    return FitTest(name, statistic, freedom, min(1.0, num_tests * float(stats.chi2.sf(statistic, freedom))))
 
 
-def _lack_of_fit(counts: NDArray[np.int64], chance: Floats) -> tuple[float, int] | None:
-    """Return Pearson's chi-squared of counts that are a mixture of the columns of `chance`, with any weights, and its degrees of freedom.
+def _mixture_chi_squared(counts: NDArray[np.int64], probabilities: Floats) -> tuple[float, int] | None:
+    """Pearson's chi-squared and degrees of freedom of counts against all mixtures of the columns of `probabilities`.
 
-        minimize over theta   sum_s (c_s - lambda_s)**2 / lambda_s        lambda = chance theta
+        minimize over theta   sum_s (c_s - lambda_s)**2 / lambda_s        lambda = probabilities theta
 
-    None where the counts are too few to say anything.
+    counts        : (s,) int
+    probabilities : (s, components)
+    returns       : None if the counts are too few
     """
     total = counts.sum()
-    expected = total * chance.mean(axis=1)
+    expected = total * probabilities.mean(axis=1)
     least = expected * 1e-3
-    for _ in range(_REFITS):
-        expected = np.maximum(_projected(counts, chance, np.maximum(expected, least))[0], least)
-    counts, chance, expected = _together(counts, chance, expected)
-    if expected.min() < _LEAST_EXPECTED:
+    for _ in range(_REWEIGHTINGS):
+        expected = np.maximum(_fit_mixture(counts, probabilities, np.maximum(expected, least))[0], least)
+    counts, probabilities, expected = _merge_small_cells(counts, probabilities, expected)
+    if expected.min() < _MIN_EXPECTED_COUNT:
         return None
-    fitted, rank = _projected(counts, chance, expected)
+    fitted, rank = _fit_mixture(counts, probabilities, expected)
     freedom = len(counts) - rank
     return (float(np.sum((counts - fitted) ** 2 / expected)), freedom) if freedom > 0 else None
 
 
-def _projected(counts: NDArray[np.int64], chance: Floats, expected: Floats) -> tuple[Floats, int]:
-    """Return the mixture that fits best, weighted by what is expected, and how many numbers it took to say it."""
-    weighted = chance / np.maximum(expected, np.finfo(float).tiny)[:, None]
-    values, vectors = np.linalg.eigh(chance.T @ weighted)
-    known = values > _NULL * values[-1]
-    directions = vectors[:, known]
-    return chance @ (directions @ ((directions.T @ (weighted.T @ counts)) / values[known])), int(known.sum())
+def _fit_mixture(counts: NDArray[np.int64], probabilities: Floats, expected: Floats) -> tuple[Floats, int]:
+    """Expected counts of the best mixture by weighted least squares with weights 1/expected, and its rank."""
+    weighted = probabilities / np.maximum(expected, np.finfo(float).tiny)[:, None]
+    values, vectors = np.linalg.eigh(probabilities.T @ weighted)
+    kept = values > _RELATIVE_RANK_TOLERANCE * values[-1]
+    directions = vectors[:, kept]
+    return probabilities @ (directions @ ((directions.T @ (weighted.T @ counts)) / values[kept])), int(kept.sum())
 
 
-def _together(counts: NDArray[np.int64], chance: Floats, expected: Floats) -> tuple[NDArray[np.int64], Floats, Floats]:
-    """Take together the cells that expect least, until every cell expects enough."""
+def _merge_small_cells(
+    counts: NDArray[np.int64], probabilities: Floats, expected: Floats
+) -> tuple[NDArray[np.int64], Floats, Floats]:
+    """Merge the cells with the smallest expectations until every cell expects at least 5 counts."""
     order = np.argsort(expected)
-    counts, chance, expected = counts[order], chance[order], expected[order]
-    first = int(np.searchsorted(expected, _LEAST_EXPECTED))
-    while first and expected[:first].sum() < _LEAST_EXPECTED and first < len(expected):
+    counts, probabilities, expected = counts[order], probabilities[order], expected[order]
+    first = int(np.searchsorted(expected, _MIN_EXPECTED_COUNT))
+    while first and expected[:first].sum() < _MIN_EXPECTED_COUNT and first < len(expected):
         first += 1
     if first < 2:
-        return counts, chance, expected
+        return counts, probabilities, expected
     starts = [0, *range(first, len(expected))]
     return (
         np.add.reduceat(counts, starts),
-        np.add.reduceat(chance, starts, axis=0),
+        np.add.reduceat(probabilities, starts, axis=0),
         np.add.reduceat(expected, starts),
     )

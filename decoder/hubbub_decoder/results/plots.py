@@ -1,4 +1,4 @@
-"""Estimates as pictures: intervals beside each other, and beside the truth where it is known."""
+"""Plots of a decoding: confidence intervals, and estimates against true shares (matplotlib)."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from hubbub_decoder.results.estimates import Estimate
 ESTIMATE, TRUTH, FAINT = "#2563a8", "#d9480f", "#9aa5b1"
 
 
-def intervals_figure(
+def plot_intervals(
     decoding: Decoding,
     truth: Mapping[str, float] | None = None,
     *,
     limit: int = 40,
     names: Mapping[str, str] | None = None,
 ) -> Figure:
-    """Draw the largest estimates as dots with their intervals, the truth as a tick where it is known.
+    """Figure of the largest estimates with their confidence intervals.
 
-    limit : most candidates to draw, the largest estimates first
-    names : longer names to show beside the candidates
+    truth : true shares by candidate, drawn as ticks; None if unknown
+    limit : largest number of candidates, in descending order of the estimate
+    names : long names of candidates for the labels
     """
     rows = [estimate for estimate in decoding.estimates if estimate.share == estimate.share][:limit]
     figure = Figure(figsize=(8, 1.1 + 0.23 * len(rows)), layout="constrained")
@@ -34,61 +35,67 @@ def intervals_figure(
     axes.set_yticks(range(len(rows)), [_label(estimate, names or {}) for estimate in rows], fontsize=8)
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_xlim(left=min(0.0, *(estimate.low for estimate in rows)) if rows else 0)
-    axes.set_xlabel("share of those who reported")
+    axes.set_xlabel(f"share of reports, {decoding.confidence:.0%} confidence interval")
     figure.legend(loc="outside upper right", ncols=2, frameon=False)
-    _finish(axes)
+    _format_axes(axes)
     return figure
 
 
-def truth_figure(decoding: Decoding, truth: Mapping[str, float]) -> Figure:
-    """Draw every candidate's estimate and interval over its true share: on the diagonal is right."""
+def plot_against_truth(decoding: Decoding, truth: Mapping[str, float]) -> Figure:
+    """Figure of the estimate and confidence interval of every candidate over its true share.
+
+    truth : true shares by candidate; 0 if missing
+    """
     figure = Figure(figsize=(8, 5), layout="constrained")
     axes = figure.subplots()
     rows = [estimate for estimate in decoding.estimates if estimate.share == estimate.share]
-    true = [sum(truth.get(name, 0.0) for name in (estimate.candidate, *estimate.same_bits)) for estimate in rows]
-    for there, colour, label in ((False, FAINT, "reported by nobody"), (True, ESTIMATE, "reported")):
-        chosen = [(x, e) for x, e in zip(true, rows, strict=True) if (x > 0) is there]
+    true = [
+        sum(truth.get(name, 0.0) for name in (estimate.candidate, *estimate.indistinguishable_from))
+        for estimate in rows
+    ]
+    for present, colour, label in ((False, FAINT, "absent candidates"), (True, ESTIMATE, "reported candidates")):
+        group = [(x, e) for x, e in zip(true, rows, strict=True) if (x > 0) is present]
         axes.errorbar(
-            [x for x, _ in chosen],
-            [e.share for _, e in chosen],
-            yerr=[[e.share - e.low for _, e in chosen], [e.high - e.share for _, e in chosen]],
-            fmt="o", markersize=3, linewidth=0.7, color=colour, label=f"{label} ({len(chosen)})",
+            [x for x, _ in group],
+            [e.share for _, e in group],
+            yerr=[[e.share - e.low for _, e in group], [e.high - e.share for _, e in group]],
+            fmt="o", markersize=3, linewidth=0.7, color=colour, label=f"{label} ({len(group)})",
         )  # fmt: skip
     top = max([*true, *(e.share for e in rows), 0.0])
-    axes.plot([0, top], [0, top], color=TRUTH, linewidth=1, label="estimate = truth")
+    axes.plot([0, top], [0, top], color=TRUTH, linewidth=1, label="estimate = true share")
     axes.set_xlabel("true share")
-    axes.set_ylabel(f"estimate, {decoding.level:.0%} interval")
+    axes.set_ylabel(f"estimated share, {decoding.confidence:.0%} confidence interval")
     axes.yaxis.set_major_formatter(PercentFormatter(1, symbol=" %"))
     axes.legend(frameon=False)
-    _finish(axes)
+    _format_axes(axes)
     return figure
 
 
-def svg(figure: Figure) -> str:
-    """Return a figure as an SVG element to put into a page."""
+def to_svg(figure: Figure) -> str:
+    """Return the figure as an `<svg>` element for an HTML page."""
     text = io.StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None})
-    drawn = text.getvalue()
-    return drawn[drawn.index("<svg") :]
+    document = text.getvalue()
+    return document[document.index("<svg") :]
 
 
 def _draw_rows(axes: Axes, rows: Sequence[Estimate], truth: Mapping[str, float] | None) -> None:
-    at = range(len(rows))
+    positions = range(len(rows))
     axes.errorbar(
-        [e.share for e in rows], at, xerr=[[e.share - e.low for e in rows], [e.high - e.share for e in rows]],
-        fmt="o", markersize=4, linewidth=1.6, color=ESTIMATE, label="estimate and interval", zorder=2,
+        [e.share for e in rows], positions, xerr=[[e.share - e.low for e in rows], [e.high - e.share for e in rows]],
+        fmt="o", markersize=4, linewidth=1.6, color=ESTIMATE, label="estimate with interval", zorder=2,
     )  # fmt: skip
     if truth is not None:
-        true = [sum(truth.get(name, 0.0) for name in (e.candidate, *e.same_bits)) for e in rows]
-        axes.plot(true, at, "|", markersize=11, markeredgewidth=2, color=TRUTH, label="truth", zorder=3)
+        true = [sum(truth.get(name, 0.0) for name in (e.candidate, *e.indistinguishable_from)) for e in rows]
+        axes.plot(true, positions, "|", markersize=11, markeredgewidth=2, color=TRUTH, label="true share", zorder=3)
 
 
 def _label(estimate: Estimate, names: Mapping[str, str]) -> str:
-    shown = " = ".join((estimate.candidate, *estimate.same_bits))
-    return f"{names[estimate.candidate]}  {shown}" if estimate.candidate in names else shown
+    label = " = ".join((estimate.candidate, *estimate.indistinguishable_from))
+    return f"{names[estimate.candidate]}  {label}" if estimate.candidate in names else label
 
 
-def _finish(axes: Axes) -> None:
+def _format_axes(axes: Axes) -> None:
     axes.xaxis.set_major_formatter(PercentFormatter(1, symbol=" %"))
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(visible=True, axis="x", color="#e6e9ec", linewidth=0.8)

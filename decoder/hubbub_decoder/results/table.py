@@ -1,4 +1,4 @@
-"""A decoding as a table with bars in the terminal, and the sentences around it."""
+"""Terminal and notebook table of a decoding, with the summary lines above and below it."""
 
 from __future__ import annotations
 
@@ -18,21 +18,24 @@ from hubbub.privacy import privacy_figures
 from hubbub.privacy.policy import Policy
 from hubbub.text import escape_untrusted, format_count
 from hubbub_decoder.inference.intervals import reports_to_detect
-from hubbub_decoder.results.estimates import Estimate, Mass
+from hubbub_decoder.results.estimates import Estimate, ShareEstimate
 
 if TYPE_CHECKING:
     from hubbub_decoder.results.decoding import Decoding
 
 _BAR_WIDTH = 24
-_MODEST = 0.01
-_UNKNOWN = "not determined"
-_OTHER_WIDTH = 52  # a name of 12, a share, an interval, a q-value and what separates them
-_NARROW = 50  # below, an interval takes two lines
+_EXAMPLE_LIMIT = 0.01
+_UNDETERMINED = "not determined"
+_OTHER_WIDTH = 53  # columns for a name of 12, a share, an interval, a q value and the gaps between them
+_NARROW = 50  # below this console width an interval takes two lines
 
 
 @dataclass(frozen=True)
-class Picture:
-    """Draws a decoding: headline, the detected candidates (`everything`: all), totals, what was not found, doubts."""
+class DecodingTable:
+    """Table of a decoding as a rich renderable: headline, candidates, totals, detection limit and warnings.
+
+    everything : show all candidates; otherwise the detected ones
+    """
 
     decoding: Decoding
     everything: bool = False
@@ -43,12 +46,10 @@ class Picture:
         if rows:
             yield self._table(rows, options.max_width)
             if any(e.detected for e in rows):
-                yield Text(
-                    "Intervals of what was found are wider, so that they hold although it was picked.", style="dim"
-                )
-        yield from (Text(line) for line in conclusions(self.decoding))
+                yield Text("Intervals of detected candidates are adjusted for selection (wider).", style="dim")
+        yield from (Text(line) for line in summary_lines(self.decoding))
         for warning in self.decoding.warnings:
-            yield Text(f"Note: {warning}.", style="yellow")
+            yield Text(f"Warning: {warning}", style="yellow")
 
     def _table(self, rows: tuple[Estimate, ...], width: int) -> Table:
         decoding = self.decoding
@@ -57,46 +58,48 @@ class Picture:
         table = Table(box=None, pad_edge=False, header_style="dim")
         table.add_column("candidate", overflow="fold", min_width=9)
         table.add_column("share", justify="right", no_wrap=True)
-        table.add_column(f"{100 * decoding.level:.4g}%{between[-1]}interval", justify="right", no_wrap=True)
-        table.add_column("q", justify="right", no_wrap=True)
+        table.add_column(f"{100 * decoding.confidence:.4g}%{between[-1]}interval", justify="right", no_wrap=True)
+        table.add_column(f"q{between[-1]}value", justify="right", no_wrap=True)
         if bar_width:
             table.add_column("", width=bar_width, no_wrap=True)
-        scale = max((interval_of(e).high for e in rows if math.isfinite(e.high)), default=1.0)
+        scale = max((displayed_interval(e).high for e in rows if math.isfinite(e.high)), default=1.0)
         for e in rows:
-            name = escape(" = ".join(map(escape_untrusted, (e.candidate, *e.same_bits))))
+            name = escape(" = ".join(map(escape_untrusted, (e.candidate, *e.indistinguishable_from))))
             if math.isnan(e.share):
-                table.add_row(name, "-", "not fitted", "-", style="dim")
+                table.add_row(name, "-", "not estimated", "-", style="dim")
                 continue
-            told = interval_of(e)
+            interval = displayed_interval(e)
             table.add_row(
                 name,
                 f"{e.share:.2%}",
-                f"{told.low:.2%}{between}{told.high:.2%}",
+                f"{interval.low:.2%}{between}{interval.high:.2%}",
                 "<1e-99" if e.q_value < 1e-99 else f"{e.q_value:.0e}" if e.q_value < 0.001 else f"{e.q_value:.3f}",
-                *([bar(told, scale, bar_width)] if bar_width else []),
+                *([interval_bar(interval, scale, bar_width)] if bar_width else []),
                 style="" if e.detected else "dim",
             )
         return table
 
 
-def interval_of(estimate: Estimate) -> Mass:
-    """Return what to look at: of a detected candidate the interval that holds although it was picked."""
+def displayed_interval(estimate: Estimate) -> ShareEstimate:
+    """Return the estimate with the interval to display: adjusted for selection if the candidate is detected."""
     if not estimate.detected:
         return estimate
-    return Mass(estimate.share, estimate.std_error, estimate.selected_low, estimate.selected_high)
+    return ShareEstimate(
+        estimate.share, estimate.std_error, estimate.selection_adjusted_low, estimate.selection_adjusted_high
+    )
 
 
-def as_html(decoding: Decoding) -> str:
-    """Draw a decoding for a notebook; names are escaped."""
+def to_html(decoding: Decoding) -> str:
+    """Return the table as HTML for a notebook; candidates are escaped."""
     console = Console(record=True, width=110, file=io.StringIO(), highlight=False)
-    console.print(Picture(decoding))
+    console.print(DecodingTable(decoding))
     return console.export_html(inline_styles=True, code_format='<pre style="line-height: normal">{code}</pre>')
 
 
-def bar(estimate: Mass, scale: float, width: int = _BAR_WIDTH) -> str:
-    """Draw a share from 0 to `scale`: full up to the interval's low end, light up to its high end, `|` at the estimate.
+def interval_bar(estimate: ShareEstimate, scale: float, width: int = _BAR_WIDTH) -> str:
+    """Return a bar of `width` characters from 0 to `scale`: solid up to `low`, shaded up to `high`, `|` at the estimate.
 
-    >>> bar(Mass(share=0.5, std_error=0.1, low=0.3, high=0.7), scale=1, width=10)
+    >>> interval_bar(ShareEstimate(share=0.5, std_error=0.1, low=0.3, high=0.7), scale=1, width=10)
     '███░░|░   '
     """
     low, middle, high = (
@@ -110,12 +113,12 @@ def bar(estimate: Mass, scale: float, width: int = _BAR_WIDTH) -> str:
 
 
 def headline(decoding: Decoding) -> str:
-    """Return the metric, its number of reports, and what a client's reports reveal under the default policy.
+    """Return metric name, number of reports, and the epsilons of a client under the default policy.
 
     >>> from hubbub.metrics.metric import Metric
     >>> from hubbub_decoder import Decoding
     >>> survey = Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5)
-    >>> nothing = Mass(0, 0, 0, 0)
+    >>> nothing = ShareEstimate(0, 0, 0, 0)
     >>> headline(Decoding(survey, 1000, 0.95, 0.05, (), nothing, nothing, nothing, 0.1))
     'from_jfk: 1,000 reports; epsilon 1.099 per report, 1.099 per value, 2.198 per enrollment (2 values), lifetime epsilon 39.551 (36 values)'
     """
@@ -123,51 +126,58 @@ def headline(decoding: Decoding) -> str:
     return f"{decoding.metric.name}: {format_count(decoding.num_reports, 'report')}; {figures.sentence()}"
 
 
-def conclusions(decoding: Decoding) -> Iterator[str]:
-    """Say the totals, what was not found, and how many reports it would take."""
+def summary_lines(decoding: Decoding) -> Iterator[str]:
+    """Yield the lines below the table: totals, number of detected candidates, detection limit."""
     kind = decoding.metric.kind
     if kind is not Kind.BOOLEAN:
         listed = "candidates" if kind is Kind.STRING else "categories"
-        rest = "unlisted strings" if kind is Kind.STRING else "other categories"
-        if decoding.chosen is not None:
-            listed, rest = format_count(decoding.chosen, "chosen candidate"), "other candidates and unlisted strings"
-        parts = [f"{listed} {_share(decoding.explained)}"]
+        unlisted = "unlisted strings" if kind is Kind.STRING else "other categories"
+        if decoding.num_screened is not None:
+            listed = format_count(decoding.num_screened, "kept candidate")
+            unlisted = "other candidates and unlisted strings"
+        totals = [(listed, decoding.listed_total)]
         if kind is Kind.STRING or decoding.unlisted.std_error != 0:
-            parts.append(f"{rest} {_share(decoding.unlisted)}")
-        parts.append(f"no value {_share(decoding.without_value)}")
-        known = [part for part in parts if not part.endswith(_UNKNOWN)]
-        yield ", ".join(parts) if known else "How many have any value at all is not determined."
-    found, tested = len(decoding.detected), len(decoding.estimates)
-    yield f"{found} of {tested:,} found (false discovery rate {decoding.fdr:.0%}); {tested - found:,} not found."
-    if 1 <= decoding.detectable < math.inf:
-        needed = reports_to_detect(_MODEST, decoding.detectable, decoding.num_reports)
-        yield f"These reports are too few to reveal any share; for {_percent(_MODEST)} it would take {_rounded(needed)}."
-    elif 0 < decoding.detectable < 1:
-        smaller = _round_below(decoding.detectable / 2)
-        needed = reports_to_detect(smaller, decoding.detectable, decoding.num_reports)
+            totals.append((unlisted, decoding.unlisted))
+        totals.append(("no value", decoding.no_value))
+        if all(math.isnan(total.share) for _, total in totals):
+            yield "Total shares are not determined."
+        else:
+            yield "Total shares: " + ", ".join(f"{name} {_format_share(total)}" for name, total in totals) + "."
+    detected, tested = len(decoding.detected), len(decoding.estimates)
+    yield f"Detected: {detected:,} of {tested:,} (false discovery rate {decoding.fdr:.0%}); {tested - detected:,} not detected."
+    limit = decoding.detection_limit
+    if 1 <= limit < math.inf:
+        needed = reports_to_detect(_EXAMPLE_LIMIT, limit, decoding.num_reports)
         yield (
-            f"These reports reveal a share of {decoding.detectable:.2%} 9 times in 10; "
-            f"for {_percent(smaller)} it would take {_rounded(needed)} reports."
+            "Detection limit: above 100%; these reports are too few to detect any candidate. "
+            f"A limit of {_format_percent(_EXAMPLE_LIMIT)} needs {_round_up(needed)} reports."
+        )
+    elif 0 < limit < 1:
+        smaller = _round_below(limit / 2)
+        needed = reports_to_detect(smaller, limit, decoding.num_reports)
+        yield (
+            f"Detection limit: {limit:.2%} (a candidate with this share is detected with probability 0.9). "
+            f"A limit of {_format_percent(smaller)} needs {_round_up(needed)} reports."
         )
 
 
-def _share(mass: Mass) -> str:
-    if math.isnan(mass.share):
-        return _UNKNOWN
-    return f"{mass.share:.1%} ({mass.low:.1%} .. {mass.high:.1%})"
+def _format_share(total: ShareEstimate) -> str:
+    if math.isnan(total.share):
+        return _UNDETERMINED
+    return f"{total.share:.1%} ({total.low:.1%} .. {total.high:.1%})"
 
 
 def _round_below(share: float) -> float:
-    """Return the next of 1, 2, 5 times a power of ten that is not above."""
+    """Return the largest of 1, 2 and 5 times a power of ten that is at most `share`."""
     power = 10.0 ** math.floor(math.log10(share))
     return max(step * power for step in (1, 2, 5) if step * power <= share * (1 + 1e-9))
 
 
-def _percent(share: float) -> str:
+def _format_percent(share: float) -> str:
     return f"{100 * share:.3g}%"
 
 
-def _rounded(number: int) -> str:
-    """Two significant digits, upwards."""
+def _round_up(number: int) -> str:
+    """Round up to two significant digits."""
     unit = 10 ** max(len(str(number)) - 2, 0)
     return f"{-(-number // unit) * unit:,}"

@@ -1,4 +1,7 @@
-"""What to know before believing a decoding, in words."""
+"""Warnings about a decoding: sentences that state the finding with its number, its meaning and the remedy.
+
+Each function yields no warning or some, as plain text for `Decoding.warnings`.
+"""
 
 from __future__ import annotations
 
@@ -9,212 +12,238 @@ from hubbub.summary import BitCounts, Reports
 from hubbub.summary.plausibility import TAIL_PROBABILITY, find_implausible, plausible_ones
 from hubbub.text import escape_untrusted, format_count
 from hubbub_decoder.data.combine import Collected
-from hubbub_decoder.estimators.fit_result import Fitted
+from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.estimators.lasso_screening import Selection
-from hubbub_decoder.estimators.least_squares import Fit
 from hubbub_decoder.estimators.reports import mixed_effects
 from hubbub_decoder.inference.null_distribution import ErrorLaw
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.estimates import FitTest
 
-_FEW = 30
-_FEW_COHORTS = 8
-_HARDLY = 0.01
-_SURE = 1e-6
+MIN_REPORTS_PER_COHORT = 30
+MIN_COHORTS = 8
+_MIN_UNLISTED_SHARE = 0.01
+_MAX_P_VALUE = 1e-6
 _STANDARD_ERRORS = 4
 
 
-def about_counts(counts: BitCounts) -> Iterator[str]:
-    """Few reports, and reports that were refused."""
+def warn_counts(counts: BitCounts) -> Iterator[str]:
+    """Warn about too few reports for a normal approximation, and about reports that the aggregator rejected."""
     n, m = counts.num_reports, len(counts.reports)
-    if n < _FEW * m:
+    if n < MIN_REPORTS_PER_COHORT * m:
         across = "" if m == 1 else f" in {m} cohorts"
-        yield f"only {format_count(n, 'report')}{across}: intervals and tests lean on sums that are nearly normal"
-    if counts.implausible_rejected:
-        fewest, most = plausible_ones(counts.metric.params)
         yield (
-            f"reports with fewer than {fewest} or more than {most} ones were refused, honest ones among them: at most {TAIL_PROBABILITY:.0e} of "
-            f"all, so shares are off by at most {TAIL_PROBABILITY / abs(counts.metric.params.q_star - counts.metric.params.p_star):.0e}; "
-            "a few clients are never heard"
+            f"Only {format_count(n, 'report')}{across}. Intervals and p-values use a normal approximation that needs about "
+            f"{MIN_REPORTS_PER_COHORT} reports per cohort. Decode at least {format_count(MIN_REPORTS_PER_COHORT * m, 'report')} of this metric."
+        )
+    if counts.implausible_rejected:
+        params = counts.metric.params
+        fewest, most = plausible_ones(params)
+        yield (
+            f"The aggregator rejected reports with fewer than {fewest} or more than {most} ones. Honest clients send such reports with "
+            f"probability below {TAIL_PROBABILITY:.0e}, so shares are biased by at most {TAIL_PROBABILITY / abs(params.q_star - params.p_star):.0e}. "
+            "To count these reports, run the aggregator without --reject-implausible."
         )
 
 
-def about_parts(parts: Sequence[tuple[str, Collected]]) -> Iterator[str]:
-    """Files, by name, that were added up and may hold the same reports."""
-    before: list[tuple[str, BitCounts]] = []
+def warn_repeated_inputs(parts: Sequence[tuple[str, Collected]]) -> Iterator[str]:
+    """Warn about files, given with their names, that may hold the same reports."""
+    earlier_parts: list[tuple[str, BitCounts]] = []
     for name, part in parts if len(parts) > 1 else ():
         counts = part if isinstance(part, BitCounts) else part.bit_counts()
-        for other, earlier in before:
-            both = sorted({*counts.periods} & {*earlier.periods})
-            known = counts.periods and earlier.periods
-            same = (counts.reports == earlier.reports).all() and (counts.ones == earlier.ones).all()
-            if counts.num_reports and same and (both or not known):
-                yield f"{other} and {name} hold the same counts, which were added up: name each file once"
-            elif both:
+        for earlier_name, earlier in earlier_parts:
+            shared_periods = sorted({*counts.periods} & {*earlier.periods})
+            periods_known = counts.periods and earlier.periods
+            equal = (counts.reports == earlier.reports).all() and (counts.ones == earlier.ones).all()
+            if counts.num_reports and equal and (shared_periods or not periods_known):
                 yield (
-                    f"{other} and {name} both hold reports of the period {both[0]}: whatever is in both was counted twice"
+                    f"{earlier_name} and {name} hold the same counts, and both were added. Every report counts twice, so intervals are "
+                    "too narrow. Name each file once."
                 )
-        before.append((name, counts))
+            elif shared_periods:
+                yield (
+                    f"{earlier_name} and {name} both hold reports of the period {shared_periods[0]}. Reports that are in both files "
+                    "count twice. Use one file for each period."
+                )
+        earlier_parts.append((name, counts))
 
 
-def about_candidates(design: DesignMatrix) -> Iterator[str]:
-    """Candidates that look as if something were left of a table."""
+def warn_padded_candidates(design: DesignMatrix) -> Iterator[str]:
+    """Warn about candidates that begin or end with white space."""
     padded = [name for group in design.groups for name in group if name != name.strip()]
     if padded:
-        start = "begins or ends" if len(padded) == 1 else "begin or end"
-        yield f"{format_count(len(padded), 'candidate')} {start} with a blank (such as {escape_untrusted(repr(padded[0]))}), which the clients' strings must have as well"
+        verbs = "begins or ends" if len(padded) == 1 else "begin or end"
+        yield (
+            f"{format_count(len(padded), 'candidate')} {verbs} with white space (such as {escape_untrusted(repr(padded[0]))}). Such a candidate matches "
+            "only reports of a string with the same white space. Remove it unless the clients' strings contain it."
+        )
 
 
-def about_cohorts(counts: BitCounts, decoding: Decoding) -> Iterator[str]:
-    """Too few cohorts to see how unlisted strings scatter over them."""
+def warn_few_cohorts(counts: BitCounts, decoding: Decoding) -> Iterator[str]:
+    """Warn about too few cohorts to estimate the variance that unlisted strings cause."""
     used = int((counts.reports > 0).sum())
-    if used < _FEW_COHORTS and not decoding.unlisted.high < _HARDLY:
-        small = decoding.metric.params.num_cohorts < _FEW_COHORTS
-        better = (
-            f"a metric of {_FEW_COHORTS} cohorts or more avoids it" if small else "reports of more cohorts avoid it"
+    if used < MIN_COHORTS and not decoding.unlisted.high < _MIN_UNLISTED_SHARE:
+        needed = MIN_COHORTS if decoding.num_screened is None else 2 * MIN_COHORTS  # screening uses half of the cohorts
+        remedy = (
+            f"Use a metric with {needed} or more cohorts (num_cohorts)."
+            if decoding.metric.params.num_cohorts < needed
+            else f"Decode reports of {needed} or more cohorts."
         )
         yield (
-            f"estimated from {format_count(used, 'cohort')}: so few hardly show how far unlisted strings scatter, and intervals may be "
-            f"too narrow; {better}"
+            f"Shares were estimated from only {format_count(used, 'cohort')}. The variance caused by unlisted strings is poorly estimated, "
+            f"so intervals may be too narrow. {remedy}"
         )
 
 
-def about_nothing_found(decoding: Decoding) -> Iterator[str]:
-    """Values there are, but none of the candidates."""
+def warn_nothing_detected(decoding: Decoding) -> Iterator[str]:
+    """Warn when no candidate is detected although many reports carry a value."""
     unlisted = decoding.unlisted
     if not decoding.detected and unlisted.share > _STANDARD_ERRORS * unlisted.std_error:
         scheme = decoding.metric.params.hash_scheme
-        imported = "; a summary imported with a map of its own hashing needs that map" if scheme == "google-md5" else ""
+        imported = " For imported data with its own hashing, pass the map (--map)." if scheme == "google-md5" else ""
         yield (
-            f"nothing was found although {min(unlisted.share, 1):.0%} carry a value that is not listed: compare hash scheme, numbering of cohorts, and the "
-            f"candidates' spelling, capitals and blanks with the clients'{imported}"
+            f"No candidate was detected, although {min(unlisted.share, 1):.0%} of the reports carry an unlisted string. The candidates "
+            "may be encoded differently from the clients' strings. Compare hash scheme, cohort numbering, spelling, upper and lower "
+            f"case, and white space with the clients'.{imported}"
         )
 
 
-def about_fit(tests: tuple[FitTest, ...], counts: BitCounts) -> Iterator[str]:
-    """Reports that no strings give under these parameters; what a test of fit says, the watch of odd crowds does not say again."""
-    failed = [test for test in tests if test.p_value < _SURE]
-    said = {test.name for test in failed}
-    for finding in find_implausible(counts.metric.params, counts.count_profile()):
-        if _SAME_AS.get(finding.kind) not in said:
-            yield finding.description
+def warn_failed_fit_tests(tests: tuple[FitTest, ...], counts: BitCounts) -> Iterator[str]:
+    """Warn about goodness-of-fit tests with p < 1e-6, and about implausible reports that no such test covers."""
+    failed = [test for test in tests if test.p_value < _MAX_P_VALUE]
+    failed_names = {test.name for test in failed}
+    for found in find_implausible(counts.metric.params, counts.count_profile()):
+        if _EQUIVALENT_TESTS.get(found.kind) not in failed_names:
+            yield found.description
     for test in failed:
-        wrong, step = _MISFITS[test.name]
-        chance = f"p = {test.p_value:.0e}" if test.p_value > 0 else "p < 1e-300"
-        yield f"{wrong} ({chance}): {step}"
+        finding, remedy = _FAILURES[test.name]
+        p_value = f"p = {test.p_value:.0e}" if test.p_value > 0 else "p < 1e-300"
+        yield f"{finding} ({p_value}). Estimates of this metric may be wrong. {remedy}"
 
 
-def about_merged(design: DesignMatrix, repeated: int) -> Iterator[str]:
-    """Candidates given twice, and candidates that no report can tell apart."""
+def warn_merged_candidates(design: DesignMatrix, repeated: int) -> Iterator[str]:
+    """Warn about candidates that were given twice, and about candidates with equal bits in every cohort."""
     if repeated:
-        yield f"{format_count(repeated, 'repetition')} among the candidates left out: each is tested once"
-    alike = [group for group in design.groups if len(group) > 1]
-    if alike:
         yield (
-            f"{sum(map(len, alike)):,} candidates set the same bits as another in every cohort (such as "
-            f"{' and '.join(escape_untrusted(repr(name)) for name in alike[0][:2])}): each such group is one row, its share that of all of them"
+            f"{format_count(repeated, 'candidate')} repeated an earlier one and {'was' if repeated == 1 else 'were'} ignored. Each string is "
+            "tested once. Remove duplicates from the list to avoid this warning."
+        )
+    equal_groups = [group for group in design.groups if len(group) > 1]
+    if equal_groups:
+        yield (
+            f"{sum(map(len, equal_groups)):,} candidates set the same bits as another one in every cohort (such as "
+            f"{' and '.join(escape_untrusted(repr(name)) for name in equal_groups[0][:2])}). Each group of them is one row with the share of the "
+            "whole group. To separate them, use a metric with more bits or more cohorts."
         )
 
 
-def about_selection(design: DesignMatrix, selection: Selection) -> Iterator[str]:
-    """Candidates that were not fitted."""
-    columns, fitted = len(design.groups), len(selection.columns)
-    if fitted < columns:
+def warn_screening(design: DesignMatrix, selection: Selection) -> Iterator[str]:
+    """Warn when a lasso kept only some of the candidates."""
+    columns, kept = len(design.groups), len(selection.columns)
+    if kept < columns:
+        method = (
+            _KEPT_BY_OTHER_COHORTS if selection.independent else _KEPT_BY_SAME_REPORTS if kept else _NONE_KEPT
+        ).format(kept=f"{kept:,}")
         yield (
-            f"{columns:,} candidates are more than these bit counts carry: a lasso chose {fitted:,} of them, and the others count "
-            f"as unlisted: the total of the candidates is that of the chosen. {_HALVED if selection.independent else _WHOLE if fitted else _NONE}"
+            f"{columns:,} candidates are too many for these counts. {method} The other candidates count as unlisted. "
+            "Pass fewer candidates to avoid this."
         )
 
 
-def about_reports(reports: Reports | None, chosen: DesignMatrix) -> Iterator[str]:
-    """Retained reports of which no more than their bit counts were fitted."""
-    if reports is not None and not mixed_effects.worth_fitting(chosen):
+def warn_unused_reports(reports: Reports | None, kept: DesignMatrix) -> Iterator[str]:
+    """Warn when the decoder used the bit counts of individual reports instead of the reports."""
+    if reports is not None and not mixed_effects.worth_fitting(kept):
         yield (
-            f"the reports were retained but only their bit counts were fitted: the reports themselves say more, with {mixed_effects.MAX_CANDIDATES:,} "
-            f"candidates at most, and there are {len(chosen.groups):,}; fewer candidates make errors smaller"
+            f"Only the bit counts of these reports were used, because there are {len(kept.groups):,} candidates. Decoding from the "
+            f"individual reports gives smaller errors, but is limited to {mixed_effects.MAX_CANDIDATES:,} candidates. Pass fewer candidates."
         )
 
 
-def about_undetermined(number: int) -> Iterator[str]:
-    """Candidates about which the reports say nothing."""
+def warn_undetermined_shares(number: int) -> Iterator[str]:
+    """Warn about candidates with undetermined shares; number is their count."""
     if number:
         yield (
-            f"the reports do not determine the shares of {format_count(number, 'candidate')}: their bits are "
-            "combinations of other candidates' bits, or their cohorts sent nothing"
+            f"The shares of {format_count(number, 'candidate')} are not determined. Their bits are combinations of other candidates' bits, or "
+            "their cohorts have no reports. Pass fewer candidates, or decode reports of more cohorts."
         )
 
 
-def about_totals(decoding: Decoding) -> Iterator[str]:
-    """Candidates and unlisted strings that share out the values among them in any way."""
+def warn_undetermined_totals(decoding: Decoding) -> Iterator[str]:
+    """Warn when listed total and unlisted share cannot be separated."""
     if math.isnan(decoding.unlisted.share):
         yield (
-            f"the reports do not determine which share {format_count(len(decoding), 'candidate')} have together and which the strings that are not listed: so many "
-            "strings hash alike that either may have sent these reports. The interval of each candidate stands; fewer candidates, more reports or more cohorts would tell"
+            f"The listed total of {format_count(len(decoding), 'candidate')} and the unlisted share cannot be separated: the candidates' bits are "
+            "nearly a combination of those of random strings. Each candidate's own estimate is still valid. "
+            "Pass fewer candidates, or decode more reports or more cohorts."
         )
 
 
-def about_errors(law: ErrorLaw | None, unlisted: float) -> Iterator[str]:
-    """A frequent string that nobody lists; unlisted : tau**2."""
-    if law is not None and law.is_skewed:
+def warn_frequent_unlisted_string(null: ErrorLaw | None, unlisted_variance: float) -> Iterator[str]:
+    """Warn about a frequent string without a candidate; unlisted_variance is tau**2, in squared shares."""
+    if null is not None and null.is_skewed:
         yield (
-            f"a frequent string has no candidate: strings that are not listed scatter like one of {math.sqrt(unlisted):.0%} of the reports or more, and candidates that "
-            "happen to share its bits look frequent. Intervals and tests allow for it and find less; add the frequent strings to the candidates"
+            f"At least one frequent string (about {math.sqrt(unlisted_variance):.0%} of reports) is not in the candidate list. It inflates "
+            "candidates that share its bits; intervals and tests were widened accordingly. Add frequent strings to the candidates."
         )
 
 
-def about_masses(decoding: Decoding, fitted: Fit | Fitted | None = None) -> Iterator[str]:
-    """Totals that no population can have, and bits that scatter more than any unlisted strings would."""
-    if decoding.num_reports < _FEW * decoding.metric.params.num_cohorts:
+def warn_impossible_totals(decoding: Decoding, fitted: FitResult | None = None) -> Iterator[str]:
+    """Warn about negative totals, and about bits that vary more than the unlisted share permits."""
+    if decoding.num_reports < MIN_REPORTS_PER_COHORT * decoding.metric.params.num_cohorts:
         return
-    explained, unlisted, without_value = decoding.explained, decoding.unlisted, decoding.without_value
-    if explained.share + _STANDARD_ERRORS * explained.std_error < 0:
-        yield f"the candidates together have a share of {explained.share:.1%}: {_WRONG}"
-    if without_value.share + _STANDARD_ERRORS * without_value.std_error < 0:
-        yield f"all values together have a share of {1 - without_value.share:.1%}: {_WRONG}"
-    if unlisted.share + _STANDARD_ERRORS * unlisted.std_error < 0:
-        yield f"strings without a candidate have a share of {unlisted.share:.1%}: {_WRONG}"
+    totals = (
+        ("the listed total", decoding.listed_total),
+        ("the share of reports without a value", decoding.no_value),
+        ("the unlisted share", decoding.unlisted),
+    )
+    for name, total in totals:
+        if total.share + _STANDARD_ERRORS * total.std_error < 0:
+            yield f"The estimate of {name} is {total.share:.1%}, which is below 0 by more than {_STANDARD_ERRORS} standard errors. {_MISMATCH}"
     if fitted is not None:
-        largest = max(unlisted.share, 0) + _STANDARD_ERRORS * unlisted.std_error
-        if fitted.scatter > largest**2 + _STANDARD_ERRORS * fitted.scatter_std:
-            yield f"the bits scatter more than a share of {largest:.1%} of unlisted strings can explain: {_WRONG}"
+        largest = max(decoding.unlisted.share, 0) + _STANDARD_ERRORS * decoding.unlisted.std_error
+        if fitted.unlisted_variance > largest**2 + _STANDARD_ERRORS * fitted.unlisted_variance_error:
+            yield f"The bits vary more than an unlisted share of {largest:.1%} can explain. {_MISMATCH}"
 
 
-_HALVED = (
-    "Half of the cohorts chose and the other half were estimated from, which keeps the intervals true and costs precision; fewer "
-    "candidates avoid it"
+_KEPT_BY_OTHER_COHORTS = "A lasso on half of the cohorts kept {kept}; shares were estimated from the other half, so intervals stay valid but are wider."
+_KEPT_BY_SAME_REPORTS = (
+    "A lasso kept {kept}. There is only one cohort, so shares were estimated from the same reports: kept candidates tend to have "
+    "too large shares and too narrow intervals."
 )
-_WHOLE = (
-    "The reports are of one cohort only, so the same reports chose and were estimated from: shares of the chosen tend to be too large and their "
-    "intervals too narrow; fewer candidates avoid it"
+_NONE_KEPT = "A lasso kept none of them. More reports would let it keep some."
+_MISMATCH = (
+    "A frequent string may be missing from the candidates, the parameters or hash scheme may differ from the clients', or reports may "
+    "be fabricated. Add frequent strings, and compare the definition with the clients'."
 )
-_NONE = "More reports, or fewer candidates, would let it choose"
-_WRONG = "a frequent string may have no candidate, the parameters or the hash scheme may not be those of the reports, or reports may be made up"
-_COMPARE = "compare num_bits, num_hashes, prob_p, prob_q, prob_f and hash_scheme with those of the clients; if they are the same, reports are made up"
-_SAME_AS = {"shape": "number of ones", "cohorts": "equal cohorts"}
-"""The test of fit that looks at what an finding looks at, once it has reports enough."""
-_MISFITS = {
-    "patterns": ("no strings in any shares give these patterns of bits", _COMPARE),
-    "patterns of one cohort": (
-        "no strings in any shares give the patterns of bits of some cohort",
-        "its reports may be made up or of another definition",
+_COMPARE_DEFINITION = "Compare num_bits, num_hashes, prob_p, prob_q, prob_f and hash_scheme with the clients'; if they are equal, reports are fabricated."
+_EQUIVALENT_TESTS = {"shape": "number_of_ones", "cohorts": "equal_cohorts"}
+"""The goodness-of-fit test that covers the same deviation as a kind of implausible report."""
+_FAILURES = {
+    "patterns": ("No set of strings explains the reported bit patterns", _COMPARE_DEFINITION),
+    "patterns_of_one_cohort": (
+        "No set of strings explains the bit patterns of at least one cohort",
+        "Its reports may be fabricated, or of another definition: compare the clients' definitions.",
     ),
-    "number of ones": ("no strings in any shares give reports with so many and so few ones", _COMPARE),
-    "equal cohorts": (
-        "the cohorts are unequal beyond chance",
-        "clients may be stuck in a cohort, or reports may be missing or made up",
+    "number_of_ones": ("No set of strings explains the numbers of ones in the reports", _COMPARE_DEFINITION),
+    "equal_cohorts": (
+        "The cohorts differ in size by more than chance",
+        "Check whether clients keep a fixed cohort, whether reports are missing, or whether reports are fabricated.",
     ),
-    "ones by cohort": (
-        "some cohorts' reports have more ones than others' beyond chance",
-        "those reports may be made up or of another definition",
+    "ones_by_cohort": (
+        "Reports of some cohorts have more ones than those of others, by more than chance",
+        "Those reports may be fabricated, or of another definition: compare the clients' definitions.",
     ),
-    "share with a value": ("reports have more ones, or fewer, than with and without a value", _COMPARE),
-    "coincident hashes": (
-        "hashes do not coincide as google-md5's do",
-        "the clients may hash otherwise: compare hash_scheme and num_bits",
+    "share_with_value": (
+        "The reports have more or fewer ones than any share of reports with a value explains",
+        _COMPARE_DEFINITION,
     ),
-    "even bits": (
-        "some bits are set more often than any hashing sets them",
-        "compare num_bits and hash_scheme with those of the clients, and how bits are packed; or reports are made up",
+    "coincident_hashes": (
+        "The two hashes of a string coincide more or less often than those of google-md5",
+        "The clients may use another hash function: compare hash_scheme and num_bits.",
+    ),
+    "even_bits": (
+        "Some bits are set more often than uniform hashing allows",
+        "Compare num_bits, hash_scheme and the order of the packed bits with the clients'; if they are equal, reports are fabricated.",
     ),
 }
+"""Finding and remedy of each goodness-of-fit test."""

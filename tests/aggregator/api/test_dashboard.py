@@ -21,15 +21,15 @@ from tests.support.many_metrics import fill, many_definitions
 
 from hubbub import Definitions, Metric, Params, ProblemType
 from hubbub_aggregator.api import sessions
-from hubbub_aggregator.api.dashboard.chart import PeriodLine, chart_of
-from hubbub_aggregator.api.dashboard.metric_page import implausible_in_words
+from hubbub_aggregator.api.dashboard.chart import PeriodLine, build_chart
+from hubbub_aggregator.api.dashboard.metric_page import describe_implausible
 from hubbub_aggregator.database.engine import transaction
 from hubbub_aggregator.pipeline.folding import compute_figures
 from hubbub_aggregator.pipeline.retention import upkeep
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.period_figures import PeriodFigures, PeriodRow
+from hubbub_aggregator.store.period_figures import PeriodFigures, StoredFigures
 from hubbub_aggregator.store.sql_store import SqlStore
-from hubbub_aggregator.store.tokens import Scope, hash_of
+from hubbub_aggregator.store.tokens import Scope, hash_secret
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import Aggregator, Answer, MakeBatch, StartAggregator
@@ -74,7 +74,7 @@ def signed_in(aggregator: Aggregator, bearer: str) -> dict[str, str]:
     return {"cookie": f"{morsel.key}={morsel.value}", "accept": HTML}
 
 
-def test_a_browser_is_sent_to_the_form_and_every_other_reader_is_told_to_bring_a_token(
+def test_page_redirects_browsers_to_sign_in_and_refuses_programs_without_token(
     start: StartAggregator, store: SqlStore
 ) -> None:
     aggregator = start(store, local_reads_without_token=False)
@@ -87,15 +87,13 @@ def test_a_browser_is_sent_to_the_form_and_every_other_reader_is_told_to_bring_a
     assert (page.status, b"<h1>hubbub aggregator</h1>" in page.body) == (200, True)
 
 
-def test_where_reads_are_open_the_page_is_too(start: StartAggregator, store: SqlStore) -> None:
+def test_page_needs_no_token_at_the_local_listener(start: StartAggregator, store: SqlStore) -> None:
     aggregator = start(store)
     assert get(aggregator).status == 200
     assert get(aggregator, "/sign-in").headers["location"] == "/"
 
 
-def test_a_token_is_changed_for_a_cookie_that_no_script_and_no_other_site_can_use_and_is_not_the_token(
-    start: StartAggregator, store: SqlStore
-) -> None:
+def test_sign_in_sets_a_protected_cookie_without_the_token(start: StartAggregator, store: SqlStore) -> None:
     aggregator, bearer = start(store, local_reads_without_token=False), given(store, Scope.READ)
     answer = sign_in(aggregator, bearer)
     assert (answer.status, answer.headers["location"]) == (303, "/")
@@ -119,7 +117,7 @@ def test_a_token_is_changed_for_a_cookie_that_no_script_and_no_other_site_can_us
         ({"x_forwarded_proto": "https"}, "__Host-hubbub", True),
     ],
 )
-def test_the_cookie_travels_over_tls_only_unless_a_browser_on_this_machine_asks_directly(
+def test_cookie_is_secure_except_for_direct_local_requests(
     start: StartAggregator, sqlite_store: SqlStore, headers: dict[str, str], name: str, secure: object
 ) -> None:
     aggregator = start(sqlite_store, local_reads_without_token=False)
@@ -127,7 +125,7 @@ def test_the_cookie_travels_over_tls_only_unless_a_browser_on_this_machine_asks_
     assert (cookie.key, cookie["secure"]) == (name, secure)
 
 
-def test_every_worker_and_a_restarted_service_know_who_is_signed_in(
+def test_sessions_are_valid_in_other_processes_and_after_a_restart(
     start: StartAggregator, store: SqlStore, database: str, closed_last: ExitStack
 ) -> None:
     cookie = signed_in(start(store, local_reads_without_token=False), given(store, Scope.READ))
@@ -136,7 +134,7 @@ def test_every_worker_and_a_restarted_service_know_who_is_signed_in(
     assert get(start(other, local_reads_without_token=False), **cookie).status == 200
 
 
-def test_revoking_the_token_ends_its_sessions_at_once(start: StartAggregator, store: SqlStore) -> None:
+def test_revoking_a_token_ends_its_sessions(start: StartAggregator, store: SqlStore) -> None:
     aggregator = start(store, local_reads_without_token=False)
     cookie = signed_in(aggregator, given(store, Scope.READ))
     assert get(aggregator, **cookie).status == 200
@@ -146,18 +144,16 @@ def test_revoking_the_token_ends_its_sessions_at_once(start: StartAggregator, st
     assert get(aggregator, **cookie).status == 303
 
 
-def test_a_session_is_over_after_twelve_hours_whatever_the_browser_kept(
-    start: StartAggregator, store: SqlStore
-) -> None:
+def test_sessions_expire_after_12_hours(start: StartAggregator, store: SqlStore) -> None:
     aggregator = start(store, local_reads_without_token=False)
     cookie = signed_in(aggregator, given(store, Scope.READ))
-    aggregator.clock.now += sessions.LENGTH - timedelta(seconds=1)
+    aggregator.clock.now += sessions.SESSION_LENGTH - timedelta(seconds=1)
     assert get(aggregator, **cookie).status == 200
     aggregator.clock.now += timedelta(seconds=1)
     assert get(aggregator, **cookie).status == 303
 
 
-def test_who_signs_out_is_out_with_every_copy_of_the_cookie(start: StartAggregator, store: SqlStore) -> None:
+def test_sign_out_ends_the_session_for_all_copies_of_the_cookie(start: StartAggregator, store: SqlStore) -> None:
     aggregator = start(store, local_reads_without_token=False)
     cookie = signed_in(aggregator, given(store, Scope.READ))
     answer = sign_out(aggregator, **cookie)
@@ -166,30 +162,28 @@ def test_who_signs_out_is_out_with_every_copy_of_the_cookie(start: StartAggregat
     assert sign_out(aggregator).status == 303  # who is not signed in may do so too
 
 
-def test_who_signs_in_again_leaves_no_session_behind(start: StartAggregator, store: SqlStore) -> None:
+def test_sign_in_again_ends_the_earlier_session(start: StartAggregator, store: SqlStore) -> None:
     aggregator, bearer = start(store, local_reads_without_token=False), given(store, Scope.READ)
     first = signed_in(aggregator, bearer)
     assert sign_in(aggregator, bearer, cookie=first["cookie"]).status == 303
     assert get(aggregator, **first).status == 303
 
 
-def test_the_database_has_a_hash_of_the_cookie_and_never_the_cookie(
+def test_database_contains_only_a_hash_of_the_cookie(
     start: StartAggregator, sqlite_store: SqlStore, tmp_path: Path
 ) -> None:
     cookie = signed_in(start(sqlite_store, local_reads_without_token=False), given(sqlite_store, Scope.READ))["cookie"]
     secret = cookie.partition("=")[2]
     stored = b"".join(path.read_bytes() for path in tmp_path.glob("reports.db*"))
-    assert hash_of(secret) in stored
+    assert hash_secret(secret) in stored
     assert secret.encode() not in stored
 
 
-def test_a_wrong_token_gets_the_form_again_with_the_reason_and_a_program_the_problem(
-    start: StartAggregator, store: SqlStore
-) -> None:
+def test_sign_in_with_a_wrong_token_shows_the_reason(start: StartAggregator, store: SqlStore) -> None:
     aggregator = start(store, local_reads_without_token=False)
     wrong = {
-        ProblemType.UNAUTHORIZED: ("hubbub_nonsense", "not known here"),
-        ProblemType.FORBIDDEN: (given(store, Scope.METRICS), "has no scope read"),
+        ProblemType.UNAUTHORIZED: ("hubbub_nonsense", "token is unknown"),
+        ProblemType.FORBIDDEN: (given(store, Scope.METRICS), "does not have scope read"),
     }
     for refusal, (token, told) in wrong.items():
         answer = sign_in(aggregator, token)
@@ -211,9 +205,7 @@ def test_a_wrong_token_gets_the_form_again_with_the_reason_and_a_program_the_pro
         {"origin": "https://example.org", "sec_fetch_site": "cross-site"},
     ],
 )
-def test_a_form_that_another_site_sent_changes_nothing(
-    start: StartAggregator, sqlite_store: SqlStore, headers: dict[str, str]
-) -> None:
+def test_rejects_forms_of_other_sites(start: StartAggregator, sqlite_store: SqlStore, headers: dict[str, str]) -> None:
     aggregator, bearer = start(sqlite_store, local_reads_without_token=False), given(sqlite_store, Scope.READ)
     assert_refused(sign_in(aggregator, bearer, accept="*/*", **headers), ProblemType.CROSS_SITE)
     cookie = signed_in(aggregator, bearer)
@@ -222,27 +214,25 @@ def test_a_form_that_another_site_sent_changes_nothing(
     assert get(aggregator, **cookie).status == 200
 
 
-def test_its_own_form_is_taken_whatever_the_proxy_makes_of_the_host(
-    start: StartAggregator, sqlite_store: SqlStore
-) -> None:
+def test_accepts_own_form_behind_a_proxy_that_changes_the_host(start: StartAggregator, sqlite_store: SqlStore) -> None:
     aggregator, bearer = start(sqlite_store, local_reads_without_token=False), given(sqlite_store, Scope.READ)
     outside = {"origin": "https://telemetry.example.org", "x_forwarded_for": "192.0.2.1"}
     assert sign_in(aggregator, bearer, sec_fetch_site="same-origin", **outside).status == 303
     assert sign_in(aggregator, bearer, host="telemetry.example.org", **outside).status == 303
 
 
-def test_who_guesses_tokens_is_told_when_to_come_back(start: StartAggregator, sqlite_store: SqlStore) -> None:
+def test_sign_in_is_rate_limited(start: StartAggregator, sqlite_store: SqlStore) -> None:
     aggregator = start(sqlite_store, local_reads_without_token=False, client_rate=0.001, client_burst_seconds=3_000)
     guesses = [sign_in(aggregator, "hubbub_guess", x_forwarded_for="192.0.2.1") for _ in range(4)]
     assert [guess.status for guess in guesses] == [401, 401, 401, 429]
     assert int(guesses[-1].headers["retry-after"]) > 0
 
 
-def test_the_page_has_the_numbers_of_what_was_sent(
+def test_pages_show_the_figures_of_stored_batches(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch
 ) -> None:
     """Folded or not, of every version and period; what was refused; what is kept and until when."""
-    aggregator = start(store, fold_every=1000.0, keep={"carrier": 12}, free=lambda: 3 << 30)
+    aggregator = start(store, fold_interval=1000.0, keep_counts={"carrier": 12}, free=lambda: 3 << 30)
     definitions = aggregator.definitions
     for metric in definitions.versions():
         if metric.name == "from_jfk":
@@ -276,11 +266,11 @@ def test_the_page_has_the_numbers_of_what_was_sent(
     assert "expired on 2024-06-15" in gone
 
 
-def test_what_keeps_batches_out_is_said(start: StartAggregator, sqlite_store: SqlStore) -> None:
-    assert "not ready: less is free on the disk" in get(start(sqlite_store, free=lambda: 1)).body.decode()
+def test_page_shows_why_batches_are_not_stored(start: StartAggregator, sqlite_store: SqlStore) -> None:
+    assert "not ready: free disk space is below" in get(start(sqlite_store, free=lambda: 1)).body.decode()
 
 
-def test_what_operators_write_cannot_be_markup(start: StartAggregator, sqlite_store: SqlStore) -> None:
+def test_page_escapes_texts_of_definitions(start: StartAggregator, sqlite_store: SqlStore) -> None:
     bad = Metric.boolean("b", prob_p=0, prob_q=1, prob_f=0.5, description="<script>alert(1)</script>", owner='"><b>')
     with running(Definitions([bad]), sqlite_store, Settings(local_reads_without_token=True)) as aggregator:
         pages = [get(aggregator).body, get(aggregator, "/metric/b").body]
@@ -291,13 +281,13 @@ def test_what_operators_write_cannot_be_markup(start: StartAggregator, sqlite_st
     assert all(b"&lt;script&gt;" in page for page in (*pages[:2], *pages[2:4]))
 
 
-def test_chart_shows_the_last_90_periods_with_empty_ones_between() -> None:
+def test_chart_shows_the_last_90_periods_with_empty_ones() -> None:
     metric = Metric.boolean("b", prob_p=0, prob_q=1, prob_f=0.5)
     first = date(2024, 1, 1)
     lines = [
         PeriodLine(str(first + timedelta(days=day)), 10 * (day + 1), day > 98, day == 50) for day in (0, 50, 97, 99)
     ]
-    chart = chart_of(metric, lines)
+    chart = build_chart(metric, lines)
     assert (len(chart.bars), chart.first, chart.last, chart.highest) == (90, "2024-01-11", "2024-04-09", 1000)
     assert [(bar.line.period, bar.height, bar.line.is_open) for bar in chart.bars if bar.line.reports] == [
         ("2024-02-20", 51.0, False),
@@ -307,36 +297,34 @@ def test_chart_shows_the_last_90_periods_with_empty_ones_between() -> None:
     assert [bar.line.period for bar in chart.bars if bar.line.is_implausible] == ["2024-02-20"]
 
 
-def test_chart_adds_periods_of_another_kind_where_they_belong() -> None:
+def test_chart_adds_periods_of_another_kind() -> None:
     """An older version of the metric had a report a day, the current one has a report a week."""
     weekly = Metric.boolean("b", prob_p=0, prob_q=1, prob_f=0.5, period="week")
     lines = [PeriodLine("2024-06-03", 5, False), PeriodLine("2024-06-05", 7, True), PeriodLine("2024-06-10", 1, True)]
-    bars = chart_of(weekly, lines).bars
+    bars = build_chart(weekly, lines).bars
     assert [(bar.line.period, bar.line.reports) for bar in bars] == [("2024-06-03", 12), ("2024-06-10", 1)]
 
 
-def test_each_kind_of_implausibility_is_described_once() -> None:
+def test_describe_implausible_lists_each_kind_once() -> None:
     params = Params.one_hot(1, prob_p=0.25, prob_q=0.75, prob_f=0.5)
     found = [("2024-06-03", "shape"), ("2024-06-04", "shape"), ("2024-06-04", "cohorts"), ("2024-06-04", "shape")]
-    shape, cohorts = implausible_in_words((period, kind, params) for period, kind in found)
+    shape, cohorts = describe_implausible((period, kind, params) for period, kind in found)
     assert shape.startswith("2024-06-04 and 1 earlier period, no mix of values")
     assert cohorts.startswith("2024-06-04, the cohorts differ in size")
 
 
-def test_metrics_with_problems_come_first_the_most_severe_before_the_others(
-    store: SqlStore, make_batch: MakeBatch
-) -> None:
+def test_overview_sorts_metrics_by_severity_of_problems(store: SqlStore, make_batch: MakeBatch) -> None:
     """At noon of June 15: reports of June 13 should have arrived."""
     definitions = many_definitions(8)
     silent, fine, implausible, refused, often_refused, empty, *_ = names = list(definitions)
-    with running(definitions, store, Settings(local_reads_without_token=True, fold_every=1000.0)) as aggregator:
+    with running(definitions, store, Settings(local_reads_without_token=True, fold_interval=1000.0)) as aggregator:
         for name in names:
             period = "2024-06-12" if name == silent else "2024-06-13"
             if name != empty:
                 store.append([make_batch(definitions[name], period=period)])
         upkeep(store, definitions, Settings(), NOON)
         digest = definitions[implausible].digest
-        store.put_figures([PeriodRow(digest, "2024-06-13", 1, PeriodFigures(3, 1, ("shape",)), is_stale=False)])
+        store.put_figures([StoredFigures(digest, "2024-06-13", 1, PeriodFigures(3, 1, ("shape",)), is_stale=False)])
         store.add_refusals({(refused, "period-closed"): 1, (often_refused, "padding-set"): 2, ("", "malformed"): 9})
         page = get(aggregator).body.decode()
         with_problems = get(aggregator, "/?problems=1").body.decode()
@@ -362,7 +350,7 @@ def test_metrics_with_problems_come_first_the_most_severe_before_the_others(
         ("x" * 10_000, []),
     ],
 )
-def test_search_finds_metrics_with_every_word(sqlite_store: SqlStore, query: str, found: list[str] | int) -> None:
+def test_search_requires_every_word(sqlite_store: SqlStore, query: str, found: list[str] | int) -> None:
     with running(many_definitions(11), sqlite_store, Settings(local_reads_without_token=True)) as aggregator:
         answer = get(aggregator, "/?" + urlencode({"q": query}))
     shown = re.findall(r'<tr><th scope="row"><a href="/metric/([^"]+)">', answer.body.decode())
@@ -372,9 +360,7 @@ def test_search_finds_metrics_with_every_word(sqlite_store: SqlStore, query: str
 
 
 @pytest.mark.parametrize("path", ["/", "/?q=editor&problems=1", "/metric/editor.first_page", "/metrics"])
-def test_pages_do_the_same_work_however_many_metrics_and_periods_there_are(
-    store: SqlStore, monkeypatch: pytest.MonkeyPatch, path: str
-) -> None:
+def test_pages_run_a_constant_number_of_statements(store: SqlStore, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     """Count statements; a summary that is read, or asked for, fails the test."""
 
     def fail(*_: object) -> None:
@@ -386,14 +372,14 @@ def test_pages_do_the_same_work_however_many_metrics_and_periods_there_are(
     for last, num_metrics, num_periods in (("2024-05-01", 1, 2), ("2024-06-15", 12, 25)):
         definitions = many_definitions(num_metrics)
         fill(store, definitions, date.fromisoformat(last), num_periods)
-        with running(definitions, store, Settings(local_reads_without_token=True, fold_every=1000.0)) as aggregator:
+        with running(definitions, store, Settings(local_reads_without_token=True, fold_interval=1000.0)) as aggregator:
             statements = statements_of(store, partial(get, aggregator, path))
         assert not [statement for statement in statements if "summary" in statement]
         counts.append(len(statements))
     assert counts[0] == counts[1] <= 12
 
 
-def test_upkeep_with_nothing_to_do_does_the_same_work_however_many_metrics_there_are(store: SqlStore) -> None:
+def test_idle_upkeep_runs_a_constant_number_of_statements(store: SqlStore) -> None:
     counts = []
     for last, num_metrics, num_periods in (("2024-05-01", 1, 2), ("2024-06-15", 12, 25)):
         definitions, statements = many_definitions(num_metrics), list[tuple[str, Any]]()
@@ -428,7 +414,7 @@ def noted(store: SqlStore, statements: list[tuple[str, Any]]) -> Iterator[None]:
         event.remove(store._engine, "before_cursor_execute", note)
 
 
-def test_sqlite_answers_the_pages_questions_from_the_index(sqlite_store: SqlStore) -> None:
+def test_page_queries_use_the_index(sqlite_store: SqlStore) -> None:
     """Behind each summary in its row are the columns: to reach them SQLite would read all pages of all summaries."""
     definitions = many_definitions(3)
     fill(sqlite_store, definitions, NOON.date(), 3)
@@ -449,10 +435,10 @@ def test_sqlite_answers_the_pages_questions_from_the_index(sqlite_store: SqlStor
 
 
 @pytest.mark.parametrize("kind", ["summary", "reports"])
-def test_a_signed_in_browser_downloads_with_its_cookie_unless_another_site_asks(
+def test_downloads_accept_the_cookie_except_from_other_sites(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch, kind: str
 ) -> None:
-    aggregator = start(store, local_reads_without_token=False, retain={"homepage": 5})
+    aggregator = start(store, local_reads_without_token=False, keep_reports={"homepage": 5})
     assert aggregator.post(make_batch(aggregator.definitions["homepage"])).status == 202
     path = f"/v1/metrics/homepage/{kind}"
     assert_refused(get(aggregator, path), ProblemType.UNAUTHORIZED)
@@ -472,9 +458,7 @@ def test_a_signed_in_browser_downloads_with_its_cookie_unless_another_site_asks(
     assert get(aggregator, path, **cookie).status == 401
 
 
-def test_signing_in_returns_to_the_metric_and_to_no_other_address(
-    start: StartAggregator, sqlite_store: SqlStore
-) -> None:
+def test_sign_in_redirects_only_to_metric_pages(start: StartAggregator, sqlite_store: SqlStore) -> None:
     aggregator, bearer = start(sqlite_store, local_reads_without_token=False), given(sqlite_store, Scope.READ)
     sent = get(aggregator, "/metric/homepage", accept=HTML)
     assert (sent.status, sent.headers["location"]) == (303, "/sign-in?metric=homepage")
@@ -493,17 +477,17 @@ def test_signing_in_returns_to_the_metric_and_to_no_other_address(
         assert (answer.status, answer.headers["location"]) == (303, location)
 
 
-def test_a_metric_that_is_not_defined_has_no_page(start: StartAggregator, sqlite_store: SqlStore) -> None:
+def test_undefined_metric_has_no_page(start: StartAggregator, sqlite_store: SqlStore) -> None:
     aggregator = start(sqlite_store)
     assert_refused(get(aggregator, "/metric/nothing"), ProblemType.UNKNOWN_METRIC)
     page = get(aggregator, "/metric/nothing", accept=HTML)
     assert (page.status, b"<h1>No such metric</h1>" in page.body) == (404, True)
 
 
-def test_a_page_of_a_metric_without_current_figures_says_so(store: SqlStore) -> None:
+def test_metric_page_shows_stale_figures(store: SqlStore) -> None:
     definitions = many_definitions(1)
     fill(store, definitions, NOON.date(), 3, computed=False)
-    with running(definitions, store, Settings(local_reads_without_token=True, fold_every=1000.0)) as aggregator:
+    with running(definitions, store, Settings(local_reads_without_token=True, fold_interval=1000.0)) as aggregator:
         pages = [get(aggregator).body.decode(), get(aggregator, "/metric/editor.first_page").body.decode()]
         assert all("The figures of 3 periods are not computed yet" in page for page in pages)
         compute_figures(store, definitions)

@@ -55,7 +55,7 @@ def sideways(browser: Any, width: int) -> int:
     return int(browser.execute_script("return document.documentElement.scrollWidth")) - width
 
 
-def test_a_reader_signs_in_sees_what_came_in_and_signs_out(
+def test_browser_signs_in_reads_the_pages_and_signs_out(
     browser: Any, start: StartAggregator, sqlite_store: SqlStore, make_batch: MakeBatch
 ) -> None:
     aggregator = start(sqlite_store, local_reads_without_token=False)
@@ -103,9 +103,7 @@ def test_a_reader_signs_in_sees_what_came_in_and_signs_out(
     assert elsewhere == []
 
 
-def test_500_metrics_are_searched_sorted_and_downloaded_from(
-    browser: Any, sqlite_store: SqlStore, tmp_path: Path
-) -> None:
+def test_browser_searches_and_downloads_among_500_metrics(browser: Any, sqlite_store: SqlStore, tmp_path: Path) -> None:
     definitions = many_definitions(500)
     fill(sqlite_store, definitions, NOON.date(), 2)
     silent = definitions["sync.device_3"]
@@ -122,7 +120,7 @@ def test_500_metrics_are_searched_sorted_and_downloaded_from(
     def find(selector: str) -> Any:
         return browser.find_element("css selector", selector)
 
-    with running(definitions, sqlite_store, Settings(fold_every=1000.0)) as aggregator:
+    with running(definitions, sqlite_store, Settings(fold_interval=1000.0)) as aggregator:
         browser.get(aggregator.url + "/sign-in")
         find("#token").send_keys(secret)
         find("form button").click()
@@ -156,12 +154,12 @@ def test_500_metrics_are_searched_sorted_and_downloaded_from(
         assert [url for url in requested(browser) if not url.startswith((aggregator.url + "/", "data:"))] == []
 
 
-def test_a_wrong_token_is_told_in_the_form(browser: Any, start: StartAggregator, sqlite_store: SqlStore) -> None:
+def test_browser_shows_why_a_token_is_refused(browser: Any, start: StartAggregator, sqlite_store: SqlStore) -> None:
     aggregator = start(sqlite_store, local_reads_without_token=False)
     browser.get(aggregator.url + "/")
     browser.find_element("css selector", "#token").send_keys("hubbub_nonsense")
     browser.find_element("css selector", "form button").click()
-    assert "not known here" in browser.find_element("css selector", "[role=alert]").text
+    assert "token is unknown" in browser.find_element("css selector", "[role=alert]").text
     assert browser.get_cookies() == []
 
 

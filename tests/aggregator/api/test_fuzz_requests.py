@@ -72,7 +72,7 @@ def inflated(request: Request) -> bytes:
 
 
 @pytest.mark.timeout(0)
-def test_whatever_is_sent_is_refused_as_documented_or_counted_once(
+def test_random_requests_are_refused_as_documented_or_counted_once(
     caller: Caller,
     definitions: Definitions,
     sqlite_store: SqlStore,
@@ -128,7 +128,7 @@ def test_whatever_is_sent_is_refused_as_documented_or_counted_once(
 
 
 @pytest.mark.parametrize("length", [b"", b"-1", b"7.0", b"\xb2", b"9" * 5_000])
-def test_a_length_that_is_no_number_of_bytes_is_malformed(caller: Caller, length: bytes) -> None:
+def test_rejects_invalid_content_length(caller: Caller, length: bytes) -> None:
     """The HTTP server of `hubbub serve` lets none of these through; another might."""
     said = caller.post([(b"content-type", b"application/json"), (b"content-length", length)], [b"{}"])
     assert (said.status, said.json["type"]) == (400, "/problems/malformed")

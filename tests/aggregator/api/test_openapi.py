@@ -22,7 +22,7 @@ from tests.aggregator.conftest import Aggregator, running
 from hubbub import Definitions
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
-from hubbub_aggregator.store.tokens import Scope, Token, hash_of
+from hubbub_aggregator.store.tokens import Scope, Token, hash_secret
 
 NUM_CASES = os.environ.get("HUBBUB_CASES", "10")  # a route, beside those at the edges of the document
 BEYOND_THE_DOCUMENT = "positive_data_acceptance"  # whether a batch fits its metric no document can say
@@ -33,8 +33,8 @@ KNOWN = '[parameters]\n"path.name" = "homepage"\n"path.slug" = "malformed"\n'
 def guarded(definitions: Definitions, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aggregator]:
     """An aggregator that asks for a token wherever it can."""
     store = SqlStore.open(tmp_path_factory.mktemp("schema") / "reports.db")
-    store.add_token(Token("everyone", frozenset(Scope)), hash_of("everything"))
-    with running(definitions, store, Settings(closed_reports=True)) as aggregator:
+    store.add_token(Token("everyone", frozenset(Scope)), hash_secret("everything"))
+    with running(definitions, store, Settings(require_report_token=True)) as aggregator:
         yield aggregator
     store.close()
 
@@ -45,7 +45,7 @@ def guarded(definitions: Definitions, tmp_path_factory: pytest.TempPathFactory) 
     [("", ()), (KNOWN, ("--header", "Authorization: Bearer everything"))],
     ids=["without a token, of what is not there", "with one, of what is"],
 )
-def test_every_route_answers_as_documented_and_no_request_is_an_event(
+def test_responses_match_openapi_document_and_requests_are_not_logged(
     guarded: Aggregator,
     config: str,
     headers: tuple[str, ...],

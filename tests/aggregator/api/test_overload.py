@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from hubbub import Batch
 from hubbub_aggregator.database.engine import open_sqlite
-from hubbub_aggregator.store.interface import Appended
+from hubbub_aggregator.store.interface import AppendResult
 from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class SlowStore(SqlStore):
         self.gate = Event()
         super().__init__(open_sqlite(path))
 
-    def append(self, batches: Sequence[Batch]) -> list[Appended]:
+    def append(self, batches: Sequence[Batch]) -> list[AppendResult]:
         self.gate.wait()
         return super().append(batches)
 
@@ -40,12 +40,12 @@ def waiting(aggregator: Aggregator) -> int:
     return next(int(float(line.split()[1])) for line in lines if line.startswith("hubbub_queue_bytes "))
 
 
-def test_what_does_not_fit_in_the_queue_is_refused_at_once_and_what_was_acknowledged_is_stored(
+def test_full_queue_refuses_batches_and_stores_acknowledged_ones(
     start: StartAggregator, make_batch: MakeBatch, tmp_path: Path, closed_last: ExitStack
 ) -> None:
     store = SlowStore(tmp_path / "reports.db")
     closed_last.callback(store.close)
-    aggregator = start(store, max_waiting=ROOM * WEIGHT)
+    aggregator = start(store, max_queue_bytes=ROOM * WEIGHT)
     metric = aggregator.definitions["homepage"]
     batches = [make_batch(metric) for _ in range(SENT)]
     with ThreadPoolExecutor(SENT) as pool:
@@ -67,12 +67,12 @@ def test_what_does_not_fit_in_the_queue_is_refused_at_once_and_what_was_acknowle
     assert aggregator.stored() == 3 * SENT
 
 
-def test_what_the_queue_has_no_room_for_is_refused_before_its_body_is_read(
+def test_full_queue_refuses_batches_before_reading_the_body(
     start: StartAggregator, make_batch: MakeBatch, tmp_path: Path, closed_last: ExitStack
 ) -> None:
     store = SlowStore(tmp_path / "reports.db")
     closed_last.callback(store.close)
-    aggregator = start(store, max_waiting=WEIGHT)
+    aggregator = start(store, max_queue_bytes=WEIGHT)
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(aggregator.post, make_batch(aggregator.definitions["homepage"]))
         while not waiting(aggregator):

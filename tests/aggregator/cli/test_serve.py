@@ -136,7 +136,7 @@ def batch_of(metric: Metric, numbers: range) -> Batch:
     return Batch(uuid.uuid4(), metric.name, metric.digest, today, bytes(len(numbers)), b"".join(rows))
 
 
-def test_sigterm_finishes_what_was_accepted_and_exits_with_0(
+def test_sigterm_finishes_accepted_requests_and_exits_with_0(
     serve: Callable[..., Process], definitions_file: Path
 ) -> None:
     """A request whose body is still coming when the signal comes is answered, and durably."""
@@ -160,7 +160,7 @@ def test_sigterm_finishes_what_was_accepted_and_exits_with_0(
     assert again.popen.returncode == 0
 
 
-def test_no_answer_names_the_server_and_no_log_the_client(serve: Callable[..., Process]) -> None:
+def test_responses_omit_server_header_and_logs_omit_clients(serve: Callable[..., Process]) -> None:
     process = serve()
     canary = {"User-Agent": "canary", "X-Forwarded-For": "203.0.113.9", "Forwarded": "for=203.0.113.9"}
     for path in ("/livez", "/nowhere", "/v1/metrics/number/summary?period=canary"):
@@ -171,7 +171,7 @@ def test_no_answer_names_the_server_and_no_log_the_client(serve: Callable[..., P
     assert said == ""
 
 
-def test_what_stands_in_the_way_is_one_sentence_and_exit_code_1(definitions_file: Path, tmp_path: Path) -> None:
+def test_start_errors_are_one_line_with_exit_code_1(definitions_file: Path, tmp_path: Path) -> None:
     assert "nowhere.toml: cannot be read" in failure(tmp_path / "nowhere.toml")
     wrong = tmp_path / "wrong.toml"
     wrong.write_text(DEFINITIONS.replace("prob_f = 0", "prob_f = 1"))
@@ -180,12 +180,12 @@ def test_what_stands_in_the_way_is_one_sentence_and_exit_code_1(definitions_file
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         database = str(tmp_path / "some.db")
-        assert f"cannot listen on 127.0.0.1:{port}: Address already in use: give another" in failure(
+        assert f"cannot listen on 127.0.0.1:{port}: Address already in use. Choose another" in failure(
             definitions_file, "--port", port, "--database", database
         )
 
 
-def test_refuses_an_address_that_another_service_has(serve: Callable[..., Process], definitions_file: Path) -> None:
+def test_refuses_address_in_use(serve: Callable[..., Process], definitions_file: Path) -> None:
     port = serve().url.rpartition(":")[2]
     assert f"cannot listen on 127.0.0.1:{port}" in failure(definitions_file, "--port", port)
 
@@ -195,7 +195,7 @@ def test_replicas_on_one_database_store_every_batch_once(
 ) -> None:
     """Every batch is sent three times at once, to two processes that both fold; every copy is answered."""
     metric = load_definitions(definitions_file)["number"]
-    replicas = [serve("--fold-every", "0.01", "--database", database) for _ in range(2)]
+    replicas = [serve("--fold-interval", "0.01", "--database", database) for _ in range(2)]
     bodies = [batch_of(metric, range(n, n + 4)).to_json() for n in range(0, NUM_REPORTS, 4)]
     copies = [(replicas[(number + copy) % 2], body) for number, body in enumerate(bodies) for copy in range(3)]
     with ThreadPoolExecutor(24) as pool:
@@ -213,7 +213,7 @@ def test_replicas_on_one_database_store_every_batch_once(
     assert results == {"stored": len(bodies), "duplicate": 2 * len(bodies)}
 
 
-def test_a_start_with_a_definition_that_was_edited_in_place_says_so_once(
+def test_start_warns_once_of_a_definition_edited_in_place(
     serve: Callable[..., Process], definitions_file: Path
 ) -> None:
     metric, process = load_definitions(definitions_file)["number"], serve()
@@ -239,7 +239,7 @@ expires = 9000-01-01
 """
 
 
-def test_sighup_reads_the_definitions_again_and_logs_it_as_json(definitions_file: Path, tmp_path: Path) -> None:
+def test_sighup_reloads_definitions_and_logs_json(definitions_file: Path, tmp_path: Path) -> None:
     program = [str(Path(sys.executable).parent / "hubbub"), "serve", str(definitions_file), "--port", "0"]
     program += ["--database", str(tmp_path / "reports.db"), "--create"]
     program += ["--log-format", "json", "--log-level", "info"]
@@ -292,12 +292,12 @@ def test_sighup_reads_the_definitions_again_and_logs_it_as_json(definitions_file
     assert "Invalid HTTP request" not in str(told), "a request is no event"
 
 
-def test_what_is_asked_for_and_cannot_be_is_a_usage_error(definitions_file: Path) -> None:
+def test_invalid_options_are_usage_errors(definitions_file: Path) -> None:
     for option, told in (
         (["--max-body", "0"], "max_body must be above 0"),
-        (["--fold-every", "inf"], "fold_every must be above 0 and finite"),
-        (["--cors-origin", "example.org"], "cors_origin is https://host"),
-        (["--trusted-proxy", "10.0.0.1/8"], "trusted_proxy is a network, as 10.0.0.0/8, or an address"),
+        (["--fold-interval", "inf"], "fold_interval must be above 0 and finite"),
+        (["--cors-origin", "example.org"], "cors_origin must be https://host"),
+        (["--trusted-proxy", "10.0.0.1/8"], "trusted_proxy must be a network, such as 10.0.0.0/8, or an address"),
         (["--log-format", "xml"], "'xml' is not one of"),
     ):
         program = [str(Path(sys.executable).parent / "hubbub"), "serve", str(definitions_file), *option]
@@ -306,9 +306,9 @@ def test_what_is_asked_for_and_cannot_be_is_a_usage_error(definitions_file: Path
         assert told in done.stderr
 
 
-def test_keeping_what_is_not_collected_is_warned_of(serve: Callable[..., Process]) -> None:
-    process = serve("--keep", "numbers=3", "--keep", "number=3")
-    assert "--keep numbers: there is no such metric" in process.before
+def test_warns_of_undefined_metrics_in_keep_counts(serve: Callable[..., Process]) -> None:
+    process = serve("--keep-counts", "numbers=3", "--keep-counts", "number=3")
+    assert "--keep-counts numbers: no metric has this name" in process.before
     assert "number" in process.before
 
 
@@ -338,7 +338,7 @@ class Sender:
                 self.num_answers += 1
 
 
-def test_sigkill_at_any_moment_loses_nothing_acknowledged_and_counts_nothing_twice(
+def test_sigkill_loses_no_acknowledged_batch_and_counts_none_twice(
     serve: Callable[..., Process], definitions_file: Path, unseen_seed: int
 ) -> None:
     """After each kill acknowledged <= counted <= formed, report by report; once all is resent they are equal.
@@ -357,7 +357,7 @@ def test_sigkill_at_any_moment_loses_nothing_acknowledged_and_counts_nothing_twi
     formed = 0
 
     for kill in range(1, KILLS + 2):
-        process = serve("--fold-every", "0.01")
+        process = serve("--fold-interval", "0.01")
         counted = process.counted()
         assert set(counted) <= {0, 1}
         assert all(counted[number] for batch_id in acknowledged for number in numbers[batch_id])
@@ -385,14 +385,14 @@ def test_sigkill_at_any_moment_loses_nothing_acknowledged_and_counts_nothing_twi
     assert process.counted() == [1] * NUM_REPORTS
 
 
-def test_refusing_odd_reports_says_its_price_at_the_start(definitions_file: Path) -> None:
+def test_reject_implausible_warns_of_its_bias(definitions_file: Path) -> None:
     nowhere = str(definitions_file.parent / "missing" / "x.db")
     program = [str(Path(sys.executable).parent / "hubbub"), "serve", str(definitions_file), "--database", nowhere]
     ended = [
         subprocess.run([*program, *options], capture_output=True, text=True, timeout=60, check=False)
-        for options in ([], ["--refuse-odd"])
+        for options in ([], ["--reject-implausible"])
     ]
     assert [done.returncode for done in ended] == [1, 1]
-    assert "refused for ever" not in ended[0].stderr
-    assert "--refuse-odd: shares are biased" in ended[1].stderr
-    assert "refused for ever" in ended[1].stderr
+    assert "rejected permanently" not in ended[0].stderr
+    assert "--reject-implausible is on: a few honest clients are rejected permanently" in ended[1].stderr
+    assert "shares are biased by up to 1e-9 / (q* - p*)" in ended[1].stderr

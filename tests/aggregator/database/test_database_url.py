@@ -20,12 +20,12 @@ from tests.aggregator.conftest import DEFINITIONS
 from hubbub import Definitions
 from hubbub.cli import main
 from hubbub.cli.findings import Health
-from hubbub_aggregator.cli.deployment_checks import Asked, of_aggregator
+from hubbub_aggregator.cli.deployment_checks import DeploymentOptions, check_aggregator
 from hubbub_aggregator.database.database_url import is_postgres, without_password
 from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
-from hubbub_aggregator.store.tokens import Scope, Token, hash_of
+from hubbub_aggregator.store.tokens import Scope, Token, hash_secret
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch
@@ -74,7 +74,7 @@ def commands(database: str, definitions_file: str, place: Path) -> list[list[str
     return [
         ["serve", definitions_file, *named],
         ["serve", definitions_file, "--print-config", *named],
-        ["doctor", definitions_file, "--watch", "0", *named],
+        ["doctor", definitions_file, "--refusal-window", "0", *named],
         ["token", "create", "x", "--scope", "read", *named],
         ["token", "list", *named],
         ["token", "revoke", "x", *named],
@@ -153,7 +153,7 @@ def test_a_database_of_any_encoding_works(
     with closing(SqlStore.open(postgres_url.replace("/postgres?", f"/{name}?"))) as store:
         store.append([make_batch(definitions["homepage"])])
         assert store.open_periods() == [(definitions["homepage"].digest, "2024-06-15")]
-        store.add_token(Token("a", frozenset({Scope.READ})), hash_of("x"))
+        store.add_token(Token("a", frozenset({Scope.READ})), hash_secret("x"))
         assert [token.name for token in store.tokens()] == ["a"]
 
 
@@ -173,10 +173,10 @@ def test_a_place_that_may_not_be_written_to_is_told_by_name_and_found_by_doctor(
     told = f"this user may not write to {nobody}: change its owner or mode"
     with pytest.raises(StoreError, match=told):
         SqlStore.open(new)
-    asked = Asked(nobody / "metrics.toml", new, "127.0.0.1", Settings())
+    asked = DeploymentOptions(nobody / "metrics.toml", new, "127.0.0.1", Settings())
     found = [
         finding.observation
-        for finding in of_aggregator(asked, datetime.now(UTC), lambda: None)
+        for finding in check_aggregator(asked, datetime.now(UTC), lambda: None)
         if finding.health is Health.ERROR
     ]
     assert len(found) == 1

@@ -17,8 +17,8 @@ from hubbub import Definitions
 from hubbub.cli import main
 from hubbub.cli.findings import Health
 from hubbub_aggregator.cli.database_checks import damage
-from hubbub_aggregator.database.engine import opened
-from hubbub_aggregator.database.integrity import damages
+from hubbub_aggregator.database.engine import open_existing
+from hubbub_aggregator.database.integrity import find_damage
 from hubbub_aggregator.database.schema import SCHEMA_VERSION
 from hubbub_aggregator.pipeline.folding import fold
 from hubbub_aggregator.store.sql_store import SqlStore
@@ -42,8 +42,8 @@ def filled(database: str, definitions: Definitions, make_batch: MakeBatch) -> st
 
 
 def found(database: str) -> list[str]:
-    with opened(database, read_only=True) as engine:
-        return damages(engine)
+    with open_existing(database, read_only=True) as engine:
+        return find_damage(engine)
 
 
 def checked(database: str) -> tuple[int, str]:
@@ -54,7 +54,7 @@ def checked(database: str) -> tuple[int, str]:
 def test_a_database_that_is_whole_is_said_to_be(filled: str) -> None:
     assert found(filled) == []
     assert list(damage(filled)) == []
-    assert checked(filled) == (0, f"schema {SCHEMA_VERSION}: served\n")
+    assert checked(filled) == (0, f"schema version {SCHEMA_VERSION}: no damage found\n")
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
@@ -69,7 +69,10 @@ def test_four_kibibytes_overwritten_anywhere_are_found(filled: str, tmp_path: Pa
         assert found(str(bad)), page
     code, said = checked(str(bad))
     assert code == 1
-    assert "it is damaged: stop the aggregator, keep the file, and `hubbub db restore` the last backup" in said
+    assert (
+        "the database is damaged: stop the aggregator, keep the file, and restore the last backup into a new file"
+        in said
+    )
     told = json.loads(CliRunner().invoke(main, ["db", "check", "--database", str(bad), "--json"]).stdout)
     assert told["damaged"]
     assert [finding.health for finding in damage(str(bad))] == [Health.ERROR]
@@ -90,7 +93,7 @@ def test_doctor_says_it_of_a_damaged_database(filled: str, tmp_path: Path) -> No
         file.seek(bad.stat().st_size // 2 // PAGE * PAGE)
         file.write(bytes(PAGE))
     said = CliRunner().invoke(
-        main, ["doctor", str(tmp_path / "metrics.toml"), "--watch", "0", "--database", str(bad), "--json"]
+        main, ["doctor", str(tmp_path / "metrics.toml"), "--refusal-window", "0", "--database", str(bad), "--json"]
     )
     assert said.exit_code == 1
     assert [finding for finding in json.loads(said.stdout)["findings"] if "damaged: " in finding["observation"]]

@@ -23,7 +23,7 @@ import pytest
 from hubbub import Batch, Definitions
 from hubbub_aggregator.database.file_identity import FileIdentity
 from hubbub_aggregator.errors import DatabaseMovedError, StoreError
-from hubbub_aggregator.store.interface import Appended
+from hubbub_aggregator.store.interface import AppendResult
 from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ ACTIONS: tuple[Callable[[Mover], None], ...] = (
 def holds_all(database: Path, batches: list[Batch]) -> bool:
     """Return whether a reopening of the path has all of these."""
     with closing(SqlStore.open(database, create=False)) as store:
-        return all(store.holds(batch) for batch in batches)
+        return all(store.contains(batch) for batch in batches)
 
 
 class Trial:
@@ -119,9 +119,9 @@ class Trial:
             assert self._due.is_set(), "no false alarm"
             self._thread.join()
             with pytest.raises(DatabaseMovedError):
-                self.store.holds(batch)
+                self.store.contains(batch)
         else:
-            assert appended == [Appended.STORED]
+            assert appended == [AppendResult.STORED]
             assert not was_moved
             assert self._from_thread or not self.mover.moved.is_set(), "moved between the commit and its answers"
             self.acknowledged.append(batch)
@@ -186,7 +186,7 @@ def test_a_moved_file_is_answered_503_and_logged_once_and_served_again_when_it_i
     caplog: pytest.LogCaptureFixture,
     suffix: str,
 ) -> None:
-    aggregator = start(sqlite_store, fold_every=0.05)
+    aggregator = start(sqlite_store, fold_interval=0.05)
     metric = aggregator.definitions["homepage"]
     stored = make_batch(metric)
     assert aggregator.post(stored).status == 202
@@ -218,7 +218,7 @@ def test_other_processes_and_checkpoints_raise_no_alarm(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """SQLite empties the -wal at checkpoints, and deletes it with the last connection of all processes only."""
-    aggregator = start(sqlite_store, fold_every=0.01, retain={"homepage": 0})
+    aggregator = start(sqlite_store, fold_interval=0.01, keep_reports={"homepage": 0})
     metric, database = aggregator.definitions["homepage"], str(tmp_path / "reports.db")
     commands = (
         ["token", "create", "x", "--scope", "read", "--database", database],
@@ -245,7 +245,7 @@ def test_the_wal_may_be_made_anew_when_all_connections_were_closed(
     for _ in range(3):
         store._engine.dispose()
         assert not (tmp_path / "reports.db-wal").exists()
-        assert store.append([make_batch(definitions["homepage"])]) == [Appended.STORED]
+        assert store.append([make_batch(definitions["homepage"])]) == [AppendResult.STORED]
     (tmp_path / "reports.db").rename(tmp_path / f"{uuid.uuid4()}.db")
     with pytest.raises(DatabaseMovedError):
         store.append([make_batch(definitions["homepage"])])
@@ -263,7 +263,7 @@ def test_database_replaced_by_a_link_to_itself_is_noticed(
             store.append([make_batch(definitions["homepage"])])
         mover.path.unlink()
         mover.put_back()
-        assert store.append([make_batch(definitions["homepage"])]) == [Appended.STORED]
+        assert store.append([make_batch(definitions["homepage"])]) == [AppendResult.STORED]
 
 
 def test_log_truncated_in_place_is_noticed_with_the_next_commit(

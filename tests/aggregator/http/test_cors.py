@@ -49,7 +49,7 @@ def origin(name: str) -> tuple[bytes, bytes]:
 
 @pytest.mark.parametrize("named", [OURS, ALSO])
 @pytest.mark.parametrize(("path", "method"), [("/v1/reports", "POST"), ("/v1/metrics", "GET")])
-def test_a_page_that_asks_first_is_told_that_it_may(caller: Caller, path: str, method: str, named: str) -> None:
+def test_preflight_allows_configured_origins(caller: Caller, path: str, method: str, named: str) -> None:
     said = ask(caller, path, method, named)
     assert (said.status, said.body) == (204, b"")
     assert said.headers["access-control-allow-origin"] == named
@@ -60,7 +60,7 @@ def test_a_page_that_asks_first_is_told_that_it_may(caller: Caller, path: str, m
     assert said.headers["x-content-type-options"] == "nosniff"
 
 
-def test_a_page_of_another_origin_is_not_told_so_and_cannot_read_the_answer(caller: Caller) -> None:
+def test_preflight_refuses_other_origins(caller: Caller) -> None:
     for said in (
         ask(caller, "/v1/reports", "POST", OTHER),
         caller.post([JSON, origin(OTHER)], [b"{}"]),
@@ -71,7 +71,7 @@ def test_a_page_of_another_origin_is_not_told_so_and_cannot_read_the_answer(call
         assert said.headers["vary"].startswith("Origin")
 
 
-def test_a_page_reads_what_became_of_its_batch_refusals_and_when_to_retry_included(
+def test_cross_origin_page_reads_problems_and_retry_after(
     caller: Caller, definitions: Definitions, make_batch: MakeBatch
 ) -> None:
     body = make_batch(definitions["homepage"]).to_json()
@@ -85,7 +85,7 @@ def test_a_page_reads_what_became_of_its_batch_refusals_and_when_to_retry_includ
         assert "access-control-allow-credentials" not in each.headers
 
 
-def test_over_a_connection_that_stays_a_page_reads_it_too(
+def test_cross_origin_page_reads_responses_on_kept_connections(
     start: StartAggregator, sqlite_store: SqlStore, make_batch: MakeBatch
 ) -> None:
     aggregator = start(sqlite_store, cors_origin=(OURS,))
@@ -94,14 +94,14 @@ def test_over_a_connection_that_stays_a_page_reads_it_too(
 
 
 @pytest.mark.parametrize("path", ["/v1/metrics/homepage/summary", "/metrics", "/readyz", "/nowhere"])
-def test_no_other_address_is_open_to_pages(caller: Caller, path: str) -> None:
+def test_other_paths_have_no_cors_headers(caller: Caller, path: str) -> None:
     assert "access-control-allow-origin" not in caller.call("GET", path, [origin(OURS)]).headers
     refused = ask(caller, path, "GET")
     assert refused.headers["content-type"] == "application/problem+json"
     assert "access-control-allow-origin" not in refused.headers
 
 
-def test_by_default_no_page_may(definitions: Definitions, sqlite_store: SqlStore) -> None:
+def test_cors_is_off_by_default(definitions: Definitions, sqlite_store: SqlStore) -> None:
     with started(create_app(definitions, sqlite_store, clock=FakeClock())) as caller:
         asked = ask(caller, "/v1/reports", "POST")
         assert (asked.status, asked.json["type"]) == (405, "/problems/method-not-allowed")
@@ -111,6 +111,6 @@ def test_by_default_no_page_may(definitions: Definitions, sqlite_store: SqlStore
 @pytest.mark.parametrize(
     "wrong", ["*", "null", "app.example.org", "https://app.example.org/", "https://App.example.org"]
 )
-def test_an_origin_is_written_as_browsers_write_it(wrong: str) -> None:
-    with pytest.raises(ParameterError, match="cors_origin is https://host"):
+def test_rejects_invalid_origins(wrong: str) -> None:
+    with pytest.raises(ParameterError, match="cors_origin must be https://host"):
         Settings(cors_origin=(wrong,))

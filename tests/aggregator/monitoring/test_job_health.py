@@ -14,57 +14,57 @@ from tests.support.databases import new_postgres
 from hubbub_aggregator.database.engine import open_sqlite, transaction
 from hubbub_aggregator.database.schema import refusal
 from hubbub_aggregator.errors import StoreError
-from hubbub_aggregator.monitoring.job_health import Troubles
-from hubbub_aggregator.monitoring.log_output import OnceAMinute
+from hubbub_aggregator.monitoring.job_health import JobHealth
+from hubbub_aggregator.monitoring.log_output import RateLimitFilter
 from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator
 
 
-def fail(troubles: Troubles, problem: Exception) -> None:
-    with troubles.survived("fold_and_expire"):
+def fail(job_health: JobHealth, problem: Exception) -> None:
+    with job_health.guard("fold_and_expire"):
         raise problem
 
 
-def succeed(troubles: Troubles) -> None:
-    with troubles.survived("fold_and_expire"):
+def succeed(job_health: JobHealth) -> None:
+    with job_health.guard("fold_and_expire"):
         pass
 
 
 def test_a_failure_is_logged_with_its_cause_and_its_end_once(caplog: pytest.LogCaptureFixture) -> None:
-    troubles = Troubles()
-    succeed(troubles)
+    job_health = JobHealth()
+    succeed(job_health)
     assert caplog.records == []
     for problem in (
         StoreError("the disk is full: make room"),
         StoreError("the disk is full: make room"),
         OSError("private"),
     ):
-        fail(troubles, problem)
-    succeed(troubles)
-    succeed(troubles)
+        fail(job_health, problem)
+    succeed(job_health)
+    succeed(job_health)
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         ("ERROR", "fold_and_expire failed: the disk is full: make room"),
         ("ERROR", "fold_and_expire failed: the disk is full: make room"),
         ("ERROR", "fold_and_expire failed: OSError"),
         ("WARNING", "fold_and_expire works again"),
     ]
-    assert (troubles.failures()["fold_and_expire"], troubles.failing()["fold_and_expire"]) == (3, 0)
+    assert (job_health.failures()["fold_and_expire"], job_health.failing()["fold_and_expire"]) == (3, 0)
 
 
 def test_a_database_that_is_down_for_an_hour_is_a_line_a_minute_and_one_at_the_end(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    now, troubles = 0.0, Troubles()
+    now, job_health = 0.0, JobHealth()
     logger = logging.getLogger("hubbub_aggregator.monitoring.job_health")
-    once = OnceAMinute(lambda: now)
+    once = RateLimitFilter(lambda: now)
     logger.addFilter(once)
     try:
         for _ in range(360):
-            fail(troubles, StoreError("nobody answers"))
+            fail(job_health, StoreError("nobody answers"))
             now += 10
-        succeed(troubles)
+        succeed(job_health)
     finally:
         logger.removeFilter(once)
     assert len(caplog.records) == 61
@@ -79,9 +79,9 @@ def test_an_upkeep_that_fails_is_in_the_numbers_and_on_the_page_and_batches_are_
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def damaged(_digest: str) -> list[str]:
-        raise StoreError("the database cannot do it: database disk image is malformed")
+        raise StoreError("the database reported an error: database disk image is malformed")
 
-    aggregator = start(sqlite_store, fold_every=0.02)
+    aggregator = start(sqlite_store, fold_interval=0.02)
 
     def number(name: str) -> int:
         lines = aggregator.get("/metrics").body.decode().splitlines()
@@ -111,7 +111,7 @@ def test_an_upkeep_that_fails_is_in_the_numbers_and_on_the_page_and_batches_are_
         record.getMessage().partition(" (")[0] for record in records
     }  # of which metrics: the first round was under way
     assert said == {
-        "fold_and_expire failed: the database cannot do it: database disk image is malformed",
+        "fold_and_expire failed: the database reported an error: database disk image is malformed",
         "fold_and_expire works again",
     }
     assert "failing, the log" not in aggregator.get("/").body.decode()
@@ -124,13 +124,13 @@ def test_what_a_database_says_is_one_line_with_the_next_step_and_without_values(
     event.listen(engine, "connect", lambda connection, _: connection.execute("PRAGMA max_page_count = 1"))
     with pytest.raises(StoreError) as full, transaction(engine, writes=True) as connection:
         connection.execute(insert(refusal), values)
-    assert str(full.value) == "the database cannot do it: database or disk is full: make room on its disk"
+    assert str(full.value) == "the database reported an error: database or disk is full: make room on its disk"
     engine.dispose()
     with pytest.raises(StoreError) as gone:
         SqlStore.open("postgresql://u:canary@127.0.0.1:1/y")
     assert "\n" not in str(gone.value)
     assert "\t" not in str(gone.value)
-    for told in ('at "127.0.0.1", port 1 failed: Connection refused', "see that PostgreSQL runs there"):
+    for told in ('at "127.0.0.1", port 1 failed: Connection refused', "check that PostgreSQL runs"):
         assert told in str(gone.value)
 
 

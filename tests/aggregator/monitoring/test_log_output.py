@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from hubbub_aggregator.monitoring.log_output import JsonLines, OnceAMinute, TextLines
+from hubbub_aggregator.monitoring.log_output import JsonLines, RateLimitFilter, TextLines
 
 
 def record(
@@ -47,7 +47,7 @@ def test_text_is_level_logger_and_message_without_a_time() -> None:
 
 def test_the_same_warning_comes_once_a_minute_with_how_often_it_came() -> None:
     now = [0.0]
-    once = OnceAMinute(lambda: now[0])
+    once = RateLimitFilter(lambda: now[0])
     said = [once.filter(record()) for _ in range(5)]
     assert said == [True, False, False, False, False]
     assert once.filter(record("another: %s"))
@@ -59,7 +59,7 @@ def test_the_same_warning_comes_once_a_minute_with_how_often_it_came() -> None:
 
 
 def test_many_different_warnings_take_no_more_memory_than_some() -> None:
-    once = OnceAMinute(lambda: 0.0)
+    once = RateLimitFilter(lambda: 0.0)
     for number in range(5_000):
         assert once.filter(record("%s", number))
     assert len(once._last) <= 1_000

@@ -14,7 +14,7 @@ from tests.support.asgi import ADDRESS, Caller, started
 from hubbub import parse_definitions
 from hubbub_aggregator.app import create_app
 from hubbub_aggregator.errors import StoreError
-from hubbub_aggregator.pipeline.active_definitions import Collecting, warn_of_dropped
+from hubbub_aggregator.pipeline.active_definitions import ActiveDefinitions, warn_of_removed_metrics
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
 
@@ -41,10 +41,10 @@ def nothing_open() -> list[tuple[str, str]]:
     return []
 
 
-def reloaded(text: str, open_periods: Callable[[], list[tuple[str, str]]] = nothing_open) -> Collecting:
-    collecting = Collecting(OLD, lambda: parse_definitions(text), open_periods)
-    collecting.reload()
-    return collecting
+def reloaded(text: str, open_periods: Callable[[], list[tuple[str, str]]] = nothing_open) -> ActiveDefinitions:
+    active_definitions = ActiveDefinitions(OLD, lambda: parse_definitions(text), open_periods)
+    active_definitions.reload()
+    return active_definitions
 
 
 def open_days(*days: str) -> Callable[[], list[tuple[str, str]]]:
@@ -52,20 +52,20 @@ def open_days(*days: str) -> Callable[[], list[tuple[str, str]]]:
 
 
 def test_a_new_metric_and_a_new_version_beside_the_old_one_are_taken() -> None:
-    collecting = reloaded(
+    active_definitions = reloaded(
         DEFINITIONS + NEW_METRIC + NEW_VERSION + NEW_METRIC.replace("theme", "font"), open_days("2024-06-15")
     )
-    assert collecting.last_reload_ok
-    assert [metric.name for metric in collecting.now.versions()][-3:] == ["theme", "theme", "font"]
-    assert collecting.now["theme"].digest != THEME
+    assert active_definitions.last_reload_ok
+    assert [metric.name for metric in active_definitions.current.versions()][-3:] == ["theme", "theme", "font"]
+    assert active_definitions.current["theme"].digest != THEME
 
 
 def test_what_no_period_is_open_for_may_go_and_what_no_bit_depends_on_may_change() -> None:
-    assert "theme" not in reloaded(DEFINITIONS).now
+    assert "theme" not in reloaded(DEFINITIONS).current
     later = reloaded((DEFINITIONS + NEW_METRIC).replace("2030-01-01", "2031-01-01"), open_days("2024-06-15"))
     assert later.last_reload_ok
-    assert later.now["theme"].digest == THEME
-    assert str(later.now["theme"].expires) == "2031-01-01"
+    assert later.current["theme"].digest == THEME
+    assert str(later.current["theme"].expires) == "2031-01-01"
 
 
 @pytest.mark.parametrize(
@@ -85,9 +85,9 @@ def test_what_no_period_is_open_for_may_go_and_what_no_bit_depends_on_may_change
 def test_what_cannot_be_taken_leaves_all_as_it_was_and_says_why(
     text: str, told: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    collecting = reloaded(text, open_days("2024-06-15", "2024-06-14"))
-    assert collecting.now is OLD
-    assert not collecting.last_reload_ok
+    active_definitions = reloaded(text, open_days("2024-06-15", "2024-06-14"))
+    assert active_definitions.current is OLD
+    assert not active_definitions.last_reload_ok
     assert told in caplog.text
 
 
@@ -95,16 +95,19 @@ def test_a_store_that_cannot_be_asked_leaves_all_as_it_was() -> None:
     def broken() -> list[tuple[str, str]]:
         raise StoreError("the disk is gone")
 
-    collecting = reloaded(DEFINITIONS + NEW_METRIC + NEW_VERSION, broken)
-    assert (collecting.now is OLD, collecting.last_reload_ok) == (True, False)
+    active_definitions = reloaded(DEFINITIONS + NEW_METRIC + NEW_VERSION, broken)
+    assert (active_definitions.current is OLD, active_definitions.last_reload_ok) == (True, False)
 
 
 def test_a_reload_that_is_taken_after_one_that_was_not_is_well_again() -> None:
     texts = iter(["", DEFINITIONS + NEW_METRIC + NEW_VERSION])
-    collecting = Collecting(OLD, lambda: parse_definitions(next(texts)), nothing_open)
-    collecting.reload()
-    collecting.reload()
-    assert (collecting.last_reload_ok, len(list(collecting.now.versions()))) == (True, len(list(OLD.versions())) + 1)
+    active_definitions = ActiveDefinitions(OLD, lambda: parse_definitions(next(texts)), nothing_open)
+    active_definitions.reload()
+    active_definitions.reload()
+    assert (active_definitions.last_reload_ok, len(list(active_definitions.current.versions()))) == (
+        True,
+        len(list(OLD.versions())) + 1,
+    )
 
 
 def test_who_asks_is_told_what_changed_at_every_level(
@@ -121,8 +124,8 @@ def test_who_asks_is_told_what_changed_at_every_level(
         (expires + NEW_METRIC, f"changed: {OLD['homepage'].name} {OLD['homepage'].digest[:12]}"),
     ):
         caplog.clear()
-        collecting = Collecting(OLD, lambda text=text: parse_definitions(text), nothing_open)  # type: ignore[misc]
-        collecting.reload(asked=True)
+        active_definitions = ActiveDefinitions(OLD, lambda text=text: parse_definitions(text), nothing_open)  # type: ignore[misc]
+        active_definitions.reload(asked=True)
         assert [record.getMessage().partition("; ")[2] for record in caplog.records] == [told]
 
 
@@ -135,7 +138,7 @@ def test_a_start_without_a_version_that_has_open_periods_is_warned_of_once(
     store.append([make_batch(OLD["homepage"])])
     for definitions in (edited_in_place, parse_definitions(DEFINITIONS)):
         caplog.clear()
-        warn_of_dropped(definitions, store)
+        warn_of_removed_metrics(definitions, store)
         assert [record.getMessage() for record in caplog.records] == [
             (
                 f"theme of digest {THEME[:12]} is changed or gone, and has open periods, 2024-06-11, 2024-06-12, 2024-06-13 and 1 more: "
@@ -144,10 +147,10 @@ def test_a_start_without_a_version_that_has_open_periods_is_warned_of_once(
             )
         ]
     caplog.clear()
-    warn_of_dropped(parse_definitions(DEFINITIONS + NEW_METRIC + NEW_VERSION), store)
+    warn_of_removed_metrics(parse_definitions(DEFINITIONS + NEW_METRIC + NEW_VERSION), store)
     for day in (5, 1, 2, 3):
         store.close_period(THEME, f"2024-06-1{day}")
-    warn_of_dropped(edited_in_place, store)
+    warn_of_removed_metrics(edited_in_place, store)
     assert caplog.records == []
 
 
@@ -155,17 +158,17 @@ def test_a_start_without_a_version_that_has_open_periods_is_warned_of_once(
 def caller(sqlite_store: SqlStore) -> Iterator[Caller]:
     """The application, collecting what was collected before."""
     with started(
-        create_app(OLD, sqlite_store, Settings(fold_every=0.02), FakeClock(), local_address=ADDRESS)
+        create_app(OLD, sqlite_store, Settings(fold_interval=0.02), FakeClock(), local_address=ADDRESS)
     ) as caller:
         yield caller
 
 
 def test_a_request_finishes_under_the_definitions_that_it_began_with(caller: Caller, make_batch: MakeBatch) -> None:
-    collecting, json = caller.state["service"].collecting, [(b"content-type", b"application/json")]
+    active_definitions, json = caller.state["service"].active_definitions, [(b"content-type", b"application/json")]
     first, second = (make_batch(OLD["theme"]).to_json() for _ in range(2))
 
     def forget() -> None:
-        collecting.now = parse_definitions(DEFINITIONS)
+        active_definitions.current = parse_definitions(DEFINITIONS)
 
     assert caller.post(json, [first[:9], first[9:]], meanwhile=forget).status == 202
     assert caller.post(json, [second]).json["type"] == "/problems/unknown-metric"
@@ -176,13 +179,13 @@ def test_upkeep_sees_what_is_collected_since(caller: Caller, sqlite_store: SqlSt
     both = parse_definitions(DEFINITIONS + NEW_METRIC + NEW_VERSION)
     new = both["theme"]
     sqlite_store.append([make_batch(new)])
-    caller.state["service"].collecting.now = both
+    caller.state["service"].active_definitions.current = both
     while sqlite_store.unfolded(new.digest):
         time.sleep(0.01)
 
 
 def test_the_numbers_say_whether_the_last_reload_was_taken(caller: Caller) -> None:
-    collecting = caller.state["service"].collecting
+    active_definitions = caller.state["service"].active_definitions
     for ok in (True, False):
-        collecting.last_reload_ok = ok
+        active_definitions.last_reload_ok = ok
         assert f"hubbub_definitions_reload_ok {float(ok)}" in caller.call("GET", "/metrics").body.decode().splitlines()

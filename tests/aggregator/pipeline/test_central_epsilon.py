@@ -10,7 +10,7 @@ from tests.aggregator.api.test_dashboard import get
 
 from hubbub import Metric
 from hubbub.privacy import central_epsilon, epsilon
-from hubbub_aggregator.pipeline.central_epsilon import DELTA, Crowd, last_crowd
+from hubbub_aggregator.pipeline.central_epsilon import DELTA, CentralEpsilon, last_central_epsilon
 from hubbub_aggregator.pipeline.retention import upkeep
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
@@ -28,15 +28,17 @@ def smallest_cohorts(store: SqlStore, metric: Metric) -> dict[str, int]:
 def test_sums_hide_a_report_among_the_smallest_cohort_of_the_last_period_that_is_in(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch
 ) -> None:
-    aggregator = start(store, fold_every=1000.0)
+    aggregator = start(store, fold_interval=1000.0)
     homepage, now = aggregator.definitions["homepage"], aggregator.clock()
     few = replace(make_batch(homepage, n=900, period=BEFORE), cohorts=bytes([0] * 500 + [1] * 400))
     for batch in (few, make_batch(homepage, n=9, period=YESTERDAY), make_batch(homepage, n=9, period=TODAY)):
         assert aggregator.post(batch).status == 202
-    assert last_crowd(store, Settings(), homepage, smallest_cohorts(store, homepage), now) is None, "nothing is folded"
+    assert last_central_epsilon(store, Settings(), homepage, smallest_cohorts(store, homepage), now) is None, (
+        "nothing is folded"
+    )
     upkeep(store, aggregator.definitions, Settings(), now)
-    crowd = last_crowd(store, Settings(), homepage, smallest_cohorts(store, homepage), now)
-    assert crowd == Crowd(BEFORE, 400, central_epsilon(homepage.params, 400, DELTA))
+    crowd = last_central_epsilon(store, Settings(), homepage, smallest_cohorts(store, homepage), now)
+    assert crowd == CentralEpsilon(BEFORE, 400, central_epsilon(homepage.params, 400, DELTA))
     assert crowd.epsilon < epsilon(homepage.params)
     assert f"of {BEFORE}: one of 400 or more" in get(aggregator, "/metric/homepage").body.decode()
 
@@ -45,13 +47,13 @@ def test_sums_hide_a_report_among_the_smallest_cohort_of_the_last_period_that_is
 def test_retained_reports_hide_a_report_among_its_commit_and_with_cohorts_among_nobody(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch, name: str, expected: int
 ) -> None:
-    settings = Settings(retain={name: 5})
-    aggregator = start(store, fold_every=1000.0, retain={name: 5})
+    settings = Settings(keep_reports={name: 5})
+    aggregator = start(store, fold_interval=1000.0, keep_reports={name: 5})
     metric, now = aggregator.definitions[name], aggregator.clock()
     for n in (60, 200):
         assert aggregator.post(make_batch(metric, n=n, period=BEFORE)).status == 202
     upkeep(store, aggregator.definitions, settings, now)
-    crowd = last_crowd(store, settings, metric, smallest_cohorts(store, metric), now)
-    assert crowd == Crowd(BEFORE, expected, central_epsilon(metric.params, expected, DELTA))
+    crowd = last_central_epsilon(store, settings, metric, smallest_cohorts(store, metric), now)
+    assert crowd == CentralEpsilon(BEFORE, expected, central_epsilon(metric.params, expected, DELTA))
     page = get(aggregator, f"/metric/{name}").body.decode()
     assert "Single reports are dropped 5 days after the end of their day." in page

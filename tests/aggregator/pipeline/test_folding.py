@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from hubbub import Batch, Definitions, Metric, Params
 from hubbub.summary import BitCounts, Summary
 from hubbub.summary.pattern_counts import PatternCounts
-from hubbub_aggregator.monitoring.periodic_job import Periodic
-from hubbub_aggregator.pipeline.folding import counted_as, fold, read_summary
+from hubbub_aggregator.monitoring.periodic_job import PeriodicJob
+from hubbub_aggregator.pipeline.folding import fold, read_summary, summary_type
 from hubbub_aggregator.pipeline.retention import upkeep
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.interface import Appended
+from hubbub_aggregator.store.interface import AppendResult
 from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def counted(metric: Metric, stored: Sequence[Batch]) -> Summary:
     """What a read must be, from the batches themselves."""
     own = [batch for batch in stored if batch.digest == metric.digest]
     cohorts, rows = b"".join(batch.cohorts for batch in own), b"".join(batch.rows for batch in own)
-    return counted_as(metric).from_rows(metric, cohorts, rows, {batch.period for batch in own})
+    return summary_type(metric).from_rows(metric, cohorts, rows, {batch.period for batch in own})
 
 
 @settings(deadline=None, max_examples=60)
@@ -84,7 +84,7 @@ def test_a_read_is_exact_and_fresh_whatever_was_folded_when(steps: list[list[Bat
 
 
 def test_patterns_are_kept_where_there_are_few_and_bits_elsewhere() -> None:
-    assert [counted_as(metric) for metric in METRICS] == [BitCounts, PatternCounts, PatternCounts]
+    assert [summary_type(metric) for metric in METRICS] == [BitCounts, PatternCounts, PatternCounts]
 
 
 def test_a_fold_leaves_the_ids_so_that_nothing_comes_back(
@@ -94,7 +94,7 @@ def test_a_fold_leaves_the_ids_so_that_nothing_comes_back(
     batch = make_batch(metric)
     store.append([batch])
     fold(store, metric)
-    assert store.append([batch]) == [Appended.DUPLICATE]
+    assert store.append([batch]) == [AppendResult.DUPLICATE]
     assert read_summary(store, metric).num_reports == 3
 
 
@@ -116,7 +116,7 @@ def test_the_job_folds_by_itself_and_survives_a_failure(
 
     monkeypatch.setattr(store, "unfolded", fails_once)
     store.append([make_batch(metric)])
-    job = Periodic(
+    job = PeriodicJob(
         "fold_and_expire", lambda: upkeep(store, definitions, Settings(), datetime(2024, 6, 15, tzinfo=UTC)), 0.01
     )
     while unfolded(metric.digest):

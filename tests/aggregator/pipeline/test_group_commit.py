@@ -15,9 +15,9 @@ from hubbub import Batch, Definitions, Metric, RefusedError
 from hubbub.wire.problems import ProblemType
 from hubbub_aggregator.database.engine import open_sqlite
 from hubbub_aggregator.pipeline.folding import read_summary
-from hubbub_aggregator.pipeline.group_commit import GroupWriter
+from hubbub_aggregator.pipeline.group_commit import GroupCommit
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.interface import Appended
+from hubbub_aggregator.store.interface import AppendResult
 from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class GatedStore(SqlStore):
             raise OSError("no randomness, in the middle of a transaction")
         return os.urandom(num_bytes)
 
-    def append(self, batches: Sequence[Batch]) -> list[Appended]:
+    def append(self, batches: Sequence[Batch]) -> list[AppendResult]:
         self.groups.append(len(batches))
         self.gate.wait()
         return super().append(batches)
@@ -54,7 +54,7 @@ def metric(definitions: Definitions) -> Metric:
     return definitions["homepage"]
 
 
-async def sent(writer: GroupWriter, batches: Sequence[Batch], gated: GatedStore) -> list[Appended | BaseException]:
+async def sent(writer: GroupCommit, batches: Sequence[Batch], gated: GatedStore) -> list[AppendResult | BaseException]:
     """Let the writer take the first batch, all others arrive meanwhile, then open the gate."""
     first = asyncio.create_task(writer.write(batches[0]))
     while not gated.groups:
@@ -70,11 +70,11 @@ def test_all_that_arrived_during_a_commit_go_into_the_next_as_one_segment(
     gated: GatedStore, metric: Metric, make_batch: MakeBatch
 ) -> None:
     async def scenario() -> None:
-        writer = GroupWriter(gated, Settings())
+        writer = GroupCommit(gated, Settings())
         batches = [make_batch(metric, 2) for _ in range(20)]
         assert (
             await sent(writer, [*batches, batches[0], batches[7]], gated)
-            == [Appended.STORED] * 20 + [Appended.DUPLICATE] * 2
+            == [AppendResult.STORED] * 20 + [AppendResult.DUPLICATE] * 2
         )
         await writer.close()
 
@@ -87,8 +87,8 @@ def test_all_that_arrived_during_a_commit_go_into_the_next_as_one_segment(
 
 def test_a_group_is_bounded(gated: GatedStore, metric: Metric, make_batch: MakeBatch) -> None:
     async def scenario() -> None:
-        writer = GroupWriter(gated, Settings(max_group=4))
-        assert await sent(writer, [make_batch(metric) for _ in range(10)], gated) == [Appended.STORED] * 10
+        writer = GroupCommit(gated, Settings(max_batches_per_commit=4))
+        assert await sent(writer, [make_batch(metric) for _ in range(10)], gated) == [AppendResult.STORED] * 10
         await writer.close()
 
     asyncio.run(scenario())
@@ -100,9 +100,9 @@ def test_beyond_what_may_wait_batches_are_refused_until_there_is_room(
     gated: GatedStore, metric: Metric, make_batch: MakeBatch
 ) -> None:
     async def scenario() -> None:
-        writer = GroupWriter(gated, Settings(max_waiting=3 * 1100))  # a batch of 3 reports weighs 1024 + 3 + 9
+        writer = GroupCommit(gated, Settings(max_queue_bytes=3 * 1100))  # a batch of 3 reports weighs 1024 + 3 + 9
         said = await sent(writer, [make_batch(metric) for _ in range(5)], gated)
-        assert said[:3] == [Appended.STORED] * 3
+        assert said[:3] == [AppendResult.STORED] * 3
         for refused in said[3:]:
             assert isinstance(refused, RefusedError)
             assert refused.problem_type is ProblemType.UNAVAILABLE
@@ -120,14 +120,16 @@ def test_a_failed_transaction_refuses_its_whole_group_and_stores_nothing(
     batches = [make_batch(metric) for _ in range(5)]
 
     async def scenario() -> None:
-        writer = GroupWriter(gated, Settings())
+        writer = GroupCommit(gated, Settings())
         gated.flawed = True
         for refused in await sent(writer, batches, gated):
             assert isinstance(refused, RefusedError)
             assert refused.problem_type is ProblemType.UNAVAILABLE
-        assert not any(gated.holds(batch) for batch in batches)
+        assert not any(gated.contains(batch) for batch in batches)
         gated.flawed = False
-        assert [await writer.write(batch) for batch in batches] == [Appended.STORED] * 5, "the same batches, sent again"
+        assert [await writer.write(batch) for batch in batches] == [AppendResult.STORED] * 5, (
+            "the same batches, sent again"
+        )
         await writer.close()
 
     asyncio.run(scenario())
@@ -139,12 +141,12 @@ def test_a_failed_transaction_refuses_its_whole_group_and_stores_nothing(
 
 def test_closing_writes_what_was_accepted(gated: GatedStore, metric: Metric, make_batch: MakeBatch) -> None:
     async def scenario() -> None:
-        writer = GroupWriter(gated, Settings(max_group=2))
+        writer = GroupCommit(gated, Settings(max_batches_per_commit=2))
         tasks = [asyncio.create_task(writer.write(make_batch(metric))) for _ in range(7)]
         await asyncio.sleep(0)
         asyncio.get_running_loop().call_later(0.01, gated.gate.set)
         await writer.close()
-        assert await asyncio.gather(*tasks) == [Appended.STORED] * 7
+        assert await asyncio.gather(*tasks) == [AppendResult.STORED] * 7
         assert not writer.alive
 
     asyncio.run(scenario())
@@ -154,7 +156,7 @@ def test_closing_writes_what_was_accepted(gated: GatedStore, metric: Metric, mak
 
 def test_one_who_stopped_waiting_harms_nobody(gated: GatedStore, metric: Metric, make_batch: MakeBatch) -> None:
     async def scenario() -> None:
-        writer = GroupWriter(gated, Settings())
+        writer = GroupCommit(gated, Settings())
         gone, stays = (asyncio.create_task(writer.write(make_batch(metric))) for _ in range(2))
         await asyncio.sleep(0)
         gone.cancel()

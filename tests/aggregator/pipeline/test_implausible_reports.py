@@ -45,7 +45,7 @@ def folded(aggregator: Aggregator) -> None:
 def test_made_up_reports_are_seen_where_they_came_and_nowhere_else(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch, unseen_seed: int
 ) -> None:
-    aggregator, rng = start(store, fold_every=1000.0), np.random.default_rng(unseen_seed)
+    aggregator, rng = start(store, fold_interval=1000.0), np.random.default_rng(unseen_seed)
     homepage, carrier = aggregator.definitions["homepage"], aggregator.definitions["carrier"]
     for metric in (homepage, carrier):
         for period in (YESTERDAY, TODAY):
@@ -133,7 +133,7 @@ def test_odd_reports_are_refused_only_where_that_was_asked_for_and_the_decoder_i
     with running(definitions, store, Settings(local_reads_without_token=True)) as aggregator:
         assert aggregator.post(batch(0, 128)).status == 202
         assert not aggregator.summary("wide").implausible_rejected
-    with running(definitions, store, Settings(local_reads_without_token=True, refuse_odd=True)) as aggregator:
+    with running(definitions, store, Settings(local_reads_without_token=True, reject_implausible=True)) as aggregator:
         for ones in (fewest - 1, most + 1):
             answer = aggregator.post(batch(fewest, ones))
             assert_refused(answer, ProblemType.IMPLAUSIBLE_REPORT)

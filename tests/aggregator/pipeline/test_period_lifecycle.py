@@ -12,11 +12,11 @@ import pytest
 
 from hubbub import Definitions, Metric
 from hubbub_aggregator.database.database_url import is_postgres
-from hubbub_aggregator.database.engine import BETWEEN_LOOKS, open_postgres, open_sqlite
+from hubbub_aggregator.database.engine import SQLITE_LOCK_POLL_SECONDS, open_postgres, open_sqlite
 from hubbub_aggregator.pipeline.folding import fold, read_summary
-from hubbub_aggregator.pipeline.retention import kept_until, upkeep
+from hubbub_aggregator.pipeline.retention import counts_expire_at, upkeep
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.interface import Appended
+from hubbub_aggregator.store.interface import AppendResult
 from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ def test_a_closed_period_takes_nothing_whoever_asks_so_that_no_id_that_is_gone_c
     batch, other = make_batch(metric), make_batch(metric, period="2024-06-16")
     store.append([batch])
     store.close_period(metric.digest, batch.period)
-    assert store.append([batch, other]) == [Appended.CLOSED, Appended.STORED]
-    assert not store.holds(batch)
+    assert store.append([batch, other]) == [AppendResult.CLOSED, AppendResult.STORED]
+    assert not store.contains(batch)
     assert read_summary(store, metric).num_reports == 6
 
 
@@ -92,12 +92,15 @@ def test_whoever_drops_much_leaves_the_database_to_others_until_all_have_looked(
     engine = open_postgres(database) if is_postgres(database) else open_sqlite(Path(database))
     store = SqlStore(engine, pause=pause)
     store.append([make_batch(metric, 1) for _ in range(2_500)])
-    fold(store, metric, retains=lambda _period: True)
+    fold(store, metric, keeps_reports=lambda _period: True)
     store.close_period(metric.digest, "2024-06-15")
     assert len(pauses) == 3
     store.drop_reports(metric.digest, "2024-06-15")
     assert len(pauses) == 3 + 1, "it is one piece"
-    assert all(BETWEEN_LOOKS < paused <= BETWEEN_LOOKS + since_the_last for paused, since_the_last in pauses)
+    assert all(
+        SQLITE_LOCK_POLL_SECONDS < paused <= SQLITE_LOCK_POLL_SECONDS + since_the_last
+        for paused, since_the_last in pauses
+    )
     store.close()
 
 
@@ -106,14 +109,14 @@ def test_counts_are_dropped_when_their_metric_says_so_and_others_stay(
 ) -> None:
     carrier = definitions["carrier"]
     store.append([make_batch(each, period=day) for each in (metric, carrier) for day in ("2024-06-15", "2024-06-16")])
-    settings = Settings(keep={"homepage": 40})
+    settings = Settings(keep_counts={"homepage": 40})
     last = datetime(2024, 7, 26, tzinfo=UTC)  # 40 days after the 15th ended
     upkeep(store, definitions, settings, last - timedelta(microseconds=1))
     assert read_summary(store, metric).num_reports == 6
     upkeep(store, definitions, settings, last)
     assert read_summary(store, metric).periods == ("2024-06-16",)
     assert read_summary(store, carrier).num_reports == 6
-    assert store.append([make_batch(metric)]) == [Appended.CLOSED], "purged, and still closed"
+    assert store.append([make_batch(metric)]) == [AppendResult.CLOSED], "purged, and still closed"
 
 
 @pytest.mark.parametrize(
@@ -128,7 +131,7 @@ def test_counts_are_dropped_when_their_metric_says_so_and_others_stay(
 def test_counts_are_kept_so_many_periods_after_their_end(
     definitions: Definitions, name: str, period: str, keep: int, until: datetime
 ) -> None:
-    assert kept_until(definitions[name], period, keep) == until
+    assert counts_expire_at(definitions[name], period, keep) == until
 
 
 def test_what_has_lost_its_definition_stays_as_it_is(
@@ -147,7 +150,7 @@ def test_whoever_appends_while_a_period_closes_is_either_counted_or_told(
     batches = [make_batch(metric, 1) for _ in range(120)]
     stores[0].append(batches[:5])
 
-    def work(number: int) -> list[Appended]:
+    def work(number: int) -> list[AppendResult]:
         if number == 0:
             stores[0].close_period(metric.digest, batches[0].period)
             return []
@@ -155,9 +158,9 @@ def test_whoever_appends_while_a_period_closes_is_either_counted_or_told(
 
     with ThreadPoolExecutor(len(stores)) as pool:
         said = list(pool.map(work, [1, 2, 3, 0]))[:3]
-    stored = {n for n in range(120) if n < 5 or any(one[n] is Appended.STORED for one in said)}
+    stored = {n for n in range(120) if n < 5 or any(one[n] is AppendResult.STORED for one in said)}
     assert read_summary(stores[0], metric).num_reports == len(stored)
     assert num_ids(stores[0]) == 0
-    assert stores[1].append(batches) == [Appended.CLOSED] * 120
+    assert stores[1].append(batches) == [AppendResult.CLOSED] * 120
     for store in stores:
         store.close()

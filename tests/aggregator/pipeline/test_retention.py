@@ -21,16 +21,16 @@ from hubbub import Batch, Definitions, Metric
 from hubbub.cli import main
 from hubbub.errors import ParameterError
 from hubbub.summary import Reports, read_reports, reports_from_bytes, summary_to_bytes
-from hubbub_aggregator.database.engine import checkpoint, empty_log, open_sqlite, transaction
+from hubbub_aggregator.database.engine import checkpoint, open_sqlite, transaction, truncate_wal
 from hubbub_aggregator.pipeline import report_export as reports_module
 from hubbub_aggregator.pipeline.folding import fold, read_summary, summarize
 from hubbub_aggregator.pipeline.report_export import write_reports
 from hubbub_aggregator.pipeline.retention import upkeep
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store import sql_store
-from hubbub_aggregator.store.interface import Appended
+from hubbub_aggregator.store.interface import AppendResult
 from hubbub_aggregator.store.sql_store import SqlStore
-from hubbub_aggregator.store.tokens import Scope, Token, hash_of
+from hubbub_aggregator.store.tokens import Scope, Token, hash_secret
 from hubbub_decoder.data.pull import pull_reports
 from hubbub_decoder.errors import PullError
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tests.aggregator.conftest import Aggregator, MakeBatch, StartAggregator
 
 TODAY, YESTERDAY = "2024-06-15", "2024-06-14"
-RETAIN = Settings(retain={"homepage": 2, "carrier": 2})
+RETAIN = Settings(keep_reports={"homepage": 2, "carrier": 2})
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def metric(definitions: Definitions) -> Metric:
 
 
 def fold_retaining(store: SqlStore, metric: Metric, max_reports: int = 1 << 20) -> None:
-    fold(store, metric, max_reports, retains=lambda _period: True)
+    fold(store, metric, max_reports, keeps_reports=lambda _period: True)
 
 
 def held(store: SqlStore, metric: Metric, *periods: str) -> Reports:
@@ -302,10 +302,10 @@ def test_a_purge_waits_for_nobody_who_reads(tmp_path: Path, metric: Metric, make
     with transaction(engine, writes=False) as reading:
         reading.exec_driver_sql("SELECT count(*) FROM collection").scalar()
         store.purge(metric.digest, TODAY)  # of which that reader sees nothing yet
-        assert not empty_log(engine)
-        assert store.append([make_batch(metric, period="2024-06-16")]) == [Appended.STORED]
+        assert not truncate_wal(engine)
+        assert store.append([make_batch(metric, period="2024-06-16")]) == [AppendResult.STORED]
     assert len(pauses) - before > 10
-    assert empty_log(engine)
+    assert truncate_wal(engine)
     with closing(engine.raw_connection()) as connection:
         assert connection.cursor().execute("PRAGMA busy_timeout").fetchall() == [(10_000,)]
     store.close()
@@ -344,7 +344,7 @@ def test_the_smallest_commit_is_known_as_long_as_its_reports_are_held(
 
 @pytest.fixture
 def retaining(start: StartAggregator, store: SqlStore) -> Aggregator:
-    return start(store, retain={"homepage": 2, "from_jfk": 1}, fold_every=0.02)
+    return start(store, keep_reports={"homepage": 2, "from_jfk": 1}, fold_interval=0.02)
 
 
 def test_the_reports_are_read_over_http_and_pulled(
@@ -374,7 +374,7 @@ def test_the_reports_are_read_over_http_and_pulled(
 def test_reports_whose_time_is_over_are_not_read_even_before_they_are_dropped(
     start: StartAggregator, store: SqlStore, metric: Metric, make_batch: MakeBatch
 ) -> None:
-    aggregator = start(store, retain={"homepage": 2}, fold_every=1000)
+    aggregator = start(store, keep_reports={"homepage": 2}, fold_interval=1000)
     store.append([make_batch(metric, period=YESTERDAY), make_batch(metric)])
     fold_retaining(store, metric)
     aggregator.clock.now = datetime(2024, 6, 17, tzinfo=UTC)
@@ -388,7 +388,7 @@ def test_reports_whose_time_is_over_are_not_read_even_before_they_are_dropped(
         (
             "carrier/reports",
             404,
-            "the reports of carrier are not retained here: `hubbub serve --retain carrier=N` does",
+            "the reports of carrier are not retained here: `hubbub serve --keep-reports carrier=N` does",
         ),
         ("nothing/reports", 404, "'nothing' is not collected here"),
         ("homepage/reports?digest=0", 422, "digest: homepage has no version '0'"),
@@ -410,9 +410,9 @@ def test_what_cannot_be_read_is_refused_by_name(
 
 
 def test_reading_reports_takes_the_read_scope(start: StartAggregator, store: SqlStore) -> None:
-    aggregator = start(store, retain={"homepage": 2}, local_reads_without_token=False)
+    aggregator = start(store, keep_reports={"homepage": 2}, local_reads_without_token=False)
     for name, scope in (("r", Scope.READ), ("m", Scope.METRICS)):
-        store.add_token(Token(name, frozenset([scope])), hash_of(f"hubbub_{name}"))
+        store.add_token(Token(name, frozenset([scope])), hash_secret(f"hubbub_{name}"))
     said = [
         aggregator.get("/v1/metrics/homepage/reports", **headers).status
         for headers in ({}, {"authorization": "Bearer hubbub_m"}, {"authorization": "Bearer hubbub_r"})
@@ -439,9 +439,9 @@ def test_a_disk_without_room_for_the_file_is_507(retaining: Aggregator, monkeypa
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"retain": {"homepage": -1}}, "retain must be 0 to 10000 periods, got -1 for homepage"),
-        ({"keep": {"homepage": 10_001}}, "keep must be 0 to 10000 periods, got 10001 for homepage"),
-        ({"keep": {"homepage": 30}, "retain": {"homepage": 31}}, "reports do not outlive their counts"),
+        ({"keep_reports": {"homepage": -1}}, "keep_reports must be 0 to 10000 periods, got -1 for homepage"),
+        ({"keep_counts": {"homepage": 10_001}}, "keep_counts must be 0 to 10000 periods, got 10001 for homepage"),
+        ({"keep_counts": {"homepage": 30}, "keep_reports": {"homepage": 31}}, "reports do not outlive their counts"),
     ],
 )
 def test_times_that_make_no_sense_are_refused(settings: dict[str, Any], said: str) -> None:

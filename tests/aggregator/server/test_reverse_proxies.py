@@ -121,7 +121,7 @@ def nginx(tmp_path: Path, certificate: Certificate) -> Nginx:
     return [installed("nginx"), "-p", str(tmp_path), "-c", str(config), "-e", "stderr"], port, config
 
 
-def test_a_batch_goes_through_nginx_and_nothing_is_logged(
+def test_nginx_forwards_batches_and_logs_no_requests(
     nginx: Nginx,
     certificate: Certificate,
     start: StartAggregator,
@@ -163,7 +163,7 @@ http {{ {paths} access_log off; server {{
 
 
 @pytest.mark.parametrize("more", ["", "proxy_set_header Host $host;", "proxy_set_header Host localhost;"])
-def test_nothing_is_readable_without_a_token_behind_a_minimal_nginx(
+def test_minimal_nginx_exposes_no_reads_without_token(
     certificate: Certificate, tmp_path: Path, make_batch: MakeBatch, more: str
 ) -> None:
     """`proxy_pass` alone names no client, and sends the aggregator's own address as Host."""
@@ -180,7 +180,7 @@ def test_nothing_is_readable_without_a_token_behind_a_minimal_nginx(
     ]
     command += [
         "--local-reads-without-token",
-        "--retain",
+        "--keep-reports",
         "homepage=1",
         "--database",
         str(tmp_path / "x.db"),
@@ -215,7 +215,7 @@ def test_nothing_is_readable_without_a_token_behind_a_minimal_nginx(
             assert service.wait(60) == 0
 
 
-def test_behind_nginx_one_service_takes_over_from_another_and_nobody_is_sent_away(
+def test_nginx_switches_between_services_without_errors(
     nginx: Nginx, certificate: Certificate, tmp_path: Path, make_batch: MakeBatch
 ) -> None:
     """The restart of the page, on one SQLite file, with clients that send all the time."""
@@ -278,7 +278,7 @@ def test_behind_nginx_one_service_takes_over_from_another_and_nobody_is_sent_awa
     store.close()
 
 
-def test_a_batch_goes_through_caddy_and_nothing_is_logged(
+def test_caddy_forwards_batches_and_logs_no_requests(
     certificate: Certificate,
     start: StartAggregator,
     sqlite_store: SqlStore,

@@ -25,9 +25,9 @@ from hubbub_aggregator.pipeline.folding import fold
 from hubbub_aggregator.pipeline.report_export import write_reports
 from hubbub_aggregator.pipeline.retention import upkeep
 from hubbub_aggregator.server import listener
-from hubbub_aggregator.server.listener import address_of, listen, run, url_of
+from hubbub_aggregator.server.listener import bound_address, bound_url, listen, run
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.interface import Appended
+from hubbub_aggregator.store.interface import AppendResult
 from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 FIRST = datetime(2024, 6, 1, tzinfo=UTC)
 PERIODS = [str((FIRST + timedelta(days=day)).date()) for day in range(12)]
-SETTINGS = Settings(local_reads_without_token=True, fold_every=1000, retain={"homepage": 1000})
+SETTINGS = Settings(local_reads_without_token=True, fold_interval=1000, keep_reports={"homepage": 1000})
 
 
 @pytest.fixture
@@ -47,14 +47,12 @@ def metric(definitions: Definitions) -> Metric:
 def filled(store: SqlStore, metric: Metric, make_batch: MakeBatch) -> SqlStore:
     """A store with a summary and retained reports for each of 12 periods."""
     store.append([make_batch(metric, period=text) for text in PERIODS])
-    fold(store, metric, retains=lambda _period: True)
+    fold(store, metric, keeps_reports=lambda _period: True)
     return store
 
 
 @pytest.mark.parametrize("read", range(len(PERIODS)))
-def test_scan_of_summaries_reads_no_more_of_them_once_the_store_is_stopped(
-    filled: SqlStore, metric: Metric, read: int
-) -> None:
+def test_stop_ends_a_scan_of_summaries(filled: SqlStore, metric: Metric, read: int) -> None:
     statements = list[str]()
     scan = filled.read(metric.digest)
     for _ in range(read):
@@ -66,7 +64,7 @@ def test_scan_of_summaries_reads_no_more_of_them_once_the_store_is_stopped(
     assert not [statement for statement in statements if "summary" in statement]
 
 
-def test_scan_of_retained_reports_ends_after_one_block(filled: SqlStore, metric: Metric) -> None:
+def test_stop_ends_a_scan_of_retained_reports(filled: SqlStore, metric: Metric) -> None:
     with filled.reports(metric.digest, PERIODS) as held:
         blocks = held.blocks()
         next(blocks)
@@ -77,25 +75,28 @@ def test_scan_of_retained_reports_ends_after_one_block(filled: SqlStore, metric:
         write_reports(filled, metric, PERIODS, sink)
 
 
-def test_stopped_store_still_stores_batches_and_counts_refusals(
+def test_stopped_store_accepts_batches_and_refusal_counts(
     filled: SqlStore, metric: Metric, make_batch: MakeBatch
 ) -> None:
     filled.stop()
-    assert filled.append([make_batch(metric)]) == [Appended.STORED]
+    assert filled.append([make_batch(metric)]) == [AppendResult.STORED]
     filled.add_refusals({("", "malformed"): 1})
     filled.probe()
 
 
 @pytest.mark.parametrize("path", ["/v1/metrics/homepage/summary", "/v1/metrics/homepage/reports"])
-def test_reads_of_a_stopping_service_are_answered_503(start: StartAggregator, filled: SqlStore, path: str) -> None:
-    aggregator = start(filled, retain={"homepage": 1000})
+def test_stopping_service_refuses_reads_with_503(start: StartAggregator, filled: SqlStore, path: str) -> None:
+    aggregator = start(filled, keep_reports={"homepage": 1000})
     assert aggregator.get(path).status == 200
     filled.stop()
     answer = aggregator.get(path)
-    assert (answer.status, answer.json["detail"]) == (503, "the aggregator is stopping: ask again when it has started")
+    assert (answer.status, answer.json["detail"]) == (
+        503,
+        "the aggregator is stopping: send the same request again after its restart",
+    )
 
 
-def test_upkeep_of_a_stopped_store_ends_after_one_step_and_another_start_finishes_it(
+def test_stop_ends_upkeep_and_a_restart_finishes_it(
     database: str, definitions: Definitions, metric: Metric, make_batch: MakeBatch
 ) -> None:
     steps = 0
@@ -114,16 +115,16 @@ def test_upkeep_of_a_stopped_store_ends_after_one_step_and_another_start_finishe
     store.close()
     store = SqlStore.open(database)
     assert store.half_closed_periods() == [(metric.digest, PERIODS[0])]
-    assert store.append([make_batch(metric, 1, period=PERIODS[0])]) == [Appended.CLOSED]
+    assert store.append([make_batch(metric, 1, period=PERIODS[0])]) == [AppendResult.CLOSED]
     upkeep(store, definitions, SETTINGS, now)
     assert store.half_closed_periods() == []
     store.close()
 
 
-def test_segments_are_folded_between_the_steps_of_closing_a_period(
+def test_closing_a_period_folds_segments_between_steps(
     tmp_path: Path, definitions: Definitions, metric: Metric, make_batch: MakeBatch
 ) -> None:
-    """A batch comes in each pause; `fold_every` passes with each look at the clock."""
+    """A batch comes in each pause; `fold_interval` passes with each look at the clock."""
     store, open_period, seconds = SqlStore(open_sqlite(tmp_path / "reports.db")), PERIODS[-1], iter(range(10**6))
     waiting = list[int]()
 
@@ -134,7 +135,7 @@ def test_segments_are_folded_between_the_steps_of_closing_a_period(
     store._pause = pause
     store.append([make_batch(metric, 1, period=PERIODS[0]) for _ in range(5_500)])
     due = FIRST + timedelta(days=1 + 30)
-    settings = Settings(fold_every=1)
+    settings = Settings(fold_interval=1)
     upkeep(store, definitions, settings, due, elapsed=lambda: float(next(seconds)))
     assert len(waiting) >= 6
     assert set(waiting) == {0}, "what came in one pause is folded before the next"
@@ -142,7 +143,7 @@ def test_segments_are_folded_between_the_steps_of_closing_a_period(
     store.close()
 
 
-def test_folding_between_steps_waits_for_fold_every(
+def test_folding_between_steps_waits_for_fold_interval(
     tmp_path: Path, definitions: Definitions, metric: Metric, make_batch: MakeBatch
 ) -> None:
     store, folds = SqlStore(open_sqlite(tmp_path / "reports.db"), pause=lambda _seconds: None), 0
@@ -156,7 +157,9 @@ def test_folding_between_steps_waits_for_fold_every(
     store.unfolded_reports = count  # type: ignore[method-assign]
     store.append([make_batch(metric, 1, period=PERIODS[0]) for _ in range(5_500)])
     seconds = iter(range(10**6))
-    upkeep(store, definitions, Settings(fold_every=3), FIRST + timedelta(days=31), elapsed=lambda: float(next(seconds)))
+    upkeep(
+        store, definitions, Settings(fold_interval=3), FIRST + timedelta(days=31), elapsed=lambda: float(next(seconds))
+    )
     assert folds in (2, 3)
     store.close()
 
@@ -173,7 +176,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., tuple[int, str, int]]]:
             os.write(write_end, f"{text}\n".encode())
 
         with listen("127.0.0.1", 0) as listener:
-            url = url_of(listener)
+            url = bound_url(listener)
             child = os.fork()
             if child == 0:
                 status = 3
@@ -187,8 +190,9 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., tuple[int, str, int]]]:
                         store.stop()
 
                     run(
-                        create_app(definitions, store, SETTINGS, local_address=address_of(listener)),
+                        create_app(definitions, store, SETTINGS, local_address=bound_address(listener)),
                         [listener],
+                        SETTINGS.connection_limits(),
                         lambda: say("ready"),
                         stop,
                     )
@@ -213,7 +217,7 @@ def lines(pipe: int) -> Iterator[str]:
             yield line.strip()
 
 
-def test_sigterm_ends_a_scan_of_many_summaries_after_one_more(
+def test_sigterm_ends_a_scan_of_summaries(
     serve: Callable[..., Any], tmp_path: Path, definitions: Definitions, metric: Metric, make_batch: MakeBatch
 ) -> None:
     """400 summaries of .1 s each; what counts is how many are read after the signal was seen."""
@@ -249,14 +253,14 @@ def test_sigterm_ends_a_scan_of_many_summaries_after_one_more(
     assert rest[rest.index("stopping") + 1 :] in ([], ["summary"])
 
 
-def test_sigterm_ends_a_process_whose_store_hangs(
+def test_sigterm_ends_a_process_with_a_hanging_store(
     serve: Callable[..., Any],
     definitions: Definitions,
     metric: Metric,
     make_batch: MakeBatch,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(listener, "_SECONDS_TO_EXIT", 0.5)
+    monkeypatch.setattr(listener, "_FORCED_EXIT_SECONDS", 0.5)
 
     def prepare(store: SqlStore, say: Callable[[str], None]) -> None:
         def hang(*_: Any) -> Any:

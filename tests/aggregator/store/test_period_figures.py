@@ -136,6 +136,6 @@ def test_a_running_service_computes_what_is_missing(store: SqlStore) -> None:
 
     definitions = many_definitions(2)
     fill(store, definitions, NOON.date(), 2, computed=False)
-    with running(definitions, store, Settings(local_reads_without_token=True, fold_every=0.01)):
+    with running(definitions, store, Settings(local_reads_without_token=True, fold_interval=0.01)):
         while store.stale_figures():
             pass

@@ -19,7 +19,7 @@ from hubbub.summary import BitCounts, summary_to_bytes
 from hubbub_aggregator.database.engine import open_sqlite
 from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.pipeline.folding import read_summary, summarize
-from hubbub_aggregator.store.interface import Appended, Holding
+from hubbub_aggregator.store.interface import AppendResult, StoredPeriod
 from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
@@ -31,14 +31,14 @@ def metric(definitions: Definitions) -> Metric:
     return definitions["homepage"]
 
 
-def held(store: SqlStore, metric: Metric) -> list[Holding]:
+def held(store: SqlStore, metric: Metric) -> list[StoredPeriod]:
     return list(store.read(metric.digest))
 
 
 def test_an_empty_store_holds_nothing(store: SqlStore, metric: Metric, make_batch: MakeBatch) -> None:
     assert held(store, metric) == []
     assert store.unfolded(metric.digest) == []
-    assert not store.holds(make_batch(metric))
+    assert not store.contains(make_batch(metric))
 
 
 def test_the_reports_of_one_append_are_one_segment_for_each_metric_version_and_period(
@@ -51,7 +51,7 @@ def test_the_reports_of_one_append_are_one_segment_for_each_metric_version_and_p
         make_batch(homepage, period="2024-06-14"),
         make_batch(homepage, n=5),
     ]
-    assert store.append(batches) == [Appended.STORED] * 4
+    assert store.append(batches) == [AppendResult.STORED] * 4
     yesterday, today = held(store, homepage)
     assert (yesterday.period, len(yesterday.segments), len(yesterday.cohorts)) == ("2024-06-14", 1, 3)
     assert (today.period, len(today.segments), len(today.cohorts)) == ("2024-06-15", 1, 8)
@@ -61,10 +61,14 @@ def test_the_reports_of_one_append_are_one_segment_for_each_metric_version_and_p
 
 def test_a_batch_is_stored_once_however_often_it_comes(store: SqlStore, metric: Metric, make_batch: MakeBatch) -> None:
     first, second = make_batch(metric), make_batch(metric)
-    assert store.append([first, first]) == [Appended.STORED, Appended.DUPLICATE]
-    assert store.append([first, second, second]) == [Appended.DUPLICATE, Appended.STORED, Appended.DUPLICATE]
-    assert store.append([first]) == [Appended.DUPLICATE]
-    assert store.holds(first)
+    assert store.append([first, first]) == [AppendResult.STORED, AppendResult.DUPLICATE]
+    assert store.append([first, second, second]) == [
+        AppendResult.DUPLICATE,
+        AppendResult.STORED,
+        AppendResult.DUPLICATE,
+    ]
+    assert store.append([first]) == [AppendResult.DUPLICATE]
+    assert store.contains(first)
     assert read_summary(store, metric).num_reports == 6
     assert len(held(store, metric)[0].segments) == 2, "nothing new, no segment"
 
@@ -74,9 +78,9 @@ def test_an_id_is_a_batchs_own_within_its_metric_version_and_period(
 ) -> None:
     batch_id = uuid.uuid4()
     first = make_batch(definitions["homepage"], batch_id=batch_id)
-    assert store.append([first]) == [Appended.STORED]
-    assert not store.holds(make_batch(definitions["carrier"], batch_id=batch_id))
-    assert not store.holds(replace(first, period="2024-06-14"))
+    assert store.append([first]) == [AppendResult.STORED]
+    assert not store.contains(make_batch(definitions["carrier"], batch_id=batch_id))
+    assert not store.contains(replace(first, period="2024-06-14"))
 
 
 def test_the_same_batch_from_many_connections_at_once_is_stored_once(
@@ -86,7 +90,7 @@ def test_the_same_batch_from_many_connections_at_once_is_stored_once(
     stores = [SqlStore.open(database) for _ in range(4)]
     with ThreadPoolExecutor(len(stores)) as pool:
         said = list(pool.map(lambda store: [store.append([batch])[0] for batch in batches], stores))
-    assert [column.count(Appended.STORED) for column in zip(*said, strict=True)] == [1] * 8
+    assert [column.count(AppendResult.STORED) for column in zip(*said, strict=True)] == [1] * 8
     assert read_summary(stores[0], metric).num_reports == 24
     for store in stores:
         store.close()
@@ -145,7 +149,7 @@ def test_an_append_that_dies_after_any_statement_stores_nothing(
         assert held(store, metric) == []
         deaths += 1
     assert deaths >= 3
-    assert store.append([batch]) == [Appended.DUPLICATE]
+    assert store.append([batch]) == [AppendResult.DUPLICATE]
 
 
 def test_a_fold_that_dies_after_any_statement_changes_nothing(
@@ -186,20 +190,24 @@ def test_database_has_no_column_for_the_time_of_a_report_an_address_or_an_agent(
     database.close()
     assert columns == {
         "alembic_version.version_num",
-        *("hubbub_schema.version", "hubbub_schema.probes", "hubbub_schema.last_backup"),  # an operator's time
+        *(
+            "hubbub_schema.oldest_compatible",
+            "hubbub_schema.write_probes",
+            "hubbub_schema.last_backup",
+        ),  # an operator's time
         *(f"collection.{name}" for name in ("id", "metric", "digest", "period", "revision", "closed")),
-        *("collection.summary", "collection.smallest"),
+        *("collection.summary", "collection.smallest_segment"),
         *(f"clock.{name}" for name in ("id", "generation", "credible", "candidate", "agreed", "boot_id", "elapsed")),
-        *(f"collection.{name}" for name in ("figures_revision", "reports", "smallest_cohort", "implausible")),
+        *(f"collection.{name}" for name in ("figures_revision", "num_reports", "smallest_cohort", "implausible")),
         *("batch.collection_id", "batch.batch_id"),
         *("refusal.metric", "refusal.reason", "refusal.count"),
-        *("token.name", "token.hash", "token.scopes"),
+        *("token.name", "token.secret_hash", "token.scopes"),
         *("token.created", "token.last_used", "token.expires"),  # UTC days
-        *("session.hash", "session.token", "session.expires"),  # of those who read, never of those who report
+        *("session.secret_hash", "session.token", "session.expires"),  # of those who read, never of those who report
         *(
             f"{name}.{column}"
             for name in ("segment", "retained")
-            for column in ("id", "collection_id", "cohorts", "rows")
+            for column in ("id", "collection_id", "cohorts", "reports")
         ),
     }
 
@@ -209,7 +217,7 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) ->
     path.write_text("not a database, but somebody's notes, and long enough to have a header" * 9)
     before = path.read_bytes()
     with pytest.raises(
-        StoreError, match=r"notes\.txt: the database cannot do it: file is not a database: give the --database of"
+        StoreError, match=r"notes\.txt: the database reported an error: file is not a database: give the --database of"
     ):
         SqlStore.open(path)
     assert path.read_bytes() == before
@@ -217,7 +225,7 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) ->
 
 def test_a_store_outlives_its_process(database: str, metric: Metric, make_batch: MakeBatch) -> None:
     batch = make_batch(metric)
-    for expected in (Appended.STORED, Appended.DUPLICATE):
+    for expected in (AppendResult.STORED, AppendResult.DUPLICATE):
         store = SqlStore.open(database)
         assert store.append([batch]) == [expected]
         store.close()

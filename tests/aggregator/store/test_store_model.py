@@ -16,9 +16,9 @@ from hubbub import Batch, Definitions, Metric
 from hubbub.summary import BitCounts, reports_from_bytes, summary_from_bytes, summary_to_bytes
 from hubbub_aggregator.pipeline.folding import compute_figures, fold, read_summary, summarize
 from hubbub_aggregator.pipeline.report_export import write_reports
-from hubbub_aggregator.pipeline.retention import kept_until, upkeep
+from hubbub_aggregator.pipeline.retention import counts_expire_at, upkeep
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.interface import Appended, Holding
+from hubbub_aggregator.store.interface import AppendResult, StoredPeriod
 from hubbub_aggregator.store.period_figures import PeriodFigures, figures_of
 from hubbub_aggregator.store.sql_store import SqlStore
 
@@ -27,7 +27,7 @@ METRICS = [
     Metric.categorical(name, tuple(map(str, range(NUM_BITS))), prob_p=0, prob_q=1, prob_f=0)
     for name in ("all", "brief")
 ]
-LIMITS = Settings(keep={"brief": 31}, retain={"all": 1_000})
+LIMITS = Settings(keep_counts={"brief": 31}, keep_reports={"all": 1_000})
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -61,33 +61,33 @@ class StoreMachine(RuleBasedStateMachine):
         """Some of them for the second or third time, and more than once in one group."""
         for batch, appended in zip(sent, self.store.append(sent), strict=True):
             if (batch.digest, batch.period) in self.closed:
-                assert appended is Appended.CLOSED
+                assert appended is AppendResult.CLOSED
             elif batch.batch_id in self.counted:
-                assert appended is Appended.DUPLICATE
+                assert appended is AppendResult.DUPLICATE
             else:
-                assert appended is Appended.STORED
+                assert appended is AppendResult.STORED
                 self.counted[batch.batch_id] = batch
 
     @rule(batch=batches)
     def ask(self, batch: Batch) -> None:
         is_open = (batch.digest, batch.period) not in self.closed
-        assert self.store.holds(batch) is (is_open and batch.batch_id in self.counted)
+        assert self.store.contains(batch) is (is_open and batch.batch_id in self.counted)
 
     @rule(metric=st.sampled_from(METRICS), most=st.integers(1, 5))
     def fold_now(self, metric: Metric, most: int) -> None:
-        fold(self.store, metric, most, retains=lambda _period: metric.name in LIMITS.retain)
+        fold(self.store, metric, most, keeps_reports=lambda _period: metric.name in LIMITS.keep_reports)
         assert self.store.unfolded(metric.digest) == []
 
     @rule(target=holdings, metric=st.sampled_from(METRICS), most=st.integers(1, 5))
-    def begin_a_fold(self, metric: Metric, most: int) -> list[Holding]:
+    def begin_a_fold(self, metric: Metric, most: int) -> list[StoredPeriod]:
         return list(self.store.read(metric.digest, max_reports=most))
 
     @rule(begun=consumes(holdings))
-    def end_a_fold_that_began_earlier(self, begun: list[Holding]) -> None:
+    def end_a_fold_that_began_earlier(self, begun: list[StoredPeriod]) -> None:
         """Another may have folded, closed or purged meanwhile: then it changes nothing."""
         for holding in begun:
             metric = next(metric for metric in METRICS if metric.digest == holding.digest)
-            self.store.fold(holding, summary_to_bytes(summarize(metric, holding)), metric.name in LIMITS.retain)
+            self.store.fold(holding, summary_to_bytes(summarize(metric, holding)), metric.name in LIMITS.keep_reports)
 
     @rule(most=st.integers(1, 3))
     def compute_missing_figures(self, most: int) -> None:
@@ -107,7 +107,7 @@ class StoreMachine(RuleBasedStateMachine):
             for metric in METRICS:
                 if (metric.digest, text) in stored and self.now >= datetime(2024, 7, 2, tzinfo=UTC) + timedelta(day):
                     self.closed.add((metric.digest, text))
-                if metric.name == "brief" and self.now >= kept_until(metric, text, LIMITS.keep["brief"]):
+                if metric.name == "brief" and self.now >= counts_expire_at(metric, text, LIMITS.keep_counts["brief"]):
                     self._forget(metric.name, text)
 
     @rule()
@@ -126,7 +126,7 @@ class StoreMachine(RuleBasedStateMachine):
                 sorted({batch.period for batch in batches}),
             )
             assert read_summary(self.store, metric) == expected
-            if metric.name in LIMITS.retain:
+            if metric.name in LIMITS.keep_reports:
                 sink = io.BytesIO()
                 write_reports(self.store, metric, expected.periods, sink)
                 assert reports_from_bytes(sink.getvalue()).bit_counts() == expected

@@ -142,7 +142,7 @@ def test_wrong_calls_are_logged_once_without_value(rig: Rig, caplog: pytest.LogC
             client.record(f"no_{number}", "x")
     assert [told.partition(":")[0] for told in warned] == ["record"] * 5
     assert "no such metric is defined; was 'homepage' meant? (defined: homepage, plain)" in warned[0]
-    assert "homepage: a string metric takes a str or None, got a int" in warned[1]
+    assert "homepage: a string metric accepts a str or None, got a int" in warned[1]
     assert "canary" not in caplog.text
     assert "424242" not in caplog.text
     assert len(caplog.records) < 120

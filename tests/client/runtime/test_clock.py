@@ -130,7 +130,7 @@ def test_recovers_from_clock_forty_days_ahead(rig: Rig, world: tuple[ManualClock
     with collaborators(client).journal as state:
         collaborators(client).builder.build_all(state)
         assert good <= set(state.queue)
-    assert "batches of days to come" in findings(rig)[0][1]
+    assert "batches of future days" in findings(rig)[0][1]
     days(rig, true, 45, client)
     assert aggregator.twice == []
     assert len(aggregator.taken) >= 47  # 49 days and no more; the one that had begun when the clock was wrong is lost

@@ -11,16 +11,13 @@ from scipy.stats import norm
 from hubbub import Metric, Params
 from hubbub.summary import BitCounts
 from hubbub_decoder import decode
-from hubbub_decoder.data.populations import draw_population, named_shares
+from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.data.simulate import simulate_bit_counts
 from hubbub_decoder.estimators.bit_counts import _observe, fit_bits
-from hubbub_decoder.estimators.in_observations import InObservations
-from hubbub_decoder.estimators.in_shares import InShares
-from hubbub_decoder.estimators.least_squares import fit
-from hubbub_decoder.estimators.mixed_model import Beliefs, MixedModel
-from hubbub_decoder.inference.null_distribution import RandomPlaces
-from hubbub_decoder.model.bit_covariance import RandomString
+from hubbub_decoder.estimators.least_squares import fit_least_squares
+from hubbub_decoder.estimators.mixed_model import Beliefs, InObservations, InShares, MixedModel
 from hubbub_decoder.model.design_matrix import design_matrix
+from hubbub_decoder.model.random_string import RandomPlaces, RandomString
 
 ALPHA = 1e-6
 
@@ -33,7 +30,7 @@ def metric(k: int = 32, h: int = 2, m: int = 16, scheme: str = "murmur3-v1") -> 
 
 def drawn(asked: Metric, seed: int, values: int, reports: int = 1_000_000) -> tuple[BitCounts, dict[str, int]]:
     rng = np.random.default_rng(seed)
-    people = draw_population(named_shares("zipf1", values), reports, rng)
+    people = draw_population(distribution_shares("zipf1", values), reports, rng)
     return simulate_bit_counts(asked, people, rng), people
 
 
@@ -78,11 +75,11 @@ def test_few_candidates_are_estimated_as_where_every_share_is_left_open(unseen_s
     """Two methods, 12 candidates to 497 numbers: a standard error apart nowhere, and errors as large to 5 %."""
     counts, _ = drawn(metric(), unseen_seed, 12)
     design = design_matrix([f"v{i}" for i in range(1, 13)], counts.metric.params)
-    mixed, fixed = fit_bits(counts, design), fit(counts, design)
-    errors = np.sqrt(np.diag(fixed.covariance)[:-1])
-    assert np.all(np.abs(mixed.solution.shares - fixed.shares) < errors)
-    assert np.sqrt(mixed.solution.variances) == pytest.approx(errors, rel=0.05)
-    assert mixed.totals.shares[1] == pytest.approx(fixed.unlisted, abs=float(np.sqrt(fixed.covariance[-1, -1])))
+    mixed, fixed = fit_bits(counts, design), fit_least_squares(counts, design)
+    errors = np.sqrt(fixed.variances)
+    assert np.all(np.abs(mixed.shares - fixed.shares) < errors)
+    assert np.sqrt(mixed.variances) == pytest.approx(errors, rel=0.05)
+    assert mixed.totals[1] == pytest.approx(fixed.totals[1], abs=float(np.sqrt(fixed.total_variances[1])))
 
 
 def test_many_candidates_cover_and_are_known_better_than_where_every_share_is_left_open(unseen_seed: int) -> None:
@@ -95,15 +92,15 @@ def test_many_candidates_cover_and_are_known_better_than_where_every_share_is_le
         design = design_matrix(names, counts.metric.params)
         fitted = fit_bits(counts, design)
         truth = np.array([people.get(name, 0) for name in names]) / 1_000_000
-        z = (fitted.solution.shares - truth) / np.sqrt(fitted.solution.variances)
+        z = (fitted.shares - truth) / np.sqrt(fitted.variances)
         covered.append([np.mean(np.abs(z[there]) < 1.96) for there in (truth > 0, truth == 0)])
         found = np.argsort(fitted.p_values)[: np.sum(fitted.p_values < 1e-3)]
         false.append(float(np.mean(truth[found] == 0)) if len(found) else 0.0)
     error = np.std(covered, axis=0, ddof=1) / np.sqrt(12)
     assert np.all(np.abs(np.mean(covered, axis=0) - 0.95) < 0.015 + norm.isf(ALPHA / 4) * error)
     assert np.mean(false) < 0.05 + norm.isf(ALPHA) * np.std(false, ddof=1) / np.sqrt(12)
-    open_errors = np.sqrt(np.diag(fit(counts, design).covariance)[:-1])
-    assert np.median(np.sqrt(fitted.solution.variances) / open_errors) < 0.85
+    open_errors = np.sqrt(fit_least_squares(counts, design).variances)
+    assert np.median(np.sqrt(fitted.variances) / open_errors) < 0.85
 
 
 def test_the_scatter_of_unlisted_strings_is_found(unseen_seed: int) -> None:
@@ -113,8 +110,8 @@ def test_the_scatter_of_unlisted_strings_is_found(unseen_seed: int) -> None:
     counts = simulate_bit_counts(asked, people, np.random.default_rng(unseen_seed))
     fitted = fit_bits(counts, design_matrix([f"v{i}" for i in range(200)], asked.params))
     truth = (170 / 570) ** 2
-    assert fitted.scatter_std < 0.15 * truth
-    assert abs(fitted.scatter - truth) < 6 * fitted.scatter_std
+    assert fitted.unlisted_variance_error < 0.15 * truth
+    assert abs(fitted.unlisted_variance - truth) < 6 * fitted.unlisted_variance_error
 
 
 def test_a_random_string_scores_the_bits_it_sets() -> None:
@@ -137,10 +134,10 @@ def test_more_candidates_than_bits_decode_without_a_choice(unseen_seed: int) -> 
     """
     counts, _ = drawn(metric(), unseen_seed, 50)
     decoding = decode(counts, [f"v{i}" for i in range(1, 901)])
-    assert decoding.chosen is None
+    assert decoding.num_screened is None
     assert np.isfinite([e.share for e in decoding]).all()
     assert {"v1", "v2", "v3"} <= {e.candidate for e in decoding.detected}
-    for mass, truth in ((decoding.explained, 1), (decoding.unlisted, 0), (decoding.without_value, 0)):
+    for mass, truth in ((decoding.listed_total, 1), (decoding.unlisted, 0), (decoding.no_value, 0)):
         assert abs(mass.share - truth) < norm.isf(ALPHA / 6) * mass.std_error
         assert mass.std_error < 0.1
-    assert decoding.explained.share + decoding.unlisted.share + decoding.without_value.share == pytest.approx(1)
+    assert decoding.listed_total.share + decoding.unlisted.share + decoding.no_value.share == pytest.approx(1)

@@ -32,7 +32,7 @@ def test_without_noise_the_counts_are_recovered_exactly_with_no_error() -> None:
         ("blue", 0, 0),
     ]
     assert [e.candidate for e in decoding.detected] == ["red", "green", "none of these"]
-    assert decoding.without_value.share == pytest.approx(0.1)
+    assert decoding.no_value.share == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize(("p", "q", "f"), [(0.25, 0.75, 0.5), (0.6, 0.3, 0.25)])
@@ -73,10 +73,10 @@ def test_intervals_of_every_category_cover_and_the_false_discovery_rate_holds(un
     covered = dict.fromkeys((*COLOURS, "without value"), 0)
     false_share = 0.0
     for _ in range(runs):
-        decoding = decode(simulate_bit_counts(colour(), truth, rng, without_value=200))
+        decoding = decode(simulate_bit_counts(colour(), truth, rng, no_value=200))
         for e in decoding.estimates:
             covered[e.candidate] += e.low <= truth[e.candidate] / n <= e.high
-        covered["without value"] += decoding.without_value.low <= 0.1 <= decoding.without_value.high
+        covered["without value"] += decoding.no_value.low <= 0.1 <= decoding.no_value.high
         false_share += decoding["blue"].detected / max(1, len(decoding.detected))
     reach = norm.isf(ALPHA / 2) * math.sqrt(0.95 * 0.05 / runs)
     for name, count in covered.items():
@@ -89,7 +89,7 @@ def test_of_categories_asked_for_the_others_are_the_unlisted_mass() -> None:
     decoding = decode(counts, ["green", "blue"])
     assert [e.candidate for e in decoding.estimates] == ["green", "blue"]
     assert abs(decoding.unlisted.share - 0.6) < 6 * decoding.unlisted.std_error
-    assert decoding.explained.share + decoding.unlisted.share + decoding.without_value.share == pytest.approx(1)
+    assert decoding.listed_total.share + decoding.unlisted.share + decoding.no_value.share == pytest.approx(1)
 
 
 def test_a_category_that_is_none_is_refused_by_name() -> None:
@@ -103,7 +103,7 @@ def test_the_two_coin_survey_by_hand() -> None:
     decoding = decode(BitCounts(survey, [1000], [[400]]))
     assert decoding["true"].share == pytest.approx(0.3)
     assert decoding["true"].std_error == pytest.approx(math.sqrt(3 / 16 / 1000) / 0.5)
-    assert decoding.without_value.share == pytest.approx(0.7)
+    assert decoding.no_value.share == pytest.approx(0.7)
 
 
 def test_no_report_at_all_is_refused() -> None:

@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 
 from hubbub import Metric, Params
-from hubbub_decoder.data.populations import draw_population, named_shares
+from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.data.simulate import simulate_pattern_counts
-from hubbub_decoder.estimators.empirical_bayes import begin, learn, solve_on_more_directions
-from hubbub_decoder.estimators.first_look import look
-from hubbub_decoder.estimators.in_observations import InObservations
-from hubbub_decoder.estimators.mixed_model import Beliefs, MixedModel
-from hubbub_decoder.estimators.patterns import FilterTable, filters_of, observe
+from hubbub_decoder.estimators.empirical_bayes import begin, learn, look, solve_on_more_directions
+from hubbub_decoder.estimators.mixed_model import Beliefs, InObservations, MixedModel
+from hubbub_decoder.estimators.pattern_counts import FilterTable, filters_of, observe, split_directions
 from hubbub_decoder.model.design_matrix import design_matrix
 
 
@@ -84,13 +82,13 @@ def test_a_frequent_candidate_is_subtracted_once_however_many_collide_with_it(un
     for run in range(4):
         cohorts = int(rng.choice([16, 32]))
         params = Params(num_bits=8, num_hashes=2, num_cohorts=cohorts, prob_p=0.225, prob_q=0.775, prob_f=0)
-        named = named_shares("zipf1", int(rng.integers(500, 2_500)))
+        named = distribution_shares("zipf1", int(rng.integers(500, 2_500)))
         shares = {f"{unseen_seed} {run} {name}": share for name, share in named.items()}
         people = draw_population(shares, 10_000_000, rng)
         names = [*people, *(f"{unseen_seed} {run} w{i}" for i in range(rng.integers(4_500, 25_500)))]
         table, counts = FilterTable.of(params), simulate_pattern_counts(Metric.string("m", params), people, rng)
         expected = np.tile(table.random + 1e-3 * (table.filters == 0), (cohorts, 1))
-        leading = observe(counts, table, expected).leading_directions(table, 0.97, 12)
+        leading = split_directions(observe(counts, table, expected), table, 0.97, 12)
         filter_of = filters_of(design_matrix(names, params), table)
         learnt, _ = begin(MixedModel(leading, filter_of[:, None], table.others, table.scatter))
         assert learnt.scatter < 0.05 * sum((number / 10_000_000) ** 2 for number in people.values())

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from hubbub import Metric, Params
+from hubbub_decoder.array_types import Floats
 from hubbub_decoder.data.simulate import simulate_pattern_counts
-from hubbub_decoder.estimators import in_observations
-from hubbub_decoder.estimators.in_observations import InObservations
-from hubbub_decoder.estimators.in_shares import InShares
-from hubbub_decoder.estimators.mixed_model import Beliefs, MixedModel
-from hubbub_decoder.estimators.patterns import FilterTable, filters_of, observe
-from hubbub_decoder.estimators.solution import Solved
+from hubbub_decoder.estimators import mixed_model
+from hubbub_decoder.estimators.mixed_model import Beliefs, InObservations, InShares, MixedModel, Solved
+from hubbub_decoder.estimators.pattern_counts import FilterTable, filters_of, observe
 from hubbub_decoder.model.design_matrix import design_matrix
 
-Floats = NDArray[np.float64]
 PARAMS = Params(num_bits=8, num_hashes=2, num_cohorts=4, prob_p=0.2, prob_q=0.8, prob_f=0.1)
 BELIEFS = Beliefs(means=np.linspace(0.2, 0, 12), variances=np.geomspace(2e-2, 5e-4, 12))
 UNLISTED = 1e-3
@@ -92,7 +88,7 @@ def test_roughly_one_variance_stands_for_all(model: tuple[MixedModel, Brute], mo
     solved = InObservations(made, BELIEFS, UNLISTED)
     exact = solved.solution()
     assert solved.solution(roughly=True).variances.tolist() == exact.variances.tolist()
-    monkeypatch.setattr(in_observations, "_SAMPLE", 6)
+    monkeypatch.setattr(mixed_model, "_SAMPLE", 6)
     rough = solved.solution(roughly=True)
     assert rough.variances == pytest.approx(exact.variances, rel=0.5)
     assert np.all(np.abs(rough.shares - exact.shares) < np.sqrt(exact.variances))

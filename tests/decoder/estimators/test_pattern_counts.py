@@ -7,17 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.stats import binom, norm
 
 from hubbub import Metric, Params
 from hubbub_decoder import Decoding, decode
-from hubbub_decoder.data.populations import draw_population, named_shares
+from hubbub_decoder.array_types import Floats
+from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.data.simulate import simulate_pattern_counts
 from hubbub_decoder.estimators import empirical_bayes, pattern_counts
-from hubbub_decoder.estimators.mixed_model import Beliefs
+from hubbub_decoder.estimators.mixed_model import Beliefs, Solution
 from hubbub_decoder.estimators.pattern_counts import is_small
-from hubbub_decoder.estimators.solution import Solution
 from hubbub_decoder.inference.prior import fit_prior
 
 ALPHA = 1e-6
@@ -122,10 +121,10 @@ def test_totals_cover(unseen_seed: int) -> None:
     listed = sum(population[f"v{i}"] for i in range(1, 31))
     hits = np.zeros(3, int)
     for _ in range(100):
-        counts = simulate_pattern_counts(metric(), population, rng, without_value=20_000)
+        counts = simulate_pattern_counts(metric(), population, rng, no_value=20_000)
         decoding = decode(counts, [f"v{i}" for i in range(1, 31)])
         truths = (listed / total, (people - listed) / total, 20_000 / total)
-        for row, mass in enumerate((decoding.explained, decoding.unlisted, decoding.without_value)):
+        for row, mass in enumerate((decoding.listed_total, decoding.unlisted, decoding.no_value)):
             hits[row] += mass.low <= truths[row] <= mass.high
     assert hits.min() >= binom.ppf(ALPHA / 3, 100, 0.93)
 
@@ -147,7 +146,10 @@ def test_the_selected_are_covered_by_their_wider_intervals(unseen_seed: int) -> 
     names = [f"v{i}" for i in range(1, 61)]
 
     def missed(decoding: Decoding) -> list[bool]:
-        return [not e.selected_low <= population[e.candidate] / people <= e.selected_high for e in decoding.detected]
+        return [
+            not e.selection_adjusted_low <= population[e.candidate] / people <= e.selection_adjusted_high
+            for e in decoding.detected
+        ]
 
     wrong = [
         miss for _ in range(60) for miss in missed(decode(simulate_pattern_counts(metric(), population, rng), names))
@@ -175,12 +177,12 @@ def test_very_many_candidates_have_calibrated_errors_smaller_than_on_the_leading
     """
     rng = np.random.default_rng(unseen_seed)
     crowd = Metric.string("m", replace(metric().params, hash_scheme="google-md5"))
-    shares = {f"{unseen_seed} {name}": share for name, share in named_shares("zipf1", 2_500).items()}
+    shares = {f"{unseen_seed} {name}": share for name, share in distribution_shares("zipf1", 2_500).items()}
     people = draw_population(shares, 10_000_000, rng)
     names = [*people, *(f"{unseen_seed} w{i}" for i in range(25_000))]
     counts = simulate_pattern_counts(crowd, people, rng)
 
-    def errors(decoding: Decoding) -> NDArray[np.float64]:
+    def errors(decoding: Decoding) -> Floats:
         return np.array([e.share - people.get(e.candidate, 0) / 10_000_000 for e in decoding.estimates])
 
     decoding = decode(counts, names)

@@ -12,7 +12,13 @@ from hubbub import Metric, Params
 from hubbub.encoding.bloom import bloom_bits
 from hubbub.summary import PatternCounts
 from hubbub_decoder.data.simulate import simulate_pattern_counts
-from hubbub_decoder.estimators.patterns import FilterTable, filters_of, number_of_filters, observe
+from hubbub_decoder.estimators.pattern_counts import (
+    FilterTable,
+    filters_of,
+    number_of_filters,
+    observe,
+    split_directions,
+)
 from hubbub_decoder.model.design_matrix import design_matrix
 
 
@@ -76,14 +82,14 @@ def test_the_leading_directions_keep_what_was_asked_and_the_number_of_strings(un
     table = FilterTable.of(params)
     counts = simulate_pattern_counts(Metric.string("m", params), {"a": 5000}, np.random.default_rng(unseen_seed))
     whole = observe(counts, table, np.tile(table.random, (3, 1)))
-    leading = whole.leading_directions(table, kept=0.9, most=40)
+    leading = split_directions(whole, table, kept=0.9, most=40)
     assert leading.size < whole.size
     for all_of_it, part in zip(whole.features, leading.features, strict=True):
         telling = [float(np.trace(a @ table.scatter @ a.T)) for a in (part, all_of_it)]
         assert telling[0] >= 0.9 * telling[1]
         number = [float(np.sum((a @ table.random) ** 2)) for a in (part, all_of_it)]
         assert number[0] == pytest.approx(number[1], rel=1e-9)
-    assert all(len(y) <= 4 + 1 for y in whole.leading_directions(table, kept=0.9, most=4).responses)
+    assert all(len(y) <= 4 + 1 for y in split_directions(whole, table, kept=0.9, most=4).responses)
 
 
 def test_all_directions_keep_all_information_about_strings(unseen_seed: int) -> None:
@@ -95,7 +101,7 @@ def test_all_directions_keep_all_information_about_strings(unseen_seed: int) -> 
     ).counts.copy()
     counts[0] = 0
     whole = observe(PatternCounts(params, counts), table, np.tile(table.random, (3, 1)))
-    most = whole.leading_directions(table, kept=1.0, most=1000)
+    most = split_directions(whole, table, kept=1.0, most=1000)
     for y, a, r, f in zip(whole.responses, whole.features, most.responses, most.features, strict=True):
         assert (f.T @ r)[1:] == pytest.approx((a.T @ y)[1:])
         assert (f.T @ f)[1:, 1:] == pytest.approx((a.T @ a)[1:, 1:])

@@ -4,36 +4,35 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.stats import binom
 
 from hubbub import Metric, Params
 from hubbub.summary import Reports
+from hubbub_decoder.array_types import Floats
 from hubbub_decoder.data.simulate import simulate_reports
-from hubbub_decoder.estimators.least_squares import Fit, must_be_fixed
+from hubbub_decoder.estimators.fit_result import FitResult
+from hubbub_decoder.estimators.least_squares import must_be_fixed
 from hubbub_decoder.estimators.mixed_model import Beliefs
 from hubbub_decoder.estimators.reports.bit_residuals import BitResiduals
-from hubbub_decoder.estimators.reports.in_reports import InReports, ScoredReports
+from hubbub_decoder.estimators.reports.mixed_effects import InReports, ScoredReports
 from hubbub_decoder.estimators.reports.one_step import fit_reports
 from hubbub_decoder.model.design_matrix import design_matrix
 from hubbub_decoder.pipeline import decode
 
 ALPHA = 1e-6
-Floats = NDArray[np.float64]
 NAMES = [f"v{i}" for i in range(6)]
 PARAMS = Params(num_bits=32, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0)
 N = 1000
 
 
-def simulated(params: Params, people: dict[str, int], seed: int, without_value: int = 0) -> Reports:
+def simulated(params: Params, people: dict[str, int], seed: int, no_value: int = 0) -> Reports:
     metric = Metric.string("x", params)
-    chunks = list(simulate_reports(metric, people, np.random.default_rng(seed), without_value=without_value))
+    chunks = list(simulate_reports(metric, people, np.random.default_rng(seed), no_value=no_value))
     return Reports(metric, *(np.concatenate(parts) for parts in zip(*chunks, strict=True)))
 
 
-def errors_of(fitted: Fit) -> Floats:
-    assert fitted.noise is not None
-    return np.sqrt(np.diag(fitted.noise)[:-1])
+def errors_of(fitted: FitResult) -> Floats:
+    return np.sqrt(fitted.reporter_variances)
 
 
 class Scored:

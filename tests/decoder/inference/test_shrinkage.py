@@ -7,12 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from numpy.typing import NDArray
 from scipy.stats import binom, norm
 
+from hubbub_decoder.array_types import Floats
 from hubbub_decoder.inference.shrinkage import best_guess
-
-Floats = NDArray[np.float64]
 
 
 @settings(max_examples=40)

@@ -1,4 +1,4 @@
-"""A decoding: what it holds, how it is written, how it draws itself, and what it doubts."""
+"""`Decoding`: contents, output files, table and warnings."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ from rich.console import Console
 from hubbub import Metric, Params, SummaryError
 from hubbub.summary import BitCounts, PatternCounts
 from hubbub.summary.plausibility import find_implausible
-from hubbub_decoder import CandidateError, Decoding, Estimate, Mass, OutputError, decode
+from hubbub_decoder import CandidateError, Decoding, Estimate, OutputError, ShareEstimate, decode
 from hubbub_decoder.data.simulate import simulate_bit_counts, simulate_pattern_counts
-from hubbub_decoder.inference.intervals import q_values
-from hubbub_decoder.results.build import Answer, decoding_of
-from hubbub_decoder.results.table import Picture, conclusions
+from hubbub_decoder.estimators.fit_result import FitResult
+from hubbub_decoder.inference.multiple_testing import q_values
+from hubbub_decoder.results.build import build_decoding
+from hubbub_decoder.results.table import DecodingTable, summary_lines
 
 HOMEPAGE = Metric.string(
     "homepage", Params(num_bits=16, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.5)
 )
 
 
-def drawn(thing: object, width: int = 80) -> str:
+def rendered(thing: object, width: int = 80) -> str:
     console = Console(width=width, file=io.StringIO(), no_color=True, highlight=False)
     console.print(thing)
     assert isinstance(console.file, io.StringIO)
@@ -39,12 +40,12 @@ def drawn(thing: object, width: int = 80) -> str:
 @pytest.fixture(scope="module")
 def decoding() -> Decoding:
     population = {"a.example": 60_000, "b.example": 30_000, "nobody asked": 5000}
-    counts = simulate_bit_counts(HOMEPAGE, population, np.random.default_rng(11), without_value=5000)
+    counts = simulate_bit_counts(HOMEPAGE, population, np.random.default_rng(11), no_value=5000)
     return decode(counts, ["b.example", "a.example", "c.example", "[red]d[/]"])
 
 
 def by_hand() -> Decoding:
-    """Numbers chosen, so that the picture can be checked by eye."""
+    """A decoding with round numbers, so that the table can be checked by eye."""
     rows = (
         Estimate(0.5, 0.02, 0.4608, 0.5392, "a.example", 1e-200, 1e-200, True, 0.452, 0.548, 0.49, 0.45, 0.53),
         Estimate(
@@ -70,68 +71,69 @@ def by_hand() -> Decoding:
     return Decoding(
         metric=HOMEPAGE,
         num_reports=10_000,
-        level=0.95,
+        confidence=0.95,
         fdr=0.05,
         estimates=rows,
-        explained=Mass(0.74, 0.03, 0.6812, 0.7988),
-        unlisted=Mass(0.16, 0.04, 0.0816, 0.2384),
-        without_value=Mass(0.1, 0.02, 0.0608, 0.1392),
-        detectable=0.08,
-        warnings=("something is odd",),
+        listed_total=ShareEstimate(0.74, 0.03, 0.6812, 0.7988),
+        unlisted=ShareEstimate(0.16, 0.04, 0.0816, 0.2384),
+        no_value=ShareEstimate(0.1, 0.02, 0.0608, 0.1392),
+        detection_limit=0.08,
+        warnings=("Something is implausible.",),
     )
 
 
-def test_it_draws_what_was_found_what_was_not_and_how_many_reports_it_would_take() -> None:
-    assert [line.rstrip() for line in drawn(by_hand(), 90).splitlines()] == [
+def test_table_shows_detected_candidates_totals_detection_limit_and_warnings() -> None:
+    assert [line.rstrip() for line in rendered(by_hand(), 90).splitlines()] == [
         "homepage: 10,000 reports; epsilon 2.044 per report, 4.395 per value, 17.578 per enrollment",
         "(4 values), lifetime epsilon 39.551 (9 values)",
-        "candidate            share      95% interval       q",
-        "a.example           50.00%  45.20% .. 54.80%  <1e-99  ████████████████████░░|░",
-        "b.example = b.test  25.00%  20.20% .. 29.80%   1e-08  █████████░░|░",
-        "Intervals of what was found are wider, so that they hold although it was picked.",
-        "candidates 74.0% (68.1% .. 79.9%), unlisted strings 16.0% (8.2% .. 23.8%), no value 10.0%",
-        "(6.1% .. 13.9%)",
-        "2 of 4 found (false discovery rate 5%); 2 not found.",
-        "These reports reveal a share of 8.00% 9 times in 10; for 2% it would take 160,000 reports.",
-        "Note: something is odd.",
+        "candidate            share      95% interval  q value",
+        "a.example           50.00%  45.20% .. 54.80%   <1e-99  ████████████████████░░|░",
+        "b.example = b.test  25.00%  20.20% .. 29.80%    1e-08  █████████░░|░",
+        "Intervals of detected candidates are adjusted for selection (wider).",
+        "Total shares: candidates 74.0% (68.1% .. 79.9%), unlisted strings 16.0% (8.2% .. 23.8%),",
+        "no value 10.0% (6.1% .. 13.9%).",
+        "Detected: 2 of 4 (false discovery rate 5%); 2 not detected.",
+        "Detection limit: 8.00% (a candidate with this share is detected with probability 0.9). A",
+        "limit of 2% needs 160,000 reports.",
+        "Warning: Something is implausible.",
     ]
 
 
-def test_all_rows_are_drawn_when_asked_and_those_not_fitted_say_so() -> None:
-    text = drawn(Picture(by_hand(), everything=True))
+def test_table_of_everything_shows_rows_that_were_not_estimated() -> None:
+    text = rendered(DecodingTable(by_hand(), everything=True))
     assert "c.example" in text
-    assert "not fitted" in text
+    assert "not estimated" in text
     assert "-1.00%" in text  # not clipped
 
 
-def test_names_are_drawn_as_they_are_whatever_markup_they_look_like(decoding: Decoding) -> None:
-    assert "[red]d[/]" in drawn(Picture(decoding, everything=True))
+def test_table_escapes_markup_in_candidates(decoding: Decoding) -> None:
+    assert "[red]d[/]" in rendered(DecodingTable(decoding, everything=True))
 
 
 @pytest.mark.parametrize("width", [50, 60, 80, 120])
-def test_no_line_is_wider_than_the_terminal_and_no_name_or_estimate_is_cut(width: int) -> None:
-    text = drawn(Picture(by_hand(), everything=True), width)
+def test_table_fits_the_terminal_without_cutting_names_or_estimates(width: int) -> None:
+    text = rendered(DecodingTable(by_hand(), everything=True), width)
     assert max(map(len, text.splitlines())) <= width
     assert all(f"{letter}.example" in text for letter in "abcd")
-    assert "45.20% .. 54.80%" in text  # as widened: it was found
+    assert "45.20% .. 54.80%" in text  # adjusted for selection
     assert "-4.92% .. 2.92%" in text
 
 
-def test_forty_columns_show_every_number() -> None:
-    text = drawn(Picture(by_hand(), everything=True), 40)
+def test_table_of_forty_columns_shows_every_number() -> None:
+    text = rendered(DecodingTable(by_hand(), everything=True), 40)
     assert max(map(len, text.splitlines())) <= 40
     assert all(
-        told in text
-        for told in ("<1e-99", "1e-08", "0.700", "45.20% ..", "54.80%", "-4.92% ..", "not fitted", "a.example")
+        cell in text
+        for cell in ("<1e-99", "1e-08", "0.700", "45.20% ..", "54.80%", "-4.92% ..", "not estimated", "a.example")
     )
 
 
-def test_what_a_candidate_holds_neither_floods_nor_commands_a_terminal() -> None:
-    """A name of 200,000 characters took 9,100 lines, and ESC sequences reached the terminal."""
+def test_table_shortens_long_candidates_and_escapes_control_characters() -> None:
+    """Regression: 200,000 characters took 9,100 lines, and ESC sequences reached the terminal."""
     first = by_hand().estimates[0]
     names = ("x" * 200_000, "\x1b[31mred\u202e")
-    odd = replace(by_hand(), estimates=tuple(replace(first, candidate=name) for name in names))
-    text = drawn(Picture(odd, everything=True))
+    hostile = replace(by_hand(), estimates=tuple(replace(first, candidate=name) for name in names))
+    text = rendered(DecodingTable(hostile, everything=True))
     assert len(text.splitlines()) < 16
     assert "(200,000" in text
     assert "\x1b" not in text
@@ -139,15 +141,15 @@ def test_what_a_candidate_holds_neither_floods_nor_commands_a_terminal() -> None
     assert "\\x1b[31mred\\u202e" in text
 
 
-def test_the_selected_interval_is_clipped_as_well() -> None:
-    found, _, missed, _ = by_hand().estimates
-    assert found.clipped_selected == (0.452, 0.548)
-    assert replace(found, selected_low=-0.1).clipped_selected == (0, 0.548)
-    assert all(map(math.isnan, missed.clipped_selected))
+def test_selection_adjusted_interval_is_clipped_at_zero() -> None:
+    detected, _, undetected, _ = by_hand().estimates
+    assert detected.selection_adjusted_interval == (0.452, 0.548)
+    assert replace(detected, selection_adjusted_low=-0.1).selection_adjusted_interval == (0, 0.548)
+    assert all(map(math.isnan, undetected.selection_adjusted_interval))
 
 
-def test_it_is_a_short_collection_of_its_estimates_and_a_table_in_a_notebook(decoding: Decoding) -> None:
-    assert repr(by_hand()) == "<Decoding of homepage: 10,000 reports, 2 of 4 candidates found>"
+def test_decoding_is_a_collection_of_estimates_with_repr_and_html(decoding: Decoding) -> None:
+    assert repr(by_hand()) == "<Decoding of homepage: 10,000 reports, 2 of 4 candidates detected>"
     assert list(decoding) == list(decoding.estimates)
     assert len(decoding) == 4
     assert "a.example" in decoding
@@ -159,7 +161,7 @@ def test_it_is_a_short_collection_of_its_estimates_and_a_table_in_a_notebook(dec
     assert "<script>" not in html
 
 
-def test_rows_come_largest_first_and_are_found_by_name(decoding: Decoding) -> None:
+def test_estimates_are_sorted_by_share_and_indexed_by_candidate(decoding: Decoding) -> None:
     shares = [e.share for e in decoding.estimates]
     assert shares == sorted(shares, reverse=True)
     assert decoding["b.example"].candidate == "b.example"
@@ -167,16 +169,16 @@ def test_rows_come_largest_first_and_are_found_by_name(decoding: Decoding) -> No
         decoding["z.example"]
 
 
-def test_listed_unlisted_and_no_value_are_all_the_reports(decoding: Decoding) -> None:
-    total = decoding.explained.share + decoding.unlisted.share + decoding.without_value.share
+def test_listed_unlisted_and_no_value_sum_to_one(decoding: Decoding) -> None:
+    total = decoding.listed_total.share + decoding.unlisted.share + decoding.no_value.share
     assert total == pytest.approx(1, abs=1e-12)
-    assert decoding.explained.share == pytest.approx(sum(e.share for e in decoding.estimates))
+    assert decoding.listed_total.share == pytest.approx(sum(e.share for e in decoding.estimates))
 
 
-def test_patterns_say_what_their_bit_counts_say_and_no_less_surely(unseen_seed: int) -> None:
-    """Two likelihoods of one truth: 5 standard errors apart at most (alpha < 1e-6), the whole one not much the wider.
+def test_pattern_counts_and_bit_counts_agree_and_patterns_have_no_larger_error(unseen_seed: int) -> None:
+    """Estimates differ by at most 5 standard errors (alpha < 1e-6); standard errors by at most a factor 1.1.
 
-    Its standard error of a, tau**2 of 8 cohorts in both, was .94 times as large, the logarithm +- .029 (40 draws): 1.1 times is 5.5 of these away.
+    The ratio of the standard errors of a was .94, its logarithm +- .029 (40 draws). 1.1 is 5.5 of these away.
     """
     patterns = simulate_pattern_counts(HOMEPAGE, {"a": 60_000, "b": 40_000}, np.random.default_rng(unseen_seed))
     whole, marginal = decode(patterns, ["a", "b", "c"]), decode(patterns.bit_counts(), ["a", "b", "c"])
@@ -185,49 +187,49 @@ def test_patterns_say_what_their_bit_counts_say_and_no_less_surely(unseen_seed: 
         assert whole[name].std_error < 1.1 * marginal[name].std_error
 
 
-def test_a_handful_of_reports_is_said_to_be_too_few(unseen_seed: int) -> None:
+def test_summary_lines_name_reports_needed_when_nothing_is_detectable(unseen_seed: int) -> None:
     counts = simulate_bit_counts(HOMEPAGE, {"a": 3}, np.random.default_rng(unseen_seed))
-    told = " ".join(conclusions(decode(counts, ["a", "b"])))
-    assert "too few to reveal any share; for 1% it would take" in told
-    assert "How many have any value at all is not determined." in told
+    text = " ".join(summary_lines(decode(counts, ["a", "b"])))
+    assert "too few to detect any candidate. A limit of 1% needs" in text
+    assert "Total shares are not determined." in text
 
 
 @pytest.mark.parametrize(("error", "determined"), [(0.249, True), (0.251, False), (math.nan, False)])
-def test_a_total_that_may_be_anything_is_not_determined(error: float, determined: bool) -> None:
-    """Two standard errors each way are all there is from .25 on."""
+def test_total_with_a_standard_error_above_a_quarter_is_not_determined(error: float, determined: bool) -> None:
+    """From a standard error of .25, the interval is as wide as [0, 1]."""
     counts = BitCounts(HOMEPAGE, np.full(8, 100), np.full((8, 16), 40))
     one = np.array([0.1])
-    answer = Answer((("a",),), one, one, one, ((0.5, 0.1), (-0.4, error), (0.9, 0.1)), 0.1)
-    unlisted = decoding_of(answer, counts, 0.95, 0.05).unlisted
+    totals, variances = np.array([0.5, -0.4, 0.9]), np.array([0.1, error, 0.1]) ** 2
+    fit = FitResult(one, one, one, one, totals, variances, variances, null_error=0.1)
+    unlisted = build_decoding(fit, [("a",)], counts, "reporters", 0.95, 0.05).unlisted
     assert math.isnan(unlisted.share) is math.isnan(unlisted.low) is not determined
 
 
-def test_totals_that_so_many_candidates_leave_open_are_said_to_be_so(unseen_seed: int) -> None:
-    """1,000 candidates to the 4 x 29 numbers of four cohorts: 20,000 reports may tell a total to a quarter, and then it is given; 100 tell none.
+def test_warns_about_undetermined_totals_of_many_candidates(unseen_seed: int) -> None:
+    """1,000 candidates, 4 x 29 observations: 20,000 reports may determine a total to .25, 100 reports never do.
 
-    Of 60 draws of the 100 the least error of a total was 1.8; the logarithms are seven of their standard deviations above that of 1/4.
+    With 100 reports the smallest error of a total in 60 draws was 1.8. The logarithms are seven standard deviations above that of 1/4.
     """
     params = Params(num_bits=8, num_hashes=2, num_cohorts=4, prob_p=0.25, prob_q=0.75, prob_f=0)
     names, rng = [f"{unseen_seed} {i}" for i in range(1000)], np.random.default_rng(unseen_seed)
     many, few = (simulate_pattern_counts(Metric.string("m", params), {names[0]: n}, rng) for n in (20_000, 100))
     for decoding in (decode(many, names), decode(few, names)):
-        totals = (decoding.explained, decoding.unlisted, decoding.without_value)
+        totals = (decoding.listed_total, decoding.unlisted, decoding.no_value)
         for total in totals:
             assert math.isnan(total.share) == math.isnan(total.std_error)
             assert not total.std_error > 0.25
-        told = warned(decoding, f"do not determine which share {len(decoding):,} candidates have together")
-        assert told == math.isnan(decoding.unlisted.share)
+        warning = f"The listed total of {len(decoding):,} candidates and the unlisted share cannot be separated"
+        assert warned(decoding, warning) == math.isnan(decoding.unlisted.share)
     assert all(math.isnan(total.share) for total in totals)
-    assert told
-    assert not warned(decode(many, names[:3]), "have together")
+    assert not warned(decode(many, names[:3]), "cannot be separated")
 
 
-def test_a_summary_of_params_alone_decodes() -> None:
+def test_decodes_a_summary_without_a_metric_name() -> None:
     params = HOMEPAGE.params
     assert decode(BitCounts(params, np.full(8, 100), np.full((8, 16), 40)), ["a"]).metric.name == "unnamed"
 
 
-def test_csv_json_and_parquet_say_the_same(decoding: Decoding, tmp_path: Path) -> None:
+def test_csv_json_and_parquet_hold_the_same_estimates(decoding: Decoding, tmp_path: Path) -> None:
     for suffix in ("csv", "json", "parquet"):
         decoding.save(tmp_path / f"out.{suffix}")
     rows = list(csv.DictReader((tmp_path / "out.csv").read_text(encoding="utf-8").splitlines()))
@@ -242,7 +244,7 @@ def test_csv_json_and_parquet_say_the_same(decoding: Decoding, tmp_path: Path) -
     assert told["unlisted"]["low"] == decoding.unlisted.low
 
 
-def test_what_was_not_fitted_is_null_in_json_and_empty_in_csv(tmp_path: Path) -> None:
+def test_missing_estimates_are_null_in_json_and_empty_in_csv(tmp_path: Path) -> None:
     by_hand().save(tmp_path / "out.json")
     by_hand().save(tmp_path / "out.csv")
     assert json.loads((tmp_path / "out.json").read_text())["estimates"][3]["share"] is None
@@ -250,14 +252,14 @@ def test_what_was_not_fitted_is_null_in_json_and_empty_in_csv(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", ["out.txt", "out", "out.xlsx"])
-def test_an_unknown_suffix_is_refused_before_anything_is_written(name: str, tmp_path: Path) -> None:
+def test_rejects_unknown_suffix_before_writing(name: str, tmp_path: Path) -> None:
     with pytest.raises(OutputError, match=r"must end in \.csv, \.json or \.parquet"):
         by_hand().save(tmp_path / name)
     assert not (tmp_path / name).exists()
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match=r"nowhere.out\.csv: cannot be written: there is no directory"):
+def test_rejects_missing_directory_by_name(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match=r"nowhere.out\.csv cannot be written: there is no directory"):
         by_hand().save(tmp_path / "nowhere" / "out.csv")
 
 
@@ -265,20 +267,20 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     ("candidates", "message"),
     [
         (None, "give candidates"),
-        ([], "there is no candidate"),
-        ("a.example", "put the strings in a list"),
-        ([1], "a candidate is a string, got 1"),
+        ([], "There is no candidate"),
+        ("a.example", "Pass the strings as a list"),
+        ([1], "A candidate must be a string, got 1"),
         (["\ud800"], "encodable as UTF-8"),
     ],
 )
-def test_candidates_that_cannot_be_tested_are_refused(candidates: list[str] | None, message: str) -> None:
+def test_rejects_invalid_candidates(candidates: list[str] | None, message: str) -> None:
     counts = simulate_bit_counts(HOMEPAGE, {"a": 100}, np.random.default_rng(0))
     with pytest.raises(CandidateError, match=message):
         decode(counts, candidates)
 
 
-@pytest.mark.parametrize("settings", [{"level": 0.0}, {"level": 95.0}, {"fdr": 1.0}, {"level": "a"}])
-def test_levels_outside_their_interval_are_refused(settings: dict[str, Any]) -> None:
+@pytest.mark.parametrize("settings", [{"confidence": 0.0}, {"confidence": 95.0}, {"fdr": 1.0}, {"confidence": "a"}])
+def test_rejects_confidence_and_fdr_outside_zero_and_one(settings: dict[str, Any]) -> None:
     counts = simulate_bit_counts(HOMEPAGE, {"a": 100}, np.random.default_rng(0))
     with pytest.raises(SummaryError, match=r"must be a number in \(0, 1\), got"):
         decode(counts, ["a"], **settings)
@@ -288,88 +290,88 @@ def warned(decoding: Decoding, words: str) -> bool:
     return any(words in warning for warning in decoding.warnings)
 
 
-def test_an_honest_decoding_has_no_doubts(decoding: Decoding) -> None:
+def test_genuine_reports_give_no_warnings(decoding: Decoding) -> None:
     assert decoding.warnings == ()
 
 
-def test_one_report_of_which_nothing_was_fitted_determines_nothing(unseen_seed: int) -> None:
-    """It was printed as candidates 0.0 % (0.0 % .. 0.0 %), of a metric of 64 cohorts that "has one cohort only"."""
+def test_one_report_determines_no_totals(unseen_seed: int) -> None:
+    """Regression: the totals were shown as 0.0 % (0.0 % .. 0.0 %)."""
     metric = Metric.string("homepage", replace(HOMEPAGE.params, num_cohorts=64))
     decoding = decode(
         simulate_bit_counts(metric, {"v1": 1}, np.random.default_rng(unseen_seed)), [f"v{i}" for i in range(200)]
     )
     told = decoding.to_dict()
-    for total in ("explained", "unlisted", "without_value"):
+    for total in ("listed_total", "unlisted", "no_value"):
         assert set(told[total].values()) == {None}, total
-    assert "How many have any value at all is not determined." in conclusions(decoding)
-    assert warned(decoding, "a lasso chose 0 of them")
-    assert not warned(decoding, "shares of the chosen")
-    assert warned(decoding, "only 1 report in 64 cohorts")
-    assert warned(decoding, "reports of more cohorts avoid it")
+    assert "Total shares are not determined." in summary_lines(decoding)
+    assert warned(decoding, "A lasso kept none of them")
+    assert not warned(decoding, "There is only one cohort")
+    assert warned(decoding, "Only 1 report in 64 cohorts")
+    assert warned(decoding, "Decode reports of 16 or more cohorts")
 
 
-def test_after_a_lasso_totals_are_called_those_of_the_chosen() -> None:
+def test_totals_after_screening_are_those_of_the_kept_candidates() -> None:
     names = [f"v{i}" for i in range(500)]
     counts = simulate_bit_counts(HOMEPAGE, dict.fromkeys(names, 200), np.random.default_rng(0))
     decoding = decode(counts, names)
     fitted = sum(not math.isnan(e.share) for e in decoding.estimates)
-    assert decoding.to_dict()["chosen"] == fitted < 500
-    assert f"{fitted} chosen candidates " in " ".join(conclusions(decoding))
-    assert "other candidates and unlisted strings" in " ".join(conclusions(decoding))
-    assert decode(counts, names[:2]).to_dict()["chosen"] is None
+    assert decoding.to_dict()["num_screened"] == fitted < 500
+    assert f"{fitted} kept candidates " in " ".join(summary_lines(decoding))
+    assert "other candidates and unlisted strings" in " ".join(summary_lines(decoding))
+    assert decode(counts, names[:2]).to_dict()["num_screened"] is None
 
 
-@pytest.mark.parametrize(("cohorts", "doubted"), [(1, True), (4, True), (8, False)])
-def test_few_cohorts_are_doubted_where_strings_are_unlisted(cohorts: int, doubted: bool) -> None:
+@pytest.mark.parametrize(("cohorts", "expected"), [(1, True), (4, True), (8, False)])
+def test_warns_about_few_cohorts_with_unlisted_strings(cohorts: int, expected: bool) -> None:
     metric = Metric.string("x", replace(HOMEPAGE.params, num_bits=32, num_cohorts=cohorts))
     counts = simulate_bit_counts(metric, {"a": 50_000, "nobody asked": 50_000}, np.random.default_rng(0))
-    assert warned(decode(counts, ["a"]), "hardly show how far unlisted strings scatter") == doubted
+    assert warned(decode(counts, ["a"]), "The variance caused by unlisted strings is poorly estimated") == expected
 
 
-def test_nothing_found_among_many_values_says_what_to_compare() -> None:
+def test_warns_when_nothing_is_detected_among_many_values() -> None:
     counts = simulate_bit_counts(HOMEPAGE, {"Example": 50_000, "Other": 40_000}, np.random.default_rng(0))
     assert warned(
         decode(counts, ["example", "other"]),
-        "% carry a value that is not listed: compare hash scheme, numbering of cohorts",
+        "% of the reports carry an unlisted string.",
     )
-    assert not warned(decode(counts, ["Example", "other"]), "compare hash scheme")
-    empty = simulate_bit_counts(HOMEPAGE, {}, np.random.default_rng(0), without_value=90_000)
-    assert not warned(decode(empty, ["example", "other"]), "compare hash scheme")
+    assert not warned(decode(counts, ["Example", "other"]), "Compare hash scheme")
+    empty = simulate_bit_counts(HOMEPAGE, {}, np.random.default_rng(0), no_value=90_000)
+    assert not warned(decode(empty, ["example", "other"]), "Compare hash scheme")
 
 
-def test_blanks_around_candidates_are_said() -> None:
+def test_warns_about_white_space_around_candidates() -> None:
     counts = simulate_bit_counts(HOMEPAGE, {"a": 90_000}, np.random.default_rng(0))
-    assert warned(decode(counts, ["a", " a", "b\t"]), "2 candidates begin or end with a blank (such as ' a')")
-    assert not warned(decode(counts, ["a", "a b"]), "blank")
+    assert warned(decode(counts, ["a", " a", "b\t"]), "2 candidates begin or end with white space (such as ' a')")
+    assert not warned(decode(counts, ["a", "a b"]), "white space")
 
 
-def test_what_is_no_summary_is_refused_with_how_to_read_one() -> None:
+def test_rejects_anything_but_a_summary_and_names_read_collected() -> None:
     for given in ("homepage.parquet", None, 5):
         with pytest.raises(SummaryError, match=r"got \w+: hubbub.summary.read_collected\(path\)"):
             decode(given, ["a"])  # type: ignore[arg-type]  # that is what is tested
 
 
-def test_few_reports_are_said() -> None:
+def test_warns_about_few_reports() -> None:
     counts = simulate_bit_counts(HOMEPAGE, {"a": 100}, np.random.default_rng(0))
-    assert warned(decode(counts, ["a"]), "only 100 reports in 8 cohorts")
+    assert warned(decode(counts, ["a"]), "Only 100 reports in 8 cohorts")
 
 
-def test_unequal_cohorts_are_said(decoding: Decoding) -> None:
+def test_warns_about_unequal_cohorts(decoding: Decoding) -> None:
     counts = simulate_bit_counts(HOMEPAGE, {"a": 100_000}, np.random.default_rng(0))
     thinned = BitCounts(HOMEPAGE, counts.reports // [2, 1, 1, 1, 1, 1, 1, 1], counts.ones // 2)
-    assert warned(decode(thinned, ["a"]), "cohorts are unequal beyond chance")
+    assert warned(decode(thinned, ["a"]), "cohorts differ in size by more than chance")
 
 
-def test_unequal_cohorts_of_few_reports_are_said_too() -> None:
-    """25 reports a cohort, two cohorts none: too few for a test of fit, but not for the bound that holds at any number."""
+def test_warns_about_unequal_cohorts_of_few_reports() -> None:
+    """25 reports per cohort, two empty cohorts: too few for a goodness-of-fit test, enough for the exact bound."""
     reports = np.array([0, 0, *[25] * 6])
     decoding = decode(BitCounts(HOMEPAGE, reports, np.tile(reports[:, None] // 2, 16)), ["a"])
-    assert not any(test.name == "equal cohorts" for test in decoding.fit)
+    assert not any(test.name == "equal_cohorts" for test in decoding.fit_tests)
     assert warned(decoding, "cohorts are unequal beyond chance")
 
 
-def test_what_a_test_of_fit_and_the_watch_both_see_is_said_once() -> None:
-    """Nine reports in ten made with other chances: no mixture of numbers of ones, by either; unequal cohorts, by either."""
+def test_fit_test_and_plausibility_check_warn_once() -> None:
+    """Nine of ten reports have other probabilities: both checks reject the numbers of ones and the cohort sizes."""
     noisier = Metric.string("homepage", replace(HOMEPAGE.params, prob_q=0.35))
     rng = np.random.default_rng(0)
     patterns = (
@@ -382,35 +384,35 @@ def test_what_a_test_of_fit_and_the_watch_both_see_is_said_once() -> None:
         "shape",
         "cohorts",
     }
-    told = decode(counts, ["a"]).warnings
-    assert sum("how many ones" in warning or "so many and so few ones" in warning for warning in told) == 1
-    assert sum("unequal" in warning for warning in told) == 1
+    warnings = decode(counts, ["a"]).warnings
+    assert sum("how many ones" in warning or "numbers of ones" in warning for warning in warnings) == 1
+    assert sum("cohorts are unequal" in warning or "differ in size" in warning for warning in warnings) == 1
 
 
-def test_repeated_candidates_are_tested_once_and_said() -> None:
+def test_repeated_candidates_are_tested_once_with_a_warning() -> None:
     counts = simulate_bit_counts(HOMEPAGE, {"a": 9000}, np.random.default_rng(0))
     repeated = decode(counts, ["a", "b", "a", "a"])
-    assert warned(repeated, "2 repetitions among the candidates left out")
+    assert warned(repeated, "2 candidates repeated an earlier one and were ignored")
     assert [e.candidate for e in repeated.estimates] == ["a", "b"]
 
 
-def test_candidates_no_report_can_tell_apart_are_one_row_that_names_both() -> None:
+def test_indistinguishable_candidates_share_one_row() -> None:
     one_cohort = Params(num_bits=8, num_hashes=1, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=0)
     counts = simulate_bit_counts(Metric.string("x", one_cohort), {"v1": 9000}, np.random.default_rng(0))
     candidates = [f"v{i}" for i in range(12)]
     decoding = decode(counts, candidates)
-    assert warned(decoding, "set the same bits as another in every cohort")
-    named = [name for e in decoding.estimates for name in (e.candidate, *e.same_bits)]
+    assert warned(decoding, "set the same bits as another one in every cohort")
+    named = [name for e in decoding.estimates for name in (e.candidate, *e.indistinguishable_from)]
     assert sorted(named) == sorted(candidates)
-    assert "v1" in (decoding["v1"].candidate, *decoding["v1"].same_bits)
+    assert "v1" in (decoding["v1"].candidate, *decoding["v1"].indistinguishable_from)
 
 
-def test_a_selection_is_said_and_those_left_out_are_not_called_found() -> None:
+def test_screening_warns_and_screened_out_candidates_are_not_detected() -> None:
     rng = np.random.default_rng(0)
     counts = simulate_bit_counts(HOMEPAGE, {"a": 60_000, "b": 40_000}, rng)
     decoding = decode(counts, ["a", "b", *(f"v{i}" for i in range(500))])
-    assert warned(decoding, "502 candidates are more than these bit counts carry")
-    assert warned(decoding, "Half of the cohorts chose")
+    assert warned(decoding, "502 candidates are too many for these counts")
+    assert warned(decoding, "A lasso on half of the cohorts kept")
     assert {e.candidate for e in decoding.detected} >= {"a", "b"}
     left_out = [e for e in decoding.estimates if math.isnan(e.share)]
     assert left_out
@@ -418,21 +420,24 @@ def test_a_selection_is_said_and_those_left_out_are_not_called_found() -> None:
     fitted = [e for e in decoding.estimates if not math.isnan(e.share)]
     unknown = decoding.to_dict()["estimates"][-1]
     assert unknown.pop("detected") is False
-    assert {name: value for name, value in unknown.items() if value is not None}.keys() == {"candidate", "same_bits"}
+    assert {name: value for name, value in unknown.items() if value is not None}.keys() == {
+        "candidate",
+        "indistinguishable_from",
+    }
     assert [e.q_value for e in fitted] == pytest.approx(q_values(np.array([e.p_value for e in fitted])).tolist())
 
 
-def test_with_one_cohort_a_selection_says_that_its_intervals_are_too_narrow() -> None:
+def test_screening_with_one_cohort_warns_about_narrow_intervals() -> None:
     one_cohort = Params(num_bits=64, num_hashes=2, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=0)
     counts = simulate_bit_counts(Metric.string("x", one_cohort), {"a": 60_000}, np.random.default_rng(0))
     decoding = decode(counts, ["a", *(f"v{i}" for i in range(100))])
-    assert warned(decoding, "of one cohort only")
+    assert warned(decoding, "There is only one cohort")
     assert decoding["a"].detected
 
 
 @pytest.mark.parametrize("scheme", ["google-md5", "murmur3-v1"])
-def test_reports_hashed_otherwise_than_the_metric_says_do_not_pass_for_unlisted_strings(scheme: str) -> None:
-    """One value of everybody, decoded under the other scheme: the bits scatter as one string, but it is all unlisted."""
+def test_reports_of_another_hash_scheme_count_as_unlisted(scheme: str) -> None:
+    """All reports carry one value and are decoded under the other hash scheme: no detection, unlisted share near 1."""
     other = {"google-md5": "murmur3-v1", "murmur3-v1": "google-md5"}[scheme]
     sizes = {"num_bits": 32, "num_hashes": 2, "num_cohorts": 16, "prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.25}
     made = Metric.string("x", Params(**sizes, hash_scheme=scheme))  # type: ignore[arg-type]  # ints and floats by name
@@ -443,11 +448,11 @@ def test_reports_hashed_otherwise_than_the_metric_says_do_not_pass_for_unlisted_
     assert decoding.unlisted.low > 0.8
 
 
-def test_wrong_probabilities_show_as_a_total_no_population_has() -> None:
+def test_warns_about_impossible_totals_under_wrong_probabilities() -> None:
     said = Metric.string("x", Params(num_bits=16, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.5, prob_f=0.5))
     counts = simulate_bit_counts(HOMEPAGE, {"a": 100_000}, np.random.default_rng(0))
     wrong = decode(BitCounts(said, counts.reports, counts.ones), ["a", "b"])
     assert warned(
         wrong,
-        "a frequent string may have no candidate, the parameters or the hash scheme may not be those of the reports",
+        "A frequent string may be missing from the candidates, the parameters or hash scheme may differ from the clients'",
     )

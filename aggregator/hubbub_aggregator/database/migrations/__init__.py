@@ -1,1 +1,1 @@
-"""How the tables of one schema version become those of the next: one file a version, run by `upgrading.py`."""
+"""Migrations: one file for each schema version, run by `upgrade.py`. Each adds to the tables of the version before."""

@@ -6,17 +6,15 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from hubbub.summary import BitCounts
+from hubbub_decoder.array_types import Floats
+from hubbub_decoder.estimators.mixed_model import Misfit
 from hubbub_decoder.estimators.reports.likelihood_ratios import NO_NOISE
-from hubbub_decoder.estimators.solution import Misfit
-from hubbub_decoder.model.bit_covariance import RandomString
 from hubbub_decoder.model.debias import bit_shares
 from hubbub_decoder.model.design_matrix import DesignMatrix
-
-Floats = NDArray[np.float64]
+from hubbub_decoder.model.random_string import RandomString
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,17 +11,14 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hubbub.metrics.params import Params
+from hubbub_decoder.array_types import Bits, Floats, Indices
 from hubbub_decoder.model.design_matrix import DesignMatrix
+from hubbub_decoder.model.random_string import distinct_bit_probabilities
 
 NO_NOISE = 1e-12
 """p* = 0 would make a ratio infinite."""
-
-Floats = NDArray[np.float64]
-Bits = NDArray[np.uint8]
-Places = NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +30,7 @@ class Mixture:
     """
 
     params: Params
-    places: Places
+    places: Indices
     average: Floats
 
     @classmethod
@@ -46,7 +43,7 @@ class Mixture:
         """M + 2."""
         return int(self.places.shape[1]) + 2
 
-    def ratios(self, bits: Bits, places: Places) -> Floats:
+    def ratios(self, bits: Bits, places: Indices) -> Floats:
         """Return r of the strings at `places`, the average string and no value for reports (k, n): (strings + 2, n)."""
         k = self.params.num_bits
         unset, set_ = _ratios(self.params)
@@ -58,16 +55,6 @@ class Mixture:
             listed *= factors[place]
         ratios[-2] = self.average[bits.sum(axis=0, dtype=np.int32)]
         return ratios
-
-
-def random_places(params: Params, size: int, rng: np.random.Generator) -> Places:
-    """Draw the bits of strings that hash anywhere: (size, h), coincident ones replaced by k."""
-    k, h = params.num_bits, params.num_hashes
-    if params.hash_scheme != "google-md5":
-        return np.argsort(rng.random((size, k)), axis=1)[:, :h]
-    places = np.sort(rng.integers(256, size=(size, h)) % k, axis=1).astype(np.intp)
-    places[:, 1:][places[:, 1:] == places[:, :-1]] = k
-    return places
 
 
 def _ratios(params: Params) -> tuple[float, float]:
@@ -84,19 +71,12 @@ def _average_ratio(params: Params) -> Floats:
 
     Where k does not divide 256, google-md5's slight preference for low bits is left out.
     """
-    k, h = params.num_bits, params.num_hashes
+    k = params.num_bits
     unset, set_ = _ratios(params)
-    if params.hash_scheme == "google-md5":
-        distinct = [0.0] * h
-        distinct[0] = 1.0
-        for _ in range(h - 1):
-            distinct = [distinct[d] * (d + 1) / k + (distinct[d - 1] * (k - d) / k if d else 0) for d in range(h)]
-    else:
-        distinct = [0.0] * (h - 1) + [1.0]
     return np.array([
         math.fsum(
             chance * math.comb(t, ones) * math.comb(k - t, d - ones) / math.comb(k, d) * set_**ones * unset ** (d - ones)
-            for d, chance in enumerate(distinct, start=1)
+            for d, chance in enumerate(distinct_bit_probabilities(params), start=1)
             if chance
             for ones in range(max(0, d - (k - t)), min(d, t) + 1)
         )

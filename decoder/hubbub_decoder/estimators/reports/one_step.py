@@ -5,17 +5,17 @@ Conventions as in `mixture.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 
 from hubbub.errors import SummaryError
 from hubbub.summary import Reports
-from hubbub_decoder.estimators.least_squares import Fit
+from hubbub_decoder.array_types import Floats, Indices
+from hubbub_decoder.estimators.fit_result import FitResult, contrast_variances
 from hubbub_decoder.estimators.reports.bit_residuals import BitResiduals
-from hubbub_decoder.estimators.reports.likelihood_ratios import Floats, Mixture
+from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture
 from hubbub_decoder.estimators.reports.random_string_scores import RandomStrings
 from hubbub_decoder.estimators.reports.report_pass import Retained
 from hubbub_decoder.estimators.reports.simulated_information import Drawn, draw, hashing_of_one, information, noise
@@ -45,7 +45,7 @@ class _Look:
     unexplained: Floats
 
 
-def fit_reports(reports: Reports, design: DesignMatrix, *, seed: int = 0) -> Fit:
+def fit_reports(reports: Reports, design: DesignMatrix, num_reports: int | None = None, *, seed: int = 0) -> FitResult:
     """Fit the shares of candidates, unlisted strings and "no value" to the reports themselves.
 
         x_n = r(s_n) / f(s_n)        g = mean x - 1        A = E x x'        P = A^-1 - A^-1 1 1' A^-1 / (1' A^-1 1)
@@ -56,7 +56,8 @@ def fit_reports(reports: Reports, design: DesignMatrix, *, seed: int = 0) -> Fit
     a few looks, the first at some of the reports. A and the covariance come from reports simulated at z, and so know nothing of
     the noise of g. B is the covariance that the hashing of one unlisted string, independent between cohorts, gives g.
 
-    reports : at least one      design : made for the same parameters      seed : of the simulated reports
+    reports     : at least one      design : made for the same parameters      seed : of the simulated reports
+    num_reports : of all cohorts, if `reports` are those of some cohorts
 
     Time O(n M h + M**3), memory O(n k / 8 + M**2). Source: the one-step estimator, Le Cam 1956; van der Vaart 1998, sec. 5.7.
     """
@@ -90,27 +91,29 @@ def fit_reports(reports: Reports, design: DesignMatrix, *, seed: int = 0) -> Fit
     if scatter > 0:
         hashing = hashing_of_one(mixture, expected, drawn, rng)
         among_reporters += scatter * look.projected @ hashing @ look.projected
-    found = Fit(
-        shares=estimate[:-2],
-        unlisted=float(estimate[-2]),
-        covariance=(among_reporters + people)[:-1, :-1],
-        unexplained=linalg.orth(look.unexplained[:-1]) if look.unexplained.size else look.unexplained[:-1],
-        scatter=scatter,
-        scatter_std=misfit.error,
-        noise=among_reporters[:-1, :-1],
+    covariance, reporters_only = (among_reporters + people)[:-1, :-1], among_reporters[:-1, :-1]
+    null_space = linalg.orth(look.unexplained[:-1]) if look.unexplained.size else look.unexplained[:-1]
+
+    def reporter_variances(contrasts: Floats) -> Floats:
+        """Take off the part of the people, in the proportion that these reports are of all."""
+        population = contrast_variances(contrasts, covariance)
+        sampling = population - contrast_variances(contrasts, reporters_only)
+        return population - sampling * (n / (num_reports or n))
+
+    found = FitResult.from_fixed_effects(
+        estimate[:-1], covariance, null_space, reporter_variances, (scatter, misfit.error)
     )
     if not design.groups:
         return found
-    known = found.identified(np.eye(mixture.size - 1))[:-1]
-    errors = np.where(known, np.sqrt(np.diag(found.covariance)[:-1]), np.nan)
+    errors = np.sqrt(found.variances)
     own = np.diag(look.projected)
 
-    def without(some: NDArray[np.intp]) -> Floats:
+    def without(some: Indices) -> Floats:
         return np.asarray(estimate[:, None] - look.projected[:, some] * (estimate[some] / own[some]))
 
     strings = RandomStrings.draw(retained, mixture, expected, rng)
     law, p = strings.test(estimate[:-2], errors, own[:-2] / errors, estimate, without)
-    return replace(found, law=law, p_values=p)
+    return found.with_tests(law, p)
 
 
 def _plausible(estimate: Floats, errors: Floats) -> Floats:

@@ -7,16 +7,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hubbub_decoder.estimators.reports.likelihood_ratios import Floats, Mixture, Places, random_places
+from hubbub_decoder.array_types import Floats, Indices
+from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture
 from hubbub_decoder.estimators.reports.report_pass import Retained
-from hubbub_decoder.inference.null_distribution import ErrorLaw, RandomPlaces
-from hubbub_decoder.inference.random_string_test import Seen, tested
+from hubbub_decoder.inference.multiple_testing import Seen, tested
+from hubbub_decoder.inference.null_distribution import ErrorLaw
+from hubbub_decoder.model.random_string import RandomPlaces, random_places
 
 _STRINGS, _STRING_RATIOS = (256, 2048), 1 << 28  # random strings to compare candidates with, and times reports
-
-Columns = NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +28,7 @@ class RandomStrings:
     retained: Retained
     mixture: Mixture
     z: Floats
-    strings: Places
+    strings: Indices
 
     @classmethod
     def draw(cls, retained: Retained, mixture: Mixture, z: Floats, rng: np.random.Generator) -> RandomStrings:
@@ -38,7 +37,7 @@ class RandomStrings:
         return cls(retained, mixture, z, random_places(mixture.params, size, rng))
 
     def test(
-        self, estimates: Floats, errors: Floats, scale: Floats, shares: Floats, without: Callable[[Columns], Floats]
+        self, estimates: Floats, errors: Floats, scale: Floats, shares: Floats, without: Callable[[Indices], Floats]
     ) -> tuple[ErrorLaw, Floats]:
         """Return how random strings err, and how often one would look as frequent as each candidate.
 
@@ -54,7 +53,7 @@ class RandomStrings:
         seen = [typical * scores[:, 0] for _, scores in self._scores(shares[:, None], np.zeros(1, np.intp))]
         spread = max(1.0, math.sqrt(sum(float(score.var()) for score in seen)))
 
-        def left_out(some: Columns) -> Iterator[Seen]:
+        def left_out(some: Indices) -> Iterator[Seen]:
             if not len(some):
                 return
             parts = self._scores(without(some), some)
@@ -67,7 +66,7 @@ class RandomStrings:
         used = int(np.count_nonzero(self.retained.shares))
         return tested(estimates, errors, anybody, left_out, strings, used)
 
-    def _scores(self, shares: Floats, some: Columns) -> list[tuple[Floats, Floats]]:
+    def _scores(self, shares: Floats, some: Indices) -> list[tuple[Floats, Floats]]:
         """Return each cohort's scores less what all strings score together, the same in every cohort: shares sum to one, so only differences count."""
         parts = list(self.retained.scores(self.mixture, self.z, shares, some, self.strings))
         level = sum(scores.mean(axis=0) for _, scores in parts) / len(parts)

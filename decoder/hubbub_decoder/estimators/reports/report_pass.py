@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.summary import Reports
-from hubbub_decoder.estimators.reports.likelihood_ratios import Bits, Floats, Mixture, Places
+from hubbub_decoder.array_types import Bits, Floats, Indices
+from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture
 
 _CELLS_AT_ONCE = 1 << 20
 
@@ -49,7 +50,7 @@ class Retained:
         return score
 
     def scores(
-        self, mixture: Mixture, z: Floats, shares: Floats, some: NDArray[np.intp], strings: Places
+        self, mixture: Mixture, z: Floats, shares: Floats, some: Indices, strings: Indices
     ) -> Iterator[tuple[Floats, Floats]]:
         """Yield what each cohort's reports say for more of a string than the shares have, (D,) of some candidates and (U, D) of some strings.
 

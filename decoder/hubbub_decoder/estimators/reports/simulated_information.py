@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hubbub_decoder.estimators.reports.likelihood_ratios import Bits, Floats, Mixture, random_places
+from hubbub_decoder.array_types import Bits, Floats, Indices
+from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture
+from hubbub_decoder.model.random_string import random_places
 
 _PROBES = 256
 
@@ -19,7 +20,7 @@ class Drawn:
 
     cohort: int
     bits: Bits
-    component: NDArray[np.intp]
+    component: Indices
     weight: float
 
 

@@ -1,0 +1,194 @@
+"""Does one flipped byte lose acknowledged commits, and what does one append cost beside other processes: SQLite's WAL or the journal?
+
+python benchmarks/journal_storage.py [FLIPS]          (default: 200 flips in each file)
+
+Part 1: a process appends `COMMITS` events, one commit each, and is killed. One byte of the file is changed. The next start opens it.
+Part 2: 1 or `PROCESSES` processes append `APPENDS` events each: without a pause, and with `PAUSE_SECONDS` between two appends.
+p50 and p99 are medians of `ROUNDS` rounds, the maximum is that of all rounds.
+
+SQLite runs in WAL mode with synchronous=NORMAL. Neither side synchronizes an append, as with Client(durability="process").
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import platform
+import random
+import shutil
+import signal
+import sqlite3
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import closing
+from multiprocessing.queues import SimpleQueue
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+from typing import NamedTuple
+
+from hubbub.sdk.storage.filesystem import SystemDisk
+from hubbub.sdk.storage.journal import Journal
+from hubbub.sdk.storage.state_reader import read_state
+
+COMMITS, FLIPS = 200, 200
+APPENDS, ROUNDS, PROCESSES, PAUSE_SECONDS = 5_000, 5, 4, 0.001
+Event = dict[str, object]
+Append = Callable[[Event], None]
+Opener = Callable[[Path], Append]
+
+
+class Loss(NamedTuple):
+    """Commits that one flipped byte lost, and whether a later start can detect that anything is missing."""
+
+    commits: int
+    detected: bool
+
+
+def event(subject: str) -> Event:
+    """Return a draft as `record()` appends it, of one subject; a later one of that subject replaces it."""
+    names = {"e": "draft", "s": subject, "m": "d" * 64, "p": "2026-11-22", "n": 1}
+    report = {"c": 7, "row": "5a" * 16, "tag": "t" * 32, "sealed": "s" * 64, "epoch": None}
+    return {**names, **report, "fresh": True, "stood_in": False, "local": False}
+
+
+def open_sqlite(directory: Path) -> Append:
+    """Return an append to a table of a database in WAL mode: one transaction each."""
+    connection = sqlite3.connect(directory / "state.db", isolation_level=None, timeout=5)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("CREATE TABLE IF NOT EXISTS events (body TEXT NOT NULL)")
+
+    def append(each: Event) -> None:
+        connection.execute("INSERT INTO events VALUES (?)", (json.dumps(each),))
+
+    return append
+
+
+def open_journal(directory: Path) -> Append:
+    """Return an append to a journal: one locked write each."""
+    journal = Journal(directory, SystemDisk())
+
+    def append(each: Event) -> None:
+        with journal:
+            journal.write(each)
+
+    return append
+
+
+def sqlite_loss(directory: Path) -> Loss:
+    """Open a damaged database as the next start does."""
+    with closing(sqlite3.connect(directory / "state.db")) as connection:
+        (verdict,) = connection.execute("PRAGMA integrity_check").fetchone()
+        is_there = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'events'").fetchone()[0]
+        kept = connection.execute("SELECT count(*) FROM events").fetchone()[0] if is_there else 0
+    return Loss(COMMITS - kept, verdict != "ok")
+
+
+def journal_loss(directory: Path) -> Loss:
+    """Read a damaged journal as the next start does."""
+    state = read_state(directory)
+    return Loss(COMMITS - len(state.drafts), state.damaged > 0)
+
+
+def _write_and_die(open_store: Opener, directory: Path) -> None:
+    append = open_store(directory)
+    for number in range(COMMITS):
+        append(event(str(number)))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def losses(open_store: Opener, name: str, loss: Callable[[Path], Loss], flips: int) -> list[Loss]:
+    """Return the loss for each of `flips` random positions in the file of that name."""
+    chance, found = random.Random(32), []  # noqa: S311
+    with tempfile.TemporaryDirectory() as place:
+        written = Path(place) / "written"
+        written.mkdir()
+        writer = multiprocessing.Process(target=_write_and_die, args=(open_store, written))
+        writer.start()
+        writer.join()
+        assert loss(_copied(written, Path(place) / "whole")) == Loss(0, detected=False)
+        for number in range(flips):
+            damaged = _copied(written, Path(place) / str(number))
+            data = bytearray((damaged / name).read_bytes())
+            data[chance.randrange(len(data))] ^= chance.randrange(1, 256)
+            (damaged / name).write_bytes(data)
+            found.append(loss(damaged))
+            shutil.rmtree(damaged)
+    return found
+
+
+def _copied(source: Path, target: Path) -> Path:
+    return shutil.copytree(source, target, ignore=shutil.ignore_patterns("*-shm"))  # SQLite makes it anew after a crash
+
+
+def _time_appends(
+    open_store: Opener, directory: Path, subject: str, pause: float, barrier: Barrier, results: SimpleQueue[list[float]]
+) -> None:
+    append, taken = open_store(directory), []
+    each = event(subject)
+    append(each)
+    barrier.wait()
+    for _ in range(APPENDS):
+        began = time.perf_counter_ns()
+        append(each)
+        taken.append((time.perf_counter_ns() - began) / 1e3)
+        if pause:
+            time.sleep(pause)
+    results.put(taken)
+
+
+def append_times(open_store: Opener, processes: int, pause: float) -> tuple[float, float, float]:
+    """Return p50, p99 and the maximum of one append, in us, over all processes and rounds."""
+    rounds = [_timed_round(open_store, processes, pause) for _ in range(ROUNDS)]
+    cuts = [statistics.quantiles(taken, n=100) for taken in rounds]
+    p50, p99 = (statistics.median(each[cut] for each in cuts) for cut in (49, 98))
+    return p50, p99, max(map(max, rounds))
+
+
+def _timed_round(open_store: Opener, processes: int, pause: float) -> list[float]:
+    barrier = multiprocessing.Barrier(processes)
+    results: SimpleQueue[list[float]] = multiprocessing.SimpleQueue()
+    with tempfile.TemporaryDirectory() as place:
+        open_store(Path(place))(event("first"))
+        workers = [
+            multiprocessing.Process(
+                target=_time_appends, args=(open_store, Path(place), str(n), pause, barrier, results)
+            )
+            for n in range(processes)
+        ]
+        for worker in workers:
+            worker.start()
+        taken = [us for _ in workers for us in results.get()]
+        for worker in workers:
+            worker.join()
+    return taken
+
+
+def main(flips: int) -> None:
+    load = ", ".join(f"{each:.2f}" for each in os.getloadavg())
+    print(f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, {os.cpu_count()} cores, load {load}\n")
+    stores: dict[str, tuple[Opener, str, Callable[[Path], Loss]]] = {
+        "SQLite, WAL": (open_sqlite, "state.db-wal", sqlite_loss),
+        "journal": (open_journal, "journal", journal_loss),
+    }
+    print(f"| one flipped byte, {flips} positions | lost of {COMMITS} commits: min | median | max | detected |")
+    print("|---|---|---|---|---|")
+    for title, (open_store, name, loss) in stores.items():
+        found = losses(open_store, name, loss, flips)
+        lost = [each.commits for each in found]
+        seen = sum(each.detected for each in found)
+        print(f"| {title} | {min(lost)} | {statistics.median(lost):g} | {max(lost)} | {seen} of {flips} |")
+    print("\n| one append | processes | pause ms | p50 us | p99 us | max us |\n|---|---|---|---|---|---|")
+    for title, (open_store, _, _) in stores.items():
+        for processes, pause in ((1, 0.0), (PROCESSES, 0.0), (PROCESSES, PAUSE_SECONDS)):
+            p50, p99, longest = append_times(open_store, processes, pause)
+            print(f"| {title} | {processes} | {pause * 1e3:g} | {p50:.1f} | {p99:.0f} | {longest:,.0f} |")
+
+
+if __name__ == "__main__":
+    multiprocessing.set_start_method("spawn")
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else FLIPS)
