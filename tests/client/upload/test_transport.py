@@ -466,10 +466,10 @@ def test_inspect_shows_sent_bytes(tmp_path: Path) -> None:
     plain = subprocess.run(
         [program, "inspect", tmp_path / "s", "--last", "9"], capture_output=True, text=True, check=True
     )
-    assert "waits: homepage" in plain.stdout
-    told = [line.removeprefix("sent last: ") for line in plain.stdout.splitlines() if line.startswith("sent last")]
-    assert len(told) == len(set(told)) == 3  # each batch was tried twice
-    for body, request in zip(told, reversed(heard[-3:]), strict=True):
+    assert "queued: homepage" in plain.stdout
+    bodies = [line.removeprefix("last sent: ") for line in plain.stdout.splitlines() if line.startswith("last sent")]
+    assert len(bodies) == len(set(bodies)) == 3  # each batch was tried twice
+    for body, request in zip(bodies, reversed(heard[-3:]), strict=True):
         assert request.rstrip().endswith(body.encode())
     missing = subprocess.run([program, "ledger", tmp_path / "no"], capture_output=True, text=True, check=False)
     assert missing.returncode == 1
@@ -486,5 +486,5 @@ def test_ledger_and_inspect_report_damage(tmp_path: Path) -> None:
     (tmp_path / "s" / JOURNAL).write_bytes(data)
     program = Path(sys.executable).with_name("hubbub")
     for command in ("ledger", "inspect"):
-        told = subprocess.run([program, command, tmp_path / "s"], capture_output=True, text=True, check=True).stdout
-        assert "damaged: what they said was spent, formed or sent is not known any more" in told
+        output = subprocess.run([program, command, tmp_path / "s"], capture_output=True, text=True, check=True).stdout
+        assert "damaged: the epsilon, reports and uploads in them are lost" in output
