@@ -1,6 +1,6 @@
 """Client state, rebuilt by replaying journal events.
 
-An event holds the new value of what changed (recordings of a draft, units of an account), so the next event of its kind repairs a lost one.
+An event holds new values, such as the recordings of a draft or the units of an account. A later event of its kind repairs a lost one.
 Reports are numbered when their batch is created: numbers that the replay never sees are counted as `corrupt`.
 
     formed = acknowledged + queued + quarantined + dropped{quota, age, expired, consent, local, copied, corrupt, refused, clock}
