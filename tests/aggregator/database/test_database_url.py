@@ -1,4 +1,4 @@
-"""`--database`: what it may name, what is said of what it may not, and that no password is ever shown."""
+"""`--database`: valid and invalid names, error messages, and masked passwords."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Damage in the middle of a database is found before it is needed."""
+"""Integrity checks find damage anywhere in a database."""
 
 from __future__ import annotations
 

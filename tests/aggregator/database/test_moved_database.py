@@ -1,6 +1,6 @@
-"""A SQLite file that is removed, renamed or replaced while it is served: no batch is acknowledged that a restart would not have.
+"""A SQLite file that is removed, renamed or replaced while it is served: the service acknowledges no batch that a restart would lose.
 
-What is done to the file, and when, is drawn: between any two steps of a commit, or at any time from another thread.
+The action and its time are random: between two steps of a commit, or at any time from another thread.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is not an aggregator's database: an empty one is left empty by whoever only looks, another program's by everyone."""
+"""Empty databases and databases of other programs are not changed by accident."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the service does by itself and fails at is seen: why, how often, and when it works again."""
+"""Failures of background jobs: logged with cause and recovery, counted, rate limited."""
 
 from __future__ import annotations
 

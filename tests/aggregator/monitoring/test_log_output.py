@@ -1,4 +1,4 @@
-"""What is logged: events of the service, in lines that programs and people can read."""
+"""Log lines: text and JSON, rate limited, without request data."""
 
 from __future__ import annotations
 

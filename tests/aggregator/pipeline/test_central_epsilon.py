@@ -1,4 +1,4 @@
-"""The central eps beside the local one: of the smallest cohort where counts are stored, of hardly anybody where reports are."""
+"""Central epsilon: of the smallest cohort for counts, of the smallest commit for retained reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clock by which data is deleted: jumps, drift, suspension, restarts, downtime and replicas, at random."""
+"""Credible clock: random jumps, drift, suspension, restarts, downtime and replicas."""
 
 from __future__ import annotations
 

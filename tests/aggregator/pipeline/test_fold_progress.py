@@ -1,4 +1,4 @@
-"""The last fold and the age of the oldest segment, without the time of a segment."""
+"""Time of the last fold and age of the oldest segment, without storing arrival times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folding changes how reports are stored, never what is read."""
+"""Folding: summaries read the same before and after it."""
 
 from __future__ import annotations
 

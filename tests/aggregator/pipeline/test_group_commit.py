@@ -1,4 +1,4 @@
-"""Group commit: one transaction for all that arrived meanwhile, and an answer after it."""
+"""Group commit: batches that arrive during a commit share the next one; responses wait for the commit."""
 
 from __future__ import annotations
 

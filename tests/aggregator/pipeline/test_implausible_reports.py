@@ -1,4 +1,4 @@
-"""The watch on made-up reports, where operators and analysts see it: the page, the numbers, the decoding."""
+"""Implausible reports: shown in the dashboard, /metrics and decodings, and rejected on request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A period is open, then closed, then purged; and what is gone cannot come back."""
+"""Life of a period: open, closed, purged; a closed period never accepts a batch again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Retained reports: beside the counts, each once, in no order that says anything, and gone when their time is over."""
+"""Retained reports: stored once beside the counts, sorted, exported, and deleted when due."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures of summaries: stored with each fold, computed later for what an older hubbub folded, gone with the counts."""
+"""Figures of summaries: stored by each fold, computed later if missing, deleted with the counts."""
 
 from __future__ import annotations
 

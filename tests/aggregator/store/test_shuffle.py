@@ -1,4 +1,4 @@
-"""The reports of a commit lose their order and nothing else."""
+"""Shuffle: reports lose their order and keep their contents."""
 
 from __future__ import annotations
 

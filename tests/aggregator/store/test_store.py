@@ -1,4 +1,4 @@
-"""What any Store promises, asked of the one on SQLite."""
+"""Guarantees of `Store`, tested on both engines."""
 
 from __future__ import annotations
 
