@@ -36,7 +36,7 @@ UNUSABLE = [
     ("postgresql://u:s3cret/tw0", "the port is not a number"),
     ("mysql://u:s3cret/tw0", "unknown scheme mysql"),
     ("postgresql:u:s3cret", "unknown scheme postgresql"),
-    ("postgresql://u:s3cret@tw0@h/y", "an @ in a user's name or a password is written %40"),
+    ("postgresql://u:s3cret@tw0@h/y", "an @ in a user name or password must be written %40"),
     ("postgresql+psycopg://u:s3cret@h/y", "unknown scheme postgresql+psycopg: write a path or postgresql://"),
     ("Postgresql://u:s3cret@h/y", "unknown scheme Postgresql"),
     ("mysql://u:s3cret/tw0@x/y", "unknown scheme mysql"),
@@ -159,9 +159,12 @@ def test_postgres_database_of_any_encoding_works(
 
 def test_open_reports_why_a_file_cannot_be_created(tmp_path: Path) -> None:
     for place, told in (
-        (tmp_path / "no" / "such.db", rf"there is no directory {tmp_path}/no .*: make it, or give another --database"),
-        (tmp_path, "is a directory: name a file in it"),
-        (tmp_path / ("x" * 300), "cannot be made: File name too long: give another --database"),
+        (
+            tmp_path / "no" / "such.db",
+            rf"the directory {tmp_path}/no does not exist or is not readable: create it, or give another --database",
+        ),
+        (tmp_path, "the path is a directory: give a file in it"),
+        (tmp_path / ("x" * 300), r"the file cannot be created \(File name too long\): give another --database"),
     ):
         with pytest.raises(StoreError, match=told):
             SqlStore.open(place)

@@ -86,7 +86,7 @@ def test_serve_and_token_create_refuse_a_named_database_that_does_not_exist(data
         if is_postgres(database):
             assert "the database has no tables" in refused.stderr
         else:
-            assert "reports.db: there is no such file" in refused.stderr
+            assert "reports.db: the file does not exist" in refused.stderr
             assert "check the path, and that its volume is mounted" in refused.stderr
             assert list(tmp_path.iterdir()) == [definitions]
 

@@ -465,7 +465,7 @@ def test_jump_of_40_days_for_2_seconds_deletes_and_closes_nothing(
         assert "hubbub_clock_credible 1.0" in aggregator.get("/metrics").body.decode().splitlines()
     logged = [record.getMessage() for record in caplog.records if record.name.endswith("credible_clock")]
     assert len(logged) == 3
-    assert logged[0].startswith("the wall clock says 2024-07-25 12:00 UTC, the remembered time is 2024-06-15 12:00 UTC")
+    assert logged[0].startswith("the wall clock is 2024-07-25 12:00 UTC, the remembered time is 2024-06-15 12:00 UTC")
     assert logged[1].startswith("the wall clock agrees with the remembered time again")
     assert logged[2].startswith("the clock is credible again")
 

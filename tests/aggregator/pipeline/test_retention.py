@@ -156,8 +156,8 @@ def test_retained_reports_are_stored_sorted(sqlite_store: SqlStore, metric: Metr
 
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reports_module, "_BYTES_AT_ONCE", 4_000)
-    monkeypatch.setattr(sql_store, "_REPORTS_A_BLOCK", 100)
+    monkeypatch.setattr(reports_module, "_MAX_PART_BYTES", 4_000)
+    monkeypatch.setattr(sql_store, "_REPORTS_PER_BLOCK", 100)
 
 
 @pytest.mark.usefixtures("small_parts")
@@ -188,7 +188,7 @@ def test_report_export_needs_bounded_memory(
     store: SqlStore, metric: Metric, make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """8 MB of reports in parts of 1 MB."""
-    monkeypatch.setattr(reports_module, "_BYTES_AT_ONCE", 1 << 20)
+    monkeypatch.setattr(reports_module, "_MAX_PART_BYTES", 1 << 20)
     n = 250_000
     for number in range(8):
         rows = np.arange(n * metric.params.row_bytes, dtype=np.uint32) % (7 + number)  # fits the padding
