@@ -55,7 +55,7 @@ def fill(database: str, reports: int, ids: int) -> None:
         for start in range(0, reports, BLOCK):
             n = min(BLOCK, reports - start)
             with transaction(engine, writes=True) as connection:
-                block = {"collection_id": 1, "cohorts": bytes(n), "rows": os.urandom(16 * n)}
+                block = {"collection_id": 1, "cohorts": bytes(n), "reports": os.urandom(16 * n)}
                 connection.execute(insert(retained), block)
         with transaction(engine, writes=True) as connection:
             connection.execute(text(IDS[is_postgres(database)]), {"n": ids})

@@ -11,9 +11,7 @@ import pytest
 
 
 @pytest.mark.parametrize(("engine", "processes"), [("sqlite", 1), ("postgres", 2)])
-def test_no_report_is_lost_and_none_counted_twice_wherever_the_service_is_killed(
-    engine: str, processes: int, unseen_seed: int
-) -> None:
+def test_killed_service_loses_no_report_and_counts_none_twice(engine: str, processes: int, unseen_seed: int) -> None:
     """25 crashes each: every named moment, which must have been met, and random ones for the rest."""
     root = Path(__file__).parents[2]
     matrix = [sys.executable, "-m", "tests.stress.crash_matrix", engine, str(processes), "25", str(unseen_seed)]

@@ -1,4 +1,4 @@
-"""What dies between two statements of its database."""
+"""Simulate a crash between two SQL statements."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from sqlalchemy import Engine, event
 
 
 class DiesError(Exception):
-    """The process is gone: nothing after this happens."""
+    """Simulated end of the process."""
 
 
 def dies(engine: Engine, statements: int, act: Callable[[], object]) -> bool:
-    """Say whether it died, having lived for so many statements more; after that it lives for ever again."""
+    """Run `act` and raise DiesError after this many SQL statements; return whether that happened."""
     left = statements
 
     def count_down(*_: object) -> None:

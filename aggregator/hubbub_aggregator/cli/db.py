@@ -27,9 +27,9 @@ def command() -> None:
 @database_option
 @json_option
 def create(database: str, as_json: bool) -> None:
-    """Create a database: a new SQLite file, or the tables of an empty PostgreSQL database.
+    """Create a database.
 
-    A database that exists is not changed.
+    Creates a new SQLite file, or the tables of an empty PostgreSQL database. A database that exists is not changed.
 
     \b
     Example:
@@ -64,9 +64,9 @@ def create(database: str, as_json: bool) -> None:
 @database_option
 @json_option
 def check(database: str, as_json: bool) -> None:
-    """Print the schema version of a database, and check the database for damage.
+    """Check a database and print its schema version.
 
-    Reads the whole database. Exits with 1 if `hubbub serve` would refuse the database, or if it is damaged.
+    Reads the whole database to find damage. Exits with 1 if `hubbub serve` would refuse the database, or if it is damaged.
 
     \b
     Example:
@@ -105,9 +105,9 @@ def check(database: str, as_json: bool) -> None:
 @database_option
 @json_option
 def upgrade(database: str, as_json: bool) -> None:
-    """Upgrade a database to this hubbub's schema version, in one transaction.
+    """Upgrade a database to the current schema.
 
-    Processes of the version before keep running on it. Take a backup first: there is no downgrade.
+    The upgrade is one transaction. Processes of the version before keep running on it. Take a backup first: there is no downgrade.
 
     \b
     Example:
@@ -138,8 +138,8 @@ def upgrade(database: str, as_json: bool) -> None:
 def accept_clock(database: str, as_json: bool) -> None:
     """Accept the wall clock as correct and resume deletion.
 
-    After a jump of the clock, or a downtime of more than 10 minutes with a reboot, the aggregator closes periods and deletes data only when
-    the clock has agreed with elapsed time for 24 hours. This command ends the pause in all processes within --fold-interval seconds.
+    After a jump of the clock, or a reboot with a downtime of more than 10 minutes, the aggregator pauses deletion for 24 hours.
+    This command ends the pause in all processes within --fold-interval seconds.
     The clock is this machine's; with PostgreSQL, the database server's. Check it first: data that is deleted by a wrong clock is lost.
 
     \b
@@ -211,9 +211,9 @@ def backup(file: str, database: str, as_json: bool) -> None:
 @database_option
 @json_option
 def record_backup_(began: int | None, database: str, as_json: bool) -> None:
-    """Store the time of a backup that another tool took, such as pg_dump.
+    """Record a backup by another tool (pg_dump).
 
-    /metrics shows it as hubbub_last_backup_timestamp_seconds. `hubbub db backup` does this itself.
+    Stores its time in the database. /metrics shows it as hubbub_last_backup_timestamp_seconds. `hubbub db backup` does this itself.
 
     \b
     Example:
@@ -258,7 +258,7 @@ def restore(file: str, database: str, as_json: bool) -> None:
 @click.argument("target", metavar="TO", type=DatabaseName())
 @json_option
 def copy(source: str, target: str, as_json: bool) -> None:
-    """Copy a database, also from SQLite to PostgreSQL or back.
+    """Copy a database, also between engines.
 
     FROM and TO are SQLite files or postgresql:// URLs. TO must be empty. Stop the aggregator first: TO lacks the batches that it stores later.
 

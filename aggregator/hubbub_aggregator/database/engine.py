@@ -208,7 +208,7 @@ def limit_lock_wait(connection: Connection) -> None:
 
 
 def insert_new(connection: Connection, table: Table) -> Any:
-    """Return an INSERT that skips rows whose key exists."""
+    """Return an INSERT that skips rows with an existing key."""
     dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
     return dialect.insert(table).on_conflict_do_nothing()
 

@@ -17,8 +17,8 @@ When their time is over, the retained reports are deleted, then the summary.
 No address and no time of a request is stored. The stored times are those of operators (end of a session and start of the
 last backup in seconds; creation, last use and expiry of a token as UTC days) and the clock's.
 
-A change here needs a migration in `migrations/` and a higher SCHEMA_VERSION. A migration only adds. What an older release
-reads or writes is removed one version later at the earliest, by a migration that raises `oldest_compatible`
+A change here needs a migration in `migrations/` and a higher SCHEMA_VERSION. A migration only adds. A column that an
+older release uses is removed one version later at the earliest, by a migration that raises `oldest_compatible`
 (docs/operating.md).
 """
 

@@ -72,7 +72,7 @@ def _fold_some(store: Store, metric: Metric, period: str, max_reports: int, reta
 def compute_figures(store: Store, definitions: Definitions, most: int = _MAX_FIGURES_PER_RUN) -> None:
     """Compute and store the figures of at most `most` summaries without current figures.
 
-    Raises JobError, after all others are stored, with the metrics whose summaries cannot be read.
+    Raises JobError, after all others are stored, with the metrics that have unreadable summaries.
     """
     metrics = {metric.digest: metric for metric in definitions.versions()}
     rows, failed = list[StoredFigures](), dict[str, str]()

@@ -43,7 +43,7 @@ def upkeep(
 
     May be interrupted at any point; the next call continues. Deletion runs in bounded steps. Between two steps all
     segments are folded again once `fold_interval` seconds have passed. Returns early when the store is stopped. Raises
-    JobError with the metrics whose versions failed, after all others are done.
+    JobError, after all others are done, with the metrics that failed.
     """
     reading = clock if isinstance(clock, Reading) else Reading(clock)
     with suppress(StoppedError):

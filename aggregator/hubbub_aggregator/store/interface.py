@@ -66,7 +66,7 @@ class Store(Protocol):
     def append(self, batches: Sequence[Batch]) -> list[AppendResult]:
         """Store batches in one durable transaction, as one segment per metric version and period.
 
-        A batch whose id is stored, or occurs earlier in `batches`, is a DUPLICATE. A batch of a closed period is CLOSED.
+        A batch with an id that is stored, or that occurs earlier in `batches`, is a DUPLICATE. A batch of a closed period is CLOSED.
         Neither is stored. Batches must have been validated against their metric.
         """
 
@@ -132,7 +132,7 @@ class Store(Protocol):
         """Return digest, period and revision of each summary without current figures, newest periods first."""
 
     def put_figures(self, rows: Sequence[StoredFigures]) -> None:
-        """Store figures, except for summaries whose revision has changed since."""
+        """Store figures, except for summaries with a newer revision."""
 
     def segment_ids(self) -> tuple[int, int] | None:
         """Return the smallest and the largest segment id; None: no segment."""

@@ -44,8 +44,8 @@ class ReadinessMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
-        self.store, self.disk = FakeStore(), SimpleNamespace(full=False)
-        self.writer = SimpleNamespace(alive=True, stored_at=None)
+        self.store, self.disk = FakeStore(), SimpleNamespace(is_full=False)
+        self.writer = SimpleNamespace(is_alive=True, stored_at=None)
         self.readiness = ReadinessCheck(cast(Any, self.store), cast(Any, self.disk), lambda: self.now)
 
     @rule(seconds=st.sampled_from([0.0, 1.0, FRESH_SECONDS, FRESH_SECONDS + 1e-6, 1e9]))

@@ -1,4 +1,4 @@
-"""`--database`: what it may name, what is said of what it may not, and that no password is ever shown."""
+"""`--database`: valid and invalid names, error messages, and masked passwords."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ UNUSABLE = [
     ("postgresql://u:s3cret/tw0", "the port is not a number"),
     ("mysql://u:s3cret/tw0", "unknown scheme mysql"),
     ("postgresql:u:s3cret", "unknown scheme postgresql"),
-    ("postgresql://u:s3cret@tw0@h/y", "an @ in a user's name or a password is written %40"),
+    ("postgresql://u:s3cret@tw0@h/y", "an @ in a user name or password must be written %40"),
     ("postgresql+psycopg://u:s3cret@h/y", "unknown scheme postgresql+psycopg: write a path or postgresql://"),
     ("Postgresql://u:s3cret@h/y", "unknown scheme Postgresql"),
     ("mysql://u:s3cret/tw0@x/y", "unknown scheme mysql"),
@@ -89,7 +89,7 @@ def commands(database: str, definitions_file: str, place: Path) -> list[list[str
 
 
 @pytest.mark.parametrize(("database", "told"), UNUSABLE)
-def test_what_names_no_database_is_refused_by_every_command_and_makes_no_file(
+def test_every_command_refuses_an_invalid_database_name(
     database: str, told: str, definitions_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -120,7 +120,7 @@ def test_what_names_no_database_is_refused_by_every_command_and_makes_no_file(
         "host=h password=s3cret dbname=y",
     ],
 )
-def test_no_password_is_shown_whatever_the_name_looks_like(database: str) -> None:
+def test_without_password_masks_passwords_in_any_name(database: str) -> None:
     shown = without_password(database)
     assert not [secret for secret in SECRETS if secret in shown]
     assert without_password(shown) == shown
@@ -129,11 +129,11 @@ def test_no_password_is_shown_whatever_the_name_looks_like(database: str) -> Non
 @pytest.mark.parametrize(
     "database", ["reports.db", "/var/lib/a@b.db", "postgresql://u@h:5432/y", "postgresql:///y?host=/run/p"]
 )
-def test_a_name_without_a_password_is_shown_as_it_is(database: str) -> None:
+def test_without_password_keeps_names_without_passwords(database: str) -> None:
     assert without_password(database) == database
 
 
-def test_no_command_shows_the_password_of_a_server_that_does_not_answer(definitions_file: str, tmp_path: Path) -> None:
+def test_no_command_prints_the_password_of_an_unreachable_server(definitions_file: str, tmp_path: Path) -> None:
     for database in ("postgresql://u:s3cret@127.0.0.1:1/y", "postgresql://u:s3cret/tw0@127.0.0.1:1/y"):
         for arguments in commands(database, definitions_file, tmp_path)[1:]:  # serve is its process's own test
             said = CliRunner().invoke(main, arguments)
@@ -143,7 +143,7 @@ def test_no_command_shows_the_password_of_a_server_that_does_not_answer(definiti
 
 
 @pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1", "UTF8"])
-def test_a_database_of_any_encoding_works(
+def test_postgres_database_of_any_encoding_works(
     encoding: str, postgres_url: str, definitions: Definitions, make_batch: MakeBatch
 ) -> None:
     """`LC_ALL=C initdb` makes a cluster of SQL_ASCII, in which psycopg gave bytes for text."""
@@ -157,18 +157,21 @@ def test_a_database_of_any_encoding_works(
         assert [token.name for token in store.tokens()] == ["a"]
 
 
-def test_a_file_that_cannot_be_is_told_with_what_is_in_the_way_and_the_next_step(tmp_path: Path) -> None:
+def test_open_reports_why_a_file_cannot_be_created(tmp_path: Path) -> None:
     for place, told in (
-        (tmp_path / "no" / "such.db", rf"there is no directory {tmp_path}/no .*: make it, or give another --database"),
-        (tmp_path, "is a directory: name a file in it"),
-        (tmp_path / ("x" * 300), "cannot be made: File name too long: give another --database"),
+        (
+            tmp_path / "no" / "such.db",
+            rf"the directory {tmp_path}/no does not exist or is not readable: create it, or give another --database",
+        ),
+        (tmp_path, "the path is a directory: give a file in it"),
+        (tmp_path / ("x" * 300), r"the file cannot be created \(File name too long\): give another --database"),
     ):
         with pytest.raises(StoreError, match=told):
             SqlStore.open(place)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_place_that_may_not_be_written_to_is_told_by_name_and_found_by_doctor(nobody: Path) -> None:
+def test_open_and_doctor_report_a_directory_that_is_not_writable(nobody: Path) -> None:
     new = str(nobody / "new.db")
     told = f"this user may not write to {nobody}: change its owner or mode"
     with pytest.raises(StoreError, match=told):
@@ -183,7 +186,7 @@ def test_a_place_that_may_not_be_written_to_is_told_by_name_and_found_by_doctor(
     assert told in found[0]
 
 
-def test_the_files_of_a_database_are_their_owners_alone(
+def test_database_files_have_mode_0600(
     sqlite_store: SqlStore, definitions: Definitions, make_batch: MakeBatch, tmp_path: Path
 ) -> None:
     umask = os.umask(0o022)

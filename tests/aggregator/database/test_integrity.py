@@ -1,4 +1,4 @@
-"""Damage in the middle of a database is found before it is needed."""
+"""Integrity checks find damage anywhere in a database."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def checked(database: str) -> tuple[int, str]:
     return said.exit_code, said.output
 
 
-def test_a_database_that_is_whole_is_said_to_be(filled: str) -> None:
+def test_check_of_an_undamaged_database_finds_nothing(filled: str) -> None:
     assert found(filled) == []
     assert list(check_damage(filled)) == []
     assert checked(filled) == (0, f"schema version {SCHEMA_VERSION}: no damage found\n")
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-def test_four_kibibytes_overwritten_anywhere_are_found(filled: str, tmp_path: Path) -> None:
+def test_check_finds_any_overwritten_page(filled: str, tmp_path: Path) -> None:
     """Once passed by `db check`, doctor and /readyz, while nothing could be folded or read."""
     data, bad = Path(filled).read_bytes(), tmp_path / "bad.db"
     rng = random.Random(0)  # noqa: S311  (any bytes will do)
@@ -78,14 +78,14 @@ def test_four_kibibytes_overwritten_anywhere_are_found(filled: str, tmp_path: Pa
     assert [finding.health for finding in check_damage(str(bad))] == [Health.ERROR]
 
 
-def test_a_summary_that_cannot_be_read_is_found_by_name(filled: str) -> None:
+def test_check_reports_an_unreadable_summary_by_metric_and_period(filled: str) -> None:
     sql(filled, "UPDATE collection SET summary = substr(summary, 1, 100) WHERE metric = 'carrier'")
     assert found(filled) == ["the summary of 'carrier', '2024-06-15', cannot be read"]
     assert checked(filled)[0] == 1
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-def test_doctor_says_it_of_a_damaged_database(filled: str, tmp_path: Path) -> None:
+def test_doctor_reports_a_damaged_database(filled: str, tmp_path: Path) -> None:
     (tmp_path / "metrics.toml").write_text(DEFINITIONS)
     bad = tmp_path / "bad.db"
     shutil.copy(filled, bad)

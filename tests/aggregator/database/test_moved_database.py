@@ -1,6 +1,6 @@
-"""A SQLite file that is removed, renamed or replaced while it is served: no batch is acknowledged that a restart would not have.
+"""A SQLite file that is removed, renamed or replaced while it is served: the service acknowledges no batch that a restart would lose.
 
-What is done to the file, and when, is drawn: between any two steps of a commit, or at any time from another thread.
+The action and its time are random: between two steps of a commit, or at any time from another thread.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Trial:
 
 @pytest.mark.parametrize("suffix", ["", "-wal"])
 @pytest.mark.parametrize("from_thread", [False, True])
-def test_no_batch_is_acknowledged_that_a_restart_would_not_have(
+def test_moved_database_acknowledges_no_batch_that_a_restart_would_lose(
     tmp_path: Path,
     definitions: Definitions,
     make_batch: MakeBatch,
@@ -178,7 +178,7 @@ def test_no_batch_is_acknowledged_that_a_restart_would_not_have(
 
 
 @pytest.mark.parametrize("suffix", ["", "-wal"])
-def test_a_moved_file_is_answered_503_and_logged_once_and_served_again_when_it_is_back(
+def test_moved_database_is_answered_503_until_it_is_back(
     start: StartAggregator,
     sqlite_store: SqlStore,
     make_batch: MakeBatch,
@@ -210,7 +210,7 @@ def test_a_moved_file_is_answered_503_and_logged_once_and_served_again_when_it_i
     assert aggregator.stored() == 6
 
 
-def test_other_processes_and_checkpoints_raise_no_alarm(
+def test_other_processes_and_checkpoints_are_not_reported_as_moved(
     start: StartAggregator,
     sqlite_store: SqlStore,
     make_batch: MakeBatch,
@@ -238,7 +238,7 @@ def test_other_processes_and_checkpoints_raise_no_alarm(
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-def test_the_wal_may_be_made_anew_when_all_connections_were_closed(
+def test_new_wal_after_all_connections_closed_is_accepted(
     tmp_path: Path, definitions: Definitions, make_batch: MakeBatch
 ) -> None:
     store = SqlStore.open(tmp_path / "reports.db")
@@ -252,7 +252,7 @@ def test_the_wal_may_be_made_anew_when_all_connections_were_closed(
     store.close()
 
 
-def test_database_replaced_by_a_link_to_itself_is_noticed(
+def test_database_replaced_by_a_link_is_detected(
     tmp_path: Path, definitions: Definitions, make_batch: MakeBatch
 ) -> None:
     mover = Mover(tmp_path / "reports.db", tmp_path / "elsewhere.db")
@@ -266,7 +266,7 @@ def test_database_replaced_by_a_link_to_itself_is_noticed(
         assert store.append([make_batch(definitions["homepage"])]) == [AppendResult.STORED]
 
 
-def test_log_truncated_in_place_is_noticed_with_the_next_commit(
+def test_truncated_wal_is_detected_at_the_next_commit(
     tmp_path: Path, definitions: Definitions, make_batch: MakeBatch
 ) -> None:
     with closing(SqlStore.open(tmp_path / "reports.db")) as store:

@@ -1,4 +1,4 @@
-"""What is not an aggregator's database: an empty one is left empty by whoever only looks, another program's by everyone."""
+"""Empty databases and databases of other programs are not changed by accident."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def bytes_of(database: str) -> Any:
 
 
 @pytest.mark.parametrize("arguments", LOOKING, ids=" ".join)
-def test_who_looks_into_an_empty_database_makes_nothing(empty: str, arguments: list[str]) -> None:
+def test_reading_commands_do_not_change_an_empty_database(empty: str, arguments: list[str]) -> None:
     before = bytes_of(empty)
     said = ran(arguments, empty)
     assert said.exit_code == 1
@@ -55,7 +55,7 @@ def test_who_looks_into_an_empty_database_makes_nothing(empty: str, arguments: l
 @pytest.mark.parametrize(
     "arguments", [*LOOKING, ["token", "create", "x", "--scope", "read"], ["db", "upgrade"]], ids=" ".join
 )
-def test_another_programs_database_is_refused_by_name_and_left_alone(foreign: str, arguments: list[str]) -> None:
+def test_database_of_another_program_is_refused_and_not_changed(foreign: str, arguments: list[str]) -> None:
     before = bytes_of(foreign)
     said = ran(arguments, foreign)
     assert said.exit_code == 1
@@ -68,7 +68,7 @@ def test_another_programs_database_is_refused_by_name_and_left_alone(foreign: st
     assert bytes_of(foreign) == before
 
 
-def test_nothing_is_copied_into_another_programs_database(database: str, tmp_path: Path) -> None:
+def test_copy_refuses_a_target_of_another_program(database: str, tmp_path: Path) -> None:
     source = tmp_path / "source.db"
     SqlStore.open(source).close()
     sql(database, "CREATE TABLE account (id INTEGER)")
@@ -86,12 +86,12 @@ def test_serve_and_token_create_refuse_a_named_database_that_does_not_exist(data
         if is_postgres(database):
             assert "the database has no tables" in refused.stderr
         else:
-            assert "reports.db: there is no such file" in refused.stderr
+            assert "reports.db: the file does not exist" in refused.stderr
             assert "check the path, and that its volume is mounted" in refused.stderr
             assert list(tmp_path.iterdir()) == [definitions]
 
 
-def test_db_create_makes_a_database_once_and_token_create_takes_it(database: str) -> None:
+def test_db_create_creates_a_database_once(database: str) -> None:
     first, second = (ran(["db", "create", "--json"], database) for _ in range(2))
     assert [json.loads(made.stdout)["created"] for made in (first, second)] == [True, False]
     for name in ("one", "two"):
@@ -106,15 +106,13 @@ def test_db_create_makes_a_database_once_and_token_create_takes_it(database: str
     ]
 
 
-def test_db_create_makes_the_tables_in_an_empty_file(tmp_path: Path) -> None:
+def test_db_create_creates_tables_in_an_empty_file(tmp_path: Path) -> None:
     (file := tmp_path / "empty.db").touch()
     assert json.loads(ran(["db", "create", "--json"], str(file)).stdout)["created"] is True
     assert ran(["token", "list"], str(file)).exit_code == 0
 
 
-def test_token_create_makes_the_default_database_and_reports_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_token_create_creates_the_default_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("HUBBUB_DATABASE", raising=False)
     first, second = (CliRunner().invoke(main, ["token", "create", name, "--scope", "read"]) for name in ("one", "two"))

@@ -1,4 +1,4 @@
-"""What the service does by itself and fails at is seen: why, how often, and when it works again."""
+"""Failures of background jobs: logged with cause and recovery, counted, rate limited."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def succeed(job_health: JobHealth) -> None:
         pass
 
 
-def test_a_failure_is_logged_with_its_cause_and_its_end_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_job_failure_is_logged_once_with_its_cause_and_its_end(caplog: pytest.LogCaptureFixture) -> None:
     job_health = JobHealth()
     succeed(job_health)
     assert caplog.records == []
@@ -53,7 +53,7 @@ def test_a_failure_is_logged_with_its_cause_and_its_end_once(caplog: pytest.LogC
     assert (job_health.failures()["fold_and_expire"], job_health.failing()["fold_and_expire"]) == (3, 0)
 
 
-def test_a_database_that_is_down_for_an_hour_is_a_line_a_minute_and_one_at_the_end(
+def test_repeated_job_failure_is_logged_once_a_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     now, job_health = 0.0, JobHealth()
@@ -71,7 +71,7 @@ def test_a_database_that_is_down_for_an_hour_is_a_line_a_minute_and_one_at_the_e
     assert caplog.records[-1].getMessage() == "fold_and_expire works again"
 
 
-def test_an_upkeep_that_fails_is_in_the_numbers_and_on_the_page_and_batches_are_stored_all_the_same(
+def test_failing_upkeep_is_shown_in_metrics_and_dashboard_while_batches_are_stored(
     start: StartAggregator,
     sqlite_store: SqlStore,
     make_batch: MakeBatch,
@@ -117,7 +117,7 @@ def test_an_upkeep_that_fails_is_in_the_numbers_and_on_the_page_and_batches_are_
     assert "failing, the log" not in aggregator.get("/").body.decode()
 
 
-def test_what_a_database_says_is_one_line_with_the_next_step_and_without_values(tmp_path: Path) -> None:
+def test_database_error_is_one_line_with_next_step_and_without_values(tmp_path: Path) -> None:
     SqlStore.open(tmp_path / "reports.db").close()
     engine = open_sqlite(tmp_path / "reports.db")
     values = [{"metric": f"canary{n}", "reason": "canary", "count": n} for n in range(9_999)]
@@ -134,7 +134,7 @@ def test_what_a_database_says_is_one_line_with_the_next_step_and_without_values(
         assert told in str(gone.value)
 
 
-def test_of_a_statement_that_postgres_refuses_its_values_are_not_told(postgres_url: str) -> None:
+def test_postgres_error_has_no_values_of_the_statement(postgres_url: str) -> None:
     """PostgreSQL's second line has the row: `DETAIL:  Key (metric, reason)=(...) already exists.`"""
     store = SqlStore.open(new_postgres(postgres_url))
     with (

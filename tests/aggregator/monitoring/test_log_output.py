@@ -1,4 +1,4 @@
-"""What is logged: events of the service, in lines that programs and people can read."""
+"""Log lines: text and JSON, rate limited, without request data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def record(
     return made
 
 
-def test_a_line_is_one_json_object_with_the_fields_of_its_event() -> None:
+def test_json_log_line_has_the_fields_of_its_event() -> None:
     text = JsonLines().format(record(created=1718452800.987654, metrics=["a\n"], color_message="\033[1m"))
     assert "\n" not in text
     assert json.loads(text) == {
@@ -32,7 +32,7 @@ def test_a_line_is_one_json_object_with_the_fields_of_its_event() -> None:
 
 
 @pytest.mark.parametrize("lines", [JsonLines(), TextLines()])
-def test_of_an_exception_only_its_kind_is_told(lines: logging.Formatter) -> None:
+def test_log_has_only_the_type_of_an_exception(lines: logging.Formatter) -> None:
     try:
         raise ValueError("a private value")
     except ValueError:
@@ -41,11 +41,11 @@ def test_of_an_exception_only_its_kind_is_told(lines: logging.Formatter) -> None
     assert "private" not in text
 
 
-def test_text_is_level_logger_and_message_without_a_time() -> None:
+def test_text_log_line_has_level_logger_and_message() -> None:
     assert TextLines().format(record()) == "ERROR hubbub_aggregator.api.ingest: the store failed: gone"
 
 
-def test_the_same_warning_comes_once_a_minute_with_how_often_it_came() -> None:
+def test_repeated_warning_is_logged_once_a_minute_with_its_count() -> None:
     now = [0.0]
     once = RateLimitFilter(lambda: now[0])
     said = [once.filter(record()) for _ in range(5)]
@@ -58,7 +58,7 @@ def test_the_same_warning_comes_once_a_minute_with_how_often_it_came() -> None:
     assert TextLines().format(again).endswith("gone (4 more times since)")
 
 
-def test_many_different_warnings_take_no_more_memory_than_some() -> None:
+def test_rate_limit_filter_needs_bounded_memory() -> None:
     once = RateLimitFilter(lambda: 0.0)
     for number in range(5_000):
         assert once.filter(record("%s", number))

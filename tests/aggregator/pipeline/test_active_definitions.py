@@ -51,7 +51,7 @@ def open_days(*days: str) -> Callable[[], list[tuple[str, str]]]:
     return lambda: [(THEME, day) for day in days]
 
 
-def test_a_new_metric_and_a_new_version_beside_the_old_one_are_taken() -> None:
+def test_reload_accepts_new_metrics_and_versions() -> None:
     active_definitions = reloaded(
         DEFINITIONS + NEW_METRIC + NEW_VERSION + NEW_METRIC.replace("theme", "font"), open_days("2024-06-15")
     )
@@ -60,7 +60,7 @@ def test_a_new_metric_and_a_new_version_beside_the_old_one_are_taken() -> None:
     assert active_definitions.current["theme"].digest != THEME
 
 
-def test_what_no_period_is_open_for_may_go_and_what_no_bit_depends_on_may_change() -> None:
+def test_reload_accepts_removed_metrics_without_open_periods_and_new_expiry() -> None:
     assert "theme" not in reloaded(DEFINITIONS).current
     later = reloaded((DEFINITIONS + NEW_METRIC).replace("2030-01-01", "2031-01-01"), open_days("2024-06-15"))
     assert later.last_reload_ok
@@ -82,7 +82,7 @@ def test_what_no_period_is_open_for_may_go_and_what_no_bit_depends_on_may_change
     ],
     ids=["broken", "empty", "no mechanism", "gone", "edited in place"],
 )
-def test_what_cannot_be_taken_leaves_all_as_it_was_and_says_why(
+def test_rejected_reload_keeps_definitions_and_logs_the_reason(
     text: str, told: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     active_definitions = reloaded(text, open_days("2024-06-15", "2024-06-14"))
@@ -91,7 +91,7 @@ def test_what_cannot_be_taken_leaves_all_as_it_was_and_says_why(
     assert told in caplog.text
 
 
-def test_a_store_that_cannot_be_asked_leaves_all_as_it_was() -> None:
+def test_reload_with_a_failing_store_keeps_definitions() -> None:
     def broken() -> list[tuple[str, str]]:
         raise StoreError("the disk is gone")
 
@@ -99,7 +99,7 @@ def test_a_store_that_cannot_be_asked_leaves_all_as_it_was() -> None:
     assert (active_definitions.current is OLD, active_definitions.last_reload_ok) == (True, False)
 
 
-def test_a_reload_that_is_taken_after_one_that_was_not_is_well_again() -> None:
+def test_accepted_reload_resets_last_reload_ok() -> None:
     texts = iter(["", DEFINITIONS + NEW_METRIC + NEW_VERSION])
     active_definitions = ActiveDefinitions(OLD, lambda: parse_definitions(next(texts)), nothing_open)
     active_definitions.reload()
@@ -110,7 +110,7 @@ def test_a_reload_that_is_taken_after_one_that_was_not_is_well_again() -> None:
     )
 
 
-def test_who_asks_is_told_what_changed_at_every_level(
+def test_requested_reload_logs_changes_at_every_level(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logging.getLogger("hubbub_aggregator.pipeline.active_definitions"), "level", logging.ERROR)
@@ -129,7 +129,7 @@ def test_who_asks_is_told_what_changed_at_every_level(
         assert [record.getMessage().partition("; ")[2] for record in caplog.records] == [told]
 
 
-def test_a_start_without_a_version_that_has_open_periods_is_warned_of_once(
+def test_start_warns_of_removed_versions_with_open_periods(
     store: SqlStore, make_batch: MakeBatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """SIGHUP refuses such a file; at a start nobody holds on to what was, and a start that is refused is an outage."""
@@ -163,7 +163,7 @@ def caller(sqlite_store: SqlStore) -> Iterator[Caller]:
         yield caller
 
 
-def test_a_request_finishes_under_the_definitions_that_it_began_with(caller: Caller, make_batch: MakeBatch) -> None:
+def test_request_keeps_its_definitions_during_a_reload(caller: Caller, make_batch: MakeBatch) -> None:
     active_definitions, json = caller.state["service"].active_definitions, [(b"content-type", b"application/json")]
     first, second = (make_batch(OLD["theme"]).to_json() for _ in range(2))
 
@@ -175,7 +175,7 @@ def test_a_request_finishes_under_the_definitions_that_it_began_with(caller: Cal
     assert "theme" not in [metric["name"] for metric in caller.call("GET", "/v1/metrics").json["metrics"]]
 
 
-def test_upkeep_sees_what_is_collected_since(caller: Caller, sqlite_store: SqlStore, make_batch: MakeBatch) -> None:
+def test_upkeep_uses_reloaded_definitions(caller: Caller, sqlite_store: SqlStore, make_batch: MakeBatch) -> None:
     both = parse_definitions(DEFINITIONS + NEW_METRIC + NEW_VERSION)
     new = both["theme"]
     sqlite_store.append([make_batch(new)])
@@ -184,7 +184,7 @@ def test_upkeep_sees_what_is_collected_since(caller: Caller, sqlite_store: SqlSt
         time.sleep(0.01)
 
 
-def test_the_numbers_say_whether_the_last_reload_was_taken(caller: Caller) -> None:
+def test_metrics_show_whether_the_last_reload_was_accepted(caller: Caller) -> None:
     active_definitions = caller.state["service"].active_definitions
     for ok in (True, False):
         active_definitions.last_reload_ok = ok

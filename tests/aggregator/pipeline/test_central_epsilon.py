@@ -1,4 +1,4 @@
-"""The central eps beside the local one: of the smallest cohort where counts are stored, of hardly anybody where reports are."""
+"""Central epsilon: of the smallest cohort for counts, of the smallest commit for retained reports."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def smallest_cohorts(store: SqlStore, metric: Metric) -> dict[str, int]:
     return {row.period: row.figures.smallest_cohort for row in store.period_rows([metric.digest]) if row.figures}
 
 
-def test_sums_hide_a_report_among_the_smallest_cohort_of_the_last_period_that_is_in(
+def test_central_epsilon_of_counts_uses_the_smallest_cohort_of_the_last_complete_period(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch
 ) -> None:
     aggregator = start(store, fold_interval=1000.0)
@@ -44,7 +44,7 @@ def test_sums_hide_a_report_among_the_smallest_cohort_of_the_last_period_that_is
 
 
 @pytest.mark.parametrize(("name", "expected"), [("homepage", 1), ("carrier", 60)])
-def test_retained_reports_hide_a_report_among_its_commit_and_with_cohorts_among_nobody(
+def test_central_epsilon_of_retained_reports_uses_the_smallest_commit(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch, name: str, expected: int
 ) -> None:
     settings = Settings(keep_reports={name: 5})

@@ -1,4 +1,4 @@
-"""The clock by which data is deleted: jumps, drift, suspension, restarts, downtime and replicas, at random."""
+"""Credible clock: random jumps, drift, suspension, restarts, downtime and replicas."""
 
 from __future__ import annotations
 
@@ -381,7 +381,7 @@ class DeletionMachine(ClockMachine):
             assert keeps_reports(METRIC, KEPT, text, wall - timedelta(seconds=1))
 
 
-def test_nothing_is_deleted_by_a_clock_in_doubt_and_all_that_is_due_is_deleted_later(database: str) -> None:
+def test_clock_in_doubt_delays_all_deletions(database: str) -> None:
     engine = open_postgres(database) if is_postgres(database) else open_sqlite(Path(database))
     store = SqlStore(engine, pause=lambda _seconds: None)
     limits = settings(
@@ -396,9 +396,7 @@ def test_nothing_is_deleted_by_a_clock_in_doubt_and_all_that_is_due_is_deleted_l
     st.dates(date(2024, 5, 1), date(2024, 9, 1)),
     st.dates(date(2024, 5, 1), date(2024, 9, 1)),
 )
-def test_admission_in_doubt_is_final_only_where_both_times_agree(
-    times: tuple[int, int], day: date, expires: date
-) -> None:
+def test_admission_in_doubt_is_final_only_if_both_times_agree(times: tuple[int, int], day: date, expires: date) -> None:
     """Compared with the verdict at each time by itself."""
     metric = replace(METRIC, expires=expires)
     definitions = Definitions([metric])
@@ -438,7 +436,7 @@ class SteppedClock:
         self.observe()
 
 
-def test_40_days_ahead_for_2_seconds_deletes_nothing_and_refuses_nothing_for_good(
+def test_jump_of_40_days_for_2_seconds_deletes_and_closes_nothing(
     store: SqlStore, definitions: Definitions, make_batch: MakeBatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = SteppedClock(store)
@@ -467,13 +465,13 @@ def test_40_days_ahead_for_2_seconds_deletes_nothing_and_refuses_nothing_for_goo
         assert "hubbub_clock_credible 1.0" in aggregator.get("/metrics").body.decode().splitlines()
     logged = [record.getMessage() for record in caplog.records if record.name.endswith("credible_clock")]
     assert len(logged) == 3
-    assert logged[0].startswith("the wall clock says 2024-07-25 12:00 UTC, the remembered time is 2024-06-15 12:00 UTC")
+    assert logged[0].startswith("the wall clock is 2024-07-25 12:00 UTC, the remembered time is 2024-06-15 12:00 UTC")
     assert logged[1].startswith("the wall clock agrees with the remembered time again")
     assert logged[2].startswith("the clock is credible again")
 
 
 @pytest.mark.parametrize(("jump", "back"), [(40 * DAY, 0.0), (-40 * DAY, 0.0), (40 * DAY, -40 * DAY), (-DAY, DAY)])
-def test_what_comes_due_after_a_jump_waits_for_24_hours_of_agreement(
+def test_deletion_due_after_a_jump_waits_for_24_hours_of_agreement(
     store: SqlStore, make_batch: MakeBatch, jump: float, back: float
 ) -> None:
     """A period that closes 12 hours later, by a wall clock that jumps and stays or comes back."""
@@ -507,7 +505,7 @@ def test_each_deletion_is_logged_with_metric_and_period(
     assert said == [(action, "homepage", "2024-06-15") for action in ("dropped", "closed", "purged")]
 
 
-def test_postgres_has_the_clock_that_all_replicas_share(
+def test_replicas_on_postgres_use_the_clock_of_the_server(
     store: SqlStore, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A replica that is ahead by 40 days deletes nothing there."""
@@ -517,7 +515,7 @@ def test_postgres_has_the_clock_that_all_replicas_share(
     assert (abs(ahead) < HOUR) if is_postgres(database) else (abs(ahead - 40 * DAY) < HOUR)
 
 
-def test_accept_clock_ends_the_pause_at_once_in_a_running_process(store: SqlStore, database: str) -> None:
+def test_accept_clock_ends_the_pause_in_a_running_process(store: SqlStore, database: str) -> None:
     clock = CredibleClock(store, boot_id="boot")
     assert clock.reading().may_delete
     stored = store.clock()
@@ -568,7 +566,7 @@ def test_restart_of_the_clock_needs_no_boot_id(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("reboot", [0.0, 480.0])
-def test_a_drifting_clock_and_short_reboots_stay_credible_for_a_year(reboot: float) -> None:
+def test_drift_and_short_reboots_stay_credible_for_a_year(reboot: float) -> None:
     """5e-4 ahead of elapsed time, with a reboot of 8 minutes each day or without."""
     store, world = MemoryClockStore(), World()
     for _ in range(365):
@@ -583,7 +581,7 @@ def test_a_drifting_clock_and_short_reboots_stay_credible_for_a_year(reboot: flo
             world.booted = world.now
 
 
-def test_a_suspended_replica_goes_on_by_what_the_other_has_measured() -> None:
+def test_suspended_replica_adopts_the_elapsed_time_of_another() -> None:
     store, world = MemoryClockStore(), World()
     first_, second = (CredibleClock(store, world.wall, lambda n=n: world.elapsed(n), str(n)) for n in (0, 1))  # type: ignore[misc]
     world.now += 5 * DAY

@@ -1,4 +1,4 @@
-"""The last fold and the age of the oldest segment, without the time of a segment."""
+"""Time of the last fold and age of the oldest segment, without storing arrival times."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Segments:
         max_size=20,
     )
 )
-def test_age_is_that_of_the_first_round_that_left_the_oldest_segment(
+def test_oldest_segment_age_counts_from_the_first_round_that_left_it(
     rounds: list[tuple[int, int, set[int], bool, int]],
 ) -> None:
     """A model knows for each segment the start of the first whole round in which it was there and was left."""
@@ -65,7 +65,7 @@ def test_age_is_that_of_the_first_round_that_left_the_oldest_segment(
         assert segments.progress.last_fold == last_fold
 
 
-def test_age_is_zero_while_every_round_folds_all_there_is() -> None:
+def test_oldest_segment_age_is_zero_while_folding_works() -> None:
     """So that a scrape does not tell when a segment arrived."""
     segments = Segments()
     for _ in range(5):
@@ -76,7 +76,7 @@ def test_age_is_zero_while_every_round_folds_all_there_is() -> None:
         assert segments.progress.oldest_segment_age() == 0.0
 
 
-def test_a_database_that_is_away_does_not_hide_the_failure_of_the_round() -> None:
+def test_unreachable_database_does_not_hide_the_error_of_a_round() -> None:
     answers = iter([(1, 2)])
 
     def ids() -> tuple[int, int]:

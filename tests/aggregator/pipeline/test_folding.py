@@ -1,4 +1,4 @@
-"""Folding changes how reports are stored, never what is read."""
+"""Folding: summaries read the same before and after it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def counted(metric: Metric, stored: Sequence[Batch]) -> Summary:
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.one_of(st.lists(batches(), min_size=1, max_size=4), st.integers(1, 12)), max_size=10))
-def test_a_read_is_exact_and_fresh_whatever_was_folded_when(steps: list[list[Batch] | int]) -> None:
+def test_read_summary_equals_the_sum_of_all_reports_at_any_time(steps: list[list[Batch] | int]) -> None:
     """A step appends a group, or folds in pieces of so many reports; after each the reads agree."""
     with tempfile.TemporaryDirectory() as folder:
         store = SqlStore.open(Path(folder) / "reports.db")
@@ -83,13 +83,11 @@ def test_a_read_is_exact_and_fresh_whatever_was_folded_when(steps: list[list[Bat
         store.close()
 
 
-def test_patterns_are_kept_where_there_are_few_and_bits_elsewhere() -> None:
+def test_summary_type_is_pattern_counts_up_to_16_bits() -> None:
     assert [summary_type(metric) for metric in METRICS] == [BitCounts, PatternCounts, PatternCounts]
 
 
-def test_a_fold_leaves_the_ids_so_that_nothing_comes_back(
-    store: SqlStore, definitions: Definitions, make_batch: MakeBatch
-) -> None:
+def test_fold_keeps_batch_ids(store: SqlStore, definitions: Definitions, make_batch: MakeBatch) -> None:
     metric = definitions["homepage"]
     batch = make_batch(metric)
     store.append([batch])
@@ -98,7 +96,7 @@ def test_a_fold_leaves_the_ids_so_that_nothing_comes_back(
     assert read_summary(store, metric).num_reports == 3
 
 
-def test_the_job_folds_by_itself_and_survives_a_failure(
+def test_fold_job_continues_after_a_failure(
     store: SqlStore,
     definitions: Definitions,
     make_batch: MakeBatch,

@@ -1,4 +1,4 @@
-"""Group commit: one transaction for all that arrived meanwhile, and an answer after it."""
+"""Group commit: batches that arrive during a commit share the next one; responses wait for the commit."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def sent(writer: GroupCommit, batches: Sequence[Batch], gated: GatedStore)
     return await asyncio.gather(first, *others, return_exceptions=True)
 
 
-def test_all_that_arrived_during_a_commit_go_into_the_next_as_one_segment(
+def test_batches_that_arrive_during_a_commit_share_the_next_one(
     gated: GatedStore, metric: Metric, make_batch: MakeBatch
 ) -> None:
     async def scenario() -> None:
@@ -85,7 +85,7 @@ def test_all_that_arrived_during_a_commit_go_into_the_next_as_one_segment(
     gated.close()
 
 
-def test_a_group_is_bounded(gated: GatedStore, metric: Metric, make_batch: MakeBatch) -> None:
+def test_commit_has_at_most_max_batches_per_commit(gated: GatedStore, metric: Metric, make_batch: MakeBatch) -> None:
     async def scenario() -> None:
         writer = GroupCommit(gated, Settings(max_batches_per_commit=4))
         assert await sent(writer, [make_batch(metric) for _ in range(10)], gated) == [AppendResult.STORED] * 10
@@ -96,7 +96,7 @@ def test_a_group_is_bounded(gated: GatedStore, metric: Metric, make_batch: MakeB
     gated.close()
 
 
-def test_beyond_what_may_wait_batches_are_refused_until_there_is_room(
+def test_full_queue_refuses_batches_until_there_is_room(
     gated: GatedStore, metric: Metric, make_batch: MakeBatch
 ) -> None:
     async def scenario() -> None:
@@ -114,7 +114,7 @@ def test_beyond_what_may_wait_batches_are_refused_until_there_is_room(
     gated.close()
 
 
-def test_a_failed_transaction_refuses_its_whole_group_and_stores_nothing(
+def test_failed_commit_refuses_all_its_batches(
     gated: GatedStore, metric: Metric, make_batch: MakeBatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     batches = [make_batch(metric) for _ in range(5)]
@@ -139,7 +139,7 @@ def test_a_failed_transaction_refuses_its_whole_group_and_stores_nothing(
     gated.close()
 
 
-def test_closing_writes_what_was_accepted(gated: GatedStore, metric: Metric, make_batch: MakeBatch) -> None:
+def test_close_stores_queued_batches(gated: GatedStore, metric: Metric, make_batch: MakeBatch) -> None:
     async def scenario() -> None:
         writer = GroupCommit(gated, Settings(max_batches_per_commit=2))
         tasks = [asyncio.create_task(writer.write(make_batch(metric))) for _ in range(7)]
@@ -154,7 +154,7 @@ def test_closing_writes_what_was_accepted(gated: GatedStore, metric: Metric, mak
     gated.close()
 
 
-def test_one_who_stopped_waiting_harms_nobody(gated: GatedStore, metric: Metric, make_batch: MakeBatch) -> None:
+def test_cancelled_request_does_not_affect_its_commit(gated: GatedStore, metric: Metric, make_batch: MakeBatch) -> None:
     async def scenario() -> None:
         writer = GroupCommit(gated, Settings())
         gone, stays = (asyncio.create_task(writer.write(make_batch(metric))) for _ in range(2))

@@ -1,4 +1,4 @@
-"""The watch on made-up reports, where operators and analysts see it: the page, the numbers, the decoding."""
+"""Implausible reports: shown in the dashboard, /metrics and decodings, and rejected on request."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def folded(aggregator: Aggregator) -> None:
     upkeep(aggregator.store, aggregator.definitions, Settings(), aggregator.clock())
 
 
-def test_made_up_reports_are_seen_where_they_came_and_nowhere_else(
+def test_fabricated_reports_are_found_in_their_period_only(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch, unseen_seed: int
 ) -> None:
     aggregator, rng = start(store, fold_interval=1000.0), np.random.default_rng(unseen_seed)
@@ -65,20 +65,26 @@ def test_made_up_reports_are_seen_where_they_came_and_nowhere_else(
     assert f"{TODAY}: 4,040 reports, still open, implausible" in page
 
 
-def test_a_decoder_warns_of_what_was_made_up(
+def test_decoder_warns_of_fabricated_reports(
     start: StartAggregator, sqlite_store: SqlStore, make_batch: MakeBatch, unseen_seed: int
 ) -> None:
     decoder = pytest.importorskip("hubbub_decoder")
     aggregator, rng = start(sqlite_store), np.random.default_rng(unseen_seed)
     homepage = aggregator.definitions["homepage"]
     assert aggregator.post(honest(make_batch, homepage, 4_000, TODAY, rng)).status == 202
-    assert not [w for w in decoder.decode(aggregator.summary("homepage"), ["a"]).warnings if "made up" in w]
+    assert not [
+        w
+        for w in decoder.decode(aggregator.summary("homepage"), ["a"]).warnings
+        if "fabricated" in w or "numbers of ones" in w
+    ]
     assert aggregator.post(all_ones(make_batch, homepage, 40, TODAY)).status == 202
-    assert [w for w in decoder.decode(aggregator.summary("homepage"), ["a"]).warnings if "so many and so few ones" in w]
+    assert [
+        w for w in decoder.decode(aggregator.summary("homepage"), ["a"]).warnings if "explains the numbers of ones" in w
+    ]
 
 
-def test_a_summary_that_an_older_hubbub_folded_is_read_and_added_to(store: SqlStore, make_batch: MakeBatch) -> None:
-    """Its numbers of ones are not known, so those of the whole are not either, and nothing is said about them."""
+def test_summary_without_ones_histogram_is_read_and_added_to(store: SqlStore, make_batch: MakeBatch) -> None:
+    """Without its numbers of ones those of the sum are unknown, and are not tested."""
     from tests.aggregator.conftest import DEFINITIONS
 
     from hubbub import parse_definitions
@@ -117,10 +123,8 @@ expires = 2030-01-01
 """
 
 
-def test_odd_reports_are_refused_only_where_that_was_asked_for_and_the_decoder_is_told(
-    store: SqlStore, make_batch: MakeBatch
-) -> None:
-    """One odd report refuses its batch; the edges of what is usual are taken; summaries say it even when it is off again."""
+def test_reject_implausible_refuses_batches_and_marks_summaries(store: SqlStore, make_batch: MakeBatch) -> None:
+    """One implausible report refuses its batch; the limits are accepted; summaries stay marked after the option is removed."""
     decoder = pytest.importorskip("hubbub_decoder")
     definitions = parse_definitions(WIDE)
     wide = definitions["wide"]
@@ -145,5 +149,5 @@ def test_odd_reports_are_refused_only_where_that_was_asked_for_and_the_decoder_i
     assert (summary.num_reports, summary.implausible_rejected) == (4, True)
     assert isinstance(summary, BitCounts)
     assert (BitCounts.empty(wide) + summary).implausible_rejected
-    said = f"fewer than {fewest} or more than {most} ones were refused"
+    said = f"rejected reports with fewer than {fewest} or more than {most} ones"
     assert [warning for warning in decoder.decode(summary, ["x"]).warnings if said in warning]

@@ -1,4 +1,4 @@
-"""A period is open, then closed, then purged; and what is gone cannot come back."""
+"""Life of a period: open, closed, purged; a closed period never accepts a batch again."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def num_ids(store: SqlStore) -> int:
         return int(connection.exec_driver_sql("SELECT count(*) FROM batch").scalar_one())
 
 
-def test_ids_live_exactly_as_long_as_their_period_can_be_reported_to(
+def test_batch_ids_are_stored_until_their_period_closes(
     store: SqlStore, definitions: Definitions, metric: Metric, make_batch: MakeBatch
 ) -> None:
     store.append([make_batch(metric) for _ in range(5)] + [make_batch(metric, period="2024-06-16")])
@@ -46,9 +46,7 @@ def test_ids_live_exactly_as_long_as_their_period_can_be_reported_to(
     assert read_summary(store, metric).num_reports == 18
 
 
-def test_a_closed_period_takes_nothing_whoever_asks_so_that_no_id_that_is_gone_counts_again(
-    store: SqlStore, metric: Metric, make_batch: MakeBatch
-) -> None:
+def test_closed_period_refuses_batches_of_every_process(store: SqlStore, metric: Metric, make_batch: MakeBatch) -> None:
     """A batch that was admitted just before its period closed may reach the store after its id has gone."""
     batch, other = make_batch(metric), make_batch(metric, period="2024-06-16")
     store.append([batch])
@@ -58,7 +56,7 @@ def test_a_closed_period_takes_nothing_whoever_asks_so_that_no_id_that_is_gone_c
     assert read_summary(store, metric).num_reports == 6
 
 
-def test_the_aggregator_answers_410_where_the_store_has_closed_first(
+def test_upload_to_a_period_closed_by_the_store_is_answered_410(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch
 ) -> None:
     aggregator = start(store)
@@ -69,16 +67,14 @@ def test_the_aggregator_answers_410_where_the_store_has_closed_first(
     assert (answer.status, answer.json["type"]) == (410, "/problems/period-closed")
 
 
-def test_closing_drops_ids_in_small_transactions_however_many_there_are(
-    store: SqlStore, metric: Metric, make_batch: MakeBatch
-) -> None:
+def test_close_deletes_ids_in_small_transactions(store: SqlStore, metric: Metric, make_batch: MakeBatch) -> None:
     store.append([make_batch(metric, 1) for _ in range(2_500)])
     store.close_period(metric.digest, "2024-06-15")
     assert num_ids(store) == 0
     assert read_summary(store, metric).num_reports == 2_500
 
 
-def test_whoever_drops_much_leaves_the_database_to_others_until_all_have_looked(
+def test_deletion_pauses_so_that_other_writers_get_the_lock(
     database: str, metric: Metric, make_batch: MakeBatch
 ) -> None:
     """SQLite's lock has no queue: without a pause whoever appends waits for all of it, then is told that the database is locked."""
@@ -104,7 +100,7 @@ def test_whoever_drops_much_leaves_the_database_to_others_until_all_have_looked(
     store.close()
 
 
-def test_counts_are_dropped_when_their_metric_says_so_and_others_stay(
+def test_purge_deletes_counts_of_configured_metrics_only(
     store: SqlStore, definitions: Definitions, metric: Metric, make_batch: MakeBatch
 ) -> None:
     carrier = definitions["carrier"]
@@ -128,13 +124,13 @@ def test_counts_are_dropped_when_their_metric_says_so_and_others_stay(
         ("from_jfk", "2024-06-10", 10, datetime(2024, 8, 26, tzinfo=UTC)),
     ],
 )
-def test_counts_are_kept_so_many_periods_after_their_end(
+def test_keep_counts_is_counted_in_periods_after_the_end(
     definitions: Definitions, name: str, period: str, keep: int, until: datetime
 ) -> None:
     assert counts_expire_at(definitions[name], period, keep) == until
 
 
-def test_what_has_lost_its_definition_stays_as_it_is(
+def test_data_of_removed_definitions_is_kept(
     store: SqlStore, definitions: Definitions, metric: Metric, make_batch: MakeBatch
 ) -> None:
     store.append([make_batch(metric, digest="0" * 64)])
@@ -142,9 +138,7 @@ def test_what_has_lost_its_definition_stays_as_it_is(
     assert store.open_periods() == [("0" * 64, "2024-06-15")]
 
 
-def test_whoever_appends_while_a_period_closes_is_either_counted_or_told(
-    database: str, metric: Metric, make_batch: MakeBatch
-) -> None:
+def test_append_during_a_close_is_stored_or_refused(database: str, metric: Metric, make_batch: MakeBatch) -> None:
     """Several replicas at once; each batch is sent until it is answered, some of them again after the close."""
     stores = [SqlStore.open(database) for _ in range(4)]
     batches = [make_batch(metric, 1) for _ in range(120)]

@@ -1,4 +1,4 @@
-"""Retained reports: beside the counts, each once, in no order that says anything, and gone when their time is over."""
+"""Retained reports: stored once beside the counts, sorted, exported, and deleted when due."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def pairs(reports: Reports) -> list[tuple[int, bytes]]:
 
 
 @pytest.mark.parametrize("name", ["homepage", "carrier"])
-def test_what_is_retained_is_what_is_counted_folded_or_not(
+def test_retained_reports_equal_the_counts(
     store: SqlStore, definitions: Definitions, make_batch: MakeBatch, name: str
 ) -> None:
     metric = definitions[name]
@@ -88,7 +88,7 @@ def test_what_is_retained_is_what_is_counted_folded_or_not(
     assert held(store, metric, "2024-01-01").num_reports == 0
 
 
-def test_without_retention_a_fold_leaves_counts_only(store: SqlStore, metric: Metric, make_batch: MakeBatch) -> None:
+def test_fold_without_keep_reports_stores_counts_only(store: SqlStore, metric: Metric, make_batch: MakeBatch) -> None:
     store.append([make_batch(metric)])
     fold(store, metric)
     assert store.periods_with_reports(metric.digest) == []
@@ -96,7 +96,9 @@ def test_without_retention_a_fold_leaves_counts_only(store: SqlStore, metric: Me
     assert read_summary(store, metric).num_reports == 3
 
 
-def test_a_fold_that_came_second_retains_nothing(store: SqlStore, metric: Metric, make_batch: MakeBatch) -> None:
+def test_second_fold_of_the_same_segments_retains_nothing(
+    store: SqlStore, metric: Metric, make_batch: MakeBatch
+) -> None:
     batch = make_batch(metric)
     store.append([batch])
     (holding,) = store.read(metric.digest)
@@ -105,7 +107,7 @@ def test_a_fold_that_came_second_retains_nothing(store: SqlStore, metric: Metric
     assert pairs(held(store, metric)) == sent(batch)
 
 
-def test_a_fold_that_dies_after_any_statement_retains_nothing(
+def test_fold_that_fails_after_any_statement_retains_nothing(
     store: SqlStore, metric: Metric, make_batch: MakeBatch
 ) -> None:
     batch = make_batch(metric)
@@ -122,7 +124,7 @@ def test_a_fold_that_dies_after_any_statement_retains_nothing(
     assert pairs(held(store, metric)) == sent(batch)
 
 
-def test_the_file_says_nothing_about_who_came_when_or_with_whom(
+def test_report_file_does_not_depend_on_the_order_of_arrival(
     tmp_path: Path, metric: Metric, make_batch: MakeBatch
 ) -> None:
     """Byte for byte the same, in whatever order the reports came, were committed and were folded."""
@@ -142,7 +144,7 @@ def test_the_file_says_nothing_about_who_came_when_or_with_whom(
     assert files[0] == files[1]
 
 
-def test_what_is_retained_is_stored_sorted(sqlite_store: SqlStore, metric: Metric, make_batch: MakeBatch) -> None:
+def test_retained_reports_are_stored_sorted(sqlite_store: SqlStore, metric: Metric, make_batch: MakeBatch) -> None:
     batches = [make_batch(metric, n) for n in (5, 1, 30)]
     for batch in batches:
         sqlite_store.append([batch])
@@ -154,14 +156,12 @@ def test_what_is_retained_is_stored_sorted(sqlite_store: SqlStore, metric: Metri
 
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reports_module, "_BYTES_AT_ONCE", 4_000)
-    monkeypatch.setattr(sql_store, "_REPORTS_A_BLOCK", 100)
+    monkeypatch.setattr(reports_module, "_MAX_PART_BYTES", 4_000)
+    monkeypatch.setattr(sql_store, "_REPORTS_PER_BLOCK", 100)
 
 
 @pytest.mark.usefixtures("small_parts")
-def test_a_large_file_is_parts_that_are_random_each_of_them_sorted(
-    store: SqlStore, metric: Metric, make_batch: MakeBatch
-) -> None:
+def test_large_report_file_has_random_sorted_parts(store: SqlStore, metric: Metric, make_batch: MakeBatch) -> None:
     """3,000 reports of 4 bytes are three parts; those of the first segment are a third of each, of chance 1/3 (alpha 1e-6)."""
     first, others = make_batch(metric, 1_000), [make_batch(metric, 1_000) for _ in range(2)]
     store.append([first])
@@ -184,11 +184,11 @@ def test_a_large_file_is_parts_that_are_random_each_of_them_sorted(
         assert abs(sum(pair in known for pair in part) - 1_000 / 3) < 4.9 * np.sqrt(1_000 * 2 / 9) + 5
 
 
-def test_a_file_takes_little_memory_however_many_reports_there_are(
+def test_report_export_needs_bounded_memory(
     store: SqlStore, metric: Metric, make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """8 MB of reports in parts of 1 MB."""
-    monkeypatch.setattr(reports_module, "_BYTES_AT_ONCE", 1 << 20)
+    monkeypatch.setattr(reports_module, "_MAX_PART_BYTES", 1 << 20)
     n = 250_000
     for number in range(8):
         rows = np.arange(n * metric.params.row_bytes, dtype=np.uint32) % (7 + number)  # fits the padding
@@ -202,7 +202,7 @@ def test_a_file_takes_little_memory_however_many_reports_there_are(
     assert peak < 6 << 20
 
 
-def test_reports_are_dropped_so_many_periods_after_their_period_and_counts_stay(
+def test_keep_reports_deletes_reports_and_keeps_counts(
     store: SqlStore, definitions: Definitions, metric: Metric, make_batch: MakeBatch
 ) -> None:
     batches = [make_batch(metric, period=day) for day in (YESTERDAY, TODAY)]
@@ -222,7 +222,7 @@ def test_reports_are_dropped_so_many_periods_after_their_period_and_counts_stay(
     assert read_summary(store, metric).num_reports == 9
 
 
-def test_reports_go_when_their_metric_no_longer_retains_them(
+def test_reports_of_a_metric_without_keep_reports_are_deleted(
     store: SqlStore, definitions: Definitions, metric: Metric, make_batch: MakeBatch
 ) -> None:
     store.append([make_batch(metric)])
@@ -234,9 +234,7 @@ def test_reports_go_when_their_metric_no_longer_retains_them(
 
 
 @pytest.mark.usefixtures("small_parts")
-def test_reports_are_dropped_in_small_transactions_which_may_die_at_any_of_them(
-    store: SqlStore, metric: Metric, make_batch: MakeBatch
-) -> None:
+def test_interrupted_deletion_of_reports_continues(store: SqlStore, metric: Metric, make_batch: MakeBatch) -> None:
     store.append([make_batch(metric, 1_000), make_batch(metric, 5, period=YESTERDAY)])
     fold_retaining(store, metric)
     assert dies(store._engine, 7, lambda: store.drop_reports(metric.digest, TODAY))
@@ -250,7 +248,7 @@ def test_reports_are_dropped_in_small_transactions_which_may_die_at_any_of_them(
     assert read_summary(store, metric).num_reports == 1_005
 
 
-def test_what_was_dropped_is_no_longer_in_the_file(
+def test_dropped_reports_are_overwritten_in_the_file(
     sqlite_store: SqlStore, tmp_path: Path, metric: Metric, make_batch: MakeBatch
 ) -> None:
     canary = bytes([0xCA, 0xFE, 0x0B]) * 2_000
@@ -262,7 +260,7 @@ def test_what_was_dropped_is_no_longer_in_the_file(
     assert canary[:9] not in (tmp_path / "reports.db").read_bytes()
 
 
-def test_whoever_drops_brings_it_into_the_file_and_leaves_that_to_no_commit_of_others(
+def test_deletion_checkpoints_its_own_changes(
     sqlite_store: SqlStore, tmp_path: Path, metric: Metric, make_batch: MakeBatch
 ) -> None:
     file, canary = tmp_path / "reports.db", bytes([0xCA, 0xFE, 0x0B]) * 2_000
@@ -274,7 +272,7 @@ def test_whoever_drops_brings_it_into_the_file_and_leaves_that_to_no_commit_of_o
     assert canary[:9] not in file.read_bytes()
 
 
-def test_what_is_purged_while_others_are_connected_is_in_no_file(
+def test_purged_data_is_in_no_file_while_others_are_connected(
     sqlite_store: SqlStore, tmp_path: Path, metric: Metric, make_batch: MakeBatch
 ) -> None:
     """It stood in the write-ahead log until the aggregator ended."""
@@ -291,7 +289,7 @@ def test_what_is_purged_while_others_are_connected_is_in_no_file(
     other.close()
 
 
-def test_a_purge_waits_for_nobody_who_reads(tmp_path: Path, metric: Metric, make_batch: MakeBatch) -> None:
+def test_purge_does_not_wait_for_readers(tmp_path: Path, metric: Metric, make_batch: MakeBatch) -> None:
     pauses: list[float] = []
     engine = open_sqlite(tmp_path / "reports.db")
     SqlStore.open(str(tmp_path / "reports.db")).close()
@@ -311,9 +309,7 @@ def test_a_purge_waits_for_nobody_who_reads(tmp_path: Path, metric: Metric, make
     store.close()
 
 
-def test_a_purge_of_a_closed_period_takes_the_reports_too(
-    store: SqlStore, metric: Metric, make_batch: MakeBatch
-) -> None:
+def test_purge_deletes_retained_reports(store: SqlStore, metric: Metric, make_batch: MakeBatch) -> None:
     store.append([make_batch(metric)])
     fold_retaining(store, metric)
     store.purge(metric.digest, TODAY)
@@ -324,7 +320,7 @@ def test_a_purge_of_a_closed_period_takes_the_reports_too(
     assert store.periods_with_reports(metric.digest) == []
 
 
-def test_the_smallest_commit_is_known_as_long_as_its_reports_are_held(
+def test_smallest_segment_is_stored_while_its_reports_are_retained(
     store: SqlStore, metric: Metric, make_batch: MakeBatch
 ) -> None:
     assert store.smallest_segment(metric.digest, TODAY) is None
@@ -347,7 +343,7 @@ def retaining(start: StartAggregator, store: SqlStore) -> Aggregator:
     return start(store, keep_reports={"homepage": 2, "from_jfk": 1}, fold_interval=0.02)
 
 
-def test_the_reports_are_read_over_http_and_pulled(
+def test_reports_are_exported_over_http_and_pulled(
     retaining: Aggregator, metric: Metric, make_batch: MakeBatch, tmp_path: Path
 ) -> None:
     batches = [make_batch(metric, 20, period=day) for day in (YESTERDAY, TODAY)]
@@ -371,7 +367,7 @@ def test_the_reports_are_read_over_http_and_pulled(
     assert sorted(path.name for path in tmp_path.iterdir() if path.suffix == ".parquet") == ["c.parquet", "r.parquet"]
 
 
-def test_reports_whose_time_is_over_are_not_read_even_before_they_are_dropped(
+def test_expired_reports_are_not_exported(
     start: StartAggregator, store: SqlStore, metric: Metric, make_batch: MakeBatch
 ) -> None:
     aggregator = start(store, keep_reports={"homepage": 2}, fold_interval=1000)
@@ -396,7 +392,7 @@ def test_reports_whose_time_is_over_are_not_read_even_before_they_are_dropped(
         ("from_jfk/reports?period=2024-06-15", 422, "period must be the first day of a week"),
     ],
 )
-def test_what_cannot_be_read_is_refused_by_name(
+def test_export_without_reports_is_refused_by_name(
     retaining: Aggregator, path: str, status: int, said: str, tmp_path: Path
 ) -> None:
     answer = retaining.get(f"/v1/metrics/{path}")
@@ -409,7 +405,7 @@ def test_what_cannot_be_read_is_refused_by_name(
         assert not list(tmp_path.glob("none*"))
 
 
-def test_reading_reports_takes_the_read_scope(start: StartAggregator, store: SqlStore) -> None:
+def test_export_needs_the_read_scope(start: StartAggregator, store: SqlStore) -> None:
     aggregator = start(store, keep_reports={"homepage": 2}, local_reads_without_token=False)
     for name, scope in (("r", Scope.READ), ("m", Scope.METRICS)):
         store.add_token(Token(name, frozenset([scope])), hash_secret(f"hubbub_{name}"))
@@ -420,7 +416,7 @@ def test_reading_reports_takes_the_read_scope(start: StartAggregator, store: Sql
     assert said == [401, 403, 200]
 
 
-def test_two_files_are_not_put_together_at_once(retaining: Aggregator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_report_export_is_refused_with_503(retaining: Aggregator, monkeypatch: pytest.MonkeyPatch) -> None:
     with reports_module._only_export():
         answer = retaining.get("/v1/metrics/homepage/reports")
     assert (answer.status, answer.json["type"]) == (503, "/problems/unavailable")
@@ -428,7 +424,7 @@ def test_two_files_are_not_put_together_at_once(retaining: Aggregator, monkeypat
     assert retaining.get("/v1/metrics/homepage/reports").status == 200
 
 
-def test_a_disk_without_room_for_the_file_is_507(retaining: Aggregator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_export_on_a_full_disk_is_507(retaining: Aggregator, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any, **_named: Any) -> Iterator[None]:
         raise OSError(28, "No space left on device")
 
@@ -444,6 +440,6 @@ def test_a_disk_without_room_for_the_file_is_507(retaining: Aggregator, monkeypa
         ({"keep_counts": {"homepage": 30}, "keep_reports": {"homepage": 31}}, "reports do not outlive their counts"),
     ],
 )
-def test_times_that_make_no_sense_are_refused(settings: dict[str, Any], said: str) -> None:
+def test_invalid_keep_options_are_refused(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(ParameterError, match=said):
         Settings(**settings)

@@ -1,4 +1,4 @@
-"""Figures of summaries: stored with each fold, computed later for what an older hubbub folded, gone with the counts."""
+"""Figures of summaries: stored by each fold, computed later if missing, deleted with the counts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def fold_as_an_older_hubbub(store: SqlStore, definitions: Definitions) -> None:
                 assert store.fold(holding, summary_to_bytes(summarize(metric, holding)))
 
 
-def test_a_fold_stores_the_figures_of_its_summary(
+def test_fold_stores_the_figures_of_its_summary(
     store: SqlStore, definitions: Definitions, make_batch: MakeBatch, unseen_seed: int
 ) -> None:
     homepage, rng = definitions["homepage"], np.random.default_rng(unseen_seed)
@@ -57,7 +57,7 @@ def test_a_fold_stores_the_figures_of_its_summary(
     assert store.unfolded_reports() == {}
 
 
-def test_figures_of_an_older_fold_are_computed_later_in_bounded_steps(store: SqlStore) -> None:
+def test_missing_figures_are_computed_in_bounded_steps(store: SqlStore) -> None:
     """Newest periods first; a step reads no more summaries than it may."""
     definitions = many_definitions(4)
     fill(store, definitions, NOON.date(), 5, computed=False)
@@ -72,7 +72,7 @@ def test_figures_of_an_older_fold_are_computed_later_in_bounded_steps(store: Sql
     assert {totals.reports for totals in store.version_totals().values()} == {5 * 20_000}
 
 
-def test_an_older_hubbub_that_folds_and_purges_beside_leaves_no_wrong_figures(
+def test_folds_and_purges_without_figures_leave_no_wrong_figures(
     store: SqlStore, definitions: Definitions, make_batch: MakeBatch
 ) -> None:
     homepage = definitions["homepage"]
@@ -93,7 +93,7 @@ def test_an_older_hubbub_that_folds_and_purges_beside_leaves_no_wrong_figures(
     assert (row.is_stale, row.figures) == (False, PeriodFigures())
 
 
-def test_a_purge_drops_the_figures(store: SqlStore, definitions: Definitions, make_batch: MakeBatch) -> None:
+def test_purge_deletes_the_figures(store: SqlStore, definitions: Definitions, make_batch: MakeBatch) -> None:
     homepage = definitions["homepage"]
     store.append([all_ones(make_batch, homepage, 40, TODAY)])
     fold(store, homepage)
@@ -119,7 +119,7 @@ def test_figures_computed_from_an_earlier_summary_are_not_stored(
     assert (row.is_stale, row.figures) == (True, None)
 
 
-def test_a_damaged_summary_keeps_no_other_from_its_figures(store: SqlStore, database: str) -> None:
+def test_damaged_summary_does_not_stop_other_figures(store: SqlStore, database: str) -> None:
     definitions = many_definitions(3)
     fill(store, definitions, NOON.date(), 2, computed=False)
     sql(database, "UPDATE collection SET summary = substr(summary, 9) WHERE metric = 'search.first_page'")
@@ -129,7 +129,7 @@ def test_a_damaged_summary_keeps_no_other_from_its_figures(store: SqlStore, data
     assert {row[0] for row in store.stale_figures()} == {definitions["search.first_page"].digest}
 
 
-def test_a_running_service_computes_what_is_missing(store: SqlStore) -> None:
+def test_running_service_computes_missing_figures(store: SqlStore) -> None:
     from tests.aggregator.conftest import running
 
     from hubbub_aggregator.settings import Settings

@@ -1,4 +1,4 @@
-"""The reports of a commit lose their order and nothing else."""
+"""Shuffle: reports lose their order and keep their contents."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hubbub_aggregator.store.shuffle import shuffle_reports
 ALPHA = 1e-6
 
 
-def test_every_report_keeps_its_cohort_and_its_bits() -> None:
+def test_shuffle_keeps_cohort_and_bits_together() -> None:
     numbers = np.arange(200, dtype=np.uint8)
     rows = np.stack([numbers, 255 - numbers, numbers ^ 85], axis=1)
     cohorts, bits = shuffle_reports(numbers.tobytes(), rows.tobytes())
@@ -23,7 +23,7 @@ def test_every_report_keeps_its_cohort_and_its_bits() -> None:
     assert np.array_equal(np.frombuffer(bits, np.uint8).reshape(-1, 3), rows[list(cohorts)])
 
 
-def test_every_order_is_equally_likely(unseen_seed: int) -> None:
+def test_shuffle_orders_are_equally_likely(unseen_seed: int) -> None:
     """All 24 orders of 4 reports, 200 expected of each: an order missing, or twice as likely, is seen for sure."""
     random_bytes = SeededBytes(unseen_seed)
     seen = Counter(shuffle_reports(b"\0\1\2\3", b"abcd", random_bytes)[0] for _ in range(24 * 200))

@@ -1,4 +1,4 @@
-"""What any Store promises, asked of the one on SQLite."""
+"""Guarantees of `Store`, tested on both engines."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def held(store: SqlStore, metric: Metric) -> list[StoredPeriod]:
     return list(store.read(metric.digest))
 
 
-def test_an_empty_store_holds_nothing(store: SqlStore, metric: Metric, make_batch: MakeBatch) -> None:
+def test_empty_store_contains_nothing(store: SqlStore, metric: Metric, make_batch: MakeBatch) -> None:
     assert held(store, metric) == []
     assert store.unfolded(metric.digest) == []
     assert not store.contains(make_batch(metric))
 
 
-def test_the_reports_of_one_append_are_one_segment_for_each_metric_version_and_period(
+def test_append_stores_one_segment_per_metric_version_and_period(
     store: SqlStore, definitions: Definitions, make_batch: MakeBatch
 ) -> None:
     homepage, carrier = definitions["homepage"], definitions["carrier"]
@@ -59,7 +59,7 @@ def test_the_reports_of_one_append_are_one_segment_for_each_metric_version_and_p
     assert (len(third.segments), len(third.rows)) == (1, 3)
 
 
-def test_a_batch_is_stored_once_however_often_it_comes(store: SqlStore, metric: Metric, make_batch: MakeBatch) -> None:
+def test_repeated_batch_is_stored_once(store: SqlStore, metric: Metric, make_batch: MakeBatch) -> None:
     first, second = make_batch(metric), make_batch(metric)
     assert store.append([first, first]) == [AppendResult.STORED, AppendResult.DUPLICATE]
     assert store.append([first, second, second]) == [
@@ -73,7 +73,7 @@ def test_a_batch_is_stored_once_however_often_it_comes(store: SqlStore, metric: 
     assert len(held(store, metric)[0].segments) == 2, "nothing new, no segment"
 
 
-def test_an_id_is_a_batchs_own_within_its_metric_version_and_period(
+def test_batch_id_is_unique_within_its_metric_version_and_period(
     store: SqlStore, definitions: Definitions, make_batch: MakeBatch
 ) -> None:
     batch_id = uuid.uuid4()
@@ -83,9 +83,7 @@ def test_an_id_is_a_batchs_own_within_its_metric_version_and_period(
     assert not store.contains(replace(first, period="2024-06-14"))
 
 
-def test_the_same_batch_from_many_connections_at_once_is_stored_once(
-    database: str, metric: Metric, make_batch: MakeBatch
-) -> None:
+def test_concurrent_appends_of_one_batch_store_it_once(database: str, metric: Metric, make_batch: MakeBatch) -> None:
     batches = [make_batch(metric) for _ in range(8)]
     stores = [SqlStore.open(database) for _ in range(4)]
     with ThreadPoolExecutor(len(stores)) as pool:
@@ -96,7 +94,7 @@ def test_the_same_batch_from_many_connections_at_once_is_stored_once(
         store.close()
 
 
-def test_what_is_read_is_what_was_appended(store: SqlStore, definitions: Definitions, make_batch: MakeBatch) -> None:
+def test_read_returns_the_appended_reports(store: SqlStore, definitions: Definitions, make_batch: MakeBatch) -> None:
     for metric in definitions.versions():
         batches = [make_batch(metric, n) for n in (1, 7, 300)]
         store.append(batches[:2])
@@ -107,7 +105,7 @@ def test_what_is_read_is_what_was_appended(store: SqlStore, definitions: Definit
         assert counted == BitCounts.from_rows(metric, cohorts, rows, ["2024-06-15"])
 
 
-def test_a_read_may_ask_for_periods_and_stop_early(store: SqlStore, metric: Metric, make_batch: MakeBatch) -> None:
+def test_read_takes_periods_and_stops_early(store: SqlStore, metric: Metric, make_batch: MakeBatch) -> None:
     for period in ("2024-06-13", "2024-06-14", "2024-06-14", "2024-06-15"):
         store.append([make_batch(metric, period=period)])
     asked = list(store.read(metric.digest, ["2024-06-14", "2024-06-13"], max_reports=3))
@@ -115,9 +113,7 @@ def test_a_read_may_ask_for_periods_and_stop_early(store: SqlStore, metric: Metr
     assert list(store.read(metric.digest, [])) == []
 
 
-def test_a_read_is_of_one_moment_whatever_is_written_meanwhile(
-    store: SqlStore, metric: Metric, make_batch: MakeBatch
-) -> None:
+def test_read_is_a_snapshot_of_one_moment(store: SqlStore, metric: Metric, make_batch: MakeBatch) -> None:
     store.append([make_batch(metric, period="2024-06-14"), make_batch(metric, period="2024-06-15")])
     reading = store.read(metric.digest)
     first = next(reading)
@@ -128,7 +124,9 @@ def test_a_read_is_of_one_moment_whatever_is_written_meanwhile(
     assert (len(first.cohorts), len(second.cohorts), second.summary) == (3, 3, None)
 
 
-def test_a_fold_that_came_second_changes_nothing(store: SqlStore, metric: Metric, make_batch: MakeBatch) -> None:
+def test_second_fold_of_the_same_segments_changes_nothing(
+    store: SqlStore, metric: Metric, make_batch: MakeBatch
+) -> None:
     store.append([make_batch(metric)])
     (holding,) = held(store, metric)
     summary = summary_to_bytes(summarize(metric, holding))
@@ -140,7 +138,7 @@ def test_a_fold_that_came_second_changes_nothing(store: SqlStore, metric: Metric
     assert held(store, metric) == [folded]
 
 
-def test_an_append_that_dies_after_any_statement_stores_nothing(
+def test_append_that_fails_after_any_statement_stores_nothing(
     store: SqlStore, metric: Metric, make_batch: MakeBatch
 ) -> None:
     batch = make_batch(metric)
@@ -152,7 +150,7 @@ def test_an_append_that_dies_after_any_statement_stores_nothing(
     assert store.append([batch]) == [AppendResult.DUPLICATE]
 
 
-def test_a_fold_that_dies_after_any_statement_changes_nothing(
+def test_fold_that_fails_after_any_statement_changes_nothing(
     store: SqlStore, metric: Metric, make_batch: MakeBatch
 ) -> None:
     store.append([make_batch(metric)])
@@ -166,7 +164,7 @@ def test_a_fold_that_dies_after_any_statement_changes_nothing(
     assert store.unfolded(metric.digest) == []
 
 
-def test_a_commit_is_on_the_disk_before_it_returns(tmp_path: Path) -> None:
+def test_commit_is_durable_when_it_returns(tmp_path: Path) -> None:
     """synchronous = FULL (2) in WAL mode: what SQLite promises to survive a power cut."""
     with open_sqlite(tmp_path / "reports.db").connect() as connection:
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
@@ -212,7 +210,7 @@ def test_database_has_no_column_for_the_time_of_a_report_an_address_or_an_agent(
     }
 
 
-def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_open_refuses_a_file_that_is_not_a_database(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("not a database, but somebody's notes, and long enough to have a header" * 9)
     before = path.read_bytes()
@@ -223,7 +221,7 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) ->
     assert path.read_bytes() == before
 
 
-def test_a_store_outlives_its_process(database: str, metric: Metric, make_batch: MakeBatch) -> None:
+def test_store_keeps_data_after_its_process_ends(database: str, metric: Metric, make_batch: MakeBatch) -> None:
     batch = make_batch(metric)
     for expected in (AppendResult.STORED, AppendResult.DUPLICATE):
         store = SqlStore.open(database)
@@ -231,7 +229,7 @@ def test_a_store_outlives_its_process(database: str, metric: Metric, make_batch:
         store.close()
 
 
-def test_a_new_file_that_another_worker_is_making_is_waited_for(tmp_path: Path) -> None:
+def test_open_waits_for_a_process_that_creates_the_file(tmp_path: Path) -> None:
     """SQLite does not wait by itself where the journal's mode is to change: a worker ended with `database is locked`."""
     other = sqlite3.connect(tmp_path / "new.db", isolation_level=None, check_same_thread=False)
     other.execute("BEGIN IMMEDIATE")

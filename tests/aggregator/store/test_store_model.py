@@ -1,4 +1,4 @@
-"""Whatever is ingested, repeated, folded, closed, purged and restarted in whatever order: counts are those of a plain model."""
+"""Random sequences of appends, folds, closes, purges and restarts, compared with a simple model."""
 
 from __future__ import annotations
 
