@@ -165,7 +165,10 @@ def test_doctor_warns_of_databases_that_other_users_can_access(
 
 def test_doctor_warns_of_scopes_without_token(store: SqlStore) -> None:
     assert problems(list(check_tokens(store, Settings(), NOW.date()))) == [(Health.WARNING, "tokens")]
-    assert problems(list(check_tokens(store, Settings(require_report_token=True), NOW.date())))[0] == (Health.ERROR, "tokens")
+    assert problems(list(check_tokens(store, Settings(require_report_token=True), NOW.date())))[0] == (
+        Health.ERROR,
+        "tokens",
+    )
     assert problems(list(check_tokens(store, Settings(local_reads_without_token=True), NOW.date()))) == []
     store.add_token(Token("reader", frozenset({Scope.READ})), hash_secret("x"))
     assert "no token has scope metrics" in next(check_tokens(store, Settings(), NOW.date())).observation
