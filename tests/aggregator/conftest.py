@@ -106,7 +106,7 @@ class FakeClock:
 
 
 @dataclass(frozen=True)
-class Answer:
+class HttpResponse:
     status: int
     headers: urllib3.HTTPHeaderDict
     body: bytes
@@ -126,16 +126,18 @@ class Aggregator:
     clock: Any  # a FakeClock, except in tests of the clock
     http: urllib3.PoolManager = field(default_factory=lambda: urllib3.PoolManager(maxsize=16, retries=False))
 
-    def request(self, method: str, path: str, body: bytes | Iterator[bytes] | None = None, **headers: str) -> Answer:
+    def request(
+        self, method: str, path: str, body: bytes | Iterator[bytes] | None = None, **headers: str
+    ) -> HttpResponse:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         answer = self.http.request(method, self.url + path, body=body, headers=named)
-        return Answer(answer.status, answer.headers, answer.data)
+        return HttpResponse(answer.status, answer.headers, answer.data)
 
-    def post(self, body: bytes | Batch, **headers: str) -> Answer:
+    def post(self, body: bytes | Batch, **headers: str) -> HttpResponse:
         data = body.to_json() if isinstance(body, Batch) else body
         return self.request("POST", "/v1/reports", data, **({"content_type": "application/json"} | headers))
 
-    def get(self, path: str, **headers: str) -> Answer:
+    def get(self, path: str, **headers: str) -> HttpResponse:
         return self.request("GET", path, None, **headers)
 
     def summary(self, name: str, query: str = "") -> Summary:

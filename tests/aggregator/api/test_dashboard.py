@@ -32,12 +32,12 @@ from hubbub_aggregator.store.sql_store import SqlStore
 from hubbub_aggregator.store.tokens import Scope, hash_secret
 
 if TYPE_CHECKING:
-    from tests.aggregator.conftest import Aggregator, Answer, MakeBatch, StartAggregator
+    from tests.aggregator.conftest import Aggregator, HttpResponse, MakeBatch, StartAggregator
 
 HTML = "text/html,*/*;q=0.8"  # what browsers accept
 
 
-def sign_in(aggregator: Aggregator, bearer: str, **headers: str) -> Answer:
+def sign_in(aggregator: Aggregator, bearer: str, **headers: str) -> HttpResponse:
     body = urlencode({"token": bearer.removeprefix("Bearer ")}).encode()
     asked = {"content_type": "application/x-www-form-urlencoded", "accept": HTML} | headers
     answer = aggregator.http.request(
@@ -47,24 +47,26 @@ def sign_in(aggregator: Aggregator, bearer: str, **headers: str) -> Answer:
         headers={name.replace("_", "-"): value for name, value in asked.items()},
         redirect=False,
     )
-    return _answer(answer)
+    return _http_response(answer)
 
 
-def get(aggregator: Aggregator, path: str = "/", **headers: str) -> Answer:
-    return _answer(aggregator.http.request("GET", aggregator.url + path, headers=headers, redirect=False))
+def get(aggregator: Aggregator, path: str = "/", **headers: str) -> HttpResponse:
+    return _http_response(aggregator.http.request("GET", aggregator.url + path, headers=headers, redirect=False))
 
 
-def sign_out(aggregator: Aggregator, **headers: str) -> Answer:
-    return _answer(aggregator.http.request("POST", aggregator.url + "/sign-out", headers=headers, redirect=False))
+def sign_out(aggregator: Aggregator, **headers: str) -> HttpResponse:
+    return _http_response(
+        aggregator.http.request("POST", aggregator.url + "/sign-out", headers=headers, redirect=False)
+    )
 
 
-def _answer(answer: Any) -> Answer:
-    from tests.aggregator.conftest import Answer
+def _http_response(answer: Any) -> HttpResponse:
+    from tests.aggregator.conftest import HttpResponse
 
-    return Answer(answer.status, answer.headers, answer.data)
+    return HttpResponse(answer.status, answer.headers, answer.data)
 
 
-def cookie_of(answer: Answer) -> Any:
+def cookie_of(answer: HttpResponse) -> Any:
     [(_, morsel)] = SimpleCookie(answer.headers["set-cookie"]).items()
     return morsel
 
@@ -391,7 +393,7 @@ def test_idle_upkeep_runs_a_constant_number_of_statements(store: SqlStore) -> No
     assert counts[0] == counts[1] <= 12
 
 
-def statements_of(store: SqlStore, act: Callable[[], Answer]) -> list[str]:
+def statements_of(store: SqlStore, act: Callable[[], HttpResponse]) -> list[str]:
     """Return the SQL of a request; an earlier request has done one-time setup."""
     statements: list[tuple[str, Any]] = []
     assert act().status == 200

@@ -24,10 +24,10 @@ from hubbub_aggregator.store.interface import StoredPeriod
 from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
-    from tests.aggregator.conftest import Aggregator, Answer, MakeBatch, StartAggregator
+    from tests.aggregator.conftest import Aggregator, HttpResponse, MakeBatch, StartAggregator
 
 
-def assert_refused(answer: Answer, refusal: ProblemType) -> None:
+def assert_refused(answer: HttpResponse, refusal: ProblemType) -> None:
     """Assert the form of a problem response (RFC 9457) and its problem type."""
     assert answer.headers["content-type"] == "application/problem+json"
     problem = answer.json

@@ -23,7 +23,7 @@ from hubbub_aggregator.store.sql_store import SqlStore
 from hubbub_aggregator.store.tokens import Scope, Token, hash_secret, new_token
 
 if TYPE_CHECKING:
-    from tests.aggregator.conftest import Aggregator, Answer, MakeBatch, StartAggregator
+    from tests.aggregator.conftest import Aggregator, HttpResponse, MakeBatch, StartAggregator
 
 SUMMARY = "/v1/metrics/homepage/summary"
 
@@ -34,7 +34,7 @@ def given(store: SqlStore, *scopes: Scope) -> str:
     return f"Bearer {secret}"
 
 
-def sign_in(aggregator: Aggregator, secret: str) -> Answer:
+def sign_in(aggregator: Aggregator, secret: str) -> HttpResponse:
     from tests.aggregator.api import test_dashboard
 
     return test_dashboard.sign_in(aggregator, secret)
