@@ -41,7 +41,11 @@ def test_a_file_gives_its_metrics_by_name() -> None:
         ("num_bits = 128", "num_bits = 128\nsalt = 3", "unknown key 'salt': a string metric has"),
         ('name = "homepage"', 'name = "Home page"', "a metric's name must have at most 64 lower-case letters"),
         ('name = "homepage"\n', "", "a metric without a name: name is missing"),
-        ("num_bits = 128", "num_bits = 128\nhold = 0", "hold must be a whole number of periods, size must be an integer >= 1, got 0"),
+        (
+            "num_bits = 128",
+            "num_bits = 128\nhold = 0",
+            "hold must be a whole number of periods, size must be an integer >= 1, got 0",
+        ),
         ("num_bits = 128", 'num_bits = 128\nperiod = "year"', "period must be one of day, week, month, got 'year'"),
         ("num_bits = 128", "num_bits = ", "is not TOML"),
         ("[[metric]]", "[[metrics]]", "unknown top-level key 'metrics': metrics are [[metric]] tables"),

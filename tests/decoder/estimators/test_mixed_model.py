@@ -73,10 +73,10 @@ def both_ways(model: MixedModel, beliefs: CandidatePriors = BELIEFS, unlisted: f
     return [CandidateSpaceSolver(model, beliefs, unlisted), ObservationSpaceSolver(model, beliefs, unlisted)]
 
 
-def test_a_candidates_estimate_is_that_of_a_model_in_which_nothing_is_believed_of_it(
+def test_estimates_equal_a_model_without_the_own_prior(
     model: tuple[MixedModel, Brute],
 ) -> None:
-    """The cavity, by refitting the whole model for each candidate, its column fixed."""
+    """The cavity, by refitting the whole model for each candidate with its column fixed."""
     made, brute = model
     for solved in both_ways(made):
         solution = solved.estimates()
@@ -88,8 +88,10 @@ def test_a_candidates_estimate_is_that_of_a_model_in_which_nothing_is_believed_o
             assert solution.variances[j] == pytest.approx(covariance[0, 0], rel=1e-6)
 
 
-def test_roughly_one_variance_stands_for_all(model: tuple[MixedModel, Brute], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every second candidate looked at, beliefs of very different width: variances within a half, estimates within their errors."""
+def test_approximate_variances_are_near_the_exact_ones(
+    model: tuple[MixedModel, Brute], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With every second candidate sampled and very different priors: variances within a half, estimates within their errors."""
     made, _ = model
     solved = ObservationSpaceSolver(made, BELIEFS, UNLISTED)
     exact = solved.estimates()
@@ -101,7 +103,7 @@ def test_roughly_one_variance_stands_for_all(model: tuple[MixedModel, Brute], mo
     assert np.ptp(rough.variances) < 1e-12
 
 
-def test_the_posterior_of_a_candidate_is_its_best_linear_prediction(model: tuple[MixedModel, Brute]) -> None:
+def test_posterior_means_are_best_linear_predictions(model: tuple[MixedModel, Brute]) -> None:
     made, brute = model
     effects, _ = brute.least_squares(BELIEFS, brute.others)
     left = brute.y - brute.x @ BELIEFS.means - brute.others @ effects
@@ -113,8 +115,8 @@ def test_the_posterior_of_a_candidate_is_its_best_linear_prediction(model: tuple
         assert solution.fixed_effects == pytest.approx(effects, rel=1e-6)
 
 
-def test_totals_are_predicted_with_a_mean_of_the_exchangeable_candidates(model: tuple[MixedModel, Brute]) -> None:
-    """Joint normal by brute force: T = 1'x given y, the mean of nine and the others' effects under a flat prior."""
+def test_totals_have_a_mean_of_the_exchangeable_candidates(model: tuple[MixedModel, Brute]) -> None:
+    """By brute force from the joint normal of T = 1'x and y; the mean of nine and the fixed effects have flat priors."""
     made, brute = model
     column = brute.x[:, ALIKE].sum(axis=1)
     fixed = np.column_stack([brute.others, column])
@@ -132,15 +134,15 @@ def test_totals_are_predicted_with_a_mean_of_the_exchangeable_candidates(model: 
         assert np.diag(totals.covariance)[1:] == pytest.approx(np.diag(covariance)[:2], rel=1e-5)
 
 
-def test_without_exchangeable_candidates_totals_are_sums(model: tuple[MixedModel, Brute]) -> None:
+def test_totals_without_exchangeable_candidates_are_sums(model: tuple[MixedModel, Brute]) -> None:
     made, _ = model
     solved = CandidateSpaceSolver(made, BELIEFS, UNLISTED)
     solution, totals = solved.estimates(), solved.totals(np.zeros(12, bool))
     assert totals.shares == pytest.approx([solution.posterior_means.sum(), *solution.fixed_effects])
 
 
-def test_the_scores_of_filters_are_those_of_a_model_without_the_candidate(model: tuple[MixedModel, Brute]) -> None:
-    """P_{-j} (y - X_{-j} mean_{-j}), by brute force, looked up at every filter; and with all candidates in it."""
+def test_scores_equal_a_model_without_the_candidate(model: tuple[MixedModel, Brute]) -> None:
+    """P_{-j} (y - X_{-j} mean_{-j}) by brute force, at every filter; also with no candidate left out."""
     mixed, brute = model
     for left_out in (None, 0, 11):
         kept = np.arange(12) != (-1 if left_out is None else left_out)
@@ -155,8 +157,8 @@ def test_the_scores_of_filters_are_those_of_a_model_without_the_candidate(model:
             )
 
 
-def test_the_misfit_is_none_where_the_restricted_likelihood_is_largest(model: tuple[MixedModel, Brute]) -> None:
-    """d log L / d tau**2 = tr(P K) (ratio - 1) / 2, and the step has its sign: as the numeric derivative, everywhere."""
+def test_overdispersion_is_the_slope_of_the_restricted_likelihood(model: tuple[MixedModel, Brute]) -> None:
+    """d log L / d tau**2 = tr(P K) (ratio - 1) / 2, by numeric derivative; the step has the same sign."""
     made, brute = model
     inverse_of = np.linalg.inv
     for unlisted in (1e-5, 1e-4, 1e-3, 1e-2):
@@ -174,8 +176,8 @@ def test_the_misfit_is_none_where_the_restricted_likelihood_is_largest(model: tu
             assert misfit.step == pytest.approx(2 * slope / curvature, rel=1e-3)
 
 
-def test_of_two_candidates_with_the_same_filters_nothing_is_known_but_their_sum() -> None:
-    """Given as two columns by hand, each is as uncertain as what is believed of the other."""
+def test_identical_candidates_are_as_uncertain_as_the_prior() -> None:
+    """Two columns with equal filters, made by hand: each is as uncertain as the prior of the other."""
     table = FilterTable.from_params(PARAMS)
     counts = simulate_pattern_counts(Metric.string("m", PARAMS), {"a": 5000}, np.random.default_rng(3))
     observations = whiten_scores(counts, table, np.tile(table.probabilities, (4, 1)))

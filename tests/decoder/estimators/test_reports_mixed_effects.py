@@ -62,8 +62,8 @@ class Scored:
 
 
 @pytest.mark.parametrize("unlisted", [0.0, 0.02])
-def test_the_shares_solve_hendersons_equations(unlisted: float) -> None:
-    """(J + diag(1/variance)) x = J x_hat + mean/variance: said as it stands."""
+def test_report_score_solver_solves_hendersons_equations(unlisted: float) -> None:
+    """(J + diag(1/variance)) x = J x_hat + mean/variance, as written."""
     one = Scored(1)
     j = one.information(unlisted)
     precision, pull = np.zeros(8), np.zeros(8)
@@ -73,8 +73,8 @@ def test_the_shares_solve_hendersons_equations(unlisted: float) -> None:
     assert found == pytest.approx(expected, rel=1e-6)
 
 
-def test_an_estimate_knows_nothing_of_what_is_believed_of_it() -> None:
-    """Another belief about candidate 2 moves all others' estimates, and neither its own nor its variance."""
+def test_estimate_does_not_depend_on_its_own_prior() -> None:
+    """Another prior of candidate 2 moves all other estimates, and neither its own nor its variance."""
     one = Scored(2)
     means, variances = one.beliefs.means.copy(), one.beliefs.variances.copy()
     means[2], variances[2] = 0.3, 0.5
@@ -86,8 +86,8 @@ def test_an_estimate_knows_nothing_of_what_is_believed_of_it() -> None:
     assert np.all(np.abs(np.delete(now.shares - was.shares, 2)) > 1e-6)
 
 
-def test_a_candidate_left_out_leaves_the_others_as_if_it_had_not_been_asked_for() -> None:
-    """Solved anew without its row and column."""
+def test_without_equals_a_model_without_the_candidate() -> None:
+    """Solved again without its row and column."""
     one = Scored(3)
     kept = [0, 1, 2, 3, 5, 6, 7]
     precision, pull = np.zeros(8), np.zeros(8)
@@ -101,8 +101,8 @@ def test_a_candidate_left_out_leaves_the_others_as_if_it_had_not_been_asked_for(
 
 
 @pytest.mark.parametrize("unlisted", [0.0, 0.02])
-def test_of_a_sample_whose_scores_have_half_the_noise_variances_are_less_by_half_of_it(unlisted: float) -> None:
-    """v = w'(J-noise + the rest) w, w = dx_j / dg by differences; the people's part x (1 - x) / N comes on top, for single shares and for totals."""
+def test_known_noise_replaces_the_variance_of_the_score(unlisted: float) -> None:
+    """v = w'(J-noise + the rest) w, w = dx_j / dg by differences; x (1 - x) / N is added, for single shares and totals."""
     one = Scored(4)
     step, flags = 1e-3, np.array([True] * 4 + [False] * 2)
 
@@ -120,8 +120,8 @@ def test_of_a_sample_whose_scores_have_half_the_noise_variances_are_less_by_half
     assert found == pytest.approx(model_s - less + x * (1 - x) / N + (0.1 / N) ** 2, rel=1e-6)
 
 
-def test_shares_add_up_to_one_where_sums_are_asked_for_and_their_errors_with_them() -> None:
-    """Candidates, unlisted and no value together; the same with the noise known but for the little that nobody claims to know."""
+def test_sum_constraint_makes_totals_sum_to_one() -> None:
+    """Candidates, unlisted and no value together; also with known noise, up to its least error."""
     one, flags = Scored(5), np.array([True] * 4 + [False] * 2)
     for model, least in ((one.model, 0.0), (one.knowing, 3 * (0.1 / N) ** 2)):
         sums = ReportScoreSolver(model.with_sum_constraint(), one.beliefs, 0.01).totals(flags)
@@ -131,7 +131,7 @@ def test_shares_add_up_to_one_where_sums_are_asked_for_and_their_errors_with_the
 
 
 @pytest.mark.parametrize(("h", "of_bits", "left_open"), [(1, 1.02, 0.95), (2, 0.9, 1.0)])
-def test_many_candidates_have_true_errors_below_those_of_bit_counts_and_those_without_beliefs(
+def test_mixed_effects_have_smaller_errors_than_bit_counts_and_fixed_effects(
     h: int, of_bits: float, left_open: float, unseen_seed: int
 ) -> None:
     """Two populations, 158 candidates to 305 numbers, half of them nobody's; a tenth of the strings is no candidate.
