@@ -1,4 +1,4 @@
-"""Honest results: over many simulated populations 95 % intervals cover 95 %, and what is found is mostly there."""
+"""Calibration: over many simulated populations, 95 % intervals cover 95 %, and the false discovery rate holds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ALPHA = 1e-6
 
 @dataclass(frozen=True)
 class Case:
-    """Reports of `num_values` values of a distribution; every `skip`-th has no candidate, `wrong` candidates nobody has."""
+    """Reports of `num_values` values of a distribution; every `skip`-th has no candidate; `wrong` candidates are absent."""
 
     params: Params
     num_reports: int

@@ -1,4 +1,4 @@
-"""Bit counts, many candidates: by brute force, by another method, from simulation, and beside what it replaced."""
+"""Estimator for bit counts with many candidates: against brute force, against fixed effects, and from simulation."""
 
 from __future__ import annotations
 
@@ -50,24 +50,24 @@ def test_bit_model_agrees_with_dense_generalized_least_squares(scheme: str, unse
     others, scatter = np.append(random_string.mean, 0)[:, None], np.zeros((9, 9))
     scatter[:8, :8] = random_string.covariance
     model = MixedModel(observations, design.positions().transpose(0, 2, 1), others, scatter)
-    beliefs, tau2 = CandidatePriors(np.linspace(0.1, 0, 8), np.geomspace(1e-2, 1e-4, 8)), 1e-3
+    priors, tau2 = CandidatePriors(np.linspace(0.1, 0, 8), np.geomspace(1e-2, 1e-4, 8)), 1e-3
 
     whiteners = [a[:, :8] for a in observations.features]
     x = np.concatenate([w @ block.toarray() for w, block in zip(whiteners, design.blocks(), strict=True)])
-    s = (x * beliefs.variances) @ x.T + np.eye(24)
+    s = (x * priors.variances) @ x.T + np.eye(24)
     for c, w in enumerate(whiteners):
         s[8 * c : 8 * c + 8, 8 * c : 8 * c + 8] += tau2 * w @ random_string.covariance @ w.T
     f = np.concatenate([w @ random_string.mean for w in whiteners])
     inverse = np.linalg.inv(s)
-    surprise = model.y - x @ beliefs.means
+    surprise = model.y - x @ priors.means
     effect = f @ inverse @ surprise / (f @ inverse @ f)
     projection = inverse - np.outer(inverse @ f, inverse @ f) / (f @ inverse @ f)
     information = np.einsum("ij,ik,kj->j", x, projection, x)
-    for solved in (CandidateSpaceSolver(model, beliefs, tau2), ObservationSpaceSolver(model, beliefs, tau2)):
+    for solved in (CandidateSpaceSolver(model, priors, tau2), ObservationSpaceSolver(model, priors, tau2)):
         solution = solved.estimates()
         assert solution.fixed_effects == pytest.approx([effect], rel=1e-6)
-        assert solution.shares == pytest.approx(beliefs.means + x.T @ projection @ surprise / information, rel=1e-5)
-        assert solution.variances == pytest.approx(1 / information - beliefs.variances, rel=1e-5)
+        assert solution.shares == pytest.approx(priors.means + x.T @ projection @ surprise / information, rel=1e-5)
+        assert solution.variances == pytest.approx(1 / information - priors.variances, rel=1e-5)
         scores = np.concatenate(
             [whitener.T @ (projection @ surprise)[8 * c : 8 * c + 8] for c, whitener in enumerate(whiteners)]
         )

@@ -1,4 +1,4 @@
-"""The first look at each cohort by itself: another method says the same, and what it leaves to learning is near where it ends."""
+"""Initial estimates by cohort: against the whole model, and close to where the iteration ends."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def test_estimate_per_cohort_agrees_with_priors_of_no_variance(scheme: str) -> N
     """Priors of variance 1e-14, solved whole: the same shares, fixed effects and overdispersion."""
     model = model_of({f"v{i}": 20_000 // (i + 1) for i in range(20)}, [f"v{i}" for i in range(12)], scheme)
     known = np.where(np.arange(12) < 2, 0.2, 0.0)
-    seen, misfit = estimate_per_cohort(model, known, 3e-3)
+    seen, overdispersion = estimate_per_cohort(model, known, 3e-3)
     whole = ObservationSpaceSolver(model, CandidatePriors(known, np.full(12, 1e-14)), 3e-3)
     assert seen.shares == pytest.approx(whole.estimates().shares, abs=1e-7)
     assert seen.variances == pytest.approx(whole.estimates().variances, rel=1e-6)
     assert seen.fixed_effects == pytest.approx(whole.estimates().fixed_effects, abs=1e-6)
-    assert misfit.ratio == pytest.approx(whole.overdispersion().ratio, rel=1e-6)
-    assert misfit.step == pytest.approx(whole.overdispersion().step, rel=1e-5)
+    assert overdispersion.ratio == pytest.approx(whole.overdispersion().ratio, rel=1e-6)
+    assert overdispersion.step == pytest.approx(whole.overdispersion().step, rel=1e-5)
 
 
 def test_squared_norms_are_those_of_the_columns() -> None:

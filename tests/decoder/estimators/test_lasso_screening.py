@@ -1,4 +1,4 @@
-"""Screening: none while it can be avoided, and then by people who are not estimated from."""
+"""Screening by lasso: only with too many candidates, and in cohorts that are not estimated from."""
 
 from __future__ import annotations
 
@@ -72,15 +72,15 @@ def test_screening_keeps_frequent_candidates(counts: BitCounts) -> None:
 def test_screening_passes_at_most_a_quarter_by_chance(
     unseen_seed: int,
 ) -> None:
-    """Nobody reports a value: each of 1000 passes alone with chance 10 / 1000, and a lasso keeps fewer than alone would pass.
+    """No report has a value: each of 1000 passes alone with chance 10 / 1000, and a lasso keeps fewer than alone would pass.
 
     At most the 1 - 1e-6 / 12 quantile of a Poisson variable of mean 10, in each of 12 draws. Where the noise of all bits together is low
     none may pass: in 6 of 40 draws, so in all of 12 with a chance below 1e-6 (at .3, the upper end of that share's interval).
     """
     rng, design = np.random.default_rng(unseen_seed), design_matrix(NAMES[:1000], PARAMS)
-    nobody = Metric.string("x", PARAMS)
+    metric = Metric.string("x", PARAMS)
     kept = [
-        len(lasso_columns(simulate_bit_counts(nobody, {}, rng, no_value=500_000), design, most=40)) for _ in range(12)
+        len(lasso_columns(simulate_bit_counts(metric, {}, rng, no_value=500_000), design, most=40)) for _ in range(12)
     ]
     assert max(kept) <= poisson.isf(ALPHA / 12, 10)
     assert sum(kept) > 0

@@ -1,4 +1,4 @@
-"""The full likelihood with random effects: exact without noise, honest with it, on seeds nobody looked at."""
+"""Estimator for pattern counts: exact without noise, and calibrated with noise, on unseen seeds."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ def test_patterns_without_noise_are_nearly_exact() -> None:
 
 
 @pytest.mark.parametrize(
-    ("listed", "nobody", "pqf"),
+    ("listed", "absent", "pqf"),
     [
         (40, 20, (0.225, 0.775, 0.0)),
         (30, 30, (0.225, 0.775, 0.0)),  # a quarter of the values, 5 % of the people, are on no list
-        (40, 400, (0.39, 0.61, 0.45)),  # 440 candidates, more than twice the 8 x 32 numbers that say much
+        (40, 400, (0.39, 0.61, 0.45)),  # 440 candidates, more than twice the 8 x 32 numbers that carry most information
     ],
 )
 def test_pattern_intervals_cover_and_false_discoveries_are_few(
-    listed: int, nobody: int, pqf: tuple[float, float, float], unseen_seed: int
+    listed: int, absent: int, pqf: tuple[float, float, float], unseen_seed: int
 ) -> None:
     """40 populations of 200,000: coverage .95 within 1.5 points beyond chance, false discovery rate at most 5 %; alpha = 1e-6.
 
     Candidates of one decoding share noise, so chance is measured between decodings. How strings hash is part of it: names are new each time,
-    or the one that nobody reported but hashes like frequent ones would be false in all of them.
+    or an absent candidate that hashes like frequent ones would be false in all of them.
     """
     rng = np.random.default_rng(unseen_seed)
     covered: dict[str, list[float]] = defaultdict(list)
@@ -64,12 +64,12 @@ def test_pattern_intervals_cover_and_false_discoveries_are_few(
     for run in range(40):
         population = {f"{run} {name}": number for name, number in zipf(40, 200_000).items()}
         people = sum(population.values())
-        names = [*list(population)[:listed], *(f"{run} w{i}" for i in range(nobody))]
+        names = [*list(population)[:listed], *(f"{run} w{i}" for i in range(absent))]
         decoding = decode(simulate_pattern_counts(metric(pqf=pqf), population, rng), names)
         hits: dict[str, list[bool]] = defaultdict(list)
         for e in decoding.estimates:
             truth = population.get(e.candidate, 0) / people
-            hits["there" if truth else "nobody"].append(e.low <= truth <= e.high)
+            hits["there" if truth else "absent"].append(e.low <= truth <= e.high)
         for kind, values in hits.items():
             covered[kind].append(float(np.mean(values)))
         found = decoding.detected
@@ -85,14 +85,14 @@ def test_matching_priors_reproduce_the_posterior(unseen_seed: int) -> None:
     v = np.full(300, 1e-6)
     x = rng.normal(np.where(np.arange(300) < 30, 0.004, 0.0), 1e-3)
     seen = ShareEstimates(x, v, x, np.zeros(2))
-    beliefs = empirical_bayes._matching_priors(*empirical_bayes._posterior(seen, 1.0))
-    joined = 1 / (1 / v + 1 / beliefs.variances)
+    priors = empirical_bayes._matching_priors(*empirical_bayes._posterior(seen, 1.0))
+    joined = 1 / (1 / v + 1 / priors.variances)
     mean, variance = fit_prior(x, v).posterior(x, v)
-    assert joined * (x / v + beliefs.means / beliefs.variances) == pytest.approx(mean, rel=1e-6, abs=1e-12)
+    assert joined * (x / v + priors.means / priors.variances) == pytest.approx(mean, rel=1e-6, abs=1e-12)
     wide = variance > v / 1.02
     assert 0 < wide.sum() < 100
     assert joined[~wide] == pytest.approx(variance[~wide], rel=1e-6)
-    assert np.all(beliefs.variances[wide] > 40 * v[wide])
+    assert np.all(priors.variances[wide] > 40 * v[wide])
 
 
 def test_empirical_prior_reduces_errors(unseen_seed: int, monkeypatch: pytest.MonkeyPatch) -> None:

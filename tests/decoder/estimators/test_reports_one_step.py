@@ -73,7 +73,7 @@ def shares_of(fitted: FitResult) -> Floats:
 
 
 def errors_of(fitted: FitResult) -> Floats:
-    """Standard errors of the candidates' shares among those who reported."""
+    """Standard errors of the candidates' shares among the reporters."""
     return np.sqrt(fitted.reporter_variances)
 
 
@@ -147,7 +147,7 @@ def test_simulated_information_matches_all_patterns(scheme: str, unseen_seed: in
     ids=["strings unlisted", "two strings only", "nearly noiseless"],
 )
 def test_one_step_covers_for_few_reports_with_little_noise(k: int, p: float, alone: bool, unseen_seed: int) -> None:
-    """m = 8, 50 candidates, 2,400 reports: the maximum's own information covered .896 where nobody reported (k = 16).
+    """m = 8, 50 candidates, 2,400 reports: the maximum's own information covered .896 of the absent candidates (k = 16).
 
     20 populations (k = 64: 8) of which 20 strings or two are reported. Estimates of one fit depend on each other, so intervals are taken
     for half as many: above the binomial's quantile of alpha = 1e-6 at coverage .95; and not because errors are twice too large.
@@ -239,7 +239,7 @@ def test_standard_errors_include_hashing_of_unlisted_strings(monkeypatch: pytest
     params = string_params(32, 2, 8)
     rng = np.random.default_rng(unseen_seed)
     squares: dict[bool, list[float]] = {True: [], False: []}
-    misfit = BitResiduals.overdispersion
+    overdispersion = BitResiduals.overdispersion
     for _ in range(30):
         tag = int(rng.integers(1 << 30))
         names = [f"{tag}-{i}" for i in range(6)]
@@ -248,7 +248,7 @@ def test_standard_errors_include_hashing_of_unlisted_strings(monkeypatch: pytest
         truth = np.array([people.get(name, 0) for name in names]) / reports.num_reports
         for known in squares:
             monkeypatch.setattr(
-                BitResiduals, "overdispersion", misfit if known else lambda *_: Overdispersion(1.0, 0.0, 0.0)
+                BitResiduals, "overdispersion", overdispersion if known else lambda *_: Overdispersion(1.0, 0.0, 0.0)
             )
             fitted = fit_reports_one_step(reports, design_matrix(names, params))
             squares[known].append(float(np.mean(((fitted.shares - truth) / errors_of(fitted)) ** 2)))

@@ -1,4 +1,4 @@
-"""Intervals, tests, false discovery rate, and what could be found."""
+"""Intervals, p-values, q-values, and the detection limit."""
 
 from __future__ import annotations
 

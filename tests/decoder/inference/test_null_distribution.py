@@ -1,4 +1,4 @@
-"""How random strings err: the law against enumeration, and a frequent string that nobody lists."""
+"""Null distribution: against enumeration, and with a frequent unlisted string."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_rare_large_score_widens_the_upper_tail_only() -> None:
 
 
 def test_collision_p_value_caps_the_part_of_a_cohort() -> None:
-    """Five cohorts of five filters, all 3,125 strings gone through: those whose capped sum is at least the candidate's."""
+    """Five cohorts of five filters, all 3,125 strings: the share of those whose capped sum is at least the candidate's."""
     rng = np.random.default_rng(8)
     chances = np.array([0.1, 0.3, 0.2, 0.15, 0.25])
     scores = [np.round(rng.normal(size=5) * 30) / 50 for _ in range(5)]
@@ -62,7 +62,7 @@ def test_collision_p_value_caps_the_part_of_a_cohort() -> None:
 
 
 def test_collision_p_value_is_large_for_scores_in_two_of_four_cohorts() -> None:
-    """Two meetings in four, once in 136 strings, times what the other two say: 0.6 of standard error 1/sqrt(2)."""
+    """Two collisions in four cohorts, once in 136 strings, times the tail of the other two: 0.6, standard error 1/sqrt(2)."""
     quiet = [np.array([0.01, -0.01])] * 4
     chance = collision_p_value([3.3, 0.2, 3.1, 0.4], quiet, 1 / 28)
     assert chance == pytest.approx(binom.sf(1, 4, 1 / 28) * norm.sf(0.6 * math.sqrt(2)), rel=1e-9)
@@ -70,7 +70,7 @@ def test_collision_p_value_is_large_for_scores_in_two_of_four_cohorts() -> None:
 
 
 def test_collision_p_value_compares_the_sum_with_many_cohorts() -> None:
-    """Of 3 filters one scores .5: a string's sum is binomial. Three cohorts that say 4 are a sum of 12 among 64, and three that are capped among 63."""
+    """Of 3 filters one scores .5: a string's sum is binomial. Three cohorts of score 4 are a sum of 12 among 64, and three that are capped among 63."""
     scores = [np.array([0.5, 0.0, 0.0])] * 64
     own = [4.0] * 3 + [0.0] * 61
     assert collision_p_value(own, scores, 1 / 28) == pytest.approx(binom.sf(23, 64, 1 / 3), rel=1e-6)
@@ -84,7 +84,7 @@ def test_collision_p_value_ignores_cohorts_without_reports() -> None:
 
 
 def test_detects_present_candidates_beside_a_frequent_unlisted_string(unseen_seed: int) -> None:
-    """14 % have it, a third of the reports no candidate, 400 candidates nobody has, 8 cohorts: found in 40 of 40 when this was written, so 9 times in 10 at the least and 6 of 14 but
+    """14 % have it, a third of the reports carry no candidate, 400 candidates are absent, 8 cohorts: detected in 40 of 40 first runs, so 9 times in 10 at the least and 6 of 14 but
     for 2 in a million; judged by the sum of its cohorts' parts alone, 1 in 6."""
     rng = np.random.default_rng(unseen_seed)
     params = Params(num_bits=8, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.25)
@@ -103,8 +103,8 @@ def test_detects_present_candidates_beside_a_frequent_unlisted_string(unseen_see
 def test_frequent_unlisted_string_causes_few_false_discoveries(
     kind: str, cohorts: int, runs: int, unseen_seed: int
 ) -> None:
-    """More than a third of the reports carry a string that is no candidate; 400 candidates nobody has. Of them at most .015 have
-    p < .01 and at least .93 are covered, alpha = 1e-6 each by the spread between populations; the warning says what is missing.
+    """More than a third of the reports carry an unlisted string; 400 candidates are absent. Of them at most .015 have
+    p < .01 and at least .93 are covered, alpha = 1e-6 each by the spread between populations; a warning names the missing string.
 
     Taken for normal, .068 (patterns) and .024 (bits) had p < .01, and .88 and .95 were covered.
     """
@@ -116,9 +116,9 @@ def test_frequent_unlisted_string_causes_few_false_discoveries(
     for run in range(runs):
         shares = {f"{run} {name}": share for name, share in distribution_shares("zipf1.5", 50).items()}
         counts = simulate(metric, draw_population(shares, 90_000, rng), rng, no_value=10_000)
-        nobody = {f"{run} nobody {i}" for i in range(400)}
-        decoding = decode(counts, [*list(shares)[1:], *nobody])
-        null = [e for e in decoding.estimates if e.candidate in nobody and not math.isnan(e.share)]
+        absent = {f"{run} nobody {i}" for i in range(400)}
+        decoding = decode(counts, [*list(shares)[1:], *absent])
+        null = [e for e in decoding.estimates if e.candidate in absent and not math.isnan(e.share)]
         small.append(float(np.mean([e.p_value < 0.01 for e in null])))
         covered.append(float(np.mean([e.low <= 0 <= e.high for e in null])))
         warned += any("At least one frequent string" in warning for warning in decoding.warnings)
