@@ -56,7 +56,7 @@ def hash_all(candidates: int, params: Params) -> None:
 
 
 def run(candidates: int, clients: int, seed: int) -> tuple[float, int, int]:
-    """Decode one population; print what came of it, and return its seconds, found and false."""
+    """Decode one population and print the results; return processor seconds, and the numbers of true and false discoveries."""
     summary, truth = reports(clients, np.random.default_rng(seed))
     names = [f"v{i}" for i in range(1, candidates + 1)]
     with threadpool_limits(1):
@@ -73,7 +73,7 @@ def run(candidates: int, clients: int, seed: int) -> tuple[float, int, int]:
     print(
         f"seed {seed}: {seconds:.1f} s ({processor:.1f} s of processor), peak memory {peak / 1e6:.2f} GB; coverage "
         f"{covered[shares > 0].mean():.4f} where truth > 0, {covered[shares == 0].mean():.4f} where it is 0, {np.mean(selected):.3f} of the "
-        f"selected; found {len(decoding.detected) - false} and {false} that nobody reported",
+        f"selected; found {len(decoding.detected) - false} and {false} that are absent",
         flush=True,
     )
     return processor, len(decoding.detected) - false, false

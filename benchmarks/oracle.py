@@ -1,10 +1,10 @@
-"""What could any decoder find in the crowded cases? What ours finds when it is told what no decoder knows.
+"""How many candidates could any decoder detect in the crowded cases? Results of ours with information that no decoder has.
 
     python -m benchmarks.oracle [--seeds 1] [--out docs/accuracy.md]
 
-Told the distribution: how many candidates have which share, not who. Told the others: of each candidate the shares of all others, by name, and of
-the strings without a candidate how much they scatter. Both then test each candidate; where to draw the line is told as well: as low as 5 % of all it lets
-through are false, which only those who know the truth can see.
+"The distribution": the number of candidates with each share is known, but not their names. "All other shares": for each candidate, the
+shares of all other candidates are known, and the variance of the unlisted strings. Each candidate is then tested. The threshold is known as
+well: the largest at which 5 % of the detected candidates are false, which takes the truth.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FALSE = 0.05
 
 
 class Tested(NamedTuple):
-    """p-values of a case's candidates, who of them is there, and the interval score of the unclipped intervals."""
+    """P-values of the candidates of a case, which of them are present, and the interval score of the unclipped intervals."""
 
     distribution: str
     p_values: Floats
@@ -60,16 +60,16 @@ def prior_of(truth: Floats) -> Prior:
     return Prior(centres, widths, weights / len(truth))
 
 
-def told(case: Case, regtest: Path | None, entropy: str) -> tuple[Tested, Tested, Tested]:
-    """Test the candidates of a case told nothing, told the distribution, and told all other shares."""
+def results_with_knowledge(case: Case, regtest: Path | None, entropy: str) -> tuple[Tested, Tested, Tested]:
+    """Test the candidates of a case with no knowledge, with the distribution, and with all other shares."""
     counts, people = reports_of(case, regtest, entropy)
     shares = people / people.sum()
     truth = np.array([shares[v - 1] if v <= len(shares) else 0.0 for v in case.candidates])
     names = [f"v{v}" for v in case.candidates]
 
     def tested() -> Tested:
-        told = {e.candidate: (e.p_value, e.low, e.high) for e in decode(counts, names).estimates}
-        p, low, high = np.array([told[name] for name in names]).T
+        results = {e.candidate: (e.p_value, e.low, e.high) for e in decode(counts, names).estimates}
+        p, low, high = np.array([results[name] for name in names]).T
         return Tested(case.distribution, p, truth > 0, interval_score(low, high, truth))
 
     nothing, prior = tested(), prior_of(truth)
@@ -98,13 +98,13 @@ def most(cases: list[Tested], share: float) -> int:
     return int(there[: allowed[-1] + 1].sum()) if len(allowed) else 0
 
 
-def line(cell: str, what: str, cases: list[Tested]) -> str:
-    """Put together what was found of a cell."""
+def line(cell: str, knowledge: str, cases: list[Tested]) -> str:
+    """Row of the table for one cell."""
     by_distribution = [[c for c in cases if c.distribution == d] for d in DISTRIBUTIONS]
     found, false = np.array([c.found for c in cases]).T
     apart = [sum(most(group, share) for group in by_distribution) / len(cases) for share in (_FALSE, 0.23)]
     return (
-        f"| {cell} | {what} | {found.mean():.1f} | {100 * np.mean(false / np.maximum(1, found + false)):.1f} | {apart[0]:.1f} | "
+        f"| {cell} | {knowledge} | {found.mean():.1f} | {100 * np.mean(false / np.maximum(1, found + false)):.1f} | {apart[0]:.1f} | "
         f"{most(cases, _FALSE) / len(cases):.1f} | {apart[1]:.1f} | {1000 * np.mean([c.score for c in cases]):.2f} |"
     )
 
@@ -121,9 +121,9 @@ def main() -> None:
     with threadpool_limits(1):
         for size, config in (("small", "over_x10"), ("medium", "over_x2"), ("medium", "over_x10")):
             cases = [Case(size, d, config, seed) for d in DISTRIBUTIONS for seed in range(options.seeds)]
-            columns = zip(*(told(case, regtest, "oracle") for case in cases), strict=True)
-            for what, tested in zip(("nothing", "the distribution", "all other shares"), columns, strict=True):
-                lines.append(line(f"{size} {config}", what, list(tested)))
+            columns = zip(*(results_with_knowledge(case, regtest, "oracle") for case in cases), strict=True)
+            for knowledge, tested in zip(("nothing", "the distribution", "all other shares"), columns, strict=True):
+                lines.append(line(f"{size} {config}", knowledge, list(tested)))
                 print(lines[-1], flush=True)
             of_r = [rows[f"{case.name} {case.config}"] for case in cases]
             found = np.array([float(row["detected"]) for row in of_r])

@@ -45,7 +45,7 @@ def decode(
     candidates : strings to look for, or a design matrix of them; for a categorical metric, the categories to show (None: all)
     confidence : level of the intervals, in (0, 1)
     fdr        : false discovery rate of the detected candidates, in (0, 1)
-    target     : "reporters": shares among those who reported; "population": shares of the population of which they are a random
+    target     : "reporters": shares among the reporters; "population": shares of the population of which they are a random
                  sample, with wider intervals
 
     Raises SummaryError without reports or for arguments out of range, CandidateError for candidates that cannot be tested.

@@ -1,4 +1,4 @@
-"""Honest results: over many simulated populations 95 % intervals cover 95 %, and what is found is mostly there."""
+"""Calibration: over many simulated populations, 95 % intervals cover 95 %, and the false discovery rate holds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ALPHA = 1e-6
 
 @dataclass(frozen=True)
 class Case:
-    """Reports of `num_values` values of a distribution; every `skip`-th has no candidate, `wrong` candidates nobody has."""
+    """Reports of `num_values` values of a distribution; every `skip`-th has no candidate; `wrong` candidates are absent."""
 
     params: Params
     num_reports: int
@@ -48,7 +48,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_intervals_cover_what_they_say_and_discoveries_are_true(case: Case, unseen_seed: int) -> None:
+def test_intervals_cover_and_false_discovery_rate_holds(case: Case, unseen_seed: int) -> None:
     """Coverage in [.94, .96] for truth > 0 and for truth = 0, false discovery rate <= .05; alpha = 1e-6 each.
 
     40 to 120 populations of 80 to 1,040 candidates, standard errors from the spread between populations. With chance above .99 it

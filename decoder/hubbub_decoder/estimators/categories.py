@@ -63,7 +63,7 @@ def fit_categories(counts: BitCounts, selected: Sequence[str]) -> FitResult:
 
 
 def _variances(shares: Floats, sizes: Sequence[int], num_reports: int, params: Params) -> tuple[Floats, Floats]:
-    """Variances of sums of `sizes` categories, (n,) each: as shares of a population, and as shares among those who reported."""
+    """Variances of sums of `sizes` categories, (n,) each: as shares of a population, and as shares among the reporters."""
     pairs = zip(shares.tolist(), sizes, strict=True)
     reporters = np.array([total_variance(share, size, num_reports, params) for share, size in pairs])
     return reporters + np.where((shares > 0) & (shares < 1), shares * (1 - shares) / num_reports, 0), reporters

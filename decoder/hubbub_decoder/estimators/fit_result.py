@@ -4,7 +4,7 @@ Every estimator returns a `FitResult`; `results/build.py` turns it into a `Decod
 questions can be asked of it (docs/mathematics.md, section 5):
 
     variances          : of the estimate of a population's share, from which the reports are a sample
-    reporter_variances : of the estimate of the share among those who reported: smaller, by about x (1 - x) / N
+    reporter_variances : of the estimate of the share among the reporters: smaller, by about x (1 - x) / N
 """
 
 from __future__ import annotations

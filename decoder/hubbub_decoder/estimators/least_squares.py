@@ -4,8 +4,8 @@ Model, for cohort j with n_j reports and debiased bit shares y_j (k,):
 
     y_j = X_j x + w x_o + e_j        Cov e_j = S_j = C_j / (n_j (q* - p*)**2) + tau**2 V
 
-x (M,) are the candidates' shares; x_o is that of the unlisted strings, with w and V the moments of a random string; the rest to 1 is "no
-value", which sets no bit. C_j is `report_covariance` at the shares fitted last, tau**2 the sum of squared shares of unlisted strings.
+x (M,) are the candidates' shares, and x_o is that of the unlisted strings, with w and V the moments of a random string. The rest to 1 is
+"no value", which sets no bit. C_j is `report_covariance` at the shares fitted last, tau**2 the sum of squared shares of unlisted strings.
 
 Estimator: minimize  sum_j (y_j - X_j x - w x_o)' S_j^-1 (y_j - X_j x - w x_o), four times, from "every value is an average string"
 Variance:  Cov (x, x_o) = (sum_j (X_j, w)' S_j^-1 (X_j, w))^-1 as shares of a population; less x (1 - x) / N among the reporters

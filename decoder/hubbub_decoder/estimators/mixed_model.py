@@ -120,7 +120,9 @@ class Overdispersion:
 class SolvedModel(ABC):
     """Mixed model solved under given priors and tau**2.
 
-    Symbols: S = X diag(variance) X' + (I + tau**2 K), the covariance of y; P = S^-1 - S^-1 F (F'S^-1 F)^-1 F'S^-1; r = y - X mean - F f.
+    Symbols: S is the covariance of y, r the residual.
+
+        S = X diag(variance) X' + (I + tau**2 K)        P = S^-1 - S^-1 F (F'S^-1 F)^-1 F'S^-1        r = y - X mean - F f
     """
 
     @abstractmethod
@@ -132,7 +134,7 @@ class SolvedModel(ABC):
 
     @abstractmethod
     def scores(self, left_out: int | None = None) -> list[Floats]:
-        """A_c'P r of each cohort, (p,): what each position adds to the score of a string without a prior.
+        """A_c'P r of each cohort, (p,): the part of each position in the score of a string without a prior.
 
         left_out : a candidate to leave out: P_{-j} r_{-j} = P r + P x_j m_j / (1 - variance_j x_j'P x_j), m_j its posterior mean
         """
@@ -348,7 +350,7 @@ class CandidateSpaceSolver(SolvedModel):
         return Totals(weights @ np.append(self._right, column @ self._model.y), weights @ sums.T)
 
     def _total_weights(self, exchangeable: Flags) -> tuple[Floats, Floats, Floats]:
-        """Weights of the equations in the totals (1 + o, M + o + 1), the sums that they estimate, and the column X 1 of the added mean.
+        """Weights of the equations in the totals (1 + o, M + o + 1), the sums that they estimate, and the column X 1.
 
         The last equation is that of the mean of the exchangeable candidates.
         """

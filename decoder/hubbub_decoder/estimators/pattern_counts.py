@@ -12,7 +12,7 @@ The number of reports is random too. Estimator: the efficient score, whitened, i
     I_c = n_c R' diag(1/pi_c) R        y_c = I_c**-1/2 R' diag(1/pi_c) counts_c = I_c**1/2 theta_c + N(0, I)        pi_c = R theta_c
 
 taken twice, at an average population and at the shares found: two steps of Newton's method. With more than 300 candidates the priors are
-fitted on the leading directions of y_c only, and the shares are then estimated on all (decision 12).
+fitted on the leading directions of y_c. The shares are then estimated on all directions (decision 12).
 Variance:  Var of `mixed_model.py`; less x**2 / N as a population's share, less x / N as a share among the reporters.
 docs/mathematics.md, section 7.
 """
@@ -190,8 +190,8 @@ def whiten_scores(counts: PatternCounts, table: FilterTable, expected: Floats) -
 def split_directions(observations: Observations, table: FilterTable, kept: float, most: int) -> Observations:
     """Observations of each cohort along the directions that separate strings best, and along their number.
 
-    Directions are the eigenvectors of A V A', V the covariance of a random string's filter, the largest eigenvalues first: as many as
-    hold a share `kept` of its trace, at most `most`. Near epsilon = 1 the bits alone hold 97 %: 8 numbers of 37.
+    Directions are the eigenvectors of A V A' with the largest eigenvalues, V the covariance of a random string's filter. They hold a share
+    `kept` of its trace, and are at most `most`. Near epsilon = 1 the bits alone hold 97 %: 8 numbers of 37.
     """
     pairs = list(zip(observations.responses, observations.features, strict=True))
     bases = [_leading_directions(a, table, kept, most) for _, a in pairs]
@@ -217,12 +217,12 @@ def _leading_directions(features: Floats, table: FilterTable, kept: float, most:
 
 
 def _pattern_model(observations: Observations, table: FilterTable, filter_of: NDArray[np.int16]) -> MixedModel:
-    """Mixed model whose positions are filters."""
+    """Mixed model with filters as positions."""
     return MixedModel(observations, filter_of[:, None], table.fixed_patterns, table.covariance)
 
 
 def _expected_shares(estimates: ShareEstimates, table: FilterTable, filter_of: NDArray[np.int16]) -> Floats:
-    """Share of each filter in each cohort, (m, F), from posterior means cut to what a population can have."""
+    """Share of each filter in each cohort, (m, F), from posterior means cut to possible shares."""
     shares = np.maximum(estimates.posterior_means, 0)
     unlisted, no_value = (max(float(effect), _MIN_EXPECTED_SHARE) for effect in estimates.fixed_effects)
     nothing = no_value * (table.filters == 0)

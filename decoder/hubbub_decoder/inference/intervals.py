@@ -17,11 +17,11 @@ from hubbub_decoder.inference.null_distribution import NullDistribution
 DETECTION_POWER = 0.9
 
 Target = Literal["reporters", "population"]
-"""Whose share is estimated: of those who reported, or of the population of which they are a random sample."""
+"""Shares to estimate: those among the reporters, or those of the population of which the reporters are a random sample."""
 
 
 def reporter_variance(variance: Floats, shares: Floats, num_reports: int) -> Floats:
-    """Variance of an estimate as the share among those who reported, from its variance as a population's share.
+    """Variance of an estimate as the share among the reporters, from its variance as a population's share.
 
         Var_reporters = Var - x (1 - x) / N        x cut to [0, 1], the result to [0, inf)
 
@@ -65,7 +65,7 @@ def interval(
 
 
 def selection_adjusted_level(fdr: float, detected: int, tests: int) -> float:
-    """Level of intervals of the detected candidates whose false coverage rate is at most `fdr`: 1 - fdr detected / tests.
+    """Level at which intervals of the detected candidates have a false coverage rate of at most `fdr`: 1 - fdr detected / tests.
 
     Source: Benjamini & Yekutieli 2005, theorem 2.
 

@@ -84,8 +84,8 @@ def recheck_likely_candidates(
     """P-values (M,) in which those of likely discoveries are replaced by `recheck`, never below the normal one.
 
     A fit may have taken up the bits that a candidate shares with a frequent unlisted string; then its errors look too small. So likely
-    discoveries are compared with random strings in the same reports, with the candidate left out of the model. First those with p and q
-    at most 0.1, the least certain first; then those with the same under a normal null, the most certain first. A recheck raises no
+    discoveries are compared with random strings in the same reports, with the candidate left out of the model. Candidates with p and
+    q at most 0.1 come first, the least certain first. Then come those with the same under a normal null, the most certain first. A recheck raises no
     p-value above 1/2, where it would count as evidence that most candidates have share 0.
 
     p                     : by the null distribution of random strings; nan where nothing is known

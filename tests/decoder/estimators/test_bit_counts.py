@@ -1,4 +1,4 @@
-"""Bit counts, many candidates: by brute force, by another method, from simulation, and beside what it replaced."""
+"""Estimator for bit counts with many candidates: against brute force, against fixed effects, and from simulation."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def drawn(asked: Metric, seed: int, values: int, reports: int = 1_000_000) -> tu
 
 
 @pytest.mark.parametrize("scheme", ["murmur3-v1", "google-md5"])
-def test_a_model_of_bits_is_that_of_the_dense_matrix(scheme: str, unseen_seed: int) -> None:
-    """Generalized least squares of the whitened bits, all of a candidate's bits added up, in both ways of solving; md5's coincident bits count once."""
+def test_bit_model_agrees_with_dense_generalized_least_squares(scheme: str, unseen_seed: int) -> None:
+    """Both solvers, with the bits of a candidate added up; coincident bits of google-md5 count once."""
     asked = metric(8, 3, 3, scheme)
     counts, _ = drawn(asked, unseen_seed, 10)
     design = design_matrix([f"v{i}" for i in range(1, 9)], asked.params)
@@ -50,24 +50,24 @@ def test_a_model_of_bits_is_that_of_the_dense_matrix(scheme: str, unseen_seed: i
     others, scatter = np.append(random_string.mean, 0)[:, None], np.zeros((9, 9))
     scatter[:8, :8] = random_string.covariance
     model = MixedModel(observations, design.positions().transpose(0, 2, 1), others, scatter)
-    beliefs, tau2 = CandidatePriors(np.linspace(0.1, 0, 8), np.geomspace(1e-2, 1e-4, 8)), 1e-3
+    priors, tau2 = CandidatePriors(np.linspace(0.1, 0, 8), np.geomspace(1e-2, 1e-4, 8)), 1e-3
 
     whiteners = [a[:, :8] for a in observations.features]
     x = np.concatenate([w @ block.toarray() for w, block in zip(whiteners, design.blocks(), strict=True)])
-    s = (x * beliefs.variances) @ x.T + np.eye(24)
+    s = (x * priors.variances) @ x.T + np.eye(24)
     for c, w in enumerate(whiteners):
         s[8 * c : 8 * c + 8, 8 * c : 8 * c + 8] += tau2 * w @ random_string.covariance @ w.T
     f = np.concatenate([w @ random_string.mean for w in whiteners])
     inverse = np.linalg.inv(s)
-    surprise = model.y - x @ beliefs.means
+    surprise = model.y - x @ priors.means
     effect = f @ inverse @ surprise / (f @ inverse @ f)
     projection = inverse - np.outer(inverse @ f, inverse @ f) / (f @ inverse @ f)
     information = np.einsum("ij,ik,kj->j", x, projection, x)
-    for solved in (CandidateSpaceSolver(model, beliefs, tau2), ObservationSpaceSolver(model, beliefs, tau2)):
+    for solved in (CandidateSpaceSolver(model, priors, tau2), ObservationSpaceSolver(model, priors, tau2)):
         solution = solved.estimates()
         assert solution.fixed_effects == pytest.approx([effect], rel=1e-6)
-        assert solution.shares == pytest.approx(beliefs.means + x.T @ projection @ surprise / information, rel=1e-5)
-        assert solution.variances == pytest.approx(1 / information - beliefs.variances, rel=1e-5)
+        assert solution.shares == pytest.approx(priors.means + x.T @ projection @ surprise / information, rel=1e-5)
+        assert solution.variances == pytest.approx(1 / information - priors.variances, rel=1e-5)
         scores = np.concatenate(
             [whitener.T @ (projection @ surprise)[8 * c : 8 * c + 8] for c, whitener in enumerate(whiteners)]
         )
@@ -76,8 +76,8 @@ def test_a_model_of_bits_is_that_of_the_dense_matrix(scheme: str, unseen_seed: i
         )
 
 
-def test_few_candidates_are_estimated_as_where_every_share_is_left_open(unseen_seed: int) -> None:
-    """Two methods, 12 candidates to 497 numbers: a standard error apart nowhere, and errors as large to 5 %."""
+def test_fit_bits_agrees_with_fixed_effects_for_few_candidates(unseen_seed: int) -> None:
+    """12 candidates and 497 numbers: estimates differ by less than a standard error, and errors by less than 5 %."""
     counts, _ = drawn(metric(), unseen_seed, 12)
     design = design_matrix([f"v{i}" for i in range(1, 13)], counts.metric.params)
     mixed, fixed = fit_bits(counts, design), fit_least_squares(counts, design)
@@ -87,9 +87,12 @@ def test_few_candidates_are_estimated_as_where_every_share_is_left_open(unseen_s
     assert mixed.totals[1] == pytest.approx(fixed.totals[1], abs=float(np.sqrt(fixed.total_variances[1])))
 
 
-def test_many_candidates_cover_and_are_known_better_than_where_every_share_is_left_open(unseen_seed: int) -> None:
-    """12 populations, 300 candidates to 497 numbers: 95 % intervals cover, few of the found are false, errors are
-    at most .85 times as large: without the others' noise it would be sqrt(1 - 270/497) = .68, and it is .76 +- .02 (25 draws)."""
+def test_fit_bits_covers_and_has_smaller_errors_than_fixed_effects(unseen_seed: int) -> None:
+    """12 populations, 300 candidates and 497 numbers: 95 % intervals cover, and few discoveries are false.
+
+    Errors are at most .85 of those with fixed effects: without the other candidates' noise it would be sqrt(1 - 270/497) = .68, and it is
+    .76 +- .02 (25 draws).
+    """
     covered, false = [], []
     for run in range(12):
         counts, people = drawn(metric(), (unseen_seed + run) % 2**63, 100)
@@ -108,8 +111,8 @@ def test_many_candidates_cover_and_are_known_better_than_where_every_share_is_le
     assert np.median(np.sqrt(fitted.variances) / open_errors) < 0.85
 
 
-def test_the_scatter_of_unlisted_strings_is_found(unseen_seed: int) -> None:
-    """tau**2 = .3**2 of one string nobody lists, within six of its standard errors, which are a tenth of it."""
+def test_fit_bits_estimates_unlisted_variance(unseen_seed: int) -> None:
+    """tau**2 = .3**2 of one unlisted string, within six of its standard errors, which are a tenth of it."""
     asked = metric(m=64)
     people = {**{f"v{i}": 2_000 for i in range(200)}, "not on the list": 170_000}
     counts = simulate_bit_counts(asked, people, np.random.default_rng(unseen_seed))
@@ -119,8 +122,8 @@ def test_the_scatter_of_unlisted_strings_is_found(unseen_seed: int) -> None:
     assert abs(fitted.unlisted_variance - truth) < 6 * fitted.unlisted_variance_error
 
 
-def test_a_random_string_scores_the_bits_it_sets() -> None:
-    """All pairs of 8 bits, one of which scores 8: seven of 28; of 1,024 bits a fair draw of pairs."""
+def test_random_filters_score_the_bits_they_set() -> None:
+    """All pairs of 8 bits, one of which scores 8: seven of 28. Of 1,024 bits, a fair draw of pairs."""
     few = Params(num_bits=8, num_hashes=2, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=0)
     strings = RandomFilters.from_params(few)
     assert sorted(strings.scores(np.append(8.0, np.zeros(8)))) == [0.0] * 21 + [8.0] * 7
@@ -132,10 +135,10 @@ def test_a_random_string_scores_the_bits_it_sets() -> None:
     assert met == pytest.approx(0.5, abs=6 * np.sqrt(0.375 / len(sets)))
 
 
-def test_more_candidates_than_bits_decode_without_a_choice(unseen_seed: int) -> None:
-    """900 candidates to 497 numbers: every one has an estimate, the frequent are found, and the totals are as far from the truth as they say.
+def test_decodes_more_candidates_than_bits_without_screening(unseen_seed: int) -> None:
+    """900 candidates and 497 numbers: all have estimates, frequent ones are detected, and the totals are within their errors.
 
-    Each within 5.1 standard errors of it: alpha = 1e-6 for the three.
+    Each within 5.1 standard errors of the truth: alpha = 1e-6 for the three.
     """
     counts, _ = drawn(metric(), unseen_seed, 50)
     decoding = decode(counts, [f"v{i}" for i in range(1, 901)])

@@ -23,7 +23,7 @@ def colour(p: float = 0.25, q: float = 0.75, f: float = 0.25) -> Metric:
     return Metric.categorical("colour", COLOURS, prob_p=p, prob_q=q, prob_f=f)
 
 
-def test_without_noise_the_counts_are_recovered_exactly_with_no_error() -> None:
+def test_categories_without_noise_are_exact() -> None:
     decoding = decode(BitCounts(colour(0, 1, 0), [10], [[5, 3, 0, 1]]))
     assert [(e.candidate, e.share, e.std_error) for e in decoding.estimates] == [
         ("red", 0.5, 0),
@@ -36,10 +36,8 @@ def test_without_noise_the_counts_are_recovered_exactly_with_no_error() -> None:
 
 
 @pytest.mark.parametrize(("p", "q", "f"), [(0.25, 0.75, 0.5), (0.6, 0.3, 0.25)])
-def test_estimates_are_unbiased_with_the_stated_variance_over_all_outcomes_of_the_noise(
-    p: float, q: float, f: float
-) -> None:
-    """Two reports, one red and one green, of 2 bits each: 16 outcomes; single shares and their sum."""
+def test_category_shares_are_unbiased_with_the_stated_variance(p: float, q: float, f: float) -> None:
+    """By enumeration. Two reports, one red and one green, of 2 bits each: 16 outcomes; single shares and their sum."""
     metric = Metric.categorical("two", ("red", "green"), prob_p=p, prob_q=q, prob_f=f)
     params = metric.params
     chances = [params.q_star, params.p_star, params.p_star, params.q_star]
@@ -56,7 +54,7 @@ def test_estimates_are_unbiased_with_the_stated_variance_over_all_outcomes_of_th
 
 
 @pytest.mark.parametrize(("p", "q"), [(0.25, 0.75), (0.75, 0.25)])
-def test_the_p_value_is_the_exact_tail_of_the_binomial(p: float, q: float) -> None:
+def test_category_p_values_are_binomial_tails(p: float, q: float) -> None:
     params = colour(p, q).params
     found = exact_p_values(np.array([0, 3, 8, 10]), 10, params)
     outcomes = np.arange(11)
@@ -65,8 +63,8 @@ def test_the_p_value_is_the_exact_tail_of_the_binomial(p: float, q: float) -> No
     assert found == pytest.approx(tails, abs=1e-12)
 
 
-def test_intervals_of_every_category_cover_and_the_false_discovery_rate_holds(unseen_seed: int) -> None:
-    """Coverage in [.94, .96] for each of 4 bits, and for the total: n = 4000 runs, alpha = 1e-6, sees .925."""
+def test_category_intervals_cover_and_fdr_holds(unseen_seed: int) -> None:
+    """Coverage in [.94, .96] for each of 4 bits and for the total: 4,000 runs, alpha = 1e-6, detect a coverage of .925."""
     rng = np.random.default_rng(unseen_seed)
     n, runs = 2000, 4000
     truth = {"red": 1200, "green": 500, "blue": 0, "none of these": 100}
@@ -84,7 +82,7 @@ def test_intervals_of_every_category_cover_and_the_false_discovery_rate_holds(un
     assert false_share / runs < 0.05 + reach
 
 
-def test_of_categories_asked_for_the_others_are_the_unlisted_mass() -> None:
+def test_categories_that_are_not_asked_for_count_as_unlisted() -> None:
     counts = simulate_bit_counts(colour(), {"red": 60_000, "green": 40_000}, np.random.default_rng(1))
     decoding = decode(counts, ["green", "blue"])
     assert [e.candidate for e in decoding.estimates] == ["green", "blue"]
@@ -92,13 +90,13 @@ def test_of_categories_asked_for_the_others_are_the_unlisted_mass() -> None:
     assert decoding.listed_total.share + decoding.unlisted.share + decoding.no_value.share == pytest.approx(1)
 
 
-def test_a_category_that_is_none_is_refused_by_name() -> None:
+def test_rejects_unknown_category_by_name() -> None:
     with pytest.raises(CandidateError, match="'pink' is not one of its categories"):
         decode(BitCounts(colour(), [10], [[1, 2, 3, 4]]), ["pink"])
 
 
-def test_the_two_coin_survey_by_hand() -> None:
-    """1000 asked, 400 say yes: (0.4 - 1/4) / (1/2) = 0.3, sd = sqrt(3/16 / 1000) / (1/2) = 0.0274."""
+def test_two_coin_survey_by_hand() -> None:
+    """1,000 answers, 400 of them yes: (0.4 - 1/4) / (1/2) = 0.3, error sqrt(3/16 / 1000) / (1/2) = 0.0274."""
     survey = Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5)
     decoding = decode(BitCounts(survey, [1000], [[400]]))
     assert decoding["true"].share == pytest.approx(0.3)
@@ -106,6 +104,6 @@ def test_the_two_coin_survey_by_hand() -> None:
     assert decoding.no_value.share == pytest.approx(0.7)
 
 
-def test_no_report_at_all_is_refused() -> None:
+def test_rejects_summary_without_reports() -> None:
     with pytest.raises(SummaryError, match="holds no report"):
         decode(BitCounts.empty(colour()))

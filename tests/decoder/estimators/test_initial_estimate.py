@@ -1,4 +1,4 @@
-"""The first look at each cohort by itself: another method says the same, and what it leaves to learning is near where it ends."""
+"""Initial estimates by cohort: against the whole model, and close to where the iteration ends."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ def model_of(population: dict[str, int], names: list[str], scheme: str = "murmur
 
 
 @pytest.mark.parametrize("scheme", ["murmur3-v1", "google-md5"])
-def test_it_is_the_model_in_which_nothing_but_the_known_is_believed(scheme: str) -> None:
-    """Beliefs of no variance: the covariance of all observations, solved whole, says the same of shares, of all others and of the misfit."""
+def test_estimate_per_cohort_agrees_with_priors_of_no_variance(scheme: str) -> None:
+    """Priors of variance 1e-14, solved whole: the same shares, fixed effects and overdispersion."""
     model = model_of({f"v{i}": 20_000 // (i + 1) for i in range(20)}, [f"v{i}" for i in range(12)], scheme)
     known = np.where(np.arange(12) < 2, 0.2, 0.0)
-    seen, misfit = estimate_per_cohort(model, known, 3e-3)
+    seen, overdispersion = estimate_per_cohort(model, known, 3e-3)
     whole = ObservationSpaceSolver(model, CandidatePriors(known, np.full(12, 1e-14)), 3e-3)
     assert seen.shares == pytest.approx(whole.estimates().shares, abs=1e-7)
     assert seen.variances == pytest.approx(whole.estimates().variances, rel=1e-6)
     assert seen.fixed_effects == pytest.approx(whole.estimates().fixed_effects, abs=1e-6)
-    assert misfit.ratio == pytest.approx(whole.overdispersion().ratio, rel=1e-6)
-    assert misfit.step == pytest.approx(whole.overdispersion().step, rel=1e-5)
+    assert overdispersion.ratio == pytest.approx(whole.overdispersion().ratio, rel=1e-6)
+    assert overdispersion.step == pytest.approx(whole.overdispersion().step, rel=1e-5)
 
 
-def test_lengths_are_those_of_the_columns() -> None:
+def test_squared_norms_are_those_of_the_columns() -> None:
     model = model_of({"a": 1000}, ["a", "b", "c"])
     columns = np.column_stack([model.predict(one) for one in np.eye(3)])
     assert model.columns(np.array([2, 0])) == pytest.approx(columns[:, [2, 0]])
     assert model.squared_norms() == pytest.approx(np.sum(columns**2, axis=0), rel=1e-12)
 
 
-def test_what_is_left_to_learn_is_little(unseen_seed: int) -> None:
-    """Half of all reports of one string, half of 100, of whom none has a candidate: tau**2 is .0025, not the .25 of the strong one.
+def test_initialize_is_near_the_final_unlisted_variance(unseen_seed: int) -> None:
+    """Half of all reports carry one string, and half carry 100 strings without a candidate: tau**2 is .0025, not the .25 of the frequent one.
 
     Its standard deviation is 2 % of that (25 populations), and the whole model moves it by .5 %: a fifth is ten of them.
     """
@@ -66,10 +66,10 @@ def test_what_is_left_to_learn_is_little(unseen_seed: int) -> None:
     assert after.unlisted_variance == pytest.approx(state.unlisted_variance, rel=0.2)
 
 
-def test_what_is_believed_of_weak_candidates_is_not_left_to_unlisted_strings(unseen_seed: int) -> None:
-    """Half of all reports of one string, half of 400 too weak to be subtracted, all of them candidates: less than half of their sum of squares is left.
+def test_initialize_attributes_weak_candidates_to_priors(unseen_seed: int) -> None:
+    """Half of all reports carry one string, half carry 400 weak candidates: less than half of their sum of squares is left in tau**2.
 
-    In 30 populations .24 +- .02 of it, and unlisted strings .01 +- .01: the bounds are ten of these away.
+    In 30 populations it was .24 +- .02 of it, and the unlisted share .01 +- .01: the bounds are ten of these away.
     """
     population = {"heavy": 1_000_000} | {f"weak {i}": 2_500 for i in range(400)}
     state, seen = initialize(model_of(population, list(population), seed=unseen_seed))
@@ -77,11 +77,11 @@ def test_what_is_believed_of_weak_candidates_is_not_left_to_unlisted_strings(uns
     assert seen.fixed_effects[0] == pytest.approx(0, abs=0.15)
 
 
-def test_a_frequent_candidate_is_subtracted_once_however_many_collide_with_it(unseen_seed: int) -> None:
+def test_initialize_subtracts_a_frequent_candidate_once(unseen_seed: int) -> None:
     """4 populations, 16 or 32 cohorts, 5,000 to 28,000 candidates, every string listed: little is left to unlisted strings.
 
-    tau**2 in sums of squared shares: .006 on average of 120 populations, .015 at most. With each strong candidate subtracted as estimated by
-    itself it was above .05 in 29 of 48 and 6 at most.
+    tau**2 in sums of squared shares: .006 on average of 120 populations, at most .015. With each strong candidate subtracted as estimated
+    alone it was above .05 in 29 of 48, and at most 6.
     """
     rng = np.random.default_rng(unseen_seed)
     for run in range(4):
@@ -102,8 +102,8 @@ def test_a_frequent_candidate_is_subtracted_once_however_many_collide_with_it(un
         assert state.unlisted_variance < 0.05 * sum((number / 10_000_000) ** 2 for number in people.values())
 
 
-def test_tau_squared_found_on_few_directions_is_corrected_on_all(unseen_seed: int) -> None:
-    """A third of tau**2 becomes 1.01 to 1.03 of it in one step (5 seeds), and what is right stays: 2 % of the variances are no step."""
+def test_held_out_directions_correct_unlisted_variance(unseen_seed: int) -> None:
+    """A third of tau**2 becomes 1.01 to 1.03 of it in one step (5 seeds); a correct one stays."""
     population = {"heavy": 1_000_000} | {f"other {i}": 10_000 for i in range(100)}
     model = model_of(population, ["heavy", *(f"w{i}" for i in range(400))], seed=unseen_seed)
     state, _ = iterate(model, initialize(model)[0])
@@ -113,7 +113,7 @@ def test_tau_squared_found_on_few_directions_is_corrected_on_all(unseen_seed: in
     assert settled.unlisted_variance == pytest.approx(state.unlisted_variance, rel=0.1)
 
 
-def test_nobody_to_look_at() -> None:
+def test_initialize_without_candidates() -> None:
     model = model_of({"a": 1000}, [])
     state, seen = initialize(model)
     assert len(seen.shares) == 0

@@ -1,4 +1,4 @@
-"""Screening: none while it can be avoided, and then by people who are not estimated from."""
+"""Screening by lasso: only with too many candidates, and in cohorts that are not estimated from."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def counts(unseen_seed: int) -> BitCounts:
     return simulate_bit_counts(Metric.string("x", PARAMS), population, np.random.default_rng(unseen_seed))
 
 
-def test_up_to_its_capacity_every_candidate_is_fitted_to_every_report(counts: BitCounts) -> None:
+def test_keeps_all_candidates_up_to_max_columns(counts: BitCounts) -> None:
     design = design_matrix(NAMES[: max_columns(counts)], PARAMS)
     selection = select_candidates(counts, design)
     assert selection.columns.tolist() == list(range(max_columns(counts)))
     assert selection.counts is counts
 
 
-def test_half_the_independent_numbers_in_bit_counts_double_the_variance(
+def test_variance_doubles_with_half_as_many_candidates_as_independent_numbers(
     counts: BitCounts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """R = 16 (16 - 1) + 1 = 241: 1 / (1 - M/R) for M = 120 over that for M = 12, all shares left open; within 2 % for these names (.13 +- .07 % in 100 draws).
+    """R = 16 (16 - 1) + 1 = 241: 1 / (1 - M/R) for M = 120 over that for M = 12, as fixed effects; within 2 % (.13 +- .07 % in 100 draws).
 
-    Of the noise alone, tau**2 left out: that is estimated from the reports, now 0 and now not.
+    tau**2 is left out, since it is estimated from the reports.
     """
     monkeypatch.setattr(fit_module, "_estimate_unlisted_variance", lambda *_: (0.0, 0.0))
     assert independent_numbers(counts) == 241
@@ -48,8 +48,8 @@ def test_half_the_independent_numbers_in_bit_counts_double_the_variance(
     assert ratio == pytest.approx((1 - 13 / 241) / (1 - 121 / 241), rel=0.02)
 
 
-def test_beyond_it_no_report_both_chooses_and_is_estimated_from(counts: BitCounts) -> None:
-    """Changing the reports estimated from changes nothing about the choice."""
+def test_screening_cohorts_are_not_estimated_from(counts: BitCounts) -> None:
+    """Changing the reports to estimate from does not change the selection."""
     design = design_matrix(NAMES, PARAMS)
     selection = select_candidates(counts, design)
     estimated_from = selection.counts.reports > 0
@@ -63,30 +63,30 @@ def test_beyond_it_no_report_both_chooses_and_is_estimated_from(counts: BitCount
     assert selection.independent
 
 
-def test_what_is_frequent_is_kept_and_no_more_than_can_be_fitted(counts: BitCounts) -> None:
+def test_screening_keeps_frequent_candidates(counts: BitCounts) -> None:
     selection = select_candidates(counts, design_matrix(NAMES, PARAMS))
     assert {0, 1} <= set(selection.columns.tolist())
     assert len(selection.columns) <= independent_numbers(selection.counts) // 2
 
 
-def test_the_known_noise_lets_at_most_a_quarter_of_the_capacity_pass_by_chance_but_not_nothing_ever(
+def test_screening_passes_at_most_a_quarter_by_chance(
     unseen_seed: int,
 ) -> None:
-    """Nobody reports a value: each of 1000 passes alone with chance 10 / 1000, and a lasso keeps fewer than alone would pass.
+    """No report has a value: each of 1000 passes alone with chance 10 / 1000, and a lasso keeps fewer than alone would pass.
 
     At most the 1 - 1e-6 / 12 quantile of a Poisson variable of mean 10, in each of 12 draws. Where the noise of all bits together is low
     none may pass: in 6 of 40 draws, so in all of 12 with a chance below 1e-6 (at .3, the upper end of that share's interval).
     """
     rng, design = np.random.default_rng(unseen_seed), design_matrix(NAMES[:1000], PARAMS)
-    nobody = Metric.string("x", PARAMS)
+    metric = Metric.string("x", PARAMS)
     kept = [
-        len(lasso_columns(simulate_bit_counts(nobody, {}, rng, no_value=500_000), design, most=40)) for _ in range(12)
+        len(lasso_columns(simulate_bit_counts(metric, {}, rng, no_value=500_000), design, most=40)) for _ in range(12)
     ]
     assert max(kept) <= poisson.isf(ALPHA / 12, 10)
     assert sum(kept) > 0
 
 
-def test_with_one_cohort_the_same_reports_choose_and_are_estimated_from() -> None:
+def test_one_cohort_both_screens_and_estimates() -> None:
     params = Params(num_bits=64, num_hashes=2, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=0.25)
     counts = simulate_bit_counts(Metric.string("x", params), {"v0": 100_000}, np.random.default_rng(0))
     selection = select_candidates(counts, design_matrix(NAMES[:200], params))

@@ -32,7 +32,7 @@ def string_params(
 
 
 @pytest.mark.parametrize(("p", "q", "f"), [(0.25, 0.75, 0.5), (0.75, 0.25, 0.5), (0.0, 1.0, 0.0), (0.5, 0.75, 0.0)])
-def test_debiased_counts_are_unbiased_and_their_variance_is_that_of_the_noise(p: float, q: float, f: float) -> None:
+def test_debias_is_unbiased_with_the_stated_variance(p: float, q: float, f: float) -> None:
     """By enumeration of all sums of 3 truly set and 2 truly unset bits."""
     params = string_params(8, 1, 1, p, q, f)
     mean = mean_square = mean_variance = 0.0
@@ -50,8 +50,8 @@ def test_debiased_counts_are_unbiased_and_their_variance_is_that_of_the_noise(p:
 
 
 @pytest.mark.parametrize("scheme", ["murmur3-v1", "google-md5"])
-def test_the_average_string_has_the_moments_of_many_strings(scheme: str, unseen_seed: int) -> None:
-    """alpha = 1e-6 over all k**2 moments; n = 100,000 strings see a difference of 0.01."""
+def test_random_string_moments_match_hashed_strings(scheme: str, unseen_seed: int) -> None:
+    """alpha = 1e-6 over all k**2 moments; 100,000 strings detect a difference of 0.01."""
     params = string_params(10, 3, 1, scheme=scheme)
     n = 100_000
     positions = bit_positions([f"{unseen_seed}-{i}" for i in range(n)], params)[:, 0, :]
@@ -64,8 +64,8 @@ def test_the_average_string_has_the_moments_of_many_strings(scheme: str, unseen_
 
 
 @pytest.mark.parametrize(("p", "q", "f"), [(0.25, 0.75, 0.5), (0.8, 0.3, 0.25), (0.0, 1.0, 0.0)])
-def test_the_covariance_of_a_report_is_that_of_all_its_possible_outcomes(p: float, q: float, f: float) -> None:
-    """Brute force over 3 candidates, the unlisted strings (all pairs of 4 bits), no value, and 2**4 reports."""
+def test_report_covariance_matches_enumeration(p: float, q: float, f: float) -> None:
+    """3 candidates, the unlisted strings (all pairs of 4 bits), no value, and 2**4 reports."""
     params = string_params(8, 2, 1, p, q, f)
     small = Params(num_bits=4, num_hashes=2, num_cohorts=1, prob_p=p, prob_q=q, prob_f=f)
     columns = [(1, 1, 0, 0), (0, 1, 1, 0), (0, 1, 0, 1)]
@@ -85,9 +85,7 @@ def test_the_covariance_of_a_report_is_that_of_all_its_possible_outcomes(p: floa
     assert found == pytest.approx(second - np.outer(mean, mean), abs=1e-12)
 
 
-def test_the_fit_solves_the_weighted_least_squares_problem_that_numpy_solves_densely(
-    monkeypatch: pytest.MonkeyPatch, unseen_seed: int
-) -> None:
+def test_least_squares_agrees_with_dense_numpy(monkeypatch: pytest.MonkeyPatch, unseen_seed: int) -> None:
     monkeypatch.setattr(fit_module, "_REFITS", 0)
     params = string_params(16, 2, 4)
     names = [f"v{i}" for i in range(10)]
@@ -110,8 +108,8 @@ def test_the_fit_solves_the_weighted_least_squares_problem_that_numpy_solves_den
     assert found.covariance == pytest.approx(np.linalg.inv(x.T @ np.linalg.inv(full) @ x), rel=1e-5, abs=1e-12)
 
 
-def test_without_noise_the_shares_of_all_reports_are_recovered_exactly_and_without_error() -> None:
-    """p = 0, q = 1, f = 0: though each cohort has its own mixture, the fit is the mixture of all."""
+def test_least_squares_without_noise_is_exact() -> None:
+    """p = 0, q = 1, f = 0. Each cohort has its own mixture of values; the estimate is that of all reports."""
     params = string_params(64, 2, 4, 0, 1, 0)
     people = {"a": 311, "b": 430, "c": 52}
     counts = simulate_bit_counts(Metric.string("x", params), people, np.random.default_rng(4), no_value=80)
@@ -123,7 +121,7 @@ def test_without_noise_the_shares_of_all_reports_are_recovered_exactly_and_witho
     assert decoding.unlisted.share == pytest.approx(0, abs=1e-5)
 
 
-def test_exchanging_the_meaning_of_the_bits_changes_nothing() -> None:
+def test_inverting_all_bits_changes_no_estimate() -> None:
     """Reports under (p, q) with every bit inverted are reports under (1 - p, 1 - q), where p > q."""
     params, inverted = string_params(16, 2, 4, 0.25, 0.75), string_params(16, 2, 4, 0.75, 0.25)
     rng = np.random.default_rng(5)
@@ -136,7 +134,7 @@ def test_exchanging_the_meaning_of_the_bits_changes_nothing() -> None:
         assert one[name].std_error == pytest.approx(other[name].std_error, rel=1e-6)
 
 
-def test_a_cohort_without_reports_has_no_say() -> None:
+def test_ignores_cohorts_without_reports() -> None:
     params = string_params(32, 2, 4)
     counts = simulate_bit_counts(Metric.string("x", params), {"a": 40_000, "b": 20_000}, np.random.default_rng(3))
     reports, ones = counts.reports.copy(), counts.ones.copy()
@@ -146,8 +144,8 @@ def test_a_cohort_without_reports_has_no_say() -> None:
     assert math.isfinite(decoding.unlisted.share)
 
 
-def test_shares_that_the_reports_do_not_determine_are_said_to_be_so_and_the_others_stand() -> None:
-    """a + c = b + d in every bit of the one cohort: no report can tell; e is alone."""
+def test_undetermined_shares_are_nan_and_warned_about() -> None:
+    """a + c = b + d in every bit of the one cohort, so the four shares are not determined; e is."""
     params = string_params(64, 2, 1)
     by_bits: dict[tuple[int, ...], str] = {}
     for i in range(200_000):
@@ -167,8 +165,8 @@ def test_shares_that_the_reports_do_not_determine_are_said_to_be_so_and_the_othe
     assert any("The shares of 4 candidates are not determined" in warning for warning in decoding.warnings)
 
 
-def test_unlisted_strings_make_the_listed_scatter_and_the_fit_says_how_much(unseen_seed: int) -> None:
-    """tau**2 is the sum of squared shares of what has no candidate: 0.3**2 of one string; alpha = 1e-6 a side, 20 runs."""
+def test_least_squares_estimates_unlisted_variance(unseen_seed: int) -> None:
+    """tau**2 is the sum of squared shares of the unlisted strings: 0.3**2 for one string; alpha = 1e-6 on each side, 20 runs."""
     params = string_params(32, 2, 32)
     rng = np.random.default_rng(unseen_seed)
     names = [f"v{i}" for i in range(10)]

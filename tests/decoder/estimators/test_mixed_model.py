@@ -1,4 +1,4 @@
-"""The mixed model: two ways to solve it agree with each other, and with brute force."""
+"""The mixed model: both solvers agree with each other and with brute force."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from hubbub_decoder.estimators.pattern_counts import FilterTable, filter_indices
 from hubbub_decoder.model.design_matrix import design_matrix
 
 PARAMS = Params(num_bits=8, num_hashes=2, num_cohorts=4, prob_p=0.2, prob_q=0.8, prob_f=0.1)
-BELIEFS = CandidatePriors(means=np.linspace(0.2, 0, 12), variances=np.geomspace(2e-2, 5e-4, 12))
-UNLISTED = 1e-3
-ALIKE = np.arange(12) >= 3
+PRIORS = CandidatePriors(means=np.linspace(0.2, 0, 12), variances=np.geomspace(2e-2, 5e-4, 12))
+UNLISTED_VARIANCE = 1e-3
+EXCHANGEABLE = np.arange(12) >= 3
 
 
 class Brute:
-    """All of the model as dense matrices, noise not whitened away."""
+    """The whole model as dense matrices, without whitening."""
 
     def __init__(self, model: MixedModel, table: FilterTable) -> None:
         parts = zip(model.features, model.positions, strict=True)
@@ -38,23 +38,23 @@ class Brute:
             self.k[rows, rows] = block
         assert len(table.filters) == 29
 
-    def covariance(self, beliefs: CandidatePriors, unlisted: float = UNLISTED) -> Floats:
-        total: Floats = np.eye(len(self.y)) + unlisted * self.k + (self.x * beliefs.variances) @ self.x.T
+    def covariance(self, priors: CandidatePriors, unlisted: float = UNLISTED_VARIANCE) -> Floats:
+        total: Floats = np.eye(len(self.y)) + unlisted * self.k + (self.x * priors.variances) @ self.x.T
         return total
 
-    def least_squares(self, beliefs: CandidatePriors, fixed: Floats) -> tuple[Floats, Floats]:
-        """Effects of the fixed columns, generalized, and their covariance; what is believed taken off first."""
-        inverse = np.linalg.inv(self.covariance(beliefs))
+    def least_squares(self, priors: CandidatePriors, fixed: Floats) -> tuple[Floats, Floats]:
+        """Effects of the fixed columns by generalized least squares, and their covariance; prior means are subtracted first."""
+        inverse = np.linalg.inv(self.covariance(priors))
         covariance = np.linalg.inv(fixed.T @ inverse @ fixed)
-        return np.asarray(covariance @ fixed.T @ inverse @ (self.y - self.x @ beliefs.means)), np.asarray(covariance)
+        return np.asarray(covariance @ fixed.T @ inverse @ (self.y - self.x @ priors.means)), np.asarray(covariance)
 
     def log_likelihood(self, unlisted: float) -> float:
-        """Restricted: of what is left when the fixed effects are projected out."""
-        s = self.covariance(BELIEFS, unlisted)
+        """Restricted log-likelihood: the fixed effects are projected out."""
+        s = self.covariance(PRIORS, unlisted)
         inverse = np.linalg.inv(s)
         normal = self.others.T @ inverse @ self.others
         projection = inverse - inverse @ self.others @ np.linalg.inv(normal) @ self.others.T @ inverse
-        y = self.y - self.x @ BELIEFS.means
+        y = self.y - self.x @ PRIORS.means
         return float(-(np.linalg.slogdet(s)[1] + np.linalg.slogdet(normal)[1] + y @ projection @ y) / 2)
 
 
@@ -69,29 +69,33 @@ def model() -> tuple[MixedModel, Brute]:
     return made, Brute(made, table)
 
 
-def both_ways(model: MixedModel, beliefs: CandidatePriors = BELIEFS, unlisted: float = UNLISTED) -> list[SolvedModel]:
-    return [CandidateSpaceSolver(model, beliefs, unlisted), ObservationSpaceSolver(model, beliefs, unlisted)]
+def both_ways(
+    model: MixedModel, priors: CandidatePriors = PRIORS, unlisted: float = UNLISTED_VARIANCE
+) -> list[SolvedModel]:
+    return [CandidateSpaceSolver(model, priors, unlisted), ObservationSpaceSolver(model, priors, unlisted)]
 
 
-def test_a_candidates_estimate_is_that_of_a_model_in_which_nothing_is_believed_of_it(
+def test_estimates_equal_a_model_without_the_own_prior(
     model: tuple[MixedModel, Brute],
 ) -> None:
-    """The cavity, by refitting the whole model for each candidate, its column fixed."""
+    """The cavity, by refitting the whole model for each candidate with its column fixed."""
     made, brute = model
     for solved in both_ways(made):
         solution = solved.estimates()
         for j in range(12):
             alone = np.arange(12) == j
-            without = CandidatePriors(np.where(alone, 0, BELIEFS.means), np.where(alone, 0, BELIEFS.variances))
+            without = CandidatePriors(np.where(alone, 0, PRIORS.means), np.where(alone, 0, PRIORS.variances))
             effects, covariance = brute.least_squares(without, np.column_stack([brute.x[:, j], brute.others]))
             assert solution.shares[j] == pytest.approx(effects[0], rel=1e-6)
             assert solution.variances[j] == pytest.approx(covariance[0, 0], rel=1e-6)
 
 
-def test_roughly_one_variance_stands_for_all(model: tuple[MixedModel, Brute], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every second candidate looked at, beliefs of very different width: variances within a half, estimates within their errors."""
+def test_approximate_variances_are_near_the_exact_ones(
+    model: tuple[MixedModel, Brute], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With every second candidate sampled and very different priors: variances within a half, estimates within their errors."""
     made, _ = model
-    solved = ObservationSpaceSolver(made, BELIEFS, UNLISTED)
+    solved = ObservationSpaceSolver(made, PRIORS, UNLISTED_VARIANCE)
     exact = solved.estimates()
     assert solved.estimates(approximate=True).variances.tolist() == exact.variances.tolist()
     monkeypatch.setattr(mixed_model, "_VARIANCE_SAMPLE", 6)
@@ -101,53 +105,53 @@ def test_roughly_one_variance_stands_for_all(model: tuple[MixedModel, Brute], mo
     assert np.ptp(rough.variances) < 1e-12
 
 
-def test_the_posterior_of_a_candidate_is_its_best_linear_prediction(model: tuple[MixedModel, Brute]) -> None:
+def test_posterior_means_are_best_linear_predictions(model: tuple[MixedModel, Brute]) -> None:
     made, brute = model
-    effects, _ = brute.least_squares(BELIEFS, brute.others)
-    left = brute.y - brute.x @ BELIEFS.means - brute.others @ effects
-    residual = np.linalg.solve(brute.covariance(BELIEFS), left)
+    effects, _ = brute.least_squares(PRIORS, brute.others)
+    left = brute.y - brute.x @ PRIORS.means - brute.others @ effects
+    residual = np.linalg.solve(brute.covariance(PRIORS), left)
     for solved in both_ways(made):
         solution = solved.estimates()
-        predicted = BELIEFS.means + BELIEFS.variances * (brute.x.T @ residual)
+        predicted = PRIORS.means + PRIORS.variances * (brute.x.T @ residual)
         assert solution.posterior_means == pytest.approx(predicted, rel=1e-6)
         assert solution.fixed_effects == pytest.approx(effects, rel=1e-6)
 
 
-def test_totals_are_predicted_with_a_mean_of_the_exchangeable_candidates(model: tuple[MixedModel, Brute]) -> None:
-    """Joint normal by brute force: T = 1'x given y, the mean of nine and the others' effects under a flat prior."""
+def test_totals_have_a_mean_of_the_exchangeable_candidates(model: tuple[MixedModel, Brute]) -> None:
+    """By brute force from the joint normal of T = 1'x and y; the mean of nine and the fixed effects have flat priors."""
     made, brute = model
-    column = brute.x[:, ALIKE].sum(axis=1)
+    column = brute.x[:, EXCHANGEABLE].sum(axis=1)
     fixed = np.column_stack([brute.others, column])
-    inverse = np.linalg.inv(brute.covariance(BELIEFS))
-    effects, covariance = brute.least_squares(BELIEFS, fixed)
-    a = brute.x @ BELIEFS.variances
-    left = brute.y - brute.x @ BELIEFS.means - fixed @ effects
-    total = BELIEFS.means.sum() + 9 * effects[-1] + a @ inverse @ left
+    inverse = np.linalg.inv(brute.covariance(PRIORS))
+    effects, covariance = brute.least_squares(PRIORS, fixed)
+    a = brute.x @ PRIORS.variances
+    left = brute.y - brute.x @ PRIORS.means - fixed @ effects
+    total = PRIORS.means.sum() + 9 * effects[-1] + a @ inverse @ left
     reach = np.array([0, 0, 9]) - fixed.T @ inverse @ a
-    error = reach @ covariance @ reach + BELIEFS.variances.sum() - a @ inverse @ a
+    error = reach @ covariance @ reach + PRIORS.variances.sum() - a @ inverse @ a
     for solved in both_ways(made):
-        totals = solved.totals(ALIKE)
+        totals = solved.totals(EXCHANGEABLE)
         assert totals.shares == pytest.approx([total, effects[0], effects[1]], rel=1e-5)
         assert totals.covariance[0, 0] == pytest.approx(error, rel=1e-5)
         assert np.diag(totals.covariance)[1:] == pytest.approx(np.diag(covariance)[:2], rel=1e-5)
 
 
-def test_without_exchangeable_candidates_totals_are_sums(model: tuple[MixedModel, Brute]) -> None:
+def test_totals_without_exchangeable_candidates_are_sums(model: tuple[MixedModel, Brute]) -> None:
     made, _ = model
-    solved = CandidateSpaceSolver(made, BELIEFS, UNLISTED)
+    solved = CandidateSpaceSolver(made, PRIORS, UNLISTED_VARIANCE)
     solution, totals = solved.estimates(), solved.totals(np.zeros(12, bool))
     assert totals.shares == pytest.approx([solution.posterior_means.sum(), *solution.fixed_effects])
 
 
-def test_the_scores_of_filters_are_those_of_a_model_without_the_candidate(model: tuple[MixedModel, Brute]) -> None:
-    """P_{-j} (y - X_{-j} mean_{-j}), by brute force, looked up at every filter; and with all candidates in it."""
+def test_scores_equal_a_model_without_the_candidate(model: tuple[MixedModel, Brute]) -> None:
+    """P_{-j} (y - X_{-j} mean_{-j}) by brute force, at every filter; also with no candidate left out."""
     mixed, brute = model
     for left_out in (None, 0, 11):
         kept = np.arange(12) != (-1 if left_out is None else left_out)
-        beliefs = CandidatePriors(np.where(kept, BELIEFS.means, 0), np.where(kept, BELIEFS.variances, 1e-300))
-        inverse = np.linalg.inv(brute.covariance(beliefs))
-        effects, _ = brute.least_squares(beliefs, brute.others)
-        projected = inverse @ (brute.y - brute.x @ beliefs.means - brute.others @ effects)
+        priors = CandidatePriors(np.where(kept, PRIORS.means, 0), np.where(kept, PRIORS.variances, 1e-300))
+        inverse = np.linalg.inv(brute.covariance(priors))
+        effects, _ = brute.least_squares(priors, brute.others)
+        projected = inverse @ (brute.y - brute.x @ priors.means - brute.others @ effects)
         expected = [a.T @ projected[rows] for rows, a in zip(mixed.rows(), mixed.features, strict=True)]
         for solved in both_ways(mixed):
             assert np.concatenate(solved.scores(left_out)) == pytest.approx(
@@ -155,27 +159,27 @@ def test_the_scores_of_filters_are_those_of_a_model_without_the_candidate(model:
             )
 
 
-def test_the_misfit_is_none_where_the_restricted_likelihood_is_largest(model: tuple[MixedModel, Brute]) -> None:
-    """d log L / d tau**2 = tr(P K) (ratio - 1) / 2, and the step has its sign: as the numeric derivative, everywhere."""
+def test_overdispersion_is_the_slope_of_the_restricted_likelihood(model: tuple[MixedModel, Brute]) -> None:
+    """d log L / d tau**2 = tr(P K) (ratio - 1) / 2, by numeric derivative; the step has the same sign."""
     made, brute = model
     inverse_of = np.linalg.inv
     for unlisted in (1e-5, 1e-4, 1e-3, 1e-2):
         step = 1e-4 * unlisted
         slope = (brute.log_likelihood(unlisted + step) - brute.log_likelihood(unlisted - step)) / (2 * step)
-        inverse = inverse_of(brute.covariance(BELIEFS, unlisted))
+        inverse = inverse_of(brute.covariance(PRIORS, unlisted))
         solved = inverse @ brute.others
         projection = inverse - solved @ inverse_of(brute.others.T @ solved) @ solved.T
         for way in both_ways(made, unlisted=unlisted):
-            misfit = way.overdispersion()
-            assert np.trace(projection @ brute.k) / 2 * (misfit.ratio - 1) == pytest.approx(slope, rel=1e-3)
-            assert np.sign(misfit.step) == np.sign(slope)
+            overdispersion = way.overdispersion()
+            assert np.trace(projection @ brute.k) / 2 * (overdispersion.ratio - 1) == pytest.approx(slope, rel=1e-3)
+            assert np.sign(overdispersion.step) == np.sign(slope)
             blocks = [projection[rows, rows] @ brute.k[rows, rows] for rows in made.rows()]
             curvature = sum(np.trace(block @ block) for block in blocks)
-            assert misfit.step == pytest.approx(2 * slope / curvature, rel=1e-3)
+            assert overdispersion.step == pytest.approx(2 * slope / curvature, rel=1e-3)
 
 
-def test_of_two_candidates_with_the_same_filters_nothing_is_known_but_their_sum() -> None:
-    """Given as two columns by hand, each is as uncertain as what is believed of the other."""
+def test_identical_candidates_are_as_uncertain_as_the_prior() -> None:
+    """Two columns with equal filters, made by hand: each is as uncertain as the prior of the other."""
     table = FilterTable.from_params(PARAMS)
     counts = simulate_pattern_counts(Metric.string("m", PARAMS), {"a": 5000}, np.random.default_rng(3))
     observations = whiten_scores(counts, table, np.tile(table.probabilities, (4, 1)))
@@ -184,4 +188,4 @@ def test_of_two_candidates_with_the_same_filters_nothing_is_known_but_their_sum(
     for solved in both_ways(same, wide):
         assert np.all(solved.estimates().variances > 4)
     apart = MixedModel(observations, np.array([[[7, 8]]] * 4, np.int16), table.fixed_patterns, table.covariance)
-    assert np.all(CandidateSpaceSolver(apart, wide, UNLISTED).estimates().variances < 0.1)
+    assert np.all(CandidateSpaceSolver(apart, wide, UNLISTED_VARIANCE).estimates().variances < 0.1)

@@ -1,4 +1,4 @@
-"""The full likelihood with random effects: exact without noise, honest with it, on seeds nobody looked at."""
+"""Estimator for pattern counts: exact without noise, and calibrated with noise, on unseen seeds."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def zipf(values: int, people: int) -> dict[str, int]:
     return {f"v{i}": int(n) for i, n in enumerate(people * weights / weights.sum(), start=1)}
 
 
-def test_without_noise_shares_are_found_but_for_how_people_fell_into_cohorts() -> None:
-    """p = 0, q = 1, f = 0, every candidate listed: a report is its filter, and only the weights of cohorts differ."""
+def test_patterns_without_noise_are_nearly_exact() -> None:
+    """p = 0, q = 1, f = 0, every string listed: a report is its filter, and only the sizes of the cohorts vary."""
     population = {"a": 700, "b": 200, "c": 100}
     counts = simulate_pattern_counts(metric(pqf=(0, 1, 0)), population, np.random.default_rng(1))
     decoding = decode(counts, ["a", "b", "c", "d"])
@@ -43,20 +43,20 @@ def test_without_noise_shares_are_found_but_for_how_people_fell_into_cohorts() -
 
 
 @pytest.mark.parametrize(
-    ("listed", "nobody", "pqf"),
+    ("listed", "absent", "pqf"),
     [
         (40, 20, (0.225, 0.775, 0.0)),
         (30, 30, (0.225, 0.775, 0.0)),  # a quarter of the values, 5 % of the people, are on no list
-        (40, 400, (0.39, 0.61, 0.45)),  # 440 candidates, more than twice the 8 x 32 numbers that say much
+        (40, 400, (0.39, 0.61, 0.45)),  # 440 candidates, more than twice the 8 x 32 numbers that carry most information
     ],
 )
-def test_intervals_cover_and_false_discoveries_are_few(
-    listed: int, nobody: int, pqf: tuple[float, float, float], unseen_seed: int
+def test_pattern_intervals_cover_and_false_discoveries_are_few(
+    listed: int, absent: int, pqf: tuple[float, float, float], unseen_seed: int
 ) -> None:
     """40 populations of 200,000: coverage .95 within 1.5 points beyond chance, false discovery rate at most 5 %; alpha = 1e-6.
 
     Candidates of one decoding share noise, so chance is measured between decodings. How strings hash is part of it: names are new each time,
-    or the one that nobody reported but hashes like frequent ones would be false in all of them.
+    or an absent candidate that hashes like frequent ones would be false in all of them.
     """
     rng = np.random.default_rng(unseen_seed)
     covered: dict[str, list[float]] = defaultdict(list)
@@ -64,12 +64,12 @@ def test_intervals_cover_and_false_discoveries_are_few(
     for run in range(40):
         population = {f"{run} {name}": number for name, number in zipf(40, 200_000).items()}
         people = sum(population.values())
-        names = [*list(population)[:listed], *(f"{run} w{i}" for i in range(nobody))]
+        names = [*list(population)[:listed], *(f"{run} w{i}" for i in range(absent))]
         decoding = decode(simulate_pattern_counts(metric(pqf=pqf), population, rng), names)
         hits: dict[str, list[bool]] = defaultdict(list)
         for e in decoding.estimates:
             truth = population.get(e.candidate, 0) / people
-            hits["there" if truth else "nobody"].append(e.low <= truth <= e.high)
+            hits["there" if truth else "absent"].append(e.low <= truth <= e.high)
         for kind, values in hits.items():
             covered[kind].append(float(np.mean(values)))
         found = decoding.detected
@@ -79,26 +79,26 @@ def test_intervals_cover_and_false_discoveries_are_few(
     assert np.mean(false) < 0.05 + norm.isf(ALPHA) * np.std(false, ddof=1) / np.sqrt(40)
 
 
-def test_beliefs_joined_with_estimates_are_the_posterior_under_a_common_prior(unseen_seed: int) -> None:
-    """Mean and variance of each; where the posterior is wider than the estimate the mean alone."""
+def test_matching_priors_reproduce_the_posterior(unseen_seed: int) -> None:
+    """Mean and variance of each share; where the posterior is wider than the estimate, the mean only."""
     rng = np.random.default_rng(unseen_seed)
     v = np.full(300, 1e-6)
     x = rng.normal(np.where(np.arange(300) < 30, 0.004, 0.0), 1e-3)
     seen = ShareEstimates(x, v, x, np.zeros(2))
-    beliefs = empirical_bayes._matching_priors(*empirical_bayes._posterior(seen, 1.0))
-    joined = 1 / (1 / v + 1 / beliefs.variances)
+    priors = empirical_bayes._matching_priors(*empirical_bayes._posterior(seen, 1.0))
+    joined = 1 / (1 / v + 1 / priors.variances)
     mean, variance = fit_prior(x, v).posterior(x, v)
-    assert joined * (x / v + beliefs.means / beliefs.variances) == pytest.approx(mean, rel=1e-6, abs=1e-12)
+    assert joined * (x / v + priors.means / priors.variances) == pytest.approx(mean, rel=1e-6, abs=1e-12)
     wide = variance > v / 1.02
     assert 0 < wide.sum() < 100
     assert joined[~wide] == pytest.approx(variance[~wide], rel=1e-6)
-    assert np.all(beliefs.variances[wide] > 40 * v[wide])
+    assert np.all(priors.variances[wide] > 40 * v[wide])
 
 
-def test_what_is_known_of_all_sharpens_each(unseen_seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """300 strings of the same share, far below its noise: errors a tenth smaller than with mean 0 and the true mean square, and honest.
+def test_empirical_prior_reduces_errors(unseen_seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """300 strings of equal share, far below its noise: errors a tenth smaller than with mean 0 and the true mean square, and valid.
 
-    All depend on what was learnt: of 60 draws 3 to 28 of 300 intervals missed. So they are taken for 100, alpha = 1e-6.
+    The estimates depend on one prior: of 60 draws, 3 to 28 of 300 intervals missed. So they count as 100, alpha = 1e-6.
     """
     population = {f"v{i}": 8_000 for i in range(300)}
     crowd = metric(m=64, pqf=(0.39, 0.61, 0.45))
@@ -112,8 +112,8 @@ def test_what_is_known_of_all_sharpens_each(unseen_seed: int, monkeypatch: pytes
     assert hits / 300 >= binom.ppf(ALPHA, 100, 0.93) / 100
 
 
-def test_totals_cover(unseen_seed: int) -> None:
-    """Candidates, unlisted and no value, 100 populations: 95 % intervals hold at least what chance allows at 1e-6."""
+def test_intervals_of_totals_cover(unseen_seed: int) -> None:
+    """Candidates, unlisted and no value, 100 populations: 95 % intervals cover at least as often as chance allows at 1e-6."""
     rng = np.random.default_rng(unseen_seed)
     population = zipf(40, 80_000)
     people = sum(population.values())
@@ -129,7 +129,7 @@ def test_totals_cover(unseen_seed: int) -> None:
     assert hits.min() >= binom.ppf(ALPHA / 3, 100, 0.93)
 
 
-def test_the_population_is_known_less_surely_than_those_who_reported(unseen_seed: int) -> None:
+def test_population_target_adds_sampling_variance(unseen_seed: int) -> None:
     counts = simulate_pattern_counts(metric(), {"a": 5000, "b": 5000}, np.random.default_rng(unseen_seed))
     reporters, population = decode(counts, ["a", "b"]), decode(counts, ["a", "b"], target="population")
     x = reporters["a"].share
@@ -138,8 +138,8 @@ def test_the_population_is_known_less_surely_than_those_who_reported(unseen_seed
     assert population["a"].share == x
 
 
-def test_the_selected_are_covered_by_their_wider_intervals(unseen_seed: int) -> None:
-    """60 populations: of the detected, 95 % within their own intervals, which say more than the plain ones; alpha = 1e-6."""
+def test_selection_adjusted_intervals_cover_detected_candidates(unseen_seed: int) -> None:
+    """60 populations: 95 % of the detected candidates are inside their adjusted intervals; alpha = 1e-6."""
     rng = np.random.default_rng(unseen_seed)
     population = zipf(60, 30_000)
     people = sum(population.values())
@@ -158,7 +158,7 @@ def test_the_selected_are_covered_by_their_wider_intervals(unseen_seed: int) -> 
     assert sum(wrong) <= binom.isf(ALPHA, len(wrong), 0.05)
 
 
-def test_what_is_too_large_for_patterns_is_decoded_from_bits() -> None:
+def test_patterns_with_too_many_filters_are_decoded_from_bits() -> None:
     assert supports_pattern_likelihood(metric(8, 2).params)
     assert supports_pattern_likelihood(metric(16, 2).params)
     assert not supports_pattern_likelihood(metric(16, 6).params)
@@ -166,14 +166,14 @@ def test_what_is_too_large_for_patterns_is_decoded_from_bits() -> None:
     assert decode(counts, ["a", "b"])["a"].detected
 
 
-def test_very_many_candidates_have_calibrated_errors_smaller_than_on_the_leading_directions(
+def test_all_directions_have_smaller_errors_than_leading_directions(
     unseen_seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """27,500 candidates of 32 cohorts, solved on all directions, then only on those that beliefs were learnt on.
+    """27,500 candidates in 32 cohorts, solved on all directions, then on those only that the priors were fitted on.
 
-    Of 36 populations, mean (standard deviation), bound: spread of error / standard error 1.024 (0.024), .85 to 1.2; covered
-    0.951 (0.0016, .957 at most), .94 to .97; errors, in those on the leading directions, 0.66 (0.07, 0.83 at most), 1;
-    found 48 (4) against 19 (6); false 2.0 (1.8, 7 at most), 15.
+    Of 36 populations, mean (standard deviation), bound: spread of error / standard error 1.024 (0.024), .85 to 1.2; coverage
+    0.951 (0.0016, at most .957), .94 to .97; errors relative to those on the leading directions, 0.66 (0.07, at most 0.83), 1;
+    detected 48 (4) against 19 (6); false 2.0 (1.8, at most 7), 15.
     """
     rng = np.random.default_rng(unseen_seed)
     crowd = Metric.string("m", replace(metric().params, hash_scheme="google-md5"))

@@ -27,8 +27,8 @@ def params_of(scheme: str, k: int = 8, h: int = 2, m: int = 3) -> Params:
 
 
 @pytest.mark.parametrize(("k", "h"), [(8, 1), (8, 2), (9, 3)])
-def test_random_filters_are_those_of_all_ways_to_hash(k: int, h: int) -> None:
-    """murmur3-v1: every subset alike; google-md5: every sequence of bytes alike, enumerated."""
+def test_filter_probabilities_match_enumeration_of_hashes(k: int, h: int) -> None:
+    """murmur3-v1: all subsets equal; google-md5: all sequences of bytes equal, enumerated."""
     table = FilterTable.from_params(params_of("murmur3-v1", k, h))
     assert len(table.filters) == count_filters(params_of("murmur3-v1", k, h)) == 1 + comb(k, h)
     assert set(table.probabilities[1:].round(12)) == {round(1 / comb(k, h), 12)}
@@ -41,7 +41,7 @@ def test_random_filters_are_those_of_all_ways_to_hash(k: int, h: int) -> None:
     assert len(table.filters) == count_filters(params_of("google-md5", k, h))
 
 
-def test_what_is_reported_under_each_filter_is_a_product_over_bits() -> None:
+def test_pattern_probabilities_are_products_over_bits() -> None:
     params = params_of("murmur3-v1")
     table = FilterTable.from_params(params)
     assert table.pattern_probabilities.sum(axis=0) == pytest.approx(np.ones(len(table.filters)), abs=1e-12)
@@ -54,7 +54,7 @@ def test_what_is_reported_under_each_filter_is_a_product_over_bits() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["murmur3-v1", "google-md5"])
-def test_each_candidates_filter_is_the_clients_bloom_filter_in_every_cohort(scheme: str) -> None:
+def test_filter_indices_match_client_bloom_filters(scheme: str) -> None:
     params = params_of(scheme)
     table, names = FilterTable.from_params(params), [f"v{i}" for i in range(50)]
     design = design_matrix(names, params)
@@ -64,8 +64,8 @@ def test_each_candidates_filter_is_the_clients_bloom_filter_in_every_cohort(sche
             assert table.filters[found[cohort, column]] == bloom_bits(Metric.string("m", params), group[0], cohort)
 
 
-def test_without_noise_in_the_counts_the_responses_are_the_features_times_the_shares(unseen_seed: int) -> None:
-    """Counts that are exactly what shares theta make expected, and weights taken elsewhere: y = A theta all the same."""
+def test_whitened_scores_are_linear_in_the_shares(unseen_seed: int) -> None:
+    """Counts that shares theta make expected, and weights taken elsewhere: y = A theta."""
     params = params_of("murmur3-v1", m=1)
     table, rng = FilterTable.from_params(params), np.random.default_rng(unseen_seed)
     theta, elsewhere = rng.dirichlet(np.ones(len(table.filters)), size=2)
@@ -81,7 +81,7 @@ def test_without_noise_in_the_counts_the_responses_are_the_features_times_the_sh
     assert found.features[0].T @ found.features[0] == pytest.approx(information, rel=1e-6)
 
 
-def test_the_leading_directions_keep_what_was_asked_and_the_number_of_strings(unseen_seed: int) -> None:
+def test_split_directions_keeps_the_requested_trace(unseen_seed: int) -> None:
     params = params_of("murmur3-v1")
     table = FilterTable.from_params(params)
     counts = simulate_pattern_counts(Metric.string("m", params), {"a": 5000}, np.random.default_rng(unseen_seed))
@@ -96,8 +96,8 @@ def test_the_leading_directions_keep_what_was_asked_and_the_number_of_strings(un
     assert all(len(y) <= 4 + 1 for y in split_directions(whole, table, kept=0.9, most=4).responses)
 
 
-def test_all_directions_keep_all_information_about_strings(unseen_seed: int) -> None:
-    """Scores A'y and information A'A of the filters of strings are the same in every cohort, also where there are no reports."""
+def test_split_directions_with_all_directions_loses_nothing(unseen_seed: int) -> None:
+    """Scores A'y and information A'A of the filters are the same in every cohort, also without reports."""
     params = params_of("google-md5")
     table = FilterTable.from_params(params)
     counts = simulate_pattern_counts(

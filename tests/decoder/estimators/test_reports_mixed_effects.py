@@ -1,4 +1,4 @@
-"""Retained reports with beliefs: identities of the mixed model of their score, and recovery from simulation."""
+"""Retained reports with random effects: identities of the mixed model of their score, and recovery from simulation."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Scored:
         root, scattered = rng.normal(size=(size, 3 * size)), rng.normal(size=(size, 2 * size))
         self.a, self.b = root @ root.T / size, scattered @ scattered.T / size / 8
         self.z, self.g = rng.dirichlet(np.ones(size)), 0.03 * rng.normal(size=size)
-        self.beliefs = CandidatePriors(rng.normal(size=len(NAMES)) * 0.01, 1e-3 * rng.random(len(NAMES)))
+        self.priors = CandidatePriors(rng.normal(size=len(NAMES)) * 0.01, 1e-3 * rng.random(len(NAMES)))
         reports = simulated(PARAMS, dict.fromkeys(NAMES, 100), seed)
         residuals = BitResiduals.from_counts(reports.bit_counts(), design_matrix(NAMES, PARAMS), self.z[:-1])
         self.model, self.knowing = (
@@ -62,79 +62,79 @@ class Scored:
 
 
 @pytest.mark.parametrize("unlisted", [0.0, 0.02])
-def test_the_shares_solve_hendersons_equations(unlisted: float) -> None:
-    """(J + diag(1/variance)) x = J x_hat + mean/variance: said as it stands."""
+def test_report_score_solver_solves_hendersons_equations(unlisted: float) -> None:
+    """(J + diag(1/variance)) x = J x_hat + mean/variance, as written."""
     one = Scored(1)
     j = one.information(unlisted)
     precision, pull = np.zeros(8), np.zeros(8)
-    precision[:6], pull[:6] = 1 / one.beliefs.variances, one.beliefs.means / one.beliefs.variances
+    precision[:6], pull[:6] = 1 / one.priors.variances, one.priors.means / one.priors.variances
     expected = np.linalg.solve(j + np.diag(precision), one.moment(unlisted) + pull)
-    found = ReportScoreSolver(one.model, one.beliefs, unlisted).shares
+    found = ReportScoreSolver(one.model, one.priors, unlisted).shares
     assert found == pytest.approx(expected, rel=1e-6)
 
 
-def test_an_estimate_knows_nothing_of_what_is_believed_of_it() -> None:
-    """Another belief about candidate 2 moves all others' estimates, and neither its own nor its variance."""
+def test_estimate_does_not_depend_on_its_own_prior() -> None:
+    """Another prior of candidate 2 moves all other estimates, and neither its own nor its variance."""
     one = Scored(2)
-    means, variances = one.beliefs.means.copy(), one.beliefs.variances.copy()
+    means, variances = one.priors.means.copy(), one.priors.variances.copy()
     means[2], variances[2] = 0.3, 0.5
     was, now = (
-        ReportScoreSolver(one.model, beliefs, 0.01).estimates()
-        for beliefs in (one.beliefs, CandidatePriors(means, variances))
+        ReportScoreSolver(one.model, priors, 0.01).estimates()
+        for priors in (one.priors, CandidatePriors(means, variances))
     )
     assert (now.shares[2], now.variances[2]) == pytest.approx((was.shares[2], was.variances[2]), rel=1e-6)
     assert np.all(np.abs(np.delete(now.shares - was.shares, 2)) > 1e-6)
 
 
-def test_a_candidate_left_out_leaves_the_others_as_if_it_had_not_been_asked_for() -> None:
-    """Solved anew without its row and column."""
+def test_without_equals_a_model_without_the_candidate() -> None:
+    """Solved again without its row and column."""
     one = Scored(3)
     kept = [0, 1, 2, 3, 5, 6, 7]
     precision, pull = np.zeros(8), np.zeros(8)
-    precision[:6], pull[:6] = 1 / one.beliefs.variances, one.beliefs.means / one.beliefs.variances
+    precision[:6], pull[:6] = 1 / one.priors.variances, one.priors.means / one.priors.variances
     j = one.information(0.01)
     right = (one.moment(0.01) + pull)[kept]
     expected = np.linalg.solve((j + np.diag(precision))[np.ix_(kept, kept)], right)
-    found = ReportScoreSolver(one.model, one.beliefs, 0.01).without(np.array([4]))[:, 0]
+    found = ReportScoreSolver(one.model, one.priors, 0.01).without(np.array([4]))[:, 0]
     assert found[kept] == pytest.approx(expected, rel=1e-6)
     assert found[4] == pytest.approx(0, abs=1e-12)
 
 
 @pytest.mark.parametrize("unlisted", [0.0, 0.02])
-def test_of_a_sample_whose_scores_have_half_the_noise_variances_are_less_by_half_of_it(unlisted: float) -> None:
-    """v = w'(J-noise + the rest) w, w = dx_j / dg by differences; the people's part x (1 - x) / N comes on top, for single shares and for totals."""
+def test_known_noise_replaces_the_variance_of_the_score(unlisted: float) -> None:
+    """v = w'(J-noise + the rest) w, w = dx_j / dg by differences; x (1 - x) / N is added, for single shares and totals."""
     one = Scored(4)
     step, flags = 1e-3, np.array([True] * 4 + [False] * 2)
 
     def estimates(g: Floats) -> Floats:
         model = ReportScoreModel.from_score(one.z, g, one.a, one.b, None, N, one.model.residuals)
-        solved = ReportScoreSolver(model, one.beliefs, unlisted)
+        solved = ReportScoreSolver(model, one.priors, unlisted)
         return np.concatenate([solved.estimates().shares, solved.totals(flags).shares])
 
     reach = np.array([(estimates(one.g + step * e) - estimates(one.g - step * e)) / 2 / step for e in np.eye(8)]).T
     less = np.sum(reach @ (one.a / 2 / N) * reach, axis=1)
-    plain, knowing = (ReportScoreSolver(model, one.beliefs, unlisted) for model in (one.model, one.knowing))
+    plain, knowing = (ReportScoreSolver(model, one.priors, unlisted) for model in (one.model, one.knowing))
     model_s = np.append(plain.estimates().variances, np.diag(plain.totals(flags).covariance))
     found = np.append(knowing.estimates().variances, np.diag(knowing.totals(flags).covariance))
     x = np.clip(estimates(one.g), 0, 1)
     assert found == pytest.approx(model_s - less + x * (1 - x) / N + (0.1 / N) ** 2, rel=1e-6)
 
 
-def test_shares_add_up_to_one_where_sums_are_asked_for_and_their_errors_with_them() -> None:
-    """Candidates, unlisted and no value together; the same with the noise known but for the little that nobody claims to know."""
+def test_sum_constraint_makes_totals_sum_to_one() -> None:
+    """Candidates, unlisted and no value together; also with known noise, up to its least error."""
     one, flags = Scored(5), np.array([True] * 4 + [False] * 2)
     for model, least in ((one.model, 0.0), (one.knowing, 3 * (0.1 / N) ** 2)):
-        sums = ReportScoreSolver(model.with_sum_constraint(), one.beliefs, 0.01).totals(flags)
+        sums = ReportScoreSolver(model.with_sum_constraint(), one.priors, 0.01).totals(flags)
         assert sums.shares.sum() == pytest.approx(1, abs=1e-3)
         assert abs(sums.covariance.sum() - least) < 1e-3 * np.trace(sums.covariance)
-    assert abs(ReportScoreSolver(one.model, one.beliefs, 0.01).totals(flags).shares.sum() - 1) > 1e-3
+    assert abs(ReportScoreSolver(one.model, one.priors, 0.01).totals(flags).shares.sum() - 1) > 1e-3
 
 
 @pytest.mark.parametrize(("h", "of_bits", "left_open"), [(1, 1.02, 0.95), (2, 0.9, 1.0)])
-def test_many_candidates_have_true_errors_below_those_of_bit_counts_and_those_without_beliefs(
+def test_mixed_effects_have_smaller_errors_than_bit_counts_and_fixed_effects(
     h: int, of_bits: float, left_open: float, unseen_seed: int
 ) -> None:
-    """Two populations, 158 candidates to 305 numbers, half of them nobody's; a tenth of the strings is no candidate.
+    """Two populations, 158 candidates to 305 numbers, half of them absent; a tenth of the strings has no candidate.
 
     Median errors are .98 (one hash) and .82 (two) of those of bit counts, .7 and .93 of those with every share left open; of twelve
     populations none was more than .05 off. Estimates of one fit depend on each other, so the covered are counted as of half as many

@@ -73,12 +73,12 @@ def shares_of(fitted: FitResult) -> Floats:
 
 
 def errors_of(fitted: FitResult) -> Floats:
-    """Standard errors of the candidates' shares among those who reported."""
+    """Standard errors of the candidates' shares among the reporters."""
     return np.sqrt(fitted.reporter_variances)
 
 
-def test_without_noise_shares_are_counts_and_errors_none() -> None:
-    """f = 0, p = 0, q = 1, with a candidate that nobody has and no string unlisted."""
+def test_one_step_without_noise_is_exact() -> None:
+    """f = 0, p = 0, q = 1, with an absent candidate and no unlisted string."""
     params = string_params(64, 2, 4, 0, 1, 0)
     people = {"a": 311, "b": 430, "c": 52, "nobody": 0}
     reports = simulated(params, people, 4, no_value=80)
@@ -89,7 +89,7 @@ def test_without_noise_shares_are_counts_and_errors_none() -> None:
 
 @pytest.mark.parametrize("scheme", ["murmur3-v1", "google-md5"])
 @pytest.mark.parametrize(("p", "q", "f"), [(0.25, 0.75, 0.0), (0.5, 0.75, 0.5), (0.75, 0.25, 0.25), (0.05, 0.9, 0.0)])
-def test_the_fit_is_next_to_the_maximum_of_the_pattern_likelihood_and_has_its_errors(
+def test_one_step_is_near_the_maximum_likelihood_estimate(
     p: float, q: float, f: float, scheme: str, monkeypatch: pytest.MonkeyPatch, unseen_seed: int
 ) -> None:
     """k = 8, tau**2 left out: the likelihood of every pattern from its definition, climbed by Newton's method.
@@ -118,8 +118,8 @@ def test_the_fit_is_next_to_the_maximum_of_the_pattern_likelihood_and_has_its_er
 
 
 @pytest.mark.parametrize("scheme", ["murmur3-v1", "google-md5"])
-def test_the_information_and_the_covariance_are_those_of_all_patterns(scheme: str, unseen_seed: int) -> None:
-    """k = 8: P and P E_v Cov(x | v) P from simulated reports, and from every pattern's chance; half a million draws, 3 %."""
+def test_simulated_information_matches_all_patterns(scheme: str, unseen_seed: int) -> None:
+    """k = 8: P and P E_v Cov(x | v) P from simulated reports, and from every pattern's probability; half a million draws, 3 %."""
     params = string_params(8, 2, 4, 0.2, 0.8, 0, scheme)
     names = ["a", "b", "c"]
     z = np.array([0.4, 0.1, 1e-3, 0.3, 0.199])
@@ -146,8 +146,8 @@ def test_the_information_and_the_covariance_are_those_of_all_patterns(scheme: st
     [(16, 0.15, False), (16, 0.15, True), (64, 0.05, False)],
     ids=["strings unlisted", "two strings only", "nearly noiseless"],
 )
-def test_few_reports_with_little_noise_have_honest_errors(k: int, p: float, alone: bool, unseen_seed: int) -> None:
-    """m = 8, 50 candidates, 2,400 reports: the maximum's own information covered .896 where nobody reported (k = 16).
+def test_one_step_covers_for_few_reports_with_little_noise(k: int, p: float, alone: bool, unseen_seed: int) -> None:
+    """m = 8, 50 candidates, 2,400 reports: the maximum's own information covered .896 of the absent candidates (k = 16).
 
     20 populations (k = 64: 8) of which 20 strings or two are reported. Estimates of one fit depend on each other, so intervals are taken
     for half as many: above the binomial's quantile of alpha = 1e-6 at coverage .95; and not because errors are twice too large.
@@ -179,7 +179,7 @@ def test_few_reports_with_little_noise_have_honest_errors(k: int, p: float, alon
     assert np.mean(squares) > 0.25
 
 
-def test_the_order_of_the_reports_changes_nothing(unseen_seed: int) -> None:
+def test_order_of_reports_does_not_matter(unseen_seed: int) -> None:
     params = string_params(16, 2, 4)
     reports = simulated(params, {"a": 600, "b": 300}, unseen_seed)
     design = design_matrix(["a", "b", "c"], params)
@@ -192,7 +192,7 @@ def test_the_order_of_the_reports_changes_nothing(unseen_seed: int) -> None:
 
 
 @pytest.mark.parametrize(("p", "q", "h", "unlisted"), [(0.25, 0.75, 2, 0), (0.25, 0.75, 2, 1), (0.2, 0.8, 1, 1)])
-def test_intervals_cover_the_shares_among_those_who_reported(
+def test_one_step_intervals_cover_shares_among_reporters(
     p: float, q: float, h: int, unlisted: int, unseen_seed: int
 ) -> None:
     """30 fits of 12 candidates, with and without two large unlisted strings (a fifth of the reports).
@@ -216,8 +216,8 @@ def test_intervals_cover_the_shares_among_those_who_reported(
     assert low <= share <= high
 
 
-def test_the_scatter_is_the_sum_of_squared_shares_of_unlisted_strings(unseen_seed: int) -> None:
-    """Mean of 30 fits of ever other strings, k = 64, 64 cohorts; 6 standard errors of the mean, which the fits show."""
+def test_one_step_estimates_unlisted_variance(unseen_seed: int) -> None:
+    """Mean of 30 fits of new strings, k = 64, 64 cohorts; 6 standard errors of the mean."""
     params = string_params(64, 2, 64, 0.15, 0.85)
     rng = np.random.default_rng(unseen_seed)
     found = []
@@ -230,9 +230,7 @@ def test_the_scatter_is_the_sum_of_squared_shares_of_unlisted_strings(unseen_see
     assert abs(np.mean(found) - (0.3**2 + 0.1**2)) < 6 * np.std(found, ddof=1) / math.sqrt(30)
 
 
-def test_the_hashing_of_unlisted_strings_is_in_the_standard_errors(
-    monkeypatch: pytest.MonkeyPatch, unseen_seed: int
-) -> None:
+def test_standard_errors_include_hashing_of_unlisted_strings(monkeypatch: pytest.MonkeyPatch, unseen_seed: int) -> None:
     """One unlisted string of 40 % in 8 cohorts: without tau**2 the errors would be several times too small.
 
     30 fits of 6 candidates: z**2 is 1 on average. Hashes are shared within a fit, so the mean is taken for one of 30 values of chi-squared
@@ -241,7 +239,7 @@ def test_the_hashing_of_unlisted_strings_is_in_the_standard_errors(
     params = string_params(32, 2, 8)
     rng = np.random.default_rng(unseen_seed)
     squares: dict[bool, list[float]] = {True: [], False: []}
-    misfit = BitResiduals.overdispersion
+    overdispersion = BitResiduals.overdispersion
     for _ in range(30):
         tag = int(rng.integers(1 << 30))
         names = [f"{tag}-{i}" for i in range(6)]
@@ -250,7 +248,7 @@ def test_the_hashing_of_unlisted_strings_is_in_the_standard_errors(
         truth = np.array([people.get(name, 0) for name in names]) / reports.num_reports
         for known in squares:
             monkeypatch.setattr(
-                BitResiduals, "overdispersion", misfit if known else lambda *_: Overdispersion(1.0, 0.0, 0.0)
+                BitResiduals, "overdispersion", overdispersion if known else lambda *_: Overdispersion(1.0, 0.0, 0.0)
             )
             fitted = fit_reports_one_step(reports, design_matrix(names, params))
             squares[known].append(float(np.mean(((fitted.shares - truth) / errors_of(fitted)) ** 2)))
@@ -260,10 +258,10 @@ def test_the_hashing_of_unlisted_strings_is_in_the_standard_errors(
 
 
 @pytest.mark.parametrize("scheme", ["murmur3-v1", "google-md5"])
-def test_standard_errors_are_smaller_than_those_of_bit_counts(
+def test_one_step_has_smaller_errors_than_bit_counts(
     scheme: str, monkeypatch: pytest.MonkeyPatch, unseen_seed: int
 ) -> None:
-    """k = 8, h = 2, p = .225, q = .775, f = 0: 1.3 times or more, in theory 1.4 to 1.6. Of the noise alone: tau**2 is left out of both."""
+    """k = 8, h = 2, p = .225, q = .775, f = 0: by a factor of 1.3 or more, in theory 1.4 to 1.6; tau**2 is left out of both."""
     monkeypatch.setattr(fit_module, "_estimate_unlisted_variance", lambda *_: (0.0, 0.0))
     monkeypatch.setattr(BitResiduals, "overdispersion", lambda *_: Overdispersion(1.0, 0.0, 0.0))
     params = string_params(8, 2, 64, 0.225, 0.775, scheme=scheme)
@@ -276,8 +274,8 @@ def test_standard_errors_are_smaller_than_those_of_bit_counts(
     assert np.median(ratio) > 1.3
 
 
-def test_candidates_that_no_cohort_separates_get_no_share_of_their_own() -> None:
-    """Two columns of the same bits, which `design_matrix` would merge: nan, and the others are as if they were one."""
+def test_identical_candidates_are_undetermined() -> None:
+    """Two columns with equal bits, which `design_matrix` would merge: nan, and the others are as if they were one."""
     params = string_params(16, 2, 4)
     reports = simulated(params, {"a": 800, "b": 500}, 1)
     one = design_matrix(["a", "b"], params)
@@ -290,7 +288,7 @@ def test_candidates_that_no_cohort_separates_get_no_share_of_their_own() -> None
     assert fitted.shares[0] == pytest.approx(expected.shares[0], abs=0.5 * errors_of(expected)[0])
 
 
-def test_reports_that_are_not_of_the_parameters_are_refused() -> None:
+def test_one_step_rejects_other_parameters_and_no_reports() -> None:
     reports = simulated(string_params(16, 2, 4), {"a": 3}, 1)
     with pytest.raises(SummaryError, match="made for other parameters"):
         fit_reports_one_step(reports, design_matrix(["a"], string_params(16, 1, 4)))
@@ -298,8 +296,8 @@ def test_reports_that_are_not_of_the_parameters_are_refused() -> None:
         fit_reports_one_step(Reports.empty(reports.metric), design_matrix(["a"], reports.metric.params))
 
 
-def test_decoding_reports_says_the_same_as_their_bit_counts_with_smaller_errors(unseen_seed: int) -> None:
-    """k = 32: estimates differ by the noise that one has and the other has not; some candidates nobody has; q-values find them."""
+def test_decoding_reports_agrees_with_bit_counts(unseen_seed: int) -> None:
+    """k = 32: estimates differ by the noise that only the bit counts have, and reported candidates are detected."""
     metric = Metric.string("x", string_params(32, 2, 16, 0.2, 0.8))
     people = {f"v{i}": 400 + 40 * i for i in range(10)} | {f"u{i}": 30 for i in range(20)}
     reports = simulated(metric.params, people, unseen_seed, no_value=500)
@@ -317,7 +315,8 @@ def test_decoding_reports_says_the_same_as_their_bit_counts_with_smaller_errors(
     assert abs(full.listed_total.share - truth) < 6 * full.listed_total.std_error
 
 
-def test_few_bits_are_decoded_as_patterns_and_many_candidates_in_other_cohorts_than_screened(unseen_seed: int) -> None:
+def test_reports_of_few_bits_are_decoded_as_patterns(unseen_seed: int) -> None:
+    """Also: with many candidates, a lasso screens in other cohorts."""
     few = simulated(string_params(8, 2, 4), {"a": 900, "b": 500}, unseen_seed)
     assert decode(few, ["a", "b", "c"]).to_dict() == decode(few.pattern_counts(), ["a", "b", "c"]).to_dict()
     many = simulated(string_params(20, 2, 4, 0.2, 0.8), {"a": 1900, "b": 1500}, unseen_seed)
@@ -338,8 +337,8 @@ def test_few_bits_are_decoded_as_patterns_and_many_candidates_in_other_cohorts_t
     ],
     ids=["noiseless", "noiseless, 20 hashes", "all bits but one", "google-md5", "one cohort, p > q", "five reports"],
 )
-def test_at_the_ends_nothing_is_found_that_is_not_there_and_nobody_is_accused(params: Params, num_reports: int) -> None:
-    """All reports are of one string; 10 candidates that nobody has. Found is what is found at q <= 1e-4, 180 tests in all."""
+def test_extreme_parameters_detect_no_absent_candidate(params: Params, num_reports: int) -> None:
+    """All reports carry one string; 10 candidates are absent. Detected at q <= 1e-4, 180 tests in all; no warning of fabricated reports."""
     names = ["a", *(f"nobody{i}" for i in range(10))]
     for seed in range(3):
         decoding = decode(simulated(params, {"a": num_reports}, seed), names, fdr=1e-4)
@@ -348,10 +347,8 @@ def test_at_the_ends_nothing_is_found_that_is_not_there_and_nobody_is_accused(pa
         assert abs(decoding["a"].share - 1) < 6 * decoding["a"].std_error
 
 
-def test_what_cohorts_say_for_a_candidate_left_out_adds_up_to_its_estimate(
-    monkeypatch: pytest.MonkeyPatch, unseen_seed: int
-) -> None:
-    """The step from z is linear, the score at other shares is so to first order: the same but for a fifth, of shares of 3 to 9 %."""
+def test_leave_one_out_scores_sum_to_the_estimate(monkeypatch: pytest.MonkeyPatch, unseen_seed: int) -> None:
+    """The step from z is linear, and the score at other shares is so to first order: equal within a fifth, for shares of 3 to 9 %."""
     added: list[float] = []
 
     def record(own: list[float], *_: object) -> float:
@@ -368,8 +365,8 @@ def test_what_cohorts_say_for_a_candidate_left_out_adds_up_to_its_estimate(
         assert np.min(np.abs(each / z - 1)) < 0.2
 
 
-def test_a_frequent_string_that_nobody_lists_makes_large_errors_likelier_than_a_normal_law(unseen_seed: int) -> None:
-    """Two thirds have it: one error in a thousand is 3.8 to 4.0 standard errors in eight cohorts (3.1 of a normal)."""
+def test_frequent_unlisted_string_widens_the_null_distribution(unseen_seed: int) -> None:
+    """Two thirds carry it: one error in a thousand is 3.8 to 4.0 standard errors in eight cohorts (3.1 for a normal distribution)."""
     params = string_params(32, 2, 8, f=0.25)
     reports = simulated(params, {"missing": 26_600, "there": 9_400}, unseen_seed, no_value=4_000)
     found = fit_reports_one_step(reports, design_matrix(["there", *(f"nobody {i}" for i in range(20))], params))

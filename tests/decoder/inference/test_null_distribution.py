@@ -1,4 +1,4 @@
-"""How random strings err: the law against enumeration, and a frequent string that nobody lists."""
+"""Null distribution: against enumeration, and with a frequent unlisted string."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hubbub_decoder.inference.null_distribution import NullDistribution, collisi
 ALPHA = 1e-6
 
 
-def test_the_law_is_that_of_one_draw_from_each_cohort() -> None:
+def test_null_distribution_sums_one_draw_from_each_cohort() -> None:
     """Three cohorts of five filters, all 125 strings gone through; scores on the grid, so that nothing is rounded."""
     rng = np.random.default_rng(7)
     chances = np.array([0.1, 0.3, 0.2, 0.15, 0.25])
@@ -31,14 +31,14 @@ def test_the_law_is_that_of_one_draw_from_each_cohort() -> None:
         assert law.tail(np.array(z - 0.009)) >= likely[sums >= z - 1e-9].sum() - 1e-9
 
 
-def test_small_errors_are_taken_for_normal_ones() -> None:
+def test_null_distribution_of_small_scores_is_normal() -> None:
     law = NullDistribution.from_scores([np.array([-0.1, 0.1])] * 10)
     assert law.upper_quantile(0.025) == law.lower_quantile(0.025) == pytest.approx(1.959964, abs=1e-6)
     assert law.tail(np.array([2.0, np.nan, np.inf])).tolist() == pytest.approx([norm.sf(2), np.nan, 0], nan_ok=True)
     assert not law.is_skewed
 
 
-def test_a_seldom_large_error_reaches_up_and_not_down() -> None:
+def test_rare_large_score_widens_the_upper_tail_only() -> None:
     """One string in ten is off by 5.4, the others by -.6: never below by more than a normal."""
     law = NullDistribution.from_scores([np.array([-0.6] * 9 + [5.4])])
     assert law.upper_quantile(0.025) == pytest.approx(5.4, abs=0.02)
@@ -46,8 +46,8 @@ def test_a_seldom_large_error_reaches_up_and_not_down() -> None:
     assert law.is_skewed
 
 
-def test_no_cohort_speaks_for_much_more_than_the_middle_ones() -> None:
-    """Five cohorts of five filters, all 3,125 strings gone through: those whose capped sum is at least the candidate's."""
+def test_collision_p_value_caps_the_part_of_a_cohort() -> None:
+    """Five cohorts of five filters, all 3,125 strings: the share of those whose capped sum is at least the candidate's."""
     rng = np.random.default_rng(8)
     chances = np.array([0.1, 0.3, 0.2, 0.15, 0.25])
     scores = [np.round(rng.normal(size=5) * 30) / 50 for _ in range(5)]
@@ -61,30 +61,30 @@ def test_no_cohort_speaks_for_much_more_than_the_middle_ones() -> None:
         assert likely[capped >= total + 0.1].sum() - 1e-9 <= chance <= likely[capped >= total - 0.1].sum() + 1e-9
 
 
-def test_what_stands_in_two_cohorts_of_four_only_may_have_met_a_string_there() -> None:
-    """Two meetings in four, once in 136 strings, times what the other two say: 0.6 of standard error 1/sqrt(2)."""
+def test_collision_p_value_is_large_for_scores_in_two_of_four_cohorts() -> None:
+    """Two collisions in four cohorts, once in 136 strings, times the tail of the other two: 0.6, standard error 1/sqrt(2)."""
     quiet = [np.array([0.01, -0.01])] * 4
     chance = collision_p_value([3.3, 0.2, 3.1, 0.4], quiet, 1 / 28)
     assert chance == pytest.approx(binom.sf(1, 4, 1 / 28) * norm.sf(0.6 * math.sqrt(2)), rel=1e-9)
     assert collision_p_value([1.7, 1.8, 1.7, 1.8], quiet, 1 / 28) < chance / 30
 
 
-def test_in_many_cohorts_the_sum_alone_is_compared() -> None:
-    """Of 3 filters one scores .5: a string's sum is binomial. Three cohorts that say 4 are a sum of 12 among 64, and three that are capped among 63."""
+def test_collision_p_value_compares_the_sum_with_many_cohorts() -> None:
+    """Of 3 filters one scores .5: a string's sum is binomial. Three cohorts of score 4 are a sum of 12 among 64, and three that are capped among 63."""
     scores = [np.array([0.5, 0.0, 0.0])] * 64
     own = [4.0] * 3 + [0.0] * 61
     assert collision_p_value(own, scores, 1 / 28) == pytest.approx(binom.sf(23, 64, 1 / 3), rel=1e-6)
     assert collision_p_value(own[:63], scores[:63], 1 / 28) > 0.9
 
 
-def test_a_cohort_without_reports_does_not_count() -> None:
+def test_collision_p_value_ignores_cohorts_without_reports() -> None:
     scores = [np.array([2.0, -0.2, -0.1, 0.3])] * 4
     own = [0.9, 1.1, 1.0, 1.0]
     assert collision_p_value([*own, 0.0], [*scores, np.zeros(4)], 0.1) == collision_p_value(own, scores, 0.1)
 
 
-def test_who_is_there_in_all_cohorts_is_found_beside_a_frequent_string_that_nobody_lists(unseen_seed: int) -> None:
-    """14 % have it, a third of the reports no candidate, 400 candidates nobody has, 8 cohorts: found in 40 of 40 when this was written, so 9 times in 10 at the least and 6 of 14 but
+def test_detects_present_candidates_beside_a_frequent_unlisted_string(unseen_seed: int) -> None:
+    """14 % have it, a third of the reports carry no candidate, 400 candidates are absent, 8 cohorts: detected in 40 of 40 first runs, so 9 times in 10 at the least and 6 of 14 but
     for 2 in a million; judged by the sum of its cohorts' parts alone, 1 in 6."""
     rng = np.random.default_rng(unseen_seed)
     params = Params(num_bits=8, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.25)
@@ -100,11 +100,11 @@ def test_who_is_there_in_all_cohorts_is_found_beside_a_frequent_string_that_nobo
 @pytest.mark.parametrize(
     ("kind", "cohorts", "runs"), [("patterns", 16, 20), ("bits", 8, 24)], ids=["whole patterns", "bits"]
 )
-def test_a_frequent_string_that_nobody_lists_makes_few_others_look_frequent(
+def test_frequent_unlisted_string_causes_few_false_discoveries(
     kind: str, cohorts: int, runs: int, unseen_seed: int
 ) -> None:
-    """More than a third of the reports carry a string that is no candidate; 400 candidates nobody has. Of them at most .015 have
-    p < .01 and at least .93 are covered, alpha = 1e-6 each by the spread between populations; the warning says what is missing.
+    """More than a third of the reports carry an unlisted string; 400 candidates are absent. Of them at most .015 have
+    p < .01 and at least .93 are covered, alpha = 1e-6 each by the spread between populations; a warning names the missing string.
 
     Taken for normal, .068 (patterns) and .024 (bits) had p < .01, and .88 and .95 were covered.
     """
@@ -116,9 +116,9 @@ def test_a_frequent_string_that_nobody_lists_makes_few_others_look_frequent(
     for run in range(runs):
         shares = {f"{run} {name}": share for name, share in distribution_shares("zipf1.5", 50).items()}
         counts = simulate(metric, draw_population(shares, 90_000, rng), rng, no_value=10_000)
-        nobody = {f"{run} nobody {i}" for i in range(400)}
-        decoding = decode(counts, [*list(shares)[1:], *nobody])
-        null = [e for e in decoding.estimates if e.candidate in nobody and not math.isnan(e.share)]
+        absent = {f"{run} nobody {i}" for i in range(400)}
+        decoding = decode(counts, [*list(shares)[1:], *absent])
+        null = [e for e in decoding.estimates if e.candidate in absent and not math.isnan(e.share)]
         small.append(float(np.mean([e.p_value < 0.01 for e in null])))
         covered.append(float(np.mean([e.low <= 0 <= e.high for e in null])))
         warned += any("At least one frequent string" in warning for warning in decoding.warnings)

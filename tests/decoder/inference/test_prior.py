@@ -1,4 +1,4 @@
-"""The prior of all shares: a maximum of the likelihood under its bound, and what it says of one estimate."""
+"""The prior of all shares: a constrained maximum of the likelihood, and its posterior of one estimate."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from scipy.stats import norm
 from hubbub_decoder.inference.prior import Prior, fit_prior, mixture_weights
 
 
-def test_its_weights_are_a_maximum_of_the_likelihood_under_their_bound(unseen_seed: int) -> None:
+def test_mixture_weights_maximize_the_constrained_likelihood(unseen_seed: int) -> None:
     """150 steps of EM over K points are within ln K / 150 a candidate of the maximum (Csiszar and Tusnady 1984), which 20,000 reach."""
     rng = np.random.default_rng(unseen_seed)
     grid = np.linspace(0, 0.05, 26)
@@ -28,7 +28,7 @@ def test_its_weights_are_a_maximum_of_the_likelihood_under_their_bound(unseen_se
     assert bounded @ grid <= bound * (1 + 1e-6)
 
 
-def test_mean_and_variance_given_an_estimate_are_those_of_the_posterior() -> None:
+def test_posterior_mean_and_variance_match_integration() -> None:
     """By adding up prior times likelihood over a fine grid; the component at 0 has no width."""
     prior = Prior(np.array([0, 0.1, 0.3]), np.array([0, 0.04, 0.12]), np.array([0.5, 0.3, 0.2]))
     t = np.linspace(-1, 2, 300_001)
@@ -46,8 +46,8 @@ def test_mean_and_variance_given_an_estimate_are_those_of_the_posterior() -> Non
         assert variance[j] == pytest.approx((t**2 * density).sum() / total - first**2, rel=1e-4)
 
 
-def test_the_fitted_prior_leaves_the_large_alone_and_calls_noise_nothing(unseen_seed: int) -> None:
-    """What is believed of 500 shares of 0 adds up to what their noise does, where that is above 0, and at most two standard errors of it.
+def test_fitted_prior_keeps_large_shares_and_shrinks_noise(unseen_seed: int) -> None:
+    """Posterior means of 500 shares of 0 sum to the sum of their noise, if positive, and to at most two standard errors of it.
 
     Of 4,000 draws with other seeds 1 in 100 was above .89, 1 in 1000 above 1.15, none above 1.29: two is rarer than 1e-6. Without
     the prior it is 18.

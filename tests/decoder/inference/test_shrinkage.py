@@ -15,7 +15,7 @@ from hubbub_decoder.inference.shrinkage import posterior_medians
 
 @settings(max_examples=40)
 @given(arrays(float, st.integers(1, 40), elements=st.floats(-0.5, 1)), st.floats(1e-4, 0.3))
-def test_it_is_never_negative_and_adds_up_to_one_at_most(shares: Floats, error: float) -> None:
+def test_posterior_medians_are_nonnegative_and_sum_to_at_most_one(shares: Floats, error: float) -> None:
     guess = posterior_medians(shares, np.full(len(shares), error))
     assert guess.shares.min() >= 0
     assert guess.shares.sum() <= 1 + 1e-9
@@ -23,16 +23,16 @@ def test_it_is_never_negative_and_adds_up_to_one_at_most(shares: Floats, error: 
     assert np.all(guess.shares <= guess.high)
 
 
-def test_without_noise_it_is_the_estimate() -> None:
+def test_posterior_median_without_noise_is_the_estimate() -> None:
     assert posterior_medians(np.array([0.5, 0.3, 0.0]), np.zeros(3)).shares.tolist() == [0.5, 0.3, 0.0]
 
 
-def test_what_was_not_fitted_is_guessed_to_be_nothing() -> None:
+def test_posterior_median_of_undetermined_share_is_zero() -> None:
     assert posterior_medians(np.array([0.5, np.nan]), np.array([0.01, np.nan])).shares[1] == 0
     assert posterior_medians(np.empty(0), np.empty(0)).shares.size == 0
 
 
-def test_pure_noise_is_guessed_to_be_nothing(unseen_seed: int) -> None:
+def test_posterior_medians_of_pure_noise_are_zero(unseen_seed: int) -> None:
     """200 sets of 300 estimates of nothing: hardly more than the 1 % of the test guess anything; alpha = 1e-6."""
     rng = np.random.default_rng(unseen_seed)
     anything = sum(
@@ -41,7 +41,7 @@ def test_pure_noise_is_guessed_to_be_nothing(unseen_seed: int) -> None:
     assert anything <= binom.isf(1e-6, 200, 0.01)
 
 
-def test_it_is_nearer_the_truth_than_cutting_off_at_zero_or_keeping_what_was_found(unseen_seed: int) -> None:
+def test_posterior_medians_are_closer_to_truth_than_clipping(unseen_seed: int) -> None:
     """Zipf over 100 of 300 candidates, errors .004: half the L1 distance, mean of 50 runs.
 
     That of 60 such means .207 +- .003 was below .223 by .0158 +- .0032: one in 3 million is not.
@@ -59,7 +59,7 @@ def test_it_is_nearer_the_truth_than_cutting_off_at_zero_or_keeping_what_was_fou
     assert ours < found < cut
 
 
-def test_its_intervals_hold_what_they_say_on_average_and_are_narrower(unseen_seed: int) -> None:
+def test_credible_intervals_cover_on_average_and_are_narrower(unseen_seed: int) -> None:
     """Zipf over 100 of 300 candidates, errors .004: 100 runs, 95 % of all candidates but for the estimated prior; alpha = 1e-6."""
     rng = np.random.default_rng(unseen_seed)
     truth = np.concatenate([1 / np.arange(1, 101), np.zeros(200)])
@@ -73,7 +73,7 @@ def test_its_intervals_hold_what_they_say_on_average_and_are_narrower(unseen_see
     assert np.mean(widths) < 0.5 * 2 * norm.isf(0.025) * 0.004
 
 
-def test_a_frequent_candidate_is_guessed_at_its_estimate(unseen_seed: int) -> None:
+def test_posterior_median_of_frequent_candidate_is_its_estimate(unseen_seed: int) -> None:
     """One of 100 standard errors among many of nothing: within half a standard error, its interval as wide as its own."""
     rng = np.random.default_rng(unseen_seed)
     x = rng.normal(np.append(0.4, np.zeros(200)), 0.004)

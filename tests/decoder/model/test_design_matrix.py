@@ -29,7 +29,7 @@ def any_params(draw: st.DrawFn) -> Params:
 
 
 @given(any_params(), st.lists(st.text(max_size=80), min_size=1, max_size=8, unique=True))
-def test_every_candidate_sets_the_bits_the_client_sets_in_every_cohort(params: Params, values: list[str]) -> None:
+def test_design_matrix_matches_client_bloom_filters(params: Params, values: list[str]) -> None:
     metric = Metric.string("any", params)
     dense = design_matrix(values, params).matrix.toarray().reshape(params.num_cohorts, params.num_bits, -1)
     column_of = {name: i for i, group in enumerate(design_matrix(values, params).groups) for name in group}
@@ -40,7 +40,7 @@ def test_every_candidate_sets_the_bits_the_client_sets_in_every_cohort(params: P
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_a_dictionary_longer_than_a_chunk_hashes_like_its_parts(scheme: str) -> None:
+def test_chunked_hashing_equals_hashing_of_parts(scheme: str) -> None:
     values = [f"v{i}" for i in range(5000)]
     few = params(scheme, 32, 2, 3)
     whole = bit_positions(values, few)
@@ -48,12 +48,12 @@ def test_a_dictionary_longer_than_a_chunk_hashes_like_its_parts(scheme: str) -> 
         assert np.array_equal(whole[part], bit_positions(values[part], few))
 
 
-def test_murmur3_v1_sets_h_bits_in_every_cohort_so_every_column_has_h_m_entries() -> None:
+def test_murmur3_v1_columns_have_h_entries_per_cohort() -> None:
     design = design_matrix([f"v{i}" for i in range(300)], params("murmur3-v1", 64, 3, 16))
     assert set(design.matrix.sum(axis=0).tolist()) == {3 * 16}
 
 
-def test_candidates_with_the_same_bits_in_every_cohort_share_a_column_and_none_is_lost() -> None:
+def test_candidates_with_equal_bits_share_a_column() -> None:
     values = [f"v{i}" for i in range(100)]
     design = design_matrix(values, params("murmur3-v1", 8, 2, 1))
     assert sorted(name for group in design.groups for name in group) == sorted(values)
@@ -62,7 +62,7 @@ def test_candidates_with_the_same_bits_in_every_cohort_share_a_column_and_none_i
     assert len(np.unique(dense, axis=1).T) == len(design.groups)
 
 
-def test_google_md5_bits_that_coincide_count_once_whatever_hashes_hit_them() -> None:
+def test_google_md5_coincident_bits_count_once() -> None:
     few = params("google-md5", 8, 5, 1)
     values = [f"v{i}" for i in range(2000)]
     design = design_matrix(values, few)
@@ -70,7 +70,7 @@ def test_google_md5_bits_that_coincide_count_once_whatever_hashes_hit_them() -> 
     assert len(np.unique(design.matrix.toarray(), axis=1).T) == len(design.groups)
 
 
-def test_the_matrix_is_sparse_small_and_in_canonical_order() -> None:
+def test_matrix_is_sparse_and_canonical() -> None:
     matrix = design_matrix([f"v{i}" for i in range(1000)], params("murmur3-v1", 128, 2, 64)).matrix
     assert matrix.shape == (128 * 64, 1000)
     assert matrix.nnz == 1000 * 64 * 2

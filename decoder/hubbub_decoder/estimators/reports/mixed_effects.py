@@ -1,7 +1,7 @@
 """Estimator from retained reports with many candidates as random effects: the full likelihood near plausible shares.
 
-Model: the mean score g of n reports at shares z (`likelihood_ratios.py`) is one normal observation of the shares x (M + 2,), as if one
-cohort had made it. A is the information of a report, B what the hashing of one unlisted string adds to its covariance:
+Model: the mean score g of n reports at shares z (`likelihood_ratios.py`) is one normal observation of the shares x (M + 2,). A is the
+information of a report, B the covariance of the score by the hashing of one unlisted string:
 
     y = F x + N(0, I + tau**2 diag(d))        A = R R'        R^-1 B R^-1' = U diag(d / n) U'
     F = sqrt(n) U' R'                         y = F z + sqrt(n) U' R^-1 g
@@ -14,8 +14,9 @@ Estimator: that of `mixed_model.py`, in candidate space; with J = n A (A + n tau
     (J + diag(1/variance)) x = J (z + A^-1 g) + mean/variance
 
 z and the priors are found in two rounds, from the bits (`bit_counts.py`) and from the reports; tau**2 is seen in the bits.
-Variance:  an estimate is linear in the score, w'g. w' A w / n in its variance, where reporters and noise are random, is replaced by
-w' E_v Cov(x | v) w / n (the noise alone) plus x (1 - x) / n. The difference would be that of two large numbers with little noise.
+Variance:  an estimate is linear in the score, w'g, and its variance has the term w' A w / n, in which reporters and noise are random. It is
+replaced by w' E_v Cov(x | v) w / n (the noise alone) plus x (1 - x) / n. With little noise the difference of both terms would be lost in
+rounding.
 
 docs/mathematics.md, section 11 ("Many candidates"); decision 41.
 """
@@ -55,7 +56,7 @@ from hubbub_decoder.inference.intervals import reporter_variance
 from hubbub_decoder.model.design_matrix import DesignMatrix
 
 MAX_CANDIDATES = 1500
-"""Most candidates to fit to reports; with more, the time outweighs what the reports tell beyond their bit counts."""
+"""Most candidates to fit to reports; with more, the gain over their bit counts is not worth the time."""
 
 _MIN_EIGENVALUE = 1e-9  # relative to the largest
 _SUM_WEIGHT = 1e4  # precision of the constraint that shares sum to 1, in that of a random number of reports
