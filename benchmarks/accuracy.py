@@ -1,10 +1,10 @@
-"""Are the estimates better than google/rappor's decoder makes from the same reports, and are they honest?
+"""Accuracy on google/rappor's regression grid, compared with its R decoder: errors, coverage, detections, time.
 
     python -m benchmarks.accuracy [--regtest DIR] [--simulate] [--seeds 3] [--out docs/accuracy.md]          (or: make bench-accuracy)
 
-Decodes google/rappor's own regression grid (tests/regtest_spec.py: 5 distributions x 3 sizes x 5 configurations x seeds) and puts our
-figures beside those of its R decoder (benchmarks/data, made from the very reports in DIR). Where DIR is not there the same cases are
-simulated anew, and R's figures are those of other reports of the same population.
+Decodes the grid of tests/regtest_spec.py in google/rappor: 5 distributions x 3 sizes x 5 configurations x seeds. The figures of the R
+decoder are in benchmarks/data; they come from the reports in DIR. Without DIR the reports are simulated, and R's figures are those of
+other reports of the same populations.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import csv
 import gzip
 import hashlib
 import math
+import os
 import platform
 import subprocess
 import time
@@ -43,7 +44,7 @@ CONFIGS = {
     "loose": 0.2,
     "over_x2": 2.0,
     "over_x10": 10.0,
-}  # candidates nobody reported, per value
+}  # absent candidates per value
 SIMULATED = "## Accuracy on new simulated reports"
 _LEGEND = """A cell is the mean over all distributions and seeds of a size and configuration.
 
@@ -71,12 +72,12 @@ class Case(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What its reports are called in the grid."""
+        """Name of the reports in the grid."""
         return f"{self.size}-{self.distribution}-{'eps_1_5' if self.config == 'loose' else 'eps_1_1'}-{self.seed}"
 
     @property
     def candidates(self) -> list[int]:
-        """Numbers of the candidates: without those that end in 9, but in `sharp`, and with some that nobody reported."""
+        """Numbers of the candidates: except in `sharp`, without values that end in 9, and with absent candidates."""
         values = SIZES[self.size][0]
         if self.config == "sharp":
             return list(range(1, values + 1))
@@ -86,7 +87,7 @@ class Case(NamedTuple):
 
 @dataclass(frozen=True)
 class Result:
-    """One decode beside the truth and beside R's; arrays are over the candidates."""
+    """Decoding of one case with the true shares and R's estimates; arrays are over the candidates."""
 
     case: Case
     truth: Floats
@@ -99,11 +100,11 @@ class Result:
 
     @property
     def total_variation(self) -> float:
-        """Half the L1 distance over all strings, those without a candidate counted as guessed 0."""
+        """Half of the L1 distance over all strings; strings without a candidate have estimate 0."""
         return float(np.abs(np.nan_to_num(self.decoding["posterior_median"]) - self.truth).sum() + self.missing) / 2
 
     def interval_scores(self) -> tuple[float, float, float, float]:
-        """Mean of width + 40 x distance missed: R's ([0, 0] where R detected nothing), ours unclipped, clipped at 0, of the best guess."""
+        """Mean of width + 40 x distance missed: R's ([0, 0] if undetected), ours unclipped, ours clipped at 0, credible intervals."""
         reach = 1.959964 * self.r_error
         low, high = self.decoding["low"], self.decoding["high"]
         return (
@@ -113,15 +114,15 @@ class Result:
             interval_score(self.decoding["credible_low"], self.decoding["credible_high"], self.truth),
         )
 
-    def found_beside_as_many_false(self) -> int:
-        """How many of ours are there before one more that is not than R detected."""
-        there = self.truth[np.argsort(self.decoding["p_value"], kind="stable")] > 0
+    def true_detections_at_the_false_ones_of_r(self) -> int:
+        """Number of true detections of ours at as many false detections as R has."""
+        present = self.truth[np.argsort(self.decoding["p_value"], kind="stable")] > 0
         allowed = int(((self.r_estimate > 0) & (self.truth == 0)).sum())
-        return int(there[np.cumsum(~there) <= allowed].sum())
+        return int(present[np.cumsum(~present) <= allowed].sum())
 
 
 def interval_score(low: Floats, high: Floats, truth: Floats) -> float:
-    """Return the mean of width + 40 x distance missed: 95 % intervals, Gneiting & Raftery 2007."""
+    """Mean of width + 40 x distance missed: interval score of 95 % intervals (Gneiting and Raftery 2007)."""
     missed = np.maximum(low - truth, 0) + np.maximum(truth - high, 0)
     return float(np.mean(high - low + 40 * missed))
 
@@ -136,7 +137,7 @@ def grid(seeds: int) -> Iterator[Case]:
 
 
 def reports_of(case: Case, regtest: Path | None, entropy: str) -> tuple[PatternCounts, Floats]:
-    """Return the reports of a case and how many people truly had each value."""
+    """Reports of a case, and the true number of reports of each value."""
     p, q, f = PRIVACY["eps_1_5" if case.config == "loose" else "eps_1_1"]
     params = Params(num_bits=8, num_hashes=2, num_cohorts=128, prob_p=p, prob_q=q, prob_f=f, hash_scheme="google-md5")
     if regtest is not None:
@@ -181,7 +182,7 @@ def run(
 
 
 def _columns(decoding: Decoding, names: list[str]) -> dict[str, Floats]:
-    place = {name: row for row, name in enumerate(names)}
+    row_of = {name: row for row, name in enumerate(names)}
     fields = (
         "share",
         "std_error",
@@ -199,12 +200,12 @@ def _columns(decoding: Decoding, names: list[str]) -> dict[str, Floats]:
     columns = {field: np.full(len(names), np.nan) for field in fields}
     for estimate in decoding.estimates:
         for field in fields:
-            columns[field][place[estimate.candidate]] = getattr(estimate, field)
+            columns[field][row_of[estimate.candidate]] = getattr(estimate, field)
     return columns
 
 
 def summarize(results: list[Result]) -> list[str]:
-    """Make the tables of docs/accuracy.md."""
+    """Lines of the table of docs/accuracy.md, and of the figures below it."""
     cells: dict[tuple[str, str], list[Result]] = defaultdict(list)
     for result in results:
         cells[result.case.size, result.case.config].append(result)
@@ -221,7 +222,9 @@ def summarize(results: list[Result]) -> list[str]:
         if np.mean([r.total_variation for r in group]) > np.mean([r.r_total_variation for r in group])
     ]
     large = [r for r in results if r.case.size != "tiny"]
-    pooled = [np.concatenate([_covered(r)[(r.truth > 0) == there] for r in large]).mean() for there in (True, False)]
+    pooled = [
+        np.concatenate([_covered(r)[(r.truth > 0) == present] for r in large]).mean() for present in (True, False)
+    ]
     above = f"{len(worse)} of {len(cells)}{' (' + ', '.join(worse) + ')' if worse else ''}"
     return [
         *lines,
@@ -244,10 +247,10 @@ def _cell(group: list[Result]) -> list[str]:
 
     detected = [r.decoding["detected"] == 1 for r in group]
     r_detected = [r.r_estimate > 0 for r in group]
-    there = [r.truth > 0 for r in group]
+    present = [r.truth > 0 for r in group]
     clipped = [np.maximum(r.decoding["high"], 0) >= 0 for r in group]
     at_zero = [
-        (np.maximum(r.decoding["low"], 0) <= 0)[~t] & c[~t] for r, t, c in zip(group, there, clipped, strict=True)
+        (np.maximum(r.decoding["low"], 0) <= 0)[~t] & c[~t] for r, t, c in zip(group, present, clipped, strict=True)
     ]
     selected = [
         ((r.decoding["selection_adjusted_low"] <= r.truth) & (r.truth <= r.decoding["selection_adjusted_high"]))[d]
@@ -255,22 +258,22 @@ def _cell(group: list[Result]) -> list[str]:
     ]
     scores = 1000 * np.mean([r.interval_scores() for r in group], axis=0)
     guessed = [(r.decoding["credible_low"] <= r.truth) & (r.truth <= r.decoding["credible_high"]) for r in group]
-    false = np.array([(d & ~t).sum() / max(1, d.sum()) for d, t in zip(detected, there, strict=True)])
-    r_false = [(d & ~t).sum() / max(1, d.sum()) for d, t in zip(r_detected, there, strict=True)]
-    z2 = [((r.decoding["p_value"] < 0.02275) & t).sum() for r, t in zip(group, there, strict=True)]
+    false = np.array([(d & ~t).sum() / max(1, d.sum()) for d, t in zip(detected, present, strict=True)])
+    r_false = [(d & ~t).sum() / max(1, d.sum()) for d, t in zip(r_detected, present, strict=True)]
+    z2 = [((r.decoding["p_value"] < 0.02275) & t).sum() for r, t in zip(group, present, strict=True)]
     return [
         f"{np.mean([r.r_total_variation for r in group]):.3f}",
         f"{np.mean([r.total_variation for r in group]):.3f}",
-        pooled([_covered(r)[t] for r, t in zip(group, there, strict=True)]),
-        pooled([_covered(r)[~t] for r, t in zip(group, there, strict=True)]),
+        pooled([_covered(r)[t] for r, t in zip(group, present, strict=True)]),
+        pooled([_covered(r)[~t] for r, t in zip(group, present, strict=True)]),
         pooled(at_zero),
         pooled(selected),
         pooled(guessed),
         *(f"{score:.2f}" for score in scores),
-        f"{np.mean([(d & t).sum() for d, t in zip(r_detected, there, strict=True)]):.1f}",
-        f"{np.mean([(d & t).sum() for d, t in zip(detected, there, strict=True)]):.1f}",
+        f"{np.mean([(d & t).sum() for d, t in zip(r_detected, present, strict=True)]):.1f}",
+        f"{np.mean([(d & t).sum() for d, t in zip(detected, present, strict=True)]):.1f}",
         f"{np.mean(z2):.1f}",
-        f"{np.mean([r.found_beside_as_many_false() for r in group]):.1f}",
+        f"{np.mean([r.true_detections_at_the_false_ones_of_r() for r in group]):.1f}",
         f"{100 * np.mean(r_false):.1f}",
         f"{100 * false.mean():.1f} ({100 * false.std(ddof=1) / math.sqrt(len(false)) if len(false) > 1 else 0:.1f})",
         f"{sum(r.seconds for r in group):.1f}",
@@ -278,7 +281,7 @@ def _cell(group: list[Result]) -> list[str]:
 
 
 def r_decoder() -> tuple[dict[str, dict[str, str]], dict[str, dict[str, tuple[float, float]]]]:
-    """Read what google/rappor's decoder made of the grid: figures a case, and estimates."""
+    """Results of google/rappor's decoder on the grid: figures of each case, and estimates."""
     with (HERE / "data" / "google_rappor_results.csv").open() as file:
         rows = {f"{row['case']} {row['config']}": row for row in csv.DictReader(file)}
     found: dict[str, dict[str, tuple[float, float]]] = defaultdict(dict)
@@ -295,12 +298,17 @@ def _setting(source: str, commit: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--regtest", type=Path, default=HERE.parent.parent / "shared" / "reference" / "regtest")
+    parser.add_argument(
+        "--regtest",
+        type=Path,
+        default=os.environ.get("HUBBUB_REGTEST"),
+        help="directory of google/rappor's regression reports (default: $HUBBUB_REGTEST; without it, reports are simulated)",
+    )
     parser.add_argument("--seeds", type=int, default=3, choices=(1, 2, 3))
-    parser.add_argument("--simulate", action="store_true", help="make the reports anew, whatever DIR has")
-    parser.add_argument("--out", type=Path, help="write the page there")
+    parser.add_argument("--simulate", action="store_true", help="simulate new reports even if DIR is given")
+    parser.add_argument("--out", type=Path, help="write the section to this page")
     options = parser.parse_args()
-    regtest = options.regtest if options.regtest.is_dir() and not options.simulate else None
+    regtest = None if options.simulate else options.regtest
     command = ["git", "describe", "--always", "--dirty"]
     head = subprocess.run(command, capture_output=True, text=True, check=False, cwd=HERE)
     commit = head.stdout.strip() or "no commit"
@@ -319,7 +327,7 @@ def main() -> None:
         put_section(options.out, "\n".join([f"{SIMULATED}\n", f"{_setting(source, commit)}\n", *table]))
     elif options.out:
         before = options.out.read_text() if options.out.exists() else ""
-        kept = before[before.index("\n## ") :] if "\n## " in before else ""  # what other benchmarks write below
+        kept = before[before.index("\n## ") :] if "\n## " in before else ""  # sections of other benchmarks
         top = ["# Accuracy compared with google/rappor's decoder", _setting(source, commit), _LEGEND]
         options.out.write_text("\n\n".join(top) + "\n\n" + "\n".join(table) + "\n" + kept)
 

@@ -1,14 +1,15 @@
-"""Do the tests of fit stay silent on honest reports, and what do they see?
+"""Goodness-of-fit tests: false alarms on genuine reports, and power against wrong parameters and fabricated reports.
 
     python -m benchmarks.goodness_of_fit [--regtest DIR] [--runs 20] [--out docs/accuracy.md]          (or: make bench-fit)
 
-Honest: the reports of google/rappor's regression grid, simulated anew where DIR is not there. Dishonest: 100,000 reports, of which a tenth without a value,
-of 100 exponential strings, that were made otherwise than they say.
+Genuine reports are those of google/rappor's regression grid in DIR, or simulated without DIR. The others are 100,000 reports of 100
+exponentially distributed strings, a tenth without a value, that deviate from their declared definition.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import time
 from collections import defaultdict
@@ -44,7 +45,7 @@ def params(
     scheme: str = "murmur3-v1",
     more_f: float = 0.0,
 ) -> Params:
-    """Parameters of the grid, or of 32 bits in 64 cohorts."""
+    """Parameters of the grid (8 bits, 128 cohorts), or of 32 bits in 64 cohorts."""
     p, q, f = pqf
     return Params(
         num_bits=num_bits,
@@ -57,8 +58,8 @@ def params(
     )
 
 
-def honest(regtest: Path | None, rng: np.random.Generator) -> list[str]:
-    """Test all reports of the grid, and say how the p-values of each test are spread."""
+def genuine(regtest: Path | None, rng: np.random.Generator) -> list[str]:
+    """Run the tests on all reports of the grid, and return a table with the distribution of their p-values."""
     p_values: dict[str, list[float]] = defaultdict(list)
     started = time.process_time()
     tested = 0
@@ -66,14 +67,14 @@ def honest(regtest: Path | None, rng: np.random.Generator) -> list[str]:
         for distribution in ("unif", "exp", "gauss", "zipf1", "zipf1.5"):
             for privacy, pqf in (("eps_1_1", EPS_1), ("eps_1_5", LOOSE)):
                 for seed in range(3):
-                    told = params(8, pqf, scheme="google-md5")
+                    declared = params(8, pqf, scheme="google-md5")
                     if regtest is not None:
                         with np.load(regtest / f"{size}-{distribution}-{privacy}-{seed}.npz") as file:
-                            counts = PatternCounts(told, file["pattern_counts"])
+                            counts = PatternCounts(declared, file["pattern_counts"])
                     else:
                         name = "uniform" if distribution == "unif" else distribution
-                        people = draw_population(distribution_shares(name, strings), clients, rng)
-                        counts = simulate_pattern_counts(Metric.string("grid", told), people, rng)
+                        population = draw_population(distribution_shares(name, strings), clients, rng)
+                        counts = simulate_pattern_counts(Metric.string("grid", declared), population, rng)
                     tested += 1
                     for test in run_fit_tests(counts):
                         p_values[test.name].append(test.p_value)
@@ -84,95 +85,103 @@ def honest(regtest: Path | None, rng: np.random.Generator) -> list[str]:
     for name, values in p_values.items():
         spread = ", ".join(map(str, np.histogram(values, 5, (0, 1))[0]))
         alarms = sum(value < ALARM for value in values)
-        lines.append(f"| {name} | {len(values)} | {alarms} | {min(values):.2g} | {spread} |")
+        lines.append(f"| {name.replace('_', ' ')} | {len(values)} | {alarms} | {min(values):.2g} | {spread} |")
     source = "the same as in the grid's 225 cases" if regtest else "new simulated reports"
     seconds = (time.process_time() - started) / tested
     return [f"Genuine reports: {tested} sets of reports, {source}; {seconds:.2f} s each.", "", *lines]
 
 
 class Case(NamedTuple):
-    """What is wrong: how the reports were made against what is told of them."""
+    """A deviation: parameters of the reports, declared parameters, share of fabricated reports."""
 
-    what: str
+    deviation: str
     true: Mapping[str, Any] = MappingProxyType({})
-    told: Mapping[str, Any] = MappingProxyType({})
-    made_up: float = 0
+    declared: Mapping[str, Any] = MappingProxyType({})
+    fabricated: float = 0
     one_cohort: bool = False
 
 
 CASES = [
     Case("none"),
-    Case("0.5 % of the reports all ones", made_up=0.005),
-    Case("0.1 % of the reports all ones", made_up=0.001),
-    Case("0.1 %, all in one cohort", made_up=0.001, one_cohort=True),
+    Case("0.5 % of the reports all ones", fabricated=0.005),
+    Case("0.1 % of the reports all ones", fabricated=0.001),
+    Case("0.1 %, all in one cohort", fabricated=0.001, one_cohort=True),
     Case("f truly larger by .02", true={"more_f": 0.02}),
     Case("f truly larger by .05", true={"more_f": 0.05}),
     Case("f truly larger by .1", true={"more_f": 0.1}),
     Case("f truly larger by .2", true={"more_f": 0.2}),
-    Case("f truly smaller by .1", told={"more_f": 0.1}),
-    Case("f truly smaller by .2", told={"more_f": 0.2}),
+    Case("f truly smaller by .1", declared={"more_f": 0.1}),
+    Case("f truly smaller by .2", declared={"more_f": 0.2}),
     Case("3 hashes, not 2", true={"num_hashes": 3}),
     Case("1 hash, not 2", true={"num_hashes": 1}),
     Case("google-md5, declared as murmur3-v1", true={"scheme": "google-md5"}),
-    Case("murmur3-v1, declared as google-md5", told={"scheme": "google-md5"}),
+    Case("murmur3-v1, declared as google-md5", declared={"scheme": "google-md5"}),
 ]
 
 
 def reported(true: Params, rng: np.random.Generator) -> tuple[NDArray[np.uint16], NDArray[np.uint8]]:
-    """Simulate reports made under `true`."""
-    people = draw_population(
+    """Simulated reports with the parameters `true`."""
+    population = draw_population(
         {name: 0.9 * share for name, share in distribution_shares("exp", 100).items()}, REPORTS, rng
     )
-    chunks = list(simulate_reports(Metric.string("x", true), people, rng, no_value=REPORTS - sum(people.values())))
+    chunks = list(
+        simulate_reports(Metric.string("x", true), population, rng, no_value=REPORTS - sum(population.values()))
+    )
     cohorts, rows = (np.concatenate(parts) for parts in zip(*chunks, strict=True))
     return cohorts, rows
 
 
 def power(case: Case, num_bits: int, pqf: tuple[float, float, float], runs: int, rng: np.random.Generator) -> str:
-    """Say in how many runs any test alarms, and which."""
-    told, true = params(num_bits, pqf, **case.told), params(num_bits, pqf, **case.true)
+    """Table cell: number of runs with an alarm, and the tests that raised it."""
+    declared, true = params(num_bits, pqf, **case.declared), params(num_bits, pqf, **case.true)
     alarms: dict[str, int] = defaultdict(int)
-    seen = 0
+    runs_with_alarm = 0
     for _ in range(runs):
         cohorts, rows = reported(true, rng)
-        picked = rng.permutation(REPORTS)[: round(case.made_up * REPORTS)]
-        rows[picked] = 255
+        fabricated = rng.permutation(REPORTS)[: round(case.fabricated * REPORTS)]
+        rows[fabricated] = 255
         if case.one_cohort:
-            cohorts[picked] = 0
-        reports = Reports(told, cohorts, rows)
-        tests = run_fit_tests(reports.pattern_counts() if told.num_bits == 8 else reports)
-        loud = [test.name for test in tests if test.p_value < ALARM]
-        seen += bool(loud)
-        for name in loud:
+            cohorts[fabricated] = 0
+        reports = Reports(declared, cohorts, rows)
+        tests = run_fit_tests(reports.pattern_counts() if declared.num_bits == 8 else reports)
+        raised = [test.name for test in tests if test.p_value < ALARM]
+        runs_with_alarm += bool(raised)
+        for name in raised:
             alarms[name] += 1
-    return f"{seen} of {runs}" + (f" ({', '.join(f'{name} {n}' for name, n in alarms.items())})" if alarms else "")
+    names = ", ".join(f"{name.replace('_', ' ')} {n}" for name, n in alarms.items())
+    return f"{runs_with_alarm} of {runs}" + (f" ({names})" if names else "")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--regtest", type=Path, default=HERE.parent.parent / "shared" / "reference" / "regtest")
+    parser.add_argument(
+        "--regtest",
+        type=Path,
+        default=os.environ.get("HUBBUB_REGTEST"),
+        help="directory of google/rappor's regression reports (default: $HUBBUB_REGTEST; without it, reports are simulated)",
+    )
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--out", type=Path, help="put the tables into that page, in place of those it has")
+    parser.add_argument("--out", type=Path, help="write the tables to this page")
     options = parser.parse_args()
     rng = np.random.default_rng(options.seed)
     command = ["git", "describe", "--always", "--dirty"]
     head = subprocess.run(command, capture_output=True, text=True, check=False, cwd=HERE)
     settings = [(k, name, pqf) for k in (8, 32) for name, pqf in (("loose", LOOSE), ("eps = 1", EPS_1))]
     with threadpool_limits(1):
-        told = honest(options.regtest if options.regtest.is_dir() else None, rng)
-        print("\n".join(told), flush=True)
+        table = genuine(options.regtest, rng)
+        print("\n".join(table), flush=True)
         lines = []
         for case in CASES:
             cells = [power(case, k, pqf, options.runs, rng) for k, _, pqf in settings]
-            lines.append(f"| {case.what} | {' | '.join(cells)} |")
+            lines.append(f"| {case.deviation} | {' | '.join(cells)} |")
             print(lines[-1], flush=True)
     section = [
         HEADING,
         "",
         f"`benchmarks/goodness_of_fit.py`, {head.stdout.strip()}, seed {options.seed}; an alarm is p < 1e-6.",
         "",
-        *told,
+        *table,
         "",
         f"Wrong parameters and fabricated reports: {REPORTS:,} reports, a tenth of them without a value.",
         "Cells are runs with an alarm (and the tests that raised it).",

@@ -16,8 +16,9 @@ from hubbub import Metric, Params
 from hubbub.summary import PatternCounts
 from hubbub_decoder import decode
 from hubbub_decoder.data.populations import distribution_shares
-from hubbub_decoder.estimators.patterns import FilterTable
-from hubbub_decoder.model.design_matrix import bit_positions, design_matrix
+from hubbub_decoder.estimators.pattern_counts import FilterTable
+from hubbub_decoder.model.design_matrix import design_matrix
+from hubbub_decoder.model.vectorized_hashing import bit_positions
 
 PARAMS = Params(
     num_bits=8, num_hashes=2, num_cohorts=128, prob_p=0.225, prob_q=0.775, prob_f=0.0, hash_scheme="google-md5"
@@ -29,7 +30,7 @@ def reports(clients: int, rng: np.random.Generator) -> tuple[PatternCounts, dict
     """Draw pattern counts of zipf(1) over v1 .. v10000 from their exact distribution, filter by filter."""
     shares = distribution_shares("zipf1", VALUES)
     people = np.array(rng.multinomial(clients, list(shares.values())), np.int64).reshape(-1)
-    table = FilterTable.of(PARAMS)
+    table = FilterTable.from_params(PARAMS)
     bits = 1 << bit_positions(list(shares), PARAMS).astype(np.int64)
     bits[bits == 1 << PARAMS.num_bits] = 0
     filters = np.asarray(np.searchsorted(table.filters, np.asarray(np.bitwise_or.reduce(bits, axis=2))))
@@ -37,7 +38,7 @@ def reports(clients: int, rng: np.random.Generator) -> tuple[PatternCounts, dict
     here = np.array([rng.multinomial(number, np.full(128, 1 / 128)) for number in people.tolist()])
     for cohort in range(128):
         of_filter = np.bincount(filters[:, cohort], here[:, cohort], len(table.filters)).astype(np.int64)
-        counts[cohort] = rng.multinomial(of_filter, table.chance.T).sum(axis=0)
+        counts[cohort] = rng.multinomial(of_filter, table.pattern_probabilities.T).sum(axis=0)
     truth = {name: count / clients for name, count in zip(shares, people.tolist(), strict=True)}
     return PatternCounts(Metric.string("large", PARAMS), counts), truth
 

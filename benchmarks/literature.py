@@ -1,9 +1,9 @@
-"""The eleven populations on which google/rappor's decoder was measured before, beside ours: a million reports, means of five runs.
+"""Accuracy in eleven configurations from the literature, compared with google/rappor's decoder: a million reports, five runs.
 
     python -m benchmarks.literature [--runs 5] [--out docs/accuracy.md]          (or: make bench-accuracy)
 
-R's figures are means of 5 runs of its `Decode()` on reports of the same populations with random maps. Ours come from the reports as the decoder takes
-them: pattern counts for k = 8, the reports themselves for k = 32 and 128.
+R's figures are means of 5 runs of its `Decode()` on reports of the same populations with random maps. Ours are decoded from pattern
+counts for k = 8, and from individual reports for k = 32 and 128.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from typing import NamedTuple
 
 import numpy as np
-from benchmarks.runs import REPORTS, Run, beside, put_table
+from benchmarks.runs import REPORTS, Run, compare, put_table
 from numpy.typing import NDArray
 
 from hubbub import Metric, Params
@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 
 
 class Row(NamedTuple):
-    """A population, and what R made of it: strings found, false ones, total variation."""
+    """A population with R's results: true detections, false detections, total variation."""
 
     config: str
     distribution: str
@@ -41,7 +41,7 @@ PARAMS = {
     "typical": Params(num_bits=8, num_hashes=2, num_cohorts=128, prob_p=0.39, prob_q=0.61, prob_f=0.45),
     "demo": Params(num_bits=32, num_hashes=1, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.5),
 }
-NOBODYS = {"paper": 100, "typical": 20, "demo": 100}
+ABSENT = {"paper": 100, "typical": 20, "demo": 100}
 ROWS = [
     Row("paper", "exp", 46.6, 3.6, 0.130),
     Row("typical", "uniform", 74.0, 3.0, 0.251),
@@ -58,34 +58,34 @@ ROWS = [
 
 
 def run(row: Row, seed: int) -> Run:
-    """Simulate a million reports of 100 values, of which every tenth has no candidate but in `paper`, and decode."""
+    """Simulate and decode a million reports of 100 values; except in `paper`, every tenth value is not a candidate."""
     rng = np.random.default_rng(seed)
     metric = Metric.string("literature", PARAMS[row.config])
-    people = draw_population(distribution_shares(row.distribution, 100), REPORTS, rng)
-    listed = [name for name in people if row.config == "paper" or not name.endswith("9")]
-    names = [*listed, *(f"nobody{i}" for i in range(NOBODYS[row.config]))]
+    population = draw_population(distribution_shares(row.distribution, 100), REPORTS, rng)
+    listed = [name for name in population if row.config == "paper" or not name.endswith("9")]
+    names = [*listed, *(f"absent{i}" for i in range(ABSENT[row.config]))]
     collected: PatternCounts | Reports
     if metric.params.num_bits <= 16:
-        collected = simulate_pattern_counts(metric, people, rng)
+        collected = simulate_pattern_counts(metric, population, rng)
     else:
-        chunks = list(simulate_reports(metric, people, rng))
+        chunks = list(simulate_reports(metric, population, rng))
         collected = Reports(metric, *(np.concatenate(parts) for parts in zip(*chunks, strict=True)))
         del chunks
     started = time.perf_counter()
     decoding = decode(collected, names)
     seconds = time.perf_counter() - started
-    return beside(decoding, {name: people.get(name, 0) / REPORTS for name in names}, seconds)
+    return compare(decoding, {name: population.get(name, 0) / REPORTS for name in names}, seconds)
 
 
 def line(row: Row, runs: list[Run]) -> str:
-    """Put five runs beside R's."""
+    """Table row with the means over the runs and R's figures."""
     variation = [each.total_variation for each in runs]
     false = [each.false / max(1, each.false + each.found) for each in runs]
     selected = [inside for each in runs for inside in each.selected]
     return (
         f"| {row.config} | {row.distribution} | {row.total_variation:.3f} | {np.mean(variation):.3f} ({_error(variation):.3f}) | "
         f"{row.found:.1f} | {np.mean([each.found for each in runs]):.1f} | {100 * row.false / (row.found + row.false):.1f} | "
-        f"{100 * np.mean(false):.1f} ({100 * _error(false):.1f}) | {np.mean([each.covered_there for each in runs]):.3f} | "
+        f"{100 * np.mean(false):.1f} ({100 * _error(false):.1f}) | {np.mean([each.covered_present for each in runs]):.3f} | "
         f"{np.mean([each.covered_null for each in runs]):.3f} | {np.mean(selected):.3f} | {np.mean([each.seconds for each in runs]):.1f} |"
     )
 
@@ -95,7 +95,7 @@ def _error(values: list[float]) -> float:
 
 
 def section(setting: str) -> list[str]:
-    """Say what the rows are."""
+    """Lines before the rows of the table."""
     return [
         HEADING,
         "",

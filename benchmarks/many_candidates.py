@@ -1,4 +1,4 @@
-"""Bit counts and hundreds to thousands of candidates: what is found, how much of it is false, how near the whole comes.
+"""Accuracy of bit counts with hundreds to thousands of candidates: total variation, detections, coverage, time.
 
 python -m benchmarks.many_candidates [--runs 4] [--out docs/accuracy.md]          (or: make bench-many)
 """
@@ -9,7 +9,7 @@ import time
 from typing import NamedTuple
 
 import numpy as np
-from benchmarks.runs import REPORTS, Run, beside, put_table
+from benchmarks.runs import REPORTS, Run, compare, put_table
 
 from hubbub import Metric, Params
 from hubbub_decoder import decode
@@ -20,7 +20,7 @@ HEADING = "## Many candidates of bit counts"
 
 
 class Row(NamedTuple):
-    """A metric, how its values are distributed, and how many more candidates nobody has; a tenth of the values is no candidate."""
+    """Metric parameters, distribution of the values, and number of absent candidates; every tenth value is not a candidate."""
 
     num_bits: int
     num_hashes: int
@@ -28,7 +28,7 @@ class Row(NamedTuple):
     prob_f: float
     distribution: str
     values: int
-    nobodys: int
+    absent: int
 
 
 ROWS = [
@@ -50,16 +50,16 @@ def run(row: Row, seed: int) -> Run:
     params = Params(
         num_bits=row.num_bits, num_hashes=row.num_hashes, num_cohorts=row.num_cohorts, prob_p=0.25, prob_q=0.75, prob_f=row.prob_f
     )  # fmt: skip
-    people = draw_population(distribution_shares(row.distribution, row.values), REPORTS, rng)
-    counts = simulate_bit_counts(Metric.string("many", params), people, rng)
-    names = [name for name in people if not name.endswith("9")] + [f"nobody{i}" for i in range(row.nobodys)]
+    population = draw_population(distribution_shares(row.distribution, row.values), REPORTS, rng)
+    counts = simulate_bit_counts(Metric.string("many", params), population, rng)
+    names = [name for name in population if not name.endswith("9")] + [f"absent{i}" for i in range(row.absent)]
     started = time.perf_counter()
     decoding = decode(counts, names)
-    return beside(decoding, {name: people.get(name, 0) / REPORTS for name in names}, time.perf_counter() - started)
+    return compare(decoding, {name: population.get(name, 0) / REPORTS for name in names}, time.perf_counter() - started)
 
 
 def line(row: Row, runs: list[Run]) -> str:
-    """Sum up some runs of a row."""
+    """Table row with the means over the runs."""
     false = [each.false / max(1, each.false + each.found) for each in runs]
     figures = (
         *(
@@ -67,12 +67,12 @@ def line(row: Row, runs: list[Run]) -> str:
             f"{row.prob_f:g}",
             row.distribution,
             f"{row.values:,}",
-            f"{row.nobodys:,}",
+            f"{row.absent:,}",
         ),
         f"{np.mean([each.total_variation for each in runs]):.3f}",
         f"{np.mean([each.found for each in runs]):.1f}",
         f"{100 * np.mean(false):.1f} ({100 * np.std(false, ddof=1) / len(runs) ** 0.5:.1f})",
-        *(f"{np.mean([getattr(each, name) for each in runs]):.3f}" for name in ("covered_there", "covered_null")),
+        *(f"{np.mean([getattr(each, name) for each in runs]):.3f}" for name in ("covered_present", "covered_null")),
         f"{np.mean([inside for each in runs for inside in each.selected]):.3f}",
         f"{np.mean([each.seconds for each in runs]):.1f}",
     )
@@ -80,14 +80,16 @@ def line(row: Row, runs: list[Run]) -> str:
 
 
 def section(setting: str) -> list[str]:
-    """Say what the rows are."""
+    """Lines before the rows of the table."""
     return [
         HEADING,
         "",
-        f"{setting} p, q = .25, .75. What it was before, and how many candidates",
-        "are carried: [decision 10](decisions/0010-treat-many-candidates-as-random-effects.md). In the last row a lasso chooses.",
+        setting,
+        "p, q = .25, .75.",
+        "The last row uses lasso screening.",
+        "For earlier figures and the number of candidates that can be estimated, see [decision 10](decisions/0010-treat-many-candidates-as-random-effects.md).",
         "",
-        "| k, h, m | f | values | how many | candidates nobody has | TV | found | false % | covers, truth > 0 | covers, truth = 0 | selected cover | seconds |",
+        "| k, h, m | f | values | number of values | absent candidates | TV | found | false % | covers, truth > 0 | covers, truth = 0 | selection-adjusted covers | seconds |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
 

@@ -17,24 +17,22 @@ from unittest import mock
 import numpy as np
 from benchmarks.accuracy import DISTRIBUTIONS, HERE, Case, interval_score, r_decoder, reports_of
 from benchmarks.pages import put_section
-from numpy.typing import NDArray
 from scipy.stats import norm
 from threadpoolctl import threadpool_limits
 
 from hubbub_decoder import decode
+from hubbub_decoder.array_types import Flags, Floats
 from hubbub_decoder.estimators import empirical_bayes
-from hubbub_decoder.estimators.mixed_model import Beliefs, MixedModel
-from hubbub_decoder.estimators.patterns import FilterTable, filters_of, observe
-from hubbub_decoder.estimators.solving import solve
-from hubbub_decoder.inference.intervals import interval, q_values
+from hubbub_decoder.estimators.mixed_model import CandidatePriors, MixedModel
+from hubbub_decoder.estimators.pattern_counts import FilterTable, filter_indices, whiten_scores
+from hubbub_decoder.inference.intervals import interval
+from hubbub_decoder.inference.multiple_testing import q_values
 from hubbub_decoder.inference.prior import Prior
 from hubbub_decoder.model.design_matrix import design_matrix
 
 HEADING = "## Upper bounds for crowded cases"
 _CLASSES = 60
 _FALSE = 0.05
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 
 class Tested(NamedTuple):
@@ -78,11 +76,15 @@ def told(case: Case, regtest: Path | None, entropy: str) -> tuple[Tested, Tested
     with mock.patch.object(empirical_bayes, "fit_prior", return_value=prior):
         distribution = tested()
     unlisted = np.delete(shares, [v - 1 for v in case.candidates if v <= len(shares)])
-    design, table = design_matrix(names, counts.metric.params), FilterTable.of(counts.metric.params)
-    filter_of, size = filters_of(design, table), len(table.filters)
-    expected = np.array([np.bincount(chosen, truth, size) for chosen in filter_of]) + unlisted.sum() * table.random
-    model = MixedModel(observe(counts, table, expected), filter_of[:, None], table.others, table.scatter)
-    solution = solve(model, Beliefs(truth, np.full(len(truth), 1e-12)), float((unlisted**2).sum())).solution()
+    design, table = design_matrix(names, counts.metric.params), FilterTable.from_params(counts.metric.params)
+    filter_of, size = filter_indices(design, table), len(table.filters)
+    expected = (
+        np.array([np.bincount(chosen, truth, size) for chosen in filter_of]) + unlisted.sum() * table.probabilities
+    )
+    model = MixedModel(
+        whiten_scores(counts, table, expected), filter_of[:, None], table.fixed_patterns, table.covariance
+    )
+    solution = model.solve(CandidatePriors(truth, np.full(len(truth), 1e-12)), float((unlisted**2).sum())).estimates()
     x, errors = solution.shares, np.sqrt(solution.variances)
     score = interval_score(*interval(x, errors, 0.95), truth)
     return nothing, distribution, Tested(case.distribution, norm.sf(x / errors), truth > 0, score)

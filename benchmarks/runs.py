@@ -1,4 +1,4 @@
-"""Populations simulated and decoded a few times each, put beside the truth, a row of a page for each."""
+"""Repeated simulation and decoding of populations, compared with the true shares; one table row per population."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ Row = TypeVar("Row")
 
 
 class Run(NamedTuple):
-    """One decode beside the truth."""
+    """Figures of one decoding against the true shares."""
 
     total_variation: float
     found: int
     false: int
-    covered_there: float
+    covered_present: float
     covered_null: float
     selected: list[bool]
     seconds: float
 
 
-def beside(decoding: Decoding, truth: dict[str, float], seconds: float) -> Run:
-    """Put a decoding beside the shares its candidates truly have."""
+def compare(decoding: Decoding, truth: dict[str, float], seconds: float) -> Run:
+    """Compare a decoding with the true shares of its candidates."""
     missing = 1 - sum(truth.values())
-    known = [e for e in decoding if not math.isnan(e.share)]
+    estimated = [e for e in decoding if not math.isnan(e.share)]
     covered = {
-        there: [e.low <= truth[e.candidate] <= e.high for e in known if (truth[e.candidate] > 0) == there]
-        for there in (True, False)
+        present: [e.low <= truth[e.candidate] <= e.high for e in estimated if (truth[e.candidate] > 0) == present]
+        for present in (True, False)
     }
     off = sum(abs((0 if math.isnan(e.posterior_median) else e.posterior_median) - truth[e.candidate]) for e in decoding)
     return Run(
         total_variation=(off + missing) / 2,
         found=sum(truth[e.candidate] > 0 for e in decoding.detected),
         false=sum(truth[e.candidate] == 0 for e in decoding.detected),
-        covered_there=float(np.mean(covered[True])),
+        covered_present=float(np.mean(covered[True])),
         covered_null=float(np.mean(covered[False])),
         selected=[
             e.selection_adjusted_low <= truth[e.candidate] <= e.selection_adjusted_high for e in decoding.detected
@@ -65,10 +65,10 @@ def put_table(
     *,
     runs: int,
 ) -> None:
-    """Run each row a few times and print what came of it; `section` puts a heading and the columns around, and is told the setting."""
+    """Run each row several times and print the table; with --out, write it to a page below `section(setting)`."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=runs)
-    parser.add_argument("--out", type=Path, help="put the table into that page, in place of the one it has")
+    parser.add_argument("--out", type=Path, help="write the table to this page")
     options = parser.parse_args()
     command = ["git", "describe", "--always", "--dirty"]
     head = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parent)

@@ -14,7 +14,9 @@ from hubbub_decoder.results.plots import plot_intervals
 
 
 def main() -> None:
-    comparison = run_demo(sample_flights(None), datetime.now(UTC).date(), workers=2, told=lambda _what, _more: None)[0]
+    comparison = run_demo(
+        sample_flights(None), datetime.now(UTC).date(), workers=2, progress=lambda _step, _flights: None
+    )[0]
     figure = plot_intervals(comparison.decoding, comparison.truth, names=airports(), limit=30)
     figure.savefig(Path(__file__).parent / "images" / "demo.png", dpi=110)
 

@@ -1,4 +1,4 @@
-"""The service put together: its routes, what runs beside them, and what becomes of whatever they raise."""
+"""Create the ASGI application: collaborators, background jobs, middlewares, routes and error handlers."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from starlette.types import ASGIApp
 
 from hubbub.metrics.definitions import Definitions
 from hubbub.wire.problems import ProblemType, RefusedError
-from hubbub_aggregator.api.bearer_auth import Doorkeeper
-from hubbub_aggregator.api.body_memory import BodyMemory
-from hubbub_aggregator.api.dashboard.routes import routes as page_routes
-from hubbub_aggregator.api.health import Readiness
-from hubbub_aggregator.api.ingest import Shortcut
+from hubbub_aggregator.api.bearer_auth import TokenAuthorizer
+from hubbub_aggregator.api.dashboard.routes import routes as dashboard_routes
+from hubbub_aggregator.api.health import ReadinessCheck
+from hubbub_aggregator.api.ingest import IngestMiddleware
+from hubbub_aggregator.api.request_body import BodyMemory
 from hubbub_aggregator.api.routes import routes
 from hubbub_aggregator.api.service import Address, Service
 from hubbub_aggregator.errors import DatabaseMovedError, StoppedError, StoreError
-from hubbub_aggregator.http.cors import CrossOrigin
-from hubbub_aggregator.http.error_handler import LastResort
-from hubbub_aggregator.http.get_and_head import reads
-from hubbub_aggregator.http.problems import problem, refused_with
-from hubbub_aggregator.http.security_headers import SecurityHeaders
+from hubbub_aggregator.http.cors import CrossOriginMiddleware
+from hubbub_aggregator.http.error_handler import ErrorMiddleware
+from hubbub_aggregator.http.get_and_head import get_and_head
+from hubbub_aggregator.http.problems import problem_response, refusal_response
+from hubbub_aggregator.http.security_headers import SecurityHeadersMiddleware
 from hubbub_aggregator.monitoring.disk_space import DiskSpace
 from hubbub_aggregator.monitoring.job_health import JobHealth, log_failure
 from hubbub_aggregator.monitoring.periodic_job import PeriodicJob
@@ -51,11 +51,11 @@ from hubbub_aggregator.store.interface import Store
 
 logger = logging.getLogger(__name__)
 
-_FLUSH_EVERY = 1.0  # seconds: what SIGKILL may take from the counters of refusals
-_LOOK_EVERY = 1.0
+_FLUSH_SECONDS = 1.0  # SIGKILL loses the refusals counted since the last flush
+_DISK_CHECK_SECONDS = 1.0
 _MOVED = (
-    "the database file was removed, renamed, replaced or unmounted while it is served, and nothing is stored: "
-    "the aggregator's log names it and the next step"
+    "the database file was removed, renamed, replaced or unmounted while it is served, so nothing is stored: "
+    "see the aggregator's log for the next step"
 )
 
 
@@ -68,38 +68,37 @@ def create_app(
     reload: Callable[[], Definitions] | None = None,
     local_address: Address | None = None,
 ) -> ASGIApp:
-    """Put the service together; its writer and its upkeep live as long as the application does.
+    """Return the application; its writer thread and background jobs run while the application does.
 
-    clock : default: the system's, on PostgreSQL the server's, compared with elapsed time
-    free : how many bytes are free on the disk that the store is on; None: it is on no disk of ours
-    reload : reads the definitions anew when SIGHUP comes; None: SIGHUP is not handled
-    local_address : of the listener that answers reads without a token; None: there is none
+    clock : default: the clock of the system, or of the PostgreSQL server, compared with elapsed time
+    free : returns the free bytes of the store's disk; None: the store is not on a disk of this machine
+    reload : returns the definitions after SIGHUP; None: SIGHUP is not handled
+    local_address : address of the listener that serves reads without a token; None: there is none
     """
     settings = settings or Settings()
-    outcomes, disk = OutcomeCounters(), DiskSpace(free, settings.min_free_disk)
-    proxies, rate = Proxies(settings.trusted_proxy), RateLimit(settings.client_burst_seconds)
-    bodies = BodyMemory(settings.max_body_memory, settings.max_body_memory // NETWORKS_SHARE)
+    outcomes, job_health, disk = OutcomeCounters(), JobHealth(), DiskSpace(free, settings.min_free_disk)
     active_definitions = ActiveDefinitions(
         definitions, reload or (lambda: definitions), store.open_periods, settings.max_reports
     )
-    readiness, service_clock = Readiness(store, disk), clock or CredibleClock(store)
-    door = Doorkeeper(store.token, today=lambda: service_clock().date(), used=store.record_token_use)
-    progress, job_health = FoldProgress(store.segment_ids, lambda: service_clock().timestamp()), JobHealth()
+    readiness, service_clock = ReadinessCheck(store, disk), clock or CredibleClock(store)
+    progress = FoldProgress(store.segment_ids, lambda: service_clock().timestamp())
     service = Service(
-        active_definitions,
-        store,
-        settings,
-        service_clock,
-        outcomes,
-        proxies,
-        rate,
-        bodies,
-        disk,
-        door,
-        progress,
-        job_health,
-        local_address,
-        readiness,
+        active_definitions=active_definitions,
+        store=store,
+        settings=settings,
+        clock=service_clock,
+        outcomes=outcomes,
+        proxies=Proxies(settings.trusted_proxy),
+        rate_limit=RateLimit(settings.client_burst_seconds),
+        body_memory=BodyMemory(settings.max_body_memory, settings.max_body_memory // NETWORKS_SHARE),
+        disk=disk,
+        authorizer=TokenAuthorizer(
+            store.token, today=lambda: service_clock().date(), record_use=store.record_token_use
+        ),
+        progress=progress,
+        job_health=job_health,
+        local_address=local_address,
+        readiness=readiness,
     )
 
     def fold_and_expire() -> None:
@@ -116,13 +115,13 @@ def create_app(
                 settings.fold_interval,
                 job_health,
             ),
-            PeriodicJob("flush_refusals", lambda: outcomes.flush(store), _FLUSH_EVERY, job_health),
-            PeriodicJob("check_disk", disk.measure, _LOOK_EVERY, job_health),
+            PeriodicJob("flush_refusals", lambda: outcomes.flush(store), _FLUSH_SECONDS, job_health),
+            PeriodicJob("check_disk", disk.measure, _DISK_CHECK_SECONDS, job_health),
         )
         if reload is not None:
             loop = asyncio.get_running_loop()
-            asked = partial(active_definitions.reload, always_log=True)
-            loop.add_signal_handler(signal.SIGHUP, lambda: loop.run_in_executor(None, asked))
+            reload_now = partial(active_definitions.reload, always_log=True)
+            loop.add_signal_handler(signal.SIGHUP, lambda: loop.run_in_executor(None, reload_now))
         try:
             yield {"service": service, "writer": writer}
         finally:
@@ -136,59 +135,61 @@ def create_app(
     app = FastAPI(
         title="hubbub aggregator",
         version="1",
-        description="Collects reports that were randomized before they left, and answers with their counts.",
+        description="Collects reports that clients randomized, and returns their counts.",
         lifespan=lifespan,
-        docs_url=None,  # the page would load its scripts from a third party
+        docs_url=None,  # the page loads its scripts from a third party
         redoc_url=None,
-        openapi_url=None,  # served by our own route, from bytes that are made once
-        telemetry={"tracing": False, "metrics": False, "logs": False},  # it would send clients' addresses
-        redirect_slashes=False,  # a redirect is no answer to a client
+        openapi_url=None,  # served by the route below, encoded once
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # it sends clients' addresses
+        redirect_slashes=False,  # clients do not follow redirects
     )
     app.include_router(routes)
-    app.include_router(page_routes)
+    app.include_router(dashboard_routes)
     document = json.dumps(app.openapi()).encode()
 
-    @reads(app.router, "/openapi.json", include_in_schema=False)
+    @get_and_head(app.router, "/openapi.json", include_in_schema=False)
     async def get_openapi() -> Response:
         return Response(document, media_type="application/json")
 
-    app.exception_handler(RefusedError)(_refused)
-    app.exception_handler(HTTPException)(_framework_refused)
+    app.exception_handler(RefusedError)(_refusal)
+    app.exception_handler(HTTPException)(_framework_error)
     app.exception_handler(RequestValidationError)(_invalid_query)
-    app.exception_handler(StoreError)(_store_failed)
-    app.add_middleware(LastResort)  # here too: what reaches the framework's own last resort it answers as plain text
-    service_app = Shortcut(SecurityHeaders(LastResort(app)))
-    return CrossOrigin(service_app, settings.cors_origin) if settings.cors_origin else service_app
+    app.exception_handler(StoreError)(_store_error)
+    app.add_middleware(ErrorMiddleware)  # inside, too: the framework's own handler responds in plain text
+    service_app = IngestMiddleware(SecurityHeadersMiddleware(ErrorMiddleware(app)))
+    return CrossOriginMiddleware(service_app, settings.cors_origin) if settings.cors_origin else service_app
 
 
-def _refused(request: Request, refused: RefusedError) -> Response:
+def _refusal(request: Request, refused: RefusedError) -> Response:
     _count(request, refused.problem_type)
-    return refused_with(refused)
+    return refusal_response(refused)
 
 
-def _count(request: Request, refusal: ProblemType) -> None:
-    request.state.service.outcomes.rejected_request(refusal)
+def _count(request: Request, problem: ProblemType) -> None:
+    request.state.service.outcomes.rejected_request(problem)
 
 
-def _framework_refused(request: Request, refused: HTTPException) -> Response:
+def _framework_error(request: Request, refused: HTTPException) -> Response:
     match refused.status_code:
         case 404:
             _count(request, ProblemType.NOT_FOUND)
-            return problem(ProblemType.NOT_FOUND, "no route has this path; /openapi.json lists all of them")
+            return problem_response(ProblemType.NOT_FOUND, "no route has this path; /openapi.json lists all routes")
         case 405:
             _count(request, ProblemType.METHOD_NOT_ALLOWED)
-            allowed = ", ".join(_methods(request, (refused.headers or {}).get("Allow", "")))
-            return problem(
-                ProblemType.METHOD_NOT_ALLOWED, f"this path takes {allowed}, not {request.method}", {"Allow": allowed}
+            allowed = ", ".join(_allowed_methods(request, (refused.headers or {}).get("Allow", "")))
+            return problem_response(
+                ProblemType.METHOD_NOT_ALLOWED, f"this path accepts {allowed}, not {request.method}", {"Allow": allowed}
             )
         case _:
-            return problem(ProblemType.INTERNAL_ERROR, f"the framework refused with {refused.status_code}")
+            return problem_response(
+                ProblemType.INTERNAL_ERROR, f"the web framework responded with status {refused.status_code}"
+            )
 
 
-def _methods(request: Request, of_first: str) -> list[str]:
-    """Return what a path takes, by all routes that have it; the framework names the first one's only."""
-    methods = set(filter(None, of_first.split(", ")))
-    for route in (*routes.routes, *page_routes.routes):
+def _allowed_methods(request: Request, of_first_route: str) -> list[str]:
+    """Return the methods of all routes with this path; the framework returns those of the first route only."""
+    methods = set(filter(None, of_first_route.split(", ")))
+    for route in (*routes.routes, *dashboard_routes.routes):
         if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:
             methods |= route.methods or set()
     return sorted(methods)
@@ -196,16 +197,16 @@ def _methods(request: Request, of_first: str) -> list[str]:
 
 def _invalid_query(request: Request, invalid: RequestValidationError) -> Response:
     _count(request, ProblemType.INVALID_QUERY)
-    told = "; ".join(f"{'.'.join(map(str, error['loc'][1:]))}: {error['msg']}" for error in invalid.errors())
-    return problem(ProblemType.INVALID_QUERY, told)
+    detail = "; ".join(f"{'.'.join(map(str, error['loc'][1:]))}: {error['msg']}" for error in invalid.errors())
+    return problem_response(ProblemType.INVALID_QUERY, detail)
 
 
-def _store_failed(request: Request, failed: StoreError) -> Response:
+def _store_error(request: Request, failed: StoreError) -> Response:
     _count(request, ProblemType.UNAVAILABLE)
     if isinstance(failed, StoppedError):
-        return problem(ProblemType.UNAVAILABLE, f"{failed}: ask again when it has started")
+        return problem_response(ProblemType.UNAVAILABLE, f"{failed}: send the same request again after its restart")
     log_failure(logger, "the store", failed)
     moved = isinstance(failed, DatabaseMovedError)
-    return problem(
-        ProblemType.UNAVAILABLE, _MOVED if moved else "the store cannot do this just now; the aggregator's log says why"
+    return problem_response(
+        ProblemType.UNAVAILABLE, _MOVED if moved else "the database is not available: see the aggregator's log"
     )

@@ -5,39 +5,39 @@ from __future__ import annotations
 from hubbub.errors import HubbubError
 from hubbub.wire.problems import ProblemType, RefusedError
 
-ASK = ("WWW-Authenticate", "Bearer")
+ASK_FOR_TOKEN = ("WWW-Authenticate", "Bearer")
 
 
 class StoreError(HubbubError):
-    """The store cannot do what was asked, and has done nothing of it."""
+    """An operation of the store failed and changed nothing."""
 
 
 class SchemaError(StoreError):
-    """The database's tables are of a version that this hubbub does not work with."""
+    """The database has a schema version that this version of hubbub does not support."""
 
 
 class ListenError(HubbubError):
-    """The address cannot be listened on."""
+    """The server cannot listen on an address."""
 
 
 class JobError(HubbubError):
-    """A job was done in part only; says of what it was not, and why."""
+    """A background job finished in part only; the message names the parts that failed, and the cause."""
 
 
 class RefusedWithHeaderError(RefusedError):
-    """A refusal with the header that says what would be taken, or when (RFC 9110, 15.5.16 and 10.2.3)."""
+    """A refusal with a header for the client: Accept, Accept-Encoding, WWW-Authenticate or Retry-After (RFC 9110)."""
 
-    def __init__(self, refusal: ProblemType, detail: str, header: tuple[str, str]) -> None:
-        super().__init__(refusal, detail)
+    def __init__(self, problem_type: ProblemType, detail: str, header: tuple[str, str]) -> None:
+        super().__init__(problem_type, detail)
         self.header = header
 
 
 class StoppedError(StoreError):
-    """The store was told to stop, and ends what takes long."""
+    """The store was stopped, and ends long scans and deletions."""
 
 
 class DatabaseMovedError(StoreError):
-    """The database's path no longer leads to the file that is served; its own error has been logged.
+    """The database's path no longer leads to the file that is served. The error has been logged already.
 
-    It is the only StoreError after which something may have changed: what was committed is in a file that a restart would not open.
+    It is the only StoreError after which something may have changed: the last commit may be in a file that a restart would not open.
     """

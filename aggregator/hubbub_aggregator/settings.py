@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from hubbub.errors import ParameterError
-from hubbub_aggregator.server.client_address import Proxies, network_of
+from hubbub_aggregator.server.client_address import Proxies, parse_network
 from hubbub_aggregator.server.connection_limits import ConnectionLimits
 
 _ORIGIN = re.compile(r"https?://([a-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
@@ -22,8 +22,12 @@ _MAX_PERIODS = 10_000  # of days: 27 years
 
 
 def _setting(default: Any, help_text: str, **metadata: Any) -> Any:
-    about = {"help": help_text, **metadata}
-    return field(default_factory=dict, metadata=about) if default == {} else field(default=default, metadata=about)
+    format_size = {"help": help_text, **metadata}
+    return (
+        field(default_factory=dict, metadata=format_size)
+        if default == {}
+        else field(default=default, metadata=format_size)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +120,7 @@ class Settings:
                     f"periods for {metric}: reports do not outlive their counts"
                 )
         for network in self.trusted_proxy:
-            network_of(network)
+            parse_network(network)
         for origin in self.cors_origin:
             if not _ORIGIN.fullmatch(origin):
                 raise ParameterError(

@@ -1,6 +1,6 @@
-"""What an app embeds: `Client.record` returns at once and never raises; everything else happens behind it.
+"""`Client` and `Subject`: the public recording API. `record` returns at once and never raises.
 
-record -> draft -> (its period ends) -> report, batch, ledger -> (a random time of the next period) -> sent
+record -> draft -> (its period ends) -> report, batch, ledger -> (a random time of the next period) -> upload
 """
 
 from __future__ import annotations
@@ -23,19 +23,25 @@ from hubbub.metrics.definitions import Definitions, load_definitions
 from hubbub.metrics.periods import utc_now
 from hubbub.privacy.policy import Policy
 from hubbub.randomness import RandomBytes, system_random_bytes
-from hubbub.sdk.recording.batch_builder import Former
-from hubbub.sdk.recording.consent_changes import Agreement, ConsentLimit
-from hubbub.sdk.recording.enrollment import Enroller
+from hubbub.sdk.recording.batch_builder import BatchBuilder
+from hubbub.sdk.recording.consent_changes import ConsentLimit, ConsentManager
+from hubbub.sdk.recording.enrollment import Enrollment
 from hubbub.sdk.recording.queue_limits import Limits
 from hubbub.sdk.recording.recorder import Recorder
 from hubbub.sdk.recording.subject_encoders import SubjectEncoders
-from hubbub.sdk.runtime.arguments import absolute, an_instance, certificates, subject_of, text_of
-from hubbub.sdk.runtime.async_worker import Scribe
-from hubbub.sdk.runtime.clock import Today
-from hubbub.sdk.runtime.error_guard import guarded, report_failure
-from hubbub.sdk.runtime.fork_safety import Section, alive, watch
+from hubbub.sdk.runtime.arguments import (
+    absolute,
+    check_ca_certs,
+    check_consent_text,
+    check_subject_id,
+    instance_or_default,
+)
+from hubbub.sdk.runtime.async_worker import AsyncWorker
+from hubbub.sdk.runtime.clock import PeriodClock
+from hubbub.sdk.runtime.error_guard import call_safely, report_failure
+from hubbub.sdk.runtime.fork_safety import HeldSection, register, registered_clients
 from hubbub.sdk.runtime.machine_id import MachineIdReader, read_machine_id
-from hubbub.sdk.runtime.safe_logging import interrupted
+from hubbub.sdk.runtime.safe_logging import holds_journal
 from hubbub.sdk.storage.compaction import Compactor
 from hubbub.sdk.storage.copy_detection import CopyDetector
 from hubbub.sdk.storage.definition_lease import DefinitionLease
@@ -53,7 +59,7 @@ if TYPE_CHECKING:
 logging.getLogger("hubbub").addHandler(logging.NullHandler())
 
 Durability = Literal["process", "power", "memory"]
-SECONDS_BEFORE_SENDING = 60.0
+DETACHED_SEND_DELAY_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,35 +73,37 @@ class Collaborators:
     journal: Journal
     compactor: Compactor
     encoders: SubjectEncoders
-    enroller: Enroller
-    former: Former
+    enrollment: Enrollment
+    builder: BatchBuilder
     recorder: Recorder
     limit: ConsentLimit
-    agreement: Agreement
+    consent_manager: ConsentManager
     sender: Sender
     uploader: Uploader
 
 
 class Client:
-    """One person's installation; all processes that share `state` are one client.
+    """Telemetry client of one installation. All processes that share `state` are one client.
 
-    definitions : a TOML file of metrics, or what `load_definitions` returned
-    state       : the directory for the secret, the ledger and what waits to be sent; made if it is not there
-    url         : of the aggregator: https, or http to this machine itself
-    durability  : "process": `record` returns once the operating system has it, the disk has it within a second and always before
-                  anything is sent; "power": the disk has it when `record` returns; "memory": nothing is written, every start is a new
-                  client with a new ledger
-    policy      : what may be revealed at most; nothing but your code can change it
-    detached    : for programs that end at once: at most once a day another process sends what is due; this one sends nothing itself
-                  before it has lived for a minute. A frozen program (PyInstaller) has no interpreter to start, so it sends what is due
-                  itself, at its start
-    per_subject : there is no one person here: only `subject(id)` records
-    renew_identity_when_copied : where `state` was used on another machine before, draw a new secret, which spends budget anew;
+    definitions : TOML file of metric definitions, or the result of `load_definitions`
+    state       : directory for the secret, the ledger and queued reports; created if it does not exist
+    url         : URL of the aggregator: https, or http to a loopback address
+    durability  : "process": `record` returns after the write; data is fsynced within one second, and always before it is uploaded.
+                  "power": `record` returns after the fsync.
+                  "memory": nothing is written to disk, and every start is a new client with a new ledger
+    policy      : the largest epsilon that the client may spend; only your code can change it
+    limits      : limits on queued reports
+    detached    : for programs that end at once: at most once a day a background process sends due reports; this process sends only after
+                  it has run for a minute. A frozen program (PyInstaller) sends due reports itself, at its start
+    per_subject : disable `record` on the client itself; use `subject(id).record` (for servers that report for many users)
+    renew_identity_when_copied : if `state` was used on another machine before, create a new secret, which spends epsilon again;
                   by default the client warns once and keeps the secret
+    ca_certs    : file of certificates to trust instead of the system's
+    transport, disk, clock, random_bytes, environment, machine_id : replacements for tests
 
-    Nothing is recorded before `set_consent("on")` or `("local")`; that is remembered in `state`.
+    Nothing is recorded before `set_consent("on")` or `set_consent("local")`; `state` keeps the consent.
 
-    The constructor raises HubbubError where definitions or url are wrong; no other method raises but on wrong usage.
+    The constructor raises HubbubError if definitions or url are wrong. Other methods raise only if they are called wrongly.
     """
 
     def __init__(
@@ -119,13 +127,14 @@ class Client:
         machine_id: MachineIdReader = read_machine_id,
     ) -> None:
         if durability not in ("process", "power", "memory"):
-            raise ParameterError(f"durability must be process, power or memory, got {durability!r}")
+            raise ParameterError(f'durability must be "process", "power" or "memory", got {durability!r}')
         if detached and (durability == "memory" or transport is not None or disk is not None):
             raise ParameterError(
-                "detached sends what is in `state` to `url`: it goes with neither memory nor transport nor disk"
+                "detached=True starts a process that reads `state` and sends to `url`, so it cannot be combined with "
+                'durability="memory", transport or disk: omit one of them'
             )
         self._definitions = definitions if isinstance(definitions, Definitions) else load_definitions(definitions)
-        ca_certs = certificates(ca_certs)
+        ca_certs = check_ca_certs(ca_certs)
         if transport is None:
             from hubbub.sdk.upload.transport import HttpTransport
 
@@ -140,19 +149,19 @@ class Client:
             self._sends_at_start = not self._detached
         self._directory = absolute("state", state)
         self._durability = durability
-        self._policy = an_instance("policy", policy, Policy)
-        self._limits = an_instance("limits", limits, Limits)
+        self._policy = instance_or_default("policy", policy, Policy)
+        self._limits = instance_or_default("limits", limits, Limits)
         self._per_subject = per_subject
         self._renew_identity = renew_identity_when_copied
         self._machine_id = machine_id if durability != "memory" else lambda: None
         self._clock = clock
-        self._coins = random_bytes
+        self._random_bytes = random_bytes
         self._environment_allows = consent_limit(os.environ if environment is None else environment)
         self._given_disk = disk
-        self._scribe = Scribe()
+        self._async_worker = AsyncWorker()
         self._parts = self._build()
-        watch(self)
-        guarded(self._resume, None)
+        register(self)
+        call_safely(self._resume, None)
         if self._parts.journal.problem:
             warnings.warn(
                 "hubbub cannot use its state directory and will not persist or send reports: "
@@ -166,25 +175,29 @@ class Client:
         from hubbub.sdk.upload.sender import Sender
         from hubbub.sdk.upload.uploader import Uploader
 
-        definitions, random_bytes = self._definitions, self._coins
+        definitions, random_bytes = self._definitions, self._random_bytes
         disk = self._given_disk or (MemoryDisk() if self._durability == "memory" else SystemDisk())
         journal = Journal(self._directory, disk)
         compactor = Compactor(journal, disk)
         secret_file = SecretFile(journal, disk, random_bytes)
-        today, limit = Today(self._clock), ConsentLimit(self._environment_allows)
+        today, limit = PeriodClock(self._clock), ConsentLimit(self._environment_allows)
         lease = DefinitionLease(self._directory, disk, (metric.digest for metric in definitions.values()))
         encoders = SubjectEncoders(journal, secret_file.load, random_bytes)
-        enroller = Enroller(journal, definitions, self._policy, today, own=not self._per_subject, lease=lease)
-        former = Former(journal, definitions, encoders, enroller, today, limits=self._limits, random_bytes=random_bytes)
-        recorder = Recorder(journal, definitions, encoders, enroller, former, today, limit, random_bytes)
+        enrollment = Enrollment(
+            journal, definitions, self._policy, today, include_client=not self._per_subject, lease=lease
+        )
+        builder = BatchBuilder(
+            journal, definitions, encoders, enrollment, today, limits=self._limits, random_bytes=random_bytes
+        )
+        recorder = Recorder(journal, definitions, encoders, enrollment, builder, today, limit, random_bytes)
         copies = CopyDetector(journal, secret_file, self._machine_id, renew=self._renew_identity)
-        agreement = Agreement(
+        consent_manager = ConsentManager(
             journal,
             compactor,
             secret_file,
             encoders,
-            enroller,
-            former,
+            enrollment,
+            builder,
             copies,
             limit,
             self._clock,
@@ -198,87 +211,90 @@ class Client:
             random_bytes=random_bytes,
             limit=limit,
             prepare=recorder.prepare_upload,
-            sends_after=SECONDS_BEFORE_SENDING if self._detached else 0.0,
+            sends_after=DETACHED_SEND_DELAY_SECONDS if self._detached else 0.0,
             hurries=self._sends_at_start,
         )
         uploader = Uploader(journal, compactor, sender)
         return Collaborators(
-            disk, journal, compactor, encoders, enroller, former, recorder, limit, agreement, sender, uploader
+            disk, journal, compactor, encoders, enrollment, builder, recorder, limit, consent_manager, sender, uploader
         )
 
     def record(self, metric: str, value: Value = None) -> None:
-        """Record what was observed; returns at once, and never raises.
+        """Record a value; returns at once and never raises.
 
-        Of several recordings in a period one is reported, each with the same chance. None is "no value". A value that is not taken
-        (unknown metric, wrong type, no consent, spent budget) is counted in `accounting()`.
+        Of several recordings in a period one is reported, each with the same probability. None means "no value". A recording that is
+        ignored (unknown metric, wrong type, no consent, spent budget) is counted in `accounting()`.
         """
         self._record(None, metric, value)
 
     async def arecord(self, metric: str, value: Value = None) -> None:
-        """Record from asyncio: a thread of its own does it, so that the event loop never waits for a disk. Never raises, as `record`."""
-        await self._scribe.run(self._record, None, metric, value)
+        """Record from asyncio, in a dedicated thread, so that the event loop never waits for a disk. Never raises, like `record`."""
+        await self._async_worker.run(self._record, None, metric, value)
 
     def subject(self, subject_id: str) -> Subject:
-        """Return what records on behalf of one of many people: with their own secret, cohort, drafts and ledger.
+        """Return the recorder of one of many people, with their own secret, cohort, drafts and ledger.
 
-        A server that reports for many people must never do without: one client is one person, and says one thing a period.
-        The id is not kept, only a keyed hash of it.
+        Servers must use this: a client counts as one person and sends one report per metric and period.
+        The id is not stored, only a keyed hash of it.
         """
-        return Subject(self, subject_of(subject_id))
+        return Subject(self, check_subject_id(subject_id))
 
     @property
     def consent(self) -> ConsentRecord:
-        """What the user agreed to (level, text, time), and which level is effective in this process."""
+        """Consent of the user (level, text, time), and the effective level in this process."""
         return self._parts.journal.run(self._consent)
 
     def set_consent(self, consent: Consent | Literal["off", "local", "on"], text: str = "") -> bool:
-        """Remember what the user agreed to, and which text they read; return whether the disk has all of it.
+        """Save the consent of the user and the text they read; return whether the disk saved all of it.
 
-        `on`    : the client sends one report per metric and period, of what was recorded under `on`.
-        `local` : the client makes reports and keeps them on this device, to be inspected. It sends none of them, now or later:
-                  `on` drops them (`dropped["local"]` of `accounting()`). They cost no budget.
-        `off`   : deletes queued reports, drafts and the secret for all processes of the directory. The ledger is kept, because reports
-                  already sent still count. `on` again makes a new secret.
+        `on`    : the client sends one report per metric and period, of values recorded under `on`.
+        `local` : the client builds reports and keeps them on this device for inspection. It never sends them: `on` drops them
+                  (`dropped["local"]` of `accounting()`). They cost no budget.
+        `off`   : deletes queued batches, drafts and the secret for every process that shares `state`. The ledger is kept, because reports
+                  already sent still count against the budget. `on` afterwards creates a new secret.
 
-        Where the disk refuses to take something back, a RuntimeWarning says what is missing;
-        it holds in this process all the same: after `off` nothing is sent by it, or by a child of it, whatever the disk says.
+        If the disk cannot save or delete a part, a RuntimeWarning names it. The new level holds in this process nevertheless: after `off`
+        neither it nor its children send anything. Call `set_consent` again when the disk works.
         """
         if consent not in tuple(Consent):
             raise ParameterError(f"consent must be one of {', '.join(Consent)}, got {consent!r}")
-        text = text_of(text)
-        missing = guarded(lambda: self._set_consent(Consent(consent), text), ["something failed: the log says what"])
+        text = check_consent_text(text)
+        missing = call_safely(
+            lambda: self._set_consent(Consent(consent), text), ["an internal error occurred, see the log"]
+        )
         if missing and consent != Consent.ON:
             warnings.warn(
-                f"consent is {consent} in this process, but the disk does not have all of it: {'; '.join(missing)}",
+                f"consent is {consent} in this process, but not all of it was saved: {'; '.join(missing)}. Call set_consent again when the "
+                "disk works",
                 RuntimeWarning,
                 stacklevel=2,
             )
         return not missing
 
     def flush(self, timeout: float) -> bool:
-        """Wait until all reports that are due are delivered, at most so many seconds; return whether they are.
+        """Wait until all due reports are delivered, at most `timeout` seconds; return whether they are.
 
-        What waits for the end of its period, or for its random time in the next, is not due.
+        A report is due after its period has ended and its random send time has passed.
         """
-        return guarded(lambda: self._parts.uploader.flush(timeout), otherwise=False)
+        return call_safely(lambda: self._parts.uploader.flush(timeout), otherwise=False)
 
     def close(self) -> None:
-        """Stop the background thread; nothing is lost, the next start goes on."""
-        guarded(self._close, None)
+        """Stop the background thread. Nothing is lost: the next start continues."""
+        call_safely(self._close, None)
 
     def accounting(self) -> dict[str, Any]:
-        """Return how many recordings and reports went where; both identities of `hubbub.sdk.storage.state` hold."""
+        """Return the counters of recordings and reports; both identities of `hubbub.sdk.storage.state` hold."""
         return self._parts.journal.run(self._parts.recorder.accounting)
 
     def inspect(self, last: int = 1) -> dict[str, Any]:
-        """Return what `hubbub inspect --json --last LAST` prints: consent, queued batches, the bodies of the last batches sent (at most 10).
+        """Return the output of `hubbub inspect --json --last LAST`: consent, queued batches, bodies of the last batches sent (at most 10).
 
         For an app's settings page. Reads the files without waiting for the directory's lock; never raises.
         """
         return self._report(lambda state: inspection_report(state, last))
 
     def ledger(self) -> dict[str, Any]:
-        """Return what `hubbub ledger --json` prints: epsilon spent and reserved, by metric definition.
+        """Return the output of `hubbub ledger --json`: epsilon spent and reserved, by metric definition.
 
         For an app's settings page. Reads the files without waiting for the directory's lock; never raises.
         """
@@ -295,9 +311,9 @@ class Client:
         return ConsentRecord(state.consent, state.consent_text, time, self._parts.limit.effective(state.consent))
 
     def _report(self, report: Callable[[State], dict[str, Any]]) -> dict[str, Any]:
-        return guarded(lambda: self._reported(report), report(State()))
+        return call_safely(lambda: self._build_report(report), report(State()))
 
-    def _reported(self, report: Callable[[State], dict[str, Any]]) -> dict[str, Any]:
+    def _build_report(self, report: Callable[[State], dict[str, Any]]) -> dict[str, Any]:
         """Report on the files; without files, or if the disk refused events, on the state in memory."""
         parts = self._parts
         if isinstance(parts.disk, SystemDisk) and not parts.journal.problem:
@@ -312,8 +328,10 @@ class Client:
                 parts.recorder.unsaved_ignored["consent"] += 1
                 return
             if subject_id is None and self._per_subject:
-                raise ParameterError("this client is per_subject: record with client.subject(id).record(...)")
-            if interrupted():
+                raise ParameterError(
+                    "this client is per_subject: call client.subject(id).record(...) instead of client.record(...)"
+                )
+            if holds_journal():
                 parts.recorder.postpone(subject_id, metric, value)
                 if parts.uploader.is_started:
                     parts.uploader.wake()
@@ -331,7 +349,7 @@ class Client:
         parts = self._parts
         if parts.limit.allowed is Consent.OFF:
             return
-        parts.agreement.end_erasing()
+        parts.consent_manager.finish_erasure()
         consented, detaching = parts.journal.run(self._begin)
         if consented:
             parts.uploader.start()
@@ -344,49 +362,49 @@ class Client:
         """Enroll if consent was given; return whether it was, and whether another process must be started to send."""
         if state.consent is Consent.OFF:
             return False, False
-        self._parts.agreement.enroll(state)
+        self._parts.consent_manager.enroll(state)
         if not self._detached or self._parts.limit.effective(state.consent) is not Consent.ON:
             return True, False
-        from hubbub.sdk.upload.detached import take_turn
+        from hubbub.sdk.upload.detached import claim_daily_run
 
-        return True, take_turn(self._parts.journal, state, self._clock().timestamp())
+        return True, claim_daily_run(self._parts.journal, state, self._clock().timestamp())
 
     def _set_consent(self, consent: Consent, text: str) -> list[str]:
         """Change the consent; return one message for each part that the disk refused."""
         if consent is Consent.OFF:
-            return self._parts.agreement.withdraw(text)
-        missing = self._parts.agreement.agree(consent, text)
+            return self._parts.consent_manager.withdraw(text)
+        missing = self._parts.consent_manager.grant(consent, text)
         self._parts.uploader.wake()
         return missing
 
     def _close(self) -> None:
-        self._scribe.close()
+        self._async_worker.close()
         parts = self._parts
         parts.uploader.stop()
         parts.sender.close()
-        if parts.journal.unsynced:
+        if parts.journal.has_unsynced:
             parts.journal.sync()
-        parts.enroller.end()
+        parts.enrollment.release_lease()
         parts.journal.close()
 
     def _stop(self) -> None:
         """At exit: end the upload thread."""
         self._parts.uploader.stop()
 
-    def _still(self) -> Section:
+    def _freeze(self) -> HeldSection:
         """Before a fork: hold the journal's lock, so that no thread changes it meanwhile."""
-        return self._parts.journal.still()
+        return self._parts.journal.freeze()
 
     def _after_fork_in_child(self) -> None:
         """After a fork: open files and locks anew; the next recording starts a thread."""
-        self._scribe = Scribe()
+        self._async_worker = AsyncWorker()
         self._parts.uploader.after_fork_in_child()
         if self._durability == "memory":
             self._parts = self._build()  # the parent keeps the reports in memory: the child is a client of its own
         else:
             self._parts.journal.after_fork_in_child()
             self._parts.compactor.after_fork_in_child()
-            self._parts.enroller.after_fork_in_child()
+            self._parts.enrollment.after_fork_in_child()
 
     def __del__(self) -> None:
         parts = getattr(self, "_parts", None)
@@ -398,7 +416,7 @@ class Client:
 
 
 class Subject:
-    """One of the people that a server reports for."""
+    """Recorder of one of the people that a server reports for, see `Client.subject`."""
 
     __slots__ = ("_client", "_id")
 
@@ -407,12 +425,12 @@ class Subject:
         self._id = subject_id
 
     def record(self, metric: str, value: Value = None) -> None:
-        """As `Client.record`, for this subject."""
+        """Record a value of this subject, like `Client.record`."""
         self._client._record(self._id, metric, value)
 
     async def arecord(self, metric: str, value: Value = None) -> None:
-        """As `Client.arecord`, for this subject."""
-        await self._client._scribe.run(self._client._record, self._id, metric, value)
+        """Record a value of this subject from asyncio, like `Client.arecord`."""
+        await self._client._async_worker.run(self._client._record, self._id, metric, value)
 
     def __repr__(self) -> str:
         return "<hubbub.Subject>"
@@ -423,10 +441,10 @@ def collaborators(client: Client) -> Collaborators:
     return client._parts
 
 
-def _at_exit() -> None:
-    for client in alive():
+def _stop_at_exit() -> None:
+    for client in registered_clients():
         if isinstance(client, Client):
             client._stop()
 
 
-atexit.register(_at_exit)
+atexit.register(_stop_at_exit)

@@ -9,11 +9,11 @@ from enum import StrEnum
 
 
 class Consent(StrEnum):
-    """What the user allows, from least to most.
+    """Consent level of the user, from least to most.
 
-    off   : the client records nothing, keeps nothing but the ledger, and sends nothing
-    local : the client makes reports and keeps them on this device, to be inspected; it sends none of them, now or later
-    on    : the client sends one report per metric and period, of what was recorded under `on`
+    off   : the client records nothing, stores only the ledger, and sends nothing
+    local : the client creates reports and keeps them on this device for inspection; it never sends them
+    on    : the client sends one report per metric and period, made from values recorded under `on`
     """
 
     OFF = "off"
@@ -23,12 +23,12 @@ class Consent(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConsentRecord:
-    """What the user agreed to, and what holds in this process.
+    """Consent of the user, and the consent level of this process.
 
-    level     : what the user agreed to
-    text      : the text that the user read, or its version, as `set_consent` was given it
-    time      : when the user first agreed to this level and text; None if nobody was asked
-    effective : the lesser of `level` and what this process allows: its environment, and a withdrawal that the disk refused
+    level     : level that the user chose
+    text      : text that the user read, or its version, as passed to `set_consent`
+    time      : time at which the user first chose this level and text; None if the user was never asked
+    effective : the stricter of `level` and the limits of this process: its environment, and a withdrawal that could not be saved
     """
 
     level: Consent
@@ -37,25 +37,25 @@ class ConsentRecord:
     effective: Consent
 
 
-_NOT_SET = ("", "0", "false", "no")
-_ORDER = tuple(Consent)
+_FALSE_VALUES = ("", "0", "false", "no")
+_LEVELS = tuple(Consent)
 
 
 def consent_limit(environment: Mapping[str, str]) -> Consent:
-    """Return the most that the environment allows.
+    """Return the highest consent level that the environment variables allow.
 
-    `DO_NOT_TRACK` set to anything but 0, false or no is `off`; `HUBBUB_CONSENT` is `off`, `local` or `on`, and whatever
-    else it says is `off`. One that is empty is not set.
+    `DO_NOT_TRACK` with any value except 0, false and no means `off`. `HUBBUB_CONSENT` is `off`, `local` or `on`; any other
+    value means `off`. An empty variable counts as not set.
 
     >>> consent_limit({}), consent_limit({"DO_NOT_TRACK": "1"}), consent_limit({"HUBBUB_CONSENT": "local"})
     (<Consent.ON: 'on'>, <Consent.OFF: 'off'>, <Consent.LOCAL: 'local'>)
     """
-    if environment.get("DO_NOT_TRACK", "").strip().lower() not in _NOT_SET:
+    if environment.get("DO_NOT_TRACK", "").strip().lower() not in _FALSE_VALUES:
         return Consent.OFF
-    said = environment.get("HUBBUB_CONSENT", "").strip().lower() or Consent.ON
-    return Consent(said) if said in _ORDER else Consent.OFF
+    level = environment.get("HUBBUB_CONSENT", "").strip().lower() or Consent.ON
+    return Consent(level) if level in _LEVELS else Consent.OFF
 
 
 def stricter_consent(one: Consent, other: Consent) -> Consent:
-    """Return which of two lets less go."""
-    return min(one, other, key=_ORDER.index)
+    """Return the lower of two consent levels."""
+    return min(one, other, key=_LEVELS.index)

@@ -1,34 +1,34 @@
-"""The tree of all exceptions.
+"""Exceptions of hubbub.
 
     HubbubError
-    ├── ParameterError      an argument, a probability or a size that cannot be    (also a ValueError)
-    ├── DefinitionError     a metric, or a file of metrics, that cannot be used    (also a ValueError)
-    ├── InvalidValueError   a value that the metric has no bits for                (also a ValueError)
-    ├── RefusedError        a batch that an aggregator must refuse, with its `ProblemType`
-    └── SummaryError        a summary that is not one, or does not fit             (also a ValueError)
+    ├── ParameterError      invalid argument                                   (also a ValueError)
+    ├── DefinitionError     invalid metric definition or definitions file      (also a ValueError)
+    ├── InvalidValueError   recorded value that does not fit its metric        (also a ValueError)
+    ├── RefusedError        batch or request that an aggregator refuses, with its `ProblemType`: `wire/problems.py`
+    └── SummaryError        invalid or mismatched summary or report file       (also a ValueError)
 
-Messages say the value, the rule and the next step. The one exception is `InvalidValueError`: what an app
-records is private, so its message names the value's type only.
+Messages contain the value, the rule and the next step. The message of `InvalidValueError` contains only the type of
+the value, because recorded values are private.
 """
 
 from __future__ import annotations
 
 
 class HubbubError(Exception):
-    """Whatever hubbub refuses on purpose."""
+    """Base class of all errors that hubbub raises deliberately."""
 
 
 class ParameterError(HubbubError, ValueError):
-    """An argument that is of the wrong kind, or outside its interval."""
+    """Argument of the wrong type or outside its range."""
 
 
 class DefinitionError(HubbubError, ValueError):
-    """A metric definition that is incomplete, contradictory, or may not be collected under."""
+    """Metric definition that is incomplete, contradictory or not allowed for new reports."""
 
 
 class InvalidValueError(HubbubError, ValueError):
-    """A value of the wrong kind for its metric; the message never repeats the value."""
+    """Recorded value of the wrong kind for its metric. The message never contains the value."""
 
 
 class SummaryError(HubbubError, ValueError):
-    """A summary file or array that does not have the shape its metric says."""
+    """Summary, report file or array that is invalid or does not match its metric."""

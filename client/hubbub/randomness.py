@@ -1,7 +1,6 @@
-"""Where randomness comes from: the one seam, and words of k bits read through it.
+"""Source of random bytes, and uniform draws from it.
 
-Conventions: a word is `ceil(num_bits / 8)` bytes, little-endian, its high bits dropped; bit i of a word is
-`(word >> i) & 1`.
+All randomness of the client comes through `RandomBytes`, so tests can replace it.
 """
 
 from __future__ import annotations
@@ -12,14 +11,14 @@ from typing import TypeVar
 
 T = TypeVar("T")
 RandomBytes = Callable[[int], bytes]
-"""`coins(n)` gives n fresh uniform bytes."""
+"""Function of n that returns n independent, uniform bytes."""
 
 system_random_bytes: RandomBytes = os.urandom
-"""The operating system's generator: no state in the process, so nothing to share across a fork."""
+"""The operating system's generator. It keeps no state in the process, so forked processes never share random bytes."""
 
 
 def uniform(random_bytes: RandomBytes) -> float:
-    """Draw from [0, 1), for waiting times; noise never goes through floating point.
+    """Return a uniform float in [0, 1), a multiple of 2**-53. Used for waiting times; noise never uses floating point.
 
     >>> uniform(lambda n: bytes(n)), uniform(lambda n: b"\\xff" * n) < 1
     (0.0, True)
@@ -28,7 +27,7 @@ def uniform(random_bytes: RandomBytes) -> float:
 
 
 def uniform_below(n: int, random_bytes: RandomBytes) -> int:
-    """Draw a whole number in [0, n), each exactly as likely: what is too large is drawn again.
+    """Return a uniform integer in [0, n), exact by rejection sampling.
 
     >>> draws = iter([b"\\x03", b"\\x01"])
     >>> uniform_below(3, lambda n: next(draws))
@@ -44,7 +43,9 @@ def uniform_below(n: int, random_bytes: RandomBytes) -> int:
 
 
 def draw(items: list[T], number: int, random_bytes: RandomBytes) -> list[T]:
-    """Take so many items out of a list, or all if there are fewer, each choice in each order exactly as likely.
+    """Remove `number` random items from a list, or all if it has fewer, and return them in random order.
+
+    Every ordered selection has the same probability.
 
     >>> draw(["a", "b", "c"], 3, lambda n: bytes(n))
     ['a', 'c', 'b']

@@ -1,10 +1,10 @@
-"""Plain objects for tests of hosts that embed hubbub, and for our own.
+"""Test helpers for host applications: fake transport, fake clock, seeded randomness, `deliver`.
 
-    SeededCoins         repeatable noise              ManualClock   a clock that is set
-    RecordingTransport  an aggregator that remembers  deliver       do not wait for tomorrow
-    UNLIMITED           a policy without limits       nothing_swallowed   our bugs fail your test
+    SeededBytes         repeatable randomness                ManualClock            a clock that tests set
+    RecordingTransport  an aggregator that records batches   deliver                send all reports now
+    UNLIMITED           a policy without limits              raise_internal_errors  internal errors fail the test
 
-Never for production: noise that can be repeated can be removed.
+Never use them in production: noise that can be repeated can be removed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hubbub.client import Client, collaborators
 from hubbub.privacy.policy import Policy
 from hubbub.sdk.runtime import error_guard
 from hubbub.sdk.storage.state import State
-from hubbub.sdk.upload.retry_policy import Answer
+from hubbub.sdk.upload.retry_policy import UploadResponse
 from hubbub.wire.batch import Batch
 
 __all__ = [
@@ -37,7 +37,7 @@ UNLIMITED = Policy(
 
 
 class SeededBytes:
-    """Coins that repeat: a SHAKE-256 stream of a seed, read from its start.
+    """Repeatable random bytes: the SHAKE-256 stream of a seed, from its start.
 
     >>> SeededBytes(b"a seed")(4) == SeededBytes(b"a seed")(4)
     True
@@ -60,7 +60,7 @@ class SeededBytes:
 
 
 class ManualClock:
-    """A clock that stands still until it is moved; give it to `Client(clock=...)`.
+    """A clock that stands still until it is moved; pass it as `Client(clock=...)`.
 
     >>> clock = ManualClock(date(2026, 11, 21))
     >>> clock.move(days=1)
@@ -75,51 +75,51 @@ class ManualClock:
         return self.now
 
     def move(self, **by: float) -> None:
-        """Move on, by what timedelta takes: days=1, hours=2."""
+        """Advance the clock; takes the arguments of timedelta: days=1, hours=2."""
         self.now += timedelta(**by)
 
 
 class RecordingTransport:
-    """An aggregator that remembers: `batches` as they were taken, `bodies` of all attempts.
+    """Transport that records: `batches` that were accepted, `bodies` of all attempts.
 
-    answers : what it says, in this order; once they are used up it takes every batch
+    responses : responses to the first attempts, in order; later attempts are accepted
     """
 
-    def __init__(self, *answers: Answer) -> None:
-        self.answers = list(answers)
+    def __init__(self, *responses: UploadResponse) -> None:
+        self.responses = list(responses)
         self.bodies: list[bytes] = []
         self.batches: list[Batch] = []
 
-    def send(self, body: bytes, wanted: Callable[[], bool] = lambda: True) -> Answer:  # noqa: ARG002
+    def send(self, body: bytes, is_wanted: Callable[[], bool] = lambda: True) -> UploadResponse:  # noqa: ARG002
         self.bodies.append(body)
         batch = Batch.from_json(body)
-        answer = self.answers.pop(0) if self.answers else Answer(202, batch_id=str(batch.batch_id))
-        if answer.status in (200, 202):
+        response = self.responses.pop(0) if self.responses else UploadResponse(202, batch_id=str(batch.batch_id))
+        if response.status in (200, 202):
             self.batches.append(batch)
-        return answer
+        return response
 
 
 def deliver(client: Client) -> int:
-    """End every period now and send all reports at once, without their random delays; return how many batches were tried.
+    """End every period now and send all reports at once, without their random delays; return the number of attempted uploads.
 
-    A period's report is formed by it: what is recorded afterwards belongs to the next period.
+    It builds the reports of the current periods: later recordings belong to the next period.
     """
     parts = collaborators(client)
 
     def end_periods(state: State) -> list[str]:
         parts.recorder.record_postponed(state)
-        if not parts.journal.locked_out:
-            parts.former.form_everything(state, ahead=True)
-        return list(state.waiting)
+        if not parts.journal.lock_unavailable:
+            parts.builder.build_all(state, include_open_periods=True)
+        return list(state.queue)
 
     return sum(parts.sender.send_now(batch_id) for batch_id in parts.journal.run(end_periods))
 
 
 @contextmanager
 def raise_internal_errors() -> Iterator[None]:
-    """Let hubbub's own failures through to the test, instead of into a log."""
-    error_guard.swallowed = False
+    """Raise internal errors of hubbub in the test, instead of logging them."""
+    error_guard.suppress_internal_errors = False
     try:
         yield
     finally:
-        error_guard.swallowed = True
+        error_guard.suppress_internal_errors = True

@@ -1,4 +1,4 @@
-"""How people read numbers, and how they install what is missing."""
+"""Text formatting shared by commands, logs and pages: counts, sizes, escaping of untrusted strings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def format_count(number: int, noun: str) -> str:
-    """Say how many of something there are.
+    """Return a count with its noun in the right number.
 
     >>> format_count(1, "report"), format_count(0, "report"), format_count(1200, "batch")
     ('1 report', '0 reports', '1,200 batches')
@@ -24,7 +24,9 @@ def format_names(names: Sequence[str], most: int = 3) -> str:
 
 
 def install_hint(extra: str) -> str:
-    """Say how to install an extra. The name `hubbub` on PyPI is not this project's, so no message may say `pip install hubbub`.
+    """Return the instruction to install an extra of this project.
+
+    The package `hubbub` on PyPI is another project, so no message may ask a user to install it from there.
 
     >>> install_hint("decoder")
     "run pip install '.[decoder]' in a checkout of hubbub"
@@ -36,7 +38,7 @@ _UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
 def format_exact_size(size: int) -> str:
-    """Return a size in the largest unit that it is a whole number of.
+    """Return a size in bytes, in the largest unit that divides it.
 
     >>> [format_exact_size(size) for size in (1000, 65536, 3 << 30)]
     ['1000', '64 KiB', '3 GiB']
@@ -46,7 +48,7 @@ def format_exact_size(size: int) -> str:
 
 
 def format_size(size: float) -> str:
-    """Write a size for people.
+    """Return a size in bytes, rounded to three digits.
 
     >>> format_size(0), format_size(1536), format_size(3 << 30)
     ('0 B', '1.5 KiB', '3 GiB')
@@ -58,17 +60,17 @@ def format_size(size: float) -> str:
     return f"{size:.4g} TiB"
 
 
-_LONGEST = 80
+_MAX_CHARACTERS = 80
 
 
 def escape_untrusted(value: str) -> str:
-    """Show a string on one line: what a terminal would obey or hide is escaped, the middle of a long one left out.
+    """Return an untrusted string on one printable line: control characters escaped, the middle of a long string left out.
 
     >>> escape_untrusted("a\\x1b[31m\\u202eb"), escape_untrusted("")
     ('a\\\\x1b[31m\\\\u202eb', '""')
     >>> escape_untrusted("x" * 1000)[36:]
     'xxxx...xxxx (1,000 characters)'
     """
-    head, tail = (value, "") if len(value) <= _LONGEST else (value[:40], value[-4:])
+    head, tail = (value, "") if len(value) <= _MAX_CHARACTERS else (value[:40], value[-4:])
     escaped = ["".join(c if c.isprintable() else repr(c)[1:-1] for c in part) for part in (head, tail)]
     return "...".join(escaped) + f" ({len(value):,} characters)" if tail else escaped[0] or '""'

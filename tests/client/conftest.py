@@ -66,5 +66,5 @@ def require_balanced(counts: dict[str, Any]) -> None:
     """Both identities of the accounting."""
     assert counts["recorded"] == counts["chosen"] + counts["superseded"] + sum(counts["ignored"].values())
     assert counts["formed"] == sum(
-        (counts["acknowledged"], counts["spooled"], counts["quarantined"], *counts["dropped"].values())
+        (counts["acknowledged"], counts["queued"], counts["quarantined"], *counts["dropped"].values())
     )

@@ -13,7 +13,7 @@ from hubbub import Client, Metric, Params
 from hubbub.client import collaborators
 from hubbub.encoding.permanent import PermanentResponse
 from hubbub.sdk.runtime.error_guard import report_failure
-from hubbub.sdk.upload.retry_policy import NO_ANSWER
+from hubbub.sdk.upload.retry_policy import NO_RESPONSE
 from hubbub.testing import deliver
 from tests.client.conftest import Rig
 
@@ -41,7 +41,7 @@ def hidden(client: Client, secret: bytes) -> list[bytes]:
 
 def test_nothing_shows_the_value_its_permanent_bits_or_the_secret(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
-        rig.transport.answers = [NO_ANSWER]
+        rig.transport.responses = [NO_RESPONSE]
         client = rig.agreed(METRIC)
         for day in range(3):
             client.record("homepage", CANARY)
@@ -75,7 +75,7 @@ def test_a_failure_of_ours_is_logged_without_its_message_and_never_reaches_the_h
     monkeypatch.setattr(collaborators(client).recorder, "record", broken)
     with pytest.raises(RuntimeError):  # in tests nothing is swallowed
         client.record("homepage", CANARY)
-    monkeypatch.setattr("hubbub.sdk.runtime.error_guard.swallowed", True)
+    monkeypatch.setattr("hubbub.sdk.runtime.error_guard.suppress_internal_errors", True)
     with caplog.at_level(logging.DEBUG):
         client.record("homepage", CANARY)
     assert "RuntimeError in broken" in caplog.text

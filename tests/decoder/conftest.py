@@ -1,4 +1,4 @@
-"""What the decoder's tests share: one BLAS thread, and a stand-in for an aggregator."""
+"""Fixtures of the decoder's tests: one BLAS thread, and a fake aggregator."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from threadpoolctl import threadpool_limits
 
 @pytest.fixture(scope="session", autouse=True)
 def one_blas_thread() -> Iterator[None]:
-    """Many small decodes are several times faster than with threads that wait for each other."""
+    """Run BLAS with one thread: many small decodes are several times faster."""
     with threadpool_limits(1):
         yield
 
 
 @dataclass
-class Answers:
-    """What the aggregator answers next, and what it was asked."""
+class FakeAggregator:
+    """Next response of the fake aggregator, and the requested paths."""
 
     url: str = ""
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
 
 
 @pytest.fixture
-def aggregator() -> Iterator[Answers]:
-    """A real HTTP server on a free local port that answers as it is told."""
-    answers = Answers()
+def aggregator() -> Iterator[FakeAggregator]:
+    """HTTP server on a free local port that sends the configured response."""
+    fake = FakeAggregator()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            answers.asked.append(self.path)
-            self.send_response(answers.status)
-            for name, value in {"Content-Length": str(len(answers.body)), **answers.headers}.items():
+            fake.requests.append(self.path)
+            self.send_response(fake.status)
+            for name, value in {"Content-Length": str(len(fake.body)), **fake.headers}.items():
                 self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(answers.body)
+            self.wfile.write(fake.body)
 
         def log_message(self, *args: object) -> None:
             pass
@@ -49,8 +49,8 @@ def aggregator() -> Iterator[Answers]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    answers.url = f"http://127.0.0.1:{server.server_port}"
-    yield answers
+    fake.url = f"http://127.0.0.1:{server.server_port}"
+    yield fake
     server.shutdown()
     thread.join()
     server.server_close()

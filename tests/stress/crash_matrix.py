@@ -115,7 +115,7 @@ class Campaign:
         """Noon of the last of the days, and from then on one day further for each period that is to close."""
         return datetime(2024, 6, 30, 12, tzinfo=UTC) + timedelta(days=1 + self.day)
 
-    def form(self, most: int) -> None:
+    def build_due(self, most: int) -> None:
         """Form batches for every open period; `brief` gets the same reports as `number`."""
         for _ in range(most):
             size = self.rng.randint(1, 3)
@@ -386,7 +386,7 @@ def campaign(crashes: int, seed: int, processes: int, server: Postgres | None) -
         database = new_postgres(server.url) if server else str(Path(directory) / "reports.db")
         one = Campaign(database, rng, processes, server)
         for number, target in enumerate(targets):
-            one.form(2 + BITS // 3 // crashes)
+            one.build_due(2 + BITS // 3 // crashes)
             if _ends_a_period(target):
                 one.day += 1
             one.crash(target)

@@ -66,8 +66,8 @@ def sent_in_a_life(seed: int, damage: Damage, names: tuple[str, ...]) -> tuple[d
                 client.record("homepage", "x")
                 clock.move(days=1)
                 with collaborators(client).journal as known:
-                    collaborators(client).former.form(known)
-                    due = list(known.waiting)
+                    collaborators(client).builder.build_due(known)
+                    due = list(known.queue)
                 for batch_id in due:
                     collaborators(client).sender.send_now(batch_id)
                 if chance.random() < 0.2:

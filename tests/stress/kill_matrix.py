@@ -28,7 +28,7 @@ from tests.support.paths import DATA
 from hubbub import Client
 from hubbub.client import collaborators
 from hubbub.sdk.storage.filesystem import File, SystemDisk
-from hubbub.sdk.upload.retry_policy import Answer
+from hubbub.sdk.upload.retry_policy import UploadResponse
 from hubbub.sdk.upload.transport import HttpTransport
 from hubbub.testing import UNLIMITED, ManualClock, deliver
 from hubbub_decoder.data.pull import pull_summary
@@ -99,8 +99,8 @@ class KilledTransport:
     def __init__(self, url: str, killer: Killer) -> None:
         self._transport, self._killer = HttpTransport(url), killer
 
-    def send(self, body: bytes, wanted: Callable[[], bool]) -> Answer:
-        answer: Answer = self._killer.around("send", lambda: self._transport.send(body, wanted))
+    def send(self, body: bytes, wanted: Callable[[], bool]) -> UploadResponse:
+        answer: UploadResponse = self._killer.around("send", lambda: self._transport.send(body, wanted))
         return answer
 
 
@@ -178,9 +178,9 @@ def point(aggregator: Aggregator, place: Path, number: int, chance: random.Rando
     if counts["recorded"] != counts["chosen"] + counts["superseded"] + sum(counts["ignored"].values()):
         raise AssertionError(f"point {number}, killed {where}: {counts}")
     gone = sum(counts["dropped"].values())
-    if counts["formed"] != counts["acknowledged"] + counts["spooled"] + counts["quarantined"] + gone:
+    if counts["formed"] != counts["acknowledged"] + counts["queued"] + counts["quarantined"] + gone:
         raise AssertionError(f"point {number}, killed {where}: {counts}")
-    told_of = {"formed": counts["formed"], "acknowledged": counts["acknowledged"], "lost": gone + counts["spooled"]}
+    told_of = {"formed": counts["formed"], "acknowledged": counts["acknowledged"], "lost": gone + counts["queued"]}
     return Counter(told_of), "; ".join(where)
 
 

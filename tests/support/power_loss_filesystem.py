@@ -42,7 +42,7 @@ class SimulatedDisk:
     def identity(self, path: Path) -> tuple[int, int] | None:
         return self.files[self._names[path]].identity() if path in self._names else None
 
-    def names(self, directory: Path) -> list[Path]:
+    def list_directory(self, directory: Path) -> list[Path]:
         return [path for path in self._names if path.parent == directory]
 
     def link(self, source: Path, target: Path) -> None:

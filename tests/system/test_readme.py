@@ -1,4 +1,4 @@
-"""What the README shows is true: its code runs as it stands, against a real aggregator."""
+"""The README: its code, commands, options and files, run against a real aggregator."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def run(*command: str | Path, cwd: Path) -> str:
     return done.stdout
 
 
-def test_its_code_is_the_examples_which_are_type_checked() -> None:
+def test_code_equals_the_type_checked_examples() -> None:
     embed, decode = blocks("python")
     for shown, name in ((embed, "embed.py"), (decode, "decode.py")):
         assert (REPOSITORY / "examples" / name).read_text().endswith(shown), name
@@ -41,11 +41,11 @@ def test_its_code_is_the_examples_which_are_type_checked() -> None:
 
 
 @pytest.fixture(scope="module")
-def walked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
-    """Serve its metrics, embed three times, pull; then simulate and decode as it says: the folder, and what was printed last."""
-    place = tmp_path_factory.mktemp("readme")
-    (place / "metrics.toml").write_text(blocks("toml")[0])
-    log = place / "serve.log"
+def outputs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
+    """Run serve, embed (three clients), pull, simulate and decode; return the folder and the outputs of embed and decode."""
+    folder = tmp_path_factory.mktemp("readme")
+    (folder / "metrics.toml").write_text(blocks("toml")[0])
+    log = folder / "serve.log"
     with log.open("wb") as errors:
         command = [
             str(BIN / "hubbub"),
@@ -57,57 +57,57 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
             "0",
             "--local-reads-without-token",
         ]
-        with subprocess.Popen(command, stderr=errors, cwd=place) as serving:
+        with subprocess.Popen(command, stderr=errors, cwd=folder) as serving:
             try:
                 listening = r"listening on (\S+)\n.*without a token on (\S+)"
                 while not (found := re.search(listening, log.read_text())):
                     assert serving.poll() is None, log.read_text()
                 embed, decode = (code.replace("http://127.0.0.1:8000", found.group(1)) for code in blocks("python"))
-                for person in ("ada", "bob", "eve"):
-                    (place / person).mkdir()
-                    (place / person / "metrics.toml").write_text(blocks("toml")[0])
-                    embedded = run(sys.executable, "-c", embed + DELIVER, cwd=place / person)
-                run(BIN / "hubbub", "pull", found.group(2), "homepage", "--out", "pulled.parquet", cwd=place)
+                for client in ("ada", "bob", "eve"):
+                    (folder / client).mkdir()
+                    (folder / client / "metrics.toml").write_text(blocks("toml")[0])
+                    embedded = run(sys.executable, "-c", embed + DELIVER, cwd=folder / client)
+                run(BIN / "hubbub", "pull", found.group(2), "homepage", "--out", "pulled.parquet", cwd=folder)
             finally:
                 serving.terminate()
                 assert serving.wait(30) == 0, log.read_text()
     simulate = re.search(r"^hubbub (simulate .+)$", README, flags=re.MULTILINE)
     assert simulate
-    run(BIN / "hubbub", *simulate[1].split(), cwd=place)
-    return place, embedded, run(sys.executable, "-c", decode, cwd=place)
+    run(BIN / "hubbub", *simulate[1].split(), cwd=folder)
+    return folder, embedded, run(sys.executable, "-c", decode, cwd=folder)
 
 
-def test_its_ten_lines_embed_a_client(walked: tuple[Path, str, str]) -> None:
-    place, embedded, _ = walked
+def test_client_example_sends_a_report(outputs: tuple[Path, str, str]) -> None:
+    folder, embedded, _ = outputs
     assert embedded == "1 tried, 1 acknowledged\n"
-    assert (place / "eve" / "state" / "secret").stat().st_size == 32
-    ledger = run(BIN / "hubbub", "ledger", "state", cwd=place / "eve")
+    assert (folder / "eve" / "state" / "secret").stat().st_size == 32
+    ledger = run(BIN / "hubbub", "ledger", "state", cwd=folder / "eve")
     assert "homepage" in ledger
     assert "3.892" in ledger
-    sent = run(BIN / "hubbub", "inspect", "state", "--json", cwd=place / "eve")
+    sent = run(BIN / "hubbub", "inspect", "state", "--json", cwd=folder / "eve")
     assert json.loads(json.loads(sent)["last_sent"][0])["metric"] == "homepage"
 
 
-def test_its_ten_lines_decode(walked: tuple[Path, str, str]) -> None:
-    place, _, decoded = walked
+def test_decoder_example_prints_and_saves_estimates(outputs: tuple[Path, str, str]) -> None:
+    folder, _, decoded = outputs
     assert "homepage: 1,000,000 reports" in decoded
     assert re.search(r"^v1: \d+\.\d%, between \d+\.\d% and \d+\.\d%$", decoded, flags=re.MULTILINE)
-    assert (place / "homepage.csv").read_text().startswith("candidate,share")
+    assert (folder / "homepage.csv").read_text().startswith("candidate,share")
 
 
-def test_its_shell_lines_work(walked: tuple[Path, str, str]) -> None:
-    place = walked[0]
-    shown = run(BIN / "hubbub", "metrics", "show", "metrics.toml", cwd=place)
+def test_shell_commands_run_and_print_the_stated_epsilons(outputs: tuple[Path, str, str]) -> None:
+    folder = outputs[0]
+    shown = run(BIN / "hubbub", "metrics", "show", "metrics.toml", cwd=folder)
     figures = dict(re.findall(r"^    (per \w+|lifetime epsilon) +([\d.]+)  ", shown, flags=re.MULTILINE))
     assert len(figures) == 4
     for name, figure in figures.items():
         assert (f"{figure} {name}" in README) or (f"{name} {figure}" in README)
-    (place / "names.txt").write_text("https://example.org/\nhttps://example.com/\n")
-    said = run(BIN / "hubbub", "decode", "pulled.parquet", "--candidates", "names.txt", "--json", cwd=place)
-    assert json.loads(said)["num_reports"] == read_summary(place / "pulled.parquet").num_reports == 3
+    (folder / "names.txt").write_text("https://example.org/\nhttps://example.com/\n")
+    output = run(BIN / "hubbub", "decode", "pulled.parquet", "--candidates", "names.txt", "--json", cwd=folder)
+    assert json.loads(output)["num_reports"] == read_summary(folder / "pulled.parquet").num_reports == 3
 
 
-def test_every_command_it_names_is_there_and_every_file() -> None:
+def test_named_commands_files_and_make_targets_exist() -> None:
     listed = run(BIN / "hubbub", "--help", cwd=REPOSITORY)
     for name in set(re.findall(r"(?:^|`)hubbub ([a-z]+)", README, flags=re.MULTILINE)):
         assert f"\n  {name} " in listed, name

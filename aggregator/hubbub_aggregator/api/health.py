@@ -1,4 +1,4 @@
-"""Whether a batch would be stored now."""
+"""Readiness: whether the service would store a batch now."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from hubbub_aggregator.pipeline.group_commit import GroupCommit
 
 FRESH_SECONDS = 10.0
-"""A batch that was stored at most so long ago shows that batches are stored. On a slow disk a probe would get no turn beside them."""
+"""A commit in the last 10 seconds proves readiness. A probe would have to wait behind the commits of a busy, slow disk."""
 
 
-class Readiness:
-    """Answers from the writer's last commit while it is fresh, else from a probe: a durable write.
+class ReadinessCheck:
+    """Checks readiness by the writer's last commit while it is fresh, else by a probe: a durable write.
 
-    At most one probe is under way at a time, and all who ask meanwhile share its answer.
+    At most one probe runs at a time; concurrent callers share it.
     """
 
     def __init__(self, store: Store, disk: DiskSpace, clock: Callable[[], float] = time.monotonic) -> None:
@@ -32,31 +32,31 @@ class Readiness:
         self._disk = disk
         self._clock = clock
         self._lock = Lock()
-        self._prober = ThreadPoolExecutor(1, "hubbub-probe")
+        self._executor = ThreadPoolExecutor(1, "hubbub-probe")
         self._probe: Future[None] | None = None
 
     def require(self, writer: GroupCommit) -> Future[None] | None:
-        """Raise what a batch would be answered with; return the probe that must succeed, too, or None if none is needed."""
+        """Raise the error that a batch would get; return the probe that must also succeed, or None if none is needed."""
         self._store.require_unmoved()
         if self._disk.is_full:
-            raise RefusedError(ProblemType.DISK_FULL, "less is free on the disk than must be: make room")
+            raise RefusedError(ProblemType.DISK_FULL, "free disk space is below --min-free-disk: free some space")
         if not writer.is_alive:
-            raise StoreError("the writer has stopped: restart the service")
+            raise StoreError("the writer thread has stopped: restart the service")
         stored_at = writer.stored_at
         if stored_at is not None and self._clock() - stored_at <= FRESH_SECONDS:
             return None
         with self._lock:
             if self._probe is None or self._probe.done():
-                self._probe = self._prober.submit(self._store.probe)
+                self._probe = self._executor.submit(self._store.probe)
             return self._probe
 
     def close(self) -> None:
-        """Finish the probe that is under way."""
-        self._prober.shutdown()
+        """Finish the probe that is running."""
+        self._executor.shutdown()
 
 
-def trouble(service: Service, writer: GroupCommit) -> str | None:
-    """Return what keeps batches from being stored; None: nothing does."""
+def readiness_error(service: Service, writer: GroupCommit) -> str | None:
+    """Return the reason for which batches are not stored, None if they are."""
     try:
         probe = service.readiness.require(writer)
         if probe is not None:

@@ -1,4 +1,7 @@
-"""POST /v1/reports, straight from the socket to the writer: the one route where a framework's ceremony costs."""
+"""POST /v1/reports: from the HTTP request to the durable batch, in the order of the steps.
+
+`ingest_batch` runs directly behind the HTTP server, because the web framework would take as long as all other steps together.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,10 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -18,107 +21,84 @@ from hubbub.wire.batch import Batch
 from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.api.admission import admit
 from hubbub_aggregator.api.batch_decoding import decode_batch
-from hubbub_aggregator.api.batch_validation import announced, inflated, is_gzip, require_size
-from hubbub_aggregator.api.body_memory import ReceivedBody
-from hubbub_aggregator.api.service import Service, charge, require_rate
+from hubbub_aggregator.api.request_body import (
+    check_size,
+    declared_size,
+    inflate,
+    is_gzip,
+    read_body,
+    read_complete_body,
+)
+from hubbub_aggregator.api.service import Service, charge, charge_request
 from hubbub_aggregator.errors import StoreError
-from hubbub_aggregator.http.conventions import BODY_IS_HERE, PATH
-from hubbub_aggregator.http.error_handler import unforeseen
-from hubbub_aggregator.http.problems import problem, refused_with
+from hubbub_aggregator.http.conventions import BODY_COMPLETE, REPORTS_PATH
+from hubbub_aggregator.http.error_handler import internal_error_response
+from hubbub_aggregator.http.problems import problem_response, refusal_response
 from hubbub_aggregator.http.security_headers import SECURITY_HEADERS
 from hubbub_aggregator.monitoring.job_health import log_failure
 from hubbub_aggregator.pipeline.group_commit import GroupCommit
-from hubbub_aggregator.server.client_address import asked_directly
-from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.interface import AppendResult
 from hubbub_aggregator.store.tokens import Scope as TokenScope
 
 logger = logging.getLogger(__name__)
 
-_RATE_WINDOW = 5.0  # seconds over which a body's arrival rate is measured
+Headers = dict[bytes, bytes]
+
+REFUSAL_DELAY_SECONDS = 1.0
+"""Delay of a 429 response: a client that waits for responses sends no faster than they come."""
+_MAX_DELAYED = 64
+"""Responses that are delayed at once; each occupies a connection of a reverse proxy. Further ones are sent immediately."""
+_CLOSING_STATUSES = {408, 429, 503, 507}
+"""Statuses after which the rest of an arriving body is not read; the client sends the whole batch again."""
+_UNCHARGED = {("GET", "/livez"), ("HEAD", "/livez"), ("POST", "/sign-in")}
+"""Requests that the middleware does not charge: a liveness probe, and a form; its route charges it and responds in HTML."""
 
 
-def may_read_without_token(service: Service, request: Request) -> bool:
-    """Return whether a request may read without a token: it arrived at the local listener, under a name of this machine.
-
-    The socket says which listener it was, no header does: a proxy that sends none must not look like this machine. The headers are
-    looked at all the same, against pages of other sites whose name was changed to our address.
-    """
-    arrived_at = tuple(request.scope.get("server") or ())
-    return arrived_at == service.local_address and asked_directly(request.headers)
-
-
-class Answer(NamedTuple):
-    """What is answered, as it goes to the server; a `Response` takes as long to make as a batch to be read."""
+class RawResponse(NamedTuple):
+    """A response in the form that the ASGI server takes; building a Starlette `Response` takes as long as decoding a batch."""
 
     status: int
     headers: Sequence[tuple[bytes, bytes]]
     body: bytes
 
     @classmethod
-    def of(cls, response: Response) -> Self:
+    def from_response(cls, response: Response) -> Self:
         return cls(response.status_code, (*response.raw_headers, *SECURITY_HEADERS), bytes(response.body))
 
 
-def _taken(status: int, appended: AppendResult) -> Answer:
-    """Return the answer to a batch, but for its id."""
-    told = b'{"batch_id":"%%b","status":"%b"}' % appended.value.encode()
-    length = len(told % str(uuid.UUID(int=0)).encode())
-    return Answer.of(Response(told, status, {"Content-Length": str(length)}, "application/json"))
-
-
-_TAKEN = {
-    AppendResult.STORED: _taken(202, AppendResult.STORED),
-    AppendResult.DUPLICATE: _taken(200, AppendResult.DUPLICATE),
-}
-
-
-async def take(scope: Scope, receive: Receive) -> Answer:
-    """Store a batch, whole or not at all: 202 once it is durable, 200 if its id is already stored."""
+async def ingest_batch(scope: Scope, receive: Receive) -> RawResponse:
+    """Store a batch, whole or not at all: 202 once it is durable, 200 if its id is already stored, else a problem response."""
     service: Service = scope["state"]["service"]
-    definitions = service.definitions
     writer: GroupCommit = scope["state"]["writer"]
+    definitions, limits, headers = service.definitions, service.settings, dict(scope["headers"])
     batch: Batch | None = None
     try:
-        headers: dict[bytes, bytes] = dict(scope["headers"])
-        address = _require_room(service, writer, scope["client"], headers)
-        if service.settings.require_report_token:
-            await run_in_threadpool(service.door.require, TokenScope.REPORT, _text(headers, b"authorization"))
-        batch = await _batch(scope, headers, receive, service, address)
-        try:
-            admit(batch, definitions, service.clock.reading(), service.settings)
-        except RefusedError:
-            if not await run_in_threadpool(service.store.contains, batch):  # why: see intake.py
-                raise
-            appended = AppendResult.DUPLICATE
-        else:
-            appended = await writer.write(batch)
-        if appended is AppendResult.CLOSED:
-            raise RefusedError(ProblemType.PERIOD_CLOSED, f"the period {batch.period} has been closed here")
+        address = _check_capacity(service, writer, scope["client"], headers)
+        if limits.require_report_token:
+            authorization = _header(headers, b"authorization")
+            await run_in_threadpool(service.authorizer.require, TokenScope.REPORT, authorization)
+        body = await _receive_body(scope, receive, headers, service, address)
+        charged = _charge_more(service, address, 1 / limits.client_rate, len(body) / limits.client_byte_rate)
+        batch = decode_batch(body)
+        _charge_more(service, address, charged, len(batch) / limits.client_report_rate)
+        result = await _store(batch, definitions, service, writer)
+    except RefusedError as refused:
+        service.outcomes.refused(_defined_name(batch, definitions), refused.problem_type)
+        return RawResponse.from_response(refusal_response(refused))
     except StoreError as failed:
         log_failure(logger, "the store", failed)
         service.outcomes.refused("", ProblemType.UNAVAILABLE)
-        return Answer.of(
-            problem(ProblemType.UNAVAILABLE, "the store cannot do this just now; the aggregator's log says why")
+        return RawResponse.from_response(
+            problem_response(ProblemType.UNAVAILABLE, "the database is not available: see the aggregator's log")
         )
-    except RefusedError as refused:
-        service.outcomes.refused(_defined_name(batch, definitions), refused.problem_type)
-        return Answer.of(refused_with(refused))
-    service.outcomes.accepted(_defined_name(batch, definitions), appended.value)
-    taken = _TAKEN[appended]
-    return Answer(taken.status, taken.headers, taken.body % str(batch.batch_id).encode())
+    service.outcomes.accepted(_defined_name(batch, definitions), result.value)
+    prepared = _PREPARED[result]
+    return prepared._replace(body=prepared.body % str(batch.batch_id).encode())
 
 
-def _defined_name(batch: Batch | None, definitions: Definitions) -> str:
-    """Return the name of a batch's metric if it is defined here, else "": only defined names are counted."""
-    return batch.metric if batch is not None and batch.metric in definitions else ""
-
-
-def _require_room(
-    service: Service, writer: GroupCommit, client: tuple[str, int] | None, headers: dict[bytes, bytes]
-) -> str:
-    """Refuse before the body is read: too much from one network, too much waiting, a full disk; return the sender's address."""
-    address = require_rate(service, client, _text(headers, b"x-forwarded-for"))
+def _check_capacity(service: Service, writer: GroupCommit, client: tuple[str, int] | None, headers: Headers) -> str:
+    """Refuse a batch before its body is read: rate of its network, full queue, full disk. Return the client's address."""
+    address = charge_request(service, client, _header(headers, b"x-forwarded-for"))
     writer.require_room()
     if service.disk.is_full:
         raise RefusedError(
@@ -127,139 +107,118 @@ def _require_room(
     return address
 
 
-REFUSAL_DELAY_SECONDS = 1.0
-"""How long the refusal of a network that sends too much is held back."""
-_MOST_DELAYED = 64
-"""Refusals held back at once: behind a proxy each holds one of its connections. Beyond it they are sent at once."""
+async def _receive_body(scope: Scope, receive: Receive, headers: Headers, service: Service, address: str) -> bytes:
+    """Check the headers, then receive the body and decompress it."""
+    settings, max_bytes = service.settings, service.active_definitions.largest_batch
+    gzip = is_gzip(_header(headers, b"content-type"), _header(headers, b"content-encoding"))
+    limit = settings.max_body if gzip else min(settings.max_body, max_bytes)
+    check_size(declared_size(_header(headers, b"content-length")), limit)
+    with service.body_memory.reserve(address) as memory:
+        if BODY_COMPLETE in scope:
+            body = await read_complete_body(receive, limit, memory)
+        else:
+            body = await read_body(receive, settings, limit, memory)
+    return inflate(body, max_bytes) if gzip else body
 
-_CLOSING = {408, 429, 503, 507}
-"""Answers after which a body that is still arriving is not read to its end: its client sends it again, whole."""
 
-_UNLIMITED = {("GET", "/livez"), ("HEAD", "/livez"), ("POST", "/sign-in")}
-"""Requests that the middleware does not charge: a probe of the process, and a form whose route answers in HTML."""
+def _charge_more(service: Service, address: str, charged: float, cost: float) -> float:
+    """Charge the part of a cost that exceeds the seconds already charged for this request; return the larger of the two.
+
+    So a request costs the largest of its costs in requests, bytes and reports.
+    """
+    if cost > charged:
+        charge(service, address, cost - charged)
+    return max(charged, cost)
 
 
-class Shortcut:
-    """Middleware: a POST of a batch goes to `take` and meets nothing else on its way; any other request is charged first."""
+async def _store(batch: Batch, definitions: Definitions, service: Service, writer: GroupCommit) -> AppendResult:
+    """Return the result of storing a batch, once it is durable; RefusedError if it must not be counted.
+
+    A batch that is stored already is a duplicate even if it would be refused now (see `api/batch_validation.py`).
+    """
+    try:
+        admit(batch, definitions, service.clock.reading(), service.settings)
+    except RefusedError:
+        if await run_in_threadpool(service.store.contains, batch):
+            return AppendResult.DUPLICATE
+        raise
+    result = await writer.write(batch)
+    if result is AppendResult.CLOSED:
+        raise RefusedError(ProblemType.PERIOD_CLOSED, f"the period {batch.period} is closed")
+    return result
+
+
+def _prepared_response(status: int, result: AppendResult) -> RawResponse:
+    """Return the response to an accepted batch, with a placeholder for its id."""
+    body = b'{"batch_id":"%%b","status":"%b"}' % result.value.encode()
+    length = len(body % str(uuid.UUID(int=0)).encode())
+    return RawResponse.from_response(Response(body, status, {"Content-Length": str(length)}, "application/json"))
+
+
+_PREPARED = {
+    AppendResult.STORED: _prepared_response(202, AppendResult.STORED),
+    AppendResult.DUPLICATE: _prepared_response(200, AppendResult.DUPLICATE),
+}
+
+
+def _defined_name(batch: Batch | None, definitions: Definitions) -> str:
+    """Return the name of a batch's metric if it is defined, else "": counters have no names from requests."""
+    return batch.metric if batch is not None and batch.metric in definitions else ""
+
+
+class IngestMiddleware:
+    """Pass uploads of batches to `ingest_batch`, and all other requests to the application, charged to their network."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._delayed = 0
+        self._num_delayed = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] != PATH or scope["method"] != "POST":
-            refused = _refused_by_rate(scope) if scope["type"] == "http" else None
-            if refused is None:
-                await self._app(scope, receive, send)
-            else:
-                await self._delay(refused)
-                await _send(send, refused)
-            return
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+        elif scope["path"] == REPORTS_PATH and scope["method"] == "POST":
+            await self._ingest(scope, receive, send)
+        elif (refusal := _charge_other(scope)) is not None:
+            await self._respond(send, refusal)
+        else:
+            await self._app(scope, receive, send)
+
+    async def _ingest(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            answer = await take(scope, receive)
+            response = await ingest_batch(scope, receive)
         except ClientDisconnect:
-            return  # in the middle of its body: nobody is there to answer
-        except Exception as failure:  # noqa: BLE001  (as everywhere: see last_resort.py)
-            answer = Answer.of(unforeseen(failure))
-        if answer.status in _CLOSING and BODY_IS_HERE not in scope:
-            answer = answer._replace(headers=[*answer.headers, (b"connection", b"close")])  # do not read the rest
-        await self._delay(answer)
-        await _send(send, answer)
+            return  # before the end of its body: the connection is closed
+        except Exception as failure:  # noqa: BLE001  (as in http/error_handler.py)
+            response = RawResponse.from_response(internal_error_response(failure))
+        if response.status in _CLOSING_STATUSES and BODY_COMPLETE not in scope:
+            response = response._replace(headers=[*response.headers, (b"connection", b"close")])
+        await self._respond(send, response)
 
-    async def _delay(self, answer: Answer) -> None:
-        """Hold back the refusal of a network that sends too much: who waits for answers sends no faster than they come."""
-        if answer.status != ProblemType.TOO_MANY.status or self._delayed >= _MOST_DELAYED:
-            return
-        self._delayed += 1
-        try:
-            await asyncio.sleep(REFUSAL_DELAY_SECONDS)
-        finally:
-            self._delayed -= 1
-
-
-async def _send(send: Send, answer: Answer) -> None:
-    await send({"type": "http.response.start", "status": answer.status, "headers": [*answer.headers]})
-    await send({"type": "http.response.body", "body": answer.body})
+    async def _respond(self, send: Send, response: RawResponse) -> None:
+        """Send a response; a 429 after a delay."""
+        if response.status == ProblemType.TOO_MANY.status and self._num_delayed < _MAX_DELAYED:
+            self._num_delayed += 1
+            try:
+                await asyncio.sleep(REFUSAL_DELAY_SECONDS)
+            finally:
+                self._num_delayed -= 1
+        await send({"type": "http.response.start", "status": response.status, "headers": [*response.headers]})
+        await send({"type": "http.response.body", "body": response.body})
 
 
-def _refused_by_rate(scope: Scope) -> Answer | None:
-    """Charge a request to its network; return the answer if it is refused."""
-    if (scope["method"], scope["path"]) in _UNLIMITED:
+def _charge_other(scope: Scope) -> RawResponse | None:
+    """Charge a request that is not an upload to its network; return the response if it exceeds the rate."""
+    if (scope["method"], scope["path"]) in _UNCHARGED:
         return None
     service: Service = scope["state"]["service"]
     try:
-        require_rate(service, scope["client"], _text(dict(scope["headers"]), b"x-forwarded-for"))
+        charge_request(service, scope["client"], _header(dict(scope["headers"]), b"x-forwarded-for"))
     except RefusedError as refused:
         service.outcomes.rejected_request(refused.problem_type)
-        return Answer.of(refused_with(refused))
+        return RawResponse.from_response(refusal_response(refused))
     return None
 
 
-async def _batch(scope: Scope, headers: dict[bytes, bytes], receive: Receive, service: Service, address: str) -> Batch:
-    """Receive, inflate and decode a body; its bytes and reports are charged to the sender's network.
-
-    A request has been charged as one already. What it costs is the most of its share in requests, bytes and reports.
-    """
-    settings, largest = service.settings, service.active_definitions.largest_batch
-    gzip = is_gzip(_text(headers, b"content-type"), _text(headers, b"content-encoding"))
-    limit = settings.max_body if gzip else min(settings.max_body, largest)
-    require_size(announced(_text(headers, b"content-length")), limit)
-    with service.bodies.receive(address) as received:
-        if BODY_IS_HERE in scope:
-            body = await _receive_all(receive, limit, received)
-        else:
-            body = await read_body(receive, settings, limit, received)
-    if gzip:
-        body = inflated(body, largest)
-    charged = 1 / settings.client_rate
-    cost = max(charged, len(body) / settings.client_byte_rate)
-    if cost > charged:
-        charge(service, address, cost - charged)
-    batch = decode_batch(body)
-    if (reports := len(batch) / settings.client_report_rate) > cost:
-        charge(service, address, reports - cost)
-    return batch
-
-
-async def read_body(receive: Receive, settings: Settings, limit: int, received: ReceivedBody) -> bytes:
-    """Return a request's body; refuse what is larger than `limit` bytes, has no room in memory, or arrives too slowly."""
-    loop, body = asyncio.get_running_loop(), bytearray()
-    began, brought = loop.time(), 0  # of the window over which the arrival rate is measured
-    end = began + settings.max_body_seconds
-    try:
-        async with asyncio.timeout_at(min(end, began + _RATE_WINDOW)) as timeout:
-            while await _receive(receive, limit, received, body):
-                if len(body) - brought >= settings.min_body_rate * _RATE_WINDOW:
-                    began, brought = loop.time(), len(body)
-                    timeout.reschedule(min(end, began + _RATE_WINDOW))
-    except TimeoutError:
-        raise RefusedError(
-            ProblemType.TOO_SLOW,
-            f"a body arrives within {settings.max_body_seconds:g} seconds, at {settings.min_body_rate:g} bytes a second "
-            f"or more; {len(body)} bytes had arrived",
-        ) from None
-    return bytes(body)
-
-
-async def _receive_all(receive: Receive, limit: int, received: ReceivedBody) -> bytes:
-    """Return a body all of which has arrived, without the timer that `read_body` needs."""
-    body = bytearray()
-    while await _receive(receive, limit, received, body):
-        pass
-    return bytes(body)
-
-
-async def _receive(receive: Receive, limit: int, received: ReceivedBody, body: bytearray) -> bool:
-    """Append the next piece of a body; return whether more will come."""
-    message: Any = await receive()
-    if message["type"] == "http.disconnect":
-        raise ClientDisconnect
-    body += message.get("body", b"")
-    require_size(len(body), limit)
-    received.hold(len(body))
-    return bool(message.get("more_body", False))
-
-
-def _text(headers: dict[bytes, bytes], name: bytes) -> str | None:
+def _header(headers: Headers, name: bytes) -> str | None:
     value = headers.get(name)
     return None if value is None else value.decode("latin-1")

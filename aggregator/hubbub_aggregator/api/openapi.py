@@ -16,7 +16,7 @@ from hubbub.metrics.metric import Kind
 from hubbub.metrics.periods import PeriodKind
 from hubbub.summary.summary_file import CONTENT_TYPE as SUMMARY_TYPE
 from hubbub.wire.problems import ProblemType
-from hubbub_aggregator.http.problems import described
+from hubbub_aggregator.http.problems import openapi_responses
 from hubbub_aggregator.store.clock_state import ClockStatus
 
 _Route = dict[str, Any]
@@ -135,7 +135,8 @@ def _file(description: str) -> _Route:
 def _html_or_json(*problems: ProblemType) -> dict[int | str, _Route]:
     """Describe problem responses that are a page for clients that accept HTML."""
     return {
-        status: response | {"content": response["content"] | _HTML} for status, response in described(*problems).items()
+        status: response | {"content": response["content"] | _HTML}
+        for status, response in openapi_responses(*problems).items()
     }
 
 
@@ -143,25 +144,25 @@ POST_REPORTS: _Route = {
     "responses": {
         202: _json("Stored durably.", StoredBatch),
         200: _json("Stored earlier; counted once.", StoredBatch),
-        **described(*(problem for problem in ProblemType if problem not in _NOT_OF_BATCHES)),
+        **openapi_responses(*(problem for problem in ProblemType if problem not in _NOT_OF_BATCHES)),
     },
 }
 
 GET_METRICS: _Route = {
-    "responses": {200: _json("The metrics.", Metrics), **described(ProblemType.INTERNAL_ERROR)},
+    "responses": {200: _json("The metrics.", Metrics), **openapi_responses(ProblemType.INTERNAL_ERROR)},
 }
 
 GET_SUMMARY: _Route = {
     "responses": {
         200: _file("The summary file: Parquet with the metric's definition in its metadata."),
-        **described(ProblemType.UNKNOWN_METRIC, ProblemType.INVALID_QUERY, *_READ_PROBLEMS),
+        **openapi_responses(ProblemType.UNKNOWN_METRIC, ProblemType.INVALID_QUERY, *_READ_PROBLEMS),
     },
 }
 
 GET_REPORTS: _Route = {
     "responses": {
         200: _file("The report file: Parquet with the metric's definition in its metadata."),
-        **described(
+        **openapi_responses(
             ProblemType.NOT_FOUND,
             ProblemType.UNKNOWN_METRIC,
             ProblemType.INVALID_QUERY,
@@ -171,10 +172,10 @@ GET_REPORTS: _Route = {
     },
 }
 
-GET_STATISTICS: _Route = {
+GET_PROMETHEUS: _Route = {
     "responses": {
         200: {"description": "The Prometheus text format.", "content": {"text/plain": {"schema": {"type": "string"}}}},
-        **described(*_READ_PROBLEMS),
+        **openapi_responses(*_READ_PROBLEMS),
     },
 }
 
@@ -183,16 +184,19 @@ GET_LIVEZ: _Route = {"responses": {200: _json("The process answers.", Liveness)}
 GET_READYZ: _Route = {
     "responses": {
         200: _json("Batches are stored.", Readiness),
-        **described(ProblemType.UNAVAILABLE, ProblemType.DISK_FULL, ProblemType.INTERNAL_ERROR),
+        **openapi_responses(ProblemType.UNAVAILABLE, ProblemType.DISK_FULL, ProblemType.INTERNAL_ERROR),
     }
 }
 
 GET_PROBLEM: _Route = {
-    "responses": {200: {"description": "The page."}, **described(ProblemType.NOT_FOUND, ProblemType.INVALID_QUERY)}
+    "responses": {
+        200: {"description": "The page."},
+        **openapi_responses(ProblemType.NOT_FOUND, ProblemType.INVALID_QUERY),
+    }
 }
 
 GET_PAGE: _Route = {
-    "responses": {200: _PAGE, 303: _REDIRECT, **described(ProblemType.INVALID_QUERY, *_READ_PROBLEMS)},
+    "responses": {200: _PAGE, 303: _REDIRECT, **openapi_responses(ProblemType.INVALID_QUERY, *_READ_PROBLEMS)},
 }
 
 GET_METRIC_PAGE: _Route = {
@@ -203,7 +207,7 @@ GET_SIGN_IN: _Route = {
     "responses": {
         200: {"description": "The form.", "content": _HTML},
         303: _REDIRECT,
-        **described(ProblemType.INTERNAL_ERROR),
+        **openapi_responses(ProblemType.INTERNAL_ERROR),
     },
 }
 
@@ -230,13 +234,13 @@ POST_SIGN_IN: _Route = _NO_BODY | {
             ProblemType.TOO_LARGE,
             ProblemType.TOO_MANY,
         ),
-        **described(ProblemType.INTERNAL_ERROR, ProblemType.UNAVAILABLE),
+        **openapi_responses(ProblemType.INTERNAL_ERROR, ProblemType.UNAVAILABLE),
     },
 }
 
 POST_SIGN_OUT: _Route = _NO_BODY | {
     "responses": {
         303: {"description": "Signed out; to the form at `/sign-in`."},
-        **described(ProblemType.CROSS_SITE, ProblemType.INTERNAL_ERROR, ProblemType.UNAVAILABLE),
+        **openapi_responses(ProblemType.CROSS_SITE, ProblemType.INTERNAL_ERROR, ProblemType.UNAVAILABLE),
     },
 }

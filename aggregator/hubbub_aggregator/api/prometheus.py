@@ -19,8 +19,8 @@ CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 Samples = Iterable[tuple[Mapping[str, str], float]]
 
 
-class Statistics:
-    """Collector of the service's figures: from memory, then from the store unless it cannot be read."""
+class ServiceCollector:
+    """Collector of the service's metrics: those in memory, then those in the store unless it cannot be read."""
 
     def __init__(self, service: Service, writer: GroupCommit) -> None:
         self._service = service
@@ -36,7 +36,7 @@ class Statistics:
         except StoreError:
             stored = []
         yield _gauge(
-            "hubbub_store_up", "0: the database could not be read, and its metrics are missing.", [({}, bool(stored))]
+            "hubbub_store_up", "0: the database could not be read, so its metrics are missing.", [({}, bool(stored))]
         )
         yield from stored
 
@@ -46,32 +46,36 @@ class Statistics:
         batches = service.outcomes.batches(service.definitions).items()
         yield _counter(
             "hubbub_batches",
-            "Batches answered since the start; metric empty: unknown.",
+            "Batches since the start, by result; metric empty: undefined.",
             [({"metric": name, "result": result}, count) for (name, result), count in batches],
         )
         yield _counter(
             "hubbub_refused_requests",
-            "Other requests refused since the start.",
-            _labelled("reason", service.outcomes.refused_requests()),
+            "Requests other than batches that were refused since the start.",
+            _by_label("reason", service.outcomes.refused_requests()),
         )
-        yield _gauge("hubbub_queue_bytes", "Batches waiting for their commit.", [({}, writer.queued_bytes)])
+        yield _gauge("hubbub_queue_bytes", "Bytes of batches that wait for their commit.", [({}, writer.queued_bytes)])
         yield _gauge(
-            "hubbub_queue_limit_bytes", "Beyond it batches are refused: 503.", [({}, service.settings.max_queue_bytes)]
+            "hubbub_queue_limit_bytes",
+            "Limit of hubbub_queue_bytes; beyond it batches are refused (503).",
+            [({}, service.settings.max_queue_bytes)],
         )
         yield from writer.commits.collect()
-        job_health = service.job_health
+        jobs = service.job_health
         yield _counter(
             "hubbub_job_failures",
-            "Failures since the start; the log has the causes.",
-            _labelled("job", job_health.failures()),
+            "Failures of background jobs since the start; the log has the causes.",
+            _by_label("job", jobs.failures()),
         )
-        yield _gauge(
-            "hubbub_job_failing", "1: the job failed the last time it ran.", _labelled("job", job_health.failing())
-        )
+        yield _gauge("hubbub_job_failing", "1: the last run of the job failed.", _by_label("job", jobs.failing()))
         definitions = [({"metric": each.name, "digest": each.digest}, 1) for each in service.definitions.versions()]
         yield _gauge("hubbub_definition_info", "Metric definitions in force.", definitions)
         reloaded = service.active_definitions.last_reload_ok
-        yield _gauge("hubbub_definitions_reload_ok", "0: the last SIGHUP changed nothing.", [({}, reloaded)])
+        yield _gauge(
+            "hubbub_definitions_reload_ok",
+            "0: the last reload (SIGHUP) failed and the earlier definitions stay in force.",
+            [({}, reloaded)],
+        )
         yield _gauge(
             "hubbub_clock_credible",
             "0: the clock jumped; closing, purging and dropping are paused (`hubbub db accept-clock`).",
@@ -79,25 +83,29 @@ class Statistics:
         )
         yield _gauge(
             "hubbub_last_fold_timestamp_seconds",
-            "End of the last round of folding without a failure; 0: none since the start.",
+            "End of the last successful round of folding; 0: none since the start.",
             [({}, service.progress.last_fold)],
         )
         yield _gauge(
             "hubbub_oldest_segment_age_seconds",
-            "Time since the first round of folding that left the oldest segment unfolded; 0: none did.",
+            "Time since the first round of folding that left the oldest segment unfolded; 0: none is left.",
             [({}, service.progress.oldest_segment_age())],
         )
         if service.disk.free is not None:
-            yield _gauge("hubbub_disk_free_bytes", "Free space where the database is.", [({}, service.disk.free)])
+            yield _gauge("hubbub_disk_free_bytes", "Free space on the database's disk.", [({}, service.disk.free)])
 
     def _from_store(self) -> Iterator[Metric]:
         service = self._service
         service.outcomes.flush(service.store)
         refused = [({"metric": name, "reason": reason}, n) for (name, reason), n in service.store.refusals().items()]
         yield _counter(
-            "hubbub_refused_batches", "Batches refused since the database was created; metric empty: unknown.", refused
+            "hubbub_refused_batches",
+            "Batches refused since the database was created; metric empty: undefined.",
+            refused,
         )
-        yield _gauge("hubbub_segments_waiting", "Segments not folded yet.", [({}, service.store.segments_waiting())])
+        yield _gauge(
+            "hubbub_segments_waiting", "Segments that are not folded yet.", [({}, service.store.segments_waiting())]
+        )
         yield _gauge(
             "hubbub_last_backup_timestamp_seconds",
             "Start of the last complete `hubbub db backup`; 0: none.",
@@ -110,35 +118,35 @@ class Statistics:
                 implausible[names[digest], kind] += periods
         yield _gauge(
             "hubbub_implausible_periods",
-            "Periods whose reports honest clients would not send.",
+            "Periods whose reports fail a plausibility test.",
             [({"metric": name, "kind": kind}, count) for (name, kind), count in implausible.items()],
         )
 
 
 def prometheus_text(service: Service, writer: GroupCommit) -> bytes:
-    """Return the answer to a scrape: the service's figures and those of its process, in Prometheus' text format."""
+    """Return the metrics of the service and of its process in the Prometheus text format."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(Statistics(service, writer))
+    registry.register(ServiceCollector(service, writer))
     ProcessCollector(registry=registry)
     GCCollector(registry=registry)
     return generate_latest(registry)
 
 
-def _labelled(label: str, values: Mapping[str, float]) -> Samples:
+def _by_label(label: str, values: Mapping[str, float]) -> Samples:
     return [({label: key}, value) for key, value in values.items()]
 
 
 def _gauge(name: str, help_text: str, samples: Samples) -> Metric:
     family = GaugeMetricFamily(name, help_text)
-    return _filled(family, "", samples)
+    return _add_samples(family, "", samples)
 
 
 def _counter(name: str, help_text: str, samples: Samples) -> Metric:
     family = CounterMetricFamily(name, help_text)
-    return _filled(family, "_total", samples)
+    return _add_samples(family, "_total", samples)
 
 
-def _filled(family: Metric, suffix: str, samples: Samples) -> Metric:
+def _add_samples(family: Metric, suffix: str, samples: Samples) -> Metric:
     for labels, value in sorted(samples, key=lambda sample: sorted(sample[0].items())):
         family.add_sample(family.name + suffix, dict(labels), float(value))
     return family

@@ -1,4 +1,4 @@
-"""The routes: what the aggregator answers over HTTP."""
+"""Routes of the HTTP API: definitions, summaries, reports, Prometheus metrics, health, problem pages."""
 
 from __future__ import annotations
 
@@ -24,14 +24,13 @@ from hubbub.wire.batch import CONTENT_TYPE as BATCH_TYPE
 from hubbub.wire.dates import parse_period
 from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.api import openapi, sessions
-from hubbub_aggregator.api.ingest import may_read_without_token
 from hubbub_aggregator.api.prometheus import CONTENT_TYPE as METRICS_TYPE
 from hubbub_aggregator.api.prometheus import prometheus_text
-from hubbub_aggregator.api.service import Service
-from hubbub_aggregator.http.conventions import PATH
+from hubbub_aggregator.api.service import Service, may_read_without_token
+from hubbub_aggregator.http.conventions import REPORTS_PATH
 from hubbub_aggregator.http.file_response import FileResponse
-from hubbub_aggregator.http.get_and_head import reads
-from hubbub_aggregator.http.problems import page
+from hubbub_aggregator.http.get_and_head import get_and_head
+from hubbub_aggregator.http.problems import problem_page
 from hubbub_aggregator.pipeline.folding import read_summary
 from hubbub_aggregator.pipeline.report_export import reports_file
 from hubbub_aggregator.pipeline.retention import keeps_reports
@@ -39,8 +38,8 @@ from hubbub_aggregator.store.tokens import Scope
 
 _BEARER = HTTPBearer(auto_error=False, description="A token of `hubbub token create`.")
 
-Periods = Annotated[list[str] | None, Query(description="First day of a period; repeatable; default: all.")]
-Digest = Annotated[str | None, Query(description="Version of the metric; default: the current one.")]
+Periods = Annotated[list[str] | None, Query(description="First day of a period; repeatable. Default: all.")]
+Digest = Annotated[str | None, Query(description="Digest of a version of the metric. Default: the current version.")]
 
 routes = APIRouter()
 
@@ -49,57 +48,57 @@ class SummaryResponse(Response):
     media_type = SUMMARY_TYPE
 
 
-@routes.post(PATH, status_code=202, **openapi.POST_REPORTS)
+@routes.post(REPORTS_PATH, status_code=202, **openapi.POST_REPORTS)
 async def post_reports(batch: Annotated[openapi.BatchBody, Body(media_type=BATCH_TYPE)]) -> Response:  # noqa: ARG001
     """Store a batch, whole or not at all: 202 once it is durable, 200 if its id is already stored."""
-    raise AssertionError("`Shortcut` answers before the routes are asked: this one is here for the document")
+    raise AssertionError("IngestMiddleware handles this path; the route exists for the OpenAPI document")
 
 
-@reads(routes, "/v1/metrics", **openapi.GET_METRICS)
+@get_and_head(routes, "/v1/metrics", **openapi.GET_METRICS)
 def get_metrics(request: Request) -> Response:
-    """Every version of every metric that is collected, and what it can reveal about one person."""
+    """Every version of every metric, and the privacy figures of its reports."""
     service: Service = request.state.service
     return Response(_metrics_document(tuple(service.definitions.versions())), media_type="application/json")
 
 
 @lru_cache(maxsize=2)
 def _metrics_document(versions: tuple[Metric, ...]) -> bytes:
-    """Return the JSON of all versions, made once: anyone may ask for it, as often as the rate limit permits."""
+    """Return the JSON of all versions; cached, because it needs no token."""
     figures = ({"privacy": privacy_figures(metric, Policy()).to_dict()} for metric in versions)
     metrics = [metric.to_dict() | privacy for metric, privacy in zip(versions, figures, strict=True)]
     return json.dumps({"metrics": metrics}).encode()
 
 
-def _reader(request: Request, _: Annotated[object, Security(_BEARER)]) -> None:
-    _require(request, Scope.READ)
+def _require_read_scope(request: Request, _: Annotated[object, Security(_BEARER)]) -> None:
+    _require_scope(request, Scope.READ)
 
 
-def _monitor(request: Request, _: Annotated[object, Security(_BEARER)]) -> None:
-    _require(request, Scope.METRICS)
+def _require_metrics_scope(request: Request, _: Annotated[object, Security(_BEARER)]) -> None:
+    _require_scope(request, Scope.METRICS)
 
 
-def _require(request: Request, scope: Scope) -> None:
+def _require_scope(request: Request, scope: Scope) -> None:
     service: Service = request.state.service
     if may_read_without_token(service, request):
         return
     authorization = request.headers.get("authorization")
     if authorization is None and scope is Scope.READ and sessions.may_read(service.store, service.clock, request):
         return
-    service.door.require(scope, authorization)
+    service.authorizer.require(scope, authorization)
 
 
 def _as_download(response: Response, name: str, *parts: str) -> Response:
-    """Name a file for browsers, and keep it out of other origins' pages."""
+    """Add headers that name the file for browsers and block its use in pages of other origins."""
     response.headers["content-disposition"] = f'attachment; filename="{"-".join([name, *parts])}.parquet"'
     response.headers["cross-origin-resource-policy"] = "same-origin"
     return response
 
 
-@reads(
+@get_and_head(
     routes,
     "/v1/metrics/{name}/summary",
     response_class=SummaryResponse,
-    dependencies=[Security(_reader)],
+    dependencies=[Security(_require_read_scope)],
     **openapi.GET_SUMMARY,
 )
 def get_summary(
@@ -107,30 +106,32 @@ def get_summary(
     name: str,
     period: Periods = None,
     digest: Digest = None,
-    counts: Annotated[Literal["bits", "patterns"], Query(description="Patterns: for at most 16 bits.")] = "bits",
+    counts: Annotated[
+        Literal["bits", "patterns"], Query(description="Patterns: only for metrics with at most 16 bits.")
+    ] = "bits",
 ) -> Response:
-    """All reports of a metric version, counted, as of now: the summary file."""
+    """Current counts of all reports of a metric version: the summary file."""
     service: Service = request.state.service
-    metric = _asked_metric(service.definitions, name, digest)
+    metric = _requested_metric(service.definitions, name, digest)
     if counts == "patterns" and metric.params.num_bits > MAX_PATTERN_BITS:
         raise RefusedError(
             ProblemType.INVALID_QUERY,
-            f"counts=patterns needs at most {MAX_PATTERN_BITS} bits, {name} has {metric.params.num_bits}: take bits",
+            f"counts=patterns needs at most {MAX_PATTERN_BITS} bits, {name} has {metric.params.num_bits}. Use counts=bits",
         )
-    summary = read_summary(service.store, metric, None if period is None else _asked_periods(metric, period))
+    summary = read_summary(service.store, metric, None if period is None else _requested_periods(metric, period))
     if counts == "bits" and isinstance(summary, PatternCounts):
         summary = summary.bit_counts()
     file = SummaryResponse(
         summary_to_bytes(replace(summary, implausible_rejected=_implausible_rejected(service, name)))
     )
-    return _as_download(file, name, *_only(summary.periods))
+    return _as_download(file, name, *_single_period(summary.periods))
 
 
-@reads(
+@get_and_head(
     routes,
     "/v1/metrics/{name}/reports",
     response_class=SummaryResponse,
-    dependencies=[Security(_reader)],
+    dependencies=[Security(_require_read_scope)],
     **openapi.GET_REPORTS,
 )
 def get_reports(
@@ -139,83 +140,93 @@ def get_reports(
     period: Periods = None,
     digest: Digest = None,
 ) -> Response:
-    """The retained reports of a metric version, in an order that says nothing: the report file."""
+    """The retained reports of a metric version in random order: the report file."""
     service: Service = request.state.service
-    metric = _asked_metric(service.definitions, name, digest)
+    metric = _requested_metric(service.definitions, name, digest)
     if name not in service.settings.keep_reports:
         raise RefusedError(
             ProblemType.NOT_FOUND,
-            f"the reports of {name} are not retained here: `hubbub serve --keep-reports {name}=N` does",
+            f"the reports of {name} are not retained; `hubbub serve --keep-reports {name}=N` retains them",
         )
-    asked = service.store.periods_with_reports(metric.digest) if period is None else _asked_periods(metric, period)
-    now = service.clock()
-    held = [text for text in asked if keeps_reports(metric, service.settings, text, now)]
-    file = FileResponse(
-        reports_file(service.store, metric, held, implausible_rejected=_implausible_rejected(service, name))
+    requested = (
+        service.store.periods_with_reports(metric.digest) if period is None else _requested_periods(metric, period)
     )
-    return _as_download(file, name, "reports", *_only(held))
+    now = service.clock()
+    available = [text for text in requested if keeps_reports(metric, service.settings, text, now)]
+    file = FileResponse(
+        reports_file(service.store, metric, available, implausible_rejected=_implausible_rejected(service, name))
+    )
+    return _as_download(file, name, "reports", *_single_period(available))
 
 
-@reads(
-    routes, "/metrics", response_class=PlainTextResponse, dependencies=[Security(_monitor)], **openapi.GET_STATISTICS
+@get_and_head(
+    routes,
+    "/metrics",
+    response_class=PlainTextResponse,
+    dependencies=[Security(_require_metrics_scope)],
+    **openapi.GET_PROMETHEUS,
 )
-def get_statistics(request: Request) -> Response:
+def get_prometheus_metrics(request: Request) -> Response:
     """Prometheus metrics of the service."""
     return Response(prometheus_text(request.state.service, request.state.writer), media_type=METRICS_TYPE)
 
 
-@reads(routes, "/livez", **openapi.GET_LIVEZ)
+@get_and_head(routes, "/livez", **openapi.GET_LIVEZ)
 async def get_livez(request: Request) -> Response:
-    """Whether the process answers at all, and whether the request named its client."""
+    """Liveness of the process, and whether the request named its client."""
     proxies, forwarded_for = request.state.service.proxies, request.headers.get("x-forwarded-for")
     named = request.client is None or proxies.names_client(request.client.host, forwarded_for)
     return JSONResponse({"status": "alive", "client_named": named})
 
 
-@reads(routes, "/readyz", **openapi.GET_READYZ)
+@get_and_head(routes, "/readyz", **openapi.GET_READYZ)
 async def get_readyz(request: Request) -> Response:
-    """Whether a batch would be stored now: one was within 10 seconds, or a durable write succeeds."""
+    """Readiness: a batch was stored within 10 seconds, or a durable write succeeds."""
     service: Service = request.state.service
     probe = service.readiness.require(request.state.writer)
     if probe is not None:
-        await asyncio.shield(asyncio.wrap_future(probe))  # shared: one who hangs up does not cancel it for the others
+        await asyncio.shield(
+            asyncio.wrap_future(probe)
+        )  # a client that disconnects does not cancel the probe for others
     return JSONResponse({"status": "ready", "clock": service.clock.reading().status})
 
 
-@reads(routes, "/problems/{slug}", response_class=HTMLResponse, **openapi.GET_PROBLEM)
+@get_and_head(routes, "/problems/{slug}", response_class=HTMLResponse, **openapi.GET_PROBLEM)
 async def get_problem(slug: str) -> Response:
-    """What a reason for a refusal means."""
-    for refusal in ProblemType:
-        if refusal.slug == slug:
-            return HTMLResponse(page(refusal))
-    raise RefusedError(ProblemType.NOT_FOUND, "no refusal has this name")
+    """Explanation of a problem type."""
+    for problem in ProblemType:
+        if problem.slug == slug:
+            return HTMLResponse(problem_page(problem))
+    raise RefusedError(ProblemType.NOT_FOUND, "no problem type has this name")
 
 
-def _only(periods: Sequence[str]) -> Sequence[str]:
+def _single_period(periods: Sequence[str]) -> Sequence[str]:
     return periods if len(periods) == 1 else ()
 
 
 def _implausible_rejected(service: Service, name: str) -> bool:
-    """Say whether odd reports of a metric are refused, or ever were."""
+    """Return whether implausible reports of a metric are rejected, or were earlier."""
     return (
         service.settings.reject_implausible or (name, ProblemType.IMPLAUSIBLE_REPORT.slug) in service.store.refusals()
     )
 
 
-def _asked_metric(definitions: Definitions, name: str, digest: str | None) -> Metric:
+def _requested_metric(definitions: Definitions, name: str, digest: str | None) -> Metric:
     current = definitions.get(name)
     if current is None:
-        raise RefusedError(ProblemType.UNKNOWN_METRIC, f"{name[:64]!r} is not collected here; /v1/metrics has what is")
+        raise RefusedError(
+            ProblemType.UNKNOWN_METRIC, f"no metric {name[:64]!r} is defined here; /v1/metrics lists all"
+        )
     version = current if digest is None else definitions.version(name, digest)
     if version is None:
         raise RefusedError(
             ProblemType.INVALID_QUERY,
-            f"digest: {name} has no version {digest!r:.80}; the current one is {current.digest}",
+            f"digest: {name} has no version {digest!r:.80}; the current version is {current.digest}",
         )
     return version
 
 
-def _asked_periods(metric: Metric, texts: list[str]) -> list[str]:
+def _requested_periods(metric: Metric, texts: list[str]) -> list[str]:
     try:
         return [str(parse_period(metric.period, text)) for text in texts]
     except RefusedError as refused:

@@ -1,4 +1,4 @@
-"""What every route needs: settings, store, definitions, clock."""
+"""The collaborators of all routes, and checks of a request that need them: its rate, and reads without a token."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import math
 from dataclasses import dataclass
 from functools import cache
 
+from starlette.requests import Request
+
 from hubbub.metrics.definitions import Definitions
 from hubbub.wire.problems import ProblemType
-from hubbub_aggregator.api.bearer_auth import Doorkeeper
-from hubbub_aggregator.api.body_memory import BodyMemory
-from hubbub_aggregator.api.health import Readiness
+from hubbub_aggregator.api.bearer_auth import TokenAuthorizer
+from hubbub_aggregator.api.health import ReadinessCheck
+from hubbub_aggregator.api.request_body import BodyMemory
 from hubbub_aggregator.errors import RefusedWithHeaderError
 from hubbub_aggregator.monitoring.disk_space import DiskSpace
 from hubbub_aggregator.monitoring.job_health import JobHealth
@@ -19,7 +21,7 @@ from hubbub_aggregator.pipeline.active_definitions import ActiveDefinitions
 from hubbub_aggregator.pipeline.credible_clock import ServiceClock
 from hubbub_aggregator.pipeline.fold_progress import FoldProgress
 from hubbub_aggregator.pipeline.outcome_counters import OutcomeCounters
-from hubbub_aggregator.server.client_address import LOCAL, Proxies
+from hubbub_aggregator.server.client_address import LOCAL, Proxies, is_direct_local_request
 from hubbub_aggregator.server.rate_limit import RateLimit
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.interface import Store
@@ -31,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What the routes work with."""
+    """Settings, store, clock and the other collaborators of the routes."""
 
     active_definitions: ActiveDefinitions
     store: Store
@@ -39,41 +41,42 @@ class Service:
     clock: ServiceClock
     outcomes: OutcomeCounters
     proxies: Proxies
-    rate: RateLimit
-    bodies: BodyMemory
+    rate_limit: RateLimit
+    body_memory: BodyMemory
     disk: DiskSpace
-    door: Doorkeeper
+    authorizer: TokenAuthorizer
     progress: FoldProgress
     job_health: JobHealth
     local_address: Address | None
-    readiness: Readiness
+    readiness: ReadinessCheck
 
     @property
     def definitions(self) -> Definitions:
-        """The definitions that hold now: take them once, and finish under what you took."""
+        """The definitions in force; read them once per request, because SIGHUP replaces them."""
         return self.active_definitions.current
 
 
-def require_rate(service: Service, client: tuple[str, int] | None, forwarded_for: str | None) -> str:
-    """Charge a request to its network, or refuse it; return the address that it is counted with."""
-    address = LOCAL if client is None else service.proxies.peer(client[0], forwarded_for)
+def may_read_without_token(service: Service, request: Request) -> bool:
+    """Return whether a request arrived at the local listener and names this machine as its host.
+
+    The socket identifies the listener: headers cannot, because a reverse proxy on this machine may send none.
+    The host name is checked against DNS rebinding, where a page of another site resolves its name to this machine.
+    """
+    arrived_at = tuple(request.scope.get("server") or ())
+    return arrived_at == service.local_address and is_direct_local_request(request.headers)
+
+
+def charge_request(service: Service, client: tuple[str, int] | None, forwarded_for: str | None) -> str:
+    """Charge one request to its network, or refuse it; return the client's address."""
+    address = LOCAL if client is None else service.proxies.client_address(client[0], forwarded_for)
     charge(service, address, 1 / service.settings.client_rate)
     return address
 
 
-@cache
-def _warn_of_local_limit() -> None:
-    """Log once in the life of the process: a limit that is met again and again is no event."""
-    logger.warning(
-        "requests from this machine without X-Forwarded-For exceed --local-rate-factor and are refused (429): if they come "
-        "through a proxy, set X-Forwarded-For in it, so that each network is limited by itself"
-    )
-
-
 def charge(service: Service, address: str, seconds: float) -> None:
-    """Charge what costs so many seconds at the permitted rate, or refuse it with the time when it will be accepted."""
+    """Charge a cost in seconds at the permitted rate; RefusedError with Retry-After beyond the limit of the network."""
     settings = service.settings
-    wait = service.rate.spend(address, seconds / (settings.local_rate_factor if address == LOCAL else 1))
+    wait = service.rate_limit.spend(address, seconds / (settings.local_rate_factor if address == LOCAL else 1))
     if not wait:
         return
     if address == LOCAL:
@@ -81,6 +84,15 @@ def charge(service: Service, address: str, seconds: float) -> None:
     raise RefusedWithHeaderError(
         ProblemType.TOO_MANY,
         f"one network may send {settings.client_rate:g} requests, {settings.client_report_rate:g} reports and "
-        f"{settings.client_byte_rate} bytes a second: send the same again later",
+        f"{settings.client_byte_rate} bytes per second: send the same request again after Retry-After",
         ("Retry-After", str(math.ceil(wait))),
+    )
+
+
+@cache
+def _warn_of_local_limit() -> None:
+    """Log the warning once per process."""
+    logger.warning(
+        "requests from this machine without X-Forwarded-For exceed --local-rate-factor and are refused (429). If a reverse "
+        "proxy sends them, set X-Forwarded-For in it, so that each client network has its own limit"
     )

@@ -1,7 +1,7 @@
-"""Who is signed in: a cookie that stands for a token, kept as a hash beside it in the database.
+"""Browser sessions of the dashboard: a cookie that represents a token until it expires.
 
-The cookie is 32 random bytes of its own. It is in the database, so that every worker knows it; only as a hash, so that a copy of the
-database lets nobody in; and as a row of its token, so that revoking the token, which drops its rows, ends it at once.
+The cookie holds 32 random bytes. The database stores their hash, so that every process accepts the cookie but a copy of the
+database does not contain it. The hash is in a row that belongs to the token, so that revoking the token ends its sessions at once.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from starlette.requests import Request
 
 from hubbub.randomness import RandomBytes, system_random_bytes
 from hubbub.wire.problems import ProblemType, RefusedError
-from hubbub_aggregator.errors import ASK, RefusedWithHeaderError
-from hubbub_aggregator.server.client_address import asked_directly
+from hubbub_aggregator.errors import ASK_FOR_TOKEN, RefusedWithHeaderError
+from hubbub_aggregator.server.client_address import is_direct_local_request
 from hubbub_aggregator.store.interface import Store
 from hubbub_aggregator.store.tokens import Scope, hash_secret, new_token, record_use
 
 Clock = Callable[[], datetime]
 
-LENGTH = timedelta(hours=12)
+SESSION_LENGTH = timedelta(hours=12)
 
 
 def cookie_name(headers: Mapping[str, str]) -> str:
-    """Return the name of the session's cookie. `__Host-`: browsers accept it from this very host and over TLS only."""
-    return "hubbub" if asked_directly(headers) else "__Host-hubbub"
+    """Return the name of the session cookie; browsers accept the prefix `__Host-` only over TLS and from the host itself."""
+    return "hubbub" if is_direct_local_request(headers) else "__Host-hubbub"
 
 
 def may_read(store: Store, clock: Clock, request: Request) -> bool:
-    """Say whether a browser that is signed in sent this request.
+    """Return whether a signed-in browser sent this request, for a page of this aggregator.
 
-    The cookie is SameSite=Strict, which leaves out requests from other sites. Other hosts of the same site are left out
-    here: their pages could make a browser request large files again and again, although they could not read them.
+    The cookie is SameSite=Strict, which excludes requests from other sites. Other hosts of the same site are excluded
+    here: their pages could make a browser request large files repeatedly, although they could not read them.
     """
     if request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
         return False
@@ -40,30 +40,32 @@ def may_read(store: Store, clock: Clock, request: Request) -> bool:
 
 
 def sign_in(store: Store, clock: Clock, token: str, random_bytes: RandomBytes = system_random_bytes) -> str:
-    """Return a session's secret; raises RefusedError unless the token allows reading."""
+    """Start a session and return its secret; RefusedError unless the token has scope `read`."""
     hashed = hash_secret(token.strip())
-    known = store.token(hashed)
-    if known is None:
-        raise RefusedWithHeaderError(ProblemType.UNAUTHORIZED, "This token is not known here, or was revoked.", ASK)
+    found = store.token(hashed)
+    if found is None:
+        raise RefusedWithHeaderError(ProblemType.UNAUTHORIZED, "This token is unknown or was revoked.", ASK_FOR_TOKEN)
     today = clock().date()
-    known.require_valid(today)
-    if Scope.READ not in known.scopes:
+    found.require_valid(today)
+    if Scope.READ not in found.scopes:
         raise RefusedError(
-            ProblemType.FORBIDDEN, f"The token {known.name!r} has no scope {Scope.READ}: ask for one that has."
+            ProblemType.FORBIDDEN, f"The token {found.name!r} does not have scope {Scope.READ}. Use a token that has."
         )
     secret = new_token(random_bytes)
     now = int(clock().timestamp())
-    if not store.add_session(hash_secret(secret), known.name, expires=now + int(LENGTH.total_seconds()), now=now):
-        raise RefusedWithHeaderError(ProblemType.UNAUTHORIZED, "This token was revoked just now.", ASK)
-    if store.token(hashed) is None:  # rotated meanwhile: that ended the sessions of before, and not this one
+    if not store.add_session(
+        hash_secret(secret), found.name, expires=now + int(SESSION_LENGTH.total_seconds()), now=now
+    ):
+        raise RefusedWithHeaderError(ProblemType.UNAUTHORIZED, "This token was revoked just now.", ASK_FOR_TOKEN)
+    if store.token(hashed) is None:  # rotated meanwhile, which ended the earlier sessions but not this one
         store.end_session(hash_secret(secret))
-        raise RefusedWithHeaderError(ProblemType.UNAUTHORIZED, "This token was rotated just now.", ASK)
-    record_use(known, hashed, today, store.record_token_use)
+        raise RefusedWithHeaderError(ProblemType.UNAUTHORIZED, "This token was rotated just now.", ASK_FOR_TOKEN)
+    record_use(found, hashed, today, store.record_token_use)
     return secret
 
 
 def is_signed_in(store: Store, clock: Clock, secret: str | None) -> bool:
-    """Say whether this is a session's secret, its time is not over, and its token still allows reading."""
+    """Return whether this is the secret of a session that has not expired, of a token that still has scope `read`."""
     if not secret:
         return False
     token = store.session(hash_secret(secret), now=int(clock().timestamp()))
@@ -71,6 +73,6 @@ def is_signed_in(store: Store, clock: Clock, secret: str | None) -> bool:
 
 
 def sign_out(store: Store, secret: str | None) -> None:
-    """End a session, wherever its cookie may have been copied to."""
+    """End a session, for every copy of its cookie."""
     if secret:
         store.end_session(hash_secret(secret))

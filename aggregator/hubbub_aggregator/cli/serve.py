@@ -201,7 +201,7 @@ def command(
     from hubbub_aggregator.database.database_url import is_postgres, without_password
     from hubbub_aggregator.monitoring.disk_space import free_bytes_at
     from hubbub_aggregator.pipeline.active_definitions import warn_of_removed_metrics
-    from hubbub_aggregator.server.listener import address_of, listen, run, url_of
+    from hubbub_aggregator.server.listener import bound_address, bound_url, listen, run
     from hubbub_aggregator.store.sql_store import SqlStore
 
     try:
@@ -224,13 +224,13 @@ def command(
         if checked.local_reads_without_token:
             local = stack.enter_context(listen("127.0.0.1", local_port, "--local-port"))
             listeners.append(local)
-            local_address, local_url = address_of(local), url_of(local)
+            local_address, local_url = bound_address(local), bound_url(local)
         store = stack.enter_context(closing(SqlStore.open(database, create=create or not is_named(context))))
         if store.created:
             logger.warning("created a new database at %s", without_password(database))
         warn_of_removed_metrics(metrics, store)
         app = create_app(metrics, store, checked, free=free, reload=load, local_address=local_address)
-        ready = partial(announce, log_format, url_of(listeners[0]), local_url)
+        ready = partial(announce, log_format, bound_url(listeners[0]), local_url)
         run(app, listeners, checked.connection_limits(), ready, store.stop)
 
 

@@ -1,8 +1,8 @@
-"""Keys of the ASGI scope, and paths, that the protocol and the routes agree on."""
+"""Paths, and keys of the ASGI scope, that the protocol, the middlewares and the routes share."""
 
 from __future__ import annotations
 
-PATH = "/v1/reports"
+REPORTS_PATH = "/v1/reports"
 
-BODY_IS_HERE = "hubbub.body_is_here"
+BODY_COMPLETE = "hubbub.body_complete"
 """Key of the ASGI scope: set once the whole body of a request has arrived, so that receiving it does not wait."""

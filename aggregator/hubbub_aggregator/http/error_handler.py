@@ -1,4 +1,4 @@
-"""Whatever went wrong unforeseen is a 500 that tells nothing, and a log entry without values."""
+"""Middleware for unexpected errors: a 500 response without details, and a log line without values."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hubbub.wire.problems import ProblemType
-from hubbub_aggregator.http.problems import problem
+from hubbub_aggregator.http.problems import problem_response
 
 logger = logging.getLogger(__name__)
 
 
-class LastResort:
-    """Middleware: lets no failure past."""
+class ErrorMiddleware:
+    """Turn every exception of the application into a response."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -27,23 +27,23 @@ class LastResort:
             return
         started = False
 
-        async def watched(message: Message) -> None:
+        async def send_and_note(message: Message) -> None:
             nonlocal started
             started = True
             await send(message)
 
         try:
-            await self._app(scope, receive, watched)
+            await self._app(scope, receive, send_and_note)
         except ClientDisconnect:
-            pass  # the client went away in the middle of its body: nobody is there to answer
-        except Exception as failure:  # noqa: BLE001  (nothing may go past: the server would log its message)
-            answer = unforeseen(failure)
+            pass  # before the end of its body: the connection is closed
+        except Exception as failure:  # noqa: BLE001  (the server would log the exception's message, which may hold values)
+            response = internal_error_response(failure)
             if not started:
-                await answer(scope, receive, send)
+                await response(scope, receive, send)
 
 
-def unforeseen(failure: Exception) -> Response:
-    """Log where it failed, and return what is answered."""
+def internal_error_response(failure: Exception) -> Response:
+    """Log the type and place of an exception; return the 500 response."""
     where = traceback.extract_tb(failure.__traceback__)[-1]
     logger.error("%s in %s, line %s of %s", type(failure).__name__, where.name, where.lineno, where.filename)
-    return problem(ProblemType.INTERNAL_ERROR, "the aggregator failed; its log says where")
+    return problem_response(ProblemType.INTERNAL_ERROR, "an internal error occurred: see the aggregator's log")

@@ -1,4 +1,4 @@
-"""A response that sends a file."""
+"""Response that streams an open file."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from starlette.types import Receive, Scope, Send
 
 from hubbub.summary.summary_file import CONTENT_TYPE
 
-_CHUNK = 1 << 18
+_CHUNK_BYTES = 1 << 18
 
 
 class FileResponse(Response):
-    """An open file from its beginning, closed once it is sent or nobody wants it any more."""
+    """The content of an open file; the file is closed after the response or when the client disconnects."""
 
     media_type = CONTENT_TYPE
 
@@ -27,6 +27,6 @@ class FileResponse(Response):
     async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
         with self._file as file:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            while scope["method"] != "HEAD" and (chunk := await run_in_threadpool(file.read, _CHUNK)):
+            while scope["method"] != "HEAD" and (chunk := await run_in_threadpool(file.read, _CHUNK_BYTES)):
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
             await send({"type": "http.response.body", "body": b""})

@@ -1,4 +1,4 @@
-"""What is read over HTTP: an address that takes GET takes HEAD, and answers it with the same headers and no body."""
+"""Register a route for GET and HEAD."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from starlette.responses import Response
 _Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
 
 
-def reads(router: APIRouter, path: str, **told: Any) -> Callable[[_Endpoint], _Endpoint]:
-    """Register a route under both methods; that HEAD's answer has no body is the server's to see to."""
-    responses: Mapping[int | str, Mapping[str, Any]] = told.get("responses", {})
-    headers_alone = {status: {"description": answer["description"]} for status, answer in responses.items()}
+def get_and_head(router: APIRouter, path: str, **route_options: Any) -> Callable[[_Endpoint], _Endpoint]:
+    """Return a decorator that registers a route under both methods; the server omits the body of a response to HEAD."""
+    responses: Mapping[int | str, Mapping[str, Any]] = route_options.get("responses", {})
+    without_bodies = {status: {"description": response["description"]} for status, response in responses.items()}
 
     def register(endpoint: _Endpoint) -> _Endpoint:
-        router.get(path, **told)(endpoint)
-        router.head(path, **told | {"responses": headers_alone, "response_class": Response})(endpoint)
+        router.get(path, **route_options)(endpoint)
+        router.head(path, **route_options | {"responses": without_bodies, "response_class": Response})(endpoint)
         return endpoint
 
     return register

@@ -1,4 +1,4 @@
-"""Refusals as RFC 9457 answers, and the pages that say what each of them means."""
+"""Problem responses (RFC 9457), their description in the OpenAPI document, and the page of each problem type."""
 
 from __future__ import annotations
 
@@ -15,101 +15,108 @@ from hubbub_aggregator.http.stylesheet import STYLE
 
 CONTENT_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = 5
-RETRY = {408, 429, 503, 507}
+RETRY_STATUSES = {408, 429, 503, 507}
 
 
-def problem(refusal: ProblemType, detail: str, headers: Mapping[str, str] | None = None) -> Response:
-    """Make the one answer that every refusal gets."""
+def problem_response(problem: ProblemType, detail: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Return the response of a problem type, with Retry-After if the client should send the same request again."""
     body = {
-        "type": f"/problems/{refusal.slug}",
-        "title": refusal.meaning,
-        "status": refusal.status,
+        "type": f"/problems/{problem.slug}",
+        "title": problem.meaning,
+        "status": problem.status,
         "detail": detail,
     }
-    always = {"Retry-After": str(RETRY_AFTER_SECONDS)} if refusal.status in RETRY else {}
     return Response(
-        json.dumps(body), status_code=refusal.status, headers={**always, **(headers or {})}, media_type=CONTENT_TYPE
+        json.dumps(body),
+        status_code=problem.status,
+        headers={**_retry_header(problem), **(headers or {})},
+        media_type=CONTENT_TYPE,
     )
 
 
-def refused_with(refused: RefusedError) -> Response:
-    """Answer with a refusal, and with the header that says what would be taken, if it has one."""
-    return problem(refused.problem_type, refused.detail, headers_of(refused))
+def refusal_response(refused: RefusedError) -> Response:
+    """Return the response to a refused request, with the header of the refusal if it has one."""
+    return problem_response(refused.problem_type, refused.detail, refusal_headers(refused))
 
 
-def headers_of(refused: RefusedError) -> dict[str, str]:
-    """Return the headers of a refusal, whatever its body is."""
-    always = {"Retry-After": str(RETRY_AFTER_SECONDS)} if refused.problem_type.status in RETRY else {}
-    return always | (dict([refused.header]) if isinstance(refused, RefusedWithHeaderError) else {})
+def refusal_headers(refused: RefusedError) -> dict[str, str]:
+    """Return the headers of a refusal for a response with another body."""
+    own = dict([refused.header]) if isinstance(refused, RefusedWithHeaderError) else {}
+    return _retry_header(refused.problem_type) | own
 
 
-def described(*refusals: ProblemType) -> dict[int | str, dict[str, Any]]:
-    """Describe refusals as an OpenAPI operation's responses, by status."""
+def _retry_header(problem: ProblemType) -> dict[str, str]:
+    return {"Retry-After": str(RETRY_AFTER_SECONDS)} if problem.status in RETRY_STATUSES else {}
+
+
+def openapi_responses(*problems: ProblemType) -> dict[int | str, dict[str, Any]]:
+    """Return the OpenAPI responses of problem types, by status."""
     by_status: dict[int | str, list[ProblemType]] = {}
-    for refusal in refusals:
-        by_status.setdefault(refusal.status, []).append(refusal)
+    for problem in problems:
+        by_status.setdefault(problem.status, []).append(problem)
     return {
         status: {
-            "description": " ".join(f"`{refusal.slug}`: {refusal.meaning}" for refusal in reasons),
-            "content": {CONTENT_TYPE: {"schema": _schema(reasons)}},
+            "description": " ".join(f"`{problem.slug}`: {problem.meaning}" for problem in same_status),
+            "content": {CONTENT_TYPE: {"schema": _schema(same_status)}},
         }
-        for status, reasons in by_status.items()
+        for status, same_status in by_status.items()
     }
 
 
-def _schema(reasons: list[ProblemType]) -> dict[str, Any]:
+def _schema(problems: list[ProblemType]) -> dict[str, Any]:
+    """Return the schema of problem types that share a status."""
     return {
         "type": "object",
         "required": ["type", "title", "status", "detail"],
         "properties": {
             "type": {
-                "enum": [f"/problems/{refusal.slug}" for refusal in reasons],
-                "description": "A page that explains the reason.",
+                "enum": [f"/problems/{problem.slug}" for problem in problems],
+                "description": "Path of a page that explains the problem.",
             },
-            "title": {"enum": [refusal.meaning for refusal in reasons]},
-            "status": {"const": reasons[0].status},
+            "title": {"enum": [problem.meaning for problem in problems]},
+            "status": {"const": problems[0].status},
             "detail": {"type": "string", "description": "The value, the rule and the next step."},
         },
         "additionalProperties": False,
     }
 
 
-def page(refusal: ProblemType) -> str:
-    """Write the page at a refusal's `type`."""
+def problem_page(problem: ProblemType) -> str:
+    """Return the HTML page at the `type` of a problem."""
     return f"""<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width">
-<title>{refusal.slug} · hubbub</title>
+<title>{problem.slug} · hubbub</title>
 <style>{STYLE}</style>
 <main class="narrow">
-<h1>{refusal.slug}</h1>
-<p>{escape(refusal.meaning)}</p>
-<p><strong>What to do.</strong> {escape(_next_step(refusal))}</p>
-<p>Answered with HTTP status {refusal.status}. Nothing of a refused batch is stored.</p>
+<h1>{problem.slug}</h1>
+<p>{escape(problem.meaning)}</p>
+<p><strong>Next step.</strong> {escape(_next_step(problem))}</p>
+<p>HTTP status {problem.status}. No part of a refused batch is stored.</p>
 </main>
 </html>
 """
 
 
-def _next_step(refusal: ProblemType) -> str:
-    match refusal:
+def _next_step(problem: ProblemType) -> str:
+    match problem:
         case ProblemType.UNAUTHORIZED | ProblemType.FORBIDDEN:
-            return "Ask whoever runs this aggregator for a token with the right scope."
+            return "Ask the operator of this aggregator for a token with the required scope."
         case ProblemType.CROSS_SITE:
-            return "Open this aggregator's own page, and sign in there."
+            return "Open this aggregator's own page and sign in there."
         case ProblemType.NOT_FOUND | ProblemType.METHOD_NOT_ALLOWED:
-            return "Look the address and its methods up in /openapi.json."
+            return "Look up the paths and their methods in /openapi.json."
         case ProblemType.UNKNOWN_METRIC | ProblemType.DIGEST_MISMATCH:
-            return "Compare your definitions file with /v1/metrics; keep the batch until one of them is corrected."
+            return "Compare your definitions file with /v1/metrics. Keep the batch until one of them is corrected."
         case ProblemType.PERIOD_CLOSED | ProblemType.METRIC_EXPIRED:
-            return "Drop the batch: it will never be taken."
+            return "Drop the batch: it will never be accepted."
         case ProblemType.TOO_LARGE | ProblemType.TOO_MANY_REPORTS:
             return (
-                "Send the reports in two batches with new ids, unless an earlier request with this one went unanswered."
+                "Send the reports in two batches with new ids, unless an earlier request with this id got no response."
             )
         case ProblemType.PERIOD_NOT_STARTED:
-            return "Set the clock, then send the same batch again."
+            return "Correct the clock of the client, then send the same batch again."
         case ProblemType.INVALID_QUERY:
             return "Correct the parameter that the detail names."
         case (
@@ -119,6 +126,6 @@ def _next_step(refusal: ProblemType) -> str:
             | ProblemType.TOO_MANY
             | ProblemType.DISK_FULL
         ):
-            return "Wait as long as Retry-After says, then send the same batch again under the same id: it is counted once."
+            return "Wait for the seconds in Retry-After, then send the same batch with the same id again: it is counted once."
         case _:
-            return "Do not send this batch again: correct the program that formed it. /openapi.json has the format."
+            return "Do not send this batch again: correct the program that created it. /openapi.json has the format."

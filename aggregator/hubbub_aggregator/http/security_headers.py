@@ -1,4 +1,4 @@
-"""What every answer tells browsers: to guess nothing, keep nothing, run nothing and show nothing inside other pages."""
+"""Middleware that adds security headers: no content sniffing, caching, scripts, framing or referrers."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ SECURITY_HEADERS = (
 )
 
 
-class SecurityHeaders:
-    """Middleware: adds them to whatever is answered."""
+class SecurityHeadersMiddleware:
+    """Add the headers to every response."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def with_headers(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message["headers"], *SECURITY_HEADERS]
             await send(message)
 
-        await self._app(scope, receive, with_headers)
+        await self._app(scope, receive, send_with_headers)

@@ -1,4 +1,4 @@
-"""The one stylesheet, inside every page, and the policy that lets it in and nothing else."""
+"""The stylesheet that every page contains, and the Content-Security-Policy that permits only it."""
 
 from __future__ import annotations
 
@@ -14,4 +14,4 @@ CONTENT_SECURITY_POLICY = (
     f"default-src 'none'; style-src 'sha256-{_HASH}'; img-src data:; form-action 'self'; base-uri 'none'; "
     "frame-ancestors 'none'"
 )
-"""No script, no request but the page's own; its icon is a `data:` address."""
+"""No scripts and no further requests; the icon is a `data:` URL."""

@@ -1,4 +1,4 @@
-"""The application on its sockets, until it is told to stop."""
+"""Bind sockets and serve the application on them with uvicorn, until SIGTERM or SIGINT."""
 
 from __future__ import annotations
 
@@ -20,21 +20,20 @@ from hubbub_aggregator.server.connection_limits import ConnectionLimits
 from hubbub_aggregator.server.uvicorn_protocol import Protocol
 
 _BACKLOG = 2048
-_SECONDS_TO_FINISH = 8
-"""What was accepted is stored within a second; a body that is still coming is not waited for: containers are killed after ten."""
-_SECONDS_TO_EXIT = 9.5
-"""Then the process ends, whatever still runs."""
-_SWITCH_INTERVAL = 0.001
-"""A writer back from the disk waits so long, in seconds, for the thread that reads requests; Python's own is 0.005."""
-
+_GRACEFUL_SHUTDOWN_SECONDS = 8
+"""Time for open requests to finish. Accepted batches are stored within one second; containers are killed after ten."""
+_FORCED_EXIT_SECONDS = 9.5
+"""Then the process ends, even if threads are still running."""
+_SWITCH_INTERVAL_SECONDS = 0.001
+"""Longest wait of the writer thread for the interpreter lock after a commit; Python's default is 0.005."""
 
 logger = logging.getLogger(__name__)
 
 
 def listen(host: str, port: int, options: str = "--host or --port") -> socket.socket:
-    """Bind an address (port 0: any free one) and listen on it; `options` are named in the error."""
+    """Return a socket that listens on an address (port 0: any free port); a ListenError names the options."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # The protocol is named because asyncio sets TCP_NODELAY only on sockets that say it: else an answer takes 40 ms.
+    # asyncio sets TCP_NODELAY only on sockets with an explicit protocol; without it a response takes 40 ms.
     bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -43,19 +42,19 @@ def listen(host: str, port: int, options: str = "--host or --port") -> socket.so
     except (OSError, OverflowError) as problem:
         bound.close()
         reason = getattr(problem, "strerror", None) or problem
-        raise ListenError(f"cannot listen on {host}:{port}: {reason}: give another {options}") from None
+        raise ListenError(f"cannot listen on {host}:{port}: {reason}. Choose another {options}") from None
     return bound
 
 
-def address_of(listener: socket.socket) -> tuple[str, int]:
-    """Return the socket's own address, as `scope["server"]` has it for each request that arrives there."""
+def bound_address(listener: socket.socket) -> tuple[str, int]:
+    """Return the socket's address; requests that arrive there have it in `scope["server"]`."""
     host, port = listener.getsockname()[:2]
     return host, port
 
 
-def url_of(listener: socket.socket) -> str:
-    """Return the address that the socket really has."""
-    host, port = address_of(listener)
+def bound_url(listener: socket.socket) -> str:
+    """Return the URL of a listening socket."""
+    host, port = bound_address(listener)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
@@ -66,17 +65,17 @@ def run(
     ready: Callable[[], None],
     stopping: Callable[[], None] = lambda: None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT, then finish what was accepted; nothing about a request is logged.
+    """Serve until SIGTERM or SIGINT, then finish accepted requests; requests are not logged.
 
-    ready    : called when requests are answered
-    stopping : called after the signal, before what was accepted is finished: ends what takes long
+    ready    : called when the server accepts requests
+    stopping : called after the signal, before accepted requests are finished; stops long operations
     """
-    sys.setswitchinterval(_SWITCH_INTERVAL)
+    sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
     _Server(uvicorn_config(app, limits), ready, stopping).run(sockets=[*listeners])
 
 
 def uvicorn_config(app: ASGIApp, connection_limits: ConnectionLimits) -> uvicorn.Config:
-    """Return uvicorn's configuration: our protocol with its limits, and no request logged."""
+    """Return uvicorn's configuration: hubbub's protocol with its limits, and no access log."""
 
     class LimitedProtocol(Protocol):
         limits = connection_limits
@@ -89,20 +88,20 @@ def uvicorn_config(app: ASGIApp, connection_limits: ConnectionLimits) -> uvicorn
         log_config=None,
         server_header=False,
         proxy_headers=False,
-        timeout_graceful_shutdown=_SECONDS_TO_FINISH,
+        timeout_graceful_shutdown=_GRACEFUL_SHUTDOWN_SECONDS,
     )
 
 
 def _exit_after(seconds: float) -> None:
-    """End the process after so many seconds, whatever hangs: a database that does not answer, a thread that waits for it.
+    """End the process after so many seconds, even if a thread waits for a database that does not respond.
 
-    Nothing that was acknowledged is lost, as by SIGKILL.
+    As after SIGKILL, every acknowledged batch is stored.
     """
 
     def end() -> None:
         logger.error(
-            "the shutdown takes longer than %g seconds: the process ends now, with exit code 1. Acknowledged batches are "
-            "stored; clients send the others again. See whether the database answers",
+            "the shutdown took longer than %g seconds, so the process ends with exit code 1. Acknowledged batches are "
+            "stored; clients send the others again. Check that the database responds",
             seconds,
         )
         os._exit(1)
@@ -120,17 +119,17 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        gc.freeze()  # what is there by now stays: not to be looked through again and again
+        gc.freeze()  # objects that live until the end are not collected again and again
         self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        _exit_after(_SECONDS_TO_EXIT)
+        _exit_after(_FORCED_EXIT_SECONDS)
         self._stopping()
         await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Stop on a signal as asked, and exit 0: uvicorn would raise the signal once more at the end."""
+        """Stop on a signal and exit with 0; uvicorn would raise the signal again at the end."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self.handle_exit)
         yield

@@ -1,4 +1,4 @@
-"""Rate limit per network prefix (generic cell rate algorithm), kept in memory and forgotten when a network is idle."""
+"""Rate limit per network prefix (generic cell rate algorithm), in memory; idle networks are forgotten."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from hubbub_aggregator.server.client_address import LOCAL
 
-_MOST_PREFIXES = 1 << 16
+_MAX_PREFIXES = 1 << 16
 _PREFIX_LENGTH = {4: 24, 6: 48}
 
 
@@ -16,8 +16,9 @@ class RateLimit:
     """One bucket for each network prefix (IPv4 /24, IPv6 /48), measured in seconds of sending at the permitted rate.
 
     burst : seconds' worth that a network may send at once
-    A request costs n / rate seconds for n of whatever is limited. A network's state is one moment: when its bucket is
-    full again.
+
+    A request with n units of a limited quantity costs n / rate seconds. The state of a network is one time: when its
+    bucket is full again.
 
     >>> limit = RateLimit(burst=1.0, clock=lambda: 0.0)
     >>> [limit.spend(host, 0.5) for host in ("192.0.2.1", "192.0.2.99", "192.0.2.1", "198.51.100.7")]
@@ -30,30 +31,30 @@ class RateLimit:
         self._full_at: dict[str, float] = {}
 
     def spend(self, address: str, seconds: float) -> float:
-        """Charge a cost; return 0, or in how many seconds it would be accepted (then nothing is charged).
+        """Charge a cost and return 0, or return the seconds until it would be accepted (then nothing is charged).
 
-        What costs more than the burst is accepted when the bucket is full.
+        A cost above the burst is accepted when the bucket is full.
         """
-        prefix, now = prefix_of(address), self._clock()
+        prefix, now = network_prefix(address), self._clock()
         full_at = max(self._full_at.get(prefix, now), now)
         wait = full_at - now + min(seconds, self._burst) - self._burst
         if wait > 1e-9:  # seconds; rounding errors are smaller
             return wait
-        if len(self._full_at) >= _MOST_PREFIXES:
-            self._forget(now)
+        if len(self._full_at) >= _MAX_PREFIXES:
+            self._forget_idle(now)
         self._full_at[prefix] = full_at + seconds
         return 0.0
 
-    def _forget(self, now: float) -> None:
+    def _forget_idle(self, now: float) -> None:
         self._full_at = {prefix: full_at for prefix, full_at in self._full_at.items() if full_at > now}
-        if len(self._full_at) >= _MOST_PREFIXES:  # so many are busy: all begin anew, so that memory stays bounded
+        if len(self._full_at) >= _MAX_PREFIXES:  # none is idle: reset all, so that memory stays bounded
             self._full_at.clear()
 
 
-def prefix_of(address: str) -> str:
-    """Return the network that an address is counted with; what is not an address is counted by its own name.
+def network_prefix(address: str) -> str:
+    """Return the first address of the network that an address is counted with; "" for a text that is no address.
 
-    >>> prefix_of("2001:db8:1:2::3"), prefix_of("::ffff:192.0.2.7"), prefix_of("local"), prefix_of("x" * 99)
+    >>> network_prefix("2001:db8:1:2::3"), network_prefix("::ffff:192.0.2.7"), network_prefix("local"), network_prefix("x" * 99)
     ('2001:db8:1::', '192.0.2.0', 'local', '')
     """
     if address == LOCAL:

@@ -13,7 +13,7 @@ from enum import StrEnum
 from hubbub.errors import HubbubError
 from hubbub.randomness import RandomBytes, system_random_bytes
 from hubbub.wire.problems import ProblemType
-from hubbub_aggregator.errors import ASK, RefusedWithHeaderError
+from hubbub_aggregator.errors import ASK_FOR_TOKEN, RefusedWithHeaderError
 
 _PREFIX = "hubbub_"
 
@@ -47,7 +47,7 @@ class Token:
             raise RefusedWithHeaderError(
                 ProblemType.UNAUTHORIZED,
                 f"The token {self.name!r} expired on {self.expires}: ask the operator to run `hubbub token rotate`.",
-                ASK,
+                ASK_FOR_TOKEN,
             )
 
     def has_expired(self, today: date) -> bool:

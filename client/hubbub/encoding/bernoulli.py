@@ -1,4 +1,7 @@
-"""Independent Bernoulli bits with exact dyadic probabilities."""
+"""Words of independent Bernoulli bits with exact dyadic probabilities.
+
+Conventions: a word is ceil(k / 8) bytes, little-endian; bit i of a word is `(word >> i) & 1`, and bits from k on are ignored.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +13,19 @@ from typing import Literal
 from hubbub.errors import HubbubError
 from hubbub.randomness import RandomBytes
 
-_HALF = (1,)
+_DIGITS_OF_HALF = (1,)
 
 
 class BernoulliMask:
-    """Draws `num_bits` independent bits, each one with probability exactly a / 2**digits.
+    """Mask of `num_bits` independent bits, each one with probability exactly a / 2**digits.
 
-    Bit by bit this compares a uniform binary fraction U = 0.u1 u2 ... with 0.d1 d2 ... dr, the digits of
-    a / 2**digits, most significant first: the bit is one where U < a / 2**digits. A word holds one digit of U for all bits at
-    once, and a position leaves `still_open` at the first digit where the two differ. High-order zeros of a are
-    digits like any others. Below the lowest one of a no open position can become one any more, so the
-    walk stops there: the same mask from fewer words (docs/decisions/0001).
+        bit = 1 where U < a / 2**digits          U = 0.u1 u2 ..., a uniform binary fraction per bit
 
-    a : in [0, 2**digits]; 0 and 2**digits draw nothing.
+    U is compared with the binary digits d1 d2 ... dr of a / 2**digits, most significant digit first. Each word contains one
+    digit of U for all bits, and a position is decided at the first digit where the two differ. The comparison stops after the
+    last one among d1 ... dr, because no undecided position can become one after it (docs/decisions/0001).
+
+    a : in [0, 2**digits]; 0 and 2**digits consume no words
 
     >>> quarter = BernoulliMask(0b01, digits=2, num_bits=4)
     >>> quarter(iter([0b0011, 0b0101])), quarter.max_words  # one where both digits of U are 0
@@ -39,60 +42,60 @@ class BernoulliMask:
 
     @property
     def max_words(self) -> int:
-        """How many words a mask may take; it takes fewer once no position is open."""
+        """Largest number of words that one mask consumes; it consumes fewer if all positions are decided early."""
         return len(self._digits)
 
     def __call__(self, words: Iterator[int]) -> int:
-        """Draw one mask from words whose bits above `num_bits` mean nothing; raises StopIteration where they end too early."""
+        """Return one mask. Bits of the words from `num_bits` on are ignored. Raises StopIteration if there are too few words."""
         mask = self._certain
-        still_open = self._everything
-        if self._digits == _HALF:
-            return still_open & ~next(words)
+        undecided = self._everything
+        if self._digits == _DIGITS_OF_HALF:
+            return undecided & ~next(words)
         for digit in self._digits:
-            same = still_open & next(words)
+            same = undecided & next(words)
             if digit:
-                mask |= still_open ^ same
-                still_open = same
+                mask |= undecided ^ same
+                undecided = same
             else:
-                still_open ^= same
-            if not still_open:
+                undecided ^= same
+            if not undecided:
                 break
         return mask
 
 
-_WIDTHS = {1: "B", 2: "H", 4: "I", 8: "Q"}
+_STRUCT_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
-_LITTLE: Iterator[Literal["little"]] = repeat("little")
+_LITTLE_ENDIAN: Iterator[Literal["little"]] = repeat("little")
 
 
 class RandomWords:
-    """Reads a block of bytes as `count` words of `width` bytes, each when it is asked for.
-
-    Bits above the k that are meant are still there: whoever draws with them drops them.
+    """Reader of a block of bytes as `count` words of `width` bytes, decoded lazily. Bits from k on are not cleared.
 
     >>> list(RandomWords(width=2, count=2)(bytes([1, 2, 3, 4])))
     [513, 1027]
     """
 
-    __slots__ = ("_places", "_unpack", "num_bytes")
+    __slots__ = ("_slices", "_unpack", "num_bytes")
 
     def __init__(self, width: int, count: int) -> None:
         self.num_bytes = width * count
-        self._places = tuple(slice(start, start + width) for start in range(0, self.num_bytes, width))
-        self._unpack = struct.Struct(f"<{count}{_WIDTHS[width]}").unpack if width in _WIDTHS else None
+        self._slices = tuple(slice(start, start + width) for start in range(0, self.num_bytes, width))
+        self._unpack = struct.Struct(f"<{count}{_STRUCT_CODES[width]}").unpack if width in _STRUCT_CODES else None
 
     def __call__(self, block: bytes) -> Iterator[int]:
         if self._unpack is not None:
             return iter(self._unpack(block))
-        return map(int.from_bytes, map(block.__getitem__, self._places), _LITTLE)
+        return map(int.from_bytes, map(block.__getitem__, self._slices), _LITTLE_ENDIAN)
 
-    def block(self, random_bytes: RandomBytes) -> bytes:
-        """Draw one block; raises HubbubError if coins run short."""
+    def draw_block(self, random_bytes: RandomBytes) -> bytes:
+        """Return one block of random bytes; raises HubbubError if the source returns too few."""
         block = random_bytes(self.num_bytes)
         if len(block) != self.num_bytes:
-            raise HubbubError(f"coins({self.num_bytes}) gave {len(block)} bytes: noise would be missing")
+            raise HubbubError(
+                f"random_bytes({self.num_bytes}) returned {len(block)} bytes: noise would be missing from the report"
+            )
         return block
 
-    def fresh(self, random_bytes: RandomBytes) -> Iterator[int]:
-        """Give uniform words for as long as they are asked for, a block at a time."""
-        return chain.from_iterable(map(self, map(self.block, repeat(random_bytes))))
+    def stream(self, random_bytes: RandomBytes) -> Iterator[int]:
+        """Return an infinite iterator of random words, drawn one block at a time."""
+        return chain.from_iterable(map(self, map(self.draw_block, repeat(random_bytes))))

@@ -1,4 +1,4 @@
-"""Bloom filter of a string, and the true bits of a value of each kind of metric."""
+"""Bloom bits: the true bits of a value, for each kind of metric."""
 
 from __future__ import annotations
 
@@ -17,11 +17,17 @@ class BloomBits(int):
     __slots__ = ()
 
 
-_SCHEMES = {"murmur3-v1": murmur3_v1.bit_positions, "google-md5": google_md5.bit_positions}
+_HASH_FUNCTIONS = {"murmur3-v1": murmur3_v1.bit_positions, "google-md5": google_md5.bit_positions}
 
 
 def bloom_bits(metric: Metric, value: Value, cohort: int) -> BloomBits:
     """Return the true bits of a value in a cohort, before any randomization. Never send or store them.
+
+    string : bit i is one if one of the h hashes has position i       categorical : the bit of the category
+    boolean : one bit                                                  None (no value recorded) : no bit
+
+    Raises InvalidValueError, whose message never contains the value.
+
 
     >>> metric = Metric.categorical("os", ("linux", "macos", "windows"), prob_p=0.25, prob_q=0.75, prob_f=0.5)
     >>> bin(bloom_bits(metric, "windows", cohort=0)), bloom_bits(metric, None, cohort=0)
@@ -31,17 +37,21 @@ def bloom_bits(metric: Metric, value: Value, cohort: int) -> BloomBits:
         return BloomBits(0)
     if metric.kind is Kind.BOOLEAN:
         if not isinstance(value, bool):
-            raise InvalidValueError(f"{metric.name}: a boolean metric takes True, False or None, got a {_type(value)}")
+            raise InvalidValueError(
+                f"{metric.name}: a boolean metric accepts True, False or None, got a {_type_name(value)}"
+            )
         return BloomBits(value)
     if not isinstance(value, str):
-        raise InvalidValueError(f"{metric.name}: a {metric.kind} metric takes a str or None, got a {_type(value)}")
+        raise InvalidValueError(
+            f"{metric.name}: a {metric.kind} metric accepts a str or None, got a {_type_name(value)}"
+        )
     if metric.kind is Kind.CATEGORICAL:
         return _category_bit(metric, value)
     text = _utf8(value)
-    if text is None:  # raised here, and not where the failure that holds the value is at hand
-        raise InvalidValueError(f"{metric.name}: a value must be encodable as UTF-8: drop lone surrogates")
+    if text is None:  # not raised in _utf8: the UnicodeEncodeError there contains the value
+        raise InvalidValueError(f"{metric.name}: the value cannot be encoded as UTF-8: remove lone surrogates")
     params = metric.params
-    return _set(_SCHEMES[params.hash_scheme](text, cohort, params.num_bits, params.num_hashes))
+    return _bits_at(_HASH_FUNCTIONS[params.hash_scheme](text, cohort, params.num_bits, params.num_hashes))
 
 
 def _utf8(value: str) -> bytes | None:
@@ -51,7 +61,7 @@ def _utf8(value: str) -> bytes | None:
         return None
 
 
-def _set(positions: Iterable[int]) -> BloomBits:
+def _bits_at(positions: Iterable[int]) -> BloomBits:
     bits = 0
     for position in positions:
         bits |= 1 << position
@@ -65,9 +75,9 @@ def _category_bit(metric: Metric, value: str) -> BloomBits:
         return BloomBits(1 << metric.categories.index(metric.other))
     raise InvalidValueError(
         f"{metric.name}: the value is none of the {len(metric.categories)} categories: "
-        "declare it, or declare `other` to stand in for the rest"
+        "add it to `categories`, or set `other` to the category of unknown values"
     )
 
 
-def _type(value: object) -> str:
+def _type_name(value: object) -> str:
     return type(value).__name__

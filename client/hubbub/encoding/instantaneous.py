@@ -1,4 +1,4 @@
-"""PRR -> IRR: instantaneous randomized response, fresh each time."""
+"""Instantaneous randomized response (IRR): independent noise for each report."""
 
 from __future__ import annotations
 
@@ -7,31 +7,37 @@ from hubbub.metrics.params import Params
 from hubbub.metrics.probability import DYADIC_DIGITS, numerator
 from hubbub.randomness import RandomBytes
 
-_MOST_AT_ONCE = 16
-"""Words from one call of the coins: no position of 128 is open after some eight, so two masks seldom take more."""
+_MAX_WORDS_PER_BLOCK = 16
+"""Words of one call of `random_bytes`: after about 8 words all of 128 bits are decided, so two masks seldom need more."""
 
 
 class InstantaneousResponse:
-    """Fresh noise for every report: P(1) = q where the permanent bit is 1, p where it is 0.
+    """Instantaneous randomized response of permanent bits B'.
 
-        P = mask of p,  Q = mask of q          IRR = (P & ~PRR) | (Q & PRR)
+        P(S_i = 1 | B'_i = 0) = p        P(S_i = 1 | B'_i = 1) = q
 
-    Source: Erlingsson et al. 2014, sec. 2 step 3.
+        S = (mask_p & ~B') | (mask_q & B')        mask_p, mask_q : independent bits that are one with probability p, q
+
+    Source: Erlingsson et al. 2014, sec. 2, step 3; docs/privacy.md, "The mechanism".
     """
 
-    __slots__ = ("_coins", "_mask_p", "_mask_q", "_once", "_words")
+    __slots__ = ("_fits_one_block", "_mask_p", "_mask_q", "_random_bytes", "_words")
 
     def __init__(self, params: Params, random_bytes: RandomBytes) -> None:
         self._mask_p = BernoulliMask(numerator(params.prob_p, DYADIC_DIGITS), DYADIC_DIGITS, params.num_bits)
         self._mask_q = BernoulliMask(numerator(params.prob_q, DYADIC_DIGITS), DYADIC_DIGITS, params.num_bits)
         most = self._mask_p.max_words + self._mask_q.max_words
-        self._words = RandomWords(params.row_bytes, min(most, _MOST_AT_ONCE))
-        self._once = most <= _MOST_AT_ONCE
-        self._coins = random_bytes
+        self._words = RandomWords(params.row_bytes, min(most, _MAX_WORDS_PER_BLOCK))
+        self._fits_one_block = most <= _MAX_WORDS_PER_BLOCK
+        self._random_bytes = random_bytes
 
-    def __call__(self, prr: int) -> int:
-        """Return the bits of one report; the mask of p is drawn before the mask of q."""
-        words = self._words(self._words.block(self._coins)) if self._once else self._words.fresh(self._coins)
+    def __call__(self, permanent: int) -> int:
+        """Return the bits of one report. The mask of p is drawn before the mask of q."""
+        words = (
+            self._words(self._words.draw_block(self._random_bytes))
+            if self._fits_one_block
+            else self._words.stream(self._random_bytes)
+        )
         ones_at_zero = self._mask_p(words)
         ones_at_one = self._mask_q(words)
-        return (ones_at_zero & ~prr) | (ones_at_one & prr)
+        return (ones_at_zero & ~permanent) | (ones_at_one & permanent)

@@ -1,9 +1,11 @@
-"""What must be remembered about values, so that only the client's secret can read it.
+"""Keyed tags and encrypted storage of the last reported value.
 
-    tag    = SHAKE-256(secret, the metric's fields that shape a bit, Bloom row), 16 bytes: are two values the same?
-    sealed = nonce (16 bytes) + Bloom row XOR SHAKE-256(secret, those fields, nonce): the last value, for `hold` and for a spent budget
+    tag    = SHAKE-256(secret, metric.encoding_fields(), B), 16 bytes      equal for equal Bloom bits B
+    sealed = nonce (16 bytes) + (B XOR SHAKE-256(secret, metric.encoding_fields(), nonce))
 
-Without the secret both are noise. Whoever has the secret and the directory can test guesses: docs/privacy.md says so.
+The ledger stores a tag of each reported value, and the last reported value sealed: for `hold`, and for the value that stands in
+after the budget is spent. Both look random without the secret. With the secret and the state directory, guesses of a value can be
+tested (docs/privacy.md).
 """
 
 from __future__ import annotations
@@ -17,28 +19,28 @@ TAG_BYTES = 16
 
 
 class Sealer:
-    """Tags and seals the Bloom bits of one metric under one secret."""
+    """Tags and encryption of the Bloom bits of one metric under one secret."""
 
     def __init__(self, metric: Metric, secret: Secret, random_bytes: RandomBytes) -> None:
         fields = tuple(metric.encoding_fields())
         self._tags = secret.stream("hubbub/tag/v1", *fields)
         self._pads = secret.stream("hubbub/seal/v1", *fields)
         self._width = metric.params.row_bytes
-        self._coins = random_bytes
+        self._random_bytes = random_bytes
 
     def tag(self, bloom: int) -> bytes:
-        """Return the keyed tag of these bits."""
+        """Return the keyed tag of Bloom bits, 16 bytes."""
         shake = self._tags.copy()
         shake.update(bloom.to_bytes(self._width, "little"))
         return shake.digest(TAG_BYTES)
 
     def seal(self, bloom: int) -> bytes:
-        """Encrypt these bits under a new nonce."""
-        nonce = self._coins(TAG_BYTES)
+        """Return Bloom bits encrypted under a new nonce: 16 + ceil(k / 8) bytes."""
+        nonce = self._random_bytes(TAG_BYTES)
         return nonce + (bloom ^ self._pad(nonce)).to_bytes(self._width, "little")
 
     def open(self, sealed: bytes) -> BloomBits:
-        """Decrypt bits that were sealed under this secret."""
+        """Return the Bloom bits of a sealed value; meaningless bits under another secret."""
         nonce, ciphertext = sealed[:TAG_BYTES], sealed[TAG_BYTES:]
         return BloomBits(int.from_bytes(ciphertext, "little") ^ self._pad(nonce))
 

@@ -1,4 +1,7 @@
-"""What makes one client's permanent noise its own: 32 bytes that are never sent, logged or shown."""
+"""The client secret and the SHAKE-256 streams derived from it.
+
+The secret is 32 bytes that are never sent, logged or displayed. It determines the cohort and the permanent noise.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ SECRET_BYTES = 32
 
 
 class Shake(Protocol):
-    """What hashlib.shake_256 returns."""
+    """Type of `hashlib.shake_256` objects."""
 
     def update(self, data: bytes, /) -> None: ...
     def digest(self, length: int, /) -> bytes: ...
@@ -20,15 +23,15 @@ class Shake(Protocol):
 
 
 def length_prefixed(field: bytes) -> bytes:
-    """Put a field's length (8 bytes, little-endian) before it, so that no two lists of fields look alike."""
+    """Return a field after its length (8 bytes, little-endian), so that different lists of fields never concatenate to equal bytes."""
     return len(field).to_bytes(8, "little") + field
 
 
 class Secret:
-    """A client's secret, shown by nothing: `repr` is `<secret>` and it refuses to be pickled.
+    """Secret of one client. Its `repr` is `<secret>`, and it cannot be pickled or copied.
 
-    Whoever has it can remove the permanent noise from every past report, so it is never backed up,
-    synchronized or baked into an image. Losing it is a new enrollment.
+    The secret removes the permanent noise from every past report of the client. Do not back it up, synchronize it or include it
+    in a disk image. After its loss the client draws a new secret, which starts a new enrollment.
 
     >>> Secret.generate()
     <secret>
@@ -39,18 +42,18 @@ class Secret:
     def __init__(self, key: bytes) -> None:
         if not isinstance(key, bytes) or len(key) != SECRET_BYTES:
             raise ParameterError(
-                f"a secret is {SECRET_BYTES} bytes, got {type(key).__name__} of "
-                f"{len(key) if isinstance(key, bytes) else 'no'} bytes: take Secret.generate()"
+                f"a secret must have {SECRET_BYTES} bytes, got {type(key).__name__} of "
+                f"{len(key) if isinstance(key, bytes) else 'no'} bytes: use Secret.generate()"
             )
         self._key = key
 
     @classmethod
     def generate(cls, random_bytes: RandomBytes = system_random_bytes) -> Self:
-        """Draw a new secret."""
+        """Return a new random secret."""
         return cls(random_bytes(SECRET_BYTES))
 
     def stream(self, domain: str, *fields: bytes) -> Shake:
-        """Open the SHAKE-256 stream of (domain, this secret, fields), each field framed by its length."""
+        """Return the SHAKE-256 object of (domain, secret, fields), each prefixed by its length."""
         shake = hashlib.shake_256(length_prefixed(domain.encode()))
         shake.update(length_prefixed(self._key))
         for field in fields:
@@ -58,9 +61,9 @@ class Secret:
         return shake
 
     def cohort(self, num_cohorts: int) -> int:
-        """Return c0 mod m, c0 in [0, 256) a function of the secret alone, the same for all metrics.
+        """Return the cohort c0 mod m. c0 in [0, 256) depends on the secret only, so it is the same for all metrics.
 
-        num_cohorts : a power of two up to 256, so that all of a client's cohorts together say at most log2(largest m) bits.
+        num_cohorts : m, a power of two up to 256. All cohorts of a client together reveal at most log2(largest m) bits.
         """
         return self.stream("hubbub/cohort/v1").digest(1)[0] % num_cohorts
 
@@ -68,4 +71,4 @@ class Secret:
         return "<secret>"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a secret is never pickled or copied: derive the encoder where the secret is")
+        raise TypeError("a secret cannot be pickled or copied: create the Encoder in the process that has the secret")

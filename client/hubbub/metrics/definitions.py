@@ -1,4 +1,4 @@
-"""The TOML file of metric definitions -> metrics; what client and aggregator both read.
+"""Parse and look up metric definitions in a TOML file, which the client and the aggregator share.
 
     [[metric]]
     name = "homepage"            kind = "string"             description = "..."      owner = "you@example.org"
@@ -6,8 +6,8 @@
     prob_p = 0.25                prob_q = 0.75               prob_f = 0.5
     period = "day"               expires = 2027-01-01
 
-A categorical metric has `categories` (and may have `other`) instead of the three numbers, a boolean one neither.
-Several versions of a metric may stand in one file: the last is the current one, each is accepted until it expires.
+A categorical metric has `categories`, and optionally `other`, instead of num_bits, num_hashes and num_cohorts; a boolean metric has neither.
+A file may contain several versions of a metric. The last one is current; an aggregator accepts reports of each until it expires.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hubbub.metrics.params import Params
 _PROBABILITIES = ("prob_p", "prob_q", "prob_f")
 _SIZES = ("num_bits", "num_hashes", "num_cohorts")
 _REQUIRED = ("name", "kind", "description", "owner", "expires", *_PROBABILITIES)
-_OF_KIND: Mapping[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
+_FIELDS_OF_KIND: Mapping[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
     Kind.STRING: (_SIZES, ("hash_scheme",)),
     Kind.CATEGORICAL: (("categories",), ("other",)),
     Kind.BOOLEAN: ((), ()),
@@ -33,7 +33,7 @@ _OPTIONAL = ("period", "hold")
 
 
 class Definitions(Mapping[str, Metric]):
-    """Metrics by name: `definitions["homepage"]` is the current version; `version(name, digest)` any."""
+    """Metrics by name. `definitions["homepage"]` is the current version, `version(name, digest)` returns any version."""
 
     def __init__(self, metrics: list[Metric]) -> None:
         self._versions: dict[str, dict[str, Metric]] = {}
@@ -41,7 +41,7 @@ class Definitions(Mapping[str, Metric]):
             versions = self._versions.setdefault(metric.name, {})
             if metric.digest in versions:
                 raise DefinitionError(
-                    f"{metric.name}: two definitions mean the same bits (digest {metric.digest[:12]}): keep one"
+                    f"{metric.name}: two definitions have the same digest {metric.digest[:12]}, so their reports are the same: delete one"
                 )
             versions[metric.digest] = metric
 
@@ -55,25 +55,28 @@ class Definitions(Mapping[str, Metric]):
         return len(self._versions)
 
     def version(self, name: str, digest: str) -> Metric | None:
-        """Return the metric of this name and digest, or None."""
+        """Return the version with this name and digest, or None."""
         return self._versions.get(name, {}).get(digest)
 
     def versions(self) -> Iterator[Metric]:
-        """Yield every version of every metric, in the order of the file."""
+        """Yield every version of every metric, in file order."""
         for versions in self._versions.values():
             yield from versions.values()
 
 
 def load_definitions(path: str | Path) -> Definitions:
-    """Read a definitions file; every error names the file, the metric, the value and the rule."""
+    """Return the definitions of a TOML file.
+
+    Raises DefinitionError, whose message contains the file, the metric, the value and the rule.
+    """
     if not isinstance(path, str | Path) or "\0" in str(path):
-        raise DefinitionError(f"definitions must be a file of metrics, or what load_definitions returned, got {path!r}")
+        raise DefinitionError(f"definitions must be the path of a TOML file, or a Definitions object, got {path!r}")
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as problem:
         raise DefinitionError(f"{path}: cannot be read: {problem.strerror}") from None
     except UnicodeDecodeError:
-        raise DefinitionError(f"{path}: is not UTF-8 text, so not a TOML file") from None
+        raise DefinitionError(f"{path}: is not UTF-8 text: save it as a UTF-8 TOML file") from None
     try:
         return parse_definitions(text)
     except HubbubError as problem:
@@ -81,13 +84,13 @@ def load_definitions(path: str | Path) -> Definitions:
 
 
 def parse_definitions(text: str) -> Definitions:
-    """Read definitions from TOML text.
+    """Return the definitions of TOML text.
 
     >>> parse_definitions("")
     Traceback (most recent call last):
-    hubbub.errors.DefinitionError: there is no [[metric]] table: write one for each question
+    hubbub.errors.DefinitionError: there is no [[metric]] table: write one for each metric
     """
-    import tomllib  # an app may define its metrics in Python
+    import tomllib  # not needed by apps that define their metrics in Python
 
     try:
         document = tomllib.loads(text)
@@ -97,7 +100,7 @@ def parse_definitions(text: str) -> Definitions:
     if document:
         raise DefinitionError(f"unknown top-level key {next(iter(document))!r}: metrics are [[metric]] tables")
     if not tables or not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise DefinitionError("there is no [[metric]] table: write one for each question")
+        raise DefinitionError("there is no [[metric]] table: write one for each metric")
     return Definitions([_metric(table) for table in tables])
 
 
@@ -105,31 +108,31 @@ def _metric(table: dict[str, Any]) -> Metric:
     name = table.get("name")
     label = name if isinstance(name, str) else "a metric without a name"
     try:
-        return _checked_metric(table).require_collectable()
+        return _parse_metric(table).require_collectable()
     except HubbubError as problem:
-        told = str(problem)
-        raise DefinitionError(told if told.startswith(f"{label}:") else f"{label}: {told}") from None
+        message = str(problem)
+        raise DefinitionError(message if message.startswith(f"{label}:") else f"{label}: {message}") from None
 
 
-def _checked_metric(table: dict[str, Any]) -> Metric:
+def _parse_metric(table: dict[str, Any]) -> Metric:
     for field in _REQUIRED:
         if field not in table:
-            raise DefinitionError(f"{field} is missing: every metric states {', '.join(_REQUIRED)}")
+            raise DefinitionError(f"{field} is missing: every metric needs {', '.join(_REQUIRED)}")
     try:
         kind = Kind(table["kind"])
     except ValueError:
         raise DefinitionError(f"kind must be one of {', '.join(Kind)}, got {table['kind']!r}") from None
-    required, optional = _OF_KIND[kind]
+    required, optional = _FIELDS_OF_KIND[kind]
     for field in required:
         if field not in table:
-            raise DefinitionError(f"{field} is missing: a {kind} metric states {', '.join(required)}")
+            raise DefinitionError(f"{field} is missing: a {kind} metric needs {', '.join(required)}")
     known = {*_REQUIRED, *required, *optional, *_OPTIONAL}
     for field in table:
         if field not in known:
             raise DefinitionError(f"unknown key {field!r}: a {kind} metric has {', '.join(sorted(known))}")
     for field in ("description", "owner"):
         if not isinstance(table[field], str) or not table[field].strip():
-            raise DefinitionError(f"{field} must be a sentence for those who are asked, got {table[field]!r}")
+            raise DefinitionError(f"{field} must be a non-empty text for the users, got {table[field]!r}")
     if not isinstance(table["expires"], date) or isinstance(table["expires"], datetime):
         raise DefinitionError(f"expires must be a date such as 2027-01-01, got {table['expires']!r}")
     shared = {field: table[field] for field in (*_OPTIONAL, "description", "owner", "expires") if field in table}

@@ -1,4 +1,4 @@
-"""A metric: one question asked of the population, with the parameters it is asked under."""
+"""Metric definition: name, kind, parameters, period, expiry, digest."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _NAME = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 
 
 def is_metric_name(name: object) -> bool:
-    """Say whether a metric may be called that."""
+    """Return whether a string is a valid metric name."""
     return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 
 class Kind(StrEnum):
-    """What a value is."""
+    """Type of a metric's values."""
 
     STRING = "string"
     CATEGORICAL = "categorical"
@@ -38,20 +38,20 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Metric:
-    """One question and how it is asked; immutable once collected under.
+    """Definition of one metric. Do not change a definition after collection has started: add a new version instead.
 
-    name        : lower-case letters, digits, `_ . -`, at most 64, a letter first
-    kind        : `string` (Bloom filter), `categorical` (one bit a category), `boolean` (one bit)
-    params      : the mechanism; one-hot for categorical and boolean
-    categories  : of a categorical metric, in the order of their bits
-    other       : the category that stands in for an unknown one; None: unknown ones are invalid values
-    period      : what one report stands for
-    hold        : E: the value of an epoch's first period is reported for E periods, and the permanent noise is
-                  drawn anew every E periods whether or not it changed; None: never drawn anew
-    expires     : first day on which nothing is collected any more
-    description, owner : for people; no bit depends on them
+    name        : lower-case letters, digits, `_ . -`, at most 64 characters, starting with a letter
+    kind        : `string` (Bloom filter), `categorical` (one bit per category), `boolean` (one bit)
+    params      : parameters of the mechanism; one-hot for categorical and boolean metrics
+    categories  : categories of a categorical metric, in the order of their bits
+    other       : category that replaces unknown values; None: unknown values are invalid
+    period      : reporting period: a client sends one report for each
+    hold        : epoch length in periods. All reports of an epoch repeat the value of its first report, and each epoch
+                  has new permanent noise. None: the permanent noise of a value never changes under one secret
+    expires     : first day without collection
+    description, owner : documentation for users; the reports do not depend on them
 
-    `digest` covers every field that changes what a bit means.
+    `digest` covers every field on which the bits of a report depend.
 
     >>> Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5).params.num_bits
     1
@@ -71,14 +71,14 @@ class Metric:
     def __post_init__(self) -> None:
         if not is_metric_name(self.name):
             raise DefinitionError(
-                f"a metric's name is lower-case letters, digits, '_', '.', '-', at most 64, a letter first; "
+                f"a metric's name must have at most 64 lower-case letters, digits, '_', '.' and '-', starting with a letter; "
                 f"got {self.name!r}"
             )
         object.__setattr__(self, "kind", _member(Kind, "kind", self.kind, self.name))
         object.__setattr__(self, "period", _member(PeriodKind, "period", self.period, self.name))
         object.__setattr__(self, "categories", tuple(self.categories))
         if self.hold is not None and (isinstance(self.hold, bool) or not isinstance(self.hold, int) or self.hold < 1):
-            raise DefinitionError(f"{self.name}: hold must be a whole number of periods, at least 1, got {self.hold!r}")
+            raise DefinitionError(f"{self.name}: hold must be an integer number of periods >= 1, got {self.hold!r}")
         match self.kind:
             case Kind.STRING:
                 self._check_string()
@@ -91,26 +91,26 @@ class Metric:
 
     @classmethod
     def string(cls, name: str, params: Params, **fields: Any) -> Metric:
-        """Ask for a string: Bloom filter, cohorts, a dictionary of candidates at decoding."""
+        """Return a string metric: Bloom filter, cohorts, decoded with a list of candidates."""
         return cls(name, Kind.STRING, params, **fields)
 
     @classmethod
     def categorical(
         cls, name: str, categories: tuple[str, ...], *, prob_p: float, prob_q: float, prob_f: float, **fields: Any
     ) -> Metric:
-        """Ask for one of a known list (basic RAPPOR): one bit a category, decoded in closed form."""
+        """Return a categorical metric (basic RAPPOR): one bit per category, decoded in closed form."""
         _check_number_of_categories(name, len(categories))
         params = Params.one_hot(len(categories), prob_p=prob_p, prob_q=prob_q, prob_f=prob_f)
         return cls(name, Kind.CATEGORICAL, params, tuple(categories), **fields)
 
     @classmethod
     def boolean(cls, name: str, *, prob_p: float, prob_q: float, prob_f: float, **fields: Any) -> Metric:
-        """Ask yes or no; f = .5, p = 0, q = 1 is the classic two-coin survey."""
+        """Return a boolean metric; f = 0.5, p = 0, q = 1 is the classic two-coin survey."""
         return cls(name, Kind.BOOLEAN, Params.one_hot(1, prob_p=prob_p, prob_q=prob_q, prob_f=prob_f), **fields)
 
     def _check_string(self) -> None:
         if self.params.hash_scheme == "one-hot":
-            raise DefinitionError(f"{self.name}: a string metric is hashed; take hash_scheme = 'murmur3-v1'")
+            raise DefinitionError(f"{self.name}: a string metric needs a Bloom filter; use hash_scheme = 'murmur3-v1'")
         if self.params.num_bits < MIN_STRING_BITS:
             raise DefinitionError(
                 f"{self.name}: num_bits of a string metric must be {MIN_STRING_BITS} to {MAX_BITS}, "
@@ -122,26 +122,29 @@ class Metric:
         self._check_one_hot(len(self.categories))
         for category in self.categories:
             if not isinstance(category, str) or not category:
-                raise DefinitionError(f"{self.name}: a category is a non-empty string, got {category!r}")
+                raise DefinitionError(f"{self.name}: a category must be a non-empty string, got {category!r}")
             if any("\ud800" <= character <= "\udfff" for character in category):
                 raise DefinitionError(
                     f"{self.name}: categories must be encodable as UTF-8, got {category!r}: remove lone surrogates"
                 )
         if len(set(self.categories)) != len(self.categories):
-            twice = sorted({c for c in self.categories if self.categories.count(c) > 1})
-            raise DefinitionError(f"{self.name}: categories must differ, got {', '.join(twice)} more than once")
+            repeated = sorted({c for c in self.categories if self.categories.count(c) > 1})
+            raise DefinitionError(f"{self.name}: categories must be distinct, got {', '.join(repeated)} more than once")
         if self.other is not None and self.other not in self.categories:
             raise DefinitionError(f"{self.name}: other must be one of the categories, got {self.other!r}")
 
     def _check_one_hot(self, num_bits: int) -> None:
         if self.params.hash_scheme != "one-hot" or self.params.num_bits != num_bits:
             raise DefinitionError(
-                f"{self.name}: a {self.kind} metric takes one-hot parameters of {num_bits} bits, "
+                f"{self.name}: a {self.kind} metric needs one-hot parameters of {num_bits} bits, "
                 f"got {self.params.hash_scheme} of {self.params.num_bits}"
             )
 
     def require_collectable(self) -> Metric:
-        """Refuse what old reports may have but no new client may send: p > q, odd cohort counts."""
+        """Return the metric if new clients may report it.
+
+        Raises DefinitionError for parameters that only imported reports may have: p > q, or a cohort number that is not a power of two.
+        """
         if self.params.prob_p > self.params.prob_q:
             raise DefinitionError(
                 f"{self.name}: prob_p must be below prob_q, got {self.params.prob_p:.6g} and "
@@ -151,12 +154,12 @@ class Metric:
         if m > MAX_CLIENT_COHORTS or m & (m - 1):
             raise DefinitionError(
                 f"{self.name}: num_cohorts must be a power of two up to {MAX_CLIENT_COHORTS}, got {m}: "
-                "a client has one cohort number, cut to each metric's size"
+                "a client has one cohort number in [0, 256), which is reduced modulo num_cohorts"
             )
         return self
 
     def encoding_fields(self) -> Iterator[bytes]:
-        """Yield what, beside the secret and the Bloom bits, the permanent noise depends on (format: fixed)."""
+        """Yield the fields that determine the permanent noise, together with the secret and the Bloom bits. The format is fixed."""
         params = self.params
         yield self.name.encode()
         yield self.kind.encode()
@@ -173,7 +176,7 @@ class Metric:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256, in hex, of the canonical form of every field that changes what a bit means."""
+        """SHA-256, in hex, of every field on which the bits of a report depend, in canonical JSON."""
         params = self.params
         canonical = {
             "categories": list(self.categories),
@@ -194,7 +197,7 @@ class Metric:
         return hashlib.sha256(b"hubbub-metric-v1\n" + text.encode()).hexdigest()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the definition as JSON can hold it; `from_dict` gives back an equal metric."""
+        """Return the definition as JSON values; `from_dict` returns an equal metric."""
         params = self.params
         return {
             "name": self.name,
@@ -218,7 +221,10 @@ class Metric:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Metric:
-        """Read what `to_dict` wrote, and check that it still has the digest it says."""
+        """Return the metric of the fields that `to_dict` returned.
+
+        Raises DefinitionError if a field is missing or invalid, or if the stored digest differs from the computed one.
+        """
         try:
             metric = cls(
                 name=fields["name"],
@@ -240,29 +246,29 @@ class Metric:
                 description=fields["description"],
                 owner=fields["owner"],
             )
-            said = fields["digest"]
+            stored_digest = fields["digest"]
         except (KeyError, TypeError) as problem:
             raise DefinitionError(
-                f"this is not a metric definition: {problem} is missing or of the wrong type"
+                f"this is not a metric definition: {problem} is missing or has the wrong type"
             ) from None
-        if metric.digest != said:
+        if metric.digest != stored_digest:
             raise DefinitionError(
-                f"{metric.name}: the definition does not have the digest it says ({said!r}, really {metric.digest}): "
-                "it was changed or damaged after it was written"
+                f"{metric.name}: the stored digest {stored_digest!r} differs from the computed digest {metric.digest}: "
+                "the definition was changed or damaged after it was written"
             )
         return metric
 
 
 def has_expired(metric: Metric, day: date) -> bool:
-    """Say whether a metric is not collected any more on that day."""
+    """Return whether a metric is no longer collected on a day."""
     return metric.expires is not None and day >= metric.expires
 
 
 def _check_number_of_categories(name: str, number: int) -> None:
     if not 2 <= number <= MAX_BITS:
         raise DefinitionError(
-            f"{name}: categories must be 2 to {MAX_BITS}, got {number}: "
-            "one is no question (take a boolean), more need a string metric"
+            f"{name}: a categorical metric needs 2 to {MAX_BITS} categories, got {number}: "
+            f"use a boolean metric for one category, a string metric for more than {MAX_BITS}"
         )
 
 

@@ -1,7 +1,7 @@
-"""Periods: the time one report stands for, named by the UTC date of its first day.
+"""Reporting periods (day, week, month), identified by the UTC date of their first day.
 
-A period is a day, a week (from Monday) or a month. It is open from one day before it starts until `open_for`
-after it ends; outside that its reports are refused, so nothing can be replayed once its batch ids are gone.
+Weeks start on Monday. An aggregator accepts reports of a period from one day before its start until `open_for` after its end.
+Reports outside that time are refused, so a batch cannot be replayed after its id was deleted.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ OPEN_FOR = timedelta(days=30)
 
 
 class PeriodKind(StrEnum):
+    """Length of a reporting period."""
+
     DAY = "day"
     WEEK = "week"
     MONTH = "month"
@@ -24,7 +26,7 @@ class PeriodKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Period:
-    """One period of one kind, by its first day.
+    """Reporting period of one kind, identified by its first day.
 
     >>> period = Period.containing(PeriodKind.WEEK, date(2013, 1, 4))
     >>> str(period), str(period.next())
@@ -38,16 +40,16 @@ class Period:
         if first_day(self.kind, self.start) != self.start:
             raise DefinitionError(
                 f"a {self.kind} starts on {first_day(self.kind, self.start)}, got {self.start}: "
-                "a period is named by its first day"
+                "use the first day of the period"
             )
 
     @classmethod
     def containing(cls, kind: PeriodKind, day: date) -> Period:
-        """Return the period that this UTC day belongs to."""
+        """Return the period that contains a UTC day."""
         return cls(first_day(kind, day), kind)
 
     def next(self) -> Period:
-        """Return the period that follows."""
+        """Return the following period."""
         match self.kind:
             case PeriodKind.DAY:
                 return Period(self.start + timedelta(days=1), self.kind)
@@ -57,11 +59,11 @@ class Period:
                 return Period((self.start + timedelta(days=31)).replace(day=1), self.kind)
 
     def opens(self) -> datetime:
-        """Return when its first report is taken: a day before it starts, since clocks differ."""
+        """Return the time from which reports are accepted: one day before the start, because clients' clocks differ."""
         return midnight(self.start) - OPEN_BEFORE
 
     def closes(self, open_for: timedelta = OPEN_FOR) -> datetime:
-        """Return from when on its reports are refused."""
+        """Return the time from which reports are refused: `open_for` after the end."""
         return midnight(self.next().start) + open_for
 
     def __str__(self) -> str:
@@ -69,7 +71,10 @@ class Period:
 
 
 def period_number(kind: PeriodKind, start: str) -> int:
-    """Number a period, so that epochs begin at the same time for everybody.
+    """Return the number of a period since 1970, by which all clients begin their epochs at the same time.
+
+    start : first day of the period, ISO 8601
+
 
     >>> period_number(PeriodKind.DAY, "1970-01-02"), period_number(PeriodKind.WEEK, "1970-01-05"), period_number(PeriodKind.MONTH, "1970-02-01")
     (1, 1, 1)
@@ -82,6 +87,7 @@ def period_number(kind: PeriodKind, start: str) -> int:
 
 
 def first_day(kind: PeriodKind, day: date) -> date:
+    """Return the first day of the period that contains a day."""
     match kind:
         case PeriodKind.DAY:
             return day
@@ -92,10 +98,10 @@ def first_day(kind: PeriodKind, day: date) -> date:
 
 
 def midnight(day: date) -> datetime:
-    """Return when a UTC day begins."""
+    """Return the start of a UTC day."""
     return datetime.combine(day, time(), tzinfo=UTC)
 
 
 def utc_now() -> datetime:
-    """The system's clock."""
+    """Return the time of the system clock, in UTC."""
     return datetime.now(UTC)

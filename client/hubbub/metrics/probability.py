@@ -1,7 +1,7 @@
-"""Exact dyadic probabilities, and masks of bits that are one with exactly such a probability.
+"""Probabilities as exact dyadic fractions a / 2**24.
 
-A probability a / 2**r is held as a float: for r <= 24 the float is exact, and so are sums of products of two
-such floats (48 binary digits), which is all that p* and q* are.
+A float holds a / 2**r exactly for r <= 24. Sums of products of two such floats, as in p* and q*, need at most 48 binary
+digits and are exact as well.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from numbers import Rational
 from hubbub.errors import ParameterError
 
 DYADIC_DIGITS = 24
-"""p, q and f/2 are whole numbers of 1 / 2**24."""
+"""Binary digits of p, q and f/2: each is a multiple of 1 / 2**24."""
 
 
-def round_to_dyadic(name: str, asked: float, digits: int) -> float:
-    """Round a probability to the nearest a / 2**digits (ties to even a).
+def round_to_dyadic(name: str, probability: float, digits: int) -> float:
+    """Return the nearest a / 2**digits to a probability (ties to even a).
 
-    asked : in [0, 1]; one strictly inside (0, 1) must not round to 0 or 1.
+    probability : in [0, 1]; a value strictly between 0 and 1 must not round to 0 or 1
 
     >>> round_to_dyadic("prob_p", 0.75, digits=24)
     0.75
@@ -26,21 +26,21 @@ def round_to_dyadic(name: str, asked: float, digits: int) -> float:
     Traceback (most recent call last):
     hubbub.errors.ParameterError: prob_p must be 0, 1 or at least 2**-24 from both, got 1e-09: it would round to 0
     """
-    if isinstance(asked, bool) or not isinstance(asked, float | Rational):
-        raise ParameterError(f"{name} must be a number in [0, 1], got {asked!r}: write it as 0.25")
-    if not math.isfinite(asked) or not 0 <= asked <= 1:
-        raise ParameterError(f"{name} must be in [0, 1], got {asked}: it is a probability")
-    numerator = round(asked * (1 << digits))  # exact: times a power of two
-    if 0 < asked < 1 and numerator in (0, 1 << digits):
+    if isinstance(probability, bool) or not isinstance(probability, float | Rational):
+        raise ParameterError(f"{name} must be a number in [0, 1], got {probability!r}: write it as 0.25")
+    if not math.isfinite(probability) or not 0 <= probability <= 1:
+        raise ParameterError(f"{name} must be in [0, 1], got {probability}: it is a probability")
+    numerator = round(probability * (1 << digits))  # exact: the factor is a power of two
+    if 0 < probability < 1 and numerator in (0, 1 << digits):
         raise ParameterError(
-            f"{name} must be 0, 1 or at least 2**-{digits} from both, got {asked}: "
+            f"{name} must be 0, 1 or at least 2**-{digits} from both, got {probability}: "
             f"it would round to {numerator >> digits}"
         )
     return math.ldexp(numerator, -digits)
 
 
 def numerator(probability: float, digits: int) -> int:
-    """Return a of a held probability a / 2**digits, exactly.
+    """Return a of a rounded probability a / 2**digits, exactly.
 
     >>> numerator(0.75, digits=24) == 3 << 22
     True

@@ -1,7 +1,6 @@
-"""What a report, and many of them, can reveal: closed forms for one metric, and their composition.
+"""Privacy loss of reports: closed forms for one metric, composition, amplification by shuffling, linkability.
 
-Anything computed from reports alone (sums, estimates, plots, an aggregator's leak) reveals no more than the
-reports did: differential privacy is closed under post-processing, so no function here is needed for it.
+Sums, estimates and plots are computed from reports alone, so they reveal no more than the reports (post-processing).
 """
 
 from __future__ import annotations

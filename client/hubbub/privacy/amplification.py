@@ -1,16 +1,21 @@
-"""What a report reveals to who sees only the shuffled crowd: privacy amplification by shuffling.
+"""Privacy amplification by shuffling: central epsilon of n shuffled reports.
 
-**Who is meant**: somebody who gets what the aggregator stored, n reports in an order that says nothing, or their sums. Never the
-operator at the door, who sees each report come, and for whom the local eps is all there is.
+Observer: sees the shuffled reports of the aggregator, or their sums. The bound does not hold against the operator of the aggregator,
+who sees each report arrive; for the operator only the local epsilon holds.
 
-**Whose reports count**: n reports *of one cohort*, this person's among them. Another cohort's reports cannot be taken for this person's
-by somebody who knows the cohort, and a person has one cohort in all periods and metrics. The other n - 1 must be there, and honest.
+Reports: n reports of one cohort, including this client's. Reports of other cohorts do not help against an observer who knows the
+client's cohort, which is the same in all periods and metrics. The other n - 1 reports must exist and be genuine.
 
-Source: Feldman, McMillan, Talwar 2021, "Hiding among the clones" (arXiv 2012.12803), theorem 3.2. Let R0, R1 be what two values of one
-person send, eps0-DP. Both are mixtures of the same two distributions, R0 = a Q0 + (1-a) Q1 and R1 = (1-a) Q0 + a Q1 with
-a = e**eps0 / (1 + e**eps0), so Q0 + Q1 = R0 + R1; and whatever another sends is at least e**-eps0 max(R0, R1) >= e**-eps0 (Q0 + Q1) / 2
-everywhere: with chance e**-eps0 it is a clone, drawn from Q0 or Q1 by a fair coin. So the crowd is made from two numbers, of draws from
-Q0 and from Q1:  C ~ Binomial(n - 1, e**-eps0) clones, A ~ Binomial(C, 1/2) of them from Q0, and this person's own draw.
+Source: Feldman, McMillan, Talwar 2021, "Hiding among the clones" (arXiv 2012.12803), theorem 3.2. Let R0 and R1 be the
+distributions of an eps0-DP report of two values, and a = e**eps0 / (1 + e**eps0). There are distributions Q0, Q1 with
+
+    R0 = a Q0 + (1-a) Q1        R1 = (1-a) Q0 + a Q1        so Q0 + Q1 = R0 + R1
+
+The report of any other client has a density of at least e**-eps0 max(R0, R1) >= e**-eps0 (Q0 + Q1) / 2. So with probability
+e**-eps0 it is a "clone", drawn from Q0 or Q1 by a fair coin. Two numbers suffice to simulate the shuffled reports:
+
+    C ~ Binomial(n - 1, e**-eps0)      number of clones
+    A ~ Binomial(C, 1/2)               clones from Q0, plus this client's own draw from Q0 or Q1
 """
 
 from __future__ import annotations
@@ -24,21 +29,23 @@ from hubbub.errors import ParameterError
 from hubbub.metrics.params import Params
 from hubbub.privacy.loss import epsilon as epsilon_of
 
-_MOST_REPORTS = 200_000
-_LEVELS = (*(10.0**-digits for digits in range(16, 0, -1)), 0.25, 0.5, 0.75, 1.0)
+_MAX_REPORTS = 200_000
+_STEP_LEVELS = (*(10.0**-digits for digits in range(16, 0, -1)), 0.25, 0.5, 0.75, 1.0)
 _STANDARD_DEVIATIONS = 12
-_HALVINGS = 14
+_BISECTION_STEPS = 14
 
 
 def central_epsilon(params: Params, reports: int, delta: float, periods: float = 1) -> float:
-    """Return eps of (eps, delta)-DP towards who sees the shuffled reports, or their sums, of some periods; at most the local eps.
+    """Return the central epsilon: the shuffled reports, or their sums, of t periods are (epsilon, delta)-DP.
 
-    t reports of an unchanging value are one message that is eps(t)-DP. To shuffle such messages whole and then each period by itself is
-    to shuffle each period, so n people's t periods amplify eps(t). (Composing t amplified eps(1) would be wrong: the permanent noise is
-    the same in all of them.)
+    t reports of an unchanging value are one message, which is eps(t)-DP, and n clients' messages amplify eps(t). Shuffling whole
+    messages and then each period separately is the same as shuffling each period. Composing t amplified eps(1) would be wrong,
+    because the t reports share their permanent noise.
 
-    reports : n, people of one cohort who report in all of these periods      delta : in (0, 1)
-    periods : t, a whole number from 1, or math.inf: any number of them
+    reports : n >= 1, clients of one cohort that report in all t periods
+    delta   : in (0, 1)
+    periods : t, an integer >= 1, or math.inf
+    returns : epsilon, at most the local epsilon eps(t)
 
     >>> params = Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.5, prob_q=0.75, prob_f=0.5)
     >>> [round(central_epsilon(params, n, 1e-9), 3) for n in (100, 10_000, 1_000_000)]
@@ -49,24 +56,26 @@ def central_epsilon(params: Params, reports: int, delta: float, periods: float =
 
 @lru_cache(maxsize=1024)
 def amplified(epsilon: float, reports: int, delta: float) -> float:
-    """Return the eps of (eps, delta)-DP of n shuffled reports that are eps0-DP each; at most eps0.
+    """Return the epsilon of (epsilon, delta)-DP of n shuffled reports that are eps0-DP each; at most eps0.
 
-    The smallest eps whose `amplified_delta` is at most delta, or what theorem 3.1 says, whichever is less.
+    It is the smaller of theorem 3.1 (`closed_form_epsilon`) and the smallest epsilon with `amplified_delta` <= delta (theorem 3.2).
+
+    epsilon : eps0, in [0, inf]        reports : n >= 1        delta : in (0, 1)
     """
     _check(epsilon, reports, delta)
     low, high = 0.0, closed_form_epsilon(epsilon, reports, delta)
     if math.isinf(high):
         return high
-    for _ in range(_HALVINGS):
+    for _ in range(_BISECTION_STEPS):
         middle = (low + high) / 2
         low, high = (low, middle) if amplified_delta(middle, epsilon, reports) <= delta else (middle, high)
     return high
 
 
 def closed_form_epsilon(epsilon: float, reports: int, delta: float) -> float:
-    """Return theorem 3.1's eps; eps0 where it says nothing.
+    """Return the epsilon of theorem 3.1, or eps0 where the theorem does not apply.
 
-    ln(1 + (e**eps0 - 1) (4 sqrt(2 ln(4 / delta)) / sqrt((e**eps0 + 1) n) + 4 / n)), for eps0 <= ln(n / (8 ln(2 / delta)) - 1)
+    ln(1 + (e**eps0 - 1) (4 sqrt(2 ln(4 / delta)) / sqrt((e**eps0 + 1) n) + 4 / n)), if eps0 <= ln(n / (8 ln(2 / delta)) - 1)
     """
     room = reports / (8 * math.log(2 / delta)) - 1
     if room <= 0 or epsilon > math.log(room):
@@ -77,34 +86,34 @@ def closed_form_epsilon(epsilon: float, reports: int, delta: float) -> float:
 
 
 def amplified_delta(epsilon: float, local: float, reports: int) -> float:
-    """Bound the delta of n shuffled reports that are eps0-DP each, at this eps < eps0: theorem 3.2's, never less.
+    """Return an upper bound of delta of n shuffled reports that are eps0-DP each, at epsilon < eps0 (theorem 3.2).
 
-        delta = sum over c of P(C = c) H(c),   H(c) = sup over sets of  P_c - e**eps Q_c
+        delta = sum over c of P(C = c) H(c),   H(c) = sup over sets of  P_c - e**epsilon Q_c
 
-    H falls with c, since one clone more is one more coin that hides, so the clones are taken in steps at their smallest c; and delta falls
-    with n, so more than 200,000 reports count as so many.
+    H decreases with c, so the sum is taken in steps, each at its smallest c. Delta decreases with n, so n is at most 200,000 here.
     """
     if epsilon >= local:
         return 0.0
     return math.fsum(
-        chance * _hockey_stick(c, epsilon, local) for c, chance in _steps(local, min(reports, _MOST_REPORTS))
+        chance * _hockey_stick(c, epsilon, local) for c, chance in _clone_steps(local, min(reports, _MAX_REPORTS))
     )
 
 
 def _hockey_stick(clones: int, epsilon: float, local: float) -> float:
-    """Return H(c): the draws from Q0 are a + Binomial(c, 1/2) for one value, 1 - a + ... for the other.
+    """Return H(c), the hockey-stick divergence of the number of draws from Q0.
 
-    P / Q grows with the number j of draws from Q0, so the worst set is j >= t.
+    The number is Bernoulli(a) + Binomial(c, 1/2) for one value, Bernoulli(1 - a) + Binomial(c, 1/2) for the other. The likelihood
+    ratio increases with the number j, so the worst set is j >= t.
     """
     mine = 1 / (1 + math.exp(-local))
     grown = math.exp(epsilon)
     odds = (grown * mine - (1 - mine)) / (mine - grown * (1 - mine))
     t = math.floor(odds * (clones + 1) / (1 + odds)) + 1
-    at_least, one_less = _coins(clones, t)
+    at_least, one_less = _fair_binomial_tails(clones, t)
     return max(0.0, mine * one_less + (1 - mine) * at_least - grown * (mine * at_least + (1 - mine) * one_less))
 
 
-def _coins(n: int, t: int) -> tuple[float, float]:
+def _fair_binomial_tails(n: int, t: int) -> tuple[float, float]:
     """Return P(Binomial(n, 1/2) >= t) and P(... >= t - 1), for t > n/2."""
     if t - 1 > n:
         return 0.0, 0.0
@@ -113,32 +122,32 @@ def _coins(n: int, t: int) -> tuple[float, float]:
     for j in range(t, n + 1):
         term *= (n - j + 1) / j
         tail += term
-        if term < 1e-12 * tail:  # a tail too small makes H too large, never too small
+        if term < 1e-12 * tail:  # a truncated tail makes H larger, never smaller
             break
     return tail, tail + before
 
 
 @lru_cache(maxsize=64)
-def _steps(local: float, reports: int) -> tuple[tuple[int, float], ...]:
-    """Return the clones in steps: the smallest number of each, and its chance."""
+def _clone_steps(local: float, reports: int) -> tuple[tuple[int, float], ...]:
+    """Return steps of the number of clones: (smallest number, probability) of each."""
     n, chance = reports - 1, math.exp(-local)
     spread = _STANDARD_DEVIATIONS * math.sqrt(n * chance * (1 - chance)) + _STANDARD_DEVIATIONS
     first, last = max(0, math.floor(n * chance - spread)), min(n, math.ceil(n * chance + spread))
-    sums = list(_sums(n, chance, first, last))
+    sums = list(_binomial_sums(n, chance, first, last))
     below = (
         math.exp(-n * _divergence(first / n, chance)) if first else 0.0
-    )  # Chernoff: fewer clones than the first step
+    )  # Chernoff bound: fewer clones than the first step
     steps, start, done = [(0, below)], 0, 0.0
-    for level in _LEVELS:  # ever finer downwards: few clones are rare, and hide little
+    for level in _STEP_LEVELS:  # finer steps for few clones, which contribute most to delta
         end = min(bisect_left(sums, level * sums[-1]), len(sums) - 1)
         if end >= start:
             steps.append((first + start, sums[end] - done))
             start, done = end + 1, sums[end]
-    steps.append((last, max(0.0, 1 - done)))  # more clones than the last step: as many at least
+    steps.append((last, max(0.0, 1 - done)))  # more clones than the last step
     return tuple(steps)
 
 
-def _sums(n: int, chance: float, first: int, last: int) -> Iterator[float]:
+def _binomial_sums(n: int, chance: float, first: int, last: int) -> Iterator[float]:
     """Yield P(first <= Binomial(n, chance) <= c) for c = first .. last."""
     total = 0.0
     for c in range(first, last + 1):
@@ -148,7 +157,7 @@ def _sums(n: int, chance: float, first: int, last: int) -> Iterator[float]:
 
 
 def _divergence(x: float, chance: float) -> float:
-    """Return KL(x || chance) of two coins."""
+    """Return KL(x || chance) of two Bernoulli distributions."""
     return x * math.log(x / chance) + ((1 - x) * math.log((1 - x) / (1 - chance)) if x < 1 else 0.0)
 
 
@@ -156,6 +165,6 @@ def _check(epsilon: float, reports: int, delta: float) -> None:
     if math.isnan(epsilon) or epsilon < 0:
         raise ParameterError(f"an epsilon is in [0, inf], got {epsilon}")
     if isinstance(reports, bool) or not isinstance(reports, int) or reports < 1:
-        raise ParameterError(f"reports must be a whole number, at least 1, got {reports!r}")
+        raise ParameterError(f"reports must be an integer >= 1, got {reports!r}")
     if not 0 < delta < 1:
         raise ParameterError(f"delta must be in (0, 1), got {delta}: it is the chance that the bound fails")

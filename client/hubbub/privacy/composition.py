@@ -1,6 +1,6 @@
-"""How losses add up: over the metrics of one person, over disjoint people, over groups.
+"""Composition of epsilon over the metrics of one person, over disjoint people, and over groups.
 
-Every mechanism composed here is pure: eps-DP with delta = 0.
+All composed mechanisms are pure: eps-DP with delta = 0.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MAX_ATOMS = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Composition:
-    """A guarantee (epsilon, delta) and the theorem that gives it."""
+    """Guarantee (epsilon, delta) and the method of composition that yields it."""
 
     epsilon: float
     delta: float
@@ -25,7 +25,7 @@ class Composition:
 
 
 def sequential(epsilons: Iterable[float]) -> float:
-    """Return the loss of one person who takes part in all of these: their sum.
+    """Return the epsilon of one person who takes part in all mechanisms: the sum.
 
     Source: Dwork and Roth 2014, theorem 3.16.
     """
@@ -33,7 +33,7 @@ def sequential(epsilons: Iterable[float]) -> float:
 
 
 def parallel(epsilons: Iterable[float]) -> float:
-    """Return the loss where every person takes part in one of these only: their maximum; 0 for none.
+    """Return the epsilon if every person takes part in only one of the mechanisms: the maximum; 0 for no mechanism.
 
     Source: McSherry 2009, theorem 4.
     """
@@ -41,24 +41,24 @@ def parallel(epsilons: Iterable[float]) -> float:
 
 
 def group(epsilon: float, size: int) -> float:
-    """Return what `size` people who change together can lose: size x eps.
+    """Return the epsilon of a group of `size` people whose values change together: size * epsilon.
 
-    In the local model this also bounds what one person loses whose value repeats over `size` independent secrets.
+    In the local model it also bounds the loss of one person who reports one value under `size` independent secrets.
 
     Source: Dwork and Roth 2014, theorem 2.2.
     """
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-        raise ParameterError(f"a group has a whole number of people, at least 1, got {size!r}")
+        raise ParameterError(f"size must be an integer >= 1, got {size!r}")
     return size * _checked([epsilon])[0]
 
 
 def compose(epsilons: Iterable[float], delta: float = 0.0) -> Composition:
-    """Return the least epsilon that the composition of these pure guarantees is known to have at this delta.
+    """Return the smallest known epsilon of the composition of pure eps_i-DP mechanisms at this delta.
 
-    - sequential: the sum (all there is at delta = 0)
-    - optimal: exact for the worst eps_i-DP mechanisms, binary randomized responses; while their sums of signs are few
-    - advanced: sum eps tanh(eps/2) + sqrt(2 ln(1/delta) sum eps**2)
-    - concentrated: each is eps tanh(eps/2)-zCDP; those add up, and are then turned into (epsilon, delta)
+    - sequential: sum eps_i, the only bound at delta = 0
+    - optimal: exact for binary randomized responses, the worst eps_i-DP mechanisms; computed if there are at most 50,000 outcomes
+    - advanced: sum eps_i tanh(eps_i / 2) + sqrt(2 ln(1/delta) sum eps_i**2)
+    - concentrated: each mechanism is eps_i tanh(eps_i / 2)-zCDP; their sum is converted to (epsilon, delta)
 
     epsilons : each in [0, inf)      delta : in [0, 1)
 
@@ -73,25 +73,25 @@ def compose(epsilons: Iterable[float], delta: float = 0.0) -> Composition:
     """
     losses = _checked(epsilons)
     if not 0 <= delta < 1:
-        raise ParameterError(f"delta must be in [0, 1), got {delta}: it is the chance that the bound fails")
-    known = [Composition(math.fsum(losses), 0.0, "sequential")]
-    if delta > 0 and math.isfinite(known[0].epsilon):
+        raise ParameterError(f"delta must be in [0, 1), got {delta}: it is the probability that the bound fails")
+    bounds = [Composition(math.fsum(losses), 0.0, "sequential")]
+    if delta > 0 and math.isfinite(bounds[0].epsilon):
         rho = math.fsum(map(zero_concentrated, losses))
         spread = math.sqrt(2 * math.log(1 / delta) * math.fsum(e * e for e in losses))
-        known.append(Composition(rho + spread, delta, "advanced"))
-        known.append(Composition(_epsilon_of_zcdp(rho, delta), delta, "concentrated"))
+        bounds.append(Composition(rho + spread, delta, "advanced"))
+        bounds.append(Composition(_epsilon_of_zcdp(rho, delta), delta, "concentrated"))
         if math.prod(n + 1 for n in Counter(losses).values()) <= _MAX_ATOMS:
-            known.append(Composition(_optimal(losses, delta), delta, "optimal"))
-    return min(known, key=lambda composition: composition.epsilon)
+            bounds.append(Composition(_optimal(losses, delta), delta, "optimal"))
+    return min(bounds, key=lambda composition: composition.epsilon)
 
 
 def zero_concentrated(epsilon: float) -> float:
-    """Return the rho for which every eps-DP mechanism is rho-zCDP: eps tanh(eps/2) <= eps**2 / 2.
+    """Return rho = eps tanh(eps/2) <= eps**2 / 2, for which every eps-DP mechanism is rho-zCDP.
 
-    The worst such mechanism is binary randomized response; its Renyi divergence over its order is largest at order 1, where it is
+    The worst mechanism is binary randomized response. Its Renyi divergence divided by the order is largest at order 1, where it is
     the Kullback-Leibler divergence eps tanh(eps/2).
 
-    Source: Bun and Steinke 2016, proposition 3.3 has eps**2 / 2; the smaller rho is checked against all orders in the tests.
+    Source: Bun and Steinke 2016, proposition 3.3, with eps**2 / 2; tests check the smaller rho against all orders.
     """
     return epsilon * math.tanh(epsilon / 2)
 
@@ -112,13 +112,13 @@ def _epsilon_of_zcdp(rho: float, delta: float) -> float:
 
 
 def _optimal(epsilons: Sequence[float], delta: float) -> float:
-    """Return the least E with delta(E) = sum over outcomes of max(0, P - e**E Q) <= delta.
+    """Return the smallest E with sum over outcomes of max(0, P - e**E Q) <= delta.
 
-    Outcomes are sums of signs s_i eps_i; P has sign + with probability e**eps / (1 + e**eps), and Q = P e**-(sum).
+    An outcome is a sum of s_i eps_i with signs s_i. Under P each sign is + with probability e**eps_i / (1 + e**eps_i); Q = P e**-sum.
     """
     outcomes = {0.0: 1.0}
     for epsilon, times in Counter(epsilons).items():
-        steps = [((2 * up - times) * epsilon, _chance_of_pluses(epsilon, times, up)) for up in range(times + 1)]
+        steps = [((2 * up - times) * epsilon, _plus_probability(epsilon, times, up)) for up in range(times + 1)]
         spread: dict[float, float] = {}
         for loss, chance in outcomes.items():
             for step, weight in steps:
@@ -137,8 +137,8 @@ def _optimal(epsilons: Sequence[float], delta: float) -> float:
     return high
 
 
-def _chance_of_pluses(epsilon: float, times: int, up: int) -> float:
-    """Return the binomial probability of `up` pluses, each with chance 1 / (1 + e**-eps)."""
+def _plus_probability(epsilon: float, times: int, up: int) -> float:
+    """Return P(Binomial(times, 1 / (1 + e**-epsilon)) = up)."""
     ways = math.lgamma(times + 1) - math.lgamma(up + 1) - math.lgamma(times - up + 1)
     return math.exp(ways - (times - up) * epsilon - times * math.log1p(math.exp(-epsilon)))
 
@@ -147,5 +147,5 @@ def _checked(epsilons: Iterable[float]) -> list[float]:
     losses = [float(epsilon) for epsilon in epsilons]
     for loss in losses:
         if math.isnan(loss) or loss < 0:
-            raise ParameterError(f"an epsilon is in [0, inf], got {loss}")
+            raise ParameterError(f"epsilon must be in [0, inf], got {loss}")
     return losses

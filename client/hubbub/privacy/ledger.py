@@ -1,4 +1,4 @@
-"""The ledger: what each person has spent on each metric, which only ever grows, and what one report costs."""
+"""Ledger accounts: epsilon spent per subject and metric definition. Spending is never reduced."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Self
 from hubbub.metrics.periods import Period, PeriodKind
 
 Key = tuple[str, str]
-"""(subject, digest): whose draft or account it is, and of which definition."""
+"""(subject, digest of the metric definition) of a draft or an account. Subject "" is the client itself."""
 
 
 @dataclass(slots=True)
@@ -56,16 +56,22 @@ class EncodedReport:
 
 @dataclass(slots=True)
 class Account:
-    """The ledger's entry for one metric definition of one subject; what was spent only ever grows.
+    """Ledger account of one metric definition and one subject. Its spent units never decrease.
 
-    next     : the first period whose report is not formed yet         unit, price : see `privacy.pricing.price_of`
-    tags     : one keyed tag for each distinct value that was reported under this enrollment's secret, in their order
-    epoch    : of a metric with hold, the last one that was charged     sealed : the last reported Bloom bits
-    reserved : units that are its own of the total, spent or not        base : of them, what earlier enrollments can have spent
-    refused  : why it is not collected, if it is not; see `shares.py`
-    ahead    : a clock was ahead: periods before this one may be formed already, see `Former.bring_back`
-    newest_epoch : of a metric with hold, the largest epoch that was ever charged under this enrollment's secret
-    response     : the number that the permanent response of `epoch` is derived from, see `response_number`
+    metric            : name of the metric                   period : kind of its reporting period
+    next_period_start : first day of the first period without a batch, ISO 8601
+    unit, epsilon_per_unit : see `privacy.pricing.unit_price`
+    units, reports    : spent units and charged reports, over all enrollments
+    enrollment        : number of the enrollment (one per secret) to which the fields below belong
+    tags              : one keyed tag per distinct value that was reported in this enrollment, in order
+    tag, sealed       : tag and encrypted Bloom bits of the value reported last
+    epoch             : epoch charged last (metrics with `hold`)
+    reserved_units    : units of the total budget that belong to this account, spent or not
+    spent_before_enrollment : units of them that earlier enrollments can have spent
+    refused           : reason why the metric is not collected, or ""; see `allocation.py`
+    replanned_before  : after a clock error, periods before this day may have a batch already; see `Former.bring_back`
+    newest_epoch      : largest epoch ever charged in this enrollment (metrics with `hold`)
+    response          : number of the permanent response of `epoch`, see `response_number`
     """
 
     subject: str
@@ -91,37 +97,39 @@ class Account:
 
     @property
     def key(self) -> Key:
+        """Key of the account: (subject, digest)."""
         return self.subject, self.digest
 
     @property
     def spent(self) -> float:
-        """Epsilon: units times price."""
-        return self.units * self.epsilon_per_unit if self.units else 0.0  # a price may be infinite
+        """Spent epsilon: units * epsilon_per_unit."""
+        return self.units * self.epsilon_per_unit if self.units else 0.0  # epsilon_per_unit may be infinite
 
     @property
     def reserved_epsilon(self) -> float:
-        """Epsilon that is its own of the total, spent or not."""
+        """Epsilon of the total budget that belongs to this account, spent or not."""
         return self.reserved_units * self.epsilon_per_unit if self.reserved_units else 0.0
 
     @property
     def has_room(self) -> bool:
-        """Whether one more unit may be spent."""
+        """Whether one more unit may be spent in this enrollment."""
         return (
             self.spent_before_enrollment + len(self.tags) if self.unit == "value" else self.units
         ) < self.reserved_units
 
     def next_period(self) -> Period:
+        """Return the first period without a batch."""
         return Period(date.fromisoformat(self.next_period_start), self.period)
 
     def period_end(self) -> date:
-        """Return the day from which on its next report can be formed."""
+        """Return the day after the next period: from then on its report can be created."""
         return _period_end(self.period, self.next_period_start)
 
     def response_number(self, epoch: int) -> int:
-        """Return the number that the permanent response of an epoch is derived from; a unit never shares one with another unit.
+        """Return the number from which the permanent response of an epoch is derived. Different units have different numbers.
 
-        It is the epoch's own number, unless a clock that was ahead is set back: an epoch up to the newest one may have a response
-        already, perhaps of another value, so it gets -1 - (units charged before it), which no epoch and no other unit has.
+        Normally it is the epoch. If a fast clock was set back, an epoch up to `newest_epoch` may have a permanent response of
+        another value already. It then gets -1 - units, a number that no epoch and no other unit has.
         """
         if epoch == self.epoch:
             return epoch if self.response is None else self.response

@@ -1,12 +1,12 @@
 """Lifetime epsilon of a metric under a policy, and all privacy figures that commands, pages and APIs print.
 
-    unit                 what the ledger charges: an epoch (with `hold`), a distinct value (f > 0), a period's report (f = 0)
+    unit                 unit of the ledger: an epoch (with `hold`), a distinct value (f > 0), a period's report (f = 0)
     epsilon_enrollment = units_enrollment * epsilon_unit     all reports under one secret
     epsilon_lifetime   = units_lifetime * epsilon_unit       all reports of one client, under every secret that it ever draws
 
-A client draws a new secret when consent is withdrawn and given again, and when the secret is lost. Epochs and reports without
-permanent noise are independent given the values, so their sum bounds any two histories. Distinct values bound two histories that
-change at the same times only: docs/privacy.md, "What eps does not bound".
+A client draws a new secret when consent is withdrawn and given again, and when the secret is lost. Epochs, and reports without
+permanent noise, are independent given the values, so their sum bounds any two histories. The sum over distinct values bounds
+only two histories that change at the same times: docs/privacy.md, "What eps does not bound".
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from hubbub.wire.json_values import replace_non_finite
 if TYPE_CHECKING:
     from hubbub.privacy.policy import Policy
 
-_FLOAT_NOISE = 1e-9
-_COUNTED = {"epoch": "epoch", "value": "distinct value", "period": "report"}
-_COUNTED_LIFETIME = _COUNTED | {"value": "value"}  # a value counts once in each enrollment
+_ROUNDING_SLACK = 1e-9
+_UNIT_NOUNS = {"epoch": "epoch", "value": "distinct value", "period": "report"}
+_UNIT_NOUNS_LIFETIME = _UNIT_NOUNS | {"value": "value"}  # a value counts once in each enrollment
 _NO_RESPONSE = "no permanent response (f = 0)"
-_SILENCE = "then the client sends no more reports"
+_NO_MORE_REPORTS = "then the client sends no more reports"
 
 
 @dataclass(frozen=True, slots=True)
 class FigureRow:
-    """One line of the figures: what it is per, its epsilon, and the condition under which it holds."""
+    """One line of the figures: label, epsilon, and the condition under which the figure holds."""
 
     label: str
     epsilon: float
@@ -44,15 +44,15 @@ class FigureRow:
 class PrivacyFigures:
     """Every epsilon of one metric under one policy.
 
-    period, hold       : of the metric; hold None: the permanent response of a value never changes under one secret
-    epsilon_report     : of one report
-    epsilon_permanent  : of one permanent response, however many reports are drawn from it; infinite at f = 0
-    unit, epsilon_unit : what the ledger charges, `epoch`, `value` or `period`, and its epsilon
-    units_enrollment   : units that the policy allows under one secret; 0 where it refuses the metric
-    units_lifetime     : units that the policy allows under all secrets of one client; 0 where it refuses the metric
-    epsilon_enrollment, epsilon_lifetime : these units' epsilon. Infinite where the policy refuses the metric: a client that
-                         sends it nevertheless has another policy, which is not known here
-    objection          : why the policy refuses the metric, or None
+    period, hold       : fields of the metric; hold None: the permanent response of a value never changes under one secret
+    epsilon_report     : epsilon of one report
+    epsilon_permanent  : epsilon of any number of reports drawn from one permanent response; infinite at f = 0
+    unit, epsilon_unit : unit of the ledger (`epoch`, `value` or `period`) and its epsilon
+    units_enrollment   : units that the policy allows under one secret; 0 if it blocks the metric
+    units_lifetime     : units that the policy allows under all secrets of one client; 0 if it blocks the metric
+    epsilon_enrollment, epsilon_lifetime : epsilon of these units; infinite if the policy blocks the metric, because a client
+                         that reports it must have another, unknown policy
+    objection          : reason why the policy blocks the metric, or None
     """
 
     period: str
@@ -68,34 +68,36 @@ class PrivacyFigures:
     objection: str | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the figures as JSON can hold them: no bound is the string "inf"."""
+        """Return the figures as JSON values; an infinite epsilon is the string "inf"."""
         figures: dict[str, Any] = replace_non_finite({name: getattr(self, name) for name in self.__slots__})
         return figures
 
     def rows(self) -> Iterator[FigureRow]:
-        """Yield the figures in the order in which every surface prints them."""
+        """Yield the figures in the order in which commands, pages and APIs print them."""
         odds = f"odds between two values change {_odds(self.epsilon_report)}"
         yield FigureRow("per report", self.epsilon_report, odds if self.unit != "period" else f"{odds}; {_NO_RESPONSE}")
         if self.unit == "epoch":
             drawn = _NO_RESPONSE if math.isinf(self.epsilon_permanent) else "one permanent response"
-            lasts = _counted(self.hold or 0, self.period)
+            lasts = _count_text(self.hold or 0, self.period)
             yield FigureRow("per epoch", self.epsilon_unit, f"hold = {self.hold}: one value and {drawn} for {lasts}")
         if self.unit == "value":
             most = "" if math.isinf(self.units_enrollment) or self.objection else f", up to V = {self.units_enrollment}"
             stays = "while the value stays: any number of reports from one permanent response"
             yield FigureRow("per value", self.epsilon_unit, f"{stays}; V distinct values cost V times as much{most}")
         if self.objection is not None:
-            yield FigureRow("per enrollment", math.inf, "the policy refuses the metric")
-            yield FigureRow("lifetime", math.inf, f"the policy refuses the metric: {self.objection}")
+            yield FigureRow("per enrollment", math.inf, "the policy blocks the metric")
+            yield FigureRow("lifetime", math.inf, f"the policy blocks the metric: {self.objection}")
             return
         last = (
-            '"no value" is one; between histories that change at the same times' if self.unit == "value" else _SILENCE
+            '"no value" is one; between histories that change at the same times'
+            if self.unit == "value"
+            else _NO_MORE_REPORTS
         )
-        counted = _up_to(self.units_enrollment, _COUNTED[self.unit])
-        yield FigureRow("per enrollment", self.epsilon_enrollment, f"one secret, {counted}; {last}")
-        counted = _up_to(self.units_lifetime, _COUNTED_LIFETIME[self.unit])
+        units_text = _up_to(self.units_enrollment, _UNIT_NOUNS[self.unit])
+        yield FigureRow("per enrollment", self.epsilon_enrollment, f"one secret, {units_text}; {last}")
+        units_text = _up_to(self.units_lifetime, _UNIT_NOUNS_LIFETIME[self.unit])
         all_secrets = "all enrollments (consent withdrawn and given again, a lost secret)"
-        yield FigureRow("lifetime", self.epsilon_lifetime, f"{all_secrets}, {counted}")
+        yield FigureRow("lifetime", self.epsilon_lifetime, f"{all_secrets}, {units_text}")
 
     def sentence(self) -> str:
         """Return the figures in one line.
@@ -106,8 +108,8 @@ class PrivacyFigures:
         """
         details = {"per epoch": f" (hold = {self.hold})"}
         for label, units in (("per enrollment", self.units_enrollment), ("lifetime", self.units_lifetime)):
-            units_text = _counted(units, _COUNTED_LIFETIME[self.unit])
-            details[label] = " (the policy refuses the metric)" if self.objection else f" ({units_text})"
+            units_text = _count_text(units, _UNIT_NOUNS_LIFETIME[self.unit])
+            details[label] = " (the policy blocks the metric)" if self.objection else f" ({units_text})"
         parts = []
         for row in self.rows():
             shown, detail = shown_epsilon(row.epsilon), details.get(row.label, "")
@@ -117,7 +119,7 @@ class PrivacyFigures:
 
 
 def privacy_figures(metric: Metric, policy: Policy) -> PrivacyFigures:
-    """Return every epsilon of a metric under a policy: the one source of what commands, pages and APIs print."""
+    """Return every epsilon of a metric under a policy. Commands, pages and APIs print these figures only."""
     price, objection = unit_price(metric), policy.objection(metric)
     lifetime: float = 0
     enrollment: float = 0
@@ -145,9 +147,9 @@ def privacy_figures(metric: Metric, policy: Policy) -> PrivacyFigures:
 
 
 def epsilon_lifetime(metric: Metric, policy: Policy) -> float:
-    """Return the epsilon of all reports that one client ever sends of a metric under a policy, under all its secrets.
+    """Return the epsilon of all reports of a metric that one client ever sends under a policy, over all its secrets.
 
-    Infinite where the policy refuses the metric: a client that sends it has another policy.
+    Infinite if the policy blocks the metric, because a client that reports it must have another, unknown policy.
 
     >>> from hubbub.privacy.policy import Policy
     >>> monthly = Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5, hold=1)
@@ -158,19 +160,19 @@ def epsilon_lifetime(metric: Metric, policy: Policy) -> float:
 
 
 def _odds(epsilon: float) -> str:
-    """Return in words by how much odds can change, rounded up to a tenth.
+    """Return the largest factor by which odds can change, as text, rounded up to a tenth.
 
     >>> _odds(math.log(3)), _odds(math.inf)
     ('at most 3 times', 'without bound')
     """
     if epsilon > math.log(1e6):
         return "without bound" if math.isinf(epsilon) else "more than a million times"
-    return f"at most {math.ceil((math.exp(epsilon) - _FLOAT_NOISE) * 10) / 10:,.10g} times"
+    return f"at most {math.ceil((math.exp(epsilon) - _ROUNDING_SLACK) * 10) / 10:,.10g} times"
 
 
 def _up_to(units: float, noun: str) -> str:
-    return f"{'' if math.isinf(units) else 'up to '}{_counted(units, noun)}"
+    return f"{'' if math.isinf(units) else 'up to '}{_count_text(units, noun)}"
 
 
-def _counted(number: float, noun: str) -> str:
+def _count_text(number: float, noun: str) -> str:
     return f"{'any number of' if math.isinf(number) else f'{number:,.0f}'} {noun}{'' if number == 1 else 's'}"

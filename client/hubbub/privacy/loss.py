@@ -1,17 +1,17 @@
 """Epsilon of t reports of one metric, in closed form.
 
-Conventions: g = f/2; for p > q, which only imported reports have, p and q change places. With
+Conventions: g = f/2. For p > q, which only imported reports have, p and q are exchanged. With
 
     rho = (p/q)**t        sigma = ((1-q)/(1-p))**t        T(r) = ln( ((1-g) + g r) / (g + (1-g) r) )
 
-T(rho) is the largest loss of a bit that is one for one value and zero for the other (all t reports show a one),
-T(sigma) of the reverse (all show a zero). Bits are independent given the value, so losses add up: a pair of
-values with a bits only in the first and b only in the second loses a T(rho) + b T(sigma).
+T(rho) is the largest log-likelihood ratio of a bit that is one for the first value and zero for the second (all t reports show a
+one). T(sigma) is that of a bit with the reverse difference (all t reports show a zero). Bits are independent given the value, so
+the ratios add up: two values with a bits only in the first and b bits only in the second have the loss a T(rho) + b T(sigma).
 
-What is bounded is any two values, "no value" (the empty filter) among them, that do not change while the t
-reports are made. Exact to float rounding; t must not depend on the value.
+The bound holds for any two values that do not change during the t reports, "no value" (no bits) included. It is exact to float
+rounding. t must not depend on the value.
 
-Source: Erlingsson et al. 2014, theorems 1 and 2 are the limits t -> infinity and t = 1; derived in docs/privacy.md.
+Source: Erlingsson et al. 2014: theorem 1 is the limit t -> infinity, theorem 2 is t = 1. Derivation: docs/privacy.md.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from hubbub.metrics.params import Params
 def epsilon(params: Params, reports: float = 1) -> float:
     """Return eps(t), the privacy loss of t reports of one unchanging value.
 
-    - murmur3-v1: h bits a value, or none:      max( min(h, k-h) (T(rho) + T(sigma)),  h max(T(rho), T(sigma)) )
-    - google-md5, whose bits may coincide:      max of a T(rho) + b T(sigma) over a, b <= h, a + b <= k
+    - murmur3-v1 (h bits per value, or none):   max( min(h, k-h) (T(rho) + T(sigma)),  h max(T(rho), T(sigma)) )
+    - google-md5 (bits may coincide):           max of a T(rho) + b T(sigma) over a, b <= h, a + b <= k
     - one-hot, several categories:              T(rho) + T(sigma)
     - one-hot, one bit (boolean):               max(T(rho), T(sigma))
 
-    For h <= k/2 the first is the familiar h (T(rho) + T(sigma)); beyond that "no value" may be the worst neighbour.
+    For h <= k/2 the first is h (T(rho) + T(sigma)); for larger h, "no value" may be the worst neighbour.
 
-    reports : t, a whole number from 1, or math.inf: every report that one permanent response can make
+    reports : t, an integer >= 1, or math.inf: all reports that are drawn from one permanent response
     returns : eps in (0, inf]
 
     >>> paper = Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.5, prob_q=0.75, prob_f=0.5)
@@ -44,7 +44,7 @@ def epsilon(params: Params, reports: float = 1) -> float:
     (3.0, 3.0)
     """
     if not (reports == math.inf or (reports >= 1 and float(reports).is_integer())):
-        raise ParameterError(f"reports must be a whole number from 1, or math.inf, got {reports}")
+        raise ParameterError(f"reports must be an integer >= 1 or math.inf, got {reports}")
     one, zero = _bit_losses(params, reports)
     high, low = max(one, zero), min(one, zero)
     k, h = params.num_bits, params.num_hashes
@@ -56,18 +56,18 @@ def epsilon(params: Params, reports: float = 1) -> float:
 
 
 def epsilon_permanent(params: Params) -> float:
-    """Return the epsilon of one permanent response: lim eps(t), which no number of reports drawn from it exceeds.
+    """Return the epsilon of one permanent response, lim eps(t): an upper bound for any number of reports drawn from it.
 
-    Infinite at f = 0, where there is no permanent response. A metric with `hold` draws a new one each epoch: see `lifetime.py`.
+    Infinite at f = 0, where there is no permanent response. A metric with `hold` has a new one in each epoch, see `lifetime.py`.
     """
     return epsilon(params, math.inf)
 
 
 def epsilon_of_values(params: Params, reports_of_each: Iterable[float]) -> float:
-    """Return the loss of a value that changes: the sum of eps(t_i), t_i reports of the i-th distinct value.
+    """Return the privacy loss of a value that changes: sum eps(t_i), with t_i reports of the i-th distinct value.
 
-    It bounds histories *with the same pattern of changes* only. That a value changed, and when, is not protected by memoization:
-    see docs/privacy.md for what an observer of linked reports sees.
+    The bound holds for histories of values that change at the same times only. Memoization does not hide that a value changed, or
+    when, from an observer who can link reports: docs/privacy.md.
 
     >>> two_coins = Params.one_hot(1, prob_p=0, prob_q=1, prob_f=0.5)
     >>> round(math.exp(epsilon_of_values(two_coins, [1, 1])), 12)

@@ -1,4 +1,4 @@
-"""What an app lets its telemetry reveal, whatever a definitions file or a server says."""
+"""`Policy`: the largest epsilon a client may spend, independent of definitions files and servers."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from hubbub.privacy.pricing import ROUNDING_SLACK, affordable_units, shown_epsil
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """The largest privacy losses that a client spends; nothing but the app's own code can change them.
+    """Limits of the privacy loss of one client. Only the app's code can change them.
 
-    What is bounded tells apart two histories of values that change at the same times. Changed against unchanged, it is bounded for metrics with
-    `hold` or f = 0 only. A metric's definitions have a budget each, under one total: whoever adds one could as well add a name.
+    The limits bound the ratio between two histories of values that change at the same times. For metrics with `hold` or f = 0 they
+    bound any two histories. Each definition of a metric has its own budget; `epsilon_total` limits their sum.
 
-    epsilon_report    : of one report, (0, inf]
-    epsilon_enrollment : of one definition of a metric under one secret, over all the values that it takes until consent is withdrawn, (0, inf]
-    epsilon_metric    : of one definition of a metric over all enrollments, (0, inf]
-    epsilon_total     : of all metrics and all their definitions, over all enrollments, (0, inf]
+    epsilon_report     : one report, in (0, inf]
+    epsilon_enrollment : one metric definition under one secret, all its values until consent is withdrawn, in (0, inf]
+    epsilon_metric     : one metric definition over all enrollments, in (0, inf]
+    epsilon_total      : all metrics and all their definitions over all enrollments, in (0, inf]
     """
 
     epsilon_report: float = 3.0
@@ -34,28 +34,34 @@ class Policy:
             if not isinstance(value, int | float) or isinstance(value, bool):
                 raise ParameterError(f"{name} must be a number above 0, got {value!r}")
             if not value > 0:
-                raise ParameterError(f"{name} must be above 0, got {value}: to collect nothing, set consent to off")
+                raise ParameterError(
+                    f'{name} must be above 0, got {value}: to collect nothing, call set_consent("off")'
+                )
 
     def objection(self, metric: Metric) -> str | None:
-        """Say why a metric may not be collected at all, or None."""
+        """Return the reason why the policy blocks a metric, or None."""
         once, price = epsilon(metric.params), unit_price(metric)
         if once > self.epsilon_report + ROUNDING_SLACK:
             return (
-                f"{metric.name}: a report costs eps = {shown_epsilon(once)}, the policy allows epsilon_report = {self.epsilon_report:g}: "
-                "define it with more noise, or raise that in Policy"
+                f"{metric.name}: a report costs eps = {shown_epsilon(once)}, above Policy.epsilon_report = {self.epsilon_report:g}: "
+                "define the metric with more noise, or raise epsilon_report"
             )
         name = min(
             ("epsilon_enrollment", "epsilon_metric", "epsilon_total"), key=lambda each: float(getattr(self, each))
         )
         if price.epsilon > getattr(self, name) + ROUNDING_SLACK:
             return (
-                f"{metric.name}: a {price.unit} costs eps = {shown_epsilon(price.epsilon)}, the policy allows "
-                f"{name} = {getattr(self, name):g}: define it with more noise, or raise that in Policy"
+                f"{metric.name}: a {price.unit} costs eps = {shown_epsilon(price.epsilon)}, above "
+                f"Policy.{name} = {getattr(self, name):g}: define the metric with more noise, or raise {name}"
             )
         return None
 
-    def units(self, price: float, base: float = 0) -> float:
-        """Return how many units of a price one metric may have spent at the end of an enrollment before which it had spent `base`."""
+    def units(self, price: float, spent_units: float = 0) -> float:
+        """Return the number of units that one metric may have spent by the end of an enrollment.
+
+        price       : epsilon of one unit
+        spent_units : units spent before this enrollment
+        """
         return min(
-            affordable_units(self.epsilon_metric, price), base + affordable_units(self.epsilon_enrollment, price)
+            affordable_units(self.epsilon_metric, price), spent_units + affordable_units(self.epsilon_enrollment, price)
         )

@@ -9,23 +9,23 @@ from hubbub.metrics.metric import Kind, Metric
 from hubbub.privacy.loss import epsilon, epsilon_permanent
 
 ROUNDING_SLACK = 1e-9
-"""Slack of comparisons of epsilons, so that float rounding never costs a unit."""
+"""Slack of comparisons of epsilons, so that rounding of floats never costs a unit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What a metric is charged for: each distinct `value`, each `epoch` of a hold, or each `period`."""
+    """Unit that the ledger charges (each distinct `value`, each `epoch`, or each `period`) and its epsilon."""
 
     unit: str
     epsilon: float
 
 
 def unit_price(metric: Metric) -> Price:
-    """Return what one unit of a metric costs.
+    """Return the unit that the ledger charges for a metric, and its epsilon.
 
-    - hold = E: an epoch costs eps(E), and epochs compose
-    - no hold, f > 0: a distinct value costs the epsilon of its permanent response, however often it is reported
-    - no hold, f = 0: there is no permanent response; every period's report costs eps(1)
+    - hold = E:         each epoch costs eps(E)
+    - no hold, f > 0:   each distinct value costs `epsilon_permanent`, for any number of reports
+    - no hold, f = 0:   each report costs eps(1), because there is no permanent response
 
     >>> two_coins = unit_price(Metric.boolean("two_coins", prob_p=0, prob_q=1, prob_f=0.5))
     >>> two_coins.unit, round(math.exp(two_coins.epsilon), 9)
@@ -42,7 +42,7 @@ def unit_price(metric: Metric) -> Price:
 
 
 def affordable_units(epsilon: float, price: float) -> float:
-    """Return how many units of a price fit into an epsilon.
+    """Return the largest number of units whose total price is at most epsilon.
 
     >>> affordable_units(20.0, 4.39), affordable_units(math.inf, math.inf), affordable_units(-1.0, 2.0)
     (4, inf, 0)
@@ -53,7 +53,7 @@ def affordable_units(epsilon: float, price: float) -> float:
 
 
 def distinct_values(metric: Metric) -> float:
-    """Return how many values, "no value" among them, look different before any noise.
+    """Return the number of values with different Bloom bits, "no value" included; infinite for strings.
 
     >>> distinct_values(Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5))
     2
@@ -68,7 +68,7 @@ def distinct_values(metric: Metric) -> float:
 
 
 def shown_epsilon(epsilon: float) -> str:
-    """Write an epsilon with three decimals, rounded up: a printed bound is never below the real one.
+    """Return an epsilon with three decimals, rounded up so that a printed bound is never below the exact one.
 
     >>> shown_epsilon(4.3944), shown_epsilon(2.0), shown_epsilon(math.inf)
     ('4.395', '2.000', 'no bound')

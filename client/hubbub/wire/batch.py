@@ -1,10 +1,10 @@
-"""Reports -> one request's body and back: JSON that carries reports of one metric and one period.
+"""A batch of reports of one metric and period, and its JSON encoding: the body of one request.
 
     {"batch_id": uuid4, "metric": name, "digest": hex, "period": "YYYY-MM-DD",
      "cohorts": [c, ...], "bits": base64 of n rows of ceil(k / 8) bytes}
 
-Conventions: bit i of a report is bit i % 8, least significant first, of byte i // 8 of its row; padding bits
-are zero; cohorts and rows are in the same order. Unknown fields are ignored, so that `/v1` can grow.
+Conventions: bit i of a report is bit i % 8 (least significant first) of byte i // 8 of its row. Padding bits are zero. Cohorts
+and rows have the same order. Unknown fields are ignored, so fields can be added to `/v1`.
 """
 
 from __future__ import annotations
@@ -29,16 +29,18 @@ if TYPE_CHECKING:
 CONTENT_TYPE = "application/json"
 
 SINGLE_REPORT_BYTES = 512
-"""Length of the body of one report, in bytes. Spaces after the JSON fill it up, so the length says nothing about the report."""
+"""Least length of a body, in bytes. Shorter bodies are padded with spaces, so their length reveals nothing about the report."""
 
 _UUID4 = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one request carries, under a random id it keeps through every retry.
+    """Reports of one metric and period, with a random id that stays the same in every retry.
 
-    cohorts : (n,) one byte each      rows : n x ceil(k / 8) bytes
+    metric  : name of the metric             digest : digest of its definition
+    period  : first day, YYYY-MM-DD
+    cohorts : n bytes, one per report        rows   : n * ceil(k / 8) bytes, the bits of the reports
     """
 
     batch_id: UUID
@@ -55,7 +57,7 @@ class Batch:
     def from_reports(
         cls, metric: Metric, period: Period, reports: Sequence[Report], random_bytes: RandomBytes = system_random_bytes
     ) -> Batch:
-        """Form a batch, once: a retry sends the same bytes again."""
+        """Return a batch with a new id. Create each batch only once: a retry must send the same bytes."""
         return cls(
             batch_id=new_batch_id(random_bytes),
             metric=metric.name,
@@ -66,7 +68,7 @@ class Batch:
         )
 
     def to_json(self) -> bytes:
-        """Return the request's body: at least `SINGLE_REPORT_BYTES` long, the length of every single report."""
+        """Return the body of the request, padded to at least `SINGLE_REPORT_BYTES`."""
         body = json.dumps(
             {
                 "batch_id": str(self.batch_id),
@@ -82,7 +84,7 @@ class Batch:
 
     @classmethod
     def from_json(cls, body: bytes) -> Batch:
-        """Read a body; whatever is not a batch raises RefusedError with its reason, never anything else."""
+        """Return the batch of a body; raises RefusedError, and no other exception, for a body that is not a batch."""
         try:
             fields = json.loads(body.decode())
         except (ValueError, RecursionError):
@@ -92,28 +94,29 @@ class Batch:
         batch_id, metric, digest, period = (_text(fields, name) for name in ("batch_id", "metric", "digest", "period"))
         cohorts = fields.get("cohorts")
         if not isinstance(cohorts, list) or not all(type(cohort) is int for cohort in cohorts):
-            raise RefusedError(ProblemType.MALFORMED, "cohorts must be a list of whole numbers, one a report")
+            raise RefusedError(ProblemType.MALFORMED, "cohorts must be a list of integers, one per report")
         return cls.from_fields(batch_id, metric, digest, period, cohorts, _text(fields, "bits"))
 
     @classmethod
     def from_fields(cls, batch_id: str, metric: str, digest: str, period: str, cohorts: list[int], bits: str) -> Batch:
-        """Make a batch of the decoded fields of a body; RefusedError if one of them cannot be."""
+        """Return the batch of the decoded JSON fields of a body; raises RefusedError for an invalid field."""
         parse_day(period)
         return cls(_batch_id(batch_id), metric, digest, period, _cohorts(cohorts), _rows(bits))
 
     def require_fit(self, metric: Metric, max_reports: int) -> None:
-        """Refuse what is well-formed but impossible under the metric: sizes, cohorts, padding."""
+        """Raise RefusedError unless the numbers of reports and bytes, the cohorts and the padding bits fit the metric."""
         params, n = metric.params, len(self)
         if n == 0:
-            raise RefusedError(ProblemType.NO_REPORTS, "cohorts is empty: a batch carries at least one report")
+            raise RefusedError(ProblemType.NO_REPORTS, "cohorts is empty: a batch needs at least one report")
         if n > max_reports:
             raise RefusedError(
-                ProblemType.TOO_MANY_REPORTS, f"at most {max_reports} reports a batch, got {n}: send smaller batches"
+                ProblemType.TOO_MANY_REPORTS,
+                f"a batch may have at most {max_reports} reports, got {n}: send smaller batches",
             )
         if len(self.rows) != n * params.row_bytes:
             raise RefusedError(
                 ProblemType.WRONG_SIZE,
-                f"a report of {params.num_bits} bits has {params.row_bytes} bytes: bits must hold {n} times as many, got {len(self.rows)}",
+                f"bits must have {n} x {params.row_bytes} bytes ({n} reports of {params.num_bits} bits), got {len(self.rows)}",
             )
         if max(self.cohorts) >= params.num_cohorts:
             raise RefusedError(
@@ -124,13 +127,13 @@ class Batch:
         if padding and any(byte & padding for byte in self.rows[params.row_bytes - 1 :: params.row_bytes]):
             raise RefusedError(
                 ProblemType.PADDING_SET,
-                f"a report has {params.num_bits} bits, and a bit past them is set: it must be zero",
+                f"a padding bit is set: bits after the first {params.num_bits} of each report must be zero",
             )
 
 
 def new_batch_id(random_bytes: RandomBytes) -> UUID:
-    """Draw what a batch is known by, through every retry."""
-    from uuid import UUID  # as it is imported it looks at the platform: 2 ms of every program's start
+    """Return a random batch id (UUID version 4)."""
+    from uuid import UUID  # imported late: its import takes 2 ms
 
     return UUID(bytes=random_bytes(16), version=4)
 
@@ -148,7 +151,8 @@ def _batch_id(text: str) -> UUID:
 
     if not _UUID4.fullmatch(text):
         raise RefusedError(
-            ProblemType.MALFORMED, "batch_id must be a random UUID (version 4), lower-case with dashes: uuid.uuid4()"
+            ProblemType.MALFORMED,
+            "batch_id must be a random UUID (version 4) in lower case with dashes, such as str(uuid.uuid4())",
         )
     return UUID(text)
 
@@ -158,7 +162,7 @@ def _cohorts(values: list[int]) -> bytes:
         return bytes(values)
     except (ValueError, OverflowError):
         raise RefusedError(
-            ProblemType.COHORT_OUT_OF_RANGE, f"a cohort is in [0, {MAX_CLIENT_COHORTS}), and one is outside it"
+            ProblemType.COHORT_OUT_OF_RANGE, f"cohorts must be in [0, {MAX_CLIENT_COHORTS}), got one outside"
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""Numbers that JSON cannot hold, as every JSON surface writes them."""
+"""JSON representation of infinite numbers."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import math
 from typing import Any
 
 
-def replace_non_finite(result: Any) -> Any:
-    """Replace the floats that JSON cannot hold; no bound is the string "inf" on every surface.
+def replace_non_finite(value: Any) -> Any:
+    """Return a nested value with non-finite floats replaced by strings: infinity becomes "inf" in all JSON output.
 
     >>> replace_non_finite({"epsilon": [1.5, math.inf]})
     {'epsilon': [1.5, 'inf']}
     """
-    match result:
-        case float() if not math.isfinite(result):
-            return str(result)
+    match value:
+        case float() if not math.isfinite(value):
+            return str(value)
         case dict():
-            return {key: replace_non_finite(value) for key, value in result.items()}
+            return {key: replace_non_finite(item) for key, item in value.items()}
         case list() | tuple():
-            return [replace_non_finite(value) for value in result]
+            return [replace_non_finite(item) for item in value]
         case _:
-            return result
+            return value

@@ -1,4 +1,4 @@
-"""What one person says in one period: a cohort and the bits after both randomizations."""
+"""One report: the cohort and the bits after both randomized responses."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from bitarray import frozenbitarray
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One report for one metric and period.
+    """Report of one client for one metric and period.
 
-    cohort : in [0, m)      bits : k bits, little-endian, bit i of the report at index i
+    cohort : in [0, m)
+    bits   : k bits; bit i of the report at index i
     """
 
     cohort: int
@@ -19,7 +20,7 @@ class Report:
 
     @classmethod
     def from_int(cls, cohort: int, bits: int, num_bits: int) -> Report:
-        """Take the bits as an integer, bit i = (bits >> i) & 1.
+        """Return the report whose bit i is `(bits >> i) & 1`.
 
         >>> Report.from_int(cohort=3, bits=0b101, num_bits=10).to_bytes()
         b'\\x05\\x00'
@@ -28,5 +29,5 @@ class Report:
         return cls(cohort, row if num_bits % 8 == 0 else row[:num_bits])
 
     def to_bytes(self) -> bytes:
-        """Return the row as it goes on the wire: ceil(k / 8) bytes, padding bits zero."""
+        """Return the bits as they are sent: ceil(k / 8) bytes, bit i is bit i % 8 of byte i // 8, padding bits are zero."""
         return self.bits.tobytes()

@@ -1,4 +1,4 @@
-"""Check an aggregator's address."""
+"""Validate the URL of an aggregator."""
 
 from __future__ import annotations
 
@@ -9,28 +9,32 @@ from hubbub.errors import ParameterError
 
 
 def check_url(url: str) -> str:
-    """Return an aggregator's address without a slash at its end; https, except to this machine.
+    """Return the URL of an aggregator without trailing slashes.
+
+    Raises ParameterError unless the URL is https, or http to a loopback address.
 
     >>> check_url("https://telemetry.example.org/"), check_url("http://127.0.0.1:8000")
     ('https://telemetry.example.org', 'http://127.0.0.1:8000')
     >>> check_url("http://telemetry.example.org")
     Traceback (most recent call last):
-    hubbub.errors.ParameterError: url must be https, got 'http://telemetry.example.org': plain http is for this machine alone
+    hubbub.errors.ParameterError: url must be https, got 'http://telemetry.example.org': http is allowed for loopback addresses only
     """
     try:
         parts = urlsplit(url) if isinstance(url, str) and url.isprintable() and " " not in url else urlsplit("")
-        whole = parts.hostname and parts.scheme in ("http", "https") and parts.port != 0
-    except ValueError:  # a bracket that is not closed, a port that is none
-        whole = False
-    if not whole or parts.query or parts.fragment:
-        raise ParameterError(f"url must be an address such as https://telemetry.example.org, got {url!r}")
+        is_valid = parts.hostname and parts.scheme in ("http", "https") and parts.port != 0
+    except ValueError:  # unbalanced brackets, or an invalid port
+        is_valid = False
+    if not is_valid or parts.query or parts.fragment:
+        raise ParameterError(
+            f"url must be an address such as https://telemetry.example.org, without query and fragment, got {url!r}"
+        )
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
-        raise ParameterError(f"url must be https, got {url!r}: plain http is for this machine alone")
+        raise ParameterError(f"url must be https, got {url!r}: http is allowed for loopback addresses only")
     return url.rstrip("/")
 
 
 def is_loopback(host: str) -> bool:
-    """Say whether nobody but this machine reaches an address.
+    """Return whether a host name or address is a loopback address, which only this machine can reach.
 
     >>> [is_loopback(host) for host in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "example.org")]
     [True, True, True, False, False]

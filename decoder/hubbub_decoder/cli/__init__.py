@@ -1,1 +1,1 @@
-"""The decoder's commands; their modules import click only, what is heavy comes inside the command."""
+"""Commands of the decoder; they import numpy and other heavy packages inside the functions, so that `hubbub --help` is fast."""

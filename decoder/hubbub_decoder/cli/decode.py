@@ -1,4 +1,4 @@
-"""`hubbub decode`: summaries, or reports, + candidates -> estimates."""
+"""`hubbub decode`: estimate shares from summaries or reports."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from hubbub.cli.output import PATH, json_option, print_json
     "--candidates",
     "candidates_path",
     type=PATH,
-    help="Strings to look for: one a line, or a .csv with a column `candidate`; - reads stdin. Categories need none.",
+    help="Candidates: one per line, or a .csv with a column `candidate`; - reads stdin. Required for string metrics.",
 )
 @click.option(
     "--map", "map_path", type=PATH,
-    help="Instead: google/rappor's map, candidates with the bits they set.",
+    help="google/rappor map: candidates with their bit positions. Replaces --candidates.",
 )  # fmt: skip
 @json_option
-@click.option("--out", type=PATH, help="Also save it: .csv, .json or .parquet.")
-@click.option("--all", "everything", is_flag=True, help="Show every candidate, not only what was found.")
+@click.option("--out", type=PATH, help="Also save the estimates to this .csv, .json or .parquet file.")
+@click.option("--all", "everything", is_flag=True, help="Show every candidate, not only the detected ones.")
 @click.option(
     "--confidence", default=0.95, show_default=True, type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    help="Level of the intervals.",
+    help="Confidence level of the intervals.",
 )  # fmt: skip
 @click.option(
     "--fdr", default=0.05, show_default=True, type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    help="Share of false ones expected among what is found.",
+    help="False discovery rate: the expected share of false positives among the detected candidates.",
 )  # fmt: skip
 def command(
     summaries: tuple[Path, ...],
@@ -42,9 +42,9 @@ def command(
     confidence: float,
     fdr: float,
 ) -> None:
-    """Estimate how many of those who reported have each candidate.
+    """Estimate the share of reports that carry each candidate.
 
-    A SUMMARY is a file of counts or of the reports themselves; several of one definition are added up first.
+    A SUMMARY is a file of counts or of individual reports. Several files of one definition are added up.
 
     \b
     Example:
@@ -67,33 +67,32 @@ def command(
     from hubbub_decoder.results.warnings import warn_repeated_inputs
 
     if candidates_path is not None and map_path is not None:
-        raise click.UsageError("give either --candidates or --map")
+        raise click.UsageError("--candidates and --map exclude each other. Pass one of them.")
     if out is not None:
         check_table_path(out)
     candidates: list[str] | DesignMatrix | None = None if candidates_path is None else read_candidates(candidates_path)
-    talk = Console(stderr=True)
-    with talk.status("reading ...") as status:
+    stderr = Console(stderr=True)
+    with stderr.status("reading ...") as status:
         parts = [read_collected(path) for path in summaries]
         summary = combine(parts)
         if summary.metric.kind is Kind.STRING and candidates_path is None and map_path is None:
             raise CandidateError(
-                f"{summary.metric.name}: a string metric is decoded for the strings you name: give candidates, with "
-                "--candidates FILE or --map FILE"
+                f"{summary.metric.name}: a string metric can only be decoded for given strings. Pass --candidates FILE or --map FILE."
             )
         if map_path is not None:
             if summary.metric.kind is not Kind.STRING:
                 raise click.UsageError(
-                    f"{summary.metric.name} is {summary.metric.kind} and names its categories: leave --map out"
+                    f"{summary.metric.name} is a {summary.metric.kind} metric and needs no map. Leave out --map."
                 )
             candidates = read_map_design(map_path, summary.metric.params)
-        status.update(f"decoding {describe(summary)} ... minutes where candidates and bits are many")
+        status.update(f"decoding {describe(summary)} ... (minutes for thousands of candidates)")
         decoding = decode(summary, candidates, confidence=confidence, fdr=fdr)
-        twice = warn_repeated_inputs(list(zip(map(str, summaries), parts, strict=True)))
-        decoding = replace(decoding, warnings=(*twice, *decoding.warnings))
-    talk.print(f"decoded {describe(summary)}", highlight=False)
+        input_warnings = warn_repeated_inputs(list(zip(map(str, summaries), parts, strict=True)))
+        decoding = replace(decoding, warnings=(*input_warnings, *decoding.warnings))
+    stderr.print(f"decoded {describe(summary)}", highlight=False)
     if out is not None:
         decoding.save(out)
-        talk.print(f"wrote {out}", highlight=False)
+        stderr.print(f"wrote {out}", highlight=False)
     if as_json:
         print_json(decoding.to_dict())
     else:

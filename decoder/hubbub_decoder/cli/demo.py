@@ -1,4 +1,4 @@
-"""`hubbub demo`: the whole road on real flights, in one process tree."""
+"""`hubbub demo`: run the whole pipeline on real flights."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import click
 from hubbub.cli.output import json_option, print_json
 
 
-@click.command()
+@click.command(short_help="Run the whole pipeline on real flights.")
 @click.option(
-    "--reports", type=click.IntRange(100, 10_000_000), help="How many flights report; default: all 336,776 of 2013."
+    "--reports", type=click.IntRange(100, 10_000_000), help="Number of flights that report. Default: all 336,776."
 )
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False, readable=False),
     default=Path("demo-out"),
     show_default=True,
-    help="Folder for the page and the estimates.",
+    help="Directory for the HTML page and the estimates.",
 )
 @json_option
 def command(reports: int | None, out: Path, *, as_json: bool) -> None:
-    """Let New York's flights report where they went without saying so.
+    """Run the whole pipeline on 336,776 real flights (New York City, 2013).
 
-    Starts an aggregator on this machine, reports over HTTP through the real client encoder, pulls the counts,
-    decodes them, and shows the truth beside each estimate.
+    Starts an aggregator on this machine, and sends one report per flight and metric. Then downloads and decodes the
+    summaries, and shows each estimate with the true share. Takes one or two minutes on two cores.
 
     \b
     Example:
@@ -45,16 +45,16 @@ def command(reports: int | None, out: Path, *, as_json: bool) -> None:
     from hubbub_decoder.demo.tables import comparison_table, privacy_table
 
     started = time.monotonic()
-    talk = Console(stderr=True)
+    stderr = Console(stderr=True)
     population = sample_flights(reports)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=talk, transient=True, disable=not talk.is_terminal) as progress:
+    with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
         task = progress.add_task("starting", total=len(population))
 
-        def told(what: str, more: int) -> None:
-            progress.update(task, description=what, advance=more)
+        def advance(step: str, flights: int) -> None:
+            progress.update(task, description=step, advance=flights)
 
-        comparisons = run_demo(population, datetime.now(UTC).date(), min(2, os.cpu_count() or 1), told)
+        comparisons = run_demo(population, datetime.now(UTC).date(), min(2, os.cpu_count() or 1), advance)
 
     names = airports() | airlines()
     out.mkdir(parents=True, exist_ok=True)
@@ -63,14 +63,14 @@ def command(reports: int | None, out: Path, *, as_json: bool) -> None:
     page = out / "index.html"
     page.write_text(render_page(comparisons, names, len(population)), encoding="utf-8")
     if as_json:
-        print_json({"people": len(population), "metrics": [comparison.to_dict() for comparison in comparisons]})
+        print_json({"flights": len(population), "metrics": [comparison.to_dict() for comparison in comparisons]})
     else:
-        show = Console(highlight=False, width=None if sys.stdout.isatty() else 110)
+        stdout = Console(highlight=False, width=None if sys.stdout.isatty() else 110)
         for comparison in comparisons:
-            show.print(comparison_table(comparison, names))
-        show.print()
-        show.print(privacy_table(comparisons))
-    talk.print(
-        f"\n{len(population):,} flights reported in {time.monotonic() - started:.0f} s; the page: {page}",
+            stdout.print(comparison_table(comparison, names))
+        stdout.print()
+        stdout.print(privacy_table(comparisons))
+    stderr.print(
+        f"\nProcessed {len(population):,} flights in {time.monotonic() - started:.0f} s. Page with plots: {page}",
         highlight=False,
     )

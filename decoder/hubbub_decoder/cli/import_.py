@@ -1,4 +1,4 @@
-"""`hubbub import`: what other collectors wrote -> a summary."""
+"""`hubbub import`: convert files of other collectors to a summary."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hubbub.cli.output import PATH, json_option, print_json
 
 @click.group()
 def command() -> None:
-    """Turn another collector's files into a summary.
+    """Convert files of another collector to a summary.
 
     \b
     Example:
@@ -19,21 +19,28 @@ def command() -> None:
     """
 
 
-@command.command("google-rappor")
-@click.option("--params", "params_path", required=True, type=PATH, help="k,h,m,p,q,f.")
-@click.option("--counts", "counts_path", type=PATH, help="One line a cohort: reports, ones a bit.")
+@command.command("google-rappor", short_help="Import google/rappor's CSV files.")
+@click.option("--params", "params_path", required=True, type=PATH, help="Parameters: .csv with k,h,m,p,q,f.")
+@click.option(
+    "--counts",
+    "counts_path",
+    type=PATH,
+    help="Counts: .csv with one line per cohort, number of reports and ones of each bit.",
+)
 @click.option(
     "--reports", "reports_path", type=PATH,
-    help="client,cohort,bloom,prr,irr: they say more than counts.",
+    help="Reports: .csv with client,cohort,bloom,prr,irr. More precise than counts.",
 )  # fmt: skip
-@click.option("--map", "map_path", type=PATH, help="Candidates and the places they set.")
-@click.option("--name", default="google-rappor", show_default=True, help="What to call the metric.")
+@click.option("--map", "map_path", type=PATH, help="Map: .csv with candidates and their bit positions.")
+@click.option("--name", default="google-rappor", show_default=True, help="Name of the metric.")
 @click.option(
     "--client", type=click.Choice(["python", "cpp"]),
-    help="Whose reports: Python rounds f up to 1/128, C++ down. Default: f as written.",
+    help="Client that sent the reports: python rounds f up to a multiple of 1/128, cpp down. Default: f as written.",
 )  # fmt: skip
-@click.option("--out", required=True, type=PATH, help="The file to write: a summary, or reports of k > 16.")
-@click.option("--candidates-out", type=PATH, help="Also write the map's candidates, one a line.")
+@click.option(
+    "--out", required=True, type=PATH, help="Output file (.parquet): a summary, or individual reports if k > 16."
+)
+@click.option("--candidates-out", type=PATH, help="Also write the candidates of the map to this file, one per line.")
 @json_option
 def google_rappor(
     params_path: Path,
@@ -46,11 +53,11 @@ def google_rappor(
     candidates_out: Path | None,
     as_json: bool,
 ) -> None:
-    """Import google/rappor's params, counts, map and report CSVs.
+    """Import google/rappor's CSV files: parameters, counts or reports, and map.
 
-    Decode with `hubbub decode summary.parquet --map map.csv`, or with `--candidates` where the map is what google/rappor's clients
-    hash, which is said here. A map that gives every candidate a bit of its own (basic RAPPOR) makes a categorical metric, which
-    needs neither.
+    Decode the result with `hubbub decode summary.parquet --map map.csv`. If the map equals the hashes of google/rappor's clients,
+    `--candidates` is sufficient; this command prints whether it does. A map that gives every candidate its own bit (basic RAPPOR)
+    becomes a categorical metric, which needs neither option.
 
     \b
     Example:
@@ -69,7 +76,7 @@ def google_rappor(
         read_map,
         read_params,
         read_reports,
-        read_summary_of,
+        read_summary_files,
     )
     from hubbub_decoder.data.output_files import (
         check_output_path,
@@ -80,17 +87,17 @@ def google_rappor(
     from hubbub_decoder.errors import ForeignFileError
 
     if counts_path is None and reports_path is None:
-        raise click.UsageError("give --counts or --reports")
+        raise click.UsageError("Pass --counts or --reports.")
     if candidates_out is not None and map_path is None:
-        raise click.UsageError("--candidates-out goes with --map")
+        raise click.UsageError("--candidates-out requires --map.")
     check_parquet_path(out)
     if candidates_out is not None:
         check_output_path(candidates_out)
-    talk = Console(stderr=True)
+    stderr = Console(stderr=True)
     warnings: list[str] = []
-    told: list[str] = [str(out)]
+    written: list[str] = [str(out)]
     by_md5 = categories = None
-    with talk.status("importing ..."):
+    with stderr.status("importing ..."):
         params = read_params(params_path, client)
         if map_path is not None:
             names, positions = read_map(map_path, params)
@@ -99,46 +106,50 @@ def google_rappor(
         p, q, f = params.prob_p, params.prob_q, params.prob_f
         if p > q:
             warnings.append(
-                f"{params_path} has p = {p:g} above q = {q:g}, so that true bits are rarer among ones: right for some clients, "
-                "but if the two are swapped, all that is decoded is wrong"
+                f"{params_path} has p = {p:g} > q = {q:g}, so reported ones indicate true zeros. If the two were swapped, all estimates "
+                "are wrong. Check them against the clients' parameters."
             )
         metric = (
             Metric.string(name, params)
             if categories is None
             else Metric.categorical(name, categories, prob_p=p, prob_q=q, prob_f=f)
         )
-        summary = read_summary_of(metric, counts_path, reports_path, params)
+        summary = read_summary_files(metric, counts_path, reports_path, params)
         if summary.num_reports == 0:
-            raise ForeignFileError(f"{counts_path or reports_path}: counts no report: was it written completely?")
+            raise ForeignFileError(
+                f"{counts_path or reports_path} has no reports. Check that it was written completely."
+            )
         if candidates_out is not None:
             if not by_md5 and categories is None:
                 raise ForeignFileError(
-                    f"{map_path}: is not what google/rappor's clients hash, so names alone do not say their bits: "
-                    "leave --candidates-out, and decode with --map"
+                    f"{map_path} differs from the hashes of google/rappor's clients, so the names are not sufficient to decode. "
+                    "Leave out --candidates-out, and decode with --map."
                 )
             write_candidates(names, candidates_out)
-            told.append(str(candidates_out))
+            written.append(str(candidates_out))
         if reports_path is not None and categories is None and isinstance(summary, BitCounts):
             write_report_file(metric, read_reports(reports_path, params), out)
         else:
             write_summary_file(summary, out)
-    talk.print(
-        f"wrote {' and '.join(told)}: {format_count(summary.num_reports, 'report')}", highlight=False, soft_wrap=True
+    stderr.print(
+        f"wrote {' and '.join(written)}: {format_count(summary.num_reports, 'report')}", highlight=False, soft_wrap=True
     )
     for warning in warnings:
-        talk.print(f"Note: {warning}.", highlight=False, soft_wrap=True, markup=False)
+        stderr.print(f"Warning: {warning}", highlight=False, soft_wrap=True, markup=False)
     if categories is not None:
-        talk.print(
-            f"{map_path} gives every candidate a bit of its own: a categorical metric, decoded without candidates",
+        stderr.print(
+            f"{map_path} gives every candidate its own bit: the metric is categorical. Decode it without candidates.",
             highlight=False,
             soft_wrap=True,
         )
     elif by_md5 is False:
-        talk.print(
-            f"{map_path} has a hashing of its own: decode with --map {map_path}", highlight=False, soft_wrap=True
+        stderr.print(
+            f"{map_path} differs from the hashes of google/rappor's clients. Decode with --map {map_path}.",
+            highlight=False,
+            soft_wrap=True,
         )
     if as_json:
-        about = {
+        result = {
             "out": str(out),
             "metric": name,
             "kind": str(summary.metric.kind),
@@ -146,4 +157,4 @@ def google_rappor(
             "map_is_google_md5": by_md5,
             "warnings": warnings,
         }
-        print_json(about)
+        print_json(result)

@@ -1,4 +1,4 @@
-"""`hubbub pull`: an aggregator's summary, or retained reports -> a file."""
+"""`hubbub pull`: download a summary or retained reports."""
 
 from __future__ import annotations
 
@@ -9,20 +9,24 @@ import click
 from hubbub.cli.output import PATH, json_option, print_json
 
 
-@click.command()
+@click.command(short_help="Download counts or reports from an aggregator.")
 @click.argument("url")
 @click.argument("metric")
-@click.option("--out", required=True, type=PATH, help="The file to write.")
+@click.option("--out", required=True, type=PATH, help="Output file (.parquet).")
 @click.option(
     "--period",
     "periods",
     multiple=True,
     metavar="YYYY-MM-DD",
-    help="First day of a period; may be repeated. Default: all.",
+    help="First day of a period; repeatable. Default: all periods.",
 )
-@click.option("--digest", help="The definition's digest, where several are collected under one name.")
-@click.option("--kind", type=click.Choice(["bits", "patterns"]), help="Which counts to ask for.")
-@click.option("--reports", is_flag=True, help="Fetch the reports themselves, where the aggregator retains them.")
+@click.option("--digest", help="Digest of the definition, if several are collected under this name.")
+@click.option(
+    "--kind",
+    type=click.Choice(["bits", "patterns"]),
+    help="Bit counts or pattern counts. Default: chosen by the aggregator.",
+)
+@click.option("--reports", is_flag=True, help="Download the individual reports, if the aggregator retains them.")
 @json_option
 def command(
     url: str,
@@ -34,9 +38,9 @@ def command(
     reports: bool,
     as_json: bool,
 ) -> None:
-    """Fetch a METRIC's counts, or its reports, from an aggregator.
+    """Download the counts or the reports of METRIC from the aggregator at URL.
 
-    The token that lets you read is taken from the environment: HUBBUB_TOKEN.
+    Set the environment variable HUBBUB_TOKEN to a token with read permission.
 
     \b
     Example:
@@ -52,12 +56,12 @@ def command(
     from hubbub_decoder.data.pull import pull_reports, pull_summary
 
     if reports and kind:
-        raise click.UsageError("--kind is for summaries: leave it out, or --reports")
+        raise click.UsageError("--kind and --reports exclude each other. Pass one of them.")
     check_parquet_path(out)
-    talk = Console(stderr=True)
+    stderr = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), DownloadColumn())
-    with Progress(*columns, console=talk, transient=True, disable=not talk.is_terminal) as progress:
-        task = progress.add_task(f"pulling {metric}", total=None)
+    with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
+        task = progress.add_task(f"downloading {metric}", total=None)
 
         def advance(size: int) -> None:
             progress.advance(task, size)
@@ -68,15 +72,15 @@ def command(
         else:
             pulled = pull_summary(url, metric, periods=periods, digest=digest, kind=kind, progress=advance)
             write_summary_file(pulled, out)
-    talk.print(f"wrote {out}: {format_count(pulled.num_reports, 'report')} of {metric}", highlight=False)
-    if lacking := [period for period in periods if period not in pulled.periods]:
-        talk.print(f"of {', '.join(lacking)} there is nothing", highlight=False)
+    stderr.print(f"wrote {out}: {format_count(pulled.num_reports, 'report')} of {metric}", highlight=False)
+    if missing := [period for period in periods if period not in pulled.periods]:
+        stderr.print(f"Warning: the aggregator has no reports of {', '.join(missing)}.", highlight=False)
     if as_json:
-        told = {
+        result = {
             "out": str(out),
             "metric": metric,
             "digest": pulled.metric.digest,
             "num_reports": pulled.num_reports,
             "periods": list(pulled.periods),
         }
-        print_json(told)
+        print_json(result)

@@ -1,4 +1,4 @@
-"""`hubbub simulate`: a population -> the summary its reports would give, or the reports."""
+"""`hubbub simulate`: simulate a summary or reports of a population."""
 
 from __future__ import annotations
 
@@ -9,27 +9,29 @@ import click
 from hubbub.cli.output import PATH, json_option, print_json
 
 
-@click.command()
+@click.command(short_help="Simulate a summary or reports.")
 @click.argument("definitions", type=PATH)
 @click.argument("metric")
-@click.option("--reports", type=click.IntRange(min=1), help="How many people report; with --population drawn from it.")
+@click.option(
+    "--reports", type=click.IntRange(min=1), help="Number of reports. With --population: sample size, with replacement."
+)
 @click.option(
     "--distribution",
     type=click.Choice(["uniform", "exp", "gauss", "zipf1", "zipf1.5"]),
-    help="Of the values v1, v2, ...; of a categorical metric, of its categories.",
+    help="Distribution of the values v1, v2, ... (or of the metric's categories).",
 )
-@click.option("--values", type=click.IntRange(min=1), help="How many values the distribution has. Default: 100.")
-@click.option("--population", "population_path", type=PATH, help="A .csv with the columns value and count.")
-@click.option("--seed", type=click.IntRange(min=0), help="Repeat a run; default: a new one each time.")
+@click.option("--values", type=click.IntRange(min=1), help="Number of values of the distribution. Default: 100.")
+@click.option("--population", "population_path", type=PATH, help="Population: .csv with the columns value and count.")
+@click.option("--seed", type=click.IntRange(min=0), help="Seed for a reproducible result. Default: random.")
 @click.option(
     "--kind",
     type=click.Choice(["bits", "patterns", "reports"]),
     default="bits",
     show_default=True,
-    help="What the file holds: counts of bits or of whole patterns, or the reports themselves.",
+    help="Content of the output file: bit counts, pattern counts or individual reports.",
 )
-@click.option("--out", required=True, type=PATH, help="The file to write.")
-@click.option("--truth-out", "truth_out", type=PATH, help="Also write who truly had what, as .csv.")
+@click.option("--out", required=True, type=PATH, help="Output file (.parquet).")
+@click.option("--truth-out", "truth_out", type=PATH, help="Also write the true value counts to this .csv file.")
 @json_option
 def command(
     definitions: Path,
@@ -44,7 +46,7 @@ def command(
     truth_out: Path | None,
     as_json: bool,
 ) -> None:
-    """Simulate one report from everybody, of a METRIC of DEFINITIONS.
+    """Simulate one report per client for METRIC of the file DEFINITIONS.
 
     \b
     Example:
@@ -69,37 +71,37 @@ def command(
     from hubbub_decoder.errors import PopulationError
 
     if (distribution is None) == (population_path is None):
-        raise click.UsageError("give either --distribution or --population")
+        raise click.UsageError("Pass either --distribution or --population.")
     if distribution is None and values is not None:
-        raise click.UsageError("--values goes with --distribution")
+        raise click.UsageError("--values requires --distribution.")
     check_parquet_path(out)
     if truth_out is not None:
         check_output_path(truth_out)
-    asked = definitions_with(definitions, [metric])[metric]
-    talk = Console(stderr=True)
+    definition = definitions_with(definitions, [metric])[metric]
+    stderr = Console(stderr=True)
     rng = np.random.default_rng(seed)
-    with talk.status("simulating ..."):
+    with stderr.status("simulating ..."):
         if population_path is not None:
             population = read_population(population_path)
             if reports is not None:
-                everybody = sum(population.values())
-                population = draw_population({v: n / everybody for v, n in population.items()}, reports, rng)
+                total = sum(population.values())
+                population = draw_population({value: n / total for value, n in population.items()}, reports, rng)
         elif reports is None:
-            raise PopulationError("how many reports? a distribution does not say: give --reports")
+            raise PopulationError("A distribution has no size. Pass the number of reports with --reports.")
         else:
-            population = draw_from_distribution(asked, distribution or "", values, reports, rng)
+            population = draw_from_distribution(definition, distribution or "", values, reports, rng)
         num_reports = sum(population.values())
         match kind:
             case "bits":
-                write_summary_file(simulate_bit_counts(asked, population, rng), out)
+                write_summary_file(simulate_bit_counts(definition, population, rng), out)
             case "patterns":
-                write_summary_file(simulate_pattern_counts(asked, population, rng), out)
+                write_summary_file(simulate_pattern_counts(definition, population, rng), out)
             case _:
-                write_report_file(asked, simulate_reports(asked, population, rng), out)
-    told = [str(out)]
+                write_report_file(definition, simulate_reports(definition, population, rng), out)
+    written = [str(out)]
     if truth_out is not None:
         write_population(population, num_reports, truth_out)
-        told.append(str(truth_out))
-    talk.print(f"wrote {' and '.join(told)}: {format_count(num_reports, 'report')} of {metric}", highlight=False)
+        written.append(str(truth_out))
+    stderr.print(f"wrote {' and '.join(written)}: {format_count(num_reports, 'report')} of {metric}", highlight=False)
     if as_json:
         print_json({"out": str(out), "metric": metric, "num_reports": num_reports})

@@ -29,11 +29,7 @@ def describe(collected: Collected) -> str:
     >>> describe(BitCounts.empty(Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5)))
     'bit counts of 0 reports'
     """
-    match collected:
-        case BitCounts():
-            form = "bit counts of"
-        case PatternCounts():
-            form = "pattern counts of"
-        case Reports():
-            form = "the bits of each of"
-    return f"{form} {format_count(collected.num_reports, 'report')}"
+    if isinstance(collected, Reports):
+        return format_count(collected.num_reports, "individual report")
+    form = "bit counts" if isinstance(collected, BitCounts) else "pattern counts"
+    return f"{form} of {format_count(collected.num_reports, 'report')}"

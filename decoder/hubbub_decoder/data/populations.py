@@ -8,15 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import norm
 
 from hubbub.metrics.metric import Kind, Metric
 from hubbub.text import escape_untrusted
+from hubbub_decoder.array_types import Floats
 from hubbub_decoder.data.candidates import read_text
 from hubbub_decoder.errors import CandidateError, PopulationError
-
-Floats = NDArray[np.float64]
 
 DISTRIBUTIONS: dict[str, Callable[[Floats, int], Floats]] = {
     "uniform": lambda i, _: np.ones_like(i),

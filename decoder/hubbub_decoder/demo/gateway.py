@@ -1,7 +1,7 @@
-"""People -> reports -> batches -> HTTP: a gateway that reports for many people, each with a secret of their own.
+"""Gateway that reports for many flights over HTTP; each flight is a client with its own secret.
 
-What leaves a person here leaves through the client's own encoder; the gateway batches reports by the thousand, and sends a
-batch that got no answer again, the same bytes under the same id.
+Every value passes through the client's encoder. The gateway sends batches of several thousand reports, and repeats a batch without a
+response with the same bytes and the same id.
 """
 
 from __future__ import annotations
@@ -31,51 +31,54 @@ _RETRY = urllib3.Retry(
 
 
 class DeliveryError(HubbubError):
-    """A batch that the aggregator did not take."""
+    """The aggregator did not store a batch."""
 
 
 def send_all_reports(
-    url: str, population: Sequence[Flight], today: date, workers: int, told: Callable[[int], None]
+    url: str, population: Sequence[Flight], today: date, workers: int, progress: Callable[[int], None]
 ) -> None:
-    """Let every person report once to each metric; `told` hears how many more have."""
-    crowds = [population[start : start + FLIGHTS_PER_BATCH] for start in range(0, len(population), FLIGHTS_PER_BATCH)]
+    """Send one report per flight and metric, encoded in `workers` processes.
+
+    progress : called with the number of flights of each finished batch
+    """
+    groups = [population[start : start + FLIGHTS_PER_BATCH] for start in range(0, len(population), FLIGHTS_PER_BATCH)]
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        running = [pool.submit(report, url, crowd, today) for crowd in crowds]
+        running = [pool.submit(send_reports, url, group, today) for group in groups]
         try:
             for done in as_completed(running):
-                told(done.result())
+                progress(done.result())
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
 
 
-def report(url: str, crowd: Sequence[Flight], today: date) -> int:
-    """Encode what these people answer, send one batch a metric, and return how many people that were."""
+def send_reports(url: str, flights: Sequence[Flight], today: date) -> int:
+    """Encode the values of some flights, send one batch per metric, and return the number of flights."""
     metrics = list(definitions().values())
-    said: list[list[Report]] = [[] for _ in metrics]
-    for person in crowd:
-        for reports, spoken in zip(said, encode_reports(metrics, person, Secret.generate()), strict=True):
-            reports.append(spoken)
+    reports_by_metric: list[list[Report]] = [[] for _ in metrics]
+    for flight in flights:
+        for reports, report in zip(reports_by_metric, encode_reports(metrics, flight, Secret.generate()), strict=True):
+            reports.append(report)
     with urllib3.PoolManager(retries=_RETRY, timeout=urllib3.Timeout(60)) as http:
-        for metric, reports in zip(metrics, said, strict=True):
-            send(http, url, Batch.from_reports(metric, Period.containing(metric.period, today), reports))
-    return len(crowd)
+        for metric, reports in zip(metrics, reports_by_metric, strict=True):
+            send_batch(http, url, Batch.from_reports(metric, Period.containing(metric.period, today), reports))
+    return len(flights)
 
 
-def encode_reports(metrics: Sequence[Metric], answers: Sequence[Value], secret: Secret) -> Iterator[Report]:
-    """Yield one person's report to each metric, all under that person's one secret."""
-    for metric, answer in zip(metrics, answers, strict=True):
-        yield Encoder(metric, secret).encode(answer)
+def encode_reports(metrics: Sequence[Metric], values: Sequence[Value], secret: Secret) -> Iterator[Report]:
+    """Yield one report per metric for the values of one client, all under the client's secret."""
+    for metric, value in zip(metrics, values, strict=True):
+        yield Encoder(metric, secret).encode(value)
 
 
-def send(http: urllib3.PoolManager, url: str, batch: Batch) -> None:
-    """Send a batch until the aggregator says that it is stored."""
+def send_batch(http: urllib3.PoolManager, url: str, batch: Batch) -> None:
+    """Send a batch until the aggregator confirms that it is stored; raises DeliveryError otherwise."""
     body = batch.to_json()
     try:
-        answer = http.request("POST", f"{url}/v1/reports", body=body, headers={"Content-Type": CONTENT_TYPE})
+        response = http.request("POST", f"{url}/v1/reports", body=body, headers={"Content-Type": CONTENT_TYPE})
     except urllib3.exceptions.HTTPError as problem:
         raise DeliveryError(
-            f"{url} does not answer ({type(problem).__name__}): is the aggregator still running?"
+            f"{url} did not respond ({type(problem).__name__}). Check that the aggregator is still running."
         ) from None
-    if answer.status not in (200, 202) or json.loads(answer.data).get("batch_id") != str(batch.batch_id):
-        raise DeliveryError(f"{url} answered {answer.status} to a batch of {batch.metric}: {answer.data[:300]!r}")
+    if response.status not in (200, 202) or json.loads(response.data).get("batch_id") != str(batch.batch_id):
+        raise DeliveryError(f"{url} answered {response.status} to a batch of {batch.metric}: {response.data[:300]!r}")

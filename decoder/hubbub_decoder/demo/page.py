@@ -1,4 +1,4 @@
-"""The demo's page: the same comparisons as pictures, one self-contained HTML file."""
+"""Self-contained HTML page of the demo, with a plot for each comparison."""
 
 from __future__ import annotations
 
@@ -15,45 +15,54 @@ from hubbub_decoder.results.plots import plot_against_truth, plot_intervals, to_
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class Plot:
+    """An SVG plot with its caption."""
+
     svg: str
     caption: str
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """One metric's section."""
+class Section:
+    """Section of the page for one metric."""
 
     comparison: Comparison
     summary_line: str
-    pictures: tuple[Picture, ...]
+    plots: tuple[Plot, ...]
 
 
-def render_page(comparisons: Sequence[Comparison], names: Mapping[str, str], people: int) -> str:
-    """Return the page."""
+def render_page(comparisons: Sequence[Comparison], names: Mapping[str, str], flights: int) -> str:
+    """Return the HTML page.
+
+    names : long names of candidates
+    flights : number of flights that reported
+    """
     environment = Environment(
         loader=PackageLoader("hubbub_decoder.demo", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     return environment.get_template("page.html.j2").render(
-        people=people,
+        flights=flights,
         names=names,
-        parts=[_part(comparison, names) for comparison in comparisons],
+        sections=[_section(comparison, names) for comparison in comparisons],
         privacy=[
             (*names, shown_epsilon(report), shown_epsilon(value)) for *names, report, value in privacy_rows(comparisons)
         ],
     )
 
 
-def _part(comparison: Comparison, names: Mapping[str, str]) -> Part:
+def _section(comparison: Comparison, names: Mapping[str, str]) -> Section:
     decoding, truth = comparison.decoding, comparison.truth
-    pictures = [
-        Picture(
+    plots = [
+        Plot(
             to_svg(plot_intervals(decoding, truth, names=names)),
-            "The largest estimates, 95 % intervals, and the truth.",
+            "The largest estimates with 95 % confidence intervals, and the true shares.",
         )
     ]
     if decoding.metric.kind is Kind.STRING:
-        pictures.append(
-            Picture(to_svg(plot_against_truth(decoding, truth)), "Every candidate, those that nobody reported at zero.")
+        plots.append(
+            Plot(
+                to_svg(plot_against_truth(decoding, truth)),
+                "Estimates of all candidates over their true shares; absent candidates have a true share of 0.",
+            )
         )
-    return Part(comparison, summary_line(comparison, len(decoding.estimates)), tuple(pictures))
+    return Section(comparison, summary_line(comparison, len(decoding.estimates)), tuple(plots))

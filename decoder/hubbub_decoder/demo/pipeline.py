@@ -1,4 +1,4 @@
-"""The demo's pipeline on one page: people -> reports -> aggregator -> summaries -> decodings -> comparisons."""
+"""The demo, step by step: flights -> reports -> aggregator -> summaries -> decodings -> comparisons."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from hubbub_decoder.pipeline import decode
 
 
 def run_demo(
-    population: Sequence[Flight], today: date, workers: int, told: Callable[[str, int], None]
+    population: Sequence[Flight], today: date, workers: int, progress: Callable[[str, int], None]
 ) -> tuple[Comparison, ...]:
-    """Let everybody report, and decode what was collected.
+    """Report for all flights, decode the collected summaries, and compare them with the true shares.
 
-    today   : the UTC day the reports are of
-    workers : processes that encode
-    told    : hears what is under way, and how many more people have reported
+    today    : UTC date of the reports
+    workers  : number of encoding processes
+    progress : called with the current step and the number of flights that have reported since the last call
     """
     metrics = definitions()
     with running_aggregator(definitions_text()) as addresses:
-        told("reporting", 0)
-        send_all_reports(addresses.reports, population, today, workers, lambda more: told("reporting", more))
-        told("pulling", 0)
+        progress("reporting", 0)
+        send_all_reports(addresses.reports, population, today, workers, lambda more: progress("reporting", more))
+        progress("downloading", 0)
         summaries = {name: pull_summary(addresses.reads, name) for name in metrics}
-    told("decoding", 0)
+    progress("decoding", 0)
     truth = true_shares(population)
     return tuple(
         Comparison(decode(summary, list(airports()) if name == "destination" else None), truth[name])

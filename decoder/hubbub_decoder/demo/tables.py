@@ -1,4 +1,4 @@
-"""The demo's terminal tables: truth beside estimate, and what each flight gave away."""
+"""Terminal tables of the demo: estimates with true shares, and the privacy loss per flight."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from hubbub.text import format_count
 from hubbub_decoder.demo.comparison import Comparison
 from hubbub_decoder.results.table import interval_bar
 
-SHOWN, BAR_WIDTH = 25, 24
+MAX_ROWS, BAR_WIDTH = 25, 24
 
 
-def comparison_table(comparison: Comparison, names: Mapping[str, str], shown: int = SHOWN) -> RenderableType:
-    """Draw the largest estimates of one metric beside their truth."""
+def comparison_table(comparison: Comparison, names: Mapping[str, str], max_rows: int = MAX_ROWS) -> RenderableType:
+    """Table of the largest estimates of one metric with their true shares; yellow if the interval misses the true share."""
     decoding = comparison.decoding
-    rows = [estimate for estimate in decoding.estimates if estimate.share == estimate.share][:shown]
+    rows = [estimate for estimate in decoding.estimates if estimate.share == estimate.share][:max_rows]
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column(decoding.metric.name, no_wrap=True)
     table.add_column("", no_wrap=True, overflow="ellipsis", max_width=26, style="dim")
-    for heading in ("truth", "estimate", f"{decoding.confidence:.0%} interval"):
+    for heading in ("true share", "estimate", f"{decoding.confidence:.0%} interval"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
     scale = max((estimate.high for estimate in rows), default=1.0)
@@ -44,25 +44,26 @@ def comparison_table(comparison: Comparison, names: Mapping[str, str], shown: in
 
 
 def summary_line(comparison: Comparison, shown: int) -> str:
-    """Say in a line how well the estimates hold."""
+    """Sentences about true and false detections, and the coverage of the intervals.
+
+    shown : number of candidates in the table
+    """
     decoding = comparison.decoding
     tested = len(decoding.estimates)
-    there = sum(comparison.true_share(estimate) > 0 for estimate in decoding.estimates)
-    parts = [f"{tested - shown} more candidates not shown"] if tested > shown else []
+    present = sum(comparison.true_share(estimate) > 0 for estimate in decoding.estimates)
+    sentences = [f"{tested - shown} more candidates are not shown."] if tested > shown else []
     if tested > 1:
-        false = f" and {comparison.false_detections} of {tested - there} that nobody reported" if tested > there else ""
-        parts.append(f"found {comparison.true_detections} of {there} that were reported{false}")
-    parts.append(
-        f"{comparison.covered} of {format_count(tested, 'interval')} {'holds' if tested == 1 else 'hold'} the truth"
-    )
-    return "; ".join(parts)
+        absent = tested - present
+        false = f" and {comparison.false_detections} of {absent} absent candidates" if absent else ""
+        sentences.append(f"Detected {comparison.true_detections} of {present} reported candidates{false}.")
+    contain = "contains" if tested == 1 else "contain"
+    sentences.append(f"{comparison.covered_intervals} of {format_count(tested, 'interval')} {contain} the true share.")
+    return " ".join(sentences)
 
 
 def privacy_table(comparisons: Sequence[Comparison]) -> Table:
-    """Draw what one flight's reports can reveal about it, by metric and in total."""
-    table = Table(
-        title="What each flight gave away", box=None, pad_edge=False, header_style="dim", title_justify="left"
-    )
+    """Table of the epsilons of one flight, by metric and in total."""
+    table = Table(title="Privacy loss per flight", box=None, pad_edge=False, header_style="dim", title_justify="left")
     for heading in ("metric", "mechanism"):
         table.add_column(heading, no_wrap=True)
     table.add_column("epsilon per report", justify="right")
@@ -73,11 +74,15 @@ def privacy_table(comparisons: Sequence[Comparison]) -> Table:
 
 
 def privacy_rows(comparisons: Sequence[Comparison]) -> Iterator[tuple[str, str, float, float]]:
-    """Yield metric, mechanism, epsilon per report, epsilon per permanent response; last the totals over all metrics."""
+    """Yield metric, mechanism, epsilon per report and per permanent response; the last row has the totals over all metrics."""
     for comparison in comparisons:
         metric = comparison.decoding.metric
-        p = metric.params
-        mechanism = f"{metric.kind}: k={p.num_bits} h={p.num_hashes} m={p.num_cohorts} p={p.prob_p:g} q={p.prob_q:g} f={p.prob_f:g}"
+        params = metric.params
+        mechanism = (
+            f"{metric.kind}: k={params.num_bits} h={params.num_hashes} m={params.num_cohorts} "
+            f"p={params.prob_p:g} q={params.prob_q:g} f={params.prob_f:g}"
+        )
         yield metric.name, mechanism, comparison.privacy.epsilon_report, comparison.privacy.epsilon_permanent
-    reports = sequential(comparison.privacy.epsilon_report for comparison in comparisons)
-    yield "all", "sequential composition", reports, sequential(c.privacy.epsilon_permanent for c in comparisons)
+    per_report = sequential(comparison.privacy.epsilon_report for comparison in comparisons)
+    per_value = sequential(comparison.privacy.epsilon_permanent for comparison in comparisons)
+    yield "all", "sequential composition", per_report, per_value

@@ -1,67 +1,83 @@
-"""Bit counts + design matrix -> shares, by the mixed model of all bits.
+"""Estimator for bit counts with many candidates: the mixed model of all bits.
 
-bits -> observations -> beliefs -> observations at the shares found -> beliefs -> solution
+Model, for cohort j with n_j reports and debiased bit shares t_j (k,):
+
+    t_j = X_j x + w x_o + e_j        e_j ~ N(0, C_j / (n_j (q* - p*)**2) + tau**2 V)        x_v ~ N(mean_v, variance_v)
+
+x (M,) are the candidates' shares, x_o that of the unlisted strings, w and V the moments of a random string, C_j `report_covariance`.
+Estimator: `empirical_bayes.py` on the whitened bits, twice: with C_j of an average population, then with C_j of the shares found.
+
+    y_j = L_j^-1 t_j        A_j = L_j^-1        L_j L_j' = C_j / (n_j (q* - p*)**2)
+
+Variance:  that of `mixed_model.py`, as a share of a population; less x (1 - x) / N as a share among the reporters.
+docs/mathematics.md, sections 3, 5 and 6.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hubbub.summary import BitCounts
-from hubbub_decoder.estimators.empirical_bayes import Learnt, begin, learn, totals
-from hubbub_decoder.estimators.fit_result import Fitted
-from hubbub_decoder.estimators.mixed_model import MixedModel
-from hubbub_decoder.estimators.patterns import Observations
-from hubbub_decoder.estimators.solution import Solution
-from hubbub_decoder.estimators.solving import solve
-from hubbub_decoder.inference.null_distribution import RandomPlaces
-from hubbub_decoder.model.bit_covariance import RandomString, bit_shares_with_noise
+from hubbub_decoder.array_types import Floats
+from hubbub_decoder.estimators.empirical_bayes import EmpiricalBayesState, exchangeable_totals, initialize, iterate
+from hubbub_decoder.estimators.fit_result import FitResult, compare_with_random_strings, sum_totals
+from hubbub_decoder.estimators.mixed_model import MixedModel, Observations, ShareEstimates
+from hubbub_decoder.inference.intervals import reporter_variance
+from hubbub_decoder.model.bit_covariance import bit_shares_and_covariances
 from hubbub_decoder.model.design_matrix import DesignMatrix
+from hubbub_decoder.model.random_string import RandomFilters, RandomStringMoments
 
-Floats = NDArray[np.float64]
 
+def fit_bits(counts: BitCounts, design: DesignMatrix, num_reports: int | None = None) -> FitResult:
+    """Estimate the shares of all candidates of the design, which may be more than there are bits.
 
-def fit_bits(counts: BitCounts, design: DesignMatrix) -> Fitted:
-    """Fit all candidates of the design, more than there are bits if need be.
-
-    counts : bit counts with at least one report
+    counts      : bit counts with at least one report
+    num_reports : N, of all cohorts, if `counts` holds only some of them
     """
-    learnt, seen = begin_with_bits(counts, design)
-    model = _model(counts, design, seen.posterior, float(seen.others[0]))
-    learnt, seen = learn(model, learnt)
-    solved, sums = solve(model, learnt.beliefs, learnt.scatter), totals(model, learnt, seen)
-    return Fitted.of(solved, sums, learnt, model.places, RandomPlaces.of_bits(counts.metric.params))
+    n = num_reports or counts.num_reports
+    state, estimates = initialize_from_bits(counts, design)
+    model = _bit_model(counts, design, estimates.posterior_means, float(estimates.fixed_effects[0]))
+    state, estimates = iterate(model, state)
+    solved, totals = model.solve(state.priors, state.unlisted_variance), exchangeable_totals(model, state, estimates)
+    final = solved.estimates()
+    filters = RandomFilters.from_params(counts.metric.params)
+    tests = compare_with_random_strings(solved, final, model.positions, filters)
+    sums, variances = sum_totals(totals.shares, totals.covariance)
+    return FitResult.from_mixed_model(
+        final,
+        state,
+        tests,
+        totals=(sums, variances, reporter_variance(variances, sums, n)),
+        variances=lambda variance, share: (variance, reporter_variance(variance, share, n)),
+    )
 
 
-def begin_with_bits(counts: BitCounts, design: DesignMatrix) -> tuple[Learnt, Solution]:
-    """Look at the bits of an average population."""
-    unlisted = RandomString.of(counts.metric.params).share_of_all(counts)
-    return begin(_model(counts, design, np.zeros(len(design.groups)), unlisted))
+def initialize_from_bits(counts: BitCounts, design: DesignMatrix) -> tuple[EmpiricalBayesState, ShareEstimates]:
+    """Initial state and estimates, from bits weighted as those of an average population."""
+    unlisted = RandomStringMoments.from_params(counts.metric.params).any_value_share(counts)
+    return initialize(_bit_model(counts, design, np.zeros(len(design.groups)), unlisted))
 
 
-def _model(counts: BitCounts, design: DesignMatrix, shares: Floats, unlisted: float) -> MixedModel:
-    """Observe the bits as they scatter at these shares."""
+def _bit_model(counts: BitCounts, design: DesignMatrix, shares: Floats, unlisted: float) -> MixedModel:
+    """Mixed model of the bits, weighted as at these shares (M,) and this unlisted share; position k is no bit."""
     params = counts.metric.params
-    k, random_string = params.num_bits, RandomString.of(params)
-    others, scatter = np.append(random_string.mean, 0)[:, None], np.zeros((k + 1, k + 1))
-    scatter[:k, :k] = random_string.covariance
-    places = design.places()[counts.reports > 0].transpose(0, 2, 1)
-    return MixedModel(_observe(counts, design, random_string, shares, unlisted), places, others, scatter)
+    k, random_string = params.num_bits, RandomStringMoments.from_params(params)
+    fixed_patterns, covariance = np.append(random_string.mean, 0)[:, None], np.zeros((k + 1, k + 1))
+    covariance[:k, :k] = random_string.covariance
+    positions = design.positions()[counts.reports > 0].transpose(0, 2, 1)
+    observations = _whiten_bits(counts, design, random_string, shares, unlisted)
+    return MixedModel(observations, positions, fixed_patterns, covariance)
 
 
-def _observe(
-    counts: BitCounts, design: DesignMatrix, random_string: RandomString, shares: Floats, unlisted: float
+def _whiten_bits(
+    counts: BitCounts, design: DesignMatrix, random_string: RandomStringMoments, shares: Floats, unlisted: float
 ) -> Observations:
-    """Whiten each cohort's bit shares.
-
-        y_c = L_c^-1 t_c / n_c        L_c L_c' = C_c / (n_c (q* - p*)**2)        A_c = L_c^-1, and 0 for a bit that is hit again
-
-    C_c is `report_covariance` at these shares of the candidates and of the unlisted strings.
-    """
+    """Whitened bit shares of each cohort with reports: y_j = L_j^-1 t_j, A_j = (L_j^-1, 0), the last column for position k."""
     responses, features = [], []
-    for y_c, _, covariance in bit_shares_with_noise(counts, design.blocks(), random_string, shares, unlisted):
+    for bit_shares, _, covariance in bit_shares_and_covariances(
+        counts, design.blocks(), random_string, shares, unlisted
+    ):
         whitener = np.linalg.inv(np.linalg.cholesky(covariance))
-        responses.append(whitener @ y_c)
+        responses.append(whitener @ bit_shares)
         features.append(np.pad(whitener, [(0, 0), (0, 1)]))
     return Observations(tuple(responses), tuple(features))

@@ -1,7 +1,12 @@
-"""Basic RAPPOR decoded by formula: one bit a category, no hashing, no regression.
+"""Closed-form estimator for categorical and boolean metrics: one bit for each category, no hashing.
 
-Conventions: c_i reports with bit i set, of N; everything is about the share among those who reported, so the only chance is
-the noise's, and it is known exactly.
+Model:     c_i of N reports have bit i set; c_i = Binomial(X_i, q*) + Binomial(N - X_i, p*), X_i the reporters with category i
+Estimator: x_i = (c_i / N - p*) / (q* - p*), unbiased for X_i / N
+Variance:  of the summed estimates of a categories with true share s, given the reporters (`total_variance`):
+
+    Var = (s q* (1 - q*) + (a - s) p* (1 - p*)) / (N (q* - p*)**2)        plus s (1 - s) / N as the share of a population
+
+P-values are exact: P(Binomial(N, p*) >= c_i). docs/mathematics.md, section 9.
 """
 
 from __future__ import annotations
@@ -13,52 +18,61 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
 
+from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 from hubbub.summary import BitCounts
+from hubbub_decoder.array_types import Floats
 from hubbub_decoder.errors import CandidateError
-from hubbub_decoder.inference.intervals import Target
-from hubbub_decoder.results.build import Answer
-
-Floats = NDArray[np.float64]
+from hubbub_decoder.estimators.fit_result import FitResult
 
 
-def solve(counts: BitCounts, asked: Sequence[str] | None, target: Target) -> Answer:
-    """Estimate the categories that are asked for, None: all; of a boolean metric there is one, "true"."""
-    metric, n, params = counts.metric, counts.num_reports, counts.metric.params
+def select_categories(metric: Metric, asked: Sequence[str] | None) -> tuple[str, ...]:
+    """Categories to decode: those asked for, or all (None); a boolean metric has one, "true".
+
+    Raises CandidateError for a name that is no category of the metric.
+    """
     names = metric.categories or ("true",)
-    chosen = names if asked is None else tuple(asked)
-    for name in chosen:
+    for name in asked or ():
         if name not in names:
             raise CandidateError(
                 f"{metric.name}: {name!r} is not one of its categories ({', '.join(names[:8])}"
                 f"{', ...' if len(names) > 8 else ''}): leave candidates out to decode all of them"
             )
-    every = np.arange(len(names))
-    shown = np.array([names.index(name) for name in chosen])
+    return names if asked is None else tuple(asked)
+
+
+def fit_categories(counts: BitCounts, selected: Sequence[str]) -> FitResult:
+    """Estimate the shares of the selected categories; the others together count as unlisted."""
+    n, params, names = counts.num_reports, counts.metric.params, counts.metric.categories or ("true",)
+    shown = np.array([names.index(name) for name in selected])
+    hidden = np.setdiff1d(np.arange(len(names)), shown)
     shares = category_shares(counts.ones[0], n, params)
-
-    def total(some: NDArray[np.intp]) -> tuple[float, float]:
-        share = float(shares[some].sum())
-        return share, error(share, len(some))
-
-    def error(share: float, size: int = 1) -> float:
-        sampling = share * (1 - share) / n if target == "population" and 0 < share < 1 else 0
-        return math.sqrt(total_variance(share, size, n, params) + sampling)
-
-    return Answer(
-        groups=tuple((name,) for name in chosen),
+    totals = np.array([shares[some].sum() for some in (shown, hidden, slice(None))])
+    population, reporters = _variances(shares[shown], [1] * len(shown), n, params)
+    of_totals, of_totals_among_reporters = _variances(totals, [len(shown), len(hidden), len(names)], n, params)
+    return FitResult(
         shares=shares[shown],
-        std_errors=np.array([error(share) for share in shares[shown].tolist()]),
+        variances=population,
+        reporter_variances=reporters,
         p_values=exact_p_values(counts.ones[0], n, params)[shown],
-        totals=(total(shown), total(np.setdiff1d(every, shown)), total(every)),
+        totals=totals,
+        total_variances=of_totals,
+        total_reporter_variances=of_totals_among_reporters,
         null_error=math.sqrt(total_variance(0, 1, n, params)),
     )
 
 
-def category_shares(ones: NDArray[np.int64], num_reports: int, params: Params) -> Floats:
-    """Return x_i = (c_i / N - p*) / (q* - p*), unbiased; (k,).
+def _variances(shares: Floats, sizes: Sequence[int], num_reports: int, params: Params) -> tuple[Floats, Floats]:
+    """Variances of sums of `sizes` categories, (n,) each: as shares of a population, and as shares among those who reported."""
+    pairs = zip(shares.tolist(), sizes, strict=True)
+    reporters = np.array([total_variance(share, size, num_reports, params) for share, size in pairs])
+    return reporters + np.where((shares > 0) & (shares < 1), shares * (1 - shares) / num_reports, 0), reporters
 
-    >>> survey = Params.one_hot(1, prob_p=0, prob_q=1, prob_f=0.5)  # two random_bytes: p* = 1/4, q* = 3/4
+
+def category_shares(ones: NDArray[np.int64], num_reports: int, params: Params) -> Floats:
+    """Unbiased shares x_i = (c_i / N - p*) / (q* - p*), (k,), of counts c (k,).
+
+    >>> survey = Params.one_hot(1, prob_p=0, prob_q=1, prob_f=0.5)  # two coins: p* = 1/4, q* = 3/4
     >>> category_shares(np.array([40]), 100, survey).round(12).tolist()
     [0.3]
     """
@@ -66,11 +80,11 @@ def category_shares(ones: NDArray[np.int64], num_reports: int, params: Params) -
 
 
 def total_variance(share: float, size: int, num_reports: int, params: Params) -> float:
-    """Return the variance of the summed estimates of `size` categories that `share` of the reports carry.
+    """Variance of the summed estimates of `size` categories that have a true share `share`, given the reporters.
 
         Var = ( s q* (1 - q*) + (a - s) p* (1 - p*) ) / (N (q* - p*)**2)        a = size, s = share cut to [0, 1]
 
-    A report sets one true bit among them with chance s; the other a - 1, or all a, are zeros. Every bit has its own noise.
+    A report has one true bit among them with probability s, and none otherwise. The noise of different bits is independent.
 
     >>> survey = Params.one_hot(1, prob_p=0, prob_q=1, prob_f=0.5)
     >>> round(total_variance(0.3, 1, 100, survey), 12)  # 3/16 / (100 / 4), whatever the share
@@ -83,7 +97,7 @@ def total_variance(share: float, size: int, num_reports: int, params: Params) ->
 
 
 def exact_p_values(ones: NDArray[np.int64], num_reports: int, params: Params) -> Floats:
-    """Return how often a category that nobody reported looks at least so frequent: (k,), from Binomial(N, p*) exactly.
+    """Exact p-values (k,) of "no client reported the category": the tail of Binomial(N, p*) beyond the count.
 
     >>> exact_p_values(np.array([2]), 2, Params.one_hot(1, prob_p=0, prob_q=1, prob_f=0.5)).tolist()  # (1/4)**2
     [0.0625]

@@ -1,61 +1,180 @@
-"""What a fit by a mixed model says: shares, totals, and how often chance alone would look like them."""
+"""Result of an estimator: shares with two kinds of variance, totals, p-values.
+
+Every estimator returns a `FitResult`; `results/build.py` turns it into a `Decoding`. A share is estimated with two variances, since two
+questions can be asked of it (docs/mathematics.md, section 5):
+
+    variances          : of the estimate of a population's share, from which the reports are a sample
+    reporter_variances : of the estimate of the share among those who reported: smaller, by about x (1 - x) / N
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub_decoder.estimators.empirical_bayes import Learnt
-from hubbub_decoder.estimators.solution import Solution, Solved, Totals
-from hubbub_decoder.inference.null_distribution import ErrorLaw, RandomPlaces
-from hubbub_decoder.inference.random_string_test import Seen, tested
+from hubbub_decoder.array_types import Flags, Floats, Indices
+from hubbub_decoder.estimators.empirical_bayes import EmpiricalBayesState
+from hubbub_decoder.estimators.mixed_model import ShareEstimates, SolvedModel
+from hubbub_decoder.inference.multiple_testing import LeaveOneOutScores, test_candidates
+from hubbub_decoder.inference.null_distribution import NullDistribution
+from hubbub_decoder.model.random_string import RandomFilters
 
-Floats = NDArray[np.float64]
+_MAX_NULL_PART = 1e-6  # relative length of a contrast inside the null space, above which it counts as undetermined
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
-    """Shares of the reports, as drawn from a population.
+class FitResult:
+    """Estimated shares of M candidates (columns of a design matrix) and of three totals.
 
-    scatter     : tau**2, the sum of squared shares of strings without a candidate
-    scatter_std : its standard error
-    law         : how estimates of those who are nothing err
-    p_values    : (M,) of the hypothesis that nobody reported it; nan where nothing is known
+    shares, variances, reporter_variances : (M,) unbiased, so possibly negative; nan where the reports do not determine the share
+    p_values          : (M,) of the hypothesis that no client reported the candidate; nan where it is not tested
+    totals, total_variances, total_reporter_variances : (3,) of the candidates together, the unlisted strings, and both together
+    null_error        : typical standard error of a candidate that no client reported, as a share of a population
+    unlisted_variance : tau**2, the sum of squared shares of the unlisted strings, and its standard error; nan where no string can be unlisted
+    null_distribution : of error / standard error; None: the standard normal
+    covariance        : (M + 1, M + 1) of the candidates' shares and the unlisted share of a population, from estimators without priors
+    null_space        : (M + 1, d) orthonormal directions that the reports do not determine, from estimators without priors
     """
 
-    solution: Solution
-    totals: Totals
-    scatter: float
-    scatter_std: float
-    law: ErrorLaw
+    shares: Floats
+    variances: Floats
+    reporter_variances: Floats
     p_values: Floats
+    totals: Floats
+    total_variances: Floats
+    total_reporter_variances: Floats
+    null_error: float
+    unlisted_variance: float = np.nan
+    unlisted_variance_error: float = np.nan
+    null_distribution: NullDistribution | None = None
+    covariance: Floats | None = None
+    null_space: Floats | None = None
 
     @classmethod
-    def of(
-        cls, solved: Solved, totals: Totals, learnt: Learnt, places: NDArray[np.integer], strings: RandomPlaces
-    ) -> Fitted:
-        """Test every share of a solved model; places : (m, h, M) that each candidate takes."""
-        solution = solved.solution()
-        return cls(solution, totals, learnt.scatter, learnt.scatter_std, *_tested(solved, solution, places, strings))
+    def from_mixed_model(
+        cls,
+        estimates: ShareEstimates,
+        state: EmpiricalBayesState,
+        tests: tuple[NullDistribution, Floats],
+        totals: tuple[Floats, Floats, Floats],
+        variances: Callable[[Floats, Floats], tuple[Floats, Floats]],
+    ) -> FitResult:
+        """Result of a solved mixed model, tau**2 taken from the state.
+
+        tests     : null distribution and p-values (M,)
+        totals    : shares of the totals (3,), their variances as shares of a population, and among the reporters
+        variances : function of the model's variances (M,) and the shares; returns variances for a population, and for the reporters
+        """
+        known = np.isfinite(estimates.variances)
+        shares, raw = np.where(known, estimates.shares, np.nan), np.where(known, estimates.variances, np.nan)
+        of_population, of_reporters = variances(raw, shares)
+        return cls(
+            shares=shares,
+            variances=of_population,
+            reporter_variances=of_reporters,
+            p_values=np.where(known, tests[1], 1),
+            totals=totals[0],
+            total_variances=totals[1],
+            total_reporter_variances=totals[2],
+            null_error=float(np.sqrt(np.median(raw[known]))) if known.any() else np.inf,
+            unlisted_variance=state.unlisted_variance,
+            unlisted_variance_error=state.unlisted_variance_error,
+            null_distribution=tests[0],
+        )
+
+    @classmethod
+    def from_fixed_effects(
+        cls,
+        solution: Floats,
+        covariance: Floats,
+        null_space: Floats,
+        reporter_variances: Callable[[Floats], Floats],
+        unlisted_variance: tuple[float, float],
+    ) -> FitResult:
+        """Result, not yet tested, of an estimator that has all shares as fixed effects.
+
+        solution           : (M + 1,) shares of the candidates and of the unlisted strings
+        covariance         : (M + 1, M + 1) theirs, as shares of a population
+        reporter_variances : of the contrasts in the rows of a matrix (n, M + 1)
+        unlisted_variance  : tau**2 and its standard error
+        """
+        size = len(solution) - 1
+        single = np.eye(size + 1)
+        sums = np.vstack([1 - single[-1], single[-1], np.ones(size + 1)])
+        known, known_sums = (is_determined(contrasts, null_space) for contrasts in (single, sums))
+        known, variances = known[:size], np.where(known, np.diag(covariance), np.nan)[:size]
+        known_sums[0] &= size > 0  # the total of no candidates is not determined, rather than 0
+        return cls(
+            shares=np.where(known, solution[:size], np.nan),
+            variances=variances,
+            reporter_variances=np.where(known, reporter_variances(single[:-1]), np.nan),
+            p_values=np.full(size, np.nan),
+            totals=np.where(known_sums, sums @ solution, np.nan),
+            total_variances=np.where(known_sums, contrast_variances(sums, covariance), np.nan),
+            total_reporter_variances=np.where(known_sums, reporter_variances(sums), np.nan),
+            null_error=float(np.sqrt(np.median(variances[known]))) if known.any() else np.inf,
+            unlisted_variance=unlisted_variance[0],
+            unlisted_variance_error=unlisted_variance[1],
+            covariance=covariance,
+            null_space=null_space,
+        )
+
+    def with_tests(self, null_distribution: NullDistribution | None, p_values: Floats) -> FitResult:
+        """Return the same result with its tests; p_values : (M,)."""
+        return replace(self, null_distribution=null_distribution, p_values=p_values)
+
+    def expand(self, columns: Indices, size: int, p_value: float) -> FitResult:
+        """Return the result for all `size` columns of a design of which only `columns` (M,) were fitted; the other shares are nan.
+
+        p_value : of a column that was not fitted; nan: it does not count as tested
+        """
+        rows = np.full((4, size), np.nan)
+        rows[3] = p_value
+        rows[:, columns] = self.shares, self.variances, self.reporter_variances, self.p_values
+        shares, variances, reporter_variances, p_values = rows
+        return replace(
+            self, shares=shares, variances=variances, reporter_variances=reporter_variances, p_values=p_values
+        )
 
 
-def _tested(
-    solved: Solved, solution: Solution, places: NDArray[np.integer], strings: RandomPlaces
-) -> tuple[ErrorLaw, Floats]:
-    """Return how random strings err, and how often one would look as frequent as each candidate."""
-    known = np.isfinite(solution.variances)
-    errors = np.sqrt(np.where(known, solution.variances, np.nan))
+def is_determined(contrasts: Floats, null_space: Floats) -> Flags:
+    """Whether the reports determine each weighted sum of shares; contrasts : (n, M + 1) a row of weights each."""
+    null_part = np.linalg.norm(contrasts @ null_space, axis=1)
+    return np.asarray(null_part <= _MAX_NULL_PART * np.linalg.norm(contrasts, axis=1))
+
+
+def contrast_variances(contrasts: Floats, covariance: Floats) -> Floats:
+    """Variance a' Cov a of each contrast a, a row of `contrasts` (n, M + 1): (n,)."""
+    return np.asarray(np.einsum("ij,jk,ik->i", contrasts, covariance, contrasts))
+
+
+def sum_totals(shares: Floats, covariance: Floats) -> tuple[Floats, Floats]:
+    """Totals (3,) and their variances (3,), from the shares (2,) of the candidates together and of the unlisted strings, and their covariance."""
+    sums = np.array([[1, 0], [0, 1], [1, 1]])
+    return sums @ shares, contrast_variances(sums, covariance)
+
+
+def compare_with_random_strings(
+    solved: SolvedModel, estimates: ShareEstimates, positions: NDArray[np.integer], filters: RandomFilters
+) -> tuple[NullDistribution, Floats]:
+    """Null distribution of the estimates of a mixed model, and the p-value of each candidate, (M,).
+
+    positions : (m, h, M) of each candidate in each cohort
+    """
+    known = np.isfinite(estimates.variances)
+    errors = np.sqrt(np.where(known, estimates.variances, np.nan))
     typical = float(np.median(errors[known])) if known.any() else 1.0
     scores = solved.scores()
 
-    def left_out(some: NDArray[np.intp]) -> Iterator[Seen]:
-        for j in some.tolist():
+    def leave_out(candidates: Indices) -> Iterator[LeaveOneOutScores]:
+        for j in candidates.tolist():
             parts = [errors[j] * score for score in solved.scores(j)]
-            own = [float(part[taken].sum()) for part, taken in zip(parts, places[:, :, j], strict=True)]
-            yield own, [strings.scores(part) for part in parts]
+            own = [float(part[taken].sum()) for part, taken in zip(parts, positions[:, :, j], strict=True)]
+            yield own, [filters.scores(part) for part in parts]
 
-    anybody = (strings.scores(typical * score) for score in scores)
-    return tested(solution.shares, errors, anybody, left_out, strings, sum(bool(score.any()) for score in scores))
+    random_scores = (filters.scores(typical * score) for score in scores)
+    cohorts = sum(bool(score.any()) for score in scores)
+    return test_candidates(estimates.shares, errors, random_scores, leave_out, filters, cohorts)

@@ -1,69 +1,85 @@
-"""Bit shares + design matrix -> shares of candidates, by generalized least squares with the true covariance.
+"""Generalized least squares of bit counts, all candidates as fixed effects: for few candidates.
 
-Conventions: the last unknown is x_o, the share of strings without a candidate, whose column is the average string w; what
-is missing to 1 is "no value", which sets no bit.
+Model, for cohort j with n_j reports and debiased bit shares y_j (k,):
+
+    y_j = X_j x + w x_o + e_j        Cov e_j = S_j = C_j / (n_j (q* - p*)**2) + tau**2 V
+
+x (M,) are the candidates' shares; x_o is that of the unlisted strings, with w and V the moments of a random string; the rest to 1 is "no
+value", which sets no bit. C_j is `report_covariance` at the shares fitted last, tau**2 the sum of squared shares of unlisted strings.
+
+Estimator: minimize  sum_j (y_j - X_j x - w x_o)' S_j^-1 (y_j - X_j x - w x_o), four times, from "every value is an average string"
+Variance:  Cov (x, x_o) = (sum_j (X_j, w)' S_j^-1 (X_j, w))^-1 as shares of a population; less x (1 - x) / N among the reporters
+
+docs/mathematics.md, sections 3 to 5.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import linalg, sparse
+from scipy import sparse
 
 from hubbub.summary import BitCounts
-from hubbub_decoder.estimators.lasso_screening import numbers
-from hubbub_decoder.inference.null_distribution import ErrorLaw, RandomPlaces
-from hubbub_decoder.inference.random_string_test import Seen, tested
-from hubbub_decoder.model.bit_covariance import RandomString, bit_shares_with_noise
+from hubbub_decoder.array_types import Floats, Indices
+from hubbub_decoder.estimators.fit_result import FitResult, contrast_variances
+from hubbub_decoder.estimators.inverses import pseudo_inverse
+from hubbub_decoder.estimators.lasso_screening import independent_numbers
+from hubbub_decoder.inference.intervals import reporter_variance
+from hubbub_decoder.inference.multiple_testing import LeaveOneOutScores, test_candidates
+from hubbub_decoder.inference.null_distribution import NullDistribution
+from hubbub_decoder.model.bit_covariance import bit_shares_and_covariances
 from hubbub_decoder.model.design_matrix import DesignMatrix
+from hubbub_decoder.model.random_string import RandomFilters, RandomStringMoments
 
 _REFITS = 3
-_ROWS_AT_ONCE = 1024
-_MAX_INFLATION = 1e8  # variance of a share through the presence of others, beyond which it is not identified
-_NULL = 1e-10
-_COHORTS = 3
+_MAX_SLAB_ROWS = 1024
+_MAX_VARIANCE_INFLATION = 1e8  # of a share by the presence of others; beyond, it is not determined
+_MIN_EIGENVALUE = 1e-10  # relative to the largest
+_NUMBERS_PER_CANDIDATE = 20
+_MIN_COHORTS_FOR_RANDOM_EFFECTS = 3
 
-Floats = NDArray[np.float64]
 
+def use_fixed_effects(counts: BitCounts, design: DesignMatrix) -> bool:
+    """Whether to fit all shares as fixed effects: for few candidates, or too few cohorts to treat hashing as random.
 
-@dataclass(frozen=True, eq=False)
-class Fit:
-    """Shares of the reports, and how uncertain they are as shares of a population the reports are drawn from.
-
-    shares      : (M,) unbiased, so possibly negative
-    unlisted    : x_o
-    covariance  : (M + 1, M + 1) of (shares, unlisted)
-    unexplained : (M + 1, d) orthonormal: directions the reports say nothing about; d = 0 in good order
-    scatter     : tau**2, the sum of squared shares of strings without a candidate, from the excess lack of fit
-    scatter_std : its standard error where tau = 0
-    noise       : (M + 1, M + 1) of the shares among those who reported, where the fit knows it by itself
-    law         : how estimates of those who are nothing err, where that is known; None: as a normal
-    p_values    : (M,) of the hypothesis that nobody reported it, by that law
+    M columns of random bits multiply every variance by 1 / (1 - M/R), R the independent numbers; M <= R / 20 counts as few.
     """
+    few = len(design.groups) <= independent_numbers(counts) // _NUMBERS_PER_CANDIDATE
+    return few or int((counts.reports > 0).sum()) < _MIN_COHORTS_FOR_RANDOM_EFFECTS
 
-    shares: Floats
-    unlisted: float
-    covariance: Floats
-    unexplained: Floats
-    scatter: float
-    scatter_std: float
-    noise: Floats | None = None
-    law: ErrorLaw | None = None
-    p_values: Floats | None = None
 
-    def identified(self, contrasts: Floats) -> NDArray[np.bool_]:
-        """Tell for each row of weights (n, M + 1) whether the reports determine that weighted sum."""
-        blind = np.linalg.norm(contrasts @ self.unexplained, axis=1)
-        return np.asarray(blind <= 1e-6 * np.linalg.norm(contrasts, axis=1))
+def fit_least_squares(counts: BitCounts, design: DesignMatrix, num_reports: int | None = None) -> FitResult:
+    """Estimate the shares of all columns of the design.
+
+    counts      : bit counts with at least one report      design : fewer columns than the bits can carry
+    num_reports : N, of all cohorts, if `counts` holds only some of them
+    """
+    rows = int((counts.reports > 0).sum()) * counts.metric.params.num_bits
+    random_string = RandomStringMoments.from_params(counts.metric.params)
+    blocks = list(design.blocks())
+    n = num_reports or counts.num_reports
+    shares, unlisted, estimated = np.zeros(len(design.groups)), random_string.any_value_share(counts), 0.0
+    for _ in range(1 + _REFITS):
+        unlisted_variance = estimated
+        normal = _normal_equations(counts, blocks, random_string, shares, unlisted, unlisted_variance)
+        covariance, null_space = _covariance(normal.information)
+        solution = covariance @ normal.moment
+        shares, unlisted = solution[:-1], float(solution[-1])
+        estimated, error = _estimate_unlisted_variance(normal, solution, rows, null_space.shape[1], unlisted_variance)
+
+    def reporter_variances(contrasts: Floats) -> Floats:
+        return reporter_variance(contrast_variances(contrasts, covariance), contrasts @ solution, n)
+
+    fit = FitResult.from_fixed_effects(solution, covariance, null_space, reporter_variances, (unlisted_variance, error))
+    return fit.with_tests(*_compare_with_random_strings(fit, solution, covariance, counts, blocks, random_string))
 
 
 @dataclass(frozen=True, eq=False)
-class _Normal:
-    """Sums over cohorts: A = X' S^-1 X, b = X' S^-1 y, y' S^-1 y and tr(S^-1 V)."""
+class _NormalEquations:
+    """Sums over cohorts: information X'S^-1 X (M + 1, M + 1), moment X'S^-1 y (M + 1,), square y'S^-1 y, trace tr(S^-1 V)."""
 
     information: Floats
     moment: Floats
@@ -71,122 +87,40 @@ class _Normal:
     trace: float
 
 
-def must_be_fixed(counts: BitCounts, design: DesignMatrix) -> bool:
-    """Say whether every share is to be left open: it costs next to nothing, or there are too few cohorts to call hashing chance.
-
-    M columns of random bits make every variance 1 / (1 - M/R) times what it would be alone, R the independent numbers; M <= R / 20 is asked.
-    """
-    return len(design.groups) <= numbers(counts) // 20 or int((counts.reports > 0).sum()) < _COHORTS
-
-
-def fit(counts: BitCounts, design: DesignMatrix) -> Fit:
-    """Fit all columns of the design at once.
-
-        minimize  sum_j (y_j - X_j x)' S_j^-1 (y_j - X_j x)        S_j = C_j / (n_j (q* - p*)**2) + tau**2 V
-        Cov x = (sum_j X_j' S_j^-1 X_j)^-1
-
-    C_j is `report_covariance` of cohort j at the last shares fitted, at first of nothing but average strings. Strings
-    without a candidate do not hash like their average: V is the scatter of one, tau**2 the sum of their squared shares.
-
-    counts : bit counts with at least one report      design : fewer columns than the bits can carry
-    Source: generalized least squares; tau**2 by the method of moments on the residuals.
-    """
-    rows = int((counts.reports > 0).sum()) * counts.metric.params.num_bits
-    random_string = RandomString.of(counts.metric.params)
-    blocks = list(design.blocks())
-    shares, unlisted, scatter = np.zeros(len(design.groups)), random_string.share_of_all(counts), 0.0
-    for _ in range(1 + _REFITS):
-        weighted_with = scatter
-        normal = _normal_equations(counts, blocks, random_string, shares, unlisted, weighted_with)
-        covariance, unexplained = _inverse(normal.information)
-        solution = covariance @ normal.moment
-        shares, unlisted = solution[:-1], float(solution[-1])
-        scatter, scatter_std = _scatter(normal, solution, rows, unexplained.shape[1], weighted_with)
-    found = Fit(shares, unlisted, covariance, unexplained, weighted_with, scatter_std)
-    law, p = _tested(found, counts, blocks, random_string)
-    return replace(found, law=law, p_values=p)
-
-
-def _tested(
-    found: Fit, counts: BitCounts, blocks: list[sparse.csr_array], random_string: RandomString
-) -> tuple[ErrorLaw | None, Floats]:
-    """Return how random strings err, and how often one would look as frequent as each candidate.
-
-    In each cohort a random string's score is the sum of S^-1 (y - X x - w x_o) over the bits that it sets; where candidate j is left out,
-    (x, x_o) is less Cov e_j x_j / Cov_jj. Where sets of h bits are too many to go through, some are drawn.
-    """
-    columns = len(found.shares)
-    known = found.identified(np.eye(columns + 1))[:columns]
-    if not known.any():
-        return None, np.full(columns, np.nan)
-    errors = np.where(known, np.sqrt(np.diag(found.covariance)[:columns]), np.nan)
-    solution = np.append(found.shares, found.unlisted)
-    strings = RandomPlaces.of_bits(counts.metric.params)
-
-    def scores(solutions: Floats, scales: Floats) -> Iterator[tuple[sparse.csr_array, Floats]]:
-        for y_j, bits, s in _covariances(counts, blocks, random_string, solution[:-1], solution[-1], found.scatter):
-            fitted = bits @ solutions[:-1] + np.outer(random_string.mean, solutions[-1])
-            yield bits, scales * np.linalg.solve(s, y_j[:, None] - fitted)
-
-    def left_out(some: NDArray[np.intp]) -> Iterator[Seen]:
-        moved = found.covariance[:, some] * (solution[some] / errors[some] ** 2)
-        parts = list(scores(solution[:, None] - moved, errors[some]))
-        own = np.array([(bits[:, some].T @ score).diagonal() for bits, score in parts])
-        for place in range(len(some)):
-            yield own[:, place], [strings.scores(score[:, place]) for _, score in parts]
-
-    typical = np.array([np.nanmedian(errors)])
-    anybody = (strings.scores(score[:, 0]) for _, score in scores(solution[:, None], typical))
-    return tested(found.shares, errors, anybody, left_out, strings, int((counts.reports > 0).sum()))
-
-
-def _scatter(normal: _Normal, solution: Floats, rows: int, blind: int, weighted_with: float) -> tuple[float, float]:
-    """Return tau**2 by the method of moments, not below 0, and its standard error.
-
-    E Q = D + (tau**2 - t) tr(S^-1 V) D / rows        Q = sum_j r_j' S_j^-1 r_j, D = rows - unknowns, t = `weighted_with`
-    """
-    freedom = rows - len(solution) + blind
-    if freedom <= 0:
-        return 0.0, math.inf
-    per_unit = normal.trace * freedom / rows
-    lack_of_fit = normal.square - float(solution @ normal.moment)
-    return max(0.0, weighted_with + (lack_of_fit - freedom) / per_unit), math.sqrt(2 * freedom) / per_unit
-
-
 def _normal_equations(
     counts: BitCounts,
     blocks: list[sparse.csr_array],
-    random_string: RandomString,
+    random_string: RandomStringMoments,
     shares: Floats,
     unlisted: float,
-    scatter: float,
-) -> _Normal:
-    """Sum over the cohorts; whitened rows of some cohorts are held at a time, and multiplied at once."""
+    unlisted_variance: float,
+) -> _NormalEquations:
+    """Sum over the cohorts; the whitened rows of some cohorts are stored at a time, and multiplied at once."""
     gram = np.zeros((len(shares) + 2, len(shares) + 2))
     trace = 0.0
     held: list[Floats] = []
-    for y_j, bits, s in _covariances(counts, blocks, random_string, shares, unlisted, scatter):
+    for y_j, bits, s in _observations(counts, blocks, random_string, shares, unlisted, unlisted_variance):
         whitener = np.linalg.inv(np.linalg.cholesky(s))
         held.append(np.column_stack([(bits.T @ whitener.T).T, whitener @ random_string.mean, whitener @ y_j]))
         trace += float(np.sum((whitener @ random_string.covariance) * whitener))
-        if len(held) * len(s) >= _ROWS_AT_ONCE:
+        if len(held) * len(s) >= _MAX_SLAB_ROWS:
             gram += _gram(held)
             held = []
     gram += _gram(held) if held else 0.0
-    return _Normal(gram[:-1, :-1], gram[:-1, -1], float(gram[-1, -1]), trace)
+    return _NormalEquations(gram[:-1, :-1], gram[:-1, -1], float(gram[-1, -1]), trace)
 
 
-def _covariances(
+def _observations(
     counts: BitCounts,
     blocks: list[sparse.csr_array],
-    random_string: RandomString,
+    random_string: RandomStringMoments,
     shares: Floats,
     unlisted: float,
-    scatter: float,
+    unlisted_variance: float,
 ) -> Iterator[tuple[Floats, sparse.csr_array, Floats]]:
-    """Yield y_j, X_j and S_j of each cohort that sent anything."""
-    for y_j, bits, s in bit_shares_with_noise(counts, blocks, random_string, shares, unlisted):
-        yield y_j, bits, s + scatter * random_string.covariance
+    """Yield y_j, X_j and S_j of each cohort with reports."""
+    for y_j, bits, s in bit_shares_and_covariances(counts, blocks, random_string, shares, unlisted):
+        yield y_j, bits, s + unlisted_variance * random_string.covariance
 
 
 def _gram(blocks: list[Floats]) -> Floats:
@@ -194,19 +128,66 @@ def _gram(blocks: list[Floats]) -> Floats:
     return rows.T @ rows
 
 
-def _inverse(information: Floats) -> tuple[Floats, Floats]:
-    """Invert, or pseudo-invert and return the directions without information: (M + 1, M + 1) and (M + 1, d)."""
+def _covariance(information: Floats) -> tuple[Floats, Floats]:
+    """Inverse of the information, and directions without information: (M + 1, M + 1) and (M + 1, d)."""
     scale = np.sqrt(np.diag(information))
     scale[scale == 0] = 1
-    correlation = information / np.outer(scale, scale)
     try:
-        half = np.linalg.inv(np.linalg.cholesky(correlation))
+        half = np.linalg.inv(np.linalg.cholesky(information / np.outer(scale, scale)))
     except np.linalg.LinAlgError:
         half = None
-    if half is not None and np.sum(half**2, axis=0).max() < _MAX_INFLATION:
+    if half is not None and np.sum(half**2, axis=0).max() < _MAX_VARIANCE_INFLATION:
         return (half.T @ half) / np.outer(scale, scale), np.empty((len(scale), 0))
-    values, vectors = np.linalg.eigh(correlation)
-    known = values > max(_NULL * values[-1], 1 / _MAX_INFLATION)
-    inverse = (vectors[:, known] / values[known]) @ vectors[:, known].T
-    blind = linalg.orth(vectors[:, ~known] / scale[:, None])
-    return inverse / np.outer(scale, scale), blind
+    return pseudo_inverse(information, _MIN_EIGENVALUE, 1 / _MAX_VARIANCE_INFLATION)
+
+
+def _estimate_unlisted_variance(
+    normal: _NormalEquations, solution: Floats, rows: int, null_dimensions: int, current: float
+) -> tuple[float, float]:
+    """Estimate of tau**2 by the method of moments, at least 0, and its standard error where tau = 0.
+
+    E Q = D + (tau**2 - t) tr(S^-1 V) D / rows        Q = sum_j r_j' S_j^-1 r_j, D = rows - unknowns, t = `current`
+    """
+    freedom = rows - len(solution) + null_dimensions
+    if freedom <= 0:
+        return 0.0, math.inf
+    per_unit = normal.trace * freedom / rows
+    lack_of_fit = normal.square - float(solution @ normal.moment)
+    return max(0.0, current + (lack_of_fit - freedom) / per_unit), math.sqrt(2 * freedom) / per_unit
+
+
+def _compare_with_random_strings(
+    fit: FitResult,
+    solution: Floats,
+    covariance: Floats,
+    counts: BitCounts,
+    blocks: list[sparse.csr_array],
+    random_string: RandomStringMoments,
+) -> tuple[NullDistribution | None, Floats]:
+    """Null distribution of the estimates, and the p-value of each candidate, (M,).
+
+    In each cohort a random string's score is the sum of S^-1 (y - X x - w x_o) over the bits that it sets. Where candidate j is left
+    out, (x, x_o) is less Cov e_j x_j / Cov_jj.
+    """
+    errors = np.sqrt(fit.variances)
+    if np.isnan(errors).all():
+        return None, np.full(len(errors), np.nan)
+    filters = RandomFilters.from_params(counts.metric.params)
+
+    def scores(solutions: Floats, scales: Floats) -> Iterator[tuple[sparse.csr_array, Floats]]:
+        observations = _observations(counts, blocks, random_string, solution[:-1], solution[-1], fit.unlisted_variance)
+        for y_j, bits, s in observations:
+            fitted = bits @ solutions[:-1] + np.outer(random_string.mean, solutions[-1])
+            yield bits, scales * np.linalg.solve(s, y_j[:, None] - fitted)
+
+    def leave_out(candidates: Indices) -> Iterator[LeaveOneOutScores]:
+        moved = covariance[:, candidates] * (solution[candidates] / errors[candidates] ** 2)
+        parts = list(scores(solution[:, None] - moved, errors[candidates]))
+        own = np.array([(bits[:, candidates].T @ score).diagonal() for bits, score in parts])
+        for column in range(len(candidates)):
+            yield own[:, column], [filters.scores(score[:, column]) for _, score in parts]
+
+    typical = np.array([np.nanmedian(errors)])
+    random_scores = (filters.scores(score[:, 0]) for _, score in scores(solution[:, None], typical))
+    cohorts = int((counts.reports > 0).sum())
+    return test_candidates(solution[:-1], errors, random_scores, leave_out, filters, cohorts)

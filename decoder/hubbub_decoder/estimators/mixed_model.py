@@ -1,17 +1,28 @@
-"""Shares as a linear mixed model: what is believed of each candidate is normal, unlisted strings scatter.
+"""Linear mixed model of shares, and its two solvers.
 
-    y_c = X_c x + F_c x_others + s_c        x_j ~ N(mean_j, variance_j)        s_c ~ N(0, I + tau**2 K_c)
+Model, for cohorts c = 1 .. m with whitened observations y_c (r_c,), d numbers in all:
 
-x are the candidates' shares; x_others those of the unlisted strings, whose column of F is their average pattern, and of "no value", if that
-has a pattern; K_c is the unlisted strings' scatter around their average.
-What is believed of a candidate matters to the others only: how it hashes is chance, so to them it is noise of a known size. Its own
-estimate always takes its own belief away again (its *cavity*), so it is unbiased over the random hash.
+    y_c = X_c x + F_c f + s_c        x_v ~ N(mean_v, variance_v)        s_c ~ N(0, I + tau**2 K_c)
 
-Source: Henderson 1975 (mixed model equations); Harville 1977 (restricted maximum likelihood); the cavity as in Minka 2001.
+    x (M,)   shares of the candidates: random effects, with the prior that `empirical_bayes.py` fits
+    f (o,)   fixed effects: the share of the unlisted strings, whose column of F is the average random string, and of "no value"
+    X_c      sum of the columns of A_c at the candidate's positions in cohort c (its filter, or its bits)
+    tau**2   sum of squared shares of the unlisted strings; K_c = A_c V A_c', V the covariance of a random string's indicator
+
+Estimator: how a string hashes is random, so a candidate with a prior is noise of known variance to the others. Each estimate is that of
+its *cavity*, its own prior removed; so it is unbiased over the random hash. With posterior mean m_v and variance P_vv:
+
+    1/variance(x_v) = 1/P_vv - 1/variance_v        x_v = variance(x_v) (m_v / P_vv - mean_v / variance_v)
+
+`CandidateSpaceSolver` and `ObservationSpaceSolver` solve the same system, in M + o or in d unknowns; `MixedModel.solve` takes the cheaper.
+
+docs/mathematics.md, section 7. Source: Henderson 1975 (mixed model equations); Harville 1977 (restricted maximum likelihood); Minka 2001
+(the cavity).
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
@@ -19,87 +30,205 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import linalg
 
-from hubbub_decoder.estimators.patterns import Observations
+from hubbub_decoder.array_types import Flags, Floats, Indices
+from hubbub_decoder.estimators.inverses import inverse, inverse_root
 
-Floats = NDArray[np.float64]
+_RELATIVE_RIDGE = 1e-10
+_MIN_INFORMATION = 1e-9  # relative; a share with less is not determined
+_MAX_SLAB_ROWS = 1024
+_VARIANCE_SAMPLE = 4_096  # candidates whose variances are computed when an approximation is enough
+_LOOKUP_COST = 500  # of a candidate's pair of positions in a table, in multiplications
 
 
 @dataclass(frozen=True, eq=False)
-class Beliefs:
-    """What is believed of each candidate's share beside what its own reports say: normal, (M,) and (M,) > 0."""
+class Observations:
+    """Whitened numbers, each a known sum of the shares at positions.
+
+        y_c = A_c theta_c + N(0, I)        theta_c,g = sum of x_v over the strings with position g in cohort c
+
+    responses : y_c, (r_c,) for each cohort      features : A_c, (r_c, p)
+    """
+
+    responses: tuple[Floats, ...]
+    features: tuple[Floats, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of observations, d."""
+        return sum(map(len, self.responses))
+
+
+@dataclass(frozen=True, eq=False)
+class CandidatePriors:
+    """Normal prior of each candidate's share: means (M,) and variances (M,) > 0."""
 
     means: Floats
     variances: Floats
 
 
+@dataclass(frozen=True, eq=False)
+class ShareEstimates:
+    """Estimates of single shares of a population, under given priors.
+
+    shares          : (M,) each without its own prior; nan where the reports do not determine it
+    variances       : (M,) of `shares`; nan or inf where the reports do not determine it
+    posterior_means : (M,) with the prior
+    fixed_effects   : (o,) f
+    """
+
+    shares: Floats
+    variances: Floats
+    posterior_means: Floats
+    fixed_effects: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Totals:
+    """Sum of all candidates' shares, then the fixed effects: shares (1 + o,) and covariance (1 + o, 1 + o)."""
+
+    shares: Floats
+    covariance: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Overdispersion:
+    """Residuals compared with the variance that tau**2 and the priors explain.
+
+        ratio = r'S^-1 K S^-1 r / tr(P K)        step = (r'S^-1 K S^-1 r - tr(P K)) / sum_c tr(P_cc K_c P_cc K_c)
+
+    ratio : of the true variance of the estimates to their nominal one
+    step  : of Fisher scoring for tau**2; 0 at its restricted maximum likelihood
+    error : standard error of tau**2, sqrt(2 / sum_c tr(P_cc K_c P_cc K_c))
+    """
+
+    ratio: float
+    step: float
+    error: float
+
+    @classmethod
+    def from_cohorts(cls, squares: list[float], blocks: list[Floats]) -> Overdispersion:
+        """Add up r'S^-1 K S^-1 r and P_cc K_c of the cohorts."""
+        expected, curvature = (sum(map(f, blocks)) for f in (np.trace, lambda b: np.sum(b * b.T)))
+        found = sum(squares)
+        if not found > 0 < expected or not curvature > 0:
+            return cls(1.0, 0.0, np.inf)
+        return cls(float(found / expected), float((found - expected) / curvature), float(np.sqrt(2 / curvature)))
+
+
+class SolvedModel(ABC):
+    """Mixed model solved under given priors and tau**2.
+
+    Symbols: S = X diag(variance) X' + (I + tau**2 K), the covariance of y; P = S^-1 - S^-1 F (F'S^-1 F)^-1 F'S^-1; r = y - X mean - F f.
+    """
+
+    @abstractmethod
+    def estimates(self, *, approximate: bool = False) -> ShareEstimates:
+        """Estimates of all shares.
+
+        approximate : compute the variances of a sample of very many candidates and let their median stand for all
+        """
+
+    @abstractmethod
+    def scores(self, left_out: int | None = None) -> list[Floats]:
+        """A_c'P r of each cohort, (p,): what each position adds to the score of a string without a prior.
+
+        left_out : a candidate to leave out: P_{-j} r_{-j} = P r + P x_j m_j / (1 - variance_j x_j'P x_j), m_j its posterior mean
+        """
+
+    @abstractmethod
+    def overdispersion(self) -> Overdispersion:
+        """Compare the residuals with their expected variance."""
+
+    @abstractmethod
+    def totals(self, exchangeable: Flags) -> Totals:
+        """Totals, with one more fixed effect: the mean of the exchangeable candidates (M,), its column X 1.
+
+        Without it, the priors of hundreds of small shares would decide their sum.
+        """
+
+
 class MixedModel:
-    """Observations of all cohorts, d numbers, about M candidates.
+    """Mixed model of d observations and M candidates, before priors are given.
 
-    It is solved for the shares (Henderson's equations) or for the observations, whichever takes less arithmetic. The covariance of the
-    latter is S = X diag(variance) X' + (I + tau**2 K), with P = S^-1 - S^-1 F (F'S^-1 F)^-1 F'S^-1; the d x M matrix X is never held
-    then: candidates with the same places in two cohorts are added up first, and looked up last.
+    The (d, M) matrix X is never stored: candidates with equal positions in two cohorts are added up first, and looked up last.
 
-    observations : A_c and y_c of m cohorts, A_c with a column for each of p places
-    places       : (m, h, M) the places a candidate takes in each cohort: its filter, or its bits
-    others       : (p, o) what strings that are no candidate put there on average       scatter : (p, p) how the unlisted scatter there
+    observations   : y_c and A_c of m cohorts, with noise I
+    positions      : (m, h, M) positions of each candidate in each cohort: its filter, or its bits
+    fixed_patterns : (p, o) average pattern over positions of the unlisted strings and of "no value": F_c = A_c fixed_patterns
+    covariance     : (p, p) V, of a random string's indicator: K_c = A_c V A_c'
     """
 
     def __init__(
-        self, observations: Observations, places: NDArray[np.integer], others: Floats, scatter: Floats
+        self,
+        observations: Observations,
+        positions: NDArray[np.integer],
+        fixed_patterns: Floats,
+        covariance: Floats,
     ) -> None:
         self.y, self.features = np.concatenate(observations.responses), observations.features
-        self.places = places.astype(np.intp, copy=False)
-        self.others = np.concatenate(self.features) @ others
-        self.scatters = [a @ scatter @ a.T for a in self.features]
+        self.positions = positions.astype(np.intp, copy=False)
+        self.fixed_columns = np.concatenate(self.features) @ fixed_patterns
+        self.unlisted_covariances = [a @ covariance @ a.T for a in self.features]
         self._starts = np.cumsum([0, *map(len, observations.responses)]).tolist()
-        self._of_places, self._size = (others, scatter), len(others)
-
-    def whitened(self, unlisted: float) -> MixedModel:
-        """Return the same with noise I in place of I + tau**2 K; unlisted : tau**2."""
-        roots = [np.linalg.inv(np.linalg.cholesky(np.eye(len(k)) + unlisted * k)) for k in self.scatters]
-        responses = tuple(root @ self.y[rows] for root, rows in zip(roots, self.rows(), strict=True))
-        features = tuple(root @ a for root, a in zip(roots, self.features, strict=True))
-        return MixedModel(Observations(responses, features), self.places, *self._of_places)
+        self._of_positions, self._num_positions = (fixed_patterns, covariance), len(fixed_patterns)
 
     @property
-    def candidates(self) -> int:
+    def num_candidates(self) -> int:
         """M."""
-        return int(self.places.shape[2])
+        return int(self.positions.shape[2])
+
+    def solve(self, priors: CandidatePriors, unlisted_variance: float) -> SolvedModel:
+        """Solve under these priors and tau**2, by the solver that needs less arithmetic."""
+        d, m = len(self.y), self.num_candidates
+        lookups = self.positions.shape[0] * self.positions.shape[1]
+        if d**3 + _LOOKUP_COST * lookups**2 * m < d * m**2 + m**3:
+            return ObservationSpaceSolver(self, priors, unlisted_variance)
+        return CandidateSpaceSolver(self, priors, unlisted_variance)
+
+    def whitened(self, unlisted_variance: float) -> MixedModel:
+        """Return the same model with noise I in place of I + tau**2 K."""
+        covariances = self.unlisted_covariances
+        roots = [np.linalg.inv(np.linalg.cholesky(np.eye(len(k)) + unlisted_variance * k)) for k in covariances]
+        responses = tuple(root @ self.y[rows] for root, rows in zip(roots, self.rows(), strict=True))
+        features = tuple(root @ a for root, a in zip(roots, self.features, strict=True))
+        return MixedModel(Observations(responses, features), self.positions, *self._of_positions)
 
     def rows(self) -> Iterator[slice]:
-        """Yield where each cohort's observations stand."""
+        """Yield the rows of y of each cohort."""
         for start, end in pairwise(self._starts):
             yield slice(start, end)
 
-    def variance_ratio(self, unlisted: float, before: float) -> float:
-        """Return how much larger one tau**2 makes the observations' variances than another, on average."""
-        scatter = sum(map(np.trace, self.scatters)) / len(self.y)
-        return float((1 + unlisted * scatter) / (1 + before * scatter))
+    def variance_ratio(self, unlisted_variance: float, before: float) -> float:
+        """Ratio of the observations' mean variance under one tau**2 to that under another."""
+        trace = sum(map(np.trace, self.unlisted_covariances)) / len(self.y)
+        return float((1 + unlisted_variance * trace) / (1 + before * trace))
 
-    def sums(self, shares: Floats) -> Floats:
-        """Return X x, (d,)."""
-        parts = zip(self.features, self.places, strict=True)
+    def predict(self, shares: Floats) -> Floats:
+        """X x, (d,), of shares x (M,)."""
+        parts = zip(self.features, self.positions, strict=True)
+        size = self._num_positions
         return np.concatenate(
-            [a @ reduce(np.add, [np.bincount(one, shares, self._size) for one in taken]) for a, taken in parts]
+            [a @ reduce(np.add, [np.bincount(one, shares, size) for one in taken]) for a, taken in parts]
         )
 
     def scores(self, vectors: Floats, every: int = 1) -> Floats:
-        """Return X'v, a row a candidate, or every n-th of them; v : (d,) or (d, n)."""
-        parts = zip(self.rows(), self.features, self.places[:, :, ::every], strict=True)
+        """X'v, a row for each candidate or for every n-th of them; v : (d,) or (d, n)."""
+        parts = zip(self.rows(), self.features, self.positions[:, :, ::every], strict=True)
         return np.asarray(
             sum(looked[one] for rows, a, taken in parts for looked in [a.T @ vectors[rows]] for one in taken)
         )
 
-    def columns(self, some: NDArray[np.intp]) -> Floats:
-        """Return the columns of X of some candidates, (d, n)."""
-        parts = zip(self.features, self.places, strict=True)
-        return np.concatenate([a[:, taken[:, some]].sum(axis=1) for a, taken in parts])
+    def columns(self, candidates: Indices) -> Floats:
+        """Columns of X of some candidates, (d, n)."""
+        parts = zip(self.features, self.positions, strict=True)
+        return np.concatenate([a[:, taken[:, candidates]].sum(axis=1) for a, taken in parts])
 
-    def lengths(self) -> Floats:
-        """Return x'x for the column x of each candidate, (M,)."""
-        total = np.zeros(self.candidates)
-        for a, taken in zip(self.features, self.places, strict=True):
+    def squared_norms(self) -> Floats:
+        """x'x of the column x of each candidate, (M,)."""
+        total = np.zeros(self.num_candidates)
+        for a, taken in zip(self.features, self.positions, strict=True):
             table = a.T @ a
             for one in taken:
                 for other in taken:
@@ -107,27 +236,219 @@ class MixedModel:
         return total
 
     def gram(self, weights: Floats) -> Floats:
-        """Return X diag(weights) X', (d, d)."""
+        """X diag(weights) X', (d, d)."""
         total = np.empty((len(self.y), len(self.y)))
+        size = self._num_positions
         for rows, a, columns, b, pairs in self._pairs():
-            together = reduce(np.add, [np.bincount(pair, weights, self._size**2) for pair in pairs])
-            block = a @ together.reshape(self._size, self._size) @ b.T
+            together = reduce(np.add, [np.bincount(pair, weights, size**2) for pair in pairs])
+            block = a @ together.reshape(size, size) @ b.T
             total[rows, columns], total[columns, rows] = block, block.T
         return total
 
-    def squares(self, matrix: Floats, every: int = 1) -> Floats:
-        """Return x'Ax for the column x of each candidate, or of every n-th, (M / n,); matrix : A, symmetric."""
-        total = np.zeros(-(-self.candidates // every))
+    def quadratic_forms(self, matrix: Floats, every: int = 1) -> Floats:
+        """x'Bx of the column x of each candidate, or of every n-th, (M / n,); matrix : B (d, d), symmetric."""
+        total = np.zeros(-(-self.num_candidates // every))
         for rows, a, columns, b, pairs in self._pairs(every):
             table = (1 if rows == columns else 2) * (a.T @ matrix[rows, columns] @ b)
             for pair in pairs:
                 total += table.take(pair)
         return total
 
-    def _pairs(self, every: int = 1) -> Iterator[tuple[slice, Floats, slice, Floats, Iterator[NDArray[np.intp]]]]:
-        """Yield of each two cohorts what turns places into observations, and every two places of the candidates there, as one number."""
-        cohorts = list(zip(self.rows(), self.features, self.places[:, :, ::every], strict=True))
+    def _pairs(self, every: int = 1) -> Iterator[tuple[slice, Floats, slice, Floats, Iterator[Indices]]]:
+        """Yield, for each two cohorts, their rows and features, and each candidate's pairs of positions there, as one index."""
+        cohorts = list(zip(self.rows(), self.features, self.positions[:, :, ::every], strict=True))
         for number, (rows, a, taken) in enumerate(cohorts):
-            firsts = taken * self._size
+            firsts = taken * self._num_positions
             for columns, b, others in cohorts[: number + 1]:
                 yield rows, a, columns, b, (first + other for first in firsts for other in others)
+
+
+class CandidateSpaceSolver(SolvedModel):
+    """Henderson's mixed model equations, in M + o unknowns: for fewer candidates than observations.
+
+        (Z'Z + D) (x, f) = Z'y + D mean        Z = (X, F) of the whitened model        D = diag(1/variance), 0 for the fixed effects
+
+    Z'Z + D = L L', and L^-1 is kept. Z is computed slab by slab, some cohorts at a time.
+    """
+
+    def __init__(self, model: MixedModel, priors: CandidatePriors, unlisted_variance: float) -> None:
+        self._model, self._priors, self._listed = model.whitened(unlisted_variance), priors, model.num_candidates
+        size = self._listed + model.fixed_columns.shape[1]
+        normal = np.zeros((size, size))
+        for _, z in self._slabs():
+            normal += z.T @ z
+        precision, pull = np.zeros(size), np.zeros(size)
+        precision[: self._listed], pull[: self._listed] = 1 / priors.variances, priors.means / priors.variances
+        ridge = _RELATIVE_RIDGE * max(normal.trace() / size, _RELATIVE_RIDGE)
+        normal[np.diag_indices_from(normal)] += precision + ridge
+        self._root = inverse_root(normal)
+        self._right = self._scores(self._model.y) + pull
+        self._x = self._times_covariance(self._right)
+
+    def _slabs(self) -> Iterator[tuple[list[slice], Floats]]:
+        """Yield Z, some cohorts at a time, with the rows of each cohort in it."""
+        model = self._model
+        held: list[Floats] = []
+        for rows, a, taken in zip(model.rows(), model.features, model.positions, strict=True):
+            held.append(np.column_stack([reduce(np.add, (a[:, one] for one in taken)), model.fixed_columns[rows]]))
+            if rows.stop == len(model.y) or sum(map(len, held)) >= _MAX_SLAB_ROWS:
+                ends = np.cumsum([0, *map(len, held)]).tolist()
+                yield [slice(start, end) for start, end in pairwise(ends)], np.concatenate(held)
+                held = []
+
+    def _predict(self, x: Floats) -> Floats:
+        """Z x."""
+        return self._model.predict(x[: self._listed]) + self._model.fixed_columns @ x[self._listed :]
+
+    def _scores(self, vector: Floats) -> Floats:
+        """Z'v."""
+        return np.concatenate([self._model.scores(vector), self._model.fixed_columns.T @ vector])
+
+    def _times_covariance(self, vector: Floats) -> Floats:
+        return np.asarray(self._root.T @ (self._root @ vector))
+
+    def estimates(self, *, approximate: bool = False) -> ShareEstimates:  # noqa: ARG002, exact variances cost nothing here
+        posterior_variances = np.einsum("ij,ij->j", self._root, self._root)[: self._listed]
+        posterior_means = self._x[: self._listed]
+        precision = 1 / posterior_variances - 1 / self._priors.variances
+        known = precision > _MIN_INFORMATION / posterior_variances
+        variances = 1 / np.where(known, precision, 1)
+        shares = variances * (posterior_means / posterior_variances - self._priors.means / self._priors.variances)
+        return ShareEstimates(
+            shares=np.where(known, shares, np.nan),
+            variances=np.where(known, variances, np.inf),
+            posterior_means=posterior_means,
+            fixed_effects=self._x[self._listed :],
+        )
+
+    def scores(self, left_out: int | None = None) -> list[Floats]:
+        x = self._x
+        if left_out is not None:  # the other shares given that this one is 0
+            column = self._root.T @ self._root[:, left_out]
+            x = x - column * (x[left_out] / column[left_out])
+        residual = self._model.y - self._predict(x)
+        return [a.T @ residual[rows] for rows, a in zip(self._model.rows(), self._model.features, strict=True)]
+
+    def overdispersion(self) -> Overdispersion:
+        residual, covariances = self._model.y - self._predict(self._x), self._model.unlisted_covariances
+        squares = [
+            float(residual[rows] @ k @ residual[rows]) for rows, k in zip(self._model.rows(), covariances, strict=True)
+        ]
+        halves = (
+            product[:, rows]
+            for held, z in self._slabs()
+            for product in [linalg.blas.dtrmm(1.0, self._root, z.T, lower=1)]
+            for rows in held
+        )
+        blocks = [k - half.T @ (half @ k) for half, k in zip(halves, covariances, strict=True)]
+        return Overdispersion.from_cohorts(squares, blocks)
+
+    def totals(self, exchangeable: Flags) -> Totals:
+        weights, sums, column = self._total_weights(exchangeable)
+        return Totals(weights @ np.append(self._right, column @ self._model.y), weights @ sums.T)
+
+    def _total_weights(self, exchangeable: Flags) -> tuple[Floats, Floats, Floats]:
+        """Weights of the equations in the totals (1 + o, M + o + 1), the sums that they estimate, and the column X 1 of the added mean.
+
+        The last equation is that of the mean of the exchangeable candidates.
+        """
+        m, size = self._listed, len(self._x)
+        fixed = size - m
+        sums = np.zeros((1 + fixed, size + 1))
+        sums[0, :m], sums[1:, m:-1], sums[0, -1] = 1, np.eye(fixed), exchangeable.sum()
+        column = self._model.predict(exchangeable.astype(float))
+        solved = self._times_covariance(self._scores(column))
+        left = float(column @ column - column @ self._predict(solved))
+        weights = np.zeros_like(sums)
+        weights[:, :-1] = self._times_covariance(sums[:, :-1].T).T
+        if left > _MIN_INFORMATION * float(
+            column @ column
+        ):  # else no candidate is exchangeable, or X 1 is a fixed column
+            direction = np.append(-solved, 1)
+            weights += np.outer(sums @ direction, direction) / left
+        return weights, sums, column
+
+
+class ObservationSpaceSolver(SolvedModel):
+    """Best linear unbiased prediction, in d unknowns: for more candidates than observations.
+
+        m = mean + diag(variance) X'P r        information_v = x_v'P x_v, the inverse of variance(x_v) + variance_v
+
+    S^-1 is kept; P is applied as S^-1 - S^-1 F (F'S^-1 F)^-1 F'S^-1 and never stored.
+    """
+
+    def __init__(self, model: MixedModel, priors: CandidatePriors, unlisted_variance: float) -> None:
+        self._model, self._priors = model, priors
+        s = model.gram(priors.variances)
+        for rows, k in zip(model.rows(), model.unlisted_covariances, strict=True):
+            s[rows, rows] += np.eye(len(k)) + unlisted_variance * k
+        self._inverse = inverse(s)
+        self._centred = model.y - model.predict(priors.means)
+        self._solved, self._covariance, self._effects = self._fixed_effects(model.fixed_columns)
+        self._projected = self._inverse @ self._centred - self._solved @ self._effects
+
+    def _fixed_effects(self, columns: Floats) -> tuple[Floats, Floats, Floats]:
+        """S^-1 F, (F'S^-1 F)^-1 and the effects f of some columns F (d, o) without a prior."""
+        solved = self._inverse @ columns
+        normal = columns.T @ solved
+        diagonal = normal.diagonal()
+        normal[np.diag_indices_from(normal)] += _RELATIVE_RIDGE * (diagonal + _RELATIVE_RIDGE * diagonal.max())
+        covariance: Floats = np.asarray(np.linalg.inv(normal))
+        return solved, covariance, covariance @ (solved.T @ self._centred)
+
+    def estimates(self, *, approximate: bool = False) -> ShareEstimates:
+        means, variances = self._priors.means, self._priors.variances
+        every = -(-len(means) // _VARIANCE_SAMPLE) if approximate else 1
+        fixed = self._model.scores(self._solved, every)
+        information = self._model.quadratic_forms(self._inverse, every) - np.einsum(
+            "ia,ab,ib->i", fixed, self._covariance, fixed
+        )
+        score = self._model.scores(self._projected)
+        if every > 1:
+            information = 1 / (np.median(1 / information - variances[::every]) + variances)
+        known = (information > _MIN_INFORMATION * information.max(initial=0)) & (information * variances < 1)
+        safe = np.where(known, information, 1)
+        return ShareEstimates(
+            shares=np.where(known, means + score / safe, np.nan),
+            variances=np.where(known, 1 / safe - variances, np.inf),
+            posterior_means=means + variances * score,
+            fixed_effects=self._effects,
+        )
+
+    def scores(self, left_out: int | None = None) -> list[Floats]:
+        model = self._model
+        parts = list(zip(model.rows(), model.features, model.positions, strict=True))
+        residual = self._projected
+        if left_out is not None:
+            column = np.concatenate([a[:, taken[:, left_out]].sum(axis=1) for _, a, taken in parts])
+            projected = self._inverse @ column - self._solved @ (self._covariance @ (self._solved.T @ column))
+            mean, variance = self._priors.means[left_out], self._priors.variances[left_out]
+            posterior = mean + variance * float(column @ self._projected)
+            residual = residual + projected * (posterior / (1 - variance * float(column @ projected)))
+        return [a.T @ residual[rows] for rows, a, _ in parts]
+
+    def overdispersion(self) -> Overdispersion:
+        parts = list(zip(self._model.rows(), self._model.unlisted_covariances, strict=True))
+        squares = [float(self._projected[rows] @ k @ self._projected[rows]) for rows, k in parts]
+        own = ((rows, self._solved[rows]) for rows, _ in parts)
+        projections = [self._inverse[rows, rows] - solved @ self._covariance @ solved.T for rows, solved in own]
+        return Overdispersion.from_cohorts(squares, [p @ k for p, (_, k) in zip(projections, parts, strict=True)])
+
+    def totals(self, exchangeable: Flags) -> Totals:
+        """Predicted totals, with G the fixed columns and the column X 1, g their effects, L g the totals' fixed part, a = X V 1.
+
+        T = L g + a'S^-1 (y - X mean - G g)        Var T = (L - G'S^-1 a)' Cov g (L - G'S^-1 a) + 1'V 1 - a'S^-1 a
+        """
+        column = self._model.predict(exchangeable.astype(float))
+        columns = np.column_stack([self._model.fixed_columns, column])
+        solved, covariance, effects = self._fixed_effects(columns)
+        fixed = self._model.fixed_columns.shape[1]
+        reach = np.zeros((1 + fixed, 1 + fixed))
+        reach[1:, :-1], reach[0, -1] = np.eye(fixed), exchangeable.sum()
+        totals = reach @ effects
+        a = self._model.predict(self._priors.variances)
+        totals[0] += self._priors.means.sum() + float(a @ (self._inverse @ (self._centred - columns @ effects)))
+        reach[0] -= solved.T @ a
+        spread = reach @ covariance @ reach.T
+        spread[0, 0] += self._priors.variances.sum() - float(a @ self._inverse @ a)
+        return Totals(totals, spread)

@@ -1,9 +1,14 @@
-"""How far the estimate of a string that nobody reported falls from 0: over the chance of how it hashes, the reports as they are.
+"""Null distribution of an estimate: the law of error / standard error for strings that no client reported.
 
-A string without a candidate shares the bits of a candidate in Binomial(m, 1/F) cohorts. Many such strings err together as a normal does; one frequent
-string does not: it seldom meets a candidate, and then by much. What another string would have been estimated to be, had it hashed otherwise,
-can be computed from the residuals, so nothing about the unlisted strings need be assumed. What meets a frequent string does so in some
-cohorts; what is there is there in all of them.
+Model: the reports and the fit are given; a string that no client reported hashes at random. In cohort c its filter G_c adds w_c(G_c) to
+its estimate x, in standard errors s:
+
+    x / s = sum_c w_c(G_c)        G_c independent        w_c = s A_c' P r (pattern counts); the sum of s S^-1 r over the bits set (bit counts)
+
+The distribution of this sum is a convolution over cohorts, computed on a grid of 0.02 s. Tails are the wider of it and the normal's.
+
+A frequent unlisted string shares a candidate's filter in Binomial(m, 1/F) cohorts: seldom, and then by much. So the errors have longer
+tails than a normal distribution. The method needs no model of the unlisted strings. docs/mathematics.md, section 10.
 """
 
 from __future__ import annotations
@@ -11,172 +16,133 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import binom, norm
 
-from hubbub.metrics.params import Params
+from hubbub_decoder.array_types import Floats
 
-Floats = NDArray[np.float64]
-
-_REACH, _STEP = 40.0, 0.02
-_CELLS = 2 * round(_REACH / _STEP) + 1
-_GRID = np.linspace(-_REACH, _REACH, _CELLS)
-_TELLING, _WIDER = 1e-3, 1.25
-_BEYOND = 1.5  # standard errors of a cohort's part above the middle ones that still count
-_SELDOM = 0.01
+_GRID_END, _GRID_STEP = 40.0, 0.02  # standard errors
+_GRID_CELLS = 2 * round(_GRID_END / _GRID_STEP) + 1
+_GRID = np.linspace(-_GRID_END, _GRID_END, _GRID_CELLS)
+_SKEW_LEVEL, _SKEW_RATIO = 1e-3, 1.25
+_CAP_STANDARD_ERRORS = 1.5  # by which a cohort's part may exceed the middle ones and still count fully
+_MAX_COLLISION_TAIL = 0.01
 _MANY_COHORTS = 64
-_MAX_SETS = 2_500
 
 
 @dataclass(frozen=True, eq=False)
-class RandomPlaces:
-    """What a string that hashes anywhere takes in a cohort: one filter, or h bits.
+class NullDistribution:
+    """Distribution of error / standard error of random strings, on a grid from -40 to 40; its tails are never below the normal's.
 
-    sets    : (n, h) places, each set as likely as `chances` says      chances : (n,); None: all alike
-    same    : how often it has a given candidate's very set
-    """
-
-    sets: NDArray[np.intp]
-    chances: Floats | None
-    same: float
-
-    @classmethod
-    def of_filters(cls, chances: Floats) -> RandomPlaces:
-        """Return one of so many filters."""
-        likeliest = float(chances.max())
-        return cls(np.arange(len(chances))[:, None], chances, likeliest)
-
-    @classmethod
-    def of_bits(cls, params: Params) -> RandomPlaces:
-        """Return all sets of h of k bits, or so many drawn at random as are enough."""
-        k, h = params.num_bits, params.num_hashes
-        number = math.comb(k, h)
-        if number <= _MAX_SETS:
-            sets = np.array(list(combinations(range(k), h)), np.intp)
-        else:
-            sets = np.argsort(np.random.default_rng(0).random((_MAX_SETS, k)), axis=1)[:, :h]
-        return cls(sets, None, 1 / number)
-
-    def alike(self, cohorts: int) -> float:
-        """Return how often it has a candidate's places in so many cohorts."""
-        return float(self.same**cohorts)
-
-    def scores(self, places: Floats) -> Floats:
-        """Return what each set scores, (n,), from what each place does."""
-        return np.asarray(places[self.sets].sum(axis=1))
-
-
-@dataclass(frozen=True, eq=False)
-class ErrorLaw:
-    """The law of error / standard error of those who are nothing, where its tails are longer than a normal's; else the normal.
-
-    at_least : P(error >= z) for z on a grid from -40 to 40, what is beyond it at its ends; not below the normal's
-    at_most  : P(error <= z), likewise
+    at_least : P(error >= z) at each z of the grid; probability beyond the grid is at its ends
+    at_most  : P(error <= z) likewise
     """
 
     at_least: Floats
     at_most: Floats
 
     @classmethod
-    def of(cls, scores: Iterable[Floats], chances: Floats | None = None) -> ErrorLaw:
-        """Draw one score in each cohort, independently, and add them up.
+    def from_scores(cls, scores: Iterable[Floats], probabilities: Floats | None = None) -> NullDistribution:
+        """Distribution of the sum of one independent score from each cohort.
 
-        scores : of each cohort, what each of its filters adds to the estimate, in standard errors; divided between the two next
-                 places of the grid, so that the mean stays and the spread grows a little
-        chances : of each filter; all alike if None
+        Each score is divided between its two neighbours on the grid: the mean stays, and the variance grows a little.
 
-        >>> law = ErrorLaw.of([np.array([9.5, -0.5, -0.5, -0.5])] * 2, np.array([0.05, 0.25, 0.35, 0.35]))
-        >>> float(law.tail(np.array(8.0)).round(4))  # 1 - .95**2
+        scores        : for each cohort, the score of each filter, in standard errors
+        probabilities : of each filter; None: all equal
+
+        >>> null = NullDistribution.from_scores([np.array([9.5, -0.5, -0.5, -0.5])] * 2, np.array([0.05, 0.25, 0.35, 0.35]))
+        >>> float(null.tail(np.array(8.0)).round(4))  # 1 - .95**2
         0.0975
         """
-        law = _sum(scores, chances)
-        at_least, at_most = np.cumsum(law[::-1])[::-1], np.cumsum(law)
+        density = _convolve_all(scores, probabilities)
+        at_least, at_most = np.cumsum(density[::-1])[::-1], np.cumsum(density)
         return cls(np.maximum(at_least, norm.sf(_GRID)), np.maximum(at_most, norm.cdf(_GRID)))
 
     def tail(self, z: Floats) -> Floats:
-        """Return P(error / standard error >= z); nan where z is nan."""
-        return np.asarray(np.maximum(np.interp(z, _GRID, self.at_least), norm.sf(z)) * np.where(z > _REACH, 0, 1))
+        """P(error / standard error >= z); nan where z is nan."""
+        return np.asarray(np.maximum(np.interp(z, _GRID, self.at_least), norm.sf(z)) * np.where(z > _GRID_END, 0, 1))
 
-    def above(self, chance: float) -> float:
-        """Return what errors exceed with so small a chance."""
-        return self._first(self.at_least[::-1], chance, norm.isf(chance))
+    def upper_quantile(self, probability: float) -> float:
+        """Value that errors exceed with at most this probability."""
+        return self._outermost(self.at_least[::-1], probability, norm.isf(probability))
 
-    def below(self, chance: float) -> float:
-        """Return how far below 0 errors fall with so small a chance, as a positive number."""
-        return self._first(self.at_most, chance, norm.isf(chance))
+    def lower_quantile(self, probability: float) -> float:
+        """Distance below 0, as a positive number, beyond which errors fall with at most this probability."""
+        return self._outermost(self.at_most, probability, norm.isf(probability))
 
     @property
     def is_skewed(self) -> bool:
-        """Whether the one error in a thousand is a quarter larger than a normal's."""
-        return self.above(_TELLING) > _WIDER * float(norm.isf(_TELLING))
+        """Whether the upper 1e-3 quantile is more than 1.25 times the normal's."""
+        return self.upper_quantile(_SKEW_LEVEL) > _SKEW_RATIO * float(norm.isf(_SKEW_LEVEL))
 
     @staticmethod
-    def _first(tail: Floats, chance: float, least: float) -> float:
-        """Return the distance of the farthest place that has at least this chance; `tail` rises from the end of the grid."""
-        return max(float(least), float(_GRID[-1 - min(int(np.searchsorted(tail, chance)), _CELLS - 1)]))
+    def _outermost(tail: Floats, probability: float, least: float) -> float:
+        """Distance from 0 of the outermost grid point with at least this tail probability; `tail` rises from the end of the grid."""
+        return max(float(least), float(_GRID[-1 - min(int(np.searchsorted(tail, probability)), _GRID_CELLS - 1)]))
 
 
-def chance_to_look_there(
-    own: Sequence[float] | Floats, scores: Sequence[Floats], meets: float, chances: Floats | None = None
+def collision_p_value(
+    own: Sequence[float] | Floats,
+    scores: Sequence[Floats],
+    identical_probability: float,
+    probabilities: Floats | None = None,
 ) -> float:
-    """Return how often a random string looks at least as much as if it were there, in all cohorts alike, as a candidate does.
+    """P-value of a candidate's scores by cohort, robust to an unlisted string that shares its filter in some cohorts.
 
-    It is the larger of two chances. One is that of a sum as large in which no cohort counts for more than 1.5 of its standard errors above what
-    the middle ones say:
+    A reported candidate is visible in all cohorts; a collision with a frequent unlisted string is visible in some. The p-value is the
+    larger of two:
 
-        T = sum_c min(z_c, cap)        cap = mean of the middle half of the candidate's z_c + 1.5 / sqrt(m), for random strings as well
+        P(sum_c min(Z_c, cap) >= sum_c min(z_c, cap))        cap = mean of the middle half of the z_c + 1.5 / sqrt(m)
+        max over j of P(J >= j) P(N(0, 1) >= sum of the m - j smallest z_c / sqrt(1 - j/m))
 
-    The other leaves out the cohorts that speak best for the candidate, however many of them might seldom have met one frequent string:
+    The first caps what one cohort can contribute. The second leaves out the j largest cohorts, J = Binomial(m, identical_probability) of
+    which collide with one given string, for all j with P(J >= j) <= 1/100. With 64 cohorts or more the second is skipped and
+    cap = infinity, since no unlisted string collides with a candidate in most of them.
 
-        max over j of P(J >= j) P(N(0, 1) >= sum of the m - j least z_c / sqrt(1 - j/m))        J = Binomial(m, meets), P(J >= j) <= 1/100
+    own                   : (m,) z_c, the score of the candidate's filter in each cohort, in standard errors
+    scores                : for each cohort, Z_c of every filter; cohorts in which all are 0 do not count
+    identical_probability : that a string has a given string's filter in a cohort
+    probabilities         : of each filter; None: all equal
 
-    In 64 cohorts or more the sum alone is compared, cap = infinity: no string that nobody lists meets a candidate in most of them.
-
-    own : z_c, of each cohort, what the candidate's filter adds to its estimate, in standard errors
-    scores, chances : the same of every filter, and how likely each is; all alike if None; cohorts in which all are 0 do not count
-    meets : how often a candidate has the very bits of a given string in a cohort
-
-    >>> met = np.array([3.0] + [0.0] * 27)  # a string of 3 standard errors a cohort has no candidate
-    >>> chances = [chance_to_look_there(own, [met] * 4, 1 / 28) for own in ([3.0, 3.0, 0.2, -0.2], [1.5] * 4)]
-    >>> chances[0] > 0.003, chances[1] < 0.001
+    >>> met = np.array([3.0] + [0.0] * 27)  # an unlisted string adds 3 standard errors in each cohort
+    >>> p = [collision_p_value(own, [met] * 4, 1 / 28) for own in ([3.0, 3.0, 0.2, -0.2], [1.5] * 4)]
+    >>> p[0] > 0.003, p[1] < 0.001
     (True, True)
     """
     used = [c for c, score in enumerate(scores) if score.any()]
-    seen, m = np.sort([own[c] for c in used]), len(used)
+    z, m = np.sort([own[c] for c in used]), len(used)
     if not m:
         return 1.0
-    cap, without = math.inf, 0.0
+    cap, without_collisions = math.inf, 0.0
     if m < _MANY_COHORTS:
-        met = np.arange(1, m)
-        often = binom.sf(met - 1, m, meets)
-        left = np.cumsum(seen)[m - 1 - met] / np.sqrt(1 - met / m)
-        without = float((often * norm.sf(left))[often <= _SELDOM].max(initial=0))
+        collisions = np.arange(1, m)
+        tail = binom.sf(collisions - 1, m, identical_probability)
+        left = np.cumsum(z)[m - 1 - collisions] / np.sqrt(1 - collisions / m)
+        without_collisions = float((tail * norm.sf(left))[tail <= _MAX_COLLISION_TAIL].max(initial=0))
         cut = (m + 1) // 4
-        cap = float(seen[cut : m - cut].mean()) + _BEYOND / math.sqrt(m)
-    law = _sum((np.minimum(scores[c], cap) for c in used), chances)
-    total = float(np.clip(np.minimum(seen, cap).sum(), -_REACH, _REACH))
-    return max(without, float(law[math.floor(total / _STEP) + _CELLS // 2 :].sum()))
+        cap = float(z[cut : m - cut].mean()) + _CAP_STANDARD_ERRORS / math.sqrt(m)
+    density = _convolve_all((np.minimum(scores[c], cap) for c in used), probabilities)
+    total = float(np.clip(np.minimum(z, cap).sum(), -_GRID_END, _GRID_END))
+    return max(without_collisions, float(density[math.floor(total / _GRID_STEP) + _GRID_CELLS // 2 :].sum()))
 
 
-def _sum(scores: Iterable[Floats], chances: Floats | None) -> Floats:
-    """Return the law, on the grid, of the sum of one independent draw from each."""
-    law = np.zeros(_CELLS)
-    law[_CELLS // 2] = 1
+def _convolve_all(scores: Iterable[Floats], probabilities: Floats | None) -> Floats:
+    """Density on the grid of the sum of one independent draw from each array of scores."""
+    density = np.zeros(_GRID_CELLS)
+    density[_GRID_CELLS // 2] = 1
     for values in scores:
-        likely = np.full(len(values), 1 / len(values)) if chances is None else chances
-        law = _plus(law, values / _STEP, likely)
-    return law
+        weights = np.full(len(values), 1 / len(values)) if probabilities is None else probabilities
+        density = _convolve(density, values / _GRID_STEP, weights)
+    return density
 
 
-def _plus(law: Floats, values: Floats, chances: Floats) -> Floats:
-    """Add an independent draw of some values, in cells; what leaves the grid stays at its end."""
-    values = np.clip(values, 1 - _CELLS, _CELLS - 2)
+def _convolve(density: Floats, values: Floats, weights: Floats) -> Floats:
+    """Add an independent draw of some values, in grid cells; probability that leaves the grid stays at its end."""
+    values = np.clip(values, 1 - _GRID_CELLS, _GRID_CELLS - 2)
     lower = np.floor(values).astype(np.intp)
     part, least = values - lower, int(lower.min())
     moves = np.concatenate([lower, lower + 1]) - least
-    wide = np.convolve(law, np.bincount(moves, np.concatenate([chances * (1 - part), chances * part])))
-    cells = np.clip(np.arange(len(wide)) + least, 0, _CELLS - 1)
-    return np.asarray(np.bincount(cells, wide, _CELLS), np.float64)
+    wide = np.convolve(density, np.bincount(moves, np.concatenate([weights * (1 - part), weights * part])))
+    cells = np.clip(np.arange(len(wide)) + least, 0, _GRID_CELLS - 1)
+    return np.asarray(np.bincount(cells, wide, _GRID_CELLS), np.float64)

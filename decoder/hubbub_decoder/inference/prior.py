@@ -1,105 +1,108 @@
-"""Estimates -> how large shares are, all candidates taken together, and what that says of each one."""
+"""Prior of all shares, fitted to all estimates (empirical Bayes), and the posterior of each share.
+
+Model:      x_v = share_v + e_v        e_v ~ N(0, variance_v) independent        share_v ~ G for all candidates v
+Estimator:  G = sum_k weights_k N(centre_k, width_k**2), weights by maximum likelihood, with mean E_G share <= 1/M
+
+docs/mathematics.md, section 8. Source: Kiefer & Wolfowitz 1956; Efron 2010, chapter 1; Stephens 2017 for mixtures of normals.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import logsumexp, ndtr, softmax
 
-Floats = NDArray[np.float64]
+from hubbub_decoder.array_types import Flags, Floats
 
-_SMALLEST = 0.2  # of a typical standard error: what is smaller looks like nothing
-_RATIO, _WIDTH = 1.5, 0.3
-_STEPS, _SETTLED = 150, 1e-7
-_HALVINGS = 30
-_POINT, _SLIVER = (
-    1e-8,
-    1e-3,
-)  # how wide what is a point at 0 is taken to be, squared and in standard errors of the estimate
+_SMALLEST_CENTRE = 0.2  # in typical standard errors: a smaller share cannot be told from 0
+_CENTRE_RATIO, _RELATIVE_WIDTH = 1.5, 0.3
+_MAX_STEPS, _CONVERGENCE_TOLERANCE = 150, 1e-7  # of the mean log-likelihood
+_BISECTIONS = 30
+_POINT_VARIANCE = 1e-8  # variance given to a point mass, in variances of the estimate
+_ZERO_WIDTH = 1e-3  # a share below so many standard errors counts as 0
 
 
 @dataclass(frozen=True, eq=False)
 class Prior:
-    """A mixture of normals, each about as wide as it is far from 0, that stands for any distribution of shares.
+    """Mixture of K normals that stands for any distribution of shares; the first component is a point mass at 0.
 
-    centres, widths, weights : (K,), the first centre and width 0
+    centres, widths, weights : (K,)
     """
 
     centres: Floats
     widths: Floats
     weights: Floats
 
-    def given(self, x: Floats, variances: Floats) -> tuple[Floats, Floats]:
-        """Return mean and variance of each share, given its estimate x with normal noise of these variances."""
-        members, means, within = self._posterior(x, variances)
+    def posterior(self, x: Floats, variances: Floats) -> tuple[Floats, Floats]:
+        """Mean and variance of each share given its estimate x (M,) with normal noise of these variances (M,)."""
+        members, means, within = self._components(x, variances)
         mean = (members * means).sum(axis=1)
         return mean, (members * (within + (means - mean[:, None]) ** 2)).sum(axis=1)
 
     def quantiles(self, x: Floats, variances: Floats, level: float) -> Floats:
-        """Return below what each share is with probability `level`, given its estimate; never below 0."""
-        members, means, within = self._posterior(x, variances)
-        errors = np.sqrt(np.maximum(within, _POINT * variances[:, None]))
+        """Quantile of each share's posterior at `level`, (M,), by bisection; never below 0."""
+        members, means, within = self._components(x, variances)
+        errors = np.sqrt(np.maximum(within, _POINT_VARIANCE * variances[:, None]))
 
-        def below(at: Floats, rows: NDArray[np.bool_] | slice) -> Floats:
+        def below(at: Floats, rows: Flags | slice) -> Floats:
             return np.asarray((members[rows] * ndtr((at[:, None] - means[rows]) / errors[rows])).sum(axis=1))
 
-        some = below(_SLIVER * np.sqrt(variances), slice(None)) < level
-        low, high = np.zeros(int(some.sum())), np.maximum(0, (means[some] + 10 * errors[some]).max(axis=1))
-        for _ in range(_HALVINGS):
+        positive = below(_ZERO_WIDTH * np.sqrt(variances), slice(None)) < level
+        low, high = np.zeros(int(positive.sum())), np.maximum(0, (means[positive] + 10 * errors[positive]).max(axis=1))
+        for _ in range(_BISECTIONS):
             middle = (low + high) / 2
-            under = below(middle, some) < level
+            under = below(middle, positive) < level
             low, high = np.where(under, middle, low), np.where(under, high, middle)
         quantiles = np.zeros(len(x))
-        quantiles[some] = high
+        quantiles[positive] = high
         return quantiles
 
-    def evidence(self, x: Floats, variances: Floats) -> float:
-        """Return how much likelier (2 ln of the ratio) the prior makes the estimates than if every share were 0."""
-        logs, _ = _log_likelihood(x, variances, self.centres, self.widths)
+    def likelihood_ratio(self, x: Floats, variances: Floats) -> float:
+        """Likelihood ratio statistic, 2 ln(L / L_0), of this prior against shares that are all 0."""
+        logs, _ = _log_densities(x, variances, self.centres, self.widths)
         return float(2 * (logsumexp(self._joint(logs), axis=1) - logs[:, 0]).sum())
 
     def _joint(self, logs: Floats) -> Floats:
         with np.errstate(divide="ignore"):
             return np.asarray(logs + np.log(self.weights))
 
-    def _posterior(self, x: Floats, variances: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return the components' weights, means and variances given each estimate: (M, K)."""
-        logs, total = _log_likelihood(x, variances, self.centres, self.widths)
+    def _components(self, x: Floats, variances: Floats) -> tuple[Floats, Floats, Floats]:
+        """Posterior weights, means and variances of the components given each estimate: (M, K) each."""
+        logs, total = _log_densities(x, variances, self.centres, self.widths)
         members = softmax(self._joint(logs), axis=1)
         means = (self.centres * variances[:, None] + x[:, None] * self.widths**2) / total
         return members, means, variances[:, None] * self.widths**2 / total
 
 
 def fit_prior(x: Floats, variances: Floats) -> Prior:
-    """Fit the mixture to estimates, its mean at most 1/M: shares add up to at most one.
+    """Fit the prior to estimates x (M,) with these variances (M,).
 
-        maximize over weights  sum_v ln sum_k weights_k N(x_v | centre_k, variance_v + width_k**2)
+        maximize over weights  sum_v ln sum_k weights_k N(x_v | centre_k, variance_v + width_k**2)        sum_k weights_k centre_k <= 1/M
 
-    Centres are 0 and a geometric sequence. Their width keeps a handful of candidates from making a prior that is surer of them than
-    their estimates are.
-    Source: Kiefer & Wolfowitz 1956; Stephens 2017 for mixtures of normals.
+    Centres are 0 and a geometric sequence from 0.2 typical standard errors to 1.1 times the largest estimate. Widths of 0.3 times the
+    centre keep a prior of few candidates from being more certain than their estimates.
     """
     error = float(np.sqrt(np.median(variances)))
     top = max(1.1 * float(x.max()), 3 * error)
-    steps = 1 + int(np.ceil(np.log(top / (_SMALLEST * error)) / np.log(_RATIO)))
-    centres = np.append(0, _SMALLEST * error * _RATIO ** np.arange(steps))
-    logs, _ = _log_likelihood(x, variances, centres, _WIDTH * centres)
+    steps = 1 + int(np.ceil(np.log(top / (_SMALLEST_CENTRE * error)) / np.log(_CENTRE_RATIO)))
+    centres = np.append(0, _SMALLEST_CENTRE * error * _CENTRE_RATIO ** np.arange(steps))
+    logs, _ = _log_densities(x, variances, centres, _RELATIVE_WIDTH * centres)
     likelihood = np.exp(logs - logs.max(axis=1, keepdims=True))
-    return Prior(centres, _WIDTH * centres, mixture_weights(likelihood, centres, 1 / len(x)))
+    return Prior(centres, _RELATIVE_WIDTH * centres, mixture_weights(likelihood, centres, 1 / len(x)))
 
 
 def mixture_weights(likelihood: Floats, values: Floats, bound: float) -> Floats:
-    """Maximize the likelihood of a mixture over weights whose mean is at most `bound`, by EM with a multiplier.
+    """Maximum-likelihood weights (K,) of a mixture whose mean is at most `bound`, by EM with a Lagrange multiplier.
 
-    likelihood : (M, K) of each estimate under each component, to a factor a row      values : (K,) the components' means
+    likelihood : (M, K) of each estimate under each component, up to a factor for each row
+    values     : (K,) means of the components
     """
     weights = np.full(len(values), 1 / len(values))
     deviation = values / bound - 1
-    was = -np.inf
-    for _ in range(_STEPS):
+    previous = -np.inf
+    for _ in range(_MAX_STEPS):
         density = likelihood @ weights
         members = weights * ((1 / density) @ likelihood) / len(likelihood)
         weights = members / members.sum()
@@ -108,18 +111,18 @@ def mixture_weights(likelihood: Floats, values: Floats, bound: float) -> Floats:
             def slack(multiplier: float, members: Floats = members) -> float:
                 return float(np.sum(members * deviation / (1 + multiplier * deviation)))
 
-            nearly = 1 - 1e-12
-            multiplier = brentq(slack, 0, nearly, maxiter=500) if slack(nearly) < 0 else nearly
+            nearly_one = 1 - 1e-12
+            multiplier = brentq(slack, 0, nearly_one, maxiter=500) if slack(nearly_one) < 0 else nearly_one
             weights = members / (1 + multiplier * deviation)
             weights /= weights.sum()
-        now = float(np.log(density).mean())
-        if now - was < _SETTLED:
+        mean_log_likelihood = float(np.log(density).mean())
+        if mean_log_likelihood - previous < _CONVERGENCE_TOLERANCE:
             break
-        was = now
+        previous = mean_log_likelihood
     return weights
 
 
-def _log_likelihood(x: Floats, variances: Floats, centres: Floats, widths: Floats) -> tuple[Floats, Floats]:
-    """Return ln N(x | centre, variance + width**2) to a constant, and variance + width**2: (M, K)."""
+def _log_densities(x: Floats, variances: Floats, centres: Floats, widths: Floats) -> tuple[Floats, Floats]:
+    """Return ln N(x | centre, variance + width**2) up to a constant, and variance + width**2: (M, K) each."""
     total = variances[:, None] + widths**2
     return -((x[:, None] - centres) ** 2) / (2 * total) - np.log(total) / 2, total

@@ -1,103 +1,67 @@
-"""How the bit counts of one cohort scatter together, exactly.
+"""Covariance of the bit counts of one cohort, exactly.
 
-Conventions: a population drawn at random into cohorts; x_v the share of the reports that carry candidate v, x_o that of
-strings without a candidate, the rest "no value"; b_v the bits of v in the cohort; w and W the mean of b and of b b' over
-random strings.
+Model: the reports of a cohort are independent draws. x_v is the share of candidate v, x_o that of the unlisted strings; the rest reports
+"no value". b_v (k,) are the bits of v in the cohort; w and W are the moments of a random string (`random_string.py`).
+
+    E y = sum_v x_v b_v + x_o w = mu        Cov y = C / (n (q* - p*)**2)        y : debiased bit shares (k,) of n reports
+
+docs/mathematics.md, section 3.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from hubbub.metrics.params import Params
 from hubbub.summary import BitCounts
+from hubbub_decoder.array_types import Floats
 from hubbub_decoder.model.debias import bit_shares
+from hubbub_decoder.model.random_string import RandomStringMoments
 
-Floats = NDArray[np.float64]
-
-_RIDGE = 1e-9  # of the mean variance: without noise the bits of a report add up exactly, and a covariance is singular
-
-
-@dataclass(frozen=True, eq=False)
-class RandomString:
-    """The bits of a string that hashes anywhere: what stands for every string that is on no list.
-
-    mean   : (k,)   w = E b
-    second : (k, k) W = E b b'
-    """
-
-    mean: Floats
-    second: Floats
-
-    @property
-    def covariance(self) -> Floats:
-        """V = W - w w'."""
-        return self.second - np.outer(self.mean, self.mean)
-
-    def share_of_all(self, counts: BitCounts) -> float:
-        """Return the share of the reports that have a value, were every value such a string: what their ones add up to."""
-        used = counts.reports > 0
-        ones = bit_shares(counts)[used].sum(axis=1)
-        return float(np.average(ones, weights=counts.reports[used]) / self.mean.sum())
-
-    @classmethod
-    def of(cls, params: Params) -> RandomString:
-        """Return the moments under the hash scheme.
-
-            murmur3-v1 : w_i = h/k                   W_ij = h (h-1) / (k (k-1))
-            google-md5 : w_i = 1 - (1-a_i)**h        W_ij = 1 - (1-a_i)**h - (1-a_j)**h + (1-a_i-a_j)**h
-                         a_i = the share of the 256 bytes that are i modulo k
-            W_ii = w_i in both
-
-        >>> params = Params(num_bits=8, num_hashes=2, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=0)
-        >>> RandomString.of(params).second[0, :2].round(4).tolist()  # 2/8, and 2/56
-        [0.25, 0.0357]
-        """
-        k, h = params.num_bits, params.num_hashes
-        if params.hash_scheme == "google-md5":
-            hit = np.bincount(np.arange(256) % k, minlength=k) / 256
-            miss = (1 - hit) ** h
-            mean = 1 - miss
-            both_missed = np.maximum(1 - hit[:, None] - hit, 0) ** h
-            second = 1 - miss[:, None] - miss + both_missed
-        else:
-            mean = np.full(k, h / k)
-            second = np.full((k, k), h * (h - 1) / (k * (k - 1)))
-        np.fill_diagonal(second, mean)
-        return cls(mean, second)
+_RELATIVE_RIDGE = (
+    1e-9  # of the mean variance: without noise the bits of a report add up exactly, and a covariance is singular
+)
 
 
 def report_covariance(
-    bits: sparse.csr_array, shares: Floats, unlisted: float, random_string: RandomString, params: Params
+    bits: sparse.csr_array, shares: Floats, unlisted: float, random_string: RandomStringMoments, params: Params
 ) -> Floats:
-    """Return the covariance of the bits of one report of a cohort; n reports have n times it.
+    """Covariance (k, k) of the bits of one report of a cohort; n reports have n times it.
 
         mu = sum_v x_v b_v + x_o w                    pi = p* + (q* - p*) mu
         C_ij = (q* - p*)**2 (sum_v x_v b_v,i b_v,j + x_o W_ij - mu_i mu_j)        C_ii = pi_i (1 - pi_i)
 
-    bits : (k, M) of this cohort      shares : (M,), not negative, with `unlisted` at most 1      returns (k, k)
-        Off the diagonal only what bits truly share: the noise of different bits is independent.
+    The noise of different bits is independent, so only true bits correlate off the diagonal.
+
+    bits     : (k, M) of the candidates in this cohort
+    shares   : (M,) x_v, not negative      unlisted : x_o; with the shares at most 1
     """
     mu = bits @ shares + unlisted * random_string.mean
     together = (bits * shares) @ bits.T
     contrast = params.q_star - params.p_star
-    covariance: Floats = contrast**2 * (together.toarray() + unlisted * random_string.second - np.outer(mu, mu))
+    covariance: Floats = contrast**2 * (together.toarray() + unlisted * random_string.second_moment - np.outer(mu, mu))
     pi = params.p_star + contrast * mu
     np.fill_diagonal(covariance, pi * (1 - pi))
     return covariance
 
 
-def bit_shares_with_noise(
-    counts: BitCounts, blocks: Iterable[sparse.csr_array], random_string: RandomString, shares: Floats, unlisted: float
+def bit_shares_and_covariances(
+    counts: BitCounts,
+    blocks: Iterable[sparse.csr_array],
+    random_string: RandomStringMoments,
+    shares: Floats,
+    unlisted: float,
 ) -> Iterator[tuple[Floats, sparse.csr_array, Floats]]:
-    """Yield, of each cohort that sent anything, its bit shares y_j (k,), the candidates' bits (k, M) and C_j / (n_j (q* - p*)**2), (k, k).
+    """Yield, for each cohort with reports: bit shares y_j (k,), the candidates' bits (k, M), and the covariance of y_j (k, k).
 
-    C_j is `report_covariance` at these shares, cut to what a population can have; a little more, so that it can be inverted without noise.
+        Cov y_j = C_j / (n_j (q* - p*)**2), plus a ridge of 1e-9 of its mean variance
+
+    C_j is `report_covariance` at these shares, first cut to [0, 1] and scaled to sum to at most 1.
+
+    blocks : (k, M) bits of every cohort      shares : (M,)      unlisted : share of the unlisted strings
     """
     params = counts.metric.params
     cut, rest = np.maximum(shares, 0), max(unlisted, 1 / counts.num_reports)
@@ -106,5 +70,5 @@ def bit_shares_with_noise(
         if n:
             covariance = report_covariance(bits, cut / total, rest / total, random_string, params)
             covariance /= n * (params.q_star - params.p_star) ** 2
-            covariance[np.diag_indices_from(covariance)] += _RIDGE * covariance.trace() / len(covariance)
+            covariance[np.diag_indices_from(covariance)] += _RELATIVE_RIDGE * covariance.trace() / len(covariance)
             yield y, bits, covariance

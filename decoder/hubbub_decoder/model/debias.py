@@ -1,4 +1,7 @@
-"""Counts of noisy ones -> unbiased estimates of how many reports truly set each bit."""
+"""Unbiased estimates of true ones, from counts of noisy ones.
+
+Model: a reported bit is one with probability q* where the true bit is one, and p* where it is zero. docs/mathematics.md, section 1.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,18 @@ from numpy.typing import NDArray
 
 from hubbub.metrics.params import Params
 from hubbub.summary import BitCounts
-
-Floats = NDArray[np.float64]
+from hubbub_decoder.array_types import Floats
 
 
 def debias(ones: NDArray[np.int64], reports: NDArray[np.int64], params: Params) -> tuple[Floats, Floats]:
-    """Estimate how many reports truly set each bit, and the variance that the noise gives the estimate.
+    """Unbiased estimate of the number of reports whose true bit is one, and its variance.
 
         t = (c - p* n) / (q* - p*)        Var t = (c (1 - p* - q*) + n p* q*) / (q* - p*)**2
 
-    ones : (m, k) = c      reports : (m,) = n      returns t and Var t, (m, k); t may be negative: noise is.
-        Var t is of the noise alone, the true bits held fixed. p > q is as good as p < q.
-    Source: Erlingsson et al. 2014, sec. 4; the variance as Cobalt's basic_rappor_analyzer has it.
+    ones    : (m, k) int    c, reported ones per cohort and bit
+    reports : (m,) int      n, reports per cohort
+    returns : (m, k) t, which may be negative, and its variance given the true bits; p > q is allowed
+    Source: Erlingsson et al. 2014, section 4; the variance as in Cobalt's basic_rappor_analyzer.
 
     >>> params = Params(num_bits=8, num_hashes=1, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=0)
     >>> t, variance = debias(np.array([[35]]), np.array([100]), params)  # 20 x 3/4 + 80 x 1/4 = 35
@@ -33,7 +36,7 @@ def debias(ones: NDArray[np.int64], reports: NDArray[np.int64], params: Params) 
 
 
 def bit_shares(counts: BitCounts) -> Floats:
-    """Return y = t / n, the estimated share of each cohort's reports that truly set each bit: (m, k), nan where n = 0."""
+    """Estimated share of each cohort's reports whose true bit is one: y = t / n, (m, k); nan where n = 0."""
     t, _ = debias(counts.ones, counts.reports, counts.metric.params)
     with np.errstate(invalid="ignore", divide="ignore"):
         return t / counts.reports[:, None]

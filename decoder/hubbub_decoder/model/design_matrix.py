@@ -1,8 +1,9 @@
-"""Candidates -> the sparse matrix of the bits they set, by hashing whole dictionaries with numpy.
+"""Sparse design matrix of the candidates: the bits that each sets in each cohort.
 
-Conventions: row `cohort * k + bit`, one column for each *distinguishable* candidate; entries 0 and 1. Candidates
-that set the same bits in every cohort share a column: no report can tell them apart.
-Keep in sync with hubbub/hashing/: the client's scalar hashing is the definition, this is its vectorized equal.
+    E y = X x        X[cohort * k + bit, column] = 1 where the candidates of the column set the bit
+
+x (M,) are shares, y the debiased bit shares of all cohorts. A column is a group of candidates with equal bits in every cohort, since no
+report can distinguish them. docs/mathematics.md, section 2.
 """
 
 from __future__ import annotations
@@ -10,52 +11,45 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import mmh3
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from hubbub.metrics.params import Params
-from hubbub_decoder.model.vectorized_md5 import md5_bytes
-
-_CHUNK_VALUES = 1 << 12
-_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_2 = np.uint64(0x94D049BB133111EB)
-
-Positions = NDArray[np.int16]
+from hubbub_decoder.array_types import Indices
+from hubbub_decoder.model.vectorized_hashing import Positions, bit_positions
 
 
 @dataclass(frozen=True, eq=False)
 class DesignMatrix:
-    """What each distinguishable candidate sets, cohort by cohort.
+    """Bits of M groups of candidates in m cohorts.
 
     params : of the metric
-    groups : the candidates of each column; more than one where no report can tell them apart
-    matrix : (m * k, columns) CSC of int8, X[cohort * k + bit, column] = 1 where the column's candidates set the bit
+    groups : (M) the candidates of each column; more than one where no report can distinguish them
+    matrix : (m * k, M) CSC of int8, entries 0 and 1
     """
 
     params: Params
     groups: tuple[tuple[str, ...], ...]
     matrix: sparse.csc_array
 
-    def take(self, columns: NDArray[np.intp]) -> DesignMatrix:
-        """Keep some columns, in the order given."""
+    def take(self, columns: Indices) -> DesignMatrix:
+        """Design matrix of some columns, in the order given."""
         return DesignMatrix(self.params, tuple(self.groups[column] for column in columns), self.matrix[:, columns])
 
-    def places(self) -> NDArray[np.intp]:
-        """Return the bits of each column in each cohort: (m, columns, h), padded with k where it has fewer."""
+    def positions(self) -> Indices:
+        """Bits of each column in each cohort: (m, M, h), padded with k where there are fewer than h."""
         k, m = self.params.num_bits, self.params.num_cohorts
         columns = self.matrix.shape[1]
         column = np.repeat(np.arange(columns), np.diff(self.matrix.indptr))
         cell = column * m + self.matrix.indices // k
         order = np.argsort(cell, kind="stable")
         nth = np.arange(len(cell)) - np.searchsorted(cell[order], cell[order])
-        places = np.full((columns * m, int(nth.max(initial=0)) + 1), k, np.intp)
-        places[cell[order], nth] = self.matrix.indices[order] % k
-        return np.ascontiguousarray(places.reshape(columns, m, -1).transpose(1, 0, 2))
+        positions = np.full((columns * m, int(nth.max(initial=0)) + 1), k, np.intp)
+        positions[cell[order], nth] = self.matrix.indices[order] % k
+        return np.ascontiguousarray(positions.reshape(columns, m, -1).transpose(1, 0, 2))
 
     def blocks(self) -> Iterator[sparse.csr_array]:
-        """Yield each cohort's (k, columns) rows as floats."""
+        """Yield the (k, M) rows of each cohort, as floats."""
         k = self.params.num_bits
         rows = self.matrix.tocsr()
         for start in range(0, rows.shape[0], k):
@@ -63,77 +57,28 @@ class DesignMatrix:
 
 
 def design_matrix(candidates: Sequence[str], params: Params) -> DesignMatrix:
-    """Build the design matrix of distinct candidates; at most h entries a column and cohort.
+    """Design matrix of distinct candidates; at most h entries for each column and cohort.
 
-    Needs about 7 bytes for each candidate, cohort and hash: 1e5 x 128 x 2 is 180 MB.
+    Needs about 7 bytes for each candidate, cohort and hash: 1e5 x 128 x 2 take 180 MB.
 
     >>> params = Params(num_bits=16, num_hashes=2, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=0.5)
     >>> design_matrix(["v1"], params).matrix.indices.tolist()
     [2, 13]
     """
-    return design_of_positions(candidates, bit_positions(candidates, params), params)
+    return design_from_positions(candidates, bit_positions(candidates, params), params)
 
 
-def design_of_positions(candidates: Sequence[str], positions: Positions, params: Params) -> DesignMatrix:
-    """Build the design matrix of candidates whose bits are known: positions as `bit_positions` returns them."""
-    first, column_of = _distinct(positions)
+def design_from_positions(candidates: Sequence[str], positions: Positions, params: Params) -> DesignMatrix:
+    """Design matrix of candidates whose bits are known; positions : (M, m, h) as `bit_positions` returns them."""
+    first, column_of = _group_identical(positions)
     groups: list[list[str]] = [[] for _ in first]
     for candidate, column in zip(candidates, column_of, strict=True):
         groups[column].append(candidate)
-    return DesignMatrix(params, tuple(map(tuple, groups)), _csc(positions[first], params.num_bits))
+    return DesignMatrix(params, tuple(map(tuple, groups)), _to_csc(positions[first], params.num_bits))
 
 
-def bit_positions(candidates: Sequence[str], params: Params) -> Positions:
-    """Return the bits each candidate sets in each cohort: (M, m, h), ascending, each once.
-
-    Where hashes of google-md5 coincide, the missing places hold k, after the others.
-    """
-    m, h = params.num_cohorts, params.num_hashes
-    positions = np.empty((len(candidates), m, h), np.int16)
-    hash_chunk = _google_md5 if params.hash_scheme == "google-md5" else _murmur3_v1
-    for start in range(0, len(candidates), _CHUNK_VALUES):
-        values = [candidate.encode() for candidate in candidates[start : start + _CHUNK_VALUES]]
-        positions[start : start + len(values)] = hash_chunk(values, params)
-    return positions
-
-
-def _murmur3_v1(values: list[bytes], params: Params) -> Positions:
-    """Hash every value once, then do the cohorts by arithmetic modulo 2**64."""
-    k, h = params.num_bits, params.num_hashes
-    words = np.frombuffer(b"".join(mmh3.mmh3_x64_128_digest(value, 0) for value in values), "<u8").reshape(-1, 2)
-    cohorts = _mix(np.arange(params.num_cohorts, dtype=np.uint64))
-    base = _mix(words[:, :1] ^ cohorts) + words[:, 1:]
-    taken = np.empty((*base.shape, h), np.int16)
-    for i in range(h):
-        uniform = _mix(base + np.uint64(i)) >> np.uint64(32)
-        position = ((uniform * np.uint64(k - i)) >> np.uint64(32)).astype(np.int16)
-        for earlier in range(i):  # ascending, so each taken position at or below pushes one further up
-            position += taken[..., earlier] <= position
-        taken[..., i] = position
-        taken[..., : i + 1].sort(axis=-1)
-    return taken
-
-
-def _mix(word: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """splitmix64's finalizer, elementwise."""
-    word = (word ^ (word >> np.uint64(30))) * _MIX_1
-    word = (word ^ (word >> np.uint64(27))) * _MIX_2
-    return word ^ (word >> np.uint64(31))
-
-
-def _google_md5(values: list[bytes], params: Params) -> Positions:
-    """One byte of MD5 a hash; a bit that two hashes hit is held once."""
-    k, h = params.num_bits, params.num_hashes
-    prefixes = [cohort.to_bytes(4, "big") for cohort in range(params.num_cohorts)]
-    taken = np.sort(md5_bytes(values, prefixes, h).astype(np.int16) % k, axis=-1)
-    again = taken[..., 1:] == taken[..., :-1]
-    taken[..., 1:][again] = k
-    taken.sort(axis=-1)
-    return taken
-
-
-def _distinct(positions: Positions) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the first candidate of each distinct column, in the candidates' order, and each candidate's column."""
+def _group_identical(positions: Positions) -> tuple[Indices, Indices]:
+    """Return the first candidate of each distinct column, in the order of the candidates, and the column of each candidate."""
     if not len(positions):
         return np.empty(0, np.intp), np.empty(0, np.intp)
     flat = np.ascontiguousarray(positions).reshape(len(positions), -1)
@@ -145,7 +90,8 @@ def _distinct(positions: Positions) -> tuple[NDArray[np.intp], NDArray[np.intp]]
     return first[order], rank[inverse]
 
 
-def _csc(positions: Positions, num_bits: int) -> sparse.csc_array:
+def _to_csc(positions: Positions, num_bits: int) -> sparse.csc_array:
+    """Matrix (m * k, M) of positions (M, m, h); position k is no bit."""
     columns, m, h = positions.shape
     rows = (positions + num_bits * np.arange(m, dtype=np.int32)[:, None]).reshape(columns, m * h)
     real = positions.reshape(columns, m * h) < num_bits

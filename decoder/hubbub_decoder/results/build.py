@@ -1,90 +1,70 @@
-"""What any method makes of the counts -> intervals, tests, and the decoding that is handed out."""
+"""Turn the result of an estimator into a `Decoding`: intervals, q-values, posterior medians, order."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hubbub.summary import BitCounts
-from hubbub_decoder.inference.intervals import detectable_share, interval, level_after_selection, q_values
-from hubbub_decoder.inference.null_distribution import ErrorLaw
-from hubbub_decoder.inference.shrinkage import best_guess
+from hubbub_decoder.array_types import Floats
+from hubbub_decoder.estimators.fit_result import FitResult
+from hubbub_decoder.inference.intervals import Target, detection_limit, interval, selection_adjusted_level
+from hubbub_decoder.inference.multiple_testing import q_values
+from hubbub_decoder.inference.shrinkage import posterior_medians
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.estimates import Estimate, ShareEstimate
 
-Floats = NDArray[np.float64]
-
-_UNKNOWN = 0.25
+_MAX_TOTAL_ERROR = 0.25  # two standard errors each way then span the whole range of shares
 
 
-@dataclass(frozen=True, eq=False)
-class Answer:
-    """Shares among those who reported, each with its standard error; nan where the reports do not determine it.
+def build_decoding(
+    fit: FitResult, groups: Sequence[tuple[str, ...]], counts: BitCounts, target: Target, confidence: float, fdr: float
+) -> Decoding:
+    """Decoding of a fit: intervals at `confidence`, detected candidates at false discovery rate `fdr`, the largest share first.
 
-    groups     : (M) the candidates of each row; more than one where no report can tell them apart
-    shares     : (M,)
-    std_errors : (M,)
-    p_values   : (M,) nan where the candidate is not tested
-    totals     : share and standard error of the candidates, the unlisted, and both together
-    null_error : the standard error of a candidate that nobody reported
-    law        : of the candidates' errors; None: normal
+    groups : (M) the candidates of each share; more than one where no report can distinguish them
     """
-
-    groups: tuple[tuple[str, ...], ...]
-    shares: Floats
-    std_errors: Floats
-    p_values: Floats
-    totals: tuple[tuple[float, float], ...]
-    null_error: float
-    law: ErrorLaw | None = None
-
-
-def decoding_of(answer: Answer, counts: BitCounts, confidence: float, fdr: float) -> Decoding:
-    """Draw the intervals, make the tests, and put the largest first; of what was not fitted nothing is known."""
-    listed_total, unlisted, some_value = (_mass(share, error, confidence) for share, error in answer.totals)
+    population = target == "population"
+    std_errors = np.sqrt(fit.variances if population else fit.reporter_variances)
+    total_errors = np.sqrt(fit.total_variances if population else fit.total_reporter_variances)
+    totals = zip(fit.totals.tolist(), total_errors.tolist(), strict=True)
+    listed_total, unlisted, some_value = (_total(share, error, confidence) for share, error in totals)
     return Decoding(
         metric=counts.metric,
         num_reports=counts.num_reports,
         confidence=confidence,
         fdr=fdr,
-        estimates=_estimates(answer, confidence, fdr),
+        estimates=_estimates(fit, std_errors, groups, confidence, fdr),
         listed_total=listed_total,
         unlisted=unlisted,
-        no_value=_mass(1 - some_value.share, some_value.std_error, confidence),
-        detection_limit=detectable_share(
-            answer.null_error, max(1, int(np.sum(~np.isnan(answer.p_values)))), fdr, answer.law
+        no_value=_total(1 - some_value.share, some_value.std_error, confidence),
+        detection_limit=detection_limit(
+            fit.null_error, max(1, int(np.sum(~np.isnan(fit.p_values)))), fdr, fit.null_distribution
         ),
         periods=counts.periods,
     )
 
 
-def _estimates(answer: Answer, confidence: float, fdr: float) -> tuple[Estimate, ...]:
-    tested = ~np.isnan(answer.p_values)
-    p, q = np.where(tested, answer.p_values, 1), np.ones(len(tested))
+def _estimates(
+    fit: FitResult, std_errors: Floats, groups: Sequence[tuple[str, ...]], confidence: float, fdr: float
+) -> tuple[Estimate, ...]:
+    """Estimates of all groups in descending order of share; what is not determined comes last."""
+    tested = ~np.isnan(fit.p_values)
+    p, q = np.where(tested, fit.p_values, 1), np.ones(len(tested))
     q[tested] = q_values(p[tested])
     detected = q <= fdr
-    low, high = interval(answer.shares, answer.std_errors, confidence, answer.law)
-    picked = np.where(detected, answer.shares, np.nan)
-    wider = level_after_selection(1 - confidence, int(detected.sum()), max(1, int(tested.sum())))
-    selection_adjusted_low, selection_adjusted_high = interval(picked, answer.std_errors, wider, answer.law)
-    guess = best_guess(answer.shares, answer.std_errors, confidence)
-    fitted = ~np.isnan(answer.shares)
-    known_p, known_q, known_guess = (np.where(fitted, column, np.nan) for column in (p, q, guess.shares))
+    low, high = interval(fit.shares, std_errors, confidence, fit.null_distribution)
+    detected_shares = np.where(detected, fit.shares, np.nan)
+    wider = selection_adjusted_level(1 - confidence, int(detected.sum()), max(1, int(tested.sum())))
+    adjusted_low, adjusted_high = interval(detected_shares, std_errors, wider, fit.null_distribution)
+    medians = posterior_medians(fit.shares, std_errors, confidence)
+    fitted = ~np.isnan(fit.shares)
+    known_p, known_q, known_median = (np.where(fitted, column, np.nan) for column in (p, q, medians.shares))
     columns = (
-        *(
-            answer.shares,
-            answer.std_errors,
-            low,
-            high,
-            known_p,
-            known_q,
-            selection_adjusted_low,
-            selection_adjusted_high,
-        ),
-        *(known_guess, guess.low, guess.high),
+        *(fit.shares, std_errors, low, high, known_p, known_q, adjusted_low, adjusted_high),
+        *(known_median, medians.low, medians.high),
     )
     names = (
         *(
@@ -106,14 +86,14 @@ def _estimates(answer: Answer, confidence: float, fdr: float) -> tuple[Estimate,
             indistinguishable_from=group[1:],
             **dict(zip(names, row, strict=True)),
         )
-        for group, found, row in zip(answer.groups, detected, np.column_stack(columns).tolist(), strict=True)
+        for group, found, row in zip(groups, detected, np.column_stack(columns).tolist(), strict=True)
     ]
     return tuple(sorted(estimates, key=lambda e: -math.inf if math.isnan(e.share) else e.share, reverse=True))
 
 
-def _mass(share: float, std_error: float, confidence: float) -> ShareEstimate:
-    """Give a total its interval; one of which two standard errors each way are all there is, is not determined."""
-    if not std_error <= _UNKNOWN:
+def _total(share: float, std_error: float, confidence: float) -> ShareEstimate:
+    """Estimate of a total with its interval; nan if its standard error is above 0.25, since it then is not determined."""
+    if not std_error <= _MAX_TOTAL_ERROR:
         return ShareEstimate(math.nan, math.nan, math.nan, math.nan)
     low, high = interval(np.array(share), np.array(std_error), confidence)
     return ShareEstimate(share, std_error, float(low), float(high))

@@ -14,13 +14,11 @@ from scipy import stats
 
 from hubbub.metrics.params import Params
 from hubbub.summary import BitCounts, PatternCounts, Reports
-from hubbub_decoder.estimators.pattern_counts import is_small
-from hubbub_decoder.estimators.patterns import FilterTable
-from hubbub_decoder.model.bit_covariance import RandomString
+from hubbub_decoder.array_types import Floats
+from hubbub_decoder.estimators.pattern_counts import FilterTable, supports_pattern_likelihood
 from hubbub_decoder.model.debias import bit_shares
+from hubbub_decoder.model.random_string import RandomStringMoments, md5_bit_probabilities
 from hubbub_decoder.results.estimates import FitTest
-
-Floats = NDArray[np.float64]
 
 _MIN_EXPECTED_COUNT = 5.0  # per cell, Cochran's rule; cells with smaller expectations are merged
 _REWEIGHTINGS = 3
@@ -35,7 +33,7 @@ def run_fit_tests(collected: BitCounts | PatternCounts | Reports) -> tuple[FitTe
     """Run every test for which the summary has the data and enough reports."""
     params = collected.metric.params
     tests: list[FitTest | None] = []
-    if isinstance(collected, PatternCounts) and is_small(params):
+    if isinstance(collected, PatternCounts) and supports_pattern_likelihood(params):
         tests += _pattern_tests(collected)
     counts = collected if isinstance(collected, BitCounts) else collected.bit_counts()
     periods = _reports_per_client(counts)
@@ -58,7 +56,10 @@ def _pattern_tests(counts: PatternCounts) -> Iterator[FitTest | None]:
     There are 2**k patterns and fewer distinct filters. The component of the counts orthogonal to all filters is noise under the null
     hypothesis.
     """
-    probabilities, periods = FilterTable.of(counts.metric.params).chance, _reports_per_client(counts)
+    probabilities, periods = (
+        FilterTable.from_params(counts.metric.params).pattern_probabilities,
+        _reports_per_client(counts),
+    )
     yield _chi_squared_test("patterns", _mixture_chi_squared(counts.counts.sum(axis=0), probabilities), periods)
     m = len(counts.counts)
     if m == 1 or counts.metric.params.num_bits > _MAX_BITS_FOR_COHORT_TEST:
@@ -75,6 +76,7 @@ def _ones_probabilities(params: Params) -> Floats:
         P(t | d) = sum_j Binomial(j; d, q*) Binomial(t - j; k - d, p*)
 
     returns : (k + 1, sizes)   rows t = 0 .. k; columns d = 0 and h (google-md5: d = 0 .. h)
+
     The number of ones depends on the string only through the number d of bits that it sets.
     """
     k, h = params.num_bits, params.num_hashes
@@ -92,8 +94,9 @@ def _coincident_hash_test(ones: NDArray[np.int64], params: Params) -> FitTest | 
     """Test whether the two hashes of a string coincide as often as those of google-md5: for about 1 string in k.
 
     ones : (m, k + 1) int   reports per cohort and number of ones
-    The share of strings with one bit, minus 1/k of the share of all strings, has mean 0 over the cohorts, which hash independently:
-    Student's t. The weights are fixed. Weights from the observed counts gave p < 1e-6 in 1 of 500 simulations, because they follow
+
+    The statistic is Student's t of the share of strings with one bit, minus 1/k of the share of all strings. Its mean over the
+    cohorts, which hash independently, is 0. The weights are fixed. Weights from the observed counts gave p < 1e-6 in 1 of 500 simulations, because they follow
     numbers of ones that are rare by chance.
     """
     n = ones.sum(axis=1)
@@ -103,7 +106,7 @@ def _coincident_hash_test(ones: NDArray[np.int64], params: Params) -> FitTest | 
     probabilities, shares = _ones_probabilities(params), ones[used] / n[used][:, None]
     weighted = probabilities / np.maximum(probabilities @ _ASSUMED_SIZE_SHARES, np.finfo(float).tiny)[:, None]
     size_shares = shares @ np.linalg.lstsq(probabilities.T @ weighted, weighted.T, rcond=None)[0].T
-    coincide = float(np.sum((np.bincount(np.arange(256) % params.num_bits) / 256) ** 2))
+    coincide = float(np.sum(md5_bit_probabilities(params.num_bits) ** 2))
     t, p_value = stats.ttest_1samp(size_shares[:, 1] - coincide * (size_shares[:, 1] + size_shares[:, 2]), 0)
     return FitTest("coincident_hashes", float(t) ** 2, 1, float(p_value))
 
@@ -159,7 +162,7 @@ def _even_bits_test(counts: BitCounts) -> FitTest | None:
     if used.sum() < _MIN_COHORTS:
         return None
     shares = bit_shares(counts)[used]
-    mean = RandomString.of(params).mean
+    mean = RandomStringMoments.from_params(params).mean
     deviations = shares - shares.sum(axis=1, keepdims=True) * (mean / mean.sum())
     weights = np.sqrt(counts.reports[used] / counts.reports[used].mean())[:, None]
     error = np.sqrt(np.sum((weights * deviations) ** 2, axis=0)) / len(deviations)

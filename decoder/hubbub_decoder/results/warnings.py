@@ -1,6 +1,6 @@
 """Warnings about a decoding: sentences that state the finding with its number, its meaning and the remedy.
 
-Each function yields no warning or some, as plain text for `Decoding.warnings`.
+Each function yields zero or more warnings for `Decoding.warnings`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from hubbub.summary import BitCounts, Reports
 from hubbub.summary.plausibility import TAIL_PROBABILITY, find_implausible, plausible_ones
 from hubbub.text import escape_untrusted, format_count
 from hubbub_decoder.data.combine import Collected
-from hubbub_decoder.estimators.fit_result import Fitted
+from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.estimators.lasso_screening import Selection
-from hubbub_decoder.estimators.least_squares import Fit
 from hubbub_decoder.estimators.reports import mixed_effects
-from hubbub_decoder.inference.null_distribution import ErrorLaw
+from hubbub_decoder.inference.null_distribution import NullDistribution
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.estimates import FitTest
@@ -84,16 +83,15 @@ def warn_few_cohorts(counts: BitCounts, decoding: Decoding) -> Iterator[str]:
     """Warn about too few cohorts to estimate the variance that unlisted strings cause."""
     used = int((counts.reports > 0).sum())
     if used < MIN_COHORTS and not decoding.unlisted.high < _MIN_UNLISTED_SHARE:
-        have = "cohort has" if used == 1 else "cohorts have"
-        metric_is_small = decoding.metric.params.num_cohorts < MIN_COHORTS
+        needed = MIN_COHORTS if decoding.num_screened is None else 2 * MIN_COHORTS  # screening uses half of the cohorts
         remedy = (
-            f"Use a metric with {MIN_COHORTS} or more cohorts (num_cohorts)."
-            if metric_is_small
-            else f"Decode reports of {MIN_COHORTS} or more cohorts."
+            f"Use a metric with {needed} or more cohorts (num_cohorts)."
+            if decoding.metric.params.num_cohorts < needed
+            else f"Decode reports of {needed} or more cohorts."
         )
         yield (
-            f"Only {used} {have} reports. The variance caused by unlisted strings is poorly estimated, so intervals may be too "
-            f"narrow. {remedy}"
+            f"Shares were estimated from only {format_count(used, 'cohort')}. The variance caused by unlisted strings is poorly estimated, "
+            f"so intervals may be too narrow. {remedy}"
         )
 
 
@@ -140,7 +138,7 @@ def warn_merged_candidates(design: DesignMatrix, repeated: int) -> Iterator[str]
 
 
 def warn_screening(design: DesignMatrix, selection: Selection) -> Iterator[str]:
-    """Warn when a lasso kept only some of the candidates."""
+    """Warn when a lasso screened out candidates."""
     columns, kept = len(design.groups), len(selection.columns)
     if kept < columns:
         method = (
@@ -154,7 +152,7 @@ def warn_screening(design: DesignMatrix, selection: Selection) -> Iterator[str]:
 
 def warn_unused_reports(reports: Reports | None, kept: DesignMatrix) -> Iterator[str]:
     """Warn when the decoder used the bit counts of individual reports instead of the reports."""
-    if reports is not None and not mixed_effects.worth_fitting(kept):
+    if reports is not None and not mixed_effects.within_size_limit(kept):
         yield (
             f"Only the bit counts of these reports were used, because there are {len(kept.groups):,} candidates. Decoding from the "
             f"individual reports gives smaller errors, but is limited to {mixed_effects.MAX_CANDIDATES:,} candidates. Pass fewer candidates."
@@ -162,7 +160,7 @@ def warn_unused_reports(reports: Reports | None, kept: DesignMatrix) -> Iterator
 
 
 def warn_undetermined_shares(number: int) -> Iterator[str]:
-    """Warn about candidates whose shares the reports do not determine."""
+    """Warn about candidates with undetermined shares; number is their count."""
     if number:
         yield (
             f"The shares of {format_count(number, 'candidate')} are not determined. Their bits are combinations of other candidates' bits, or "
@@ -180,7 +178,7 @@ def warn_undetermined_totals(decoding: Decoding) -> Iterator[str]:
         )
 
 
-def warn_frequent_unlisted_string(null: ErrorLaw | None, unlisted_variance: float) -> Iterator[str]:
+def warn_frequent_unlisted_string(null: NullDistribution | None, unlisted_variance: float) -> Iterator[str]:
     """Warn about a frequent string without a candidate; unlisted_variance is tau**2, in squared shares."""
     if null is not None and null.is_skewed:
         yield (
@@ -189,7 +187,7 @@ def warn_frequent_unlisted_string(null: ErrorLaw | None, unlisted_variance: floa
         )
 
 
-def warn_impossible_totals(decoding: Decoding, fitted: Fit | Fitted | None = None) -> Iterator[str]:
+def warn_impossible_totals(decoding: Decoding, fitted: FitResult | None = None) -> Iterator[str]:
     """Warn about negative totals, and about bits that vary more than the unlisted share permits."""
     if decoding.num_reports < MIN_REPORTS_PER_COHORT * decoding.metric.params.num_cohorts:
         return
@@ -203,7 +201,7 @@ def warn_impossible_totals(decoding: Decoding, fitted: Fit | Fitted | None = Non
             yield f"The estimate of {name} is {total.share:.1%}, which is below 0 by more than {_STANDARD_ERRORS} standard errors. {_MISMATCH}"
     if fitted is not None:
         largest = max(decoding.unlisted.share, 0) + _STANDARD_ERRORS * decoding.unlisted.std_error
-        if fitted.scatter > largest**2 + _STANDARD_ERRORS * fitted.scatter_std:
+        if fitted.unlisted_variance > largest**2 + _STANDARD_ERRORS * fitted.unlisted_variance_error:
             yield f"The bits vary more than an unlisted share of {largest:.1%} can explain. {_MISMATCH}"
 
 

@@ -1,4 +1,4 @@
-"""Memory of bodies that are arriving: bounded in total and for each network, given back whatever happens."""
+"""Memory of arriving bodies: bounded in total and for each network, and always released."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from hubbub.wire.problems import ProblemType, RefusedError
-from hubbub_aggregator.api.body_memory import BodyMemory, ReceivedBody
+from hubbub_aggregator.api.request_body import BodyMemory, BodyReservation
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import Aggregator, MakeBatch, StartAggregator
@@ -24,12 +24,12 @@ HOSTS = ["192.0.2.1", "192.0.2.99", "198.51.100.7", "2001:db8::1", "203.0.113.5"
 
 
 class Bodies(RuleBasedStateMachine):
-    """Bodies begin, grow and end in any order; a model knows their sizes."""
+    """Bodies begin, grow and end in any order; a model has their sizes."""
 
     @initialize()
     def start(self) -> None:
         self.memory = BodyMemory(TOTAL, SHARE)
-        self.open: list[tuple[ExitStack, ReceivedBody, str, int]] = []
+        self.open: list[tuple[ExitStack, BodyReservation, str, int]] = []
 
     def counted(self, hosts: set[str]) -> int:
         return sum(max(0, size - FREE) for *_, host, size in self.open if host in hosts)
@@ -37,7 +37,7 @@ class Bodies(RuleBasedStateMachine):
     @rule(host=st.sampled_from(HOSTS))
     def begin(self, host: str) -> None:
         stack = ExitStack()
-        self.open.append((stack, stack.enter_context(self.memory.receive(host)), host, 0))
+        self.open.append((stack, stack.enter_context(self.memory.reserve(host)), host, 0))
 
     @rule(data=st.data(), more=st.integers(1, 20_000))
     def grow(self, data: st.DataObject, more: int) -> None:
@@ -50,12 +50,12 @@ class Bodies(RuleBasedStateMachine):
         refused = fits and (self.counted(network) + fits > SHARE or self.counted(set(HOSTS)) + fits > TOTAL)
         if refused:
             with pytest.raises(RefusedError) as problem:
-                body.hold(size + more)
+                body.grow_to(size + more)
             assert problem.value.problem_type is ProblemType.UNAVAILABLE
             stack.close()
             del self.open[at]
         else:
-            body.hold(size + more)
+            body.grow_to(size + more)
             self.open[at] = stack, body, host, size + more
 
     @rule(data=st.data())
@@ -66,12 +66,12 @@ class Bodies(RuleBasedStateMachine):
     @invariant()
     def counts_what_is_held(self) -> None:
         if hasattr(self, "memory"):
-            assert self.memory.held == self.counted(set(HOSTS)) <= TOTAL
+            assert self.memory.used == self.counted(set(HOSTS)) <= TOTAL
 
     def teardown(self) -> None:
         for stack, *_ in getattr(self, "open", []):
             stack.close()
-        assert not hasattr(self, "memory") or self.memory.held == 0
+        assert not hasattr(self, "memory") or self.memory.used == 0
 
 
 TestBodies = Bodies.TestCase
@@ -80,7 +80,7 @@ HEAD = b"POST /v1/reports HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\
 
 
 def unfinished(aggregator: Aggregator, network: bytes, sent: int) -> socket.socket:
-    """Send this many bytes of a body of 100,000."""
+    """Return a connection that has sent `sent` of the 100,000 bytes of its body."""
     host, port = aggregator.url.removeprefix("http://").split(":")
     client = socket.create_connection((host, int(port)), timeout=30)
     client.sendall(HEAD % network + b"Content-Encoding: gzip\r\nContent-Length: 100000\r\n\r\n")
@@ -89,7 +89,7 @@ def unfinished(aggregator: Aggregator, network: bytes, sent: int) -> socket.sock
     return client
 
 
-def test_unfinished_bodies_of_one_network_do_not_keep_others_out(
+def test_unfinished_bodies_of_one_network_leave_memory_for_others(
     start: StartAggregator, sqlite_store: SqlStore, make_batch: MakeBatch
 ) -> None:
     """32 bodies of 90 kB, from 8 networks: the second of each network is refused, and single reports are accepted."""
@@ -105,8 +105,8 @@ def test_unfinished_bodies_of_one_network_do_not_keep_others_out(
         assert aggregator.post(batch, x_forwarded_for="203.0.113.9").status == 202
 
 
-def test_a_body_that_arrives_too_slowly_is_refused(start: StartAggregator, sqlite_store: SqlStore) -> None:
-    """The window is five seconds; a clock of the loop would not reach the socket, so this test waits for it."""
+def test_rejects_body_that_arrives_too_slowly(start: StartAggregator, sqlite_store: SqlStore) -> None:
+    """The test waits for the real window of five seconds, because sockets do not use a fake clock."""
     aggregator = start(sqlite_store, min_body_rate=10_000)
     began = time.monotonic()
     with unfinished(aggregator, b"198.51.100.1", 30_000) as client:
@@ -115,7 +115,7 @@ def test_a_body_that_arrives_too_slowly_is_refused(start: StartAggregator, sqlit
 
 
 @pytest.mark.parametrize("network", ["198.51.100.1", ""])
-def test_memory_is_given_back_when_a_client_leaves(
+def test_body_memory_is_released_when_a_client_disconnects(
     start: StartAggregator, sqlite_store: SqlStore, make_batch: MakeBatch, network: str
 ) -> None:
     aggregator = start(sqlite_store, max_body=100_000, max_body_memory=8 * 100_000)

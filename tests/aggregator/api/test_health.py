@@ -1,4 +1,4 @@
-"""`/readyz`: from the writer's last commit while it is fresh, else from one probe that all who ask share."""
+"""`/readyz`: uses the writer's last commit while it is fresh, else one probe that concurrent requests share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from hubbub.wire.problems import RefusedError
-from hubbub_aggregator.api.health import FRESH_SECONDS, Readiness
+from hubbub_aggregator.api.health import FRESH_SECONDS, ReadinessCheck
 from hubbub_aggregator.errors import DatabaseMovedError, StoreError
 from hubbub_aggregator.store.sql_store import SqlStore
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class FakeStore:
-    """Counts its probes; may be moved, and may fail."""
+    """A store that counts its probes; it may be moved, and probes may fail."""
 
     probes, moved, fails = 0, False, False
 
@@ -39,14 +39,14 @@ class FakeStore:
 
 
 class ReadinessMachine(RuleBasedStateMachine):
-    """Commits, failures, time and faults in any order."""
+    """Commits, failures, elapsed time and faults in any order."""
 
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
         self.store, self.disk = FakeStore(), SimpleNamespace(is_full=False)
         self.writer = SimpleNamespace(is_alive=True, stored_at=None)
-        self.readiness = Readiness(cast(Any, self.store), cast(Any, self.disk), lambda: self.now)
+        self.readiness = ReadinessCheck(cast(Any, self.store), cast(Any, self.disk), lambda: self.now)
 
     @rule(seconds=st.sampled_from([0.0, 1.0, FRESH_SECONDS, FRESH_SECONDS + 1e-6, 1e9]))
     def pass_time(self, seconds: float) -> None:
@@ -86,10 +86,10 @@ ReadinessMachine.TestCase.settings = hypothesis_settings(max_examples=100, deadl
 TestReadiness = ReadinessMachine.TestCase
 
 
-def test_readyz_answers_200_while_batches_are_stored_and_no_probe_gets_its_turn(
+def test_readyz_returns_200_while_batches_are_stored_and_probes_wait(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a slow disk the probe waited for SQLite's lock in vain, and answered 503 while every batch was stored."""
+    """Regression: on a slow disk the probe could not get SQLite's lock, so the response was 503 although batches were stored."""
 
     def locked() -> None:
         raise StoreError("the database is locked")
@@ -104,7 +104,7 @@ def test_readyz_answers_200_while_batches_are_stored_and_no_probe_gets_its_turn(
     assert aggregator.get("/readyz").status == 503, "the last commit failed"
 
 
-def test_concurrent_askers_share_one_probe(
+def test_concurrent_readyz_requests_share_one_probe(
     start: StartAggregator, store: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     aggregator, askers = start(store), 16
@@ -116,16 +116,16 @@ def test_concurrent_askers_share_one_probe(
         probes.append(1)
         assert go_on.wait(60)
 
-    def counted(readiness: Readiness, writer: GroupCommit) -> Future[None] | None:
+    def counted(readiness: ReadinessCheck, writer: GroupCommit) -> Future[None] | None:
         found = require(readiness, writer)
         asked.append(1)
         if len(asked) == askers:
             all_asked.set()
         return found
 
-    require = Readiness.require
+    require = ReadinessCheck.require
     monkeypatch.setattr(store, "probe", probe)
-    monkeypatch.setattr(Readiness, "require", counted)
+    monkeypatch.setattr(ReadinessCheck, "require", counted)
     with ThreadPoolExecutor(askers) as pool:
         answers = [pool.submit(aggregator.get, "/readyz") for _ in range(askers)]
         assert all_asked.wait(60)

@@ -102,7 +102,7 @@ def test_failing_upkeep_is_shown_in_metrics_and_dashboard_while_batches_are_stor
         assert aggregator.post(make_batch(aggregator.definitions["homepage"])).status == 202
         assert aggregator.get("/readyz").status == 200
         assert (
-            "This background job failed the last time: <code>fold_and_expire</code>"
+            "This background job failed in the last run: <code>fold_and_expire</code>"
             in aggregator.get("/").body.decode()
         )
     wait_until(0)

@@ -1,4 +1,4 @@
-"""SIGTERM ends scans after one more summary, ends long deletions after one more step, and ends the process whatever hangs."""
+"""SIGTERM: scans end after one more summary, long deletions after one more step, and the process ends even if a thread hangs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from hubbub_aggregator.pipeline.folding import fold
 from hubbub_aggregator.pipeline.report_export import write_reports
 from hubbub_aggregator.pipeline.retention import upkeep
 from hubbub_aggregator.server import listener
-from hubbub_aggregator.server.listener import address_of, listen, run, url_of
+from hubbub_aggregator.server.listener import bound_address, bound_url, listen, run
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.interface import AppendResult
 from hubbub_aggregator.store.sql_store import SqlStore
@@ -52,21 +52,19 @@ def filled(store: SqlStore, metric: Metric, make_batch: MakeBatch) -> SqlStore:
 
 
 @pytest.mark.parametrize("read", range(len(PERIODS)))
-def test_scan_of_summaries_reads_no_more_of_them_once_the_store_is_stopped(
-    filled: SqlStore, metric: Metric, read: int
-) -> None:
+def test_stop_ends_a_scan_of_summaries(filled: SqlStore, metric: Metric, read: int) -> None:
     statements = list[str]()
     scan = filled.read(metric.digest)
     for _ in range(read):
         next(scan)
     filled.stop()
-    event.listen(filled._engine, "before_cursor_execute", lambda *told: statements.append(told[2]))
+    event.listen(filled._engine, "before_cursor_execute", lambda *arguments: statements.append(arguments[2]))
     with pytest.raises(StoppedError):
         next(scan)
     assert not [statement for statement in statements if "summary" in statement]
 
 
-def test_scan_of_retained_reports_ends_after_one_block(filled: SqlStore, metric: Metric) -> None:
+def test_stop_ends_a_scan_of_retained_reports(filled: SqlStore, metric: Metric) -> None:
     with filled.reports(metric.digest, PERIODS) as held:
         blocks = held.blocks()
         next(blocks)
@@ -77,7 +75,7 @@ def test_scan_of_retained_reports_ends_after_one_block(filled: SqlStore, metric:
         write_reports(filled, metric, PERIODS, sink)
 
 
-def test_stopped_store_still_stores_batches_and_counts_refusals(
+def test_stopped_store_accepts_batches_and_refusal_counts(
     filled: SqlStore, metric: Metric, make_batch: MakeBatch
 ) -> None:
     filled.stop()
@@ -87,15 +85,18 @@ def test_stopped_store_still_stores_batches_and_counts_refusals(
 
 
 @pytest.mark.parametrize("path", ["/v1/metrics/homepage/summary", "/v1/metrics/homepage/reports"])
-def test_reads_of_a_stopping_service_are_answered_503(start: StartAggregator, filled: SqlStore, path: str) -> None:
+def test_stopping_service_refuses_reads_with_503(start: StartAggregator, filled: SqlStore, path: str) -> None:
     aggregator = start(filled, keep_reports={"homepage": 1000})
     assert aggregator.get(path).status == 200
     filled.stop()
     answer = aggregator.get(path)
-    assert (answer.status, answer.json["detail"]) == (503, "the aggregator is stopping: ask again when it has started")
+    assert (answer.status, answer.json["detail"]) == (
+        503,
+        "the aggregator is stopping: send the same request again after its restart",
+    )
 
 
-def test_upkeep_of_a_stopped_store_ends_after_one_step_and_another_start_finishes_it(
+def test_stop_ends_upkeep_and_a_restart_finishes_it(
     database: str, definitions: Definitions, metric: Metric, make_batch: MakeBatch
 ) -> None:
     steps = 0
@@ -120,10 +121,10 @@ def test_upkeep_of_a_stopped_store_ends_after_one_step_and_another_start_finishe
     store.close()
 
 
-def test_segments_are_folded_between_the_steps_of_closing_a_period(
+def test_closing_a_period_folds_segments_between_steps(
     tmp_path: Path, definitions: Definitions, metric: Metric, make_batch: MakeBatch
 ) -> None:
-    """A batch comes in each pause; `fold_interval` passes with each look at the clock."""
+    """A batch arrives in each pause; `fold_interval` elapses between two readings of the clock."""
     store, open_period, seconds = SqlStore(open_sqlite(tmp_path / "reports.db")), PERIODS[-1], iter(range(10**6))
     waiting = list[int]()
 
@@ -142,7 +143,7 @@ def test_segments_are_folded_between_the_steps_of_closing_a_period(
     store.close()
 
 
-def test_folding_between_steps_waits_for_fold_every(
+def test_folding_between_steps_waits_for_fold_interval(
     tmp_path: Path, definitions: Definitions, metric: Metric, make_batch: MakeBatch
 ) -> None:
     store, folds = SqlStore(open_sqlite(tmp_path / "reports.db"), pause=lambda _seconds: None), 0
@@ -165,7 +166,7 @@ def test_folding_between_steps_waits_for_fold_every(
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Callable[..., tuple[int, str, int]]]:
-    """Fork a process that serves; return its id, its URL and a pipe of what it does."""
+    """Fork a serving process; return its id, its URL and a pipe with its events."""
     children = list[int]()
 
     def fork(definitions: Definitions, prepare: Callable[[SqlStore, Callable[[str], None]], None]) -> Any:
@@ -175,11 +176,11 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., tuple[int, str, int]]]:
             os.write(write_end, f"{text}\n".encode())
 
         with listen("127.0.0.1", 0) as listener:
-            url = url_of(listener)
+            url = bound_url(listener)
             child = os.fork()
             if child == 0:
                 status = 3
-                signal.alarm(60)  # a test that fails must end, too
+                signal.alarm(60)  # ends the child if the test fails
                 try:
                     store = SqlStore.open(tmp_path / "served.db")
                     prepare(store, say)
@@ -189,7 +190,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., tuple[int, str, int]]]:
                         store.stop()
 
                     run(
-                        create_app(definitions, store, SETTINGS, local_address=address_of(listener)),
+                        create_app(definitions, store, SETTINGS, local_address=bound_address(listener)),
                         [listener],
                         SETTINGS.connection_limits(),
                         lambda: say("ready"),
@@ -216,26 +217,26 @@ def lines(pipe: int) -> Iterator[str]:
             yield line.strip()
 
 
-def test_sigterm_ends_a_scan_of_many_summaries_after_one_more(
+def test_sigterm_ends_a_scan_of_summaries(
     serve: Callable[..., Any], tmp_path: Path, definitions: Definitions, metric: Metric, make_batch: MakeBatch
 ) -> None:
-    """400 summaries of .1 s each; what counts is how many are read after the signal was seen."""
+    """400 summaries take 0.1 s each; the test counts those read after the signal was received."""
     store = SqlStore.open(tmp_path / "served.db")
     store.append([make_batch(metric, 1, period=str((FIRST + timedelta(days=day)).date())) for day in range(400)])
     store.close()
     summarize = folding.summarize
 
     def prepare(_store: SqlStore, say: Callable[[str], None]) -> None:
-        def slowly(*asked: Any) -> Any:
+        def summarize_slowly(*arguments: Any) -> Any:
             say("summary")
             time.sleep(0.1)
-            return summarize(*asked)
+            return summarize(*arguments)
 
-        folding.summarize = slowly  # type: ignore[assignment]
+        folding.summarize = summarize_slowly  # type: ignore[assignment]
 
     child, url, pipe = serve(definitions, prepare)
-    said = lines(pipe)
-    assert next(said) == "ready"
+    events = lines(pipe)
+    assert next(events) == "ready"
 
     def read() -> None:
         with suppress(OSError):
@@ -244,22 +245,22 @@ def test_sigterm_ends_a_scan_of_many_summaries_after_one_more(
     reader = threading.Thread(target=read)
     reader.start()
     for _ in range(3):
-        assert next(said) == "summary"
+        assert next(events) == "summary"
     os.kill(child, signal.SIGTERM)
-    rest = list(said)
+    rest = list(events)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     reader.join()
     assert rest[rest.index("stopping") + 1 :] in ([], ["summary"])
 
 
-def test_sigterm_ends_a_process_whose_store_hangs(
+def test_sigterm_ends_a_process_with_a_hanging_store(
     serve: Callable[..., Any],
     definitions: Definitions,
     metric: Metric,
     make_batch: MakeBatch,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(listener, "_SECONDS_TO_EXIT", 0.5)
+    monkeypatch.setattr(listener, "_FORCED_EXIT_SECONDS", 0.5)
 
     def prepare(store: SqlStore, say: Callable[[str], None]) -> None:
         def hang(*_: Any) -> Any:
@@ -269,8 +270,8 @@ def test_sigterm_ends_a_process_whose_store_hangs(
         store.append = hang  # type: ignore[assignment, method-assign]
 
     child, url, pipe = serve(definitions, prepare)
-    said = lines(pipe)
-    assert next(said) == "ready"
+    events = lines(pipe)
+    assert next(events) == "ready"
     request = urllib.request.Request(  # noqa: S310
         f"{url}/v1/reports",
         make_batch(metric, period=str(datetime.now(UTC).date())).to_json(),
@@ -283,8 +284,8 @@ def test_sigterm_ends_a_process_whose_store_hangs(
 
     sender = threading.Thread(target=send)
     sender.start()
-    assert next(said) == "hangs"
+    assert next(events) == "hangs"
     os.kill(child, signal.SIGTERM)
-    assert list(said) == ["stopping"]
+    assert list(events) == ["stopping"]
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
     sender.join()

@@ -38,8 +38,8 @@ def test_show_says_what_a_metric_can_reveal() -> None:
     }
     assert "while the value stays: any number of reports from one permanent response" in shown.stdout
     assert "f = 0.5; hold = none" in shown.stdout
-    assert "two reports of the same value tell one of 12.7 people by their permanent noise" in shown.stdout
-    assert "that a value changed is not hidden: no hold" in shown.stdout
+    assert "effective group size of two reports of one value: 12.7 clients" in shown.stdout
+    assert "without hold, changes of the value are visible in linked reports" in shown.stdout
     about = json.loads(hubbub("metrics", "show", METRICS, "dark_mode", "--json").stdout)
     assert about[0]["privacy"]["epsilon_report"] == pytest.approx(1.0986, abs=1e-4)
 
@@ -49,8 +49,8 @@ def test_show_says_what_a_crowd_hides() -> None:
     about = json.loads(hubbub("metrics", "show", METRICS, "homepage", "--reports", "1000000", "--json").stdout)[0]
     assert about["reports_per_cohort"] == 1_000_000 // about["num_cohorts"]
     assert about["central_epsilon"] < about["privacy"]["epsilon_report"]
-    assert f"central epsilon = {about['central_epsilon']:.3g} with delta = 1e-09 for one report" in shown
-    assert "not towards the operator of the aggregator" in shown
+    assert f"central epsilon = {about['central_epsilon']:.3g} at delta = 1e-09, for" in shown
+    assert "not against the operator of the aggregator" in shown
 
 
 def test_show_says_infinity_in_valid_json(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_show_says_infinity_in_valid_json(tmp_path: Path) -> None:
 
 def test_check_is_one_line_when_fine_and_one_sentence_when_not(tmp_path: Path) -> None:
     fine = hubbub("metrics", "check", METRICS)
-    assert fine.stdout.endswith("well formed: 3 definitions, 3 metrics\n")
+    assert fine.stdout.endswith("valid: 3 definitions, 3 metrics\n")
     assert fine.stderr == ""
     wrong = tmp_path / "wrong.toml"
     wrong.write_text(METRICS.read_text().replace("prob_f = 0.5", "prob_f = 1", 1))
@@ -85,7 +85,7 @@ def test_check_is_one_line_when_fine_and_one_sentence_when_not(tmp_path: Path) -
         (
             "prob_q = 0.75\nprob_f = 0.5",
             "prob_q = 1\nprob_f = 0.75",
-            "homepage: two reports of one person can be matched: by their permanent noise alone they tell one of ",
+            "homepage: two reports of one client can be linked by their permanent noise, among up to ",
         ),
     ],
 )
@@ -112,8 +112,8 @@ def test_encode_shows_reports_and_refuses_unknown_metrics() -> None:
     assert [len(report["bits"]) for report in reports] == [1, 1]
     assert len(json.loads(hubbub("encode", METRICS, "homepage", "--json").stdout)) == 1
     for arguments, told in (
-        (("encode", METRICS, "weight", "3"), "has no metric 'weight': it has homepage, os, dark_mode"),
-        (("encode", METRICS, "dark_mode", "yes"), "a boolean value is written true or false"),
+        (("encode", METRICS, "weight", "3"), "has no metric 'weight'; its metrics are homepage, os, dark_mode"),
+        (("encode", METRICS, "dark_mode", "yes"), "a value of a boolean metric must be true or false"),
     ):
         refused = hubbub(*arguments)
         assert refused.returncode == 1
@@ -131,7 +131,7 @@ def test_output_that_finds_no_room_is_one_sentence(arguments: tuple[str | Path, 
     program = Path(sys.executable).with_name("hubbub")
     with Path("/dev/full").open("w") as full:
         told = subprocess.run([program, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert (told.returncode, told.stderr) == (1, "Error: the output cannot be written: No space left on device\n")
+    assert (told.returncode, told.stderr) == (1, "Error: cannot write the output: No space left on device\n")
 
 
 def test_a_directory_that_is_no_state_is_not_said_to_be_missing(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_inspect_prints_the_consent_with_its_text_and_time(rig: Rig) -> None:
     again = rig.client()
     again.flush(5)
     shown = CliRunner().invoke(main, ["inspect", str(rig.state)]).stdout
-    assert "waits: homepage of 2026-11-21, never sent: it was made under consent local" in shown
+    assert "queued: homepage of 2026-11-21, never sent: created under consent local" in shown
 
 
 @pytest.mark.parametrize("consent", ["on", "local", "off"])
@@ -124,7 +124,7 @@ def test_inspect_and_ledger_do_not_wait_for_the_lock_that_others_hold(rig: Rig) 
     assert lock.acquire(wait=True)
     thread = threading.Thread(target=client.record, args=("homepage", "y"))
     rested = threading.Event()
-    collaborators(client).journal._rest = lambda _seconds: (rested.set(), threading.Event().wait(0.01))[0]  # type: ignore[func-returns-value]
+    collaborators(client).journal._sleep = lambda _seconds: (rested.set(), threading.Event().wait(0.01))[0]  # type: ignore[func-returns-value]
     thread.start()
     try:
         assert rested.wait(5)

@@ -222,10 +222,10 @@ def _scripted(drawn: bytes) -> Callable[[int], bytes]:
 @pytest.mark.parametrize(
     ("metric", "value", "told"),
     [
-        (STRING, 7, "homepage: a string metric takes a str or None, got a int"),
+        (STRING, 7, "homepage: a string metric accepts a str or None, got a int"),
         (STRING, b"canary", "got a bytes"),
-        (STRING, "canary \ud800", "must be encodable as UTF-8"),
-        (BOOLEAN, "canary", "takes True, False or None, got a str"),
+        (STRING, "canary \ud800", "cannot be encoded as UTF-8"),
+        (BOOLEAN, "canary", "accepts True, False or None, got a str"),
         (BOOLEAN, 1, "got a int"),
         (
             Metric.categorical("os", ("a", "b"), prob_p=0.25, prob_q=0.75, prob_f=0.5),
@@ -276,5 +276,5 @@ def test_encoding_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.mark.parametrize("given", [0, 3, 1_000])
 def test_coins_that_give_another_number_of_bytes_than_asked_make_no_report(given: int) -> None:
     """A word that is missing would read as zeros: bits without noise."""
-    with pytest.raises(HubbubError, match=f"gave {given} bytes"):
+    with pytest.raises(HubbubError, match=f"returned {given} bytes"):
         InstantaneousResponse(STRING.params, lambda _: bytes(given))(0)

@@ -29,19 +29,19 @@ def test_a_file_gives_its_metrics_by_name() -> None:
     [
         ("prob_f = 0.5", "prob_f = 1", "prob_f must be in [0, 1), got 1: at f = 1 every bit is a fair coin"),
         ("prob_f = 0.5", "prob_f = '1/2'", "prob_f must be a number in [0, 1], got '1/2': write it as 0.25"),
-        ("prob_f = 0.5\n", "", "prob_f is missing: every metric states"),
+        ("prob_f = 0.5\n", "", "prob_f is missing: every metric needs"),
         ("num_bits = 128", "num_bits = 4", "num_bits of a string metric must be 8 to 1024, got 4"),
-        ("num_bits = 128\n", "", "num_bits is missing: a string metric states num_bits, num_hashes, num_cohorts"),
+        ("num_bits = 128\n", "", "num_bits is missing: a string metric needs num_bits, num_hashes, num_cohorts"),
         ("num_cohorts = 64", "num_cohorts = 60", "num_cohorts must be a power of two up to 256, got 60"),
         ("prob_p = 0.25", "prob_p = 0.9", "prob_p must be below prob_q, got 0.9 and 0.75: exchange them"),
         ('kind = "string"', 'kind = "text"', "kind must be one of string, categorical, boolean, got 'text'"),
         ("expires = 2099-01-01", 'expires = "never"', "expires must be a date such as 2027-01-01, got 'never'"),
         ("expires = 2099-01-01", "expires = 2099-01-01T00:00:00", "expires must be a date"),
-        ('owner = "telemetry@example.org"', 'owner = ""', "owner must be a sentence"),
+        ('owner = "telemetry@example.org"', 'owner = ""', "owner must be a non-empty text"),
         ("num_bits = 128", "num_bits = 128\nsalt = 3", "unknown key 'salt': a string metric has"),
-        ('name = "homepage"', 'name = "Home page"', "a metric's name is lower-case letters"),
+        ('name = "homepage"', 'name = "Home page"', "a metric's name must have at most 64 lower-case letters"),
         ('name = "homepage"\n', "", "a metric without a name: name is missing"),
-        ("num_bits = 128", "num_bits = 128\nhold = 0", "hold must be a whole number of periods, at least 1, got 0"),
+        ("num_bits = 128", "num_bits = 128\nhold = 0", "hold must be an integer number of periods >= 1, got 0"),
         ("num_bits = 128", 'num_bits = 128\nperiod = "year"', "period must be one of day, week, month, got 'year'"),
         ("num_bits = 128", "num_bits = ", "is not TOML"),
         ("[[metric]]", "[[metrics]]", "unknown top-level key 'metrics': metrics are [[metric]] tables"),
@@ -72,9 +72,9 @@ def test_a_file_without_metrics_is_refused(content: bytes, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("categories", "other", "told"),
     [
-        (("only",), None, "categories must be 2 to 1024, got 1"),
-        (("a", "a", "b"), None, "categories must differ, got a more than once"),
-        (("a", ""), None, "a category is a non-empty string"),
+        (("only",), None, "a categorical metric needs 2 to 1024 categories, got 1"),
+        (("a", "a", "b"), None, "categories must be distinct, got a more than once"),
+        (("a", ""), None, "a category must be a non-empty string"),
         (("a", "b"), "c", "other must be one of the categories, got 'c'"),
     ],
 )
@@ -90,7 +90,7 @@ def test_the_last_version_in_a_file_is_current_and_each_is_found_by_its_digest()
     assert definitions["homepage"] == new != old
     assert definitions.version("homepage", old.digest) == old
     assert definitions.version("homepage", "0" * 64) is None
-    with pytest.raises(DefinitionError, match="two definitions mean the same bits"):
+    with pytest.raises(DefinitionError, match="two definitions have the same digest"):
         parse_definitions(first + first.replace("The page", "The very page"))
 
 

@@ -36,7 +36,7 @@ GOOD: dict[str, Any] = {
         ("num_hashes", 0, "num_hashes must be a whole number"),
         ("num_cohorts", 0, "num_cohorts must be a whole number"),
         ("hash_scheme", "sha1", "hash_scheme must be one of murmur3-v1, google-md5, one-hot, got 'sha1'"),
-        ("hash_scheme", "one-hot", "one-hot takes num_hashes = 1 and num_cohorts = 1, got 2 and 64"),
+        ("hash_scheme", "one-hot", "one-hot needs num_hashes = 1 and num_cohorts = 1, got 2 and 64"),
     ],
 )
 def test_an_impossible_parameter_is_refused_with_its_value_the_rule_and_the_next_step(

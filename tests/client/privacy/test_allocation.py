@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from hubbub import Consent, Definitions, Metric, Policy, Secret
 from hubbub.privacy.pricing import unit_price
-from hubbub.sdk.recording.batch_builder import Former
+from hubbub.sdk.recording.batch_builder import BatchBuilder
 from hubbub.sdk.recording.consent_changes import ConsentLimit
-from hubbub.sdk.recording.enrollment import Enroller
+from hubbub.sdk.recording.enrollment import Enrollment
 from hubbub.sdk.recording.queue_limits import Limits
 from hubbub.sdk.recording.recorder import Recorder
 from hubbub.sdk.recording.subject_encoders import SubjectEncoders
-from hubbub.sdk.runtime.clock import Today
+from hubbub.sdk.runtime.clock import PeriodClock
 from hubbub.sdk.storage.filesystem import MemoryDisk
 from hubbub.sdk.storage.journal import Journal
 from hubbub.testing import ManualClock, SeededBytes
@@ -41,26 +41,26 @@ class Life:
         self.journal = Journal(Path("state"), MemoryDisk())
         self.told: list[tuple[str, str, str]] = []
         with self.journal as state:
-            self.journal.write({"e": "consent", "to": "on", "text": "", "time": 0.0, "reports_from": ""})
+            self.journal.write({"event": "consent", "level": "on", "text": "", "time": 0.0, "reports_from": ""})
             assert state.consent == "on"
         self.secret = Secret.generate(self.random_bytes)
         self.start()
 
     def start(self) -> None:
-        definitions, today = Definitions(list(self.metrics)), Today(self.clock)
+        definitions, today = Definitions(list(self.metrics)), PeriodClock(self.clock)
         encoders = SubjectEncoders(self.journal, lambda: self.secret, self.random_bytes)
-        enroller = Enroller(self.journal, definitions, self.policy, today, own=True, lease=None)
-        self.former = Former(
+        enroller = Enrollment(self.journal, definitions, self.policy, today, include_client=True, lease=None)
+        self.builder = BatchBuilder(
             self.journal, definitions, encoders, enroller, today, limits=Limits(), random_bytes=self.random_bytes
         )
         limit = ConsentLimit(Consent.ON)
         self.recorder = Recorder(
-            self.journal, definitions, encoders, enroller, self.former, today, limit, self.random_bytes
+            self.journal, definitions, encoders, enroller, self.builder, today, limit, self.random_bytes
         )
         with self.journal as state:
             encoders.secret(state)
             enroller.enroll(state)
-            self.former.form(state)
+            self.builder.build_due(state)
 
     def record(self, name: str, values: list[str]) -> None:
         with self.journal as state:
@@ -73,10 +73,11 @@ class Life:
                 self.clock.move(days=1 if step == "day" else 4)
             case "off and on":
                 self.journal.write(
-                    {"e": "consent", "to": "off", "text": "", "time": 0.0, "reports_from": ""}, {"e": "erased"}
+                    {"event": "consent", "level": "off", "text": "", "time": 0.0, "reports_from": ""},
+                    {"event": "erased"},
                 )
                 self.clock.move(days=2)
-                self.journal.write({"e": "consent", "to": "on", "text": "", "time": 0.0, "reports_from": ""})
+                self.journal.write({"event": "consent", "level": "on", "text": "", "time": 0.0, "reports_from": ""})
                 self.secret = Secret.generate(self.random_bytes)
             case "secret lost":
                 self.secret = Secret.generate(self.random_bytes)
@@ -87,12 +88,12 @@ class Life:
         if step in ("restart", "off and on", "secret lost", "redefined"):
             self.start()
         with self.journal as state:
-            self.former.form(state)
+            self.builder.build_due(state)
             self.told += sorted(
-                (waiting.batch.metric, waiting.batch.digest, waiting.batch.period) for waiting in state.waiting.values()
+                (waiting.batch.metric, waiting.batch.digest, waiting.batch.period) for waiting in state.queue.values()
             )
-            for batch_id in list(state.waiting):
-                self.journal.write({"e": "gone", "id": batch_id, "why": "acknowledged"})
+            for batch_id in list(state.queue):
+                self.journal.write({"event": "batch_removed", "batch_id": batch_id, "reason": "acknowledged"})
             for account in state.accounts.values():
                 assert account.spent <= self.policy.epsilon_metric + 1e-6
                 assert len(account.tags) * account.epsilon_per_unit <= self.policy.epsilon_enrollment + 1e-6

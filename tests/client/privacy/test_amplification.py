@@ -168,11 +168,11 @@ def test_a_loss_without_bound_stays_without() -> None:
 @pytest.mark.parametrize(
     ("reports", "delta", "periods", "told"),
     [
-        (0, 1e-9, 1, "reports must be a whole number, at least 1, got 0"),
-        (True, 1e-9, 1, "reports must be a whole number"),
+        (0, 1e-9, 1, "reports must be an integer >= 1, got 0"),
+        (True, 1e-9, 1, "reports must be an integer"),
         (10, 0.0, 1, "delta must be in"),
         (10, 1.0, 1, "delta must be in"),
-        (10, 1e-9, 0, "must be a whole number from 1"),
+        (10, 1e-9, 0, "must be an integer >= 1"),
     ],
 )
 def test_what_no_crowd_can_be_is_refused(reports: int, delta: float, periods: int, told: str) -> None:

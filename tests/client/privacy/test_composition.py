@@ -94,12 +94,12 @@ def test_a_pure_guarantee_is_concentrated_at_eps_tanh_half_eps(epsilon: float) -
 @pytest.mark.parametrize("bad", [-1.0, math.nan])
 def test_a_loss_that_is_none_is_refused(bad: float) -> None:
     for combine in (sequential, parallel, compose):
-        with pytest.raises(ParameterError, match=r"an epsilon is in \[0, inf\]"):
+        with pytest.raises(ParameterError, match=r"epsilon must be in \[0, inf\]"):
             combine([bad])
 
 
 def test_a_delta_or_a_group_that_is_none_is_refused() -> None:
     with pytest.raises(ParameterError, match="delta must be in"):
         compose([1.0], delta=1.0)
-    with pytest.raises(ParameterError, match="at least 1, got 0"):
+    with pytest.raises(ParameterError, match="size must be an integer >= 1, got 0"):
         group(1.0, size=0)

@@ -13,7 +13,7 @@ from hubbub import Metric, ParameterError, Params, Policy
 from hubbub.cli import ledger
 from hubbub.client import collaborators
 from hubbub.privacy import epsilon, epsilon_permanent
-from hubbub.sdk.storage.record_format import record, scan
+from hubbub.sdk.storage.record_format import encode_record, scan
 from hubbub.testing import deliver
 
 QUIET = Metric.string(  # no IRR noise: two reports are equal exactly when their permanent bits are; one cohort, where a to d differ
@@ -117,7 +117,7 @@ def test_a_metric_reserves_its_share_in_advance_and_one_that_finds_no_room_is_re
         client = rig.agreed(one, two, policy=Policy(epsilon_report=99, epsilon_metric=99, epsilon_total=3.5 * price))
     assert (
         caplog.text.count(
-            "two: a value costs eps = 4.395, and what metrics have reserved and earlier enrollments can have spent leaves less of epsilon_total = 15.3806: raise it"
+            "two: a value costs eps = 4.395, but not enough of Policy.epsilon_total = 15.3806 is left after the metrics' reservations"
         )
         == 1
     )
@@ -130,7 +130,7 @@ def test_a_metric_reserves_its_share_in_advance_and_one_that_finds_no_room_is_re
         assert state.spent("") == pytest.approx(2 * price)
         assert state.reserved("") == pytest.approx(3 * price)
     shown = CliRunner().invoke(ledger.command, [str(rig.state)])
-    assert "of 13.184 reserved: what tells apart two histories that change at the same times" in shown.output
+    assert "of 13.184 reserved. It bounds the difference between histories" in shown.output
     assert "not collected: two:" in shown.output
     client.close()
     rig.clock.move(days=1)
@@ -167,7 +167,9 @@ def test_a_ledger_from_before_shares_were_reserved_is_read_and_goes_on(rig: Rig)
         for account in [event["account"]] if "account" in event else event.get("accounts", []):
             for new in ("reserved_units", "spent_before_enrollment", "refused"):
                 del account[new]
-    journal.write_bytes(b"".join(record(json.dumps(event).encode()) for event in events if event["e"] != "ledger_key"))
+    journal.write_bytes(
+        b"".join(encode_record(json.dumps(event).encode()) for event in events if event["event"] != "ledger_key")
+    )
     price = epsilon_permanent(QUIET.params)
     client = rig.client(QUIET, policy=Policy(epsilon_report=9, epsilon_metric=3.5 * price, epsilon_total=99))
     a, c, d = days_of(client, rig, "quiet", ["a", "c", "d"])
@@ -211,11 +213,11 @@ def test_by_default_somebody_who_comes_back_takes_part_as_before_once_more_and_i
                 assert account.spent <= Policy().epsilon_metric
             client.set_consent("off")
             client.close()
-            assert ("it is not collected" in caplog.text) == (enrollment == 3)
+            assert ("The metric is not collected" in caplog.text) == (enrollment == 3)
     assert reserved == [4, 8, 9, 9]
     assert (
-        "quiet: a value costs eps = 4.395, and earlier enrollments (consent off and on, a lost secret) can have spent 39.551 "
-        "of epsilon_metric = 40: nothing more is collected from this person, unless you raise it in Policy"
+        "quiet: a value costs eps = 4.395, but earlier enrollments (consent withdrawn and given again, a lost secret) can have spent 39.551 "
+        "of Policy.epsilon_metric = 40. Raise epsilon_metric to collect the metric from this client"
     ) in caplog.text
 
 
@@ -223,7 +225,7 @@ def test_by_default_somebody_who_comes_back_takes_part_as_before_once_more_and_i
 def test_a_value_that_no_budget_holds_is_refused_by_the_name_of_the_tightest(name: str) -> None:
     told = Policy(**{"epsilon_report": 9, name: 4.3}).objection(QUIET)
     assert told == (
-        f"quiet: a value costs eps = 4.395, the policy allows {name} = 4.3: define it with more noise, or raise that in Policy"
+        f"quiet: a value costs eps = 4.395, above Policy.{name} = 4.3: define the metric with more noise, or raise {name}"
     )
 
 

@@ -60,8 +60,8 @@ def test_a_metric_whose_reports_are_as_good_as_signed_is_warned_of_and_others_ar
     hundred = tuple(f"c{i}" for i in range(100))
     told = linkability_warning(Metric.categorical("country", hundred, prob_p=0, prob_q=1, prob_f=0.5))
     assert told is not None
-    assert "country: two reports of one person can be matched" in told
-    assert "one of 2.64e+24 people" in told
+    assert "country: two reports of one client can be linked" in told
+    assert "among up to 2.64e+24 clients" in told
     for quiet in (
         Metric.categorical("country", hundred, prob_p=0, prob_q=1, prob_f=0.5, hold=1),
         Metric.categorical("country", hundred, prob_p=0.4, prob_q=0.6, prob_f=0.5),
@@ -73,7 +73,7 @@ def test_a_metric_whose_reports_are_as_good_as_signed_is_warned_of_and_others_ar
 
 def test_bad_numbers_are_refused() -> None:
     for reports in (0, 1.5, math.nan):
-        with pytest.raises(ParameterError, match="reports must be a whole number from 1"):
+        with pytest.raises(ParameterError, match="reports must be an integer >= 1"):
             effective_group_size(params_of(8, 1, 0.25, 0.75, 0.5), reports)
-    with pytest.raises(ParameterError, match="at least 2, got 1"):
+    with pytest.raises(ParameterError, match="group_size must be an integer >= 2, got 1"):
         match_probability_bound(params_of(8, 1, 0.25, 0.75, 0.5), 1)

@@ -111,7 +111,7 @@ def test_epsilon_grows_with_the_reports_towards_its_bound_and_without_f_has_none
 
 @pytest.mark.parametrize("t", [0, -1, 1.5, math.nan])
 def test_a_number_of_reports_that_is_none_is_refused(t: float) -> None:
-    with pytest.raises(ParameterError, match="reports must be a whole number from 1"):
+    with pytest.raises(ParameterError, match="reports must be an integer >= 1"):
         epsilon(Params.one_hot(1, prob_p=0, prob_q=1, prob_f=0.5), t)
 
 

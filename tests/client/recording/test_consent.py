@@ -14,7 +14,7 @@ from tests.support.power_loss_filesystem import SimulatedDisk
 from hubbub import Consent, ParameterError
 from hubbub.client import collaborators
 from hubbub.consent import consent_limit, stricter_consent
-from hubbub.sdk.storage.compaction import protected
+from hubbub.sdk.storage.compaction import protected_events
 from hubbub.sdk.storage.filesystem import File, SystemDisk
 from hubbub.testing import deliver
 
@@ -63,8 +63,8 @@ def test_off_erases_what_waits_the_drafts_and_the_secret_and_keeps_the_ledger(ri
     rig.clock.move(days=1)
     client.record("homepage", "https://example.org/")
     with collaborators(client).journal as state:
-        collaborators(client).former.form(state)
-        rows = [waiting.batch.rows for waiting in state.waiting.values()]
+        collaborators(client).builder.build_due(state)
+        rows = [waiting.batch.rows for waiting in state.queue.values()]
         rows += [draft.bits for draft in state.drafts.values()]
         secret = (rig.state / "secret").read_bytes()
         remembered = [
@@ -77,7 +77,7 @@ def test_off_erases_what_waits_the_drafts_and_the_secret_and_keeps_the_ledger(ri
     assert not any(row.hex().encode() in left for row in rows if len(row) > 1)
     assert not any(each.hex().encode() in left for each in remembered)
     counts = client.accounting()
-    assert (counts["dropped"]["consent"], counts["spooled"]) == (2, 0)
+    assert (counts["dropped"]["consent"], counts["queued"]) == (2, 0)
     require_balanced(counts)
     with collaborators(client).journal as state:
         assert [account.units for account in state.accounts.values()] == [1, 1]
@@ -143,7 +143,7 @@ def test_a_kill_between_erasing_and_rewriting_is_made_good_at_the_next_start(rig
     with collaborators(client).journal as state:
         (draft,) = state.drafts.values()
         collaborators(client).journal.write(
-            {"e": "consent", "to": "off", "text": "", "time": 0.0, "reports_from": ""}, {"e": "erased"}
+            {"event": "consent", "level": "off", "text": "", "time": 0.0, "reports_from": ""}, {"event": "erased"}
         )
     client.close()
     rig.client()
@@ -219,7 +219,7 @@ def test_off_that_the_disk_refuses_holds_in_this_process_and_in_its_children_unt
     client = rig.agreed(disk=disk)
     client.record("homepage", "https://example.org/")
     with collaborators(client).journal as state:
-        agreed = next(protected(state))
+        agreed = next(protected_events(state))
     disk.full = True
     with pytest.warns(RuntimeWarning, match="the previous value may apply after a restart"):
         assert client.set_consent("off") is False
@@ -230,7 +230,7 @@ def test_off_that_the_disk_refuses_holds_in_this_process_and_in_its_children_unt
         assert (agreed, state.consent) == (state.consent_event(), "on")  # the disk says on
     client.record("homepage", "https://example.org/")
     assert client.consent.effective == "off"
-    for batch_id in list(state.waiting):
+    for batch_id in list(state.queue):
         collaborators(client).sender.send_now(batch_id)
     deliver(client)
     assert client.flush(1)
@@ -245,7 +245,7 @@ def test_a_kill_between_the_word_off_and_the_secrets_end_is_made_good_and_on_aga
     secret = (rig.state / "secret").read_bytes()
     with collaborators(client).journal:
         collaborators(client).journal.write(
-            {"e": "consent", "to": "off", "text": "", "time": 0.0, "reports_from": ""}, {"e": "erased"}
+            {"event": "consent", "level": "off", "text": "", "time": 0.0, "reports_from": ""}, {"event": "erased"}
         )
     client.close()
     rig.client().close()
@@ -275,5 +275,5 @@ def test_a_text_that_the_journal_cannot_hold_is_refused_before_anything_changes(
 def test_what_cannot_be_written_does_not_hold(rig: Rig) -> None:
     client = rig.agreed()
     with collaborators(client).journal as state, pytest.raises(TypeError):
-        collaborators(client).journal.write({"e": "consent", "to": "off", "text": Lazy()})
+        collaborators(client).journal.write({"event": "consent", "level": "off", "text": Lazy()})
     assert (state.consent, client.consent.level) == ("on", "on")

@@ -16,7 +16,7 @@ from hubbub.client import collaborators
 from hubbub.encoding.encoder import Encoder
 from hubbub.metrics.periods import period_number
 from hubbub.privacy.pricing import unit_price
-from hubbub.sdk.upload.retry_policy import Answer
+from hubbub.sdk.upload.retry_policy import UploadResponse
 from hubbub.testing import SeededBytes, deliver
 from hubbub.wire.batch import Batch
 from hubbub.wire.dates import parse_period
@@ -73,10 +73,10 @@ def effective(client: Client) -> Consent:
 def watch(rig: Rig, observer: Observer, chance: random.Random) -> None:
     """Let the transport lose half of its answers, and the observer see every request."""
 
-    def send(body: bytes, wanted: object) -> Answer:
+    def send(body: bytes, wanted: object) -> UploadResponse:
         batch = Batch.from_json(body)
         observer.sent.append(batch)
-        return Answer(202, batch_id=str(batch.batch_id)) if chance.random() < 0.5 else Answer(None)
+        return UploadResponse(202, batch_id=str(batch.batch_id)) if chance.random() < 0.5 else UploadResponse(None)
 
     rig.transport.send = send  # type: ignore[method-assign,assignment]
 
@@ -90,10 +90,10 @@ def test_becoming_on_drops_the_reports_and_the_draft_that_local_made(rig: Rig) -
     assert client.flush(5)
     client.record("quiet", "local 10")
     counts = client.accounting()
-    assert (counts["formed"], counts["spooled"], rig.transport.bodies) == (10, 10, [])
+    assert (counts["formed"], counts["queued"], rig.transport.bodies) == (10, 10, [])
     client.set_consent("on")
     counts = client.accounting()
-    assert (counts["spooled"], counts["dropped"]["local"]) == (0, 10)
+    assert (counts["queued"], counts["dropped"]["local"]) == (0, 10)
     require_balanced(counts)
     assert deliver(client) == 1  # of today, and of no day before
     (batch,) = rig.transport.batches
@@ -145,7 +145,7 @@ def test_reports_made_under_on_wait_through_local_and_are_sent_after_it(rig: Rig
     client.record("quiet", "on")
     rig.clock.move(days=1)
     with collaborators(client).journal as state:
-        collaborators(client).former.form(state)
+        collaborators(client).builder.build_due(state)
     client.set_consent("local")
     client.record("quiet", "local")
     deliver(client)
@@ -263,7 +263,7 @@ def test_no_power_loss_lets_a_report_of_local_be_sent(rig: Rig, unseen_seed: int
 
 def test_a_lost_record_of_consent_does_not_let_a_report_of_local_be_sent(rig: Rig) -> None:
     """Damage may destroy any one record. The mark on the report itself still keeps it from being sent."""
-    from hubbub.sdk.storage.record_format import record, scan
+    from hubbub.sdk.storage.record_format import encode_record, scan
 
     client = rig.client(HOMEPAGE)
     client.set_consent("on")
@@ -273,8 +273,8 @@ def test_a_lost_record_of_consent_does_not_let_a_report_of_local_be_sent(rig: Ri
     client.flush(5)
     client.close()
     journal = rig.state / "journal"
-    payloads = [each for each in scan(journal.read_bytes()).payloads if b'"to":"local"' not in each]
-    journal.write_bytes(b"".join(map(record, payloads)))
+    iter_payloads = [each for each in scan(journal.read_bytes()).payloads if b'"level":"local"' not in each]
+    journal.write_bytes(b"".join(map(encode_record, iter_payloads)))
     client = rig.client(HOMEPAGE)
     with collaborators(client).journal as state:
         assert state.consent is Consent.ON

@@ -16,11 +16,11 @@ from tests.client.conftest import HOMEPAGE, SURVEY, TODAY, Rig, require_balanced
 from hubbub import Kind, Metric, Params, PeriodKind, Policy
 from hubbub.client import collaborators
 from hubbub.privacy.ledger import Account, Key
-from hubbub.sdk.recording.enrollment import Enroller
+from hubbub.sdk.recording.enrollment import Enrollment
 from hubbub.sdk.recording.queue_limits import Limits
-from hubbub.sdk.storage.state import KEPT_SENT, State
+from hubbub.sdk.storage.state import MAX_SENT_BATCHES, State
 from hubbub.sdk.storage.state_reader import read_state
-from hubbub.sdk.upload.retry_policy import Answer
+from hubbub.sdk.upload.retry_policy import UploadResponse
 from hubbub.sdk.upload.uploader import UploadLoop
 from hubbub.testing import ManualClock, SeededBytes, deliver
 
@@ -73,7 +73,7 @@ def test_missed_periods_are_formed_at_the_next_start_as_far_back_as_they_are_ope
     client = rig.client(PLAIN)
     assert client.accounting()["formed"] == 28
     with collaborators(client).journal as state:
-        oldest = min(waiting.batch.period for waiting in state.waiting.values())
+        oldest = min(waiting.batch.period for waiting in state.queue.values())
     assert oldest == str(date(2027, 3, 1).replace(day=1) - (date(2027, 3, 1) - date(2027, 2, 1)))
 
 
@@ -85,9 +85,9 @@ def test_a_report_leaves_at_a_random_time_of_the_next_period(rig: Rig, unseen_se
         rig.clock.now = rig.clock.now.replace(hour=0)
         rig.clock.move(days=1)
         with collaborators(client).journal as state:
-            collaborators(client).former.form(state)
-            newest = max(state.waiting.values(), key=lambda waiting: waiting.batch.period)
-            moments.append((newest.at - rig.clock.now.timestamp()) / 86400)
+            collaborators(client).builder.build_due(state)
+            newest = max(state.queue.values(), key=lambda waiting: waiting.batch.period)
+            moments.append((newest.send_at - rig.clock.now.timestamp()) / 86400)
     assert stats.kstest(moments, "uniform").pvalue > ALPHA
 
 
@@ -144,7 +144,7 @@ def test_a_misspelt_name_and_a_wrong_type_are_told_once_each_and_no_value_is(
             client.record(f"no_{number}", "x")
     assert [told.partition(":")[0] for told in warned] == ["record"] * 5
     assert "no such metric is defined; was 'homepage' meant? (defined: homepage, plain)" in warned[0]
-    assert "homepage: a string metric takes a str or None, got a int" in warned[1]
+    assert "homepage: a string metric accepts a str or None, got a int" in warned[1]
     assert "canary" not in caplog.text
     assert "424242" not in caplog.text
     assert len(caplog.records) < 120
@@ -185,13 +185,13 @@ def test_too_much_waiting_drops_the_oldest_and_too_old_is_dropped(rig: Rig) -> N
         rig.clock.move(days=1)
         client.record("plain", "a")
     counts = client.accounting()
-    assert (counts["formed"], counts["spooled"], counts["dropped"]["quota"]) == (5, 3, 2)
-    rig.transport.answers = [Answer(503)] * 100
+    assert (counts["formed"], counts["queued"], counts["dropped"]["quota"]) == (5, 3, 2)
+    rig.transport.responses = [UploadResponse(503)] * 100
     rig.clock.move(days=27)
     client.flush(5)
     rig.clock.move(days=40)
     with collaborators(client).journal as state:
-        collaborators(client).former.form(state)
+        collaborators(client).builder.build_due(state)
     counts = client.accounting()
     assert counts["dropped"]["age"] + counts["dropped"]["quota"] > 2
     require_balanced(counts)
@@ -226,12 +226,12 @@ def test_one_client_says_one_thing_a_period_however_many_processes_it_has(rig: R
 def test_sixty_four_threads_record_at_once_and_every_recording_is_counted(rig: Rig) -> None:
     client = rig.agreed(HOMEPAGE, SURVEY)
 
-    def some() -> None:
+    def record_many() -> None:
         for number in range(25):
             client.record("homepage", str(number))
             client.record("survey", number % 2 == 0)
 
-    threads = [Thread(target=some) for _ in range(64)]
+    threads = [Thread(target=record_many) for _ in range(64)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -252,13 +252,13 @@ def test_many_people_are_formed_a_part_at_a_time_and_a_wake_with_nothing_due_loo
         collaborators(server).recorder.record(state, "7", "survey", True)
         assert state.formed == 1
         told = []
-        while collaborators(server).former.form(state):
+        while collaborators(server).builder.build_due(state):
             told.append(state.formed)
         assert told in ([500, 1000], [501, 1000], [501, 1001])  # in whichever part "7" is, there is one less to form
         assert state.formed == 1200
         state.accounts = NobodyMayLook(state.accounts)
-        assert not collaborators(server).former.form(state)
-        assert collaborators(server).former.next_end(state) == datetime(2026, 11, 23, tzinfo=UTC)
+        assert not collaborators(server).builder.build_due(state)
+        assert collaborators(server).builder.next_period_end(state) == datetime(2026, 11, 23, tzinfo=UTC)
 
 
 def test_rows_of_a_batch_say_nothing_about_whose_they_are(rig: Rig, unseen_seed: int) -> None:
@@ -283,8 +283,8 @@ def test_rows_of_a_batch_say_nothing_about_whose_they_are(rig: Rig, unseen_seed:
                 for metric in metrics:
                     collaborators(server).recorder.record(state, name, metric.name, name)
             rig.clock.move(days=1)
-            collaborators(server).former.form_everything(state)
-    orders = [each.batch.rows for each in state.waiting.values()]
+            collaborators(server).builder.build_all(state)
+    orders = [each.batch.rows for each in state.queue.values()]
     assert [len(order) for order in orders] == [24] * 80
     assert len({tuple(sorted(order)) for order in orders}) == 1
     rows = [[order[at : at + 2] for at in range(0, 24, 2)] for order in orders]
@@ -304,11 +304,11 @@ def test_whose_rows_share_a_batch_is_drawn_anew_each_day(rig: Rig) -> None:
             for number in range(1200):
                 collaborators(server).recorder.record(state, str(number), "survey", True)
             rig.clock.move(days=1)
-            collaborators(server).former.form(state)
+            collaborators(server).builder.build_due(state)
             together.append(
                 {key for key, account in state.accounts.items() if account.period_end() > rig.clock().date()}
             )
-            collaborators(server).former.form_everything(state)
+            collaborators(server).builder.build_all(state)
     assert [len(each) for each in together] == [500, 500]
     assert len(together[0] & together[1]) < 350  # 208 +- 9, were they drawn anew; 500, were they not
 
@@ -329,13 +329,13 @@ def test_a_start_looks_at_many_people_a_part_at_a_time_and_at_who_records_first(
         server.subject(str(number)).record("survey", True)
     server.close()
     looked: list[str] = []
-    allocate = Enroller._share_out
+    allocate = Enrollment._allocate
 
-    def counted(enroller: Enroller, state: State, subject: str) -> None:
+    def counted(enroller: Enrollment, state: State, subject: str) -> None:
         looked.append(subject)
         allocate(enroller, state, subject)
 
-    monkeypatch.setattr(Enroller, "_share_out", counted)
+    monkeypatch.setattr(Enrollment, "_allocate", counted)
     monkeypatch.setattr(UploadLoop, "start", lambda _: None)
     strict = Policy(epsilon_total=1.2)  # room for one of the survey's two values
     again = rig.client(SURVEY, HOMEPAGE, per_subject=True, policy=strict)
@@ -345,10 +345,10 @@ def test_a_start_looks_at_many_people_a_part_at_a_time_and_at_who_records_first(
         secret = parts.encoders.secret(state)
         assert secret is not None
         tags = {parts.encoders.subject(state, secret, str(n)): str(n) for n in range(1200)}
-        somebody = next(iter(parts.enroller._left))
+        somebody = next(iter(parts.enrollment._not_enrolled))
         parts.recorder.record(state, tags[somebody], "survey", True)
         assert looked[500:] == [somebody]
-        while parts.former.form(state):
+        while parts.builder.build_due(state):
             pass
         assert len(looked) == len(set(looked)) == 1200
         assert {each.reserved_units for each in state.accounts.values() if each.metric == "survey"} == {1}
@@ -356,10 +356,12 @@ def test_a_start_looks_at_many_people_a_part_at_a_time_and_at_who_records_first(
 
 def test_the_batches_sent_last_are_remembered_as_many_as_are_kept(rig: Rig) -> None:
     client = rig.agreed(SURVEY)
-    for _ in range(KEPT_SENT + 3):
+    for _ in range(MAX_SENT_BATCHES + 3):
         rig.clock.move(days=1)
         deliver(client)
     collaborators(client).compactor.compact(always=True)
-    assert [batch.to_json() for batch in read_state(rig.state).last_sent.values()] == rig.transport.bodies[-KEPT_SENT:]
+    assert [batch.to_json() for batch in read_state(rig.state).last_sent.values()] == rig.transport.bodies[
+        -MAX_SENT_BATCHES:
+    ]
     client.set_consent("off")
     assert read_state(rig.state).last_sent == {}

@@ -19,8 +19,8 @@ from hubbub.cli.findings import Health
 from hubbub.cli.state_checks import check_state
 from hubbub.client import collaborators
 from hubbub.privacy.ledger import Account, EncodedReport
-from hubbub.sdk.storage.state import MAX_RUNS, joined
-from hubbub.sdk.upload.retry_policy import NO_ANSWER, Answer
+from hubbub.sdk.storage.state import MAX_RUNS, merge_runs
+from hubbub.sdk.upload.retry_policy import NO_RESPONSE, UploadResponse
 from hubbub.testing import ManualClock, SeededBytes, deliver
 
 WEEKLY = Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5, period=PeriodKind.WEEK)
@@ -37,20 +37,20 @@ class Aggregator:
         self.lost: Callable[[], bool] = lambda: False
         self.says_the_date: Callable[[], bool] = lambda: True
 
-    def send(self, body: bytes, wanted: object = None) -> Answer:  # noqa: ARG002
+    def send(self, body: bytes, wanted: object = None) -> UploadResponse:  # noqa: ARG002
         batch, now = Batch.from_json(body), self.clock()
         about = (batch.metric, batch.period)
         dated: dict[str, Any] = {"date": format_datetime(now, usegmt=True)} if self.says_the_date() else {}
         if date.fromisoformat(batch.period) > now.date() + timedelta(days=1):
             self.early.append(batch.period)
-            answer = Answer(422, "period-not-started", **dated)
+            answer = UploadResponse(422, "period-not-started", **dated)
         elif date.fromisoformat(batch.period) < now.date() - timedelta(days=37):
-            answer = Answer(410, "period-closed", **dated)
+            answer = UploadResponse(410, "period-closed", **dated)
         else:
             if self.taken.setdefault(about, body) != body:
                 self.twice.append(about)
-            answer = Answer(202, batch_id=str(batch.batch_id), **dated)
-        return NO_ANSWER if self.lost() else answer
+            answer = UploadResponse(202, batch_id=str(batch.batch_id), **dated)
+        return NO_RESPONSE if self.lost() else answer
 
 
 @pytest.fixture
@@ -90,9 +90,9 @@ def test_a_start_ten_years_ahead_silences_nobody_and_tells_nothing_twice(
     days(rig, true, 5, client)
     client.close()
     rig.clock.move(days=3650)
-    ahead = rig.client(HOMEPAGE, SURVEY, transport=aggregator)
-    ahead.record("homepage", "https://example.org/")
-    ahead.close()
+    include_open_periods = rig.client(HOMEPAGE, SURVEY, transport=aggregator)
+    include_open_periods.record("homepage", "https://example.org/")
+    include_open_periods.close()
     rig.clock.now = true.now
     ((health, what),) = findings(rig)
     assert health is Health.ERROR
@@ -123,16 +123,16 @@ def test_a_minute_forty_days_ahead_drops_no_good_report_and_the_days_it_spoilt_a
         true.move(days=1)
         rig.clock.now = true.now
     with collaborators(client).journal as state:
-        collaborators(client).former.form_everything(state)
-        good = set(state.waiting)
+        collaborators(client).builder.build_all(state)
+        good = set(state.queue)
     assert len(good) == 4
     rig.clock.move(days=40)
     client.record("homepage", "https://example.org/")
     rig.clock.now = true.now
     with collaborators(client).journal as state:
-        collaborators(client).former.form_everything(state)
-        assert good <= set(state.waiting)
-    assert "batches of days to come" in findings(rig)[0][1]
+        collaborators(client).builder.build_all(state)
+        assert good <= set(state.queue)
+    assert "batches of future days" in findings(rig)[0][1]
     days(rig, true, 45, client)
     assert aggregator.twice == []
     assert len(aggregator.taken) >= 47  # 49 days and no more; the one that had begun when the clock was wrong is lost
@@ -156,9 +156,9 @@ def test_a_clock_that_is_behind_what_an_aggregator_confirmed_changes_nothing_unt
     rig.clock.now = datetime(1970, 1, 1, tzinfo=UTC)
     client.record("homepage", "https://example.org/")
     with collaborators(client).journal as state:
-        collaborators(client).former.form_everything(state)
+        collaborators(client).builder.build_all(state)
         assert {key: each.next_period_start for key, each in state.accounts.items()} == before
-    assert "an aggregator agreed earlier" in findings(rig)[0][1]
+    assert "which an aggregator confirmed" in findings(rig)[0][1]
     rig.clock.now = true.now
     days(rig, true, 5, client)
     assert aggregator.twice == []
@@ -171,9 +171,9 @@ def test_age_is_judged_by_a_date_that_an_aggregator_confirmed(rig: Rig, world: t
     collaborators(client).uploader.start().stop(5)
     rig.clock.move(days=1)
     with collaborators(client).journal as state:
-        collaborators(client).former.form_everything(state)
+        collaborators(client).builder.build_all(state)
         rig.clock.move(days=60)
-        collaborators(client).former.form_everything(state)
+        collaborators(client).builder.build_all(state)
         assert (client.accounting()["dropped"]["age"], state.formed) == (0, 29)
     true.now = rig.clock.now
     while collaborators(client).sender.attempt() == 0.0:
@@ -194,8 +194,8 @@ def test_days_that_were_reported_under_a_clock_ahead_are_not_reported_again(
     rig.clock.move(days=10)
     true.now = rig.clock.now
     with collaborators(client).journal as state:
-        collaborators(client).former.form_everything(state)
-        made = list(state.waiting)
+        collaborators(client).builder.build_all(state)
+        made = list(state.queue)
     assert sum(collaborators(client).sender.send_now(batch_id) for batch_id in made) == 10
     assert collaborators(client).compactor.compact(always=True)
     client.close()
@@ -212,7 +212,7 @@ def test_a_metric_that_nobody_records_is_planned_anew_by_the_next_start(rig: Rig
     client = rig.agreed(SURVEY)
     rig.clock.move(days=20)
     with collaborators(client).journal as state:
-        collaborators(client).former.form_everything(state)
+        collaborators(client).builder.build_all(state)
     client.close()
     rig.clock.move(days=-20)
     with collaborators(rig.client(SURVEY)).journal as state:
@@ -264,7 +264,7 @@ def test_whatever_the_clock_does_no_period_is_sent_under_two_ids_and_all_that_le
     with collaborators(client).journal as state:
         (account,) = state.accounts.values()
         assert account.reports == state.formed >= len(aggregator.taken)
-        assert all(state.was_tried(metric.digest, period) for _, period in aggregator.taken)
+        assert all(state.was_attempted(metric.digest, period) for _, period in aggregator.taken)
 
 
 def test_runs_of_days_are_joined_and_few(unseen_seed: int) -> None:
@@ -273,7 +273,7 @@ def test_runs_of_days_are_joined_and_few(unseen_seed: int) -> None:
     for _ in range(500):
         day = date(2026, 1, 1) + timedelta(days=chance.randrange(3000))
         added.add(str(day))
-        runs = joined(runs, str(day), str(day + timedelta(days=1)))
+        runs = merge_runs(runs, str(day), str(day + timedelta(days=1)))
         assert len(runs) <= MAX_RUNS
         assert runs == sorted(runs)
         assert all(before[1] < after[0] for before, after in pairwise(runs))

@@ -215,7 +215,7 @@ def test_a_child_does_not_hold_the_lease_of_the_upload_it_was_forked_in(rig: Rig
             os._exit(0)
         os._exit(1)
     assert os.waitpid(child, 0)[1] == 0
-    sender._give_lease()
+    sender._release_lease()
 
 
 NOISE = """

@@ -80,9 +80,9 @@ def is_free(client: Client) -> bool:
 
     def other() -> None:
         for lock in (
-            collaborators(client).journal._held,
-            collaborators(client).journal._syncing,
-            collaborators(client).compactor._at_it,
+            collaborators(client).journal._thread_lock,
+            collaborators(client).journal._sync_lock,
+            collaborators(client).compactor._thread_lock,
             collaborators(client).uploader._starting,
         ):
             got.append(lock.acquire(blocking=False))
@@ -96,7 +96,7 @@ def is_free(client: Client) -> bool:
         lock = SystemDisk().lock(client._directory / name)
         got.append(lock.acquire(wait=False))
         lock.close()
-    return all(got) and not collaborators(client).journal._entered and not safe_logging.inside
+    return all(got) and not collaborators(client).journal._entered and not safe_logging.journal_threads
 
 
 STEPS: dict[str, tuple[int, Callable[[Client], object]]] = {
@@ -132,13 +132,13 @@ def test_an_interrupt_anywhere_leaves_no_lock_held_and_nothing_half_done(
     stride, do = STEPS[step]
     client = rig.agreed()
     collaborators(client).uploader.start().stop(5)
-    number, goes_on = 1 + unseen_seed % stride, True
-    while goes_on:
+    number, may_continue = 1 + unseen_seed % stride, True
+    while may_continue:
         if step == "agree":
             client.set_consent("off")
         elif step == "withdraw":
             client.set_consent("on")
-        goes_on = interrupted_at(number, lambda: do(client))
+        may_continue = interrupted_at(number, lambda: do(client))
         if collaborators(client).uploader is not None:
             collaborators(client).uploader.stop(5)
         assert is_free(client), number
@@ -197,12 +197,12 @@ def test_an_interrupt_anywhere_leaves_no_descriptor_open(
     collaborators(client).uploader.start().stop(5)
     client.record("homepage", "x")
     usual = opened(rig.state)
-    number, goes_on = 1 + unseen_seed % stride, True
+    number, may_continue = 1 + unseen_seed % stride, True
     while (
-        goes_on and number < 4000
+        may_continue and number < 4000
     ):  # pytest keeps interrupted finalizers, whose files each later opening looks at: there may be no end
         collaborators(client).journal.close()  # so that the step opens everything
-        goes_on = interrupted_at(number, lambda: do(client), within="disk.py")
+        may_continue = interrupted_at(number, lambda: do(client), within="disk.py")
         if step == "compact":
             do(client)
         client.record("homepage", "x")
@@ -218,14 +218,14 @@ def test_reading_the_journal_anew_keeps_one_descriptor_of_it(rig: Rig) -> None:
     client.record("homepage", "x")
     usual = opened(rig.state)
     for _ in range(50):
-        collaborators(client).journal._torn = True  # as an interrupt leaves it
+        collaborators(client).journal._has_partial_record = True  # as an interrupt leaves it
         client.record("homepage", "x")
     assert opened(rig.state) == usual
     other = rig.agreed()
     collaborators(other).uploader.start().stop(5)
     for _ in range(20):
         collaborators(other).compactor.compact(always=True)
-        collaborators(client).journal._torn = True
+        collaborators(client).journal._has_partial_record = True
         client.accounting()
     assert len(opened(rig.state)) <= 2 * (
         len(usual) + 2
@@ -236,7 +236,7 @@ def test_what_a_signal_handler_records_while_its_thread_is_within_a_journal_is_r
     """Two clients of one process on one directory: the handler waited for a lock that its own thread held."""
     one, other = rig.agreed(), rig.agreed()
     collaborators(other).uploader.start().stop(5)
-    collaborators(other).journal._rest = lambda _: pytest.fail("it waits for its own thread")
+    collaborators(other).journal._sleep = lambda _: pytest.fail("it waits for its own thread")
     collaborators(one).journal.run(lambda _: other.record("homepage", "x"))
     assert other.accounting()["recorded"] == 1
 
@@ -314,7 +314,7 @@ def test_what_a_signal_handler_raises_is_the_hosts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A time limit of the host's framework, raised in the middle of `record`, was swallowed as a failure of ours, or taken for a broken disk."""
-    monkeypatch.setattr(error_guard, "swallowed", True)
+    monkeypatch.setattr(error_guard, "suppress_internal_errors", True)
     alarmed = False
 
     def alarm(*_: object) -> None:
@@ -350,7 +350,7 @@ def test_what_a_signal_handler_raises_is_the_hosts(
 def test_our_own_failures_still_do_not_reach_the_host(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(error_guard, "swallowed", True)
+    monkeypatch.setattr(error_guard, "suppress_internal_errors", True)
     is_broken = False
 
     def clock() -> datetime:
@@ -393,13 +393,13 @@ def test_a_process_that_holds_the_directory_for_ever_is_waited_for_once(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A stopped process held every other's constructor; now there is one warning, and what is recorded waits in memory."""
-    monkeypatch.setattr(journal_module, "PATIENCE", 0.05)
+    monkeypatch.setattr(journal_module, "LOCK_TIMEOUT_SECONDS", 0.05)
     rig.agreed().close()
     lock = SystemDisk().lock(rig.state / "lock")
     assert lock.acquire(wait=False)
-    with pytest.warns(RuntimeWarning, match="held by another process that does not go on"):
+    with pytest.warns(RuntimeWarning, match="locked by another process that does not continue"):
         client = rig.client()
-    monkeypatch.setattr(collaborators(client).journal, "_rest", lambda _: pytest.fail("it waits again"))
+    monkeypatch.setattr(collaborators(client).journal, "_sleep", lambda _: pytest.fail("it waits again"))
     for _ in range(3):
         client.record("homepage", "x")
     rig.clock.move(days=2)

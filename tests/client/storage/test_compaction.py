@@ -18,23 +18,23 @@ from tests.support.power_loss_filesystem import SimulatedDisk
 
 from hubbub import Client
 from hubbub.client import collaborators
-from hubbub.sdk.storage.compaction import PIECE, Compactor
-from hubbub.sdk.storage.events import EARLIER, JOURNAL, SNAPSHOT
+from hubbub.sdk.storage.compaction import EVENTS_PER_SLICE, Compactor
+from hubbub.sdk.storage.events import JOURNAL, ROTATED, SNAPSHOT
 from hubbub.sdk.storage.filesystem import File, Lock, SystemDisk
-from hubbub.sdk.storage.journal import READ_UNDER_THE_LOCK, Journal
+from hubbub.sdk.storage.journal import MAX_LOCKED_READ_BYTES, Journal
 from hubbub.sdk.storage.record_format import scan
 from hubbub.sdk.storage.state import State
 from hubbub.sdk.storage.state_reader import read_state
-from hubbub.sdk.upload.retry_policy import NO_ANSWER, Answer
+from hubbub.sdk.upload.retry_policy import NO_RESPONSE, UploadResponse
 from hubbub.testing import deliver
 
-SUBJECTS = 3 * PIECE
+SUBJECTS = 3 * EVENTS_PER_SLICE
 RECORDINGS = 300
 
 
 def told_by(state: State) -> dict[str, Any]:
     """Everything that a state says, but for what is worked out from the rest or concerns the files."""
-    without = ("soonest", "digests", "erased", "damaged")
+    without = ("earliest_period_end", "digests", "erasure_pending", "damaged")
     return {name: value for name, value in vars(state).items() if name not in without}
 
 
@@ -141,8 +141,8 @@ def test_no_stretch_under_the_lock_grows_with_the_state(rig: Rig) -> None:
     snapshot = (rig.state / SNAPSHOT).read_bytes()
     records = len(scan(snapshot).payloads)
     assert records > 2 * SUBJECTS  # the ledger twice, and the drafts
-    assert len(pieces) >= records // PIECE
-    assert max(pieces) < 2 * PIECE * len(snapshot) / records
+    assert len(pieces) >= records // EVENTS_PER_SLICE
+    assert max(pieces) < 2 * EVENTS_PER_SLICE * len(snapshot) / records
     assert {what for what, _, _ in under} == {"append", "read", "replace", "remove"}
     assert max(size for _, _, size in under) < 4096
     assert other.accounting()["recorded"] == SUBJECTS + len(pieces)
@@ -158,8 +158,8 @@ def test_a_start_reads_a_large_directory_beside_the_lock(rig: Rig) -> None:
     journal = Journal(rig.state, disk)
     with journal as state:
         assert len(state.accounts) == SUBJECTS + 1
-    assert max(size for _, size in read) > READ_UNDER_THE_LOCK
-    assert max((size for locked, size in read if locked), default=0) <= READ_UNDER_THE_LOCK
+    assert max(size for _, size in read) > MAX_LOCKED_READ_BYTES
+    assert max((size for locked, size in read if locked), default=0) <= MAX_LOCKED_READ_BYTES
     journal.close()
 
 
@@ -185,7 +185,13 @@ def test_a_process_that_slept_through_a_compaction_goes_on_without_reading_the_s
 
 def lived(client: Client, rig: Rig, chance: random.Random) -> None:
     """Do something that writes, of every kind."""
-    answers = (Answer(413), Answer(422), Answer(503), Answer(410, problem="period-closed"), NO_ANSWER)
+    answers = (
+        UploadResponse(413),
+        UploadResponse(422),
+        UploadResponse(503),
+        UploadResponse(410, problem="period-closed"),
+        NO_RESPONSE,
+    )
     match chance.randrange(8):
         case 0 | 1 | 2:
             client.record("homepage", str(chance.randrange(4)))
@@ -196,7 +202,7 @@ def lived(client: Client, rig: Rig, chance: random.Random) -> None:
         case 5:
             collaborators(client).sender.attempt()
         case 6:
-            rig.transport.answers = [chance.choice(answers)]
+            rig.transport.responses = [chance.choice(answers)]
             deliver(client)
         case 7:
             client.record("nothing of ours", "x")
@@ -237,7 +243,7 @@ def test_whoever_starts_at_any_moment_of_a_compaction_finds_the_state_as_it_is(
         inside = False
         found_now("rest", "", 0)
 
-    collaborators(client).compactor._rest = resting
+    collaborators(client).compactor._sleep = resting
     for _ in range(25):
         lived(other, rig, chance)
     for _ in range(12):
@@ -247,9 +253,9 @@ def test_whoever_starts_at_any_moment_of_a_compaction_finds_the_state_as_it_is(
         disk.done = lambda *_: None
         require_balanced(client.accounting())
     assert {
-        ("replace", EARLIER),
+        ("replace", ROTATED),
         ("replace", SNAPSHOT),
-        ("remove", EARLIER),
+        ("remove", ROTATED),
         ("append", JOURNAL),
         ("rest", ""),
     } <= places
@@ -274,14 +280,14 @@ def test_a_compaction_that_was_killed_is_ended_by_the_next(rig: Rig, tmp_path: P
         journal = Journal(place, SystemDisk())
         with journal:
             pass
-        due = (place / EARLIER).exists()
+        due = (place / ROTATED).exists()
         compactor = Compactor(journal, SystemDisk())
         assert compactor.is_due() == due
         assert compactor.compact() == due
-        assert not (place / EARLIER).exists()
+        assert not (place / ROTATED).exists()
         journal.close()
         assert told_by(read_state(place)) == known
-    assert {EARLIER, f"{SNAPSHOT}.new"} <= left
+    assert {ROTATED, f"{SNAPSHOT}.new"} <= left
 
 
 def test_power_that_goes_in_the_middle_of_a_compaction_takes_nothing_that_was_durable(
@@ -364,7 +370,7 @@ def test_consent_withdrawn_in_the_middle_erases_the_half_written_snapshot_too(ri
             shutil.copytree(rig.state, tmp_path / "killed")
             off.start()
 
-    collaborators(client).compactor._rest = resting
+    collaborators(client).compactor._sleep = resting
     collaborators(client).compactor.compact(always=True)
     off.join(30)
     rig.state, left = tmp_path / "killed", [rig.state]
@@ -392,7 +398,7 @@ def test_a_child_forked_in_the_middle_records_and_the_compaction_goes_on(rig: Ri
                 os._exit(int(client.accounting()["recorded"] < SUBJECTS + 1))
             children.append(child)
 
-    collaborators(client).compactor._rest = resting
+    collaborators(client).compactor._sleep = resting
     assert collaborators(client).compactor.compact(always=True)
     assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
     assert client.accounting()["recorded"] == SUBJECTS + 3

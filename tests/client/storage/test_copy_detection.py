@@ -36,7 +36,7 @@ def copied(rig: Rig, to: Path) -> None:
 
 def renew(state: Path) -> None:
     done = CliRunner().invoke(main, ["state", "new-identity", str(state)])
-    assert (done.exit_code, done.output[:36]) == (0, "The directory has a new identity: it"), done.output
+    assert (done.exit_code, done.output[:33]) == (0, "The directory has a new identity."), done.output
 
 
 def identity(rig: Rig) -> tuple[bytes, int, float]:
@@ -65,7 +65,7 @@ def test_a_copy_on_another_machine_keeps_secret_and_ledger_and_warns_once(
     assert [line.partition(" was used on another machine before")[0] for line in lines] == [str(rig.state)]
     assert machine_finding(rig, machine(2)) is Health.WARNING
     assert json.loads(CliRunner().invoke(main, ["inspect", str(rig.state), "--json"]).stdout)["machines"] == 2
-    assert "used on 2 machines: " in CliRunner().invoke(main, ["inspect", str(rig.state)]).stdout
+    assert "used on 2 machines. " in CliRunner().invoke(main, ["inspect", str(rig.state)]).stdout
 
 
 def test_the_same_machine_is_never_a_copy_and_no_machine_id_claims_nothing(
@@ -97,18 +97,18 @@ def test_a_machine_id_is_stored_as_a_keyed_hash_only_and_never_sent(rig: Rig, re
     collaborators(client).compactor.compact(always=True)
     client.close()
     state, machine_id = read_state(rig.state), machine(1)()
-    assert state.machines == [machine_tag(state.ledger_key, machine_id)]
-    for text in (machine_id, state.machines[0].encode()):
+    assert state.machine_tags == [machine_tag(state.ledger_key, machine_id)]
+    for text in (machine_id, state.machine_tags[0].encode()):
         assert not any(text in body for body in rig.transport.bodies)
     assert not any(machine_id in path.read_bytes() for path in rig.state.iterdir())
-    assert machine_tag("00" * 32, machine_id) != state.machines[0]
+    assert machine_tag("00" * 32, machine_id) != state.machine_tags[0]
 
 
 def test_withdrawal_of_consent_forgets_the_machines(rig: Rig) -> None:
     client = rig.agreed(machine_id=machine(1))
-    (tag,) = read_state(rig.state).machines
+    (tag,) = read_state(rig.state).machine_tags
     client.set_consent("off")
-    assert read_state(rig.state).machines == []
+    assert read_state(rig.state).machine_tags == []
     assert not any(tag.encode() in path.read_bytes() for path in rig.state.iterdir())
 
 
@@ -140,7 +140,7 @@ def test_new_identity_draws_a_new_secret_drops_what_the_original_sends_and_conti
     rig.clock.move(days=1)
     client.record("survey", True)
     with collaborators(client).journal as state:
-        collaborators(client).former.form_everything(state)
+        collaborators(client).builder.build_all(state)
     client.close()
     secret, enrollments, spent = identity(rig)
     copied(rig, tmp_path / "copy")
@@ -150,7 +150,7 @@ def test_new_identity_draws_a_new_secret_drops_what_the_original_sends_and_conti
     assert secret not in left
     client = rig.client(SURVEY, machine_id=machine(2))
     counts = client.accounting()
-    assert (counts["dropped"]["copied"], counts["spooled"]) == (1, 0)
+    assert (counts["dropped"]["copied"], counts["queued"]) == (1, 0)
     require_balanced(counts)
     renewed = identity(rig)
     assert renewed[0] != secret
@@ -178,7 +178,7 @@ def test_keep_identity_accepts_a_directory_that_was_moved(rig: Rig) -> None:
     assert done.exit_code == 0, done.output
     assert identity(rig) == before
     assert machine_finding(rig, read_machine_id) is Health.OK
-    assert len(read_state(rig.state).machines) == (read_machine_id() is not None)
+    assert len(read_state(rig.state).machine_tags) == (read_machine_id() is not None)
 
 
 @pytest.mark.parametrize("name", ["new-identity", "keep-identity"])
@@ -270,7 +270,7 @@ def test_no_history_of_copies_and_machines_enrolls_by_itself(
                 expected += 1
         state = read_state(rig.state)
         assert state.enrollments == expected
-        assert len(state.machines) <= 16
+        assert len(state.machine_tags) <= 16
         require_balanced(client.accounting())
 
 

@@ -36,7 +36,7 @@ ROOMY = Policy(epsilon_report=999, epsilon_enrollment=8 * PRICE, epsilon_metric=
 def rows(client: Client, rig: Rig, metric: Metric) -> dict[str, int]:
     """Return the bits of each period's report, queued or sent."""
     with collaborators(client).journal as state:
-        batches = [*rig.transport.batches, *(waiting.batch for waiting in state.waiting.values())]
+        batches = [*rig.transport.batches, *(waiting.batch for waiting in state.queue.values())]
     return {each.period: int.from_bytes(each.rows, "little") for each in batches if each.digest == metric.digest}
 
 
@@ -108,9 +108,9 @@ def test_no_interleaving_of_restarts_and_redefinitions_freezes_a_live_process(
                 for each in processes:
                     for metric in each.metrics:
                         values = (other.recorded.get(metric.digest) for other in processes if metric in other.metrics)
-                        own = next(filter(None, values), None)
+                        include_client = next(filter(None, values), None)
                         reports += 1
-                        assert rows(each.client, rig, metric)[ended] == row_of(each.client, metric, own)
+                        assert rows(each.client, rig, metric)[ended] == row_of(each.client, metric, include_client)
                 for each in processes:
                     each.recorded.clear()
             case 4 | 5:

@@ -21,11 +21,11 @@ from tests.support.power_loss_filesystem import SimulatedDisk
 from hubbub.cli.inspect import command as inspect_command
 from hubbub.cli.ledger import command as ledger_command
 from hubbub.client import collaborators
-from hubbub.sdk.storage.events import EARLIER, JOURNAL, SNAPSHOT
+from hubbub.sdk.storage.events import JOURNAL, ROTATED, SNAPSHOT
 from hubbub.sdk.storage.filesystem import SystemDisk
-from hubbub.sdk.storage.record_format import record, scan
+from hubbub.sdk.storage.record_format import encode_record, scan
 from hubbub.sdk.storage.secret_file import secret_at
-from hubbub.sdk.upload.retry_policy import NO_ANSWER, Answer
+from hubbub.sdk.upload.retry_policy import NO_RESPONSE, UploadResponse
 from hubbub.testing import SeededBytes, deliver
 from hubbub.wire.batch import Batch
 
@@ -39,7 +39,7 @@ def filled(rig: Rig, days: int = 6) -> None:
             deliver(client)
         rig.clock.move(days=1)
     with collaborators(client).journal as state:
-        collaborators(client).former.form_everything(state)
+        collaborators(client).builder.build_all(state)
     client.close()
 
 
@@ -86,14 +86,14 @@ def test_a_lost_formed_report_is_counted_as_corrupt(rig: Rig) -> None:
     filled(rig)
     before = state_of(rig)
     journal = rig.state / "journal"
-    payloads = scan(journal.read_bytes()).payloads
-    events = [json.loads(payload) for payload in payloads]
-    gone = {event["id"] for event in events if event["e"] == "gone"}
-    formed = [n for n, event in enumerate(events) if event["e"] == "formed"]
-    first = next(n for n in formed[:-1] if events[n]["batch"]["id"] not in gone)
-    journal.write_bytes(b"".join(map(record, payloads[:first] + payloads[first + 1 :])))
+    iter_payloads = scan(journal.read_bytes()).payloads
+    events = [json.loads(payload) for payload in iter_payloads]
+    gone = {event["batch_id"] for event in events if event["event"] == "batch_removed"}
+    formed = [n for n, event in enumerate(events) if event["event"] == "batch_created"]
+    first = next(n for n in formed[:-1] if events[n]["queued"]["batch"]["batch_id"] not in gone)
+    journal.write_bytes(b"".join(map(encode_record, iter_payloads[:first] + iter_payloads[first + 1 :])))
     counts = state_of(rig)
-    assert (counts["formed"], counts["spooled"]) == (before["formed"], before["spooled"] - 1)
+    assert (counts["formed"], counts["queued"]) == (before["formed"], before["queued"] - 1)
     assert counts["dropped"]["corrupt"] == 1
 
 
@@ -106,9 +106,9 @@ def test_the_ledger_and_the_consent_survive_any_single_damage_of_a_compacted_jou
     client.close()
     for file in (rig.state / SNAPSHOT, rig.state / JOURNAL):
         whole = file.read_bytes()
-        payloads = scan(whole).payloads
-        for hit in range(len(payloads)):
-            file.write_bytes(b"".join(record(p) for n, p in enumerate(payloads) if n != hit))
+        iter_payloads = scan(whole).payloads
+        for hit in range(len(iter_payloads)):
+            file.write_bytes(b"".join(encode_record(p) for n, p in enumerate(iter_payloads) if n != hit))
             again = rig.client(HOMEPAGE, SURVEY, environment={"DO_NOT_TRACK": "1"})
             with collaborators(again).journal as state:
                 assert {key: account.spent for key, account in state.accounts.items()} == spent
@@ -128,13 +128,13 @@ def test_compacting_keeps_everything(rig: Rig) -> None:
     client = rig.client(HOMEPAGE, SURVEY, environment={"DO_NOT_TRACK": "1"})
     other = rig.client(HOMEPAGE, SURVEY, environment={"DO_NOT_TRACK": "1"})
     with collaborators(client).journal as state:
-        drafts, waiting, accounts = dict(state.drafts), dict(state.waiting), dict(state.accounts)
+        drafts, waiting, accounts = dict(state.drafts), dict(state.queue), dict(state.accounts)
     size = size_of(rig.state)
     assert collaborators(client).compactor.compact(always=True)
     assert size_of(rig.state) < size
     for each in (client, other):
         with collaborators(each).journal as state:
-            assert (state.drafts, state.waiting, state.accounts) == (drafts, waiting, accounts)
+            assert (state.drafts, state.queue, state.accounts) == (drafts, waiting, accounts)
     assert state_of(rig) == before
 
 
@@ -143,7 +143,7 @@ def test_a_journal_does_not_grow_for_ever(rig: Rig) -> None:
     for _ in range(8000):
         client.record("homepage", "x")
     collaborators(client).compactor.compact()
-    while (rig.state / EARLIER).exists():  # the uploader's may have come first
+    while (rig.state / ROTATED).exists():  # the uploader's may have come first
         pass
     client.close()
     assert size_of(rig.state) < 1 << 18  # 8,000 records are four times that
@@ -163,11 +163,11 @@ def test_power_loss_neither_sends_a_period_twice_nor_forgets_what_was_spent(
     sent: dict[tuple[str, str], bytes] = {}
     send = rig.transport.send
 
-    def watched(body: bytes, wanted: object) -> Answer:
+    def watched(body: bytes, wanted: object) -> UploadResponse:
         batch = Batch.from_json(body)
         assert sent.setdefault((batch.metric, batch.period), body) == body
         answer = send(body)
-        return answer if chance.random() < 0.5 else NO_ANSWER
+        return answer if chance.random() < 0.5 else NO_RESPONSE
 
     rig.transport.send = watched  # type: ignore[method-assign,assignment]
     for _ in range(200):
@@ -178,7 +178,7 @@ def test_power_loss_neither_sends_a_period_twice_nor_forgets_what_was_spent(
             match chance.randrange(7):
                 case 0 | 1:
                     client.record("homepage", str(chance.randrange(5)))
-                    assert durability == "process" or not collaborators(client).journal.unsynced
+                    assert durability == "process" or not collaborators(client).journal.has_unsynced
                 case 2:
                     rig.clock.move(hours=chance.randrange(40))
                 case 3 | 4:
@@ -258,7 +258,7 @@ def test_a_full_disk_degrades_to_memory_with_one_warning_and_sends_nothing(
         rig.clock.move(days=3)
         client.record("homepage", "x")
         deliver(client)
-    assert caplog.text.count("goes on in memory") == 1
+    assert caplog.text.count("keeps recording in memory") == 1
     assert rig.transport.bodies == []
     assert client.accounting()["recorded"] == 22
     require_balanced(client.accounting())
@@ -281,7 +281,7 @@ def test_a_directory_that_cannot_be_written_never_raises(rig: Rig, caplog: pytes
         client.record("homepage", "x")
         rig.clock.move(days=2)
         client.flush(1)
-    assert caplog.text.count("goes on in memory") == 1
+    assert caplog.text.count("keeps recording in memory") == 1
     assert rig.transport.bodies == []
     counts = client.accounting()
     assert (counts["chosen"], counts["ignored"]["no-state"]) == (0, 1)

@@ -117,7 +117,7 @@ def test_a_kill_anywhere_in_new_identity_keeps_the_ledger_and_a_second_run_compl
         assert [each.units for each in read_state(rig.state).accounts.values()] == units
         renew(None)
         state = read_state(rig.state)
-        assert (state.secret_tag, (rig.state / "secret").exists(), state.waiting) == ("", False, {})
+        assert (state.secret_tag, (rig.state / "secret").exists(), state.queue) == ("", False, {})
         rig.clock.move(days=1)
         again = rig.client(QUIET)
         again.record("quiet", "x")

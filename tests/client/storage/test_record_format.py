@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hubbub.sdk.storage.record_format import MARK, record, scan
+from hubbub.sdk.storage.record_format import MAGIC, encode_record, scan
 
 PAYLOADS = [f"report {number}".encode() * (number % 5 + 1) for number in range(1000)]
-FILE = b"".join(map(record, PAYLOADS))
+FILE = b"".join(map(encode_record, PAYLOADS))
 STARTS = [0]
 for _payload in PAYLOADS:
-    STARTS.append(STARTS[-1] + len(record(_payload)))
+    STARTS.append(STARTS[-1] + len(encode_record(_payload)))
 
 
 def hit_by(at: int) -> int:
@@ -34,15 +34,15 @@ def test_a_flipped_byte_anywhere_loses_the_one_record_it_is_in(at: int, flip: in
 def test_what_was_appended_after_a_torn_end_is_read(at: int, more: bytes) -> None:
     """A process was killed while it wrote, and the next one wrote behind it."""
     whole = sum(start <= at for start in STARTS) - 1
-    found = scan(FILE[:at] + record(more))
+    found = scan(FILE[:at] + encode_record(more))
     assert found.payloads == [*PAYLOADS[:whole], more]
     assert found.damaged == (0 if at in STARTS else 1)
 
 
 @given(st.lists(st.binary(max_size=200)))
-def test_any_payload_comes_back(payloads: list[bytes]) -> None:
-    payloads = [*payloads, MARK, record(b"one within another")]
-    assert scan(b"".join(map(record, payloads))).payloads == payloads
+def test_any_payload_comes_back(iter_payloads: list[bytes]) -> None:
+    iter_payloads = [*iter_payloads, MAGIC, encode_record(b"one within another")]
+    assert scan(b"".join(map(encode_record, iter_payloads))).payloads == iter_payloads
 
 
 @given(st.binary(max_size=500))

@@ -13,7 +13,7 @@ from tests.support.power_loss_filesystem import SimulatedDisk
 
 from hubbub.client import collaborators
 from hubbub.sdk.storage.filesystem import SystemDisk
-from hubbub.sdk.storage.sent_periods import NAME, SentPeriods
+from hubbub.sdk.storage.sent_periods import FILE_NAME, SentPeriods
 from hubbub.testing import deliver
 
 DIGEST = HOMEPAGE.digest
@@ -36,7 +36,7 @@ def day(number: int) -> str:
 def test_a_damaged_record_costs_itself_alone(tmp_path: Path, unseen_seed: int) -> None:
     """Any flipped byte loses one record; a cut loses those after it; a torn record does not damage the next one."""
     chance = random.Random(unseen_seed)  # noqa: S311
-    file, kept = tmp_path / NAME, SentPeriods(tmp_path, SystemDisk())
+    file, kept = tmp_path / FILE_NAME, SentPeriods(tmp_path, SystemDisk())
     for number in range(0, 40, 2):  # every second day: no runs join
         kept.add(DIGEST, day(number), day(number + 1))
     whole = file.read_bytes()
@@ -60,7 +60,7 @@ def test_the_file_does_not_grow_for_ever(tmp_path: Path, monkeypatch: pytest.Mon
     kept = SentPeriods(tmp_path, SystemDisk())
     for number in range(2000):
         kept.add(DIGEST, day(number), day(number + 1))
-    assert (tmp_path / NAME).stat().st_size < 1 << 16
+    assert (tmp_path / FILE_NAME).stat().st_size < 1 << 16
     assert kept.read() == {DIGEST: [[day(0), day(2000)]]}
 
 
@@ -72,7 +72,7 @@ def test_nothing_is_sent_before_its_period_is_recorded(rig: Rig) -> None:
     whole = SimulatedDisk.open
 
     def refusing(self: SimulatedDisk, path: Path) -> object:
-        if path.name == NAME:
+        if path.name == FILE_NAME:
             raise OSError(28, "No space left on device")
         return whole(self, path)
 

@@ -13,10 +13,12 @@ from click.testing import CliRunner
 from tests.client.conftest import HOMEPAGE, Rig, require_balanced
 from tests.support.paths import DATA
 
-from hubbub import Client, DefinitionError, Limits, ParameterError, Policy
+from hubbub import Client, DefinitionError, HubbubError, Limits, ParameterError, Policy
 from hubbub.cli import main
 from hubbub.client import collaborators
 from hubbub.sdk.storage.filesystem import File, SystemDisk
+from hubbub.sdk.storage.record_format import MAGIC
+from hubbub.sdk.storage.state_reader import read_state
 from hubbub.testing import deliver
 
 METRICS = DATA / "metrics.toml"
@@ -67,7 +69,9 @@ def test_a_start_that_cannot_open_its_files_enrols_nobody_and_sends_nothing(
     assert collaborators(again).journal.problem == ""
     with collaborators(again).journal as state:
         assert (state.enrollments, state.accounts) == (1, accounts)
-        assert [each.n for each in state.drafts.values()] == [each.n + 1 for each in draft.values()]
+        assert [each.num_recordings for each in state.drafts.values()] == [
+            each.num_recordings + 1 for each in draft.values()
+        ]
     assert (rig.state / "secret").read_bytes() == secret
     assert deliver(again) == 1
 
@@ -76,7 +80,7 @@ def test_what_waits_is_not_sent_while_the_secret_cannot_be_read(rig: Rig) -> Non
     client = rig.agreed()
     rig.clock.move(days=1)
     with collaborators(client).journal as state:
-        collaborators(client).former.form(state)
+        collaborators(client).builder.build_due(state)
     client.close()
     rig.clock.move(days=2)
     with pytest.warns(RuntimeWarning, match="secret cannot be used .Permission denied.: give Client a directory"):
@@ -108,7 +112,7 @@ def test_a_tilde_is_the_users_home(rig: Rig, tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.parametrize("state", ["", " ", "a\0b", 5, None, b"state"])
 def test_a_state_that_is_no_place_is_refused(state: object) -> None:
-    with pytest.raises(ParameterError, match="state must be a path, got "):
+    with pytest.raises(ParameterError, match="state must be a path that is not empty, got "):
         Client(METRICS, state, "http://127.0.0.1:1")  # type: ignore[arg-type]
 
 
@@ -128,8 +132,8 @@ def test_nobody_is_recorded_under_an_id_that_is_none(subject_id: object, per_sub
         ({"policy": 5}, r"policy must be hubbub.Policy\(...\), got 5"),
         ({"policy": {"epsilon_report": 3}}, "policy must be hubbub.Policy"),
         ({"limits": 100}, r"limits must be hubbub.Limits\(...\), got 100"),
-        ({"ca_certs": "/nope"}, "ca_certs must be a file of certificates that can be read, got '/nope'"),
-        ({"ca_certs": "."}, "ca_certs must be a file"),
+        ({"ca_certs": "/nope"}, "ca_certs must be a readable PEM file of certificates, got '/nope'"),
+        ({"ca_certs": "."}, "ca_certs must be a readable PEM file"),
         ({"ca_certs": ""}, "ca_certs must be a path"),
         ({"ca_certs": b"x"}, "ca_certs must be a path"),
     ],
@@ -142,7 +146,7 @@ def test_a_setting_of_a_wrong_kind_is_refused_when_the_client_is_made(options: d
 
 @pytest.mark.parametrize("fields", [{"max_reports": 0}, {"max_reports": "9"}, {"max_bytes": 1.5}, {"max_bytes": True}])
 def test_limits_are_whole_numbers(fields: dict[str, Any]) -> None:
-    with pytest.raises(ParameterError, match="must be a whole number, at least 1, got"):
+    with pytest.raises(ParameterError, match="must be an integer of at least 1, got"):
         Limits(**fields)
 
 
@@ -164,7 +168,7 @@ def test_a_symbolic_link_in_the_directory_is_not_followed(name: str, rig: Rig, t
     client = rig.agreed()
     client.record("homepage", "x")
     assert deliver(client) == 0
-    assert "has a symbolic link" in collaborators(client).journal.problem
+    assert "symbolic link" in collaborators(client).journal.problem
     assert precious.read_bytes() == b"not yours, and longer than a torn record"
 
 
@@ -178,7 +182,7 @@ def test_a_secret_of_another_user_is_not_used(rig: Rig) -> None:
     client = rig.agreed()
     client.record("homepage", "x")
     assert client.accounting()["ignored"]["no-state"] == 1
-    assert "secret belongs to user 1234, and this is user 0" in collaborators(client).journal.problem
+    assert "secret belongs to user 1234, this process runs as user 0" in collaborators(client).journal.problem
 
 
 @pytest.mark.parametrize("mode", [0o666, 0o640, 0o604])
@@ -212,9 +216,7 @@ def test_a_directory_of_somebody_else_is_no_clients_state_and_is_left_alone(name
 
 @pytest.mark.parametrize("definitions", ["a\0b", None, {}, 5])
 def test_definitions_that_are_no_file_are_refused(definitions: Any) -> None:
-    with pytest.raises(
-        DefinitionError, match="definitions must be a file of metrics, or what load_definitions returned"
-    ):
+    with pytest.raises(DefinitionError, match="definitions must be the path of a TOML file, or a Definitions object"):
         Client(definitions, "state", "http://127.0.0.1:1")
 
 
@@ -227,3 +229,20 @@ def test_a_journal_whose_long_first_record_is_damaged_is_still_a_journal(rig: Ri
     journal.write_bytes(b"????" + journal.read_bytes()[4:])
     with collaborators(rig.client()).journal as state:
         assert (state.damaged, state.chosen) == (1, 1)
+
+
+def test_reports_the_version_of_an_old_state_format_and_leaves_its_files_alone(rig: Rig) -> None:
+    """Version 1 had other event names and the last magic byte 1. It was never released, so it is not converted."""
+    rig.agreed().close()
+    journal = rig.state / "journal"
+    old = journal.read_bytes().replace(MAGIC, MAGIC[:-1] + b"\x01")
+    journal.write_bytes(old)
+    message = r"has another state format \(version 1, this hubbub reads version 2\).*delete the directory to start anew"
+    with pytest.raises(HubbubError, match=message):
+        read_state(rig.state)
+    with pytest.warns(RuntimeWarning, match=message):
+        client = rig.client()
+    client.record("homepage", "x")
+    assert deliver(client) == 0
+    client.close()
+    assert journal.read_bytes() == old

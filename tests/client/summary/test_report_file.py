@@ -79,10 +79,10 @@ def test_the_file_says_what_it_is_and_when(tmp_path: Path) -> None:
 def test_a_summary_is_not_taken_for_reports_nor_reports_for_a_summary(tmp_path: Path) -> None:
     path = tmp_path / "file.parquet"
     path.write_bytes(summary_to_bytes(BitCounts.empty(metric(13))))
-    with pytest.raises(SummaryError, match=r"file\.parquet: this file holds bit-counts, not reports"):
+    with pytest.raises(SummaryError, match=r"file\.parquet: the file contains bit-counts, not reports"):
         read_reports(path)
     write_reports(Reports.empty(metric(13)), path)
-    with pytest.raises(SummaryError, match=r"file\.parquet: this file holds the reports themselves"):
+    with pytest.raises(SummaryError, match=r"file\.parquet: the file contains reports, not a summary"):
         read_summary(path)
 
 
@@ -180,15 +180,15 @@ def test_a_file_cut_short_or_changed_anywhere_is_refused_or_well_formed() -> Non
 @pytest.mark.parametrize(
     ("cohorts", "rows", "told"),
     [
-        ([0], [[0, 0], [0, 0]], r"rows must be \(1, 2\), one of 13 bits a report, got \(2, 2\)"),
-        ([0], [[0]], r"rows must be \(1, 2\), one of 13 bits a report, got \(1, 1\)"),
+        ([0], [[0, 0], [0, 0]], r"rows must have shape \(1, 2\), 13 bits per report, got \(2, 2\)"),
+        ([0], [[0]], r"rows must have shape \(1, 2\), 13 bits per report, got \(1, 1\)"),
         ([[0]], [[0, 0]], "cohorts must|rows"),
         ([4], [[0, 0]], "cohorts must be below 4, got 4"),
         ([-1], [[0, 0]], "cohorts must not be negative"),
-        ([0.5], [[0, 0]], "cohorts must be whole numbers"),
-        ([0], [[0, 32]], "leaves the last 3 of its last byte 0"),
-        ([0], [[0, 256]], "rows must be bytes"),
-        ([0], [[0.0, 1.0]], "rows must be bytes"),
+        ([0.5], [[0, 0]], "cohorts must be integers"),
+        ([0], [[0, 32]], "the last 3 bits of each report of 13 bits must be 0"),
+        ([0], [[0, 256]], "rows must be integers from 0 to 255"),
+        ([0], [[0.0, 1.0]], "rows must be integers from 0 to 255"),
     ],
 )
 def test_arrays_that_are_no_reports_of_their_parameters_are_refused(cohorts: Any, rows: Any, told: str) -> None:
@@ -197,7 +197,7 @@ def test_arrays_that_are_no_reports_of_their_parameters_are_refused(cohorts: Any
 
 
 def test_reports_of_different_definitions_do_not_add_up() -> None:
-    with pytest.raises(SummaryError, match="different definitions do not add up"):
+    with pytest.raises(SummaryError, match="different definitions cannot be added"):
         Reports.empty(metric(13)) + Reports.empty(metric(14))
 
 

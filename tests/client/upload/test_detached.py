@@ -20,7 +20,7 @@ from tests.support.http_server import METRICS, served
 from hubbub import Client, Consent, ParameterError
 from hubbub.client import collaborators
 from hubbub.sdk.storage.state_reader import read_state
-from hubbub.sdk.upload.detached import environment_of, is_python
+from hubbub.sdk.upload.detached import child_environment, is_python
 from hubbub.testing import ManualClock
 from hubbub.wire.batch import Batch
 
@@ -63,8 +63,10 @@ def state(tmp_path: Path) -> Path:
         client.record("homepage", "x")
         clock.now = datetime.now(UTC)
         with collaborators(client).journal as known:
-            collaborators(client).former.form(known)
-            collaborators(client).journal.write({"e": "later", "at": dict.fromkeys(known.waiting, 0.0)})
+            collaborators(client).builder.build_due(known)
+            collaborators(client).journal.write(
+                {"event": "batches_rescheduled", "send_at": dict.fromkeys(known.queue, 0.0), "overdue": False}
+            )
     return tmp_path / "state"
 
 
@@ -85,7 +87,7 @@ def run(program: str, state: Path, url: str, **options: object) -> float:
     return time.monotonic() - began
 
 
-def wait_for(what: Callable[[], bool]) -> None:
+def wait_until(what: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 30
     while not what():
         assert time.monotonic() < deadline
@@ -94,19 +96,19 @@ def wait_for(what: Callable[[], bool]) -> None:
 
 def test_a_program_that_ends_at_once_has_its_reports_delivered_once(url: str, state: Path) -> None:
     run(PROGRAM, state, url)
-    wait_for(lambda: read_state(state).acknowledged == 1)
+    wait_until(lambda: read_state(state).acknowledged == 1)
     assert counted(url) == 1
     known = read_state(state)
-    assert (known.formed, known.spooled) == (1, 0)
+    assert (known.formed, known.queued_reports) == (1, 0)
 
 
 def test_it_starts_at_most_once_a_day_and_one_at_a_time(state: Path) -> None:
     with server(silent) as url:
         run(PROGRAM, state, url)
-        first = read_state(state).detached_at
+        first = read_state(state).detached_started_at
         assert abs(first - time.time()) < 60
         run(PROGRAM, state, url)
-        assert read_state(state).detached_at == first
+        assert read_state(state).detached_started_at == first
         second = subprocess.run(
             [sys.executable, "-m", "hubbub.sdk.upload.detached", str(state), url],
             check=True,
@@ -129,11 +131,11 @@ def test_the_program_does_not_wait_and_consent_withdrawn_ends_the_other_process(
 
     with server(watching) as url:
         assert run(PROGRAM, state, url) < 5
-        wait_for(lambda: any(waiting.doubt for waiting in read_state(state).waiting.values()))
+        wait_until(lambda: any(waiting.possibly_delivered for waiting in read_state(state).queue.values()))
         began = time.monotonic()
         with Client(METRICS, state, url) as client:
             client.set_consent("off")
-        wait_for(lambda: bool(ended))
+        wait_until(lambda: bool(ended))
         assert time.monotonic() - began < 5
     assert read_state(state).dropped["consent"] == 1
 
@@ -148,12 +150,12 @@ def test_without_consent_nothing_is_started(consent: str, state: Path) -> None:
     with Client(METRICS, state, "http://127.0.0.1:1") as client:
         client.set_consent(Consent(consent))
     run(PROGRAM, state, "http://127.0.0.1:1")
-    assert read_state(state).detached_at == 0
+    assert read_state(state).detached_started_at == 0
 
 
 def test_only_what_sending_needs_of_the_environment_goes_along() -> None:
     parent = {"http_proxy": "a", "NO_PROXY": "b", "SSL_CERT_FILE": "c", "HUBBUB_CONSENT": "on", "AWS_SECRET": "d"}
-    kept = environment_of(parent, ["", "/app"])
+    kept = child_environment(parent, ["", "/app"])
     assert kept == {
         **{name: parent[name] for name in ("http_proxy", "NO_PROXY", "SSL_CERT_FILE", "HUBBUB_CONSENT")},
         "PYTHONPATH": "/app",
@@ -161,7 +163,7 @@ def test_only_what_sending_needs_of_the_environment_goes_along() -> None:
 
 
 def test_detached_needs_a_directory_and_an_address(tmp_path: Path) -> None:
-    with pytest.raises(ParameterError, match="it goes with neither memory nor transport nor disk"):
+    with pytest.raises(ParameterError, match="it cannot be combined with"):
         Client(METRICS, tmp_path, "http://127.0.0.1:1", durability="memory", detached=True)
 
 

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from hubbub.sdk.upload.retry_policy import Action, Answer, action, backoff, clock_is_wrong, retry_after, understood
+from hubbub.sdk.upload.retry_policy import (
+    Action,
+    UploadResponse,
+    backoff_seconds,
+    decide,
+    effective_status,
+    is_clock_wrong,
+    retry_after_seconds,
+)
 from hubbub.testing import SeededBytes
 from hubbub.wire.problems import ProblemType
 
@@ -59,8 +67,8 @@ TABLE = [
 
 @pytest.mark.parametrize(("status", "problem", "certain", "doubtful"), TABLE)
 def test_every_row_of_the_table(status: int | None, problem: str | None, certain: Action, doubtful: Action) -> None:
-    assert action(status, problem, in_doubt=False) is certain
-    assert action(status, problem, in_doubt=True) is doubtful
+    assert decide(status, problem, possibly_delivered=False) is certain
+    assert decide(status, problem, possibly_delivered=True) is doubtful
 
 
 def test_the_table_has_every_refusal_and_every_action() -> None:
@@ -71,15 +79,17 @@ def test_the_table_has_every_refusal_and_every_action() -> None:
 @pytest.mark.parametrize("status", range(100, 600))
 def test_a_batch_in_doubt_is_never_split_or_set_aside(status: int) -> None:
     for problem in (None, *(refusal.slug for refusal in ProblemType)):
-        assert action(status, problem, in_doubt=True) not in (Action.SPLIT, Action.QUARANTINE)
+        assert decide(status, problem, possibly_delivered=True) not in (Action.SPLIT, Action.QUARANTINE)
 
 
 @pytest.mark.parametrize("status", [100, 200, 201, 202, 204, 206, 301, 302, 307, 308])
 def test_what_does_not_repeat_the_id_is_no_answer(status: int) -> None:
     """Captive portals exist."""
-    assert understood(Answer(status, batch_id="another"), "mine") is None
-    assert understood(Answer(status), "mine") is None
-    assert understood(Answer(status, batch_id="mine"), "mine") == (status if status in (200, 202) else None)
+    assert effective_status(UploadResponse(status, batch_id="another"), "mine") is None
+    assert effective_status(UploadResponse(status), "mine") is None
+    assert effective_status(UploadResponse(status, batch_id="mine"), "mine") == (
+        status if status in (200, 202) else None
+    )
 
 
 @pytest.mark.parametrize(
@@ -101,22 +111,22 @@ def test_what_does_not_repeat_the_id_is_no_answer(status: int) -> None:
     ],
 )
 def test_retry_after_is_read_in_both_forms_and_clamped_to_an_hour(header: str | None, seconds: float) -> None:
-    assert retry_after(header, now=1795262400.0) == seconds  # 2026-11-21 12:00 UTC
+    assert retry_after_seconds(header, now=1795262400.0) == seconds  # 2026-11-21 12:00 UTC
 
 
 def test_backoff_is_uniform_below_a_bound_that_doubles_up_to_an_hour(unseen_seed: int) -> None:
     random_bytes = SeededBytes(unseen_seed)
     for failures, longest in ((1, 30), (2, 60), (4, 240), (8, 3600), (1000, 3600)):
-        waits = [backoff(failures, 0.0, random_bytes) for _ in range(2000)]
+        waits = [backoff_seconds(failures, 0.0, random_bytes) for _ in range(2000)]
         assert 0 <= min(waits) < 0.02 * longest  # alpha = .98**2000 < 1e-17
         assert 0.98 * longest < max(waits) < longest
-    assert all(7 <= backoff(1, 7.0, random_bytes) < 37 for _ in range(100))
+    assert all(7 <= backoff_seconds(1, 7.0, random_bytes) < 37 for _ in range(100))
 
 
 def test_a_clock_may_be_a_day_off_and_not_more() -> None:
     now = 1795262400.0
-    assert not clock_is_wrong(None, now)
-    assert not clock_is_wrong("nonsense", now)
-    assert not clock_is_wrong("Fri, 20 Nov 2026 12:00:00 GMT", now)
-    assert clock_is_wrong("Fri, 20 Nov 2026 11:59:59 GMT", now)
-    assert clock_is_wrong("Sun, 22 Nov 2026 12:00:01 GMT", now)
+    assert not is_clock_wrong(None, now)
+    assert not is_clock_wrong("nonsense", now)
+    assert not is_clock_wrong("Fri, 20 Nov 2026 12:00:00 GMT", now)
+    assert is_clock_wrong("Fri, 20 Nov 2026 11:59:59 GMT", now)
+    assert is_clock_wrong("Sun, 22 Nov 2026 12:00:01 GMT", now)

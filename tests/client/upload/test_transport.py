@@ -21,7 +21,7 @@ from tests.support.paths import DATA
 from hubbub import Client, Consent, ParameterError
 from hubbub.client import collaborators
 from hubbub.sdk.storage.events import JOURNAL
-from hubbub.sdk.upload.retry_policy import NO_ANSWER, NOT_SENT, Answer
+from hubbub.sdk.upload.retry_policy import NO_RESPONSE, NOT_SENT, UploadResponse
 from hubbub.sdk.upload.transport import HttpTransport
 from hubbub.testing import deliver
 from hubbub.wire.urls import check_url
@@ -77,7 +77,7 @@ def test_a_request_has_no_cookies_one_user_agent_and_nothing_that_names_the_clie
     with server(answering(answer, heard)) as url:
         transport = HttpTransport(url)
         told = [transport.send(BODY) for _ in range(2)]
-    assert told == [Answer(202, batch_id="x", date="Sat, 21 Nov 2026 12:00:00 GMT")] * 2
+    assert told == [UploadResponse(202, batch_id="x", date="Sat, 21 Nov 2026 12:00:00 GMT")] * 2
     assert heard[0] == heard[1]
     head, _, body = heard[0].partition(b"\r\n\r\n")
     lines = head.decode().split("\r\n")
@@ -92,20 +92,23 @@ def test_a_request_has_no_cookies_one_user_agent_and_nothing_that_names_the_clie
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (http("200 OK", b"<html>welcome</html>"), Answer(200)),
-        (http("302 Found", b"", "Location: http://127.0.0.1:1/"), Answer(302)),
+        (http("200 OK", b"<html>welcome</html>"), UploadResponse(200)),
+        (http("302 Found", b"", "Location: http://127.0.0.1:1/"), UploadResponse(302)),
         (
             http("503 Busy", b'{"type": "/problems/unavailable"}', "Retry-After: 7"),
-            Answer(503, "unavailable", retry_after="7"),
+            UploadResponse(503, "unavailable", retry_after="7"),
         ),
-        (http("409 Conflict", b'{"type": "https://x.org/problems/digest-mismatch"}'), Answer(409, "digest-mismatch")),
-        (http("200 OK", b"[" * 30_000), Answer(200)),
-        (http("200 OK", b"x" * 200_000), NO_ANSWER),
-        (b"not http at all\r\n\r\n", NO_ANSWER),
-        (b"", NO_ANSWER),
+        (
+            http("409 Conflict", b'{"type": "https://x.org/problems/digest-mismatch"}'),
+            UploadResponse(409, "digest-mismatch"),
+        ),
+        (http("200 OK", b"[" * 30_000), UploadResponse(200)),
+        (http("200 OK", b"x" * 200_000), NO_RESPONSE),
+        (b"not http at all\r\n\r\n", NO_RESPONSE),
+        (b"", NO_RESPONSE),
     ],
 )
-def test_answers_are_read_and_nonsense_is_none(text: bytes, expected: Answer) -> None:
+def test_answers_are_read_and_nonsense_is_none(text: bytes, expected: UploadResponse) -> None:
     with server(answering(text, [])) as url:
         assert HttpTransport(url).send(BODY) == expected
 
@@ -130,7 +133,7 @@ def test_a_certificate_must_be_trusted_by_the_system_or_by_the_app() -> None:
         url = url.replace("http", "https")
         assert HttpTransport(url).send(BODY) == NOT_SENT
         assert heard == []
-        assert HttpTransport(url, str(CERTIFICATE)).send(BODY) == Answer(202, batch_id="x")
+        assert HttpTransport(url, str(CERTIFICATE)).send(BODY) == UploadResponse(202, batch_id="x")
     assert heard[0].endswith(BODY)
 
 
@@ -225,11 +228,11 @@ def test_no_server_holds_a_request_beyond_its_deadline(
     serve: Callable[[socket.socket], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A deadline of half a second; each of these would go on for at least five, most for ever."""
-    monkeypatch.setattr("hubbub.sdk.upload.transport.SECONDS", 0.5)
+    monkeypatch.setattr("hubbub.sdk.upload.transport.REQUEST_TIMEOUT_SECONDS", 0.5)
     with server(serve) as url:
         began = time.monotonic()
         scheme = "https" if serve is dripping_handshake else "http"
-        expected = NOT_SENT if scheme == "https" else NO_ANSWER  # a handshake carries nothing of the request
+        expected = NOT_SENT if scheme == "https" else NO_RESPONSE  # a handshake carries nothing of the request
         assert HttpTransport(url.replace("http", scheme)).send(BODY) == expected
         assert time.monotonic() - began < 4
 
@@ -251,7 +254,7 @@ def test_what_is_not_wanted_any_more_is_cut_in_the_middle_and_its_rest_thrown_aw
         heard.append(-1)
 
     with server(stalling) as url:
-        assert HttpTransport(url).send(body, wanted.is_set) == NO_ANSWER
+        assert HttpTransport(url).send(body, wanted.is_set) == NO_RESPONSE
         read_on.set()
         while heard[-1] != -1:
             time.sleep(0.01)
@@ -286,7 +289,7 @@ def test_no_resolver_holds_a_request(
         connected.set()
         heard.append(connection.recv(65536))
 
-    monkeypatch.setattr("hubbub.sdk.upload.transport.SECONDS", 0.3 if why == "deadline" else 60.0)
+    monkeypatch.setattr("hubbub.sdk.upload.transport.REQUEST_TIMEOUT_SECONDS", 0.3 if why == "deadline" else 60.0)
     with server(serve) as url:
         transport = HttpTransport(url)
         assert transport.send(BODY, lambda: why == "deadline" or not asked.is_set()) == NOT_SENT
@@ -295,8 +298,8 @@ def test_no_resolver_holds_a_request(
         assert transport.send(BODY) == NOT_SENT
         assert not asked.is_set()
         answer.set()
-        assert transport._opener is not None
-        transport._opener.join(30)
+        assert transport._connect_thread is not None
+        transport._connect_thread.join(30)
         assert connected.wait(30)
         transport.send(BODY)  # served after that connection: it had ended
     assert heard[0] == b""
@@ -310,8 +313,10 @@ def test_flush_and_consent_do_not_wait_for_a_resolver(
     client = rig.agreed(SURVEY, transport=HttpTransport("http://127.0.0.1:9"))
     rig.clock.move(days=1)
     with collaborators(client).journal as state:
-        collaborators(client).former.form(state)
-        collaborators(client).journal.write({"e": "later", "at": dict.fromkeys(state.waiting, 0.0)})
+        collaborators(client).builder.build_due(state)
+        collaborators(client).journal.write(
+            {"event": "batches_rescheduled", "send_at": dict.fromkeys(state.queue, 0.0), "overdue": False}
+        )
     done: list[bool] = []
     flush = threading.Thread(target=lambda: done.append(client.flush(0.2)))
     flush.start()
@@ -337,7 +342,7 @@ def test_an_address_that_does_not_answer_leaves_time_for_the_next(monkeypatch: p
     batch_id = json.loads(BODY)["batch_id"]
     body = json.dumps({"batch_id": batch_id}).encode()
     taken = b"HTTP/1.1 202 Accepted\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
-    monkeypatch.setattr("hubbub.sdk.upload.transport.SECONDS", 3.0)
+    monkeypatch.setattr("hubbub.sdk.upload.transport.REQUEST_TIMEOUT_SECONDS", 3.0)
     with server(answering(taken, heard)) as url, socket.socket() as hole, ExitStack() as queue:
         hole.bind(("127.0.0.1", 0))
         hole.listen(0)
@@ -367,7 +372,7 @@ def test_what_is_not_wanted_is_not_begun() -> None:
 def test_consent_withdrawn_stops_an_upload_in_flight(who: str, consent: str, rig: Rig) -> None:
     begun, ended = threading.Event(), threading.Event()
 
-    def waiting(connection: socket.socket) -> None:
+    def read_all(connection: socket.socket) -> None:
         connection.recv(65536)
         begun.set()
         with suppress(ConnectionResetError):
@@ -375,18 +380,20 @@ def test_consent_withdrawn_stops_an_upload_in_flight(who: str, consent: str, rig
                 pass
         ended.set()
 
-    with server(waiting) as url:
+    with server(read_all) as url:
         client = rig.agreed(SURVEY, transport=HttpTransport(url))
         rig.clock.move(days=1)
         with collaborators(client).journal as state:
-            collaborators(client).former.form(state)
-            collaborators(client).journal.write({"e": "later", "at": dict.fromkeys(state.waiting, 0.0)})
+            collaborators(client).builder.build_due(state)
+            collaborators(client).journal.write(
+                {"event": "batches_rescheduled", "send_at": dict.fromkeys(state.queue, 0.0), "overdue": False}
+            )
         client.flush(0)
         assert begun.wait(5)
         (client if who == "this client" else rig.client(SURVEY)).set_consent(Consent(consent))
         assert ended.wait(5)  # the transport's own patience is ten seconds
         counts = client.accounting()
-    assert (counts["spooled"], counts["dropped"]["consent"]) == ((0, 1) if consent == "off" else (1, 0))
+    assert (counts["queued"], counts["dropped"]["consent"]) == ((0, 1) if consent == "off" else (1, 0))
     require_balanced(counts)
 
 
@@ -401,14 +408,16 @@ def test_flush_keeps_its_time_whatever_the_server_does(serve: Callable[[socket.s
         client = rig.agreed(SURVEY, transport=HttpTransport(url))
         rig.clock.move(days=1)
         with collaborators(client).journal as state:
-            collaborators(client).former.form(state)
-            collaborators(client).journal.write({"e": "later", "at": dict.fromkeys(state.waiting, 0.0)})
+            collaborators(client).builder.build_due(state)
+            collaborators(client).journal.write(
+                {"event": "batches_rescheduled", "send_at": dict.fromkeys(state.queue, 0.0), "overdue": False}
+            )
         began = time.monotonic()
         assert not client.flush(1)
         client.record("survey", True)
         collaborators(client).uploader.stop()
         assert time.monotonic() - began < 4
-        assert client.accounting()["spooled"] == 1
+        assert client.accounting()["queued"] == 1
 
 
 EXITING = """
@@ -423,8 +432,8 @@ client.set_consent("on")
 client.record("homepage", "x")
 clock.move(days=1)
 with collaborators(client).journal as state:
-    collaborators(client).former.form(state)
-    collaborators(client).journal.write({"e": "later", "at": dict.fromkeys(state.waiting, 0.0)})
+    collaborators(client).builder.build_due(state)
+    collaborators(client).journal.write({"event": "batches_rescheduled", "send_at": dict.fromkeys(state.queue, 0.0), "overdue": False})
 print(client.flush(0.3))
 import time, atexit
 began = time.monotonic()
@@ -455,7 +464,7 @@ def test_what_inspect_shows_is_what_was_sent(tmp_path: Path) -> None:
     shown = subprocess.run([program, "inspect", tmp_path / "s", "--json"], capture_output=True, text=True, check=True)
     said = json.loads(shown.stdout)
     assert [heard[-1].endswith(body.encode()) for body in said["last_sent"]] == [True]
-    assert said["last_sent"][0] in [each["body"] for each in said["waiting"]]
+    assert said["last_sent"][0] in [each["body"] for each in said["queued"]]
     plain = subprocess.run(
         [program, "inspect", tmp_path / "s", "--last", "9"], capture_output=True, text=True, check=True
     )

@@ -14,23 +14,25 @@ from tests.client.conftest import HOMEPAGE, SURVEY, TODAY, Rig, require_balanced
 
 from hubbub import Metric, Period, PeriodKind
 from hubbub.client import collaborators
-from hubbub.sdk.storage.state import batch_event
-from hubbub.sdk.upload.response_handling import halved
-from hubbub.sdk.upload.retry_policy import NO_ANSWER, NOT_SENT, Answer
+from hubbub.sdk.storage.state import QueuedBatch
+from hubbub.sdk.upload.response_handling import split_batch
+from hubbub.sdk.upload.retry_policy import NO_RESPONSE, NOT_SENT, UploadResponse
 from hubbub.testing import ManualClock, RecordingTransport, SeededBytes, deliver
 from hubbub.wire.batch import Batch
 
 
-@pytest.mark.parametrize("answer", [NO_ANSWER, Answer(503), Answer(200, batch_id="a portal's"), Answer(302)])
-def test_what_was_not_taken_is_sent_again_the_same_bytes_through_restarts(answer: Answer, rig: Rig) -> None:
-    rig.transport.answers = [answer] * 50
+@pytest.mark.parametrize(
+    "answer", [NO_RESPONSE, UploadResponse(503), UploadResponse(200, batch_id="a portal's"), UploadResponse(302)]
+)
+def test_what_was_not_taken_is_sent_again_the_same_bytes_through_restarts(answer: UploadResponse, rig: Rig) -> None:
+    rig.transport.responses = [answer] * 50
     for attempt in range(51):
         client = rig.agreed()
         if attempt == 0:
             client.record("homepage", "x")
             deliver(client)
         with collaborators(client).journal as state:
-            waiting = list(state.waiting)
+            waiting = list(state.queue)
         for batch_id in waiting:
             collaborators(client).sender.send_now(batch_id)
         client.close()
@@ -44,23 +46,24 @@ def test_a_413_halves_a_batch_under_new_ids_unless_it_is_in_doubt(rig: Rig) -> N
     with collaborators(client).journal:
         empty = Batch.from_reports(HOMEPAGE, _period(), [])
         batch = Batch(empty.batch_id, empty.metric, empty.digest, empty.period, bytes(range(5)), bytes(range(40)))
-        formed = {"e": "formed", "formed": 5, "batch": batch_event(batch), "kind": "day", "at": 0.0, "accounts": []}
-        collaborators(client).journal.write(formed | {"stood_in": 0, "local": False})
+        queued = QueuedBatch(batch, PeriodKind.DAY, send_at=0.0)
+        created = {"event": "batch_created", "formed": 5, "queued": queued.to_dict(), "accounts": [], "stood_in": 0}
+        collaborators(client).journal.write(created)
     whole = str(batch.batch_id)
-    rig.transport.answers = [Answer(413)]
+    rig.transport.responses = [UploadResponse(413)]
     collaborators(client).sender.send_now(whole)
     with collaborators(client).journal as state:
-        first, second = (waiting.batch for waiting in state.waiting.values())
+        first, second = (waiting.batch for waiting in state.queue.values())
         assert first.cohorts + second.cohorts == batch.cohorts
         assert first.rows + second.rows == batch.rows
         assert len({whole, str(first.batch_id), str(second.batch_id)}) == 3
-        assert not any(waiting.doubt for waiting in state.waiting.values())
-    rig.transport.answers = [NO_ANSWER, Answer(413, "too-large")]
+        assert not any(waiting.possibly_delivered for waiting in state.queue.values())
+    rig.transport.responses = [NO_RESPONSE, UploadResponse(413, "too-large")]
     for _ in range(2):
         collaborators(client).sender.send_now(str(first.batch_id))
     with collaborators(client).journal as state:
-        assert set(state.waiting) == {str(first.batch_id), str(second.batch_id)}
-        assert state.waiting[str(first.batch_id)].doubt
+        assert set(state.queue) == {str(first.batch_id), str(second.batch_id)}
+        assert state.queue[str(first.batch_id)].possibly_delivered
     require_balanced(client.accounting())
 
 
@@ -70,16 +73,16 @@ def _period() -> Period:
 
 def test_a_refused_report_is_set_aside_only_if_it_never_went_unanswered(rig: Rig) -> None:
     client = rig.agreed()
-    rig.transport.answers = [Answer(422, "wrong-size")]
+    rig.transport.responses = [UploadResponse(422, "wrong-size")]
     deliver(client)
     assert client.accounting()["quarantined"] == 1
     rig.clock.move(days=1)
-    rig.transport.answers = [NO_ANSWER, Answer(422, "wrong-size")]
+    rig.transport.responses = [NO_RESPONSE, UploadResponse(422, "wrong-size")]
     deliver(client)
     deliver(client)
     counts = client.accounting()
     assert counts["quarantined"] == 1
-    assert counts["spooled"] == 1
+    assert counts["queued"] == 1
     deliver(client)
     counts = client.accounting()
     assert counts["acknowledged"] == 1
@@ -88,37 +91,37 @@ def test_a_refused_report_is_set_aside_only_if_it_never_went_unanswered(rig: Rig
 
 def test_a_batch_that_never_left_is_not_in_doubt(rig: Rig) -> None:
     client = rig.agreed()
-    rig.transport.answers = [NOT_SENT]
+    rig.transport.responses = [NOT_SENT]
     deliver(client)
     with collaborators(client).journal as state:
-        assert [waiting.doubt for waiting in state.waiting.values()] == [False]
-    rig.transport.answers = [NO_ANSWER]
+        assert [waiting.possibly_delivered for waiting in state.queue.values()] == [False]
+    rig.transport.responses = [NO_RESPONSE]
     with collaborators(client).journal as state:
-        (batch_id,) = state.waiting
+        (batch_id,) = state.queue
     collaborators(client).sender.send_now(batch_id)
     with collaborators(client).journal as state:
-        assert [waiting.doubt for waiting in state.waiting.values()] == [True]
+        assert [waiting.possibly_delivered for waiting in state.queue.values()] == [True]
 
 
 def test_a_kill_while_sending_leaves_the_batch_in_doubt(rig: Rig) -> None:
     client = rig.agreed()
 
-    def killed(body: bytes, wanted: object) -> Answer:
+    def killed(body: bytes, wanted: object) -> UploadResponse:
         raise KeyboardInterrupt
 
     rig.transport.send = killed  # type: ignore[method-assign,assignment]
     with pytest.raises(KeyboardInterrupt):
         deliver(client)
     with collaborators(rig.client()).journal as state:
-        assert [waiting.doubt for waiting in state.waiting.values()] == [True]
+        assert [waiting.possibly_delivered for waiting in state.queue.values()] == [True]
 
 
 def test_a_closed_period_drops_the_batch_and_an_expired_metric_all_of_its(rig: Rig) -> None:
     client = rig.agreed(HOMEPAGE, SURVEY)
-    rig.transport.answers = [NOT_SENT] * 2
+    rig.transport.responses = [NOT_SENT] * 2
     deliver(client)
     rig.clock.move(days=1)
-    rig.transport.answers = [Answer(410, "period-closed"), Answer(410, "metric-expired")]
+    rig.transport.responses = [UploadResponse(410, "period-closed"), UploadResponse(410, "metric-expired")]
     deliver(client)
     counts = client.accounting()
     assert (counts["dropped"]["refused"], counts["dropped"]["expired"]) == (1, 2)
@@ -127,10 +130,10 @@ def test_a_closed_period_drops_the_batch_and_an_expired_metric_all_of_its(rig: R
 
 def test_a_digest_mismatch_holds_its_metric_and_only_it(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     client = rig.agreed(HOMEPAGE, SURVEY)
-    rig.transport.answers = [Answer(409, "digest-mismatch")]
+    rig.transport.responses = [UploadResponse(409, "digest-mismatch")]
     with caplog.at_level(logging.WARNING, "hubbub"):
         deliver(client)
-    assert caplog.text.count("another definition") == 1
+    assert caplog.text.count("definition differs from this app") == 1
     tried = len(rig.transport.bodies)
     rig.clock.move(days=3)
     deliver(client)
@@ -143,7 +146,7 @@ def test_a_digest_mismatch_holds_its_metric_and_only_it(rig: Rig, caplog: pytest
 @pytest.mark.parametrize("status", [401, 403, 404])
 def test_an_operators_mistake_pauses_for_an_hour_and_loses_nothing(status: int, rig: Rig) -> None:
     client = rig.agreed()
-    rig.transport.answers = [Answer(status)]
+    rig.transport.responses = [UploadResponse(status)]
     deliver(client)
     rig.clock.move(minutes=59)
     assert collaborators(client).sender.attempt() > 0
@@ -156,7 +159,7 @@ def test_an_operators_mistake_pauses_for_an_hour_and_loses_nothing(status: int, 
 
 def test_backoff_and_retry_after_hold_across_restarts(rig: Rig) -> None:
     client = rig.agreed()
-    rig.transport.answers = [Answer(429, retry_after="1800")]
+    rig.transport.responses = [UploadResponse(429, retry_after="1800")]
     deliver(client)
     client.close()
     rig.clock.move(minutes=29)
@@ -165,20 +168,20 @@ def test_backoff_and_retry_after_hold_across_restarts(rig: Rig) -> None:
     assert len(rig.transport.bodies) == 1
     with collaborators(client).journal as state:
         assert state.failures == 1
-        assert state.not_before > rig.clock().timestamp()
+        assert state.backoff_until > rig.clock().timestamp()
 
 
 def test_a_clock_that_disagrees_holds_reports_and_warns_once(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     """A wrong clock forms wrong periods: what the aggregator says of them must not delete them."""
     client = rig.agreed()
-    wrong = Answer(410, "period-closed", date="Sat, 01 Jan 2000 00:00:00 GMT")
-    rig.transport.answers = [wrong, wrong]
+    wrong = UploadResponse(410, "period-closed", date="Sat, 01 Jan 2000 00:00:00 GMT")
+    rig.transport.responses = [wrong, wrong]
     with caplog.at_level(logging.WARNING, "hubbub"):
         deliver(client)
         deliver(client)
-    assert caplog.text.count("clock") == 1
+    assert caplog.text.count("the system clock differs") == 1
     counts = client.accounting()
-    assert (counts["spooled"], counts["formed"]) == (1, 1)
+    assert (counts["queued"], counts["formed"]) == (1, 1)
 
 
 def test_a_month_of_outage_loses_nothing_and_ends_without_a_burst(unseen_seed: int) -> None:
@@ -191,14 +194,14 @@ def test_a_month_of_outage_loses_nothing_and_ends_without_a_burst(unseen_seed: i
     with tempfile.TemporaryDirectory() as place:
         for number in range(40):
             rig = Rig(Path(place) / str(number), ManualClock(TODAY), RecordingTransport(), [])
-            rig.transport.answers = [NOT_SENT] * 10_000
+            rig.transport.responses = [NOT_SENT] * 10_000
             client = rig.agreed(SURVEY, durability="memory", random_bytes=SeededBytes(unseen_seed + number))
             collaborators(client).uploader.start().stop(1)
             sender = collaborators(client).sender
             for _ in range(25 * 4):
                 rig.clock.move(hours=6)
                 sender.attempt()
-            rig.transport.answers = []
+            rig.transport.responses = []
             over, before = rig.clock().timestamp(), len(rig.transport.bodies)
             assert before < 25 * 4 + 1
             first = None
@@ -280,11 +283,11 @@ def test_who_asks_to_flush_does_not_wait_for_a_second_time(rig: Rig, monkeypatch
         while sender.attempt() == 0:
             pass
         with collaborators(client).journal as state:
-            assert [each.late for each in state.waiting.values() if each.at <= rig.clock().timestamp()] == []
-            late = {batch_id for batch_id, each in state.waiting.items() if each.late}
+            assert [each.rescheduled for each in state.queue.values() if each.send_at <= rig.clock().timestamp()] == []
+            late = {batch_id for batch_id, each in state.queue.items() if each.rescheduled}
         collaborators(client).compactor.compact(always=True)
         with collaborators(client).journal as state:
-            assert {batch_id for batch_id, each in state.waiting.items() if each.late} == late
+            assert {batch_id for batch_id, each in state.queue.items() if each.rescheduled} == late
     assert len(late) == 5
     assert client.flush(10)
     assert len(rig.transport.bodies) == 5
@@ -295,6 +298,6 @@ def test_halves_are_the_whole() -> None:
     for n in range(2, 20):
         rows = chance.randbytes(8 * n)
         batch = Batch(Batch.from_reports(HOMEPAGE, _period(), []).batch_id, "m", "d", "p", bytes(range(n)), rows)
-        first, second = halved(batch, SeededBytes(n))
+        first, second = split_batch(batch, SeededBytes(n))
         assert (first.cohorts + second.cohorts, first.rows + second.rows) == (batch.cohorts, rows)
         assert abs(len(first) - len(second)) <= 1

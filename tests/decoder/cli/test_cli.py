@@ -1,4 +1,4 @@
-"""The commands: simulate, pull and decode, from files to files, results on stdout and talk on stderr."""
+"""Commands simulate, pull and decode: files, results on stdout, messages on stderr, exit codes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def read_csv(path: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
 
 
-def error(*arguments: object) -> str:
+def error_of(*arguments: object) -> str:
     result = hubbub(*arguments)
     assert result.exit_code == 1, result.output
     assert result.stdout == ""
@@ -81,51 +81,49 @@ def candidates(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_simulated_summary_decodes_to_the_truth_it_was_made_of(
-    summary: Path, candidates: Path, tmp_path: Path
-) -> None:
+def test_decodes_a_simulated_summary_to_the_true_shares(summary: Path, candidates: Path, tmp_path: Path) -> None:
     result = hubbub("decode", summary, "--candidates", candidates, "--json", "--out", tmp_path / "out.csv")
     assert result.exit_code == 0
-    told = json.loads(result.stdout)
+    result_json = json.loads(result.stdout)
     truth = {row["value"]: float(row["share"]) for row in read_csv(tmp_path / "truth.csv")}
-    assert told["estimates"][0]["candidate"] == "v1"
-    for e in told["estimates"]:
+    assert result_json["estimates"][0]["candidate"] == "v1"
+    for e in result_json["estimates"]:
         assert abs(e["share"] - truth.get(e["candidate"], 0)) < 6 * e["std_error"]
     saved = read_csv(tmp_path / "out.csv")
-    assert float(saved[0]["share"]) == told["estimates"][0]["share"]
+    assert float(saved[0]["share"]) == result_json["estimates"][0]["share"]
     assert "wrote" in result.stderr
 
 
-def test_the_table_goes_to_stdout_and_shows_all_when_asked(summary: Path, candidates: Path) -> None:
+def test_decode_prints_the_table_to_stdout_and_all_rows_on_request(summary: Path, candidates: Path) -> None:
     short, long = (hubbub("decode", summary, "--candidates", candidates, *all_) for all_ in ([], ["--all"]))
     assert short.stdout.startswith("homepage: 100,000 reports; epsilon 3.154 per report, 7.784 per value")
     assert "v30" in long.stdout
     assert len(long.stdout.splitlines()) > len(short.stdout.splitlines())
 
 
-def test_candidates_come_from_standard_input_too(summary: Path, candidates: Path) -> None:
+def test_decode_reads_candidates_from_stdin(summary: Path, candidates: Path) -> None:
     command = ["decode", str(summary), "--json", "--candidates"]
     piped = CliRunner().invoke(main, [*command, "-"], input=candidates.read_bytes())
     assert json.loads(piped.stdout) == json.loads(hubbub(*command, candidates).stdout)
 
 
-def test_several_summaries_add_up(summary: Path, candidates: Path) -> None:
+def test_decode_adds_up_summaries(summary: Path, candidates: Path) -> None:
     other = summary.with_name("other.parquet")
     write_summary(read_summary(summary), other)
-    told = json.loads(hubbub("decode", summary, other, "--candidates", candidates, "--json").stdout)
-    assert told["num_reports"] == 200_000
+    result_json = json.loads(hubbub("decode", summary, other, "--candidates", candidates, "--json").stdout)
+    assert result_json["num_reports"] == 200_000
 
 
-def test_files_that_may_hold_the_same_reports_are_warned_of(summary: Path, candidates: Path) -> None:
+def test_decode_warns_about_inputs_with_the_same_reports(summary: Path, candidates: Path) -> None:
     def warnings(*paths: Path) -> list[str]:
-        told: list[str] = json.loads(hubbub("decode", *paths, "--candidates", candidates, "--json").stdout)["warnings"]
-        return [warning for warning in told if "count twice" in warning or "counts twice" in warning]
+        lines: list[str] = json.loads(hubbub("decode", *paths, "--candidates", candidates, "--json").stdout)["warnings"]
+        return [warning for warning in lines if "count twice" in warning or "counts twice" in warning]
 
     counts = read_summary(summary)
     assert isinstance(counts, BitCounts)
 
     def of(name: str, period: str, less: int = 0) -> Path:
-        """The same counts, or without one of the reports that have no one in common with another."""
+        """The same counts, with up to `less` fewer reports per cohort."""
         path = summary.with_name(name)
         fewer = np.maximum(counts.reports - less, counts.ones.max(axis=1))
         write_summary(BitCounts(counts.metric, fewer, counts.ones, [period]), path)
@@ -145,16 +143,16 @@ def test_files_that_may_hold_the_same_reports_are_warned_of(summary: Path, candi
     ]
 
 
-def test_bit_and_pattern_counts_of_one_metric_add_up(definitions: Path, summary: Path, candidates: Path) -> None:
+def test_decode_adds_up_bit_and_pattern_counts(definitions: Path, summary: Path, candidates: Path) -> None:
     patterns = summary.with_name("patterns.parquet")
     hubbub("simulate", definitions, "homepage", "--reports", 500, "--distribution", "exp", "--kind", "patterns",
            "--out", patterns)  # fmt: skip
     assert isinstance(read_summary(patterns), PatternCounts)
-    told = json.loads(hubbub("decode", summary, patterns, "--candidates", candidates, "--json").stdout)
-    assert told["num_reports"] == 100_500
+    result_json = json.loads(hubbub("decode", summary, patterns, "--candidates", candidates, "--json").stdout)
+    assert result_json["num_reports"] == 100_500
 
 
-def test_a_seed_repeats_a_simulation_and_none_does_not(definitions: Path, tmp_path: Path) -> None:
+def test_simulate_is_reproducible_only_with_a_seed(definitions: Path, tmp_path: Path) -> None:
     def simulated(*seed: object) -> BitCounts:
         out = tmp_path / "s.parquet"
         hubbub("simulate", definitions, "os", "--reports", 1000, "--distribution", "uniform", "--out", out, *seed)
@@ -166,7 +164,7 @@ def test_a_seed_repeats_a_simulation_and_none_does_not(definitions: Path, tmp_pa
     assert simulated() != simulated()
 
 
-def test_a_population_from_a_file_reports_as_it_is_or_drawn_from(definitions: Path, tmp_path: Path) -> None:
+def test_simulate_uses_a_population_file_in_full_or_as_a_sample(definitions: Path, tmp_path: Path) -> None:
     (tmp_path / "p.csv").write_text("value,count\nlinux,30\nmacos,10\n")
     for more, expected in (([], 40), (["--reports", 500], 500)):
         result = hubbub("simulate", definitions, "os", "--population", tmp_path / "p.csv", "--out", tmp_path / "s.parquet",
@@ -174,7 +172,7 @@ def test_a_population_from_a_file_reports_as_it_is_or_drawn_from(definitions: Pa
         assert json.loads(result.stdout)["num_reports"] == expected
 
 
-def test_pull_writes_the_summary_that_the_aggregator_answers(
+def test_pull_writes_the_downloaded_summary(
     aggregator: object, definitions: Path, summary: Path, tmp_path: Path
 ) -> None:
     aggregator.body = summary.read_bytes()  # type: ignore[attr-defined]  # the fixture's class is in conftest
@@ -184,28 +182,28 @@ def test_pull_writes_the_summary_that_the_aggregator_answers(
     assert read_summary(tmp_path / "pulled.parquet") == read_summary(summary)
 
 
-def test_decoding_categories_needs_no_candidates(definitions: Path, tmp_path: Path) -> None:
+def test_decode_of_a_categorical_metric_needs_no_candidates(definitions: Path, tmp_path: Path) -> None:
     hubbub(
         "simulate", definitions, "os", "--reports", 9000, "--distribution", "uniform", "--out", tmp_path / "s.parquet"
     )
-    told = json.loads(hubbub("decode", tmp_path / "s.parquet", "--json").stdout)
-    assert {e["candidate"] for e in told["estimates"]} == {"linux", "macos", "windows"}
+    result_json = json.loads(hubbub("decode", tmp_path / "s.parquet", "--json").stdout)
+    assert {e["candidate"] for e in result_json["estimates"]} == {"linux", "macos", "windows"}
 
 
-def test_what_cannot_be_decoded_is_one_sentence_and_exit_1(
+def test_decode_errors_are_messages_with_exit_code_1(
     summary: Path, candidates: Path, definitions: Path, tmp_path: Path
 ) -> None:
     empty = tmp_path / "empty.txt"
     empty.write_text("")
-    assert "empty.txt: holds no candidate" in error("decode", summary, "--candidates", empty)
-    assert "is binary" in error("decode", summary, "--candidates", _binary(tmp_path))
-    assert "give candidates, with --candidates FILE or --map FILE" in error("decode", summary)
-    assert "not a hubbub summary" in error("decode", definitions, "--candidates", candidates)
-    assert "No such file" in error("decode", tmp_path / "none.parquet", "--candidates", candidates)
-    assert "must end in .csv" in error("decode", summary, "--candidates", candidates, "--out", tmp_path / "o.txt")
+    assert "empty.txt has no candidate" in error_of("decode", summary, "--candidates", empty)
+    assert "is a binary file" in error_of("decode", summary, "--candidates", _binary(tmp_path))
+    assert "Pass --candidates FILE or --map FILE" in error_of("decode", summary)
+    assert "not a hubbub summary" in error_of("decode", definitions, "--candidates", candidates)
+    assert "No such file" in error_of("decode", tmp_path / "none.parquet", "--candidates", candidates)
+    assert "must end in .csv" in error_of("decode", summary, "--candidates", candidates, "--out", tmp_path / "o.txt")
     truncated = tmp_path / "half.parquet"
     truncated.write_bytes(summary.read_bytes()[:-100])
-    assert "half.parquet: this is not a hubbub summary" in error("decode", truncated, "--candidates", candidates)
+    assert "half.parquet: this is not a hubbub summary" in error_of("decode", truncated, "--candidates", candidates)
 
 
 def _binary(folder: Path) -> Path:
@@ -214,27 +212,29 @@ def _binary(folder: Path) -> Path:
     return path
 
 
-def test_summaries_of_different_definitions_are_not_added(summary: Path, candidates: Path, tmp_path: Path) -> None:
+def test_decode_rejects_summaries_of_different_definitions(summary: Path, candidates: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.parquet"
     params = Params(num_bits=16, num_hashes=1, num_cohorts=16, prob_p=0.25, prob_q=0.75, prob_f=0.25)
     write_summary(simulate_bit_counts(Metric.string("homepage", params), {"a": 10}, np.random.default_rng(0)), other)
-    assert "different definitions do not add up" in error("decode", summary, other, "--candidates", candidates)
+    assert "different definitions cannot be added" in error_of("decode", summary, other, "--candidates", candidates)
 
 
-def test_what_cannot_be_simulated_is_one_sentence_and_exit_1(definitions: Path, tmp_path: Path) -> None:
+def test_simulate_errors_are_messages_with_exit_code_1(definitions: Path, tmp_path: Path) -> None:
     out = ("--out", tmp_path / "s.parquet")
     uniform = ("--distribution", "uniform")
-    assert "has no metric 'hompage': it has homepage, os" in error(
+    assert "has no metric 'hompage'; its metrics are homepage, os" in error_of(
         "simulate", definitions, "hompage", "--reports", 10, *uniform, *out
     )
-    assert "give --reports" in error("simulate", definitions, "os", *uniform, *out)
-    assert "No such file" in error("simulate", tmp_path / "none.toml", "os", "--reports", 10, *uniform, *out)
-    assert "'v1' is none of linux" in error("simulate", definitions, "os", "--population", _population(tmp_path), *out)
-    assert "cannot be written" in error(
+    assert "Pass the number of reports with --reports" in error_of("simulate", definitions, "os", *uniform, *out)
+    assert "No such file" in error_of("simulate", tmp_path / "none.toml", "os", "--reports", 10, *uniform, *out)
+    assert "'v1' is not a value of this categorical metric (linux" in error_of(
+        "simulate", definitions, "os", "--population", _population(tmp_path), *out
+    )
+    assert "cannot be written" in error_of(
         "simulate", definitions, "os", "--reports", 10, *uniform, "--out", tmp_path / "no" / "s.parquet"
     )
     assert not (tmp_path / "s.parquet").exists()
-    assert "s.csv: must end in .parquet" in error(
+    assert "s.csv must end in .parquet" in error_of(
         "simulate", definitions, "os", "--reports", 10, *uniform, "--out", tmp_path / "s.csv"
     )
 
@@ -245,12 +245,12 @@ def _population(folder: Path) -> Path:
     return path
 
 
-def test_a_pull_that_fails_writes_nothing(aggregator: object, tmp_path: Path) -> None:
+def test_failed_pull_writes_no_file(aggregator: object, tmp_path: Path) -> None:
     aggregator.body = b"no"  # type: ignore[attr-defined]
     url = aggregator.url  # type: ignore[attr-defined]
-    assert "something else than a summary" in error("pull", url, "homepage", "--out", tmp_path / "s.parquet")
+    assert "sent a response that is not a summary" in error_of("pull", url, "homepage", "--out", tmp_path / "s.parquet")
     assert not (tmp_path / "s.parquet").exists()
-    assert "s.json: must end in .parquet" in error("pull", url, "homepage", "--out", tmp_path / "s.json")
+    assert "s.json must end in .parquet" in error_of("pull", url, "homepage", "--out", tmp_path / "s.json")
 
 
 @pytest.mark.parametrize(
@@ -263,12 +263,12 @@ def test_a_pull_that_fails_writes_nothing(aggregator: object, tmp_path: Path) ->
         ("pull", "http://127.0.0.1:1", "os"),
     ],
 )
-def test_wrong_usage_is_exit_2(arguments: tuple[str, ...]) -> None:
+def test_wrong_usage_exits_with_2(arguments: tuple[str, ...]) -> None:
     assert hubbub(*arguments).exit_code == 2
 
 
 @pytest.mark.parametrize("out", ["no/e.csv", "folder.csv"])
-def test_where_nothing_can_be_written_is_said_before_minutes_of_decoding(
+def test_decode_checks_the_output_path_before_decoding(
     out: str, summary: Path, candidates: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "folder.csv").mkdir()
@@ -279,39 +279,43 @@ def test_where_nothing_can_be_written_is_said_before_minutes_of_decoding(
 
 
 @pytest.mark.parametrize("name", ["decode", "import", "pull", "simulate"])
-def test_every_help_has_an_example(name: str) -> None:
+def test_help_has_an_example(name: str) -> None:
     result = hubbub(name, "--help")
     assert result.exit_code == 0
     assert f"Example:\n    hubbub {name} " in result.stdout
 
 
-def test_an_empty_summary_says_that_there_is_nothing_to_decode_yet(candidates: Path, tmp_path: Path) -> None:
+def test_decode_rejects_an_empty_summary(candidates: Path, tmp_path: Path) -> None:
     params = Params(num_bits=16, num_hashes=1, num_cohorts=16, prob_p=0.25, prob_q=0.75, prob_f=0.25)
     (tmp_path / "s.parquet").write_bytes(summary_to_bytes(BitCounts.empty(Metric.string("homepage", params))))
-    assert "holds no report" in error("decode", tmp_path / "s.parquet", "--candidates", candidates)
+    assert "holds no report" in error_of("decode", tmp_path / "s.parquet", "--candidates", candidates)
 
 
-@pytest.mark.parametrize("counts", ["bits", "patterns", "reports"])
-def test_decode_reads_counts_and_reports_alike_and_says_which(
-    counts: str, definitions: Path, candidates: Path, tmp_path: Path
+@pytest.mark.parametrize("kind", ["bits", "patterns", "reports"])
+def test_decode_adds_up_reports_and_counts_and_prints_the_form(
+    kind: str, definitions: Path, candidates: Path, tmp_path: Path
 ) -> None:
-    """The sum of reports with counts decodes as counts of all."""
-    paths = [tmp_path / "reports.parquet", tmp_path / f"{counts}.parquet"]
-    for seed, (kind, path) in enumerate(zip(("reports", counts), paths, strict=True)):
+    """Reports and counts add up to counts."""
+    paths = [tmp_path / "reports.parquet", tmp_path / f"{kind}.parquet"]
+    for seed, (each, path) in enumerate(zip(("reports", kind), paths, strict=True)):
         made = hubbub("simulate", definitions, "homepage", "--reports", 5_000, "--distribution", "zipf1", "--values", 20,
-                      "--seed", seed, "--kind", kind, "--out", path)  # fmt: skip
+                      "--seed", seed, "--kind", each, "--out", path)  # fmt: skip
         assert made.exit_code == 0, made.output
     result = hubbub("decode", *paths, "--candidates", candidates, "--json")
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["num_reports"] == 10_000
-    told = {"bits": "the bit counts of", "patterns": "the pattern counts of", "reports": "the bits of each of"}[counts]
-    assert f"decoded {told} 10,000 reports" in result.stderr
+    forms = {
+        "bits": "bit counts of 10,000 reports",
+        "patterns": "pattern counts of 10,000 reports",
+        "reports": "10,000 individual reports",
+    }
+    assert f"decoded {forms[kind]}" in result.stderr
 
 
-def test_reports_of_too_many_candidates_are_said_to_be_decoded_from_their_counts(
+def test_decode_warns_when_reports_are_decoded_from_their_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As many candidates as are fitted to the reports themselves, and one more; in words, and in JSON."""
+    """At the maximum number of candidates there is no warning; with one more it is in the JSON and in the table."""
     (tmp_path / "metrics.toml").write_text(DEFINITIONS.replace("num_bits = 16", "num_bits = 32"))
     monkeypatch.setattr(mixed_effects, "MAX_CANDIDATES", 20)
     made = hubbub("simulate", tmp_path / "metrics.toml", "homepage", "--reports", 1_000, "--distribution", "zipf1", "--values", 20,

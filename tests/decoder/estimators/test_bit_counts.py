@@ -13,14 +13,16 @@ from hubbub.summary import BitCounts
 from hubbub_decoder import decode
 from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.data.simulate import simulate_bit_counts
-from hubbub_decoder.estimators.bit_counts import _observe, fit_bits
-from hubbub_decoder.estimators.in_observations import InObservations
-from hubbub_decoder.estimators.in_shares import InShares
-from hubbub_decoder.estimators.least_squares import fit
-from hubbub_decoder.estimators.mixed_model import Beliefs, MixedModel
-from hubbub_decoder.inference.null_distribution import RandomPlaces
-from hubbub_decoder.model.bit_covariance import RandomString
+from hubbub_decoder.estimators.bit_counts import _whiten_bits, fit_bits
+from hubbub_decoder.estimators.least_squares import fit_least_squares
+from hubbub_decoder.estimators.mixed_model import (
+    CandidatePriors,
+    CandidateSpaceSolver,
+    MixedModel,
+    ObservationSpaceSolver,
+)
 from hubbub_decoder.model.design_matrix import design_matrix
+from hubbub_decoder.model.random_string import RandomFilters, RandomStringMoments
 
 ALPHA = 1e-6
 
@@ -43,12 +45,12 @@ def test_a_model_of_bits_is_that_of_the_dense_matrix(scheme: str, unseen_seed: i
     asked = metric(8, 3, 3, scheme)
     counts, _ = drawn(asked, unseen_seed, 10)
     design = design_matrix([f"v{i}" for i in range(1, 9)], asked.params)
-    random_string = RandomString.of(asked.params)
-    observations = _observe(counts, design, random_string, np.zeros(8), 1.0)
+    random_string = RandomStringMoments.from_params(asked.params)
+    observations = _whiten_bits(counts, design, random_string, np.zeros(8), 1.0)
     others, scatter = np.append(random_string.mean, 0)[:, None], np.zeros((9, 9))
     scatter[:8, :8] = random_string.covariance
-    model = MixedModel(observations, design.places().transpose(0, 2, 1), others, scatter)
-    beliefs, tau2 = Beliefs(np.linspace(0.1, 0, 8), np.geomspace(1e-2, 1e-4, 8)), 1e-3
+    model = MixedModel(observations, design.positions().transpose(0, 2, 1), others, scatter)
+    beliefs, tau2 = CandidatePriors(np.linspace(0.1, 0, 8), np.geomspace(1e-2, 1e-4, 8)), 1e-3
 
     whiteners = [a[:, :8] for a in observations.features]
     x = np.concatenate([w @ block.toarray() for w, block in zip(whiteners, design.blocks(), strict=True)])
@@ -61,9 +63,9 @@ def test_a_model_of_bits_is_that_of_the_dense_matrix(scheme: str, unseen_seed: i
     effect = f @ inverse @ surprise / (f @ inverse @ f)
     projection = inverse - np.outer(inverse @ f, inverse @ f) / (f @ inverse @ f)
     information = np.einsum("ij,ik,kj->j", x, projection, x)
-    for solved in (InShares(model, beliefs, tau2), InObservations(model, beliefs, tau2)):
-        solution = solved.solution()
-        assert solution.others == pytest.approx([effect], rel=1e-6)
+    for solved in (CandidateSpaceSolver(model, beliefs, tau2), ObservationSpaceSolver(model, beliefs, tau2)):
+        solution = solved.estimates()
+        assert solution.fixed_effects == pytest.approx([effect], rel=1e-6)
         assert solution.shares == pytest.approx(beliefs.means + x.T @ projection @ surprise / information, rel=1e-5)
         assert solution.variances == pytest.approx(1 / information - beliefs.variances, rel=1e-5)
         scores = np.concatenate(
@@ -78,11 +80,11 @@ def test_few_candidates_are_estimated_as_where_every_share_is_left_open(unseen_s
     """Two methods, 12 candidates to 497 numbers: a standard error apart nowhere, and errors as large to 5 %."""
     counts, _ = drawn(metric(), unseen_seed, 12)
     design = design_matrix([f"v{i}" for i in range(1, 13)], counts.metric.params)
-    mixed, fixed = fit_bits(counts, design), fit(counts, design)
-    errors = np.sqrt(np.diag(fixed.covariance)[:-1])
-    assert np.all(np.abs(mixed.solution.shares - fixed.shares) < errors)
-    assert np.sqrt(mixed.solution.variances) == pytest.approx(errors, rel=0.05)
-    assert mixed.totals.shares[1] == pytest.approx(fixed.unlisted, abs=float(np.sqrt(fixed.covariance[-1, -1])))
+    mixed, fixed = fit_bits(counts, design), fit_least_squares(counts, design)
+    errors = np.sqrt(fixed.variances)
+    assert np.all(np.abs(mixed.shares - fixed.shares) < errors)
+    assert np.sqrt(mixed.variances) == pytest.approx(errors, rel=0.05)
+    assert mixed.totals[1] == pytest.approx(fixed.totals[1], abs=float(np.sqrt(fixed.total_variances[1])))
 
 
 def test_many_candidates_cover_and_are_known_better_than_where_every_share_is_left_open(unseen_seed: int) -> None:
@@ -95,15 +97,15 @@ def test_many_candidates_cover_and_are_known_better_than_where_every_share_is_le
         design = design_matrix(names, counts.metric.params)
         fitted = fit_bits(counts, design)
         truth = np.array([people.get(name, 0) for name in names]) / 1_000_000
-        z = (fitted.solution.shares - truth) / np.sqrt(fitted.solution.variances)
+        z = (fitted.shares - truth) / np.sqrt(fitted.variances)
         covered.append([np.mean(np.abs(z[there]) < 1.96) for there in (truth > 0, truth == 0)])
         found = np.argsort(fitted.p_values)[: np.sum(fitted.p_values < 1e-3)]
         false.append(float(np.mean(truth[found] == 0)) if len(found) else 0.0)
     error = np.std(covered, axis=0, ddof=1) / np.sqrt(12)
     assert np.all(np.abs(np.mean(covered, axis=0) - 0.95) < 0.015 + norm.isf(ALPHA / 4) * error)
     assert np.mean(false) < 0.05 + norm.isf(ALPHA) * np.std(false, ddof=1) / np.sqrt(12)
-    open_errors = np.sqrt(np.diag(fit(counts, design).covariance)[:-1])
-    assert np.median(np.sqrt(fitted.solution.variances) / open_errors) < 0.85
+    open_errors = np.sqrt(fit_least_squares(counts, design).variances)
+    assert np.median(np.sqrt(fitted.variances) / open_errors) < 0.85
 
 
 def test_the_scatter_of_unlisted_strings_is_found(unseen_seed: int) -> None:
@@ -113,17 +115,17 @@ def test_the_scatter_of_unlisted_strings_is_found(unseen_seed: int) -> None:
     counts = simulate_bit_counts(asked, people, np.random.default_rng(unseen_seed))
     fitted = fit_bits(counts, design_matrix([f"v{i}" for i in range(200)], asked.params))
     truth = (170 / 570) ** 2
-    assert fitted.scatter_std < 0.15 * truth
-    assert abs(fitted.scatter - truth) < 6 * fitted.scatter_std
+    assert fitted.unlisted_variance_error < 0.15 * truth
+    assert abs(fitted.unlisted_variance - truth) < 6 * fitted.unlisted_variance_error
 
 
 def test_a_random_string_scores_the_bits_it_sets() -> None:
     """All pairs of 8 bits, one of which scores 8: seven of 28; of 1,024 bits a fair draw of pairs."""
     few = Params(num_bits=8, num_hashes=2, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=0)
-    strings = RandomPlaces.of_bits(few)
+    strings = RandomFilters.from_params(few)
     assert sorted(strings.scores(np.append(8.0, np.zeros(8)))) == [0.0] * 21 + [8.0] * 7
-    assert strings.alike(2) == pytest.approx(1 / 28**2)
-    many = RandomPlaces.of_bits(replace(few, num_bits=1024))
+    assert strings.collision_probability(2) == pytest.approx(1 / 28**2)
+    many = RandomFilters.from_params(replace(few, num_bits=1024))
     sets = many.sets
     assert (sets[:, 0] != sets[:, 1]).all()
     met = float(np.mean(many.scores(np.append(np.ones(256), np.zeros(769)))))

@@ -10,21 +10,24 @@ import pytest
 from hubbub import Metric, Params
 from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.data.simulate import simulate_pattern_counts
-from hubbub_decoder.estimators.empirical_bayes import begin, learn, solve_on_more_directions
-from hubbub_decoder.estimators.first_look import look
-from hubbub_decoder.estimators.in_observations import InObservations
-from hubbub_decoder.estimators.mixed_model import Beliefs, MixedModel
-from hubbub_decoder.estimators.patterns import FilterTable, filters_of, observe
+from hubbub_decoder.estimators.empirical_bayes import (
+    estimate_on_held_out_directions,
+    estimate_per_cohort,
+    initialize,
+    iterate,
+)
+from hubbub_decoder.estimators.mixed_model import CandidatePriors, MixedModel, ObservationSpaceSolver
+from hubbub_decoder.estimators.pattern_counts import FilterTable, filter_indices, split_directions, whiten_scores
 from hubbub_decoder.model.design_matrix import design_matrix
 
 
 def model_of(population: dict[str, int], names: list[str], scheme: str = "murmur3-v1", seed: int = 7) -> MixedModel:
     params = Params(num_bits=8, num_hashes=2, num_cohorts=32, prob_p=0.25, prob_q=0.75, prob_f=0.2, hash_scheme=scheme)
     counts = simulate_pattern_counts(Metric.string("m", params), population, np.random.default_rng(seed))
-    table = FilterTable.of(params)
-    chosen = filters_of(design_matrix(names, params), table)
-    observations = observe(counts, table, np.tile(table.random + 1e-3 * (table.filters == 0), (32, 1)))
-    return MixedModel(observations, chosen[:, None], table.others, table.scatter)
+    table = FilterTable.from_params(params)
+    chosen = filter_indices(design_matrix(names, params), table)
+    observations = whiten_scores(counts, table, np.tile(table.probabilities + 1e-3 * (table.filters == 0), (32, 1)))
+    return MixedModel(observations, chosen[:, None], table.fixed_patterns, table.covariance)
 
 
 @pytest.mark.parametrize("scheme", ["murmur3-v1", "google-md5"])
@@ -32,20 +35,20 @@ def test_it_is_the_model_in_which_nothing_but_the_known_is_believed(scheme: str)
     """Beliefs of no variance: the covariance of all observations, solved whole, says the same of shares, of all others and of the misfit."""
     model = model_of({f"v{i}": 20_000 // (i + 1) for i in range(20)}, [f"v{i}" for i in range(12)], scheme)
     known = np.where(np.arange(12) < 2, 0.2, 0.0)
-    seen, misfit = look(model, known, 3e-3)
-    whole = InObservations(model, Beliefs(known, np.full(12, 1e-14)), 3e-3)
-    assert seen.shares == pytest.approx(whole.solution().shares, abs=1e-7)
-    assert seen.variances == pytest.approx(whole.solution().variances, rel=1e-6)
-    assert seen.others == pytest.approx(whole.solution().others, abs=1e-6)
-    assert misfit.ratio == pytest.approx(whole.misfit().ratio, rel=1e-6)
-    assert misfit.step == pytest.approx(whole.misfit().step, rel=1e-5)
+    seen, misfit = estimate_per_cohort(model, known, 3e-3)
+    whole = ObservationSpaceSolver(model, CandidatePriors(known, np.full(12, 1e-14)), 3e-3)
+    assert seen.shares == pytest.approx(whole.estimates().shares, abs=1e-7)
+    assert seen.variances == pytest.approx(whole.estimates().variances, rel=1e-6)
+    assert seen.fixed_effects == pytest.approx(whole.estimates().fixed_effects, abs=1e-6)
+    assert misfit.ratio == pytest.approx(whole.overdispersion().ratio, rel=1e-6)
+    assert misfit.step == pytest.approx(whole.overdispersion().step, rel=1e-5)
 
 
 def test_lengths_are_those_of_the_columns() -> None:
     model = model_of({"a": 1000}, ["a", "b", "c"])
-    columns = np.column_stack([model.sums(one) for one in np.eye(3)])
+    columns = np.column_stack([model.predict(one) for one in np.eye(3)])
     assert model.columns(np.array([2, 0])) == pytest.approx(columns[:, [2, 0]])
-    assert model.lengths() == pytest.approx(np.sum(columns**2, axis=0), rel=1e-12)
+    assert model.squared_norms() == pytest.approx(np.sum(columns**2, axis=0), rel=1e-12)
 
 
 def test_what_is_left_to_learn_is_little(unseen_seed: int) -> None:
@@ -55,12 +58,12 @@ def test_what_is_left_to_learn_is_little(unseen_seed: int) -> None:
     """
     population = {"heavy": 1_000_000} | {f"other {i}": 10_000 for i in range(100)}
     model = model_of(population, ["heavy", *(f"w{i}" for i in range(400))], seed=unseen_seed)
-    learnt, seen = begin(model)
-    assert learnt.scatter == pytest.approx(0.0025, rel=0.2)
-    assert seen.posterior[0] == pytest.approx(0.5, abs=0.05)
-    assert seen.others[0] == pytest.approx(0.5, abs=0.1)
-    after, _ = learn(model, learnt)
-    assert after.scatter == pytest.approx(learnt.scatter, rel=0.2)
+    state, seen = initialize(model)
+    assert state.unlisted_variance == pytest.approx(0.0025, rel=0.2)
+    assert seen.posterior_means[0] == pytest.approx(0.5, abs=0.05)
+    assert seen.fixed_effects[0] == pytest.approx(0.5, abs=0.1)
+    after, _ = iterate(model, state)
+    assert after.unlisted_variance == pytest.approx(state.unlisted_variance, rel=0.2)
 
 
 def test_what_is_believed_of_weak_candidates_is_not_left_to_unlisted_strings(unseen_seed: int) -> None:
@@ -69,9 +72,9 @@ def test_what_is_believed_of_weak_candidates_is_not_left_to_unlisted_strings(uns
     In 30 populations .24 +- .02 of it, and unlisted strings .01 +- .01: the bounds are ten of these away.
     """
     population = {"heavy": 1_000_000} | {f"weak {i}": 2_500 for i in range(400)}
-    learnt, seen = begin(model_of(population, list(population), seed=unseen_seed))
-    assert learnt.scatter < 0.5 * 400 * (2_500 / 2_000_000) ** 2
-    assert seen.others[0] == pytest.approx(0, abs=0.15)
+    state, seen = initialize(model_of(population, list(population), seed=unseen_seed))
+    assert state.unlisted_variance < 0.5 * 400 * (2_500 / 2_000_000) ** 2
+    assert seen.fixed_effects[0] == pytest.approx(0, abs=0.15)
 
 
 def test_a_frequent_candidate_is_subtracted_once_however_many_collide_with_it(unseen_seed: int) -> None:
@@ -88,27 +91,30 @@ def test_a_frequent_candidate_is_subtracted_once_however_many_collide_with_it(un
         shares = {f"{unseen_seed} {run} {name}": share for name, share in named.items()}
         people = draw_population(shares, 10_000_000, rng)
         names = [*people, *(f"{unseen_seed} {run} w{i}" for i in range(rng.integers(4_500, 25_500)))]
-        table, counts = FilterTable.of(params), simulate_pattern_counts(Metric.string("m", params), people, rng)
-        expected = np.tile(table.random + 1e-3 * (table.filters == 0), (cohorts, 1))
-        leading = observe(counts, table, expected).leading_directions(table, 0.97, 12)
-        filter_of = filters_of(design_matrix(names, params), table)
-        learnt, _ = begin(MixedModel(leading, filter_of[:, None], table.others, table.scatter))
-        assert learnt.scatter < 0.05 * sum((number / 10_000_000) ** 2 for number in people.values())
+        table, counts = (
+            FilterTable.from_params(params),
+            simulate_pattern_counts(Metric.string("m", params), people, rng),
+        )
+        expected = np.tile(table.probabilities + 1e-3 * (table.filters == 0), (cohorts, 1))
+        leading = split_directions(whiten_scores(counts, table, expected), table, 0.97, 12)
+        filter_of = filter_indices(design_matrix(names, params), table)
+        state, _ = initialize(MixedModel(leading, filter_of[:, None], table.fixed_patterns, table.covariance))
+        assert state.unlisted_variance < 0.05 * sum((number / 10_000_000) ** 2 for number in people.values())
 
 
 def test_tau_squared_found_on_few_directions_is_corrected_on_all(unseen_seed: int) -> None:
     """A third of tau**2 becomes 1.01 to 1.03 of it in one step (5 seeds), and what is right stays: 2 % of the variances are no step."""
     population = {"heavy": 1_000_000} | {f"other {i}": 10_000 for i in range(100)}
     model = model_of(population, ["heavy", *(f"w{i}" for i in range(400))], seed=unseen_seed)
-    learnt, _ = learn(model, begin(model)[0])
-    corrected, _ = solve_on_more_directions(model, replace(learnt, scatter=learnt.scatter / 3))
-    settled, _ = solve_on_more_directions(model, learnt)
-    assert corrected.scatter == pytest.approx(learnt.scatter, rel=0.2)
-    assert settled.scatter == pytest.approx(learnt.scatter, rel=0.1)
+    state, _ = iterate(model, initialize(model)[0])
+    corrected, _ = estimate_on_held_out_directions(model, replace(state, unlisted_variance=state.unlisted_variance / 3))
+    settled, _ = estimate_on_held_out_directions(model, state)
+    assert corrected.unlisted_variance == pytest.approx(state.unlisted_variance, rel=0.2)
+    assert settled.unlisted_variance == pytest.approx(state.unlisted_variance, rel=0.1)
 
 
 def test_nobody_to_look_at() -> None:
     model = model_of({"a": 1000}, [])
-    learnt, seen = begin(model)
+    state, seen = initialize(model)
     assert len(seen.shares) == 0
-    assert learn(model, learnt)[1].others.sum() == pytest.approx(1, abs=0.2)
+    assert iterate(model, state)[1].fixed_effects.sum() == pytest.approx(1, abs=0.2)

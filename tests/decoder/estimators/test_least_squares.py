@@ -15,10 +15,12 @@ from hubbub import Metric, Params
 from hubbub.summary import BitCounts
 from hubbub_decoder import decode
 from hubbub_decoder.data.simulate import simulate_bit_counts
-from hubbub_decoder.estimators.least_squares import fit
-from hubbub_decoder.model.bit_covariance import RandomString, report_covariance
+from hubbub_decoder.estimators.least_squares import fit_least_squares
+from hubbub_decoder.model.bit_covariance import report_covariance
 from hubbub_decoder.model.debias import bit_shares, debias
-from hubbub_decoder.model.design_matrix import bit_positions, design_matrix
+from hubbub_decoder.model.design_matrix import design_matrix
+from hubbub_decoder.model.random_string import RandomStringMoments
+from hubbub_decoder.model.vectorized_hashing import bit_positions
 
 ALPHA = 1e-6
 
@@ -56,7 +58,7 @@ def test_the_average_string_has_the_moments_of_many_strings(scheme: str, unseen_
     bits = np.zeros((n, 11))
     np.put_along_axis(bits, positions.astype(np.intp), 1, axis=1)
     bits = bits[:, :10]
-    expected = RandomString.of(params).second
+    expected = RandomStringMoments.from_params(params).second_moment
     z = (bits.T @ bits / n - expected) / np.sqrt(expected * (1 - expected) / n)
     assert np.abs(z).max() < norm.isf(ALPHA / 2 / 100)
 
@@ -79,7 +81,7 @@ def test_the_covariance_of_a_report_is_that_of_all_its_possible_outcomes(p: floa
             mean += probability * ones
             second += probability * np.outer(ones, ones)
     block = sparse.csr_array(np.array(columns, float).T)
-    found = report_covariance(block, np.array(shares), unlisted, RandomString.of(small), small)
+    found = report_covariance(block, np.array(shares), unlisted, RandomStringMoments.from_params(small), small)
     assert found == pytest.approx(second - np.outer(mean, mean), abs=1e-12)
 
 
@@ -93,9 +95,9 @@ def test_the_fit_solves_the_weighted_least_squares_problem_that_numpy_solves_den
         Metric.string("x", params), dict.fromkeys(names, 2000), np.random.default_rng(unseen_seed), no_value=5000
     )
     design = design_matrix(names, params)
-    found = fit(counts, design)
+    found = fit_least_squares(counts, design)
 
-    average = RandomString.of(params)
+    average = RandomStringMoments.from_params(params)
     y = bit_shares(counts)
     total = np.average(y.sum(axis=1), weights=counts.reports) / 2
     nothing = sparse.csr_array((16, 10))
@@ -104,7 +106,7 @@ def test_the_fit_solves_the_weighted_least_squares_problem_that_numpy_solves_den
     whiten = np.linalg.inv(np.linalg.cholesky(full))
     x = np.column_stack([design.matrix.toarray(), np.tile(average.mean, 4)])
     solution, *_ = np.linalg.lstsq(whiten @ x, whiten @ y.ravel(), rcond=None)
-    assert np.append(found.shares, found.unlisted) == pytest.approx(solution, abs=1e-7)
+    assert np.append(found.shares, found.totals[1]) == pytest.approx(solution, abs=1e-7)
     assert found.covariance == pytest.approx(np.linalg.inv(x.T @ np.linalg.inv(full) @ x), rel=1e-5, abs=1e-12)
 
 
@@ -172,12 +174,14 @@ def test_unlisted_strings_make_the_listed_scatter_and_the_fit_says_how_much(unse
     names = [f"v{i}" for i in range(10)]
     population = {**dict.fromkeys(names, 7000), "not on the list": 30_000}
     scatters = [
-        fit(simulate_bit_counts(Metric.string("x", params), population, rng), design_matrix(names, params)).scatter
+        fit_least_squares(
+            simulate_bit_counts(Metric.string("x", params), population, rng), design_matrix(names, params)
+        ).unlisted_variance
         for _ in range(20)
     ]
-    none = fit(
+    none = fit_least_squares(
         simulate_bit_counts(Metric.string("x", params), dict.fromkeys(names, 7000), rng), design_matrix(names, params)
     )
     error = np.std(scatters, ddof=1) / math.sqrt(20)
     assert abs(np.mean(scatters) - 0.09) < 0.01 + 6 * error
-    assert none.scatter < 6 * none.scatter_std
+    assert none.unlisted_variance < 6 * none.unlisted_variance_error

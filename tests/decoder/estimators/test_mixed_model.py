@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from hubbub import Metric, Params
+from hubbub_decoder.array_types import Floats
 from hubbub_decoder.data.simulate import simulate_pattern_counts
-from hubbub_decoder.estimators import in_observations
-from hubbub_decoder.estimators.in_observations import InObservations
-from hubbub_decoder.estimators.in_shares import InShares
-from hubbub_decoder.estimators.mixed_model import Beliefs, MixedModel
-from hubbub_decoder.estimators.patterns import FilterTable, filters_of, observe
-from hubbub_decoder.estimators.solution import Solved
+from hubbub_decoder.estimators import mixed_model
+from hubbub_decoder.estimators.mixed_model import (
+    CandidatePriors,
+    CandidateSpaceSolver,
+    MixedModel,
+    ObservationSpaceSolver,
+    SolvedModel,
+)
+from hubbub_decoder.estimators.pattern_counts import FilterTable, filter_indices, whiten_scores
 from hubbub_decoder.model.design_matrix import design_matrix
 
-Floats = NDArray[np.float64]
 PARAMS = Params(num_bits=8, num_hashes=2, num_cohorts=4, prob_p=0.2, prob_q=0.8, prob_f=0.1)
-BELIEFS = Beliefs(means=np.linspace(0.2, 0, 12), variances=np.geomspace(2e-2, 5e-4, 12))
+BELIEFS = CandidatePriors(means=np.linspace(0.2, 0, 12), variances=np.geomspace(2e-2, 5e-4, 12))
 UNLISTED = 1e-3
 ALIKE = np.arange(12) >= 3
 
@@ -27,20 +29,20 @@ class Brute:
     """All of the model as dense matrices, noise not whitened away."""
 
     def __init__(self, model: MixedModel, table: FilterTable) -> None:
-        parts = zip(model.features, model.places, strict=True)
+        parts = zip(model.features, model.positions, strict=True)
         self.y = model.y
         self.x = np.concatenate([a[:, taken].sum(axis=1) for a, taken in parts])
-        self.others = model.others
+        self.others = model.fixed_columns
         self.k = np.zeros((len(self.y), len(self.y)))
-        for rows, block in zip(model.rows(), model.scatters, strict=True):
+        for rows, block in zip(model.rows(), model.unlisted_covariances, strict=True):
             self.k[rows, rows] = block
         assert len(table.filters) == 29
 
-    def covariance(self, beliefs: Beliefs, unlisted: float = UNLISTED) -> Floats:
+    def covariance(self, beliefs: CandidatePriors, unlisted: float = UNLISTED) -> Floats:
         total: Floats = np.eye(len(self.y)) + unlisted * self.k + (self.x * beliefs.variances) @ self.x.T
         return total
 
-    def least_squares(self, beliefs: Beliefs, fixed: Floats) -> tuple[Floats, Floats]:
+    def least_squares(self, beliefs: CandidatePriors, fixed: Floats) -> tuple[Floats, Floats]:
         """Effects of the fixed columns, generalized, and their covariance; what is believed taken off first."""
         inverse = np.linalg.inv(self.covariance(beliefs))
         covariance = np.linalg.inv(fixed.T @ inverse @ fixed)
@@ -60,15 +62,15 @@ class Brute:
 def model() -> tuple[MixedModel, Brute]:
     population = {f"v{i}": 4000 // (i + 1) for i in range(20)}
     counts = simulate_pattern_counts(Metric.string("m", PARAMS), population, np.random.default_rng(11))
-    table = FilterTable.of(PARAMS)
-    chosen = filters_of(design_matrix([f"v{i}" for i in range(12)], PARAMS), table)
-    observations = observe(counts, table, np.tile(table.random, (4, 1)))
-    made = MixedModel(observations, chosen[:, None], table.others, table.scatter)
+    table = FilterTable.from_params(PARAMS)
+    chosen = filter_indices(design_matrix([f"v{i}" for i in range(12)], PARAMS), table)
+    observations = whiten_scores(counts, table, np.tile(table.probabilities, (4, 1)))
+    made = MixedModel(observations, chosen[:, None], table.fixed_patterns, table.covariance)
     return made, Brute(made, table)
 
 
-def both_ways(model: MixedModel, beliefs: Beliefs = BELIEFS, unlisted: float = UNLISTED) -> list[Solved]:
-    return [InShares(model, beliefs, unlisted), InObservations(model, beliefs, unlisted)]
+def both_ways(model: MixedModel, beliefs: CandidatePriors = BELIEFS, unlisted: float = UNLISTED) -> list[SolvedModel]:
+    return [CandidateSpaceSolver(model, beliefs, unlisted), ObservationSpaceSolver(model, beliefs, unlisted)]
 
 
 def test_a_candidates_estimate_is_that_of_a_model_in_which_nothing_is_believed_of_it(
@@ -77,10 +79,10 @@ def test_a_candidates_estimate_is_that_of_a_model_in_which_nothing_is_believed_o
     """The cavity, by refitting the whole model for each candidate, its column fixed."""
     made, brute = model
     for solved in both_ways(made):
-        solution = solved.solution()
+        solution = solved.estimates()
         for j in range(12):
             alone = np.arange(12) == j
-            without = Beliefs(np.where(alone, 0, BELIEFS.means), np.where(alone, 0, BELIEFS.variances))
+            without = CandidatePriors(np.where(alone, 0, BELIEFS.means), np.where(alone, 0, BELIEFS.variances))
             effects, covariance = brute.least_squares(without, np.column_stack([brute.x[:, j], brute.others]))
             assert solution.shares[j] == pytest.approx(effects[0], rel=1e-6)
             assert solution.variances[j] == pytest.approx(covariance[0, 0], rel=1e-6)
@@ -89,11 +91,11 @@ def test_a_candidates_estimate_is_that_of_a_model_in_which_nothing_is_believed_o
 def test_roughly_one_variance_stands_for_all(model: tuple[MixedModel, Brute], monkeypatch: pytest.MonkeyPatch) -> None:
     """Every second candidate looked at, beliefs of very different width: variances within a half, estimates within their errors."""
     made, _ = model
-    solved = InObservations(made, BELIEFS, UNLISTED)
-    exact = solved.solution()
-    assert solved.solution(roughly=True).variances.tolist() == exact.variances.tolist()
-    monkeypatch.setattr(in_observations, "_SAMPLE", 6)
-    rough = solved.solution(roughly=True)
+    solved = ObservationSpaceSolver(made, BELIEFS, UNLISTED)
+    exact = solved.estimates()
+    assert solved.estimates(approximate=True).variances.tolist() == exact.variances.tolist()
+    monkeypatch.setattr(mixed_model, "_VARIANCE_SAMPLE", 6)
+    rough = solved.estimates(approximate=True)
     assert rough.variances == pytest.approx(exact.variances, rel=0.5)
     assert np.all(np.abs(rough.shares - exact.shares) < np.sqrt(exact.variances))
     assert np.ptp(rough.variances) < 1e-12
@@ -105,10 +107,10 @@ def test_the_posterior_of_a_candidate_is_its_best_linear_prediction(model: tuple
     left = brute.y - brute.x @ BELIEFS.means - brute.others @ effects
     residual = np.linalg.solve(brute.covariance(BELIEFS), left)
     for solved in both_ways(made):
-        solution = solved.solution()
+        solution = solved.estimates()
         predicted = BELIEFS.means + BELIEFS.variances * (brute.x.T @ residual)
-        assert solution.posterior == pytest.approx(predicted, rel=1e-6)
-        assert solution.others == pytest.approx(effects, rel=1e-6)
+        assert solution.posterior_means == pytest.approx(predicted, rel=1e-6)
+        assert solution.fixed_effects == pytest.approx(effects, rel=1e-6)
 
 
 def test_totals_are_predicted_with_a_mean_of_the_exchangeable_candidates(model: tuple[MixedModel, Brute]) -> None:
@@ -132,9 +134,9 @@ def test_totals_are_predicted_with_a_mean_of_the_exchangeable_candidates(model: 
 
 def test_without_exchangeable_candidates_totals_are_sums(model: tuple[MixedModel, Brute]) -> None:
     made, _ = model
-    solved = InShares(made, BELIEFS, UNLISTED)
-    solution, totals = solved.solution(), solved.totals(np.zeros(12, bool))
-    assert totals.shares == pytest.approx([solution.posterior.sum(), *solution.others])
+    solved = CandidateSpaceSolver(made, BELIEFS, UNLISTED)
+    solution, totals = solved.estimates(), solved.totals(np.zeros(12, bool))
+    assert totals.shares == pytest.approx([solution.posterior_means.sum(), *solution.fixed_effects])
 
 
 def test_the_scores_of_filters_are_those_of_a_model_without_the_candidate(model: tuple[MixedModel, Brute]) -> None:
@@ -142,7 +144,7 @@ def test_the_scores_of_filters_are_those_of_a_model_without_the_candidate(model:
     mixed, brute = model
     for left_out in (None, 0, 11):
         kept = np.arange(12) != (-1 if left_out is None else left_out)
-        beliefs = Beliefs(np.where(kept, BELIEFS.means, 0), np.where(kept, BELIEFS.variances, 1e-300))
+        beliefs = CandidatePriors(np.where(kept, BELIEFS.means, 0), np.where(kept, BELIEFS.variances, 1e-300))
         inverse = np.linalg.inv(brute.covariance(beliefs))
         effects, _ = brute.least_squares(beliefs, brute.others)
         projected = inverse @ (brute.y - brute.x @ beliefs.means - brute.others @ effects)
@@ -164,7 +166,7 @@ def test_the_misfit_is_none_where_the_restricted_likelihood_is_largest(model: tu
         solved = inverse @ brute.others
         projection = inverse - solved @ inverse_of(brute.others.T @ solved) @ solved.T
         for way in both_ways(made, unlisted=unlisted):
-            misfit = way.misfit()
+            misfit = way.overdispersion()
             assert np.trace(projection @ brute.k) / 2 * (misfit.ratio - 1) == pytest.approx(slope, rel=1e-3)
             assert np.sign(misfit.step) == np.sign(slope)
             blocks = [projection[rows, rows] @ brute.k[rows, rows] for rows in made.rows()]
@@ -174,12 +176,12 @@ def test_the_misfit_is_none_where_the_restricted_likelihood_is_largest(model: tu
 
 def test_of_two_candidates_with_the_same_filters_nothing_is_known_but_their_sum() -> None:
     """Given as two columns by hand, each is as uncertain as what is believed of the other."""
-    table = FilterTable.of(PARAMS)
+    table = FilterTable.from_params(PARAMS)
     counts = simulate_pattern_counts(Metric.string("m", PARAMS), {"a": 5000}, np.random.default_rng(3))
-    observations = observe(counts, table, np.tile(table.random, (4, 1)))
-    same = MixedModel(observations, np.full((4, 1, 2), 7, np.int16), table.others, table.scatter)
-    wide = Beliefs(np.zeros(2), np.full(2, 4.0))
+    observations = whiten_scores(counts, table, np.tile(table.probabilities, (4, 1)))
+    same = MixedModel(observations, np.full((4, 1, 2), 7, np.int16), table.fixed_patterns, table.covariance)
+    wide = CandidatePriors(np.zeros(2), np.full(2, 4.0))
     for solved in both_ways(same, wide):
-        assert np.all(solved.solution().variances > 4)
-    apart = MixedModel(observations, np.array([[[7, 8]]] * 4, np.int16), table.others, table.scatter)
-    assert np.all(InShares(apart, wide, UNLISTED).solution().variances < 0.1)
+        assert np.all(solved.estimates().variances > 4)
+    apart = MixedModel(observations, np.array([[[7, 8]]] * 4, np.int16), table.fixed_patterns, table.covariance)
+    assert np.all(CandidateSpaceSolver(apart, wide, UNLISTED).estimates().variances < 0.1)

@@ -7,17 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.stats import binom, norm
 
 from hubbub import Metric, Params
 from hubbub_decoder import Decoding, decode
+from hubbub_decoder.array_types import Floats
 from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.data.simulate import simulate_pattern_counts
 from hubbub_decoder.estimators import empirical_bayes, pattern_counts
-from hubbub_decoder.estimators.mixed_model import Beliefs
-from hubbub_decoder.estimators.pattern_counts import is_small
-from hubbub_decoder.estimators.solution import Solution
+from hubbub_decoder.estimators.mixed_model import CandidatePriors, ShareEstimates
+from hubbub_decoder.estimators.pattern_counts import supports_pattern_likelihood
 from hubbub_decoder.inference.prior import fit_prior
 
 ALPHA = 1e-6
@@ -85,10 +84,10 @@ def test_beliefs_joined_with_estimates_are_the_posterior_under_a_common_prior(un
     rng = np.random.default_rng(unseen_seed)
     v = np.full(300, 1e-6)
     x = rng.normal(np.where(np.arange(300) < 30, 0.004, 0.0), 1e-3)
-    seen = Solution(x, v, x, np.zeros(2))
-    beliefs = empirical_bayes._beliefs(*empirical_bayes._posterior(seen, 1.0))
+    seen = ShareEstimates(x, v, x, np.zeros(2))
+    beliefs = empirical_bayes._matching_priors(*empirical_bayes._posterior(seen, 1.0))
     joined = 1 / (1 / v + 1 / beliefs.variances)
-    mean, variance = fit_prior(x, v).given(x, v)
+    mean, variance = fit_prior(x, v).posterior(x, v)
     assert joined * (x / v + beliefs.means / beliefs.variances) == pytest.approx(mean, rel=1e-6, abs=1e-12)
     wide = variance > v / 1.02
     assert 0 < wide.sum() < 100
@@ -105,8 +104,8 @@ def test_what_is_known_of_all_sharpens_each(unseen_seed: int, monkeypatch: pytes
     crowd = metric(m=64, pqf=(0.39, 0.61, 0.45))
     counts = simulate_pattern_counts(crowd, population, np.random.default_rng(unseen_seed))
     learnt = decode(counts, list(population))
-    around_nothing = Beliefs(np.zeros(300), np.full(300, 1 / 300**2))
-    monkeypatch.setattr(empirical_bayes, "_beliefs", lambda *_: around_nothing)
+    around_nothing = CandidatePriors(np.zeros(300), np.full(300, 1 / 300**2))
+    monkeypatch.setattr(empirical_bayes, "_matching_priors", lambda *_: around_nothing)
     alike = decode(counts, list(population))
     assert learnt["v0"].std_error < 0.9 * alike["v0"].std_error
     hits = sum(e.low <= 1 / 300 <= e.high for e in learnt.estimates)
@@ -160,9 +159,9 @@ def test_the_selected_are_covered_by_their_wider_intervals(unseen_seed: int) -> 
 
 
 def test_what_is_too_large_for_patterns_is_decoded_from_bits() -> None:
-    assert is_small(metric(8, 2).params)
-    assert is_small(metric(16, 2).params)
-    assert not is_small(metric(16, 6).params)
+    assert supports_pattern_likelihood(metric(8, 2).params)
+    assert supports_pattern_likelihood(metric(16, 2).params)
+    assert not supports_pattern_likelihood(metric(16, 6).params)
     counts = simulate_pattern_counts(metric(16, 6), {"a": 5000}, np.random.default_rng(1))
     assert decode(counts, ["a", "b"])["a"].detected
 
@@ -183,15 +182,15 @@ def test_very_many_candidates_have_calibrated_errors_smaller_than_on_the_leading
     names = [*people, *(f"{unseen_seed} w{i}" for i in range(25_000))]
     counts = simulate_pattern_counts(crowd, people, rng)
 
-    def errors(decoding: Decoding) -> NDArray[np.float64]:
+    def errors(decoding: Decoding) -> Floats:
         return np.array([e.share - people.get(e.candidate, 0) / 10_000_000 for e in decoding.estimates])
 
     decoding = decode(counts, names)
     std_errors = np.array([e.std_error for e in decoding.estimates])
     covered = [e.low <= people.get(e.candidate, 0) / 10_000_000 <= e.high for e in decoding.estimates]
     false = sum(e.candidate not in people for e in decoding.detected)
-    monkeypatch.setattr(pattern_counts, "_DENSE", 0)
-    monkeypatch.setattr(pattern_counts, "_WIDE", 0)
+    monkeypatch.setattr(pattern_counts, "_MAX_OBSERVATIONS", 0)
+    monkeypatch.setattr(pattern_counts, "_MAX_PRODUCT", 0)
     leading = decode(counts, names)
     assert 0.85 < np.std(errors(decoding) / std_errors) < 1.2
     assert 0.94 < np.mean(covered) < 0.97

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.stats import binom
 
 from hubbub import Metric, Params
 from hubbub.summary import Reports
+from hubbub_decoder.array_types import Floats
 from hubbub_decoder.data.simulate import simulate_reports
-from hubbub_decoder.estimators.least_squares import Fit, must_be_fixed
-from hubbub_decoder.estimators.mixed_model import Beliefs
+from hubbub_decoder.estimators.fit_result import FitResult
+from hubbub_decoder.estimators.least_squares import use_fixed_effects
+from hubbub_decoder.estimators.mixed_model import CandidatePriors
 from hubbub_decoder.estimators.reports.bit_residuals import BitResiduals
-from hubbub_decoder.estimators.reports.in_reports import InReports, ScoredReports
-from hubbub_decoder.estimators.reports.one_step import fit_reports
+from hubbub_decoder.estimators.reports.mixed_effects import ReportScoreModel, ReportScoreSolver
+from hubbub_decoder.estimators.reports.one_step import fit_reports_one_step
 from hubbub_decoder.model.design_matrix import design_matrix
 from hubbub_decoder.pipeline import decode
 
 ALPHA = 1e-6
-Floats = NDArray[np.float64]
 NAMES = [f"v{i}" for i in range(6)]
 PARAMS = Params(num_bits=32, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0)
 N = 1000
@@ -31,9 +31,8 @@ def simulated(params: Params, people: dict[str, int], seed: int, no_value: int =
     return Reports(metric, *(np.concatenate(parts) for parts in zip(*chunks, strict=True)))
 
 
-def errors_of(fitted: Fit) -> Floats:
-    assert fitted.noise is not None
-    return np.sqrt(np.diag(fitted.noise)[:-1])
+def errors_of(fitted: FitResult) -> Floats:
+    return np.sqrt(fitted.reporter_variances)
 
 
 class Scored:
@@ -45,11 +44,12 @@ class Scored:
         root, scattered = rng.normal(size=(size, 3 * size)), rng.normal(size=(size, 2 * size))
         self.a, self.b = root @ root.T / size, scattered @ scattered.T / size / 8
         self.z, self.g = rng.dirichlet(np.ones(size)), 0.03 * rng.normal(size=size)
-        self.beliefs = Beliefs(rng.normal(size=len(NAMES)) * 0.01, 1e-3 * rng.random(len(NAMES)))
+        self.beliefs = CandidatePriors(rng.normal(size=len(NAMES)) * 0.01, 1e-3 * rng.random(len(NAMES)))
         reports = simulated(PARAMS, dict.fromkeys(NAMES, 100), seed)
-        residuals = BitResiduals.of(reports.bit_counts(), design_matrix(NAMES, PARAMS), self.z[:-1])
+        residuals = BitResiduals.from_counts(reports.bit_counts(), design_matrix(NAMES, PARAMS), self.z[:-1])
         self.model, self.knowing = (
-            ScoredReports.of(self.z, self.g, self.a, self.b, noise, N, residuals) for noise in (None, self.a / 2)
+            ReportScoreModel.from_score(self.z, self.g, self.a, self.b, noise, N, residuals)
+            for noise in (None, self.a / 2)
         )
 
     def information(self, unlisted: float) -> Floats:
@@ -69,7 +69,7 @@ def test_the_shares_solve_hendersons_equations(unlisted: float) -> None:
     precision, pull = np.zeros(8), np.zeros(8)
     precision[:6], pull[:6] = 1 / one.beliefs.variances, one.beliefs.means / one.beliefs.variances
     expected = np.linalg.solve(j + np.diag(precision), one.moment(unlisted) + pull)
-    found = InReports(one.model, one.beliefs, unlisted).shares
+    found = ReportScoreSolver(one.model, one.beliefs, unlisted).shares
     assert found == pytest.approx(expected, rel=1e-6)
 
 
@@ -78,7 +78,10 @@ def test_an_estimate_knows_nothing_of_what_is_believed_of_it() -> None:
     one = Scored(2)
     means, variances = one.beliefs.means.copy(), one.beliefs.variances.copy()
     means[2], variances[2] = 0.3, 0.5
-    was, now = (InReports(one.model, beliefs, 0.01).solution() for beliefs in (one.beliefs, Beliefs(means, variances)))
+    was, now = (
+        ReportScoreSolver(one.model, beliefs, 0.01).estimates()
+        for beliefs in (one.beliefs, CandidatePriors(means, variances))
+    )
     assert (now.shares[2], now.variances[2]) == pytest.approx((was.shares[2], was.variances[2]), rel=1e-6)
     assert np.all(np.abs(np.delete(now.shares - was.shares, 2)) > 1e-6)
 
@@ -92,7 +95,7 @@ def test_a_candidate_left_out_leaves_the_others_as_if_it_had_not_been_asked_for(
     j = one.information(0.01)
     right = (one.moment(0.01) + pull)[kept]
     expected = np.linalg.solve((j + np.diag(precision))[np.ix_(kept, kept)], right)
-    found = InReports(one.model, one.beliefs, 0.01).without(np.array([4]))[:, 0]
+    found = ReportScoreSolver(one.model, one.beliefs, 0.01).without(np.array([4]))[:, 0]
     assert found[kept] == pytest.approx(expected, rel=1e-6)
     assert found[4] == pytest.approx(0, abs=1e-12)
 
@@ -104,15 +107,15 @@ def test_of_a_sample_whose_scores_have_half_the_noise_variances_are_less_by_half
     step, flags = 1e-3, np.array([True] * 4 + [False] * 2)
 
     def estimates(g: Floats) -> Floats:
-        model = ScoredReports.of(one.z, g, one.a, one.b, None, N, one.model.residuals)
-        solved = InReports(model, one.beliefs, unlisted)
-        return np.concatenate([solved.solution().shares, solved.totals(flags).shares])
+        model = ReportScoreModel.from_score(one.z, g, one.a, one.b, None, N, one.model.residuals)
+        solved = ReportScoreSolver(model, one.beliefs, unlisted)
+        return np.concatenate([solved.estimates().shares, solved.totals(flags).shares])
 
     reach = np.array([(estimates(one.g + step * e) - estimates(one.g - step * e)) / 2 / step for e in np.eye(8)]).T
     less = np.sum(reach @ (one.a / 2 / N) * reach, axis=1)
-    plain, knowing = (InReports(model, one.beliefs, unlisted) for model in (one.model, one.knowing))
-    model_s = np.append(plain.solution().variances, np.diag(plain.totals(flags).covariance))
-    found = np.append(knowing.solution().variances, np.diag(knowing.totals(flags).covariance))
+    plain, knowing = (ReportScoreSolver(model, one.beliefs, unlisted) for model in (one.model, one.knowing))
+    model_s = np.append(plain.estimates().variances, np.diag(plain.totals(flags).covariance))
+    found = np.append(knowing.estimates().variances, np.diag(knowing.totals(flags).covariance))
     x = np.clip(estimates(one.g), 0, 1)
     assert found == pytest.approx(model_s - less + x * (1 - x) / N + (0.1 / N) ** 2, rel=1e-6)
 
@@ -121,10 +124,10 @@ def test_shares_add_up_to_one_where_sums_are_asked_for_and_their_errors_with_the
     """Candidates, unlisted and no value together; the same with the noise known but for the little that nobody claims to know."""
     one, flags = Scored(5), np.array([True] * 4 + [False] * 2)
     for model, least in ((one.model, 0.0), (one.knowing, 3 * (0.1 / N) ** 2)):
-        sums = InReports(model.adding_up(), one.beliefs, 0.01).totals(flags)
+        sums = ReportScoreSolver(model.with_sum_constraint(), one.beliefs, 0.01).totals(flags)
         assert sums.shares.sum() == pytest.approx(1, abs=1e-3)
         assert abs(sums.covariance.sum() - least) < 1e-3 * np.trace(sums.covariance)
-    assert abs(InReports(one.model, one.beliefs, 0.01).totals(flags).shares.sum() - 1) > 1e-3
+    assert abs(ReportScoreSolver(one.model, one.beliefs, 0.01).totals(flags).shares.sum() - 1) > 1e-3
 
 
 @pytest.mark.parametrize(("h", "of_bits", "left_open"), [(1, 1.02, 0.95), (2, 0.9, 1.0)])
@@ -145,8 +148,12 @@ def test_many_candidates_have_true_errors_below_those_of_bit_counts_and_those_wi
         people = {f"{tag}-{i}": 4000 // (i + 1) for i in range(88)}
         names = [*list(people)[:5], *list(people)[15:], *(f"{tag}-nobody{i}" for i in range(80))]
         reports, design = simulated(params, people, int(rng.integers(1 << 62)), 1000), design_matrix(names, params)
-        assert not must_be_fixed(reports.bit_counts(), design)
-        found, bits, fixed = decode(reports, names), decode(reports.bit_counts(), names), fit_reports(reports, design)
+        assert not use_fixed_effects(reports.bit_counts(), design)
+        found, bits, fixed = (
+            decode(reports, names),
+            decode(reports.bit_counts(), names),
+            fit_reports_one_step(reports, design),
+        )
         errors = np.array([found[name].std_error for name in names])
         assert np.median(errors / [bits[name].std_error for name in names]) < of_bits
         assert np.median(errors / errors_of(fixed)) < left_open

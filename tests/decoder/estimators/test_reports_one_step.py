@@ -7,27 +7,28 @@ import math
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.stats import binom, chi2
 
 import hubbub_decoder.estimators.least_squares as fit_module
 import hubbub_decoder.estimators.reports.one_step as likelihood_module
-import hubbub_decoder.inference.random_string_test as tested_module
+import hubbub_decoder.inference.multiple_testing as tested_module
 from hubbub import Metric, Params
 from hubbub.errors import SummaryError
 from hubbub.summary import Reports
+from hubbub_decoder.array_types import Floats
 from hubbub_decoder.data.simulate import simulate_reports
-from hubbub_decoder.estimators.least_squares import Fit, fit
+from hubbub_decoder.estimators.fit_result import FitResult, is_determined
+from hubbub_decoder.estimators.least_squares import fit_least_squares
+from hubbub_decoder.estimators.mixed_model import Overdispersion
 from hubbub_decoder.estimators.reports.bit_residuals import BitResiduals
 from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture
-from hubbub_decoder.estimators.reports.one_step import fit_reports
-from hubbub_decoder.estimators.reports.simulated_information import draw
-from hubbub_decoder.estimators.solution import Misfit
-from hubbub_decoder.model.design_matrix import DesignMatrix, bit_positions, design_matrix
+from hubbub_decoder.estimators.reports.one_step import fit_reports_one_step
+from hubbub_decoder.estimators.reports.simulated_information import draw_reports
+from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
+from hubbub_decoder.model.vectorized_hashing import bit_positions
 from hubbub_decoder.pipeline import decode
 
 ALPHA = 1e-6
-Floats = NDArray[np.float64]
 
 
 def string_params(
@@ -67,14 +68,13 @@ def enumerated_ratios(params: Params, names: list[str]) -> Floats:
     ])  # fmt: skip
 
 
-def shares_of(fitted: Fit) -> Floats:
-    return np.array([*fitted.shares, fitted.unlisted, 1 - fitted.shares.sum() - fitted.unlisted])
+def shares_of(fitted: FitResult) -> Floats:
+    return np.array([*fitted.shares, fitted.totals[1], 1 - fitted.totals[2]])
 
 
-def errors_of(fitted: Fit) -> Floats:
+def errors_of(fitted: FitResult) -> Floats:
     """Standard errors of the candidates' shares among those who reported."""
-    assert fitted.noise is not None
-    return np.sqrt(np.diag(fitted.noise)[:-1])
+    return np.sqrt(fitted.reporter_variances)
 
 
 def test_without_noise_shares_are_counts_and_errors_none() -> None:
@@ -82,7 +82,7 @@ def test_without_noise_shares_are_counts_and_errors_none() -> None:
     params = string_params(64, 2, 4, 0, 1, 0)
     people = {"a": 311, "b": 430, "c": 52, "nobody": 0}
     reports = simulated(params, people, 4, no_value=80)
-    fitted = fit_reports(reports, design_matrix(list(people), params))
+    fitted = fit_reports_one_step(reports, design_matrix(list(people), params))
     assert shares_of(fitted) == pytest.approx(np.array([311, 430, 52, 0, 0, 80]) / 873, abs=0.01 / 873)
     assert np.all(errors_of(fitted) <= 0.15 / 873)  # sqrt(x (1 - x) / N) would be 0.016
 
@@ -96,13 +96,13 @@ def test_the_fit_is_next_to_the_maximum_of_the_pattern_likelihood_and_has_its_er
 
     An efficient estimate differs from the maximum by a fraction of a standard error.
     """
-    monkeypatch.setattr(BitResiduals, "misfit", lambda *_: Misfit(1.0, 0.0, 0.0))
+    monkeypatch.setattr(BitResiduals, "overdispersion", lambda *_: Overdispersion(1.0, 0.0, 0.0))
     params = string_params(8, 2, 4, p, q, f, scheme)
     names = ["a", "b", "c", "d"]
     people = {"a": 30_000, "b": 10_000, "c": 6000, "d": 2000} | {f"u{i}": 60 for i in range(100)}
     reports = simulated(params, people, unseen_seed, no_value=8000)
     n = reports.num_reports
-    fitted = fit_reports(reports, design_matrix(names, params))
+    fitted = fit_reports_one_step(reports, design_matrix(names, params))
     ratios = enumerated_ratios(params, names)
     counts = np.zeros((4, 256))
     np.add.at(counts, (reports.cohorts, reports.rows[:, 0]), 1)
@@ -113,6 +113,7 @@ def test_the_fit_is_next_to_the_maximum_of_the_pattern_likelihood_and_has_its_er
         z = z + np.linalg.solve(information, np.einsum("cvs,cs->v", x, counts) - n)
     errors = np.sqrt(np.diag(np.linalg.inv(information)) - z**2 / n)
     assert np.abs(shares_of(fitted) - z).max() < 0.5 * errors[np.abs(shares_of(fitted) - z).argmax()]
+    assert fitted.covariance is not None
     assert np.sqrt(np.diag(fitted.covariance)) == pytest.approx(errors[:-1], rel=0.05)
 
 
@@ -131,9 +132,9 @@ def test_the_information_and_the_covariance_are_those_of_all_patterns(scheme: st
     assert information @ z == pytest.approx(np.ones(5))
     inverse = np.linalg.inv(information)
     projected = inverse - np.outer(inverse.sum(axis=0), inverse.sum(axis=0)) / inverse.sum()
-    mixture = Mixture.of(design_matrix(names, params))
-    drawn = list(draw(mixture, np.full(4, 0.25), z, 1 << 19, np.random.default_rng(unseen_seed)))
-    look = likelihood_module._look(mixture, z, drawn, np.zeros(5))
+    mixture = Mixture.from_design(design_matrix(names, params))
+    drawn = list(draw_reports(mixture, np.full(4, 0.25), z, 1 << 19, np.random.default_rng(unseen_seed)))
+    look = likelihood_module._scoring_step(mixture, z, drawn, np.zeros(5))
     assert np.diag(look.projected) == pytest.approx(np.diag(projected), rel=0.03)
     assert np.sqrt(np.diag(look.covariance)) == pytest.approx(
         np.sqrt(np.diag(projected @ (information - (information * z) @ information) @ projected)), rel=0.03
@@ -169,7 +170,7 @@ def test_few_reports_with_little_noise_have_honest_errors(k: int, p: float, alon
             none = num_reports // 10
         reports = simulated(params, people, int(rng.integers(1 << 62)), no_value=none)
         n = reports.num_reports
-        fitted = fit_reports(reports, design_matrix(names, params))
+        fitted = fit_reports_one_step(reports, design_matrix(names, params))
         truth = np.array([people.get(name, 0) for name in names]) / n
         z = (fitted.shares - truth) / errors_of(fitted)
         covered.extend(np.abs(z) < 1.96)
@@ -184,8 +185,8 @@ def test_the_order_of_the_reports_changes_nothing(unseen_seed: int) -> None:
     design = design_matrix(["a", "b", "c"], params)
     shuffled = np.random.default_rng(unseen_seed).permutation(reports.num_reports)
     one, other = (
-        fit_reports(reports, design),
-        fit_reports(Reports(params, reports.cohorts[shuffled], reports.rows[shuffled]), design),
+        fit_reports_one_step(reports, design),
+        fit_reports_one_step(Reports(params, reports.cohorts[shuffled], reports.rows[shuffled]), design),
     )
     assert shares_of(one) == pytest.approx(shares_of(other), abs=1e-3 * errors_of(one).min())
 
@@ -207,7 +208,7 @@ def test_intervals_cover_the_shares_among_those_who_reported(
     covered: list[bool] = []
     for _ in range(30):
         reports = simulated(params, people, int(rng.integers(1 << 62)), no_value=200)
-        fitted = fit_reports(reports, design)
+        fitted = fit_reports_one_step(reports, design)
         truth = np.array([people.get(name, 0) for name in names]) / reports.num_reports
         covered.extend(np.abs(fitted.shares - truth) < 1.96 * errors_of(fitted))
     share = float(np.mean(covered))
@@ -225,7 +226,7 @@ def test_the_scatter_is_the_sum_of_squared_shares_of_unlisted_strings(unseen_see
         names = [f"{tag}-{i}" for i in range(3)]
         people = {names[0]: 1600, names[1]: 800, f"{tag}-u1": 1200, f"{tag}-u2": 400}
         reports = simulated(params, people, int(rng.integers(1 << 62)))
-        found.append(fit_reports(reports, design_matrix(names, params)).scatter)
+        found.append(fit_reports_one_step(reports, design_matrix(names, params)).unlisted_variance)
     assert abs(np.mean(found) - (0.3**2 + 0.1**2)) < 6 * np.std(found, ddof=1) / math.sqrt(30)
 
 
@@ -240,7 +241,7 @@ def test_the_hashing_of_unlisted_strings_is_in_the_standard_errors(
     params = string_params(32, 2, 8)
     rng = np.random.default_rng(unseen_seed)
     squares: dict[bool, list[float]] = {True: [], False: []}
-    misfit = BitResiduals.misfit
+    misfit = BitResiduals.overdispersion
     for _ in range(30):
         tag = int(rng.integers(1 << 30))
         names = [f"{tag}-{i}" for i in range(6)]
@@ -248,8 +249,10 @@ def test_the_hashing_of_unlisted_strings_is_in_the_standard_errors(
         reports = simulated(params, people, int(rng.integers(1 << 62)))
         truth = np.array([people.get(name, 0) for name in names]) / reports.num_reports
         for known in squares:
-            monkeypatch.setattr(BitResiduals, "misfit", misfit if known else lambda *_: Misfit(1.0, 0.0, 0.0))
-            fitted = fit_reports(reports, design_matrix(names, params))
+            monkeypatch.setattr(
+                BitResiduals, "overdispersion", misfit if known else lambda *_: Overdispersion(1.0, 0.0, 0.0)
+            )
+            fitted = fit_reports_one_step(reports, design_matrix(names, params))
             squares[known].append(float(np.mean(((fitted.shares - truth) / errors_of(fitted)) ** 2)))
     low, high = chi2.ppf([ALPHA / 2, 1 - ALPHA / 2], 30) / 30
     assert low < np.mean(squares[True]) < high
@@ -261,15 +264,15 @@ def test_standard_errors_are_smaller_than_those_of_bit_counts(
     scheme: str, monkeypatch: pytest.MonkeyPatch, unseen_seed: int
 ) -> None:
     """k = 8, h = 2, p = .225, q = .775, f = 0: 1.3 times or more, in theory 1.4 to 1.6. Of the noise alone: tau**2 is left out of both."""
-    monkeypatch.setattr(fit_module, "_scatter", lambda *_: (0.0, 0.0))
-    monkeypatch.setattr(BitResiduals, "misfit", lambda *_: Misfit(1.0, 0.0, 0.0))
+    monkeypatch.setattr(fit_module, "_estimate_unlisted_variance", lambda *_: (0.0, 0.0))
+    monkeypatch.setattr(BitResiduals, "overdispersion", lambda *_: Overdispersion(1.0, 0.0, 0.0))
     params = string_params(8, 2, 64, 0.225, 0.775, scheme=scheme)
     names = [f"v{i}" for i in range(40)]
     reports = simulated(params, dict.fromkeys(names, 1500), unseen_seed)
     design = design_matrix(names, params)
-    full = fit_reports(reports, design)
-    marginal = fit(reports.bit_counts(), design)
-    ratio = np.sqrt(np.diag(marginal.covariance)[:40] / np.diag(full.covariance)[:40])
+    full = fit_reports_one_step(reports, design)
+    marginal = fit_least_squares(reports.bit_counts(), design)
+    ratio = np.sqrt(marginal.variances / full.variances)
     assert np.median(ratio) > 1.3
 
 
@@ -279,18 +282,20 @@ def test_candidates_that_no_cohort_separates_get_no_share_of_their_own() -> None
     reports = simulated(params, {"a": 800, "b": 500}, 1)
     one = design_matrix(["a", "b"], params)
     twice = DesignMatrix(params, (("a",), ("b",), ("b too",)), one.matrix[:, [0, 1, 1]])
-    fitted, expected = (fit_reports(reports, design) for design in (twice, one))
-    assert fitted.identified(np.eye(4)).tolist() == [True, False, False, True]
-    assert fitted.identified(np.array([[0.0, 1, 1, 0]])).tolist() == [True]
+    fitted, expected = (fit_reports_one_step(reports, design) for design in (twice, one))
+    assert fitted.null_space is not None
+    assert is_determined(np.eye(4), fitted.null_space).tolist() == [True, False, False, True]
+    assert is_determined(np.array([[0.0, 1, 1, 0]]), fitted.null_space).tolist() == [True]
+    assert np.isnan(fitted.shares).tolist() == [False, True, True]
     assert fitted.shares[0] == pytest.approx(expected.shares[0], abs=0.5 * errors_of(expected)[0])
 
 
 def test_reports_that_are_not_of_the_parameters_are_refused() -> None:
     reports = simulated(string_params(16, 2, 4), {"a": 3}, 1)
     with pytest.raises(SummaryError, match="made for other parameters"):
-        fit_reports(reports, design_matrix(["a"], string_params(16, 1, 4)))
+        fit_reports_one_step(reports, design_matrix(["a"], string_params(16, 1, 4)))
     with pytest.raises(SummaryError, match="no report to fit"):
-        fit_reports(Reports.empty(reports.metric), design_matrix(["a"], reports.metric.params))
+        fit_reports_one_step(Reports.empty(reports.metric), design_matrix(["a"], reports.metric.params))
 
 
 def test_decoding_reports_says_the_same_as_their_bit_counts_with_smaller_errors(unseen_seed: int) -> None:
@@ -353,11 +358,11 @@ def test_what_cohorts_say_for_a_candidate_left_out_adds_up_to_its_estimate(
         added.append(sum(own))
         return 0.5
 
-    monkeypatch.setattr(tested_module, "chance_to_look_there", record)
+    monkeypatch.setattr(tested_module, "collision_p_value", record)
     params = string_params(32, 2, 8)
     reports = simulated(params, {"a": 1_800, "b": 1_200, "c": 800, "d": 1_200}, unseen_seed, no_value=15_000)
-    found = fit_reports(reports, design_matrix(["a", "b", "c", "nobody"], params))
-    z = found.shares / np.sqrt(np.diag(found.covariance)[:-1])
+    found = fit_reports_one_step(reports, design_matrix(["a", "b", "c", "nobody"], params))
+    z = found.shares / np.sqrt(found.variances)
     assert len(added) >= 3
     for each in added:
         assert np.min(np.abs(each / z - 1)) < 0.2
@@ -367,6 +372,6 @@ def test_a_frequent_string_that_nobody_lists_makes_large_errors_likelier_than_a_
     """Two thirds have it: one error in a thousand is 3.8 to 4.0 standard errors in eight cohorts (3.1 of a normal)."""
     params = string_params(32, 2, 8, f=0.25)
     reports = simulated(params, {"missing": 26_600, "there": 9_400}, unseen_seed, no_value=4_000)
-    found = fit_reports(reports, design_matrix(["there", *(f"nobody {i}" for i in range(20))], params))
-    assert found.law is not None
-    assert found.law.above(1e-3) > 3.3
+    found = fit_reports_one_step(reports, design_matrix(["there", *(f"nobody {i}" for i in range(20))], params))
+    assert found.null_distribution is not None
+    assert found.null_distribution.upper_quantile(1e-3) > 3.3

@@ -7,21 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from numpy.typing import NDArray
 from scipy.stats import false_discovery_control, norm
 
-from hubbub_decoder.inference.intervals import (
-    among_reporters,
-    detectable_share,
-    interval,
-    level_after_selection,
-    p_values,
-    q_values,
-)
+from hubbub_decoder.array_types import Floats
+from hubbub_decoder.inference.intervals import detection_limit, interval, reporter_variance, selection_adjusted_level
+from hubbub_decoder.inference.multiple_testing import p_values, q_values
 
 
 @given(arrays(float, st.integers(1, 60), elements=st.floats(0, 1)))
-def test_q_values_are_those_of_benjamini_and_hochberg_times_the_null_share(p: NDArray[np.float64]) -> None:
+def test_q_values_are_those_of_benjamini_and_hochberg_times_the_null_share(p: Floats) -> None:
     null_share = min(1.0, (1 + np.sum(p > 0.5)) / (len(p) / 2))
     expected = np.where(p > 0.5, 1, null_share * false_discovery_control(p))
     assert q_values(p) == pytest.approx(expected, abs=1e-12)
@@ -52,8 +46,8 @@ def test_the_false_discovery_rate_holds_whatever_the_null_share(unseen_seed: int
 
 
 def test_intervals_of_the_selected_are_wider_the_fewer_were_selected() -> None:
-    assert level_after_selection(0.05, detected=100, tests=100) == pytest.approx(0.95)
-    assert level_after_selection(0.05, detected=1, tests=1000) == pytest.approx(0.99995)
+    assert selection_adjusted_level(0.05, detected=100, tests=100) == pytest.approx(0.95)
+    assert selection_adjusted_level(0.05, detected=1, tests=1000) == pytest.approx(0.99995)
 
 
 def test_intervals_are_symmetric_unclipped_and_of_the_level_asked() -> None:
@@ -71,10 +65,10 @@ def test_a_test_is_one_sided_and_certain_without_noise() -> None:
 
 
 def test_sampling_people_is_no_error_about_the_people_sampled() -> None:
-    assert among_reporters(np.array([0.25 / 100]), np.array([0.5]), 100).tolist() == [0]
-    assert among_reporters(np.array([0.25]), np.array([-0.1]), 100).tolist() == [0.25]
+    assert reporter_variance(np.array([0.25 / 100]), np.array([0.5]), 100).tolist() == [0]
+    assert reporter_variance(np.array([0.25]), np.array([-0.1]), 100).tolist() == [0.25]
 
 
 def test_the_detectable_share_passes_the_bonferroni_threshold_nine_times_in_ten() -> None:
-    x = detectable_share(0.002, 500, 0.05)
+    x = detection_limit(0.002, 500, 0.05)
     assert norm.sf(norm.isf(0.05 / 500) - x / 0.002) == pytest.approx(0.9)

@@ -13,7 +13,7 @@ from hubbub import Metric, Params
 from hubbub_decoder import decode
 from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.data.simulate import simulate_bit_counts, simulate_pattern_counts
-from hubbub_decoder.inference.null_distribution import ErrorLaw, chance_to_look_there
+from hubbub_decoder.inference.null_distribution import NullDistribution, collision_p_value
 
 ALPHA = 1e-6
 
@@ -23,7 +23,7 @@ def test_the_law_is_that_of_one_draw_from_each_cohort() -> None:
     rng = np.random.default_rng(7)
     chances = np.array([0.1, 0.3, 0.2, 0.15, 0.25])
     scores = [np.round(rng.normal(size=5) * 200) / 50 for _ in range(3)]
-    law = ErrorLaw.of(scores, chances)
+    law = NullDistribution.from_scores(scores, chances)
     sums = np.array([sum(picked) for picked in product(*scores)])
     likely = np.array([math.prod(picked) for picked in product(chances, repeat=3)])
     for z in np.quantile(sums, [0.3, 0.7, 0.95, 0.99]):
@@ -32,17 +32,17 @@ def test_the_law_is_that_of_one_draw_from_each_cohort() -> None:
 
 
 def test_small_errors_are_taken_for_normal_ones() -> None:
-    law = ErrorLaw.of([np.array([-0.1, 0.1])] * 10)
-    assert law.above(0.025) == law.below(0.025) == pytest.approx(1.959964, abs=1e-6)
+    law = NullDistribution.from_scores([np.array([-0.1, 0.1])] * 10)
+    assert law.upper_quantile(0.025) == law.lower_quantile(0.025) == pytest.approx(1.959964, abs=1e-6)
     assert law.tail(np.array([2.0, np.nan, np.inf])).tolist() == pytest.approx([norm.sf(2), np.nan, 0], nan_ok=True)
     assert not law.is_skewed
 
 
 def test_a_seldom_large_error_reaches_up_and_not_down() -> None:
     """One string in ten is off by 5.4, the others by -.6: never below by more than a normal."""
-    law = ErrorLaw.of([np.array([-0.6] * 9 + [5.4])])
-    assert law.above(0.025) == pytest.approx(5.4, abs=0.02)
-    assert law.below(0.025) == pytest.approx(1.959964, abs=1e-6)
+    law = NullDistribution.from_scores([np.array([-0.6] * 9 + [5.4])])
+    assert law.upper_quantile(0.025) == pytest.approx(5.4, abs=0.02)
+    assert law.lower_quantile(0.025) == pytest.approx(1.959964, abs=1e-6)
     assert law.is_skewed
 
 
@@ -57,30 +57,30 @@ def test_no_cohort_speaks_for_much_more_than_the_middle_ones() -> None:
         cap = np.mean(sorted(own)[1:-1]) + 1.5 / math.sqrt(5)
         capped = np.minimum(strings, cap).sum(axis=1)
         total = np.minimum(own, cap).sum()
-        chance = chance_to_look_there(own, scores, 1e-12, chances)
+        chance = collision_p_value(own, scores, 1e-12, chances)
         assert likely[capped >= total + 0.1].sum() - 1e-9 <= chance <= likely[capped >= total - 0.1].sum() + 1e-9
 
 
 def test_what_stands_in_two_cohorts_of_four_only_may_have_met_a_string_there() -> None:
     """Two meetings in four, once in 136 strings, times what the other two say: 0.6 of standard error 1/sqrt(2)."""
     quiet = [np.array([0.01, -0.01])] * 4
-    chance = chance_to_look_there([3.3, 0.2, 3.1, 0.4], quiet, 1 / 28)
+    chance = collision_p_value([3.3, 0.2, 3.1, 0.4], quiet, 1 / 28)
     assert chance == pytest.approx(binom.sf(1, 4, 1 / 28) * norm.sf(0.6 * math.sqrt(2)), rel=1e-9)
-    assert chance_to_look_there([1.7, 1.8, 1.7, 1.8], quiet, 1 / 28) < chance / 30
+    assert collision_p_value([1.7, 1.8, 1.7, 1.8], quiet, 1 / 28) < chance / 30
 
 
 def test_in_many_cohorts_the_sum_alone_is_compared() -> None:
     """Of 3 filters one scores .5: a string's sum is binomial. Three cohorts that say 4 are a sum of 12 among 64, and three that are capped among 63."""
     scores = [np.array([0.5, 0.0, 0.0])] * 64
     own = [4.0] * 3 + [0.0] * 61
-    assert chance_to_look_there(own, scores, 1 / 28) == pytest.approx(binom.sf(23, 64, 1 / 3), rel=1e-6)
-    assert chance_to_look_there(own[:63], scores[:63], 1 / 28) > 0.9
+    assert collision_p_value(own, scores, 1 / 28) == pytest.approx(binom.sf(23, 64, 1 / 3), rel=1e-6)
+    assert collision_p_value(own[:63], scores[:63], 1 / 28) > 0.9
 
 
 def test_a_cohort_without_reports_does_not_count() -> None:
     scores = [np.array([2.0, -0.2, -0.1, 0.3])] * 4
     own = [0.9, 1.1, 1.0, 1.0]
-    assert chance_to_look_there([*own, 0.0], [*scores, np.zeros(4)], 0.1) == chance_to_look_there(own, scores, 0.1)
+    assert collision_p_value([*own, 0.0], [*scores, np.zeros(4)], 0.1) == collision_p_value(own, scores, 0.1)
 
 
 def test_who_is_there_in_all_cohorts_is_found_beside_a_frequent_string_that_nobody_lists(unseen_seed: int) -> None:

@@ -36,7 +36,7 @@ def test_mean_and_variance_given_an_estimate_are_those_of_the_posterior() -> Non
         w * norm.pdf(t, c, s) for w, c, s in zip(prior.weights[1:], prior.centres[1:], prior.widths[1:], strict=True)
     )
     x, v = np.array([-0.1, 0.05, 0.2, 0.9]), np.array([0.01, 0.01, 0.04, 0.01])
-    mean, variance = prior.given(x, v)
+    mean, variance = prior.posterior(x, v)
     for j in range(4):
         density = smooth * norm.pdf(x[j], t, np.sqrt(v[j])) * (t[1] - t[0])
         nothing = 0.5 * norm.pdf(x[j], 0, np.sqrt(v[j]))
@@ -55,7 +55,7 @@ def test_the_fitted_prior_leaves_the_large_alone_and_calls_noise_nothing(unseen_
     rng = np.random.default_rng(unseen_seed)
     noise = rng.normal(0, 0.004, 502)
     x = np.concatenate([[0.3, 0.2], np.zeros(500)]) + noise
-    mean, variance = fit_prior(x, np.full(502, 0.004**2)).given(x, np.full(502, 0.004**2))
+    mean, variance = fit_prior(x, np.full(502, 0.004**2)).posterior(x, np.full(502, 0.004**2))
     assert mean[:2] == pytest.approx(x[:2], abs=0.002)
     assert variance[:2] == pytest.approx(0.004**2, rel=0.05)
     assert np.abs(mean[2:]).sum() < max(0, noise[2:].sum()) + 2 * 0.004 * np.sqrt(500)

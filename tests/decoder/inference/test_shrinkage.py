@@ -7,18 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from numpy.typing import NDArray
 from scipy.stats import binom, norm
 
-from hubbub_decoder.inference.shrinkage import best_guess
-
-Floats = NDArray[np.float64]
+from hubbub_decoder.array_types import Floats
+from hubbub_decoder.inference.shrinkage import posterior_medians
 
 
 @settings(max_examples=40)
 @given(arrays(float, st.integers(1, 40), elements=st.floats(-0.5, 1)), st.floats(1e-4, 0.3))
 def test_it_is_never_negative_and_adds_up_to_one_at_most(shares: Floats, error: float) -> None:
-    guess = best_guess(shares, np.full(len(shares), error))
+    guess = posterior_medians(shares, np.full(len(shares), error))
     assert guess.shares.min() >= 0
     assert guess.shares.sum() <= 1 + 1e-9
     assert np.all((guess.low >= 0) & (guess.low <= guess.high))
@@ -26,18 +24,20 @@ def test_it_is_never_negative_and_adds_up_to_one_at_most(shares: Floats, error: 
 
 
 def test_without_noise_it_is_the_estimate() -> None:
-    assert best_guess(np.array([0.5, 0.3, 0.0]), np.zeros(3)).shares.tolist() == [0.5, 0.3, 0.0]
+    assert posterior_medians(np.array([0.5, 0.3, 0.0]), np.zeros(3)).shares.tolist() == [0.5, 0.3, 0.0]
 
 
 def test_what_was_not_fitted_is_guessed_to_be_nothing() -> None:
-    assert best_guess(np.array([0.5, np.nan]), np.array([0.01, np.nan])).shares[1] == 0
-    assert best_guess(np.empty(0), np.empty(0)).shares.size == 0
+    assert posterior_medians(np.array([0.5, np.nan]), np.array([0.01, np.nan])).shares[1] == 0
+    assert posterior_medians(np.empty(0), np.empty(0)).shares.size == 0
 
 
 def test_pure_noise_is_guessed_to_be_nothing(unseen_seed: int) -> None:
     """200 sets of 300 estimates of nothing: hardly more than the 1 % of the test guess anything; alpha = 1e-6."""
     rng = np.random.default_rng(unseen_seed)
-    anything = sum(bool(best_guess(rng.normal(0, 0.01, 300), np.full(300, 0.01)).shares.any()) for _ in range(200))
+    anything = sum(
+        bool(posterior_medians(rng.normal(0, 0.01, 300), np.full(300, 0.01)).shares.any()) for _ in range(200)
+    )
     assert anything <= binom.isf(1e-6, 200, 0.01)
 
 
@@ -52,7 +52,7 @@ def test_it_is_nearer_the_truth_than_cutting_off_at_zero_or_keeping_what_was_fou
     distances = []
     for _ in range(50):
         shares = rng.normal(truth, 0.004)
-        ours = best_guess(shares, np.full(300, 0.004)).shares
+        ours = posterior_medians(shares, np.full(300, 0.004)).shares
         cut, found = np.maximum(shares, 0), np.where(shares > 4 * 0.004, shares, 0)
         distances.append([np.abs(guess - truth).sum() / 2 for guess in (ours, cut, found)])
     ours, cut, found = np.mean(distances, axis=0)
@@ -66,7 +66,7 @@ def test_its_intervals_hold_what_they_say_on_average_and_are_narrower(unseen_see
     truth /= truth.sum()
     covered, widths = [], []
     for _ in range(100):
-        guess = best_guess(rng.normal(truth, 0.004), np.full(300, 0.004))
+        guess = posterior_medians(rng.normal(truth, 0.004), np.full(300, 0.004))
         covered.append(np.mean((guess.low <= truth) & (truth <= guess.high)))
         widths.append(np.mean(guess.high - guess.low))
     assert np.mean(covered) > 0.93 - norm.isf(1e-6) * np.std(covered) / 10
@@ -77,6 +77,6 @@ def test_a_frequent_candidate_is_guessed_at_its_estimate(unseen_seed: int) -> No
     """One of 100 standard errors among many of nothing: within half a standard error, its interval as wide as its own."""
     rng = np.random.default_rng(unseen_seed)
     x = rng.normal(np.append(0.4, np.zeros(200)), 0.004)
-    guess = best_guess(x, np.full(201, 0.004))
+    guess = posterior_medians(x, np.full(201, 0.004))
     assert guess.shares[0] == pytest.approx(x[0], abs=0.002)
     assert guess.high[0] - guess.low[0] == pytest.approx(2 * norm.isf(0.025) * 0.004, rel=0.05)

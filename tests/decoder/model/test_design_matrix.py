@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,8 +10,8 @@ from hypothesis import strategies as st
 from hubbub import Params
 from hubbub.encoding.bloom import bloom_bits
 from hubbub.metrics.metric import Metric
-from hubbub_decoder.model.design_matrix import bit_positions, design_matrix
-from hubbub_decoder.model.vectorized_md5 import md5_bytes
+from hubbub_decoder.model.design_matrix import design_matrix
+from hubbub_decoder.model.vectorized_hashing import bit_positions
 
 SCHEMES = ("murmur3-v1", "google-md5")
 
@@ -39,22 +37,6 @@ def test_every_candidate_sets_the_bits_the_client_sets_in_every_cohort(params: P
         for cohort in range(params.num_cohorts):
             expected = bloom_bits(metric, value, cohort)
             assert [expected >> i & 1 for i in range(params.num_bits)] == dense[cohort, :, column_of[value]].tolist()
-
-
-@given(st.lists(st.binary(max_size=130), min_size=1, max_size=9), st.integers(1, 16))
-def test_md5_of_many_messages_is_the_md5_of_each(values: list[bytes], num_bytes: int) -> None:
-    prefixes = [b"\0\0\0\1", b"\0\0\1\0", b"\xff\xff\xff\xff"]
-    many = md5_bytes(values, prefixes, num_bytes)
-    for row, value in zip(many, values, strict=True):
-        for digest, prefix in zip(row, prefixes, strict=True):
-            assert digest.tobytes() == hashlib.md5(prefix + value, usedforsecurity=False).digest()[:num_bytes]
-
-
-@pytest.mark.parametrize("length", [50, 51, 52, 59, 60, 61, 115, 116, 123, 124])
-def test_md5_pads_right_where_a_message_ends_near_the_end_of_a_block(length: int) -> None:
-    value = bytes(range(length))
-    expected = hashlib.md5(b"\0\0\0\7" + value, usedforsecurity=False).digest()
-    assert md5_bytes([value], [b"\0\0\0\7"], 16).tobytes() == expected
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

@@ -20,8 +20,9 @@ from hubbub.summary import BitCounts, PatternCounts
 from hubbub.summary.plausibility import find_implausible
 from hubbub_decoder import CandidateError, Decoding, Estimate, OutputError, ShareEstimate, decode
 from hubbub_decoder.data.simulate import simulate_bit_counts, simulate_pattern_counts
-from hubbub_decoder.inference.intervals import q_values
-from hubbub_decoder.results.build import Answer, decoding_of
+from hubbub_decoder.estimators.fit_result import FitResult
+from hubbub_decoder.inference.multiple_testing import q_values
+from hubbub_decoder.results.build import build_decoding
 from hubbub_decoder.results.table import DecodingTable, summary_lines
 
 HOMEPAGE = Metric.string(
@@ -38,7 +39,7 @@ def rendered(thing: object, width: int = 80) -> str:
 
 @pytest.fixture(scope="module")
 def decoding() -> Decoding:
-    population = {"a.example": 60_000, "b.example": 30_000, "nobody asked": 5000}
+    population = {"a.example": 60_000, "b.example": 30_000, "unlisted": 5000}
     counts = simulate_bit_counts(HOMEPAGE, population, np.random.default_rng(11), no_value=5000)
     return decode(counts, ["b.example", "a.example", "c.example", "[red]d[/]"])
 
@@ -175,9 +176,9 @@ def test_listed_unlisted_and_no_value_sum_to_one(decoding: Decoding) -> None:
 
 
 def test_pattern_counts_and_bit_counts_agree_and_patterns_have_no_larger_error(unseen_seed: int) -> None:
-    """Two likelihoods of one truth: 5 standard errors apart at most (alpha < 1e-6), the whole one not much the wider.
+    """Estimates differ by at most 5 standard errors (alpha < 1e-6); standard errors by at most a factor 1.1.
 
-    Its standard error of a, tau**2 of 8 cohorts in both, was .94 times as large, the logarithm +- .029 (40 draws): 1.1 times is 5.5 of these away.
+    The ratio of the standard errors of a was .94, its logarithm +- .029 (40 draws). 1.1 is 5.5 of these away.
     """
     patterns = simulate_pattern_counts(HOMEPAGE, {"a": 60_000, "b": 40_000}, np.random.default_rng(unseen_seed))
     whole, marginal = decode(patterns, ["a", "b", "c"]), decode(patterns.bit_counts(), ["a", "b", "c"])
@@ -198,15 +199,16 @@ def test_total_with_a_standard_error_above_a_quarter_is_not_determined(error: fl
     """From a standard error of .25, the interval is as wide as [0, 1]."""
     counts = BitCounts(HOMEPAGE, np.full(8, 100), np.full((8, 16), 40))
     one = np.array([0.1])
-    answer = Answer((("a",),), one, one, one, ((0.5, 0.1), (-0.4, error), (0.9, 0.1)), 0.1)
-    unlisted = decoding_of(answer, counts, 0.95, 0.05).unlisted
+    totals, variances = np.array([0.5, -0.4, 0.9]), np.array([0.1, error, 0.1]) ** 2
+    fit = FitResult(one, one, one, one, totals, variances, variances, null_error=0.1)
+    unlisted = build_decoding(fit, [("a",)], counts, "reporters", 0.95, 0.05).unlisted
     assert math.isnan(unlisted.share) is math.isnan(unlisted.low) is not determined
 
 
 def test_warns_about_undetermined_totals_of_many_candidates(unseen_seed: int) -> None:
-    """1,000 candidates to the 4 x 29 numbers of four cohorts: 20,000 reports may tell a total to a quarter, and then it is given; 100 tell none.
+    """1,000 candidates, 4 x 29 observations: 20,000 reports may determine a total to .25, 100 reports never do.
 
-    Of 60 draws of the 100 the least error of a total was 1.8; the logarithms are seven of their standard deviations above that of 1/4.
+    With 100 reports the smallest error of a total in 60 draws was 1.8. The logarithms are seven standard deviations above that of 1/4.
     """
     params = Params(num_bits=8, num_hashes=2, num_cohorts=4, prob_p=0.25, prob_q=0.75, prob_f=0)
     names, rng = [f"{unseen_seed} {i}" for i in range(1000)], np.random.default_rng(unseen_seed)
@@ -231,15 +233,20 @@ def test_csv_json_and_parquet_hold_the_same_estimates(decoding: Decoding, tmp_pa
     for suffix in ("csv", "json", "parquet"):
         decoding.save(tmp_path / f"out.{suffix}")
     rows = list(csv.DictReader((tmp_path / "out.csv").read_text(encoding="utf-8").splitlines()))
-    told = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
+    document = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
     table = pq.read_table(tmp_path / "out.parquet")
     for i, e in enumerate(decoding.estimates):
-        assert float(rows[i]["share"]) == told["estimates"][i]["share"] == table["share"][i].as_py() == e.share
-        assert rows[i]["candidate"] == told["estimates"][i]["candidate"] == table["candidate"][i].as_py() == e.candidate
+        assert float(rows[i]["share"]) == document["estimates"][i]["share"] == table["share"][i].as_py() == e.share
+        assert (
+            rows[i]["candidate"]
+            == document["estimates"][i]["candidate"]
+            == table["candidate"][i].as_py()
+            == e.candidate
+        )
         assert float(rows[i]["q_value"]) == e.q_value
     about = json.loads(table.schema.metadata[b"hubbub-decoding"])
-    assert about["num_reports"] == told["num_reports"] == 100_000
-    assert told["unlisted"]["low"] == decoding.unlisted.low
+    assert about["num_reports"] == document["num_reports"] == 100_000
+    assert document["unlisted"]["low"] == decoding.unlisted.low
 
 
 def test_missing_estimates_are_null_in_json_and_empty_in_csv(tmp_path: Path) -> None:
@@ -257,7 +264,7 @@ def test_rejects_unknown_suffix_before_writing(name: str, tmp_path: Path) -> Non
 
 
 def test_rejects_missing_directory_by_name(tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match=r"nowhere.out\.csv: cannot be written: there is no directory"):
+    with pytest.raises(OutputError, match=r"nowhere.out\.csv cannot be written: there is no directory"):
         by_hand().save(tmp_path / "nowhere" / "out.csv")
 
 
@@ -265,9 +272,9 @@ def test_rejects_missing_directory_by_name(tmp_path: Path) -> None:
     ("candidates", "message"),
     [
         (None, "give candidates"),
-        ([], "there is no candidate"),
-        ("a.example", "put the strings in a list"),
-        ([1], "a candidate is a string, got 1"),
+        ([], "There is no candidate"),
+        ("a.example", "Pass the strings as a list"),
+        ([1], "A candidate must be a string, got 1"),
         (["\ud800"], "encodable as UTF-8"),
     ],
 )
@@ -298,14 +305,14 @@ def test_one_report_determines_no_totals(unseen_seed: int) -> None:
     decoding = decode(
         simulate_bit_counts(metric, {"v1": 1}, np.random.default_rng(unseen_seed)), [f"v{i}" for i in range(200)]
     )
-    told = decoding.to_dict()
+    document = decoding.to_dict()
     for total in ("listed_total", "unlisted", "no_value"):
-        assert set(told[total].values()) == {None}, total
+        assert set(document[total].values()) == {None}, total
     assert "Total shares are not determined." in summary_lines(decoding)
     assert warned(decoding, "A lasso kept none of them")
     assert not warned(decoding, "There is only one cohort")
     assert warned(decoding, "Only 1 report in 64 cohorts")
-    assert warned(decoding, "Decode reports of 8 or more cohorts")
+    assert warned(decoding, "Decode reports of 16 or more cohorts")
 
 
 def test_totals_after_screening_are_those_of_the_kept_candidates() -> None:
@@ -322,7 +329,7 @@ def test_totals_after_screening_are_those_of_the_kept_candidates() -> None:
 @pytest.mark.parametrize(("cohorts", "expected"), [(1, True), (4, True), (8, False)])
 def test_warns_about_few_cohorts_with_unlisted_strings(cohorts: int, expected: bool) -> None:
     metric = Metric.string("x", replace(HOMEPAGE.params, num_bits=32, num_cohorts=cohorts))
-    counts = simulate_bit_counts(metric, {"a": 50_000, "nobody asked": 50_000}, np.random.default_rng(0))
+    counts = simulate_bit_counts(metric, {"a": 50_000, "unlisted": 50_000}, np.random.default_rng(0))
     assert warned(decode(counts, ["a"]), "The variance caused by unlisted strings is poorly estimated") == expected
 
 
@@ -378,7 +385,7 @@ def test_fit_test_and_plausibility_check_warn_once() -> None:
     )
     patterns[0] *= 2
     counts = PatternCounts(HOMEPAGE, patterns)
-    assert {odd.kind for odd in find_implausible(HOMEPAGE.params, counts.bit_counts().count_profile())} == {
+    assert {found.kind for found in find_implausible(HOMEPAGE.params, counts.bit_counts().count_profile())} == {
         "shape",
         "cohorts",
     }
@@ -439,17 +446,17 @@ def test_reports_of_another_hash_scheme_count_as_unlisted(scheme: str) -> None:
     other = {"google-md5": "murmur3-v1", "murmur3-v1": "google-md5"}[scheme]
     sizes = {"num_bits": 32, "num_hashes": 2, "num_cohorts": 16, "prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.25}
     made = Metric.string("x", Params(**sizes, hash_scheme=scheme))  # type: ignore[arg-type]  # ints and floats by name
-    said = Metric.string("x", Params(**sizes, hash_scheme=other))  # type: ignore[arg-type]
+    declared = Metric.string("x", Params(**sizes, hash_scheme=other))  # type: ignore[arg-type]
     counts = simulate_bit_counts(made, {"a": 100_000}, np.random.default_rng(0))
-    decoding = decode(BitCounts(said, counts.reports, counts.ones), ["a", "b"])
+    decoding = decode(BitCounts(declared, counts.reports, counts.ones), ["a", "b"])
     assert not decoding["a"].detected
     assert decoding.unlisted.low > 0.8
 
 
 def test_warns_about_impossible_totals_under_wrong_probabilities() -> None:
-    said = Metric.string("x", Params(num_bits=16, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.5, prob_f=0.5))
+    declared = Metric.string("x", Params(num_bits=16, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.5, prob_f=0.5))
     counts = simulate_bit_counts(HOMEPAGE, {"a": 100_000}, np.random.default_rng(0))
-    wrong = decode(BitCounts(said, counts.reports, counts.ones), ["a", "b"])
+    wrong = decode(BitCounts(declared, counts.reports, counts.ones), ["a", "b"])
     assert warned(
         wrong,
         "A frequent string may be missing from the candidates, the parameters or hash scheme may differ from the clients'",

@@ -12,7 +12,7 @@ from hubbub import Metric, Params
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub_decoder import decode
 from hubbub_decoder.data.simulate import simulate_reports
-from hubbub_decoder.estimators.patterns import FilterTable
+from hubbub_decoder.estimators.pattern_counts import FilterTable
 from hubbub_decoder.results.estimates import FitTest
 from hubbub_decoder.results.goodness_of_fit import _mixture_chi_squared, run_fit_tests
 
@@ -29,8 +29,8 @@ def reported(params: Params, seed: int, num_reports: int = 60_000, no_value: int
     """Simulated reports of one string with a quarter of the reports and of 40 others."""
     rng = np.random.default_rng(seed)
     rest = (num_reports - no_value) * 3 // 4
-    people = {f"{seed}-{i}": rest // 40 for i in range(40)} | {f"{seed}-heavy": num_reports - no_value - rest}
-    chunks = list(simulate_reports(Metric.string("x", params), people, rng, no_value=no_value))
+    population = {f"{seed}-{i}": rest // 40 for i in range(40)} | {f"{seed}-heavy": num_reports - no_value - rest}
+    chunks = list(simulate_reports(Metric.string("x", params), population, rng, no_value=no_value))
     return Reports(params, *(np.concatenate(parts) for parts in zip(*chunks, strict=True)))
 
 
@@ -49,12 +49,12 @@ def alarms(tests: tuple[FitTest, ...]) -> set[str]:
 
 def test_exact_mixture_has_chi_squared_zero() -> None:
     """8 bits, two hashes: 256 patterns minus 29 filters are 227 degrees of freedom."""
-    table = FilterTable.of(string_params(p=0.25, q=0.75))
+    table = FilterTable.from_params(string_params(p=0.25, q=0.75))
     expected = (
-        4.0**8 * 1000 * table.chance @ np.linspace(0, 1, 29)
+        4.0**8 * 1000 * table.pattern_probabilities @ np.linspace(0, 1, 29)
     )  # integers, because the probabilities are multiples of 4**-8
     shares = np.rint(expected).astype(np.int64)
-    statistic, freedom = _mixture_chi_squared(shares, table.chance) or (np.nan, 0)
+    statistic, freedom = _mixture_chi_squared(shares, table.pattern_probabilities) or (np.nan, 0)
     assert freedom == 227
     assert statistic == pytest.approx(0, abs=1e-3)
 

@@ -1,1 +1,1 @@
-"""The pages at `/` and `/metric/{name}`: the table of metrics, and one metric."""
+"""The web dashboard: the table of metrics at `/`, and the page of each metric at `/metric/{name}`."""

@@ -1,4 +1,4 @@
-"""The bar chart of a metric's reports a period: numbers only, the template draws them."""
+"""Data of the bar chart of a metric's reports per period; the template draws it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from hubbub.metrics.metric import Metric
 from hubbub.metrics.periods import Period
 
 MAX_BARS = 90
-_SLOTS = 8
+_MIN_SLOTS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class PeriodLine:
-    """One period of a metric, all its versions together."""
+    """Reports of one period of a metric, over all its versions."""
 
     period: str
     reports: int
@@ -26,7 +26,7 @@ class PeriodLine:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """height : in [0, 100], of the highest bar"""
+    """One bar. height : percent of the highest bar, in [0, 100]"""
 
     line: PeriodLine
     height: float
@@ -34,9 +34,9 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """The last periods side by side, including those without reports.
+    """Bars of the last periods, including those without reports.
 
-    slots : how many bars there is room for
+    slots : width of the chart in bars
     """
 
     bars: tuple[Bar, ...]
@@ -54,11 +54,11 @@ class Chart:
         return any(bar.line.is_implausible for bar in self.bars)
 
 
-def chart_of(metric: Metric, lines: Sequence[PeriodLine]) -> Chart:
-    """Return the chart of the last periods, up to 90, with the empty ones between them."""
+def build_chart(metric: Metric, lines: Sequence[PeriodLine]) -> Chart:
+    """Return the chart of the last 90 periods or fewer, with empty periods between those with reports."""
     reports: Counter[Period] = Counter()
     open_, implausible = set(), set()
-    for line in lines:  # an older version's periods may be of another kind
+    for line in lines:  # an older version may have periods of another kind
         period = Period.containing(metric.period, date.fromisoformat(line.period))
         reports[period] += line.reports
         open_ |= {period} if line.is_open else set()
@@ -72,7 +72,7 @@ def chart_of(metric: Metric, lines: Sequence[PeriodLine]) -> Chart:
     highest = max(line.reports for line in shown)
     return Chart(
         bars=tuple(Bar(line, round(100 * line.reports / max(highest, 1), 2)) for line in shown),
-        slots=max(len(shown), _SLOTS),
+        slots=max(len(shown), _MIN_SLOTS),
         highest=highest,
         first=shown[0].period,
         last=shown[-1].period,

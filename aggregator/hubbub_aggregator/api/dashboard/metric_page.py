@@ -1,4 +1,4 @@
-"""The page at `/metric/{name}`: one metric, its reports a period, what it can reveal, what was refused. No markup.
+"""Data of the page `/metric/{name}`: reports per period, privacy figures, problems and refused batches, without markup.
 
 The number of SQL statements does not depend on the number of periods, and no summary is read.
 """
@@ -15,9 +15,9 @@ from hubbub.metrics.params import Params
 from hubbub.summary.plausibility import plausible_ones
 from hubbub.text import format_count
 from hubbub.wire.dates import parse_period
-from hubbub_aggregator.api.dashboard.chart import Chart, PeriodLine, chart_of
-from hubbub_aggregator.api.dashboard.overview import Problem, RefusalRow, problems_of, refusal_rows
-from hubbub_aggregator.api.dashboard.privacy_figures import Figure, figures_of
+from hubbub_aggregator.api.dashboard.chart import Chart, PeriodLine, build_chart
+from hubbub_aggregator.api.dashboard.overview import Problem, RefusalRow, find_problems, refusal_rows
+from hubbub_aggregator.api.dashboard.privacy_figures import Figure, privacy_rows
 from hubbub_aggregator.api.service import Service
 from hubbub_aggregator.pipeline.central_epsilon import CentralEpsilon, last_central_epsilon
 from hubbub_aggregator.settings import Settings
@@ -26,7 +26,7 @@ from hubbub_aggregator.store.period_figures import StoredFigures
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One definition of a metric, with what it can reveal."""
+    """One version of a metric, with its privacy figures."""
 
     digest: str
     is_current: bool
@@ -34,14 +34,15 @@ class Version:
     probabilities: str
     reports: int
     privacy: tuple[Figure, ...]
-    crowd: CentralEpsilon | None
+    central: CentralEpsilon | None
 
 
 @dataclass(frozen=True, slots=True)
 class MetricPage:
-    """All of the page.
+    """All data of the page.
 
-    implausible : each failed test once, with its periods      stale : periods whose figures are not computed yet
+    implausible : each failed plausibility test once, with its periods
+    stale : number of periods without current figures
     """
 
     name: str
@@ -62,8 +63,8 @@ class MetricPage:
     refusals: tuple[RefusalRow, ...]
 
 
-def metric_page(service: Service, name: str) -> MetricPage | None:
-    """Gather the page of a metric, fresh as of now; None: no metric of this name is defined."""
+def build_metric_page(service: Service, name: str) -> MetricPage | None:
+    """Return the current data of a metric's page, None if no metric has this name."""
     definitions, settings, now = service.definitions, service.settings, service.clock()
     current = definitions.get(name)
     if current is None:
@@ -90,20 +91,20 @@ def metric_page(service: Service, name: str) -> MetricPage | None:
         expires=str(current.expires),
         retention=_retention(current, settings),
         has_retained_reports=name in settings.keep_reports,
-        problems=problems_of(
+        problems=find_problems(
             current,
             max((line.period for line in lines), default=None),
             len(implausible),
             sum(row.batches for row in refusals),
             now.date(),
         ),
-        implausible=implausible_in_words(
+        implausible=describe_implausible(
             (period, kind, versions[digest].params) for (digest, period), kinds in implausible.items() for kind in kinds
         ),
         stale=sum(row.is_stale for row in rows),
         reports=sum(line.reports for line in lines),
         periods=lines,
-        chart=chart_of(current, lines) if lines else None,
+        chart=build_chart(current, lines) if lines else None,
         versions=tuple(
             _version(service, metric, metric is current, [row for row in rows if row.digest == digest], reports, now)
             for digest, metric in reversed(versions.items())
@@ -115,9 +116,9 @@ def metric_page(service: Service, name: str) -> MetricPage | None:
 def period_lines(
     versions: Iterable[Metric], reports: Mapping[tuple[str, str], int], implausible: Collection[str], now: datetime
 ) -> tuple[PeriodLine, ...]:
-    """Add up the versions of a metric, period by period.
+    """Return the reports per period, summed over the versions of a metric.
 
-    reports : by digest and period      implausible : periods with a failed test
+    reports : by digest and period      implausible : periods with a failed plausibility test
     """
     kinds = {metric.digest: metric.period for metric in versions}
     total: defaultdict[str, int] = defaultdict(int)
@@ -128,17 +129,20 @@ def period_lines(
     return tuple(PeriodLine(text, total[text], is_open[text], text in implausible) for text in sorted(total))
 
 
-def implausible_in_words(found: Iterable[tuple[str, str, Params]]) -> tuple[str, ...]:
-    """Describe each kind of failed test once, with the number and the last of its periods."""
+def describe_implausible(failures: Iterable[tuple[str, str, Params]]) -> tuple[str, ...]:
+    """Describe each kind of failed plausibility test once, with the number and the last of its periods.
+
+    failures : period, kind of test, parameters
+    """
     by_kind: defaultdict[str, dict[str, Params]] = defaultdict(dict)
-    for period, kind, params in found:
+    for period, kind, params in failures:
         by_kind[kind][period] = params
-    words = []
+    descriptions = []
     for kind, periods in by_kind.items():
         last = max(periods)
         more = f" and {format_count(len(periods) - 1, 'earlier period')}" if len(periods) > 1 else ""
-        words.append(f"{last}{more}, {_describe(kind, periods[last])}")
-    return tuple(words)
+        descriptions.append(f"{last}{more}: {_describe(kind, periods[last])}")
+    return tuple(descriptions)
 
 
 def _describe(kind: str, params: Params) -> str:
@@ -147,16 +151,16 @@ def _describe(kind: str, params: Params) -> str:
             low, high = plausible_ones(params)
             return (
                 f"some reports have fewer than {low} or more than {high} ones. An honest client sends such a report with "
-                "probability below 1e-9. The reports are fabricated, or made under other parameters"
+                "probability below 1e-9. The reports are fabricated, or were made with other parameters"
             )
         case "shape":
             return (
-                "no mix of values explains how many ones the reports have. Some reports are fabricated, or made under "
+                "the distribution of the number of ones fits no mix of values. Some reports are fabricated, or were made with "
                 "other parameters"
             )
         case _:
             return (
-                "the cohorts differ in size more than chance allows. A few installations send most of the reports, or "
+                "the cohort sizes differ by more than chance. A few installations send most of the reports, or "
                 "reports are missing or fabricated"
             )
 
@@ -174,25 +178,25 @@ def _version(
     return Version(
         digest=metric.digest,
         is_current=is_current,
-        sizes=_together(k=params.num_bits, h=params.num_hashes, m=params.num_cohorts),
-        probabilities=f"{_together(p=params.prob_p, q=params.prob_q, f=params.prob_f)}, hold = {metric.hold or 'none'}",
+        sizes=_join_numbers(k=params.num_bits, h=params.num_hashes, m=params.num_cohorts),
+        probabilities=f"{_join_numbers(p=params.prob_p, q=params.prob_q, f=params.prob_f)}, hold = {metric.hold or 'none'}",
         reports=sum(count for (digest, _), count in reports.items() if digest == metric.digest),
-        privacy=figures_of(metric),
-        crowd=last_central_epsilon(service.store, service.settings, metric, smallest, now),
+        privacy=privacy_rows(metric),
+        central=last_central_epsilon(service.store, service.settings, metric, smallest, now),
     )
 
 
-def _together(**numbers: float) -> str:
-    """Write names and numbers without a line break inside a pair."""
+def _join_numbers(**numbers: float) -> str:
+    """Return `name = number` pairs, with no line break inside a pair."""
     return ", ".join(f"{name}\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}{number:.4g}" for name, number in numbers.items())
 
 
 def _retention(metric: Metric, settings: Settings) -> str:
-    keep, retain = settings.keep_counts.get(metric.name), settings.keep_reports.get(metric.name)
-    counts = "Counts are kept without a limit." if keep is None else f"Counts are dropped {_after(metric, keep)}."
-    if retain is None:
-        return f"{counts} Single reports are not kept."
-    return f"{counts} Single reports are dropped {_after(metric, retain)}."
+    counts, reports = settings.keep_counts.get(metric.name), settings.keep_reports.get(metric.name)
+    text = "Counts are kept without a limit." if counts is None else f"Counts are dropped {_after(metric, counts)}."
+    if reports is None:
+        return f"{text} Single reports are not kept."
+    return f"{text} Single reports are dropped {_after(metric, reports)}."
 
 
 def _after(metric: Metric, periods: int) -> str:

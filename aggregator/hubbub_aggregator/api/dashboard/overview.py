@@ -1,4 +1,4 @@
-"""The page at `/`: the state of the service, and the table of metrics, problems first. Numbers and words, no markup.
+"""Data of the page `/`: the state of the service, and the table of metrics, those with problems first, without markup.
 
 The number of SQL statements does not depend on the number of metrics or periods, and no summary is read.
 """
@@ -15,7 +15,7 @@ from hubbub.metrics.metric import Metric, has_expired
 from hubbub.metrics.periods import Period
 from hubbub.text import format_count, format_size
 from hubbub_aggregator.api.dashboard.privacy_figures import epsilon_of_report
-from hubbub_aggregator.api.health import trouble
+from hubbub_aggregator.api.health import readiness_error
 from hubbub_aggregator.api.service import Service
 from hubbub_aggregator.pipeline.group_commit import GroupCommit
 from hubbub_aggregator.store.period_figures import VersionTotals
@@ -33,7 +33,7 @@ class Severity(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One problem of a metric, in words. size : number of periods or batches that it is about"""
+    """One problem of a metric. size : number of periods or batches that have it"""
 
     severity: Severity
     text: str
@@ -42,9 +42,9 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class MetricLine:
-    """One line of the table.
+    """One row of the table of metrics.
 
-    reports : of all versions and periods, folded or not      latest : latest period with reports; None: there is none
+    reports : of all versions and periods, folded or not      latest : latest period with reports, or None
     """
 
     name: str
@@ -59,7 +59,7 @@ class MetricLine:
 
 @dataclass(frozen=True, slots=True)
 class RefusalRow:
-    """metric : empty if it is not defined here"""
+    """Refused batches by metric and reason. metric : empty if it is not defined here"""
 
     metric: str
     reason: str
@@ -68,13 +68,13 @@ class RefusalRow:
 
 @dataclass(frozen=True, slots=True)
 class ServiceState:
-    """The figures of the service itself.
+    """Figures of the service itself.
 
-    stale : number of periods whose figures are not computed yet
+    stale : number of periods without current figures
     """
 
-    trouble: str | None
-    failing: tuple[str, ...]
+    not_ready: str | None
+    failing_jobs: tuple[str, ...]
     reports: int
     refused: int
     segments_waiting: int
@@ -85,7 +85,7 @@ class ServiceState:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """All of the page. `lines` are those that were searched for."""
+    """All data of the page. `lines` holds the rows that match the search."""
 
     service: ServiceState
     lines: tuple[MetricLine, ...]
@@ -94,10 +94,10 @@ class Overview:
     refusals: tuple[RefusalRow, ...]
 
 
-def overview(service: Service, writer: GroupCommit, query: str = "", *, problems_only: bool = False) -> Overview:
-    """Gather the page, fresh as of now.
+def build_overview(service: Service, writer: GroupCommit, query: str = "", *, problems_only: bool = False) -> Overview:
+    """Return the current data of the page.
 
-    query : words that a line must contain, each in its name, owner or description; upper or lower case
+    query : words; a row matches if each occurs in its name, owner or description, in upper or lower case
     """
     service.outcomes.flush(service.store)
     store, now = service.store, service.clock()
@@ -116,19 +116,19 @@ def overview(service: Service, writer: GroupCommit, query: str = "", *, problems
         _line(metric, versions[name], totals, reports, latest, refused[name], now.date())
         for name, metric in definitions.items()
     ]
-    lines.sort(key=_order)
+    lines.sort(key=_sort_key)
     free = service.disk.free
-    known = {metric.digest for metric in definitions.versions()}
+    defined = {metric.digest for metric in definitions.versions()}
     return Overview(
         service=ServiceState(
-            trouble=trouble(service, writer),
-            failing=tuple(job for job, failing in service.job_health.failing().items() if failing),
+            not_ready=readiness_error(service, writer),
+            failing_jobs=tuple(job for job, failing in service.job_health.failing().items() if failing),
             reports=sum(line.reports for line in lines),
             refused=refused.total(),
             segments_waiting=sum(segments for segments, _ in unfolded.values()),
             queue=format_size(writer.queued_bytes),
             disk_free=None if free is None else format_size(free),
-            stale=sum(each.stale for digest, each in totals.items() if digest in known),
+            stale=sum(each.stale for digest, each in totals.items() if digest in defined),
         ),
         lines=tuple(line for line in lines if (line.problems or not problems_only) and _matches(line, query)),
         num_metrics=len(lines),
@@ -146,12 +146,14 @@ def versions_by_name(versions: Iterable[Metric]) -> dict[str, list[Metric]]:
 
 
 def refusal_rows(refusals: Mapping[tuple[str, str], int]) -> tuple[RefusalRow, ...]:
-    """Return the counters of refusals, the largest first."""
+    """Return the counters of refused batches, largest first."""
     by_size = sorted(refusals.items(), key=lambda item: (-item[1], item[0]))
     return tuple(RefusalRow(metric, reason, count) for (metric, reason), count in by_size)
 
 
-def problems_of(metric: Metric, latest: str | None, implausible: int, refused: int, today: date) -> tuple[Problem, ...]:
+def find_problems(
+    metric: Metric, latest: str | None, implausible: int, refused: int, today: date
+) -> tuple[Problem, ...]:
     """Return the problems of a metric, the most severe first.
 
     latest : latest period with reports      implausible, refused : number of periods, of batches
@@ -165,15 +167,15 @@ def problems_of(metric: Metric, latest: str | None, implausible: int, refused: i
         problems.append(Problem(Severity.EXPIRED, f"expired on {metric.expires}"))
     elif latest is None:
         problems.append(Problem(Severity.NO_REPORTS, "no reports yet"))
-    elif latest < last_due(metric, today):
+    elif latest < last_complete_period(metric, today):
         problems.append(Problem(Severity.SILENT, f"no reports since {latest}"))
     return tuple(problems)
 
 
-def last_due(metric: Metric, today: date) -> str:
-    """Return the last period whose reports should have arrived: clients send them during the period after it.
+def last_complete_period(metric: Metric, today: date) -> str:
+    """Return the last period that should have all its reports; clients send them during the period after it.
 
-    >>> last_due(Metric.boolean("b", prob_p=0, prob_q=1, prob_f=0.5), date(2024, 6, 15))
+    >>> last_complete_period(Metric.boolean("b", prob_p=0, prob_q=1, prob_f=0.5), date(2024, 6, 15))
     '2024-06-13'
     """
     period = Period.containing(metric.period, today)
@@ -202,14 +204,14 @@ def _line(
         reports=sum(reports[digest] for digest in digests),
         latest=last,
         expires=str(metric.expires),
-        problems=problems_of(metric, last, implausible, refused, today),
+        problems=find_problems(metric, last, implausible, refused, today),
     )
 
 
-def _order(line: MetricLine) -> tuple[int, int, str]:
-    """Metrics with problems first, the most severe and the largest before the others; then by name."""
-    worst = line.problems[0] if line.problems else None
-    return (len(Severity) + 1, 0, line.name) if worst is None else (worst.severity, -worst.size, line.name)
+def _sort_key(line: MetricLine) -> tuple[int, int, str]:
+    """Sort by the most severe problem, then by its size, then by name; metrics without problems last."""
+    first = line.problems[0] if line.problems else None
+    return (len(Severity) + 1, 0, line.name) if first is None else (first.severity, -first.size, line.name)
 
 
 def _matches(line: MetricLine, query: str) -> bool:

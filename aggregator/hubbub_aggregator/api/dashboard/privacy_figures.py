@@ -1,4 +1,4 @@
-"""The privacy figures of one metric version, as the pages show them: numbers and words, no markup."""
+"""Privacy figures of a metric version for the pages, without markup."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TITLES = {"lifetime": "Lifetime epsilon"}
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A number under its label, and what it means."""
+    """A label, a number and its meaning."""
 
     label: str
     value: str
@@ -30,10 +30,10 @@ def epsilon_of_report(metric: Metric) -> str:
     return shown_epsilon(privacy.epsilon(metric.params))
 
 
-def figures_of(metric: Metric) -> tuple[Figure, ...]:
-    """Return what one person's reports of this metric can reveal, under the client's default policy.
+def privacy_rows(metric: Metric) -> tuple[Figure, ...]:
+    """Return the epsilons of one person's reports of a metric under the client's default policy.
 
-    >>> [figure.label for figure in figures_of(Metric.boolean("b", prob_p=0, prob_q=1, prob_f=0.5, hold=7))]
+    >>> [figure.label for figure in privacy_rows(Metric.boolean("b", prob_p=0, prob_q=1, prob_f=0.5, hold=7))]
     ['Epsilon per report', 'Epsilon per epoch', 'Epsilon per enrollment', 'Lifetime epsilon']
     """
     return tuple(

@@ -1,6 +1,6 @@
-"""`/` and `/metric/{name}`, and the form through which a browser gets to them.
+"""Routes of the dashboard: `/`, `/metric/{name}`, `/sign-in` and `/sign-out`.
 
-A refusal here is HTML for who accepts HTML, since it is the form again with its reason, and `application/problem+json` for all others, as everywhere.
+A refused request gets a page if the client accepts HTML, for example the form with the reason, else `application/problem+json`.
 """
 
 from __future__ import annotations
@@ -18,62 +18,62 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from hubbub.metrics.metric import is_metric_name
 from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.api import openapi, sessions
-from hubbub_aggregator.api.dashboard.metric_page import metric_page
-from hubbub_aggregator.api.dashboard.overview import overview
-from hubbub_aggregator.api.ingest import may_read_without_token, read_body
-from hubbub_aggregator.api.service import Service, require_rate
-from hubbub_aggregator.errors import ASK, RefusedWithHeaderError
-from hubbub_aggregator.http.get_and_head import reads
-from hubbub_aggregator.http.problems import headers_of
+from hubbub_aggregator.api.dashboard.metric_page import build_metric_page
+from hubbub_aggregator.api.dashboard.overview import build_overview
+from hubbub_aggregator.api.request_body import read_body
+from hubbub_aggregator.api.service import Service, charge_request, may_read_without_token
+from hubbub_aggregator.errors import ASK_FOR_TOKEN, RefusedWithHeaderError
+from hubbub_aggregator.http.get_and_head import get_and_head
+from hubbub_aggregator.http.problems import refusal_headers
 from hubbub_aggregator.http.stylesheet import STYLE
-from hubbub_aggregator.server.client_address import asked_directly
+from hubbub_aggregator.server.client_address import is_direct_local_request
 from hubbub_aggregator.store.tokens import Scope
 
 routes = APIRouter()
 
 _SEE_OTHER = 303
-_LARGEST_FORM = 4_096  # bytes
-_LONGEST_QUERY = 200  # characters
+_MAX_FORM_BYTES = 4_096
+_MAX_QUERY_LENGTH = 200  # characters
 _TEMPLATES = Environment(
     loader=PackageLoader("hubbub_aggregator.api.dashboard", "."),
     autoescape=True,
     undefined=StrictUndefined,
     trim_blocks=True,
 )
-_TEMPLATES.globals["style"] = Markup(STYLE)  # noqa: S704  (our own file)
+_TEMPLATES.globals["style"] = Markup(STYLE)  # noqa: S704  (a file of this package)
 
 
-Query = Annotated[str, fastapi.Query(description="Words to look for in names, owners and descriptions.")]
+Query = Annotated[str, fastapi.Query(description="Words to search in names, owners and descriptions.")]
 ProblemsOnly = Annotated[str, fastapi.Query(alias="problems", description="Not empty: only metrics with problems.")]
 
 
-@reads(routes, "/", response_class=HTMLResponse, **openapi.GET_PAGE)
+@get_and_head(routes, "/", response_class=HTMLResponse, **openapi.GET_PAGE)
 def get_page(request: Request, q: Query = "", problems: ProblemsOnly = "") -> Response:
-    """The page: the state of the service, and the table of metrics, those with problems first."""
+    """Page with the state of the service and the table of metrics, those with problems first."""
     service: Service = request.state.service
     signed_in = _is_signed_in(request)
-    if (to_form := _form_first(request, "/sign-in", signed_in)) is not None:
-        return to_form
-    query = q[:_LONGEST_QUERY]
-    shown = overview(service, request.state.writer, query, problems_only=bool(problems))
-    return _page("overview", overview=shown, query=query, problems_only=bool(problems), signed_in=signed_in)
+    if (redirect := _require_reader(request, "/sign-in", signed_in)) is not None:
+        return redirect
+    query = q[:_MAX_QUERY_LENGTH]
+    data = build_overview(service, request.state.writer, query, problems_only=bool(problems))
+    return _page("overview", overview=data, query=query, problems_only=bool(problems), signed_in=signed_in)
 
 
-@reads(routes, "/metric/{name}", response_class=HTMLResponse, **openapi.GET_METRIC_PAGE)
+@get_and_head(routes, "/metric/{name}", response_class=HTMLResponse, **openapi.GET_METRIC_PAGE)
 def get_metric_page(request: Request, name: str) -> Response:
-    """The page of one metric: its reports a period, what they reveal, downloads, what was refused."""
+    """Page of one metric: reports per period, privacy figures, downloads and refused batches."""
     service: Service = request.state.service
     signed_in = _is_signed_in(request)
-    if (to_form := _form_first(request, f"/sign-in?metric={quote(name, safe='')}", signed_in)) is not None:
-        return to_form
-    shown = metric_page(service, name)
-    if shown is None:
-        refused = RefusedError(ProblemType.UNKNOWN_METRIC, f"{name[:64]!r} is not collected here; / lists all metrics")
-        if not _takes_html(request):
+    if (redirect := _require_reader(request, f"/sign-in?metric={quote(name, safe='')}", signed_in)) is not None:
+        return redirect
+    data = build_metric_page(service, name)
+    if data is None:
+        refused = RefusedError(ProblemType.UNKNOWN_METRIC, f"no metric {name[:64]!r} is defined here; / lists all")
+        if not _accepts_html(request):
             raise refused
         service.outcomes.rejected_request(refused.problem_type)
         return _page("not_found", refused.problem_type.status, name=name[:64])
-    return _page("metric", metric=shown, signed_in=signed_in)
+    return _page("metric", metric=data, signed_in=signed_in)
 
 
 def _is_signed_in(request: Request) -> bool:
@@ -81,53 +81,55 @@ def _is_signed_in(request: Request) -> bool:
     return sessions.is_signed_in(service.store, service.clock, _cookie(request))
 
 
-def _form_first(request: Request, form: str, signed_in: bool) -> Response | None:
-    """Return a redirect to the form for a browser without a session; refuse a program without a token."""
+def _require_reader(request: Request, sign_in_url: str, signed_in: bool) -> Response | None:
+    """Return a redirect to the sign-in form for a browser without a session; RefusedError for a program without a token."""
     service: Service = request.state.service
     if signed_in or may_read_without_token(service, request):
         return None
     authorization = request.headers.get("authorization")
-    if authorization is None and _takes_html(request):
-        return RedirectResponse(form, _SEE_OTHER)
-    service.door.require(Scope.READ, authorization)
+    if authorization is None and _accepts_html(request):
+        return RedirectResponse(sign_in_url, _SEE_OTHER)
+    service.authorizer.require(Scope.READ, authorization)
     return None
 
 
-def _page(template: str, status: int = 200, **shown: object) -> Response:
-    return HTMLResponse(_TEMPLATES.get_template(f"{template}.html.j2").render(shown), status)
+def _page(template: str, status: int = 200, **values: object) -> Response:
+    return HTMLResponse(_TEMPLATES.get_template(f"{template}.html.j2").render(values), status)
 
 
-@reads(routes, "/sign-in", response_class=HTMLResponse, **openapi.GET_SIGN_IN)
+@get_and_head(routes, "/sign-in", response_class=HTMLResponse, **openapi.GET_SIGN_IN)
 def get_sign_in(request: Request) -> Response:
-    """The form that takes a token with scope `read`; `?metric=NAME` leads to that metric's page afterwards."""
+    """Sign-in form for a token with scope `read`; `?metric=NAME` leads to the page of that metric afterwards."""
     metric = request.query_params.get("metric", "")
     if may_read_without_token(request.state.service, request):
-        return RedirectResponse(_page_of(metric), _SEE_OTHER)
-    return HTMLResponse(_form(None, metric))
+        return RedirectResponse(_metric_url(metric), _SEE_OTHER)
+    return HTMLResponse(_sign_in_form(None, metric))
 
 
 @routes.post("/sign-in", **openapi.POST_SIGN_IN)
 async def post_sign_in(request: Request) -> Response:
-    """Take a token, and set the cookie that stands for it."""
+    """Start a session for a token, and set its cookie."""
     service: Service = request.state.service
     metric = ""
     try:
-        require_rate(service, request.scope["client"], request.headers.get("x-forwarded-for"))
+        charge_request(service, request.scope["client"], request.headers.get("x-forwarded-for"))
         _require_same_site(request)
-        body = await _form_body(request, service)
-        token, metric = _field(body, "token"), _field(body, "metric")
+        form = await _read_form(request, service)
+        token, metric = _field(form, "token"), _field(form, "metric")
         if not token:
-            raise RefusedWithHeaderError(ProblemType.UNAUTHORIZED, "Give a token: a form with the field `token`.", ASK)
+            raise RefusedWithHeaderError(ProblemType.UNAUTHORIZED, "Enter a token (form field `token`).", ASK_FOR_TOKEN)
         secret = await run_in_threadpool(sessions.sign_in, service.store, service.clock, token)
         await run_in_threadpool(sessions.sign_out, service.store, _cookie(request))
     except RefusedError as refused:
-        if not _takes_html(request):
+        if not _accepts_html(request):
             raise
         service.outcomes.rejected_request(refused.problem_type)
-        return HTMLResponse(_form(refused.detail, metric), refused.problem_type.status, headers=headers_of(refused))
-    answer = RedirectResponse(_page_of(metric), _SEE_OTHER)
-    _set_cookie(request, answer, secret, int(sessions.LENGTH.total_seconds()))
-    return answer
+        return HTMLResponse(
+            _sign_in_form(refused.detail, metric), refused.problem_type.status, headers=refusal_headers(refused)
+        )
+    response = RedirectResponse(_metric_url(metric), _SEE_OTHER)
+    _set_cookie(request, response, secret, int(sessions.SESSION_LENGTH.total_seconds()))
+    return response
 
 
 @routes.post("/sign-out", **openapi.POST_SIGN_OUT)
@@ -135,55 +137,56 @@ def post_sign_out(request: Request) -> Response:
     """End the session."""
     _require_same_site(request)
     sessions.sign_out(request.state.service.store, _cookie(request))
-    answer = RedirectResponse("/sign-in", _SEE_OTHER)
-    _set_cookie(request, answer, "", 0)
-    return answer
+    response = RedirectResponse("/sign-in", _SEE_OTHER)
+    _set_cookie(request, response, "", 0)
+    return response
 
 
-async def _form_body(request: Request, service: Service) -> bytes:
-    with service.bodies.receive(None) as received:
-        return await read_body(request.receive, service.settings, _LARGEST_FORM, received)
+async def _read_form(request: Request, service: Service) -> bytes:
+    with service.body_memory.reserve(None) as memory:
+        return await read_body(request.receive, service.settings, _MAX_FORM_BYTES, memory)
 
 
-def _page_of(metric: str) -> str:
-    """Return the address to show after signing in: of a metric if this can be the name of one, else `/`."""
+def _metric_url(metric: str) -> str:
+    """Return the URL to open after signing in: of a metric's page if this is a valid name, else `/`."""
     return f"/metric/{metric}" if is_metric_name(metric) else "/"
 
 
-def _form(failed: str | None, metric: str) -> str:
-    hours = int(sessions.LENGTH.total_seconds()) // 3600
-    asked = metric if is_metric_name(metric) else ""
-    return _TEMPLATES.get_template("sign_in.html.j2").render(failed=failed, hours=hours, metric=asked)
+def _sign_in_form(error: str | None, metric: str) -> str:
+    hours = int(sessions.SESSION_LENGTH.total_seconds()) // 3600
+    name = metric if is_metric_name(metric) else ""
+    return _TEMPLATES.get_template("sign_in.html.j2").render(error=error, hours=hours, metric=name)
 
 
-def _takes_html(request: Request) -> bool:
+def _accepts_html(request: Request) -> bool:
     return "text/html" in request.headers.get("accept", "")
 
 
-def _field(body: bytes, name: str) -> str:
-    """Return a field of a form, empty if there is none."""
-    return parse_qs(body.decode("utf-8", "replace")).get(name, [""])[0].strip()
+def _field(form: bytes, name: str) -> str:
+    """Return a field of a form, or the empty string."""
+    return parse_qs(form.decode("utf-8", "replace")).get(name, [""])[0].strip()
 
 
 def _require_same_site(request: Request) -> None:
-    """Refuse what another site's page had a browser send; SameSite=Strict alone trusts the site's other hosts.
+    """Refuse forms that a page of another site submitted; SameSite=Strict alone trusts other hosts of the same site.
 
-    Browsers say where a request is from in Sec-Fetch-Site, those that do not in Origin; who says neither is no browser, and has no
-    cookies that somebody else could use.
+    Browsers name the origin of a request in Sec-Fetch-Site, old browsers in Origin. A client that sends neither is not a
+    browser, and has no cookies that another site could use.
     """
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     if site is not None:
-        same = site in ("same-origin", "none")
+        is_same_site = site in ("same-origin", "none")
     else:
-        same = origin is None or _authority(origin) == request.headers.get("host")
-    if not same:
+        is_same_site = origin is None or _authority(origin) == request.headers.get("host")
+    if not is_same_site:
         raise RefusedError(
-            ProblemType.CROSS_SITE, "this form was sent from another site: open this one and sign in there"
+            ProblemType.CROSS_SITE,
+            "a page of another site submitted this form. Open this aggregator's page and sign in there",
         )
 
 
 def _authority(origin: str) -> str | None:
-    """Return the host and port of an origin; None: it is no URL."""
+    """Return the host and port of an origin, None if it is not a URL."""
     try:
         return urlsplit(origin).netloc
     except ValueError:
@@ -194,8 +197,8 @@ def _cookie(request: Request) -> str | None:
     return request.cookies.get(sessions.cookie_name(request.headers))
 
 
-def _set_cookie(request: Request, answer: Response, value: str, seconds: int) -> None:
-    secure = not asked_directly(request.headers)
-    answer.set_cookie(
+def _set_cookie(request: Request, response: Response, value: str, seconds: int) -> None:
+    secure = not is_direct_local_request(request.headers)
+    response.set_cookie(
         sessions.cookie_name(request.headers), value, seconds, httponly=True, samesite="strict", secure=secure
     )

@@ -1,6 +1,6 @@
-"""Value and cohort -> positions of the bits that are set: one file a hash scheme.
+"""Hash schemes: value and cohort -> positions of the one bits. One file per scheme.
 
-The decoder hashes whole dictionaries with numpy; hubbub_decoder/model/design_matrix.py keeps in sync with these files.
+hubbub_decoder/model/design_matrix.py has the same functions for arrays of values. Keep both in sync.
 """
 
 from __future__ import annotations

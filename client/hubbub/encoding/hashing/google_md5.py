@@ -1,8 +1,8 @@
-"""google/rappor's hashing, bit for bit, so that reports of its clients can be decoded.
+"""Hash scheme `google-md5`, compatible with google/rappor, to decode reports of its clients.
 
     digest = MD5(cohort as 4 bytes, big-endian || value as UTF-8)        bit i = digest[i] mod k
 
-One byte a hash: k <= 256, h <= 16, biased where k does not divide 256, and several hashes may hit one bit.
+Each hash is one byte, so k <= 256 and h <= 16. Positions are not uniform unless k divides 256, and several hashes may coincide.
 
 Source: google/rappor, client/python/rappor.py, get_bloom_bits.
 """
@@ -13,7 +13,7 @@ import hashlib
 
 
 def bit_positions(value: bytes, cohort: int, num_bits: int, num_hashes: int) -> list[int]:
-    """Return the position each hash sets, in the order of the hashes; they may repeat.
+    """Return the position of each hash, in the order of the hashes. Positions may repeat.
 
     value : UTF-8      cohort : in [0, 2**32)      num_bits : in [1, 256]      num_hashes : in [1, 16]
 

@@ -1,9 +1,9 @@
-"""Drafts -> reports: one for each metric and period of everyone who takes part, whether or not anything was recorded.
+"""Build batches: one report for each subject, metric and finished period, whether or not anything was recorded.
 
-The exceptions are metrics with `hold` or f = 0 whose share of the budget is spent: they have no more reports.
+Exception: an account of a metric with `hold` or f = 0 sends no more reports once its share of the budget is spent.
 
-A period is over: its draft, or the empty report, becomes a batch with its id, once, in one record with the ledger's entry.
-Nothing here may be called but inside `with journal`.
+When a period has ended, its draft, or an empty report, becomes part of a batch, once. One journal event holds the batch with its id and
+the accounts that it charges. Call every method inside `with journal`.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from hubbub.metrics.metric import has_expired
 from hubbub.metrics.periods import OPEN_BEFORE, Period, PeriodKind, midnight
 from hubbub.privacy.ledger import Account, EncodedReport, Key
 from hubbub.randomness import RandomBytes, draw, uniform
-from hubbub.sdk.recording.enrollment import AT_ONCE, Enroller
-from hubbub.sdk.recording.queue_limits import KEPT_FOR, Limits, given_up
+from hubbub.sdk.recording.enrollment import ACCOUNTS_PER_SLICE, Enrollment
+from hubbub.sdk.recording.queue_limits import MAX_BATCH_AGE, Limits, find_discarded
 from hubbub.sdk.recording.subject_encoders import SubjectEncoders
-from hubbub.sdk.runtime.clock import Current, Today
-from hubbub.sdk.runtime.safe_logging import Once, tell
+from hubbub.sdk.runtime.clock import CurrentPeriod, PeriodClock
+from hubbub.sdk.runtime.safe_logging import OncePerKey, log_when_unlocked
 from hubbub.sdk.storage.events import Event
 from hubbub.sdk.storage.journal import Journal
-from hubbub.sdk.storage.state import State, account_event, batch_event
+from hubbub.sdk.storage.state import QueuedBatch, State, account_event
 from hubbub.wire.batch import Batch, new_batch_id
 
-_FAR_AHEAD = 40
-"""In days: no period of a clock that was always right is over later than that."""
+_MAX_PLANNED_DAYS = 40
+"""The next period of every account ends within this many days, unless the clock was wrong once."""
 
 
-class Former:
-    """Forms what is over, and gives up what waits for too long or is too much."""
+class BatchBuilder:
+    """Builds the batches of finished periods, and discards batches beyond the limits."""
 
     def __init__(
         self,
         journal: Journal,
         definitions: Definitions,
         encoders: SubjectEncoders,
-        enroller: Enroller,
-        today: Today,
+        enrollment: Enrollment,
+        clock: PeriodClock,
         *,
         limits: Limits,
         random_bytes: RandomBytes,
@@ -50,101 +50,110 @@ class Former:
         self._journal = journal
         self._definitions = definitions
         self._encoders = encoders
-        self._enroller = enroller
-        self._today = today
+        self._enrollment = enrollment
+        self._clock = clock
         self._limits = limits
-        self._coins = random_bytes
-        self._left: list[Key] = []
-        self._soonest = date.max
-        self._is_new = Once()
+        self._random_bytes = random_bytes
+        self._unchecked: list[Key] = []
+        self._earliest_end = date.max
+        self._is_new = OncePerKey()
 
-    def form(self, state: State) -> bool:
-        """Turn what is over into batches, drop what is too old or too much; return whether there is more of it.
+    def build_due(self, state: State) -> bool:
+        """Build batches of one slice of the accounts, and discard batches beyond the limits; return whether accounts are left.
 
-        A part at a time, so that nobody who records waits long.
+        One slice a call: a recording waits for the journal's lock only while a slice is built.
         """
         secret = self._encoders.secret(state)
         if secret is None:
             return False
-        if self._enroller.enrol_others(state):
+        if self._enrollment.enroll_others(state):
             return True
-        today = self._today.now().date()
-        self._today.current(PeriodKind.DAY)  # sees that the clock went back
-        far = date.max.toordinal() > state.soonest.toordinal() > today.toordinal() + _FAR_AHEAD
-        if not self._left and (self._today.may_be_earlier or far or state.soonest <= today):
-            self._today.may_be_earlier = False
-            self._left = list(state.accounts)
-            self._soonest = state.soonest = date.max
-        part = draw(self._left, AT_ONCE, self._coins)  # whose rows share a batch says nothing either
-        self.bring_back(state, filter(None, map(state.accounts.get, part)))
-        taking_part = list(self._taking_part(state, part))
-        self._form(state, secret, [account.key for account in taking_part if account.period_end() <= today], today)
-        if part:
-            overs = (account.period_end() for account in self._taking_part(state, part))
-            self._soonest = min(self._soonest, min(overs, default=date.max))
-            if not self._left:
-                state.soonest = min(state.soonest, self._soonest)
-        self._give_up(state)
-        return bool(self._left)
+        today = self._clock.now().date()
+        self._clock.current(PeriodKind.DAY)  # notices that the clock went back
+        far = date.max.toordinal() > state.earliest_period_end.toordinal() > today.toordinal() + _MAX_PLANNED_DAYS
+        if not self._unchecked and (self._clock.went_back or far or state.earliest_period_end <= today):
+            self._clock.went_back = False
+            self._unchecked = list(state.accounts)
+            self._earliest_end = state.earliest_period_end = date.max
+        keys = draw(
+            self._unchecked, ACCOUNTS_PER_SLICE, self._random_bytes
+        )  # random: no group shares its batches every day
+        self.replan_after_clock_error(state, filter(None, map(state.accounts.get, keys)))
+        due = [account.key for account in self._current_accounts(state, keys) if account.period_end() <= today]
+        self._build(state, secret, due, today)
+        if keys:
+            ends = (account.period_end() for account in self._current_accounts(state, keys))
+            self._earliest_end = min(self._earliest_end, min(ends, default=date.max))
+            if not self._unchecked:
+                state.earliest_period_end = min(state.earliest_period_end, self._earliest_end)
+        self._discard_batches(state)
+        return bool(self._unchecked)
 
-    def catch_up(self, state: State, account: Account, current: Current) -> Account:
-        """Bring an account to the current period, so that a value can be recorded; return the account as it is then."""
+    def catch_up(self, state: State, account: Account, current: CurrentPeriod) -> Account:
+        """Bring an account to the current period, so that a value can be recorded; return the changed account."""
         if account.next_period_start > current.latest:
-            self.bring_back(state, [account])
+            self.replan_after_clock_error(state, [account])
             account = state.accounts[account.key]
         if account.next_period_start < current.name:
-            self._form_first(state, account)
+            self._build_for_account(state, account)
             account = state.accounts[account.key]
         return account
 
-    def _form_first(self, state: State, account: Account) -> None:
-        """Form what is over of one account: something is to be recorded for the period after it."""
+    def _build_for_account(self, state: State, account: Account) -> None:
         secret = self._encoders.secret(state)
         if secret is not None:
-            self._form(state, secret, [account.key], self._today.now().date())
-            self._give_up(state)
+            self._build(state, secret, [account.key], self._clock.now().date())
+            self._discard_batches(state)
 
-    def form_everything(self, state: State, *, ahead: bool = False) -> None:
-        """Form all that is over; `ahead`: as if the current periods were."""
+    def build_all(self, state: State, *, include_open_periods: bool = False) -> None:
+        """Build the batches of all finished periods.
+
+        include_open_periods : also of the current periods, as if they had ended
+        """
         secret = None if state.consent is Consent.OFF else self._encoders.secret(state)
         if secret is None:
             return
-        while self._enroller.enrol_others(state):
+        while self._enrollment.enroll_others(state):
             pass
-        if ahead:
-            self._form(state, secret, [account.key for account in self._taking_part(state, state.accounts)], date.max)
-        while self.form(state):
+        if include_open_periods:
+            keys = [account.key for account in self._current_accounts(state, state.accounts)]
+            self._build(state, secret, keys, date.max)
+        while self.build_due(state):
             pass
 
-    def next_end(self, state: State) -> datetime | None:
-        """Return when the next period is over that somebody has an account for."""
-        if state.soonest == date.max:
+    def next_period_end(self, state: State) -> datetime | None:
+        """Return the earliest end of an account's next period; None without accounts."""
+        if state.earliest_period_end == date.max:
             return None
-        return midnight(state.soonest)
+        return midnight(state.earliest_period_end)
 
-    def bring_back(self, state: State, accounts: Iterable[Account]) -> None:
-        """Plan anew from today for accounts that a clock which was ahead has moved far into the future.
+    def replan_after_clock_error(self, state: State, accounts: Iterable[Account]) -> None:
+        """Move accounts that a wrong clock moved far into the future back to the current period.
 
-        Nothing is told twice: of the periods until there, those that wait or were ever tried are passed over when they come. What was
-        spent stays spent. Where an aggregator once confirmed a later date, today's clock is the wrong one, and nothing changes.
+        No period is reported twice: periods with a queued batch or an attempted upload are skipped later. Spent epsilon stays spent.
+        If an aggregator confirmed a later date, the clock is wrong now, and no account changes.
         """
         far = [
-            account for account in accounts if account.next_period_start > self._today.current(account.period).latest
+            account for account in accounts if account.next_period_start > self._clock.current(account.period).latest
         ]
         if not far:
             return
-        if self._today.now().timestamp() < state.confirmed - OPEN_BEFORE.total_seconds():
-            self._say("the clock is behind what the aggregator confirmed earlier: no report is made until it is right")
+        if self._clock.now().timestamp() < state.clock_confirmed_at - OPEN_BEFORE.total_seconds():
+            self._log_once(
+                "The system clock is earlier than a time the aggregator confirmed. No reports are created until the clock is correct."
+            )
             return
-        self._say(
-            f"the clock was ahead: the next report was planned for {max(account.next_period_start for account in far)}; it is planned anew"
+        planned = max(account.next_period_start for account in far)
+        self._log_once(
+            f"the clock was ahead: the next report was planned for {planned}. It is planned again from the current date; keep the clock "
+            "synchronized (ntp, chrony)"
         )
         self._journal.write(
             *(
                 account_event(
                     replace(
                         account,
-                        next_period_start=self._today.current(account.period).name,
+                        next_period_start=self._clock.current(account.period).name,
                         replanned_before=max(account.replanned_before, account.next_period_start),
                     )
                 )
@@ -152,15 +161,15 @@ class Former:
             )
         )
 
-    def _say(self, told: str) -> None:
-        if self._is_new(told):
-            tell("%s", told)
+    def _log_once(self, message: str) -> None:
+        if self._is_new(message):
+            log_when_unlocked("%s", message)
 
     def _warn_stood_in(self, reports: Sequence[tuple[EncodedReport, Account]]) -> None:
         """Log the first report of each definition that repeats the value reported last."""
         account = next(account for report, account in reports if report.stood_in)
         if self._is_new(account.digest):
-            tell(
+            log_when_unlocked(
                 "%s: the budget has room for %d values (eps = %.3f), and a value beyond them was recorded. The report repeats the "
                 "value reported last, and accounting() counts it as `stood_in`. Many such reports bias the estimates: raise "
                 "epsilon_enrollment in Policy, or set `hold` in the definition.",
@@ -169,9 +178,9 @@ class Former:
                 account.reserved_epsilon,
             )
 
-    def _taking_part(self, state: State, keys: Iterable[Key]) -> Iterator[Account]:
+    def _current_accounts(self, state: State, keys: Iterable[Key]) -> Iterator[Account]:
         known = (state.accounts[key] for key in keys if key in state.accounts)
-        return (each for each in known if self._is_current(state, each, each.next_period()))
+        return (account for account in known if self._is_current(state, account, account.next_period()))
 
     def _is_current(self, state: State, account: Account, period: Period) -> bool:
         metric = self._definitions.get(account.metric)
@@ -183,101 +192,108 @@ class Former:
             and not has_expired(metric, period.start)
         )
 
-    def _form(self, state: State, secret: Secret, keys: Sequence[Key], until: date) -> None:
-        ready: dict[tuple[str, str], list[tuple[EncodedReport, Account]]] = {}
-        silent: list[Event] = []
+    def _build(self, state: State, secret: Secret, keys: Sequence[Key], until: date) -> None:
+        """Write one event for each batch of the periods of these accounts that end by `until`."""
+        by_batch: dict[tuple[str, str], list[tuple[EncodedReport, Account]]] = {}
+        without_report: list[Event] = []
         accounts = [state.accounts[key] for key in keys if key in state.accounts]
-        waiting: set[tuple[str, str]] = set()
+        queued: set[tuple[str, str]] = set()
         if any(account.replanned_before for account in accounts):
-            waiting = {(each.batch.digest, each.batch.period) for each in state.waiting.values()}
-        for known in accounts:
-            account = replace(known, tags=list(known.tags))
-            told = account.next_period_start
-            end = min(until, self._today.current(account.period).period.next().start)
-            for ended, report in self._reports(state, secret, account, end, waiting):
+            queued = {(each.batch.digest, each.batch.period) for each in state.queue.values()}
+        for saved in accounts:
+            account = replace(saved, tags=list(saved.tags))
+            written = account.next_period_start
+            end = min(until, self._clock.current(account.period).period.next().start)
+            for period, report in self._reports(state, secret, account, end, queued):
                 after = replace(account, tags=list(account.tags))
-                ready.setdefault((account.digest, ended), []).append((report, after))
-                told = account.next_period_start
-            if account.next_period_start != told:  # the last periods passed in silence
-                silent.append(account_event(account))
+                by_batch.setdefault((account.digest, period), []).append((report, after))
+                written = account.next_period_start
+            if account.next_period_start != written:  # the last periods have no report
+                without_report.append(account_event(account))
         events: list[Event] = []
         formed = state.formed
-        for (_, ended), reports in sorted(ready.items(), key=lambda item: item[0][1]):
+        for (_, period), reports in sorted(by_batch.items(), key=lambda item: item[0][1]):
             formed += len(reports)
-            event = _formed(ended, reports, formed, self._today.now(), self._coins)
-            events.append(event | {"local": state.consent is Consent.LOCAL})
-            if event["stood_in"]:
+            local = state.consent is Consent.LOCAL
+            events.append(_batch_created(period, reports, formed, self._clock.now(), self._random_bytes, local=local))
+            if events[-1]["stood_in"]:
                 self._warn_stood_in(reports)
-        if events or silent:
-            self._journal.write(*events, *silent)
+        if events or without_report:
+            self._journal.write(*events, *without_report)
 
     def _reports(
-        self, state: State, secret: Secret, account: Account, until: date, waiting: Container[tuple[str, str]]
+        self, state: State, secret: Secret, account: Account, until: date, queued: Container[tuple[str, str]]
     ) -> Iterator[tuple[str, EncodedReport]]:
-        """Move an account past each period that is over; yield (period, report) for each that has one.
+        """Move an account past each finished period; yield the period and its report, if it has one.
 
-        Under consent `local` the ledger is not charged: what is made then is never sent.
+        Under consent `local` the ledger is not charged, because these reports are never sent.
         """
         metric, charged = self._definitions.get(account.metric), state.consent is not Consent.LOCAL
-        oldest = date.fromordinal(max(1, self._today.now().toordinal() - KEPT_FOR.days))
-        account.next_period_start = max(
-            account.next_period_start, str(Period.containing(account.period, oldest))
-        )  # those before are too old
-        if (
-            account.next_period_start < state.reports_from <= str(self._today.now().date())
-        ):  # after today: a clock was ahead
-            first = Period.containing(account.period, date.fromisoformat(state.reports_from))
-            account.next_period_start = max(account.next_period_start, str(first))
+        oldest = date.fromordinal(max(1, self._clock.now().toordinal() - MAX_BATCH_AGE.days))
+        start = max(account.next_period_start, str(Period.containing(account.period, oldest)))
+        if start < state.reports_from <= str(self._clock.now().date()):  # a later day was set under a wrong clock
+            start = max(start, str(Period.containing(account.period, date.fromisoformat(state.reports_from))))
+        account.next_period_start = start
         while (period := account.next_period()).next().start <= until:
             if metric is None or not self._is_current(state, account, period):
-                return  # not even a draft: that there is one says that something was recorded
-            ended, account.next_period_start = account.next_period_start, str(period.next())
-            told = (account.digest, ended)
-            if ended < account.replanned_before and (told in waiting or state.was_tried(*told)):
+                return  # not even a draft: its report would reveal that a value was recorded
+            name, account.next_period_start = account.next_period_start, str(period.next())
+            if name < account.replanned_before and (
+                (account.digest, name) in queued or state.was_attempted(account.digest, name)
+            ):
                 continue
             draft = state.drafts.get(account.key)
             report: EncodedReport | None = None
-            if draft is not None and draft.period == ended and draft.bits and not (draft.local and charged):
+            if draft is not None and draft.period == name and draft.bits and not (draft.local and charged):
                 report = draft
             if report is None:
-                report = self._encoders.encoder(metric, account.subject, secret).encode_period(account, None, ended)
+                report = self._encoders.encoder(metric, account.subject, secret).encode_period(account, None, name)
             if report is not None:
                 if charged:
                     account.charge(report)
-                yield ended, report
+                yield name, report
 
-    def _give_up(self, state: State) -> None:
-        gone = given_up(state, self._definitions, self._limits, self._today.now())
-        if gone:
-            self._journal.write(*({"e": "gone", "id": batch_id, "why": why} for batch_id, why in gone.items()))
+    def _discard_batches(self, state: State) -> None:
+        discarded = find_discarded(state, self._definitions, self._limits, self._clock.now())
+        if discarded:
+            events = (
+                {"event": "batch_removed", "batch_id": batch_id, "reason": reason}
+                for batch_id, reason in discarded.items()
+            )
+            self._journal.write(*events)
 
 
-def _formed(
-    ended: str, reports: list[tuple[EncodedReport, Account]], formed: int, now: datetime, random_bytes: RandomBytes
+def _batch_created(
+    period: str,
+    reports: list[tuple[EncodedReport, Account]],
+    formed: int,
+    now: datetime,
+    random_bytes: RandomBytes,
+    *,
+    local: bool,
 ) -> Event:
-    """Return the event of a batch, to be sent at a random time of the period after its own.
+    """Event of a new batch, to be sent at a random time of the period after its own.
 
-    Its rows are in a random order: in that of the accounts, row i would be one person on every day and for every metric.
+    Its rows are shuffled. In the order of the accounts, row i would be the same person on every day and for every metric.
     """
     account, rows = reports[0][1], draw([report for report, _ in reports], len(reports), random_bytes)
     batch = Batch(
         new_batch_id(random_bytes),
         account.metric,
         account.digest,
-        ended,
+        period,
         bytes(report.cohort for report in rows),
         b"".join(report.bits for report in rows),
     )
-    following = Period(date.fromisoformat(ended), account.period).next()
-    end, next_end = midnight(following.start), midnight(following.next().start)
-    start = max(now, end)
-    latest = min(start + (next_end - end), end + KEPT_FOR)
+    following = Period(date.fromisoformat(period), account.period).next()
+    end, following_end = midnight(following.start), midnight(following.next().start)
+    earliest = max(now, end)
+    latest = min(earliest + (following_end - end), end + MAX_BATCH_AGE)
+    send_at = earliest.timestamp() + uniform(random_bytes) * max(0.0, (latest - earliest).total_seconds())
     return {
-        "e": "formed",
+        "event": "batch_created",
         "formed": formed,
-        "batch": batch_event(batch),
-        "kind": account.period,
-        "at": start.timestamp() + uniform(random_bytes) * max(0.0, (latest - start).total_seconds()),
+        "queued": QueuedBatch(batch, account.period, send_at, local=local).to_dict(),
         "accounts": [after.to_dict() for _, after in reports],
         "stood_in": sum(report.stood_in for report, _ in reports),
     }

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from datetime import datetime
 
 from hubbub.consent import Consent, stricter_consent
-from hubbub.sdk.recording.batch_builder import Former
-from hubbub.sdk.recording.enrollment import Enroller
+from hubbub.sdk.recording.batch_builder import BatchBuilder
+from hubbub.sdk.recording.enrollment import Enrollment
 from hubbub.sdk.recording.subject_encoders import SubjectEncoders
 from hubbub.sdk.storage.compaction import Compactor
 from hubbub.sdk.storage.copy_detection import CopyDetector
@@ -35,7 +35,7 @@ class ConsentLimit:
         return stricter_consent(consent, self.allowed)
 
 
-class Agreement:
+class ConsentManager:
     """Changes the consent of one state directory.
 
     before_change : called inside `with journal` before the event of consent is written, with the state and whether the level changes
@@ -47,8 +47,8 @@ class Agreement:
         compactor: Compactor,
         secret_file: SecretFile,
         encoders: SubjectEncoders,
-        enroller: Enroller,
-        former: Former,
+        enrollment: Enrollment,
+        builder: BatchBuilder,
         copies: CopyDetector,
         limit: ConsentLimit,
         clock: Callable[[], datetime],
@@ -58,21 +58,21 @@ class Agreement:
         self._compactor = compactor
         self._secret_file = secret_file
         self._encoders = encoders
-        self._enroller = enroller
-        self._former = former
+        self._enrollment = enrollment
+        self._builder = builder
         self._copies = copies
         self._limit = limit
         self._clock = clock
         self._before_change = before_change
 
-    def agree(self, consent: Consent, text: str) -> list[str]:
+    def grant(self, consent: Consent, text: str) -> list[str]:
         """Save consent `local` or `on`, and enroll; return one message for each part that the disk refused."""
         self._limit.lower_to(consent)
         before = self._journal.run(lambda state: state.consent_event())
         if not self._journal.run(self._agree, consent, text):
             return [f"consent stays off, because the previous secret could not be deleted: {self._journal.problem}"]
         is_new = self._journal.run(lambda state: state.consent_event()) != before
-        if self._journal.degraded or (is_new and not self._journal.sync()):
+        if self._journal.is_degraded or (is_new and not self._journal.sync()):
             lost = "the new consent could not be saved; the previous value may apply after a restart"
             return [f"{lost}: {self._journal.problem}"]
         self._limit.lower_to(Consent.ON)
@@ -95,21 +95,21 @@ class Agreement:
             self._limit.lower_to(Consent.ON)
         return missing
 
-    def end_erasing(self) -> None:
+    def finish_erasure(self) -> None:
         """Finish an erasure that a kill interrupted between its event and the compaction."""
         if self._journal.run(self._is_half_erased):
             self._compactor.compact(always=True)
 
     def enroll(self, state: State) -> None:
         """Enroll the client under the granted consent. Call it inside `with journal`."""
-        if self._journal.locked_out or not self._journal.is_read:
+        if self._journal.lock_unavailable or not self._journal.is_read:
             return
         self._copies.check(state)
         if self._encoders.secret(state) is None:
             return
         self._copies.check(state)  # the first enrollment made the ledger key that the check needs
-        self._enroller.enroll(state)
-        self._former.form(state)  # one slice of the accounts; the upload thread builds the rest
+        self._enrollment.enroll(state)
+        self._builder.build_due(state)  # one slice of the accounts; the upload thread builds the rest
 
     def _agree(self, state: State, consent: Consent, text: str) -> bool:
         before = state.consent
@@ -127,18 +127,18 @@ class Agreement:
         same = consent is state.consent and text == state.consent_text and state.consent_time > 0
         becomes_on = consent is Consent.ON and state.consent is not Consent.ON
         return state.consent_event() | {
-            "to": consent,
+            "level": consent,
             "text": text,
             "time": state.consent_time if same else now.timestamp(),
             "reports_from": now.date().isoformat() if becomes_on else state.reports_from,
         }
 
     def _erase(self, state: State, text: str) -> bool:
-        self._journal.write(self._changed(state, Consent.OFF, text), {"e": "erased"})
+        self._journal.write(self._changed(state, Consent.OFF, text), {"event": "erased"})
         self._encoders.forget_secret()
         return self._secret_file.destroy()
 
     def _is_half_erased(self, state: State) -> bool:
-        if state.erased and state.consent is Consent.OFF:
+        if state.erasure_pending and state.consent is Consent.OFF:
             self._secret_file.destroy()  # before the compaction
-        return state.erased
+        return state.erasure_pending

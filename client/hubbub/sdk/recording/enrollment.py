@@ -1,6 +1,7 @@
-"""Who takes part: a person has their share for every metric before anything is reported for them.
+"""Open ledger accounts for a new subject or metric: every report is paid from a budget that is reserved in advance.
 
-Many people get theirs a part at a time; whoever records something gets it first. Nothing here may be called but inside `with journal`.
+Many subjects are enrolled one slice at a time; a subject that records a value is enrolled first. Call every method but `release_lease`
+and `after_fork_in_child` inside `with journal`.
 """
 
 from __future__ import annotations
@@ -13,40 +14,43 @@ from hubbub.metrics.periods import Period
 from hubbub.privacy.allocation import allocate, new_account
 from hubbub.privacy.ledger import Account
 from hubbub.privacy.policy import Policy
-from hubbub.sdk.runtime.clock import Today
-from hubbub.sdk.runtime.safe_logging import Once, tell
+from hubbub.sdk.runtime.clock import PeriodClock
+from hubbub.sdk.runtime.safe_logging import OncePerKey, log_when_unlocked
 from hubbub.sdk.storage.definition_lease import DefinitionLease
 from hubbub.sdk.storage.journal import Journal
 from hubbub.sdk.storage.state import State, account_event
 
-AT_ONCE = 500
-"""So many people or accounts are looked at under one lock."""
+ACCOUNTS_PER_SLICE = 500
+"""Subjects, or accounts, that are handled in one section of the journal."""
 
 
-class Enroller:
-    """Gives the client (subject "", unless `own` is False) and its subjects their shares."""
+class Enrollment:
+    """Enrolls the client (subject "") and its subjects: reserves a share of the budget for each metric.
+
+    include_client : whether the client itself is a subject
+    """
 
     def __init__(
         self,
         journal: Journal,
         definitions: Definitions,
         policy: Policy,
-        today: Today,
+        clock: PeriodClock,
         *,
-        own: bool,
+        include_client: bool,
         lease: DefinitionLease | None,
     ) -> None:
         self._journal = journal
         self._definitions = definitions
         self._policy = policy
-        self._today = today
-        self._own = own
+        self._clock = clock
+        self._include_client = include_client
         self._lease = lease
-        self._elsewhere: frozenset[str] = frozenset()
+        self._used_elsewhere: frozenset[str] = frozenset()
         self._in_use: frozenset[str] = frozenset()
-        self._enrollment = 0
-        self._left: set[str] = set()
-        self._is_new = Once()
+        self._enrolled_under = 0
+        self._not_enrolled: set[str] = set()
+        self._is_new = OncePerKey()
 
     def account(self, state: State, subject: str, metric: Metric) -> Account:
         """Return the account of a subject and metric under this enrollment; enroll the subject first if this process has not."""
@@ -58,78 +62,78 @@ class Enroller:
         return account
 
     def _has_enrolled(self, state: State, subject: str) -> bool:
-        """Whether this process gave a subject its shares under this enrollment."""
-        return self._enrollment == state.enrollments and subject not in self._left
+        """Return whether this process enrolled a subject under the current enrollment."""
+        return self._enrolled_under == state.enrollments and subject not in self._not_enrolled
 
     def enroll(self, state: State, subject: str = "") -> None:
-        """Give a subject its share for every metric: from now on there is one report a period, recorded or not, while the share lasts.
+        """Enroll a subject in every metric: from now on each period has one report, while the reserved budget lasts.
 
-        All others who take part get theirs from `enrol_others`, or when something is recorded for them.
+        `enroll_others` enrolls the other subjects, or `account` when one of them records a value.
         """
-        if self._enrollment != state.enrollments:
-            self._enrollment = state.enrollments
-            self._left = set(state.digests)
+        if self._enrolled_under != state.enrollments:
+            self._enrolled_under = state.enrollments
+            self._not_enrolled = set(state.digests)
             if self._lease is not None:
                 was_live = self._lease.is_held
                 self._lease.take()
-                self._elsewhere = self._lease.in_use_elsewhere()
-                self._in_use = self._elsewhere | self._lease.digests if was_live else self._elsewhere
-        self._left.discard(subject)
-        if subject or self._own:
-            self._share_out(state, subject)
+                self._used_elsewhere = self._lease.in_use_elsewhere()
+                self._in_use = self._used_elsewhere | self._lease.digests if was_live else self._used_elsewhere
+        self._not_enrolled.discard(subject)
+        if subject or self._include_client:
+            self._allocate(state, subject)
 
-    def enrol_others(self, state: State) -> bool:
-        """Give `AT_ONCE` of those who take part their shares; return whether there were any."""
-        if self._has_freed_shares():
-            self._enrollment = 0
-        if self._enrollment != state.enrollments:
+    def enroll_others(self, state: State) -> bool:
+        """Enroll one slice of the other subjects; return whether there were any."""
+        if self._has_freed_budget():
+            self._enrolled_under = 0
+        if self._enrolled_under != state.enrollments:
             self.enroll(state)
-        some = [self._left.pop() for _ in range(min(AT_ONCE, len(self._left)))]
-        for subject in some:
+        subjects = [self._not_enrolled.pop() for _ in range(min(ACCOUNTS_PER_SLICE, len(self._not_enrolled)))]
+        for subject in subjects:
             if any(account.enrollment == state.enrollments for account in state.accounts_of(subject)):
-                self._share_out(state, subject)
-        return bool(some)
+                self._allocate(state, subject)
+        return bool(subjects)
 
-    def end(self) -> None:
-        """End the lease on this process's definitions; the next recording takes it again."""
-        self._enrollment = 0
+    def release_lease(self) -> None:
+        """Release the lease on this process's definitions; the next recording takes it again."""
+        self._enrolled_under = 0
         if self._lease is not None:
             self._lease.release()
 
     def after_fork_in_child(self) -> None:
-        """Enrol anew in the child, with a lease of its own."""
-        self._enrollment = 0
+        """Enroll again in the child, with its own lease."""
+        self._enrolled_under = 0
         if self._lease is not None:
             self._lease.after_fork_in_child()
 
-    def _has_freed_shares(self) -> bool:
-        """Return whether a process with other definitions ended, so that there may be more to share out."""
-        if self._lease is None or self._elsewhere <= self._lease.digests:
+    def _has_freed_budget(self) -> bool:
+        """Return whether a process with other definitions ended, so that more budget can be reserved."""
+        if self._lease is None or self._used_elsewhere <= self._lease.digests:
             return False
-        return not self._elsewhere <= self._lease.in_use_elsewhere()
+        return not self._used_elsewhere <= self._lease.in_use_elsewhere()
 
-    def _share_out(self, state: State, subject: str) -> None:
-        wanted = []
+    def _allocate(self, state: State, subject: str) -> None:
+        requests = []
         for metric in self._definitions.values():
-            period = self._today.current(metric.period).period
+            period = self._clock.current(metric.period).period
             if not has_expired(metric, period.start):
-                wanted.append((metric, _account(state, subject, metric, period)))
-        changed = list(allocate(self._policy, state.accounts_of(subject), wanted, state.enrollments, self._in_use))
+                requests.append((metric, _account(state, subject, metric, period)))
+        changed = list(allocate(self._policy, state.accounts_of(subject), requests, state.enrollments, self._in_use))
         if changed:
             self._journal.write(*(account_event(account) for account in changed))
         for account in changed:
             if account.refused and self._is_new(account.digest):
-                tell("%s: it is not collected", account.refused)
+                log_when_unlocked("%s. The metric is not collected", account.refused)
 
 
 def _account(state: State, subject: str, metric: Metric, period: Period) -> Account:
-    """Return an account as it would begin, or go on: one that was silent does not make up for it."""
+    """Return the account of a subject and metric, new or continued. Periods without reports are not made up for."""
     account = state.accounts.get((subject, metric.digest))
     if account is None:
         account = new_account(subject, metric, period)
-        sent_until = max((end for _, end in state.tried.get(metric.digest, ())), default="")
+        sent_until = max((end for _, end in state.attempted_periods.get(metric.digest, ())), default="")
         return replace(account, replanned_before=sent_until) if sent_until > account.next_period_start else account
-    silent = account.refused or account.enrollment != state.enrollments
-    if silent and account.next_period_start < str(period):
+    is_paused = account.refused or account.enrollment != state.enrollments
+    if is_paused and account.next_period_start < str(period):
         return replace(account, next_period_start=str(period))
     return account

@@ -1,4 +1,4 @@
-"""How much may wait to be sent, and how long: what is beyond that is given up, and counted."""
+"""Limits on queued batches: size and age."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from hubbub.metrics.metric import has_expired
 from hubbub.sdk.storage.state import State
 from hubbub.wire.batch import Batch
 
-KEPT_FOR = timedelta(days=28)
-"""How long after its period ends a report is worth sending: two days less than a period stays open."""
+MAX_BATCH_AGE = timedelta(days=28)
+"""A batch is sent until this long after the end of its period: two days less than the aggregator accepts it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much may wait to be sent; beyond it the oldest goes, counted as `quota`.
+    """Limits on queued batches. Beyond them the oldest batches are dropped and counted as `quota`.
 
-    max_reports : reports          max_bytes : bytes on disk, roughly
+    max_reports : number of reports
+    max_bytes   : approximate bytes on disk
     """
 
     max_reports: int = 10_000
@@ -29,30 +30,30 @@ class Limits:
         for name in self.__slots__:
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ParameterError(f"{name} must be a whole number, at least 1, got {value!r}")
+                raise ParameterError(f"{name} must be an integer of at least 1, got {value!r}")
 
 
-def given_up(state: State, definitions: Definitions, limits: Limits, now: datetime) -> dict[str, str]:
-    """Return why a batch is not sent any more, by its id: `age`, `expired` or `quota`."""
-    gone, left = {}, []
-    certain = min(now, datetime.fromtimestamp(state.confirmed, UTC))  # a clock that is ahead drops nothing
-    for batch_id, waiting in state.waiting.items():
-        metric = definitions.version(waiting.batch.metric, waiting.batch.digest)
-        if certain >= waiting.ends() + KEPT_FOR:
-            gone[batch_id] = "age"
+def find_discarded(state: State, definitions: Definitions, limits: Limits, now: datetime) -> dict[str, str]:
+    """Return the batches that are not sent any more: the reason `age`, `expired` or `quota` by batch id."""
+    reasons, kept = {}, []
+    certain = min(now, datetime.fromtimestamp(state.clock_confirmed_at, UTC))  # a clock that is ahead discards no batch
+    for batch_id, queued in state.queue.items():
+        metric = definitions.version(queued.batch.metric, queued.batch.digest)
+        if certain >= queued.period_end() + MAX_BATCH_AGE:
+            reasons[batch_id] = "age"
         elif metric is not None and has_expired(metric, now.date()):
-            gone[batch_id] = "expired"
+            reasons[batch_id] = "expired"
         else:
-            left.append(waiting.batch)
-    reports, size = sum(map(len, left)), sum(map(_size, left))
-    for batch in sorted(left, key=lambda batch: batch.period):
+            kept.append(queued.batch)
+    reports, size = sum(map(len, kept)), sum(map(_size_bytes, kept))
+    for batch in sorted(kept, key=lambda batch: batch.period):
         if reports <= limits.max_reports and size <= limits.max_bytes:
             break
-        gone[str(batch.batch_id)] = "quota"
+        reasons[str(batch.batch_id)] = "quota"
         reports -= len(batch)
-        size -= _size(batch)
-    return gone
+        size -= _size_bytes(batch)
+    return reasons
 
 
-def _size(batch: Batch) -> int:
+def _size_bytes(batch: Batch) -> int:
     return 512 + 2 * len(batch.rows) + 2 * len(batch.cohorts)

@@ -19,12 +19,12 @@ from hubbub.metrics.definitions import Definitions
 from hubbub.metrics.metric import Metric, has_expired
 from hubbub.privacy.ledger import Account
 from hubbub.randomness import RandomBytes, uniform_below
-from hubbub.sdk.recording.batch_builder import Former
+from hubbub.sdk.recording.batch_builder import BatchBuilder
 from hubbub.sdk.recording.consent_changes import ConsentLimit
-from hubbub.sdk.recording.enrollment import Enroller
+from hubbub.sdk.recording.enrollment import Enrollment
 from hubbub.sdk.recording.subject_encoders import SubjectEncoder, SubjectEncoders
-from hubbub.sdk.runtime.clock import Today
-from hubbub.sdk.runtime.safe_logging import Once, tell
+from hubbub.sdk.runtime.clock import PeriodClock
+from hubbub.sdk.runtime.safe_logging import OncePerKey, log_when_unlocked
 from hubbub.sdk.storage.journal import Journal
 from hubbub.sdk.storage.state import State
 
@@ -61,21 +61,21 @@ class Recorder:
         journal: Journal,
         definitions: Definitions,
         encoders: SubjectEncoders,
-        enroller: Enroller,
-        former: Former,
-        today: Today,
+        enrollment: Enrollment,
+        builder: BatchBuilder,
+        clock: PeriodClock,
         limit: ConsentLimit,
         random_bytes: RandomBytes,
     ) -> None:
         self._journal = journal
         self._definitions = definitions
         self._encoders = encoders
-        self._enroller = enroller
-        self._former = former
-        self._today = today
+        self._enrollment = enrollment
+        self._builder = builder
+        self._clock = clock
         self._limit = limit
-        self._coins = random_bytes
-        self._is_new, self._is_new_name = Once(), Once()
+        self._random_bytes = random_bytes
+        self._is_new, self._is_new_name = OncePerKey(), OncePerKey()
         self._postponed: deque[tuple[str | None, str, Value]] = deque()
         self.unsaved_ignored: Counter[str] = Counter()
 
@@ -90,7 +90,7 @@ class Recorder:
 
         The steps: check the consent, find the definition and the value's bits, read the account once, write the draft.
         """
-        if self._journal.locked_out:
+        if self._journal.lock_unavailable:
             self.postpone(subject_id, name, value)
             return
         try:
@@ -112,7 +112,7 @@ class Recorder:
     def _definition(self, name: str) -> Metric:
         metric = self._definitions.get(name) if isinstance(name, str) else None
         if metric is None:
-            self._tell_unknown(name)
+            self._warn_unknown(name)
             raise _Ignored("unknown-metric")
         return metric
 
@@ -128,18 +128,18 @@ class Recorder:
         try:
             return subject, encoder, encoder.bloom_bits(value)
         except InvalidValueError as problem:
-            self._say(f"record: {problem}")
+            self._log_once(f"record: {problem}")
             raise _Ignored("invalid") from None
 
     def _account(self, state: State, subject: str, metric: Metric) -> tuple[Account, str]:
         """Account of a subject and metric, brought to the current period, and the period of the draft."""
-        current = self._today.current(metric.period)
+        current = self._clock.current(metric.period)
         if has_expired(metric, current.period.start):
             raise _Ignored("expired")
-        account = self._enroller.account(state, subject, metric)
+        account = self._enrollment.account(state, subject, metric)
         if account.refused:
             raise _Ignored("policy")
-        account = self._former.catch_up(state, account, current)
+        account = self._builder.catch_up(state, account, current)
         return account, max(
             account.next_period_start, current.name
         )  # a clock that was set back does not reopen a period
@@ -147,13 +147,20 @@ class Recorder:
     def _draft(self, state: State, account: Account, period: str, encoder: SubjectEncoder, bloom: BloomBits) -> None:
         """Write the recording as the period's draft, or as one more recording that the draft stands for."""
         draft = state.drafts.get(account.key)
-        n = draft.n + 1 if draft is not None and draft.period == period else 1
-        event: dict[str, Any] = {"e": "again", "s": account.subject, "m": account.digest, "p": period, "n": n}
-        if n == 1 or uniform_below(n, self._coins) == 0:
+        count = draft.num_recordings + 1 if draft is not None and draft.period == period else 1
+        event: dict[str, Any] = {
+            "event": "draft_merged",
+            "subject": account.subject,
+            "digest": account.digest,
+            "period": period,
+            "num_recordings": count,
+        }
+        if count == 1 or uniform_below(count, self._random_bytes) == 0:
             report = encoder.encode_period(account, bloom, period)
             if report is None:
                 raise _Ignored("policy")
-            event |= {"e": "draft", "report": report.to_dict(), "local": state.consent is Consent.LOCAL}
+            local = state.consent is Consent.LOCAL
+            event |= {"event": "draft_replaced", "report": report.to_dict(), "local": local}
         self._journal.write(event)
 
     def postpone(self, subject_id: str | None, name: str, value: Value) -> None:
@@ -165,7 +172,7 @@ class Recorder:
 
     def record_postponed(self, state: State) -> None:
         """Take the postponed recordings."""
-        while self._postponed and not self._journal.locked_out:
+        while self._postponed and not self._journal.lock_unavailable:
             self.record(state, *self._postponed.popleft())
 
     def before_consent_change(self, state: State, level_changes: bool) -> None:
@@ -185,15 +192,15 @@ class Recorder:
             return UploadReadiness(may_send=False, seconds=math.inf)
         if self._encoders.secret(state) is None:
             return UploadReadiness(may_send=False, seconds=SECRET_RETRY_SECONDS)
-        if self._former.form(state):
+        if self._builder.build_due(state):
             return UploadReadiness(may_send=False, seconds=0.0)
-        end = self._former.next_end(state)
-        seconds = math.inf if end is None else max((end - self._today.now()).total_seconds(), 0.001)
+        end = self._builder.next_period_end(state)
+        seconds = math.inf if end is None else max((end - self._clock.now()).total_seconds(), 0.001)
         return UploadReadiness(may_send=True, seconds=seconds)
 
     def _save_ignored(self, state: State) -> None:
         if self.unsaved_ignored and state.consent is not Consent.OFF:
-            self._journal.write({"e": "ignored", "add": dict(self.unsaved_ignored)})
+            self._journal.write({"event": "recordings_ignored", "counts": dict(self.unsaved_ignored)})
             self.unsaved_ignored.clear()
 
     def accounting(self, state: State) -> dict[str, Any]:
@@ -204,17 +211,19 @@ class Recorder:
         counts["ignored"] = {reason: n + ignored[reason] for reason, n in counts["ignored"].items()}
         return counts
 
-    def _tell_unknown(self, name: object) -> None:
-        """Warn once for each unknown name, up to the limit of `Once`."""
+    def _warn_unknown(self, name: object) -> None:
+        """Warn once for each unknown name, up to the limit of `OncePerKey`."""
         if not isinstance(name, str):
-            self._say(f"record: a metric's name must be a str, got {type(name).__name__}; the recording is ignored")
+            self._log_once(
+                f"record: a metric's name must be a str, got {type(name).__name__}; the recording is ignored"
+            )
         elif self._is_new_name(short := name[:_MAX_LOGGED_NAME]):
-            self._say(_unknown(short, self._definitions))
+            self._log_once(_unknown(short, self._definitions))
 
-    def _say(self, message: str) -> None:
+    def _log_once(self, message: str) -> None:
         """Log a wrong call of `record` once: with names and types, never with a value."""
         if self._is_new(message):
-            tell("%s", message)
+            log_when_unlocked("%s", message)
 
 
 def _unknown(name: str, definitions: Definitions) -> str:

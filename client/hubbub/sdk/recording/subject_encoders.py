@@ -83,7 +83,7 @@ class SubjectEncoders:
     def __init__(self, journal: Journal, load: Callable[[], Secret | None], random_bytes: RandomBytes) -> None:
         self._journal = journal
         self._load = load
-        self._coins = random_bytes
+        self._random_bytes = random_bytes
         self._secret: Secret | None = None
         self._secret_tag = ""
         self._ledger_secret: Secret | None = None
@@ -102,8 +102,8 @@ class SubjectEncoders:
             tag = secret.stream("hubbub/enrollment/v1").digest(16).hex()
             if tag != state.secret_tag:
                 if not state.ledger_key:
-                    self._journal.write({"e": "ledger_key", "key": self._coins(SECRET_BYTES).hex()})
-                self._journal.write({"e": "enrollment", "number": state.enrollments + 1, "tag": tag})
+                    self._journal.write({"event": "ledger_key", "key": self._random_bytes(SECRET_BYTES).hex()})
+                self._journal.write({"event": "enrollment", "number": state.enrollments + 1, "secret_tag": tag})
             self._secret, self._secret_tag = secret, tag
             self._encoders.clear()
         return self._secret
@@ -133,5 +133,5 @@ class SubjectEncoders:
                 self._encoders.clear()
             if subject:
                 secret = Secret(secret.stream("hubbub/subject/v1", bytes.fromhex(subject)).digest(SECRET_BYTES))
-            encoder = self._encoders[key] = SubjectEncoder(metric, secret, self._coins)
+            encoder = self._encoders[key] = SubjectEncoder(metric, secret, self._random_bytes)
         return encoder

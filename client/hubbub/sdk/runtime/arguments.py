@@ -1,4 +1,4 @@
-"""What a host gives to `Client`, checked before anything is made of it."""
+"""Validate arguments of `Client`."""
 
 from __future__ import annotations
 
@@ -9,49 +9,51 @@ from typing import TypeVar
 from hubbub.errors import ParameterError
 
 T = TypeVar("T")
-LONGEST_TEXT = 1 << 16
+MAX_TEXT_CHARACTERS = 1 << 16
 
 
 def absolute(name: str, path: str | Path) -> Path:
-    """Return a path that stays what it is when the program changes its directory."""
+    """Return an absolute path, which stays valid when the program changes its working directory."""
     if not isinstance(path, str | Path) or not str(path).strip() or "\0" in str(path):
-        raise ParameterError(f"{name} must be a path, got {path!r}")
+        raise ParameterError(f"{name} must be a path that is not empty, got {path!r}: pass a str or a Path")
     try:
         return Path(path).expanduser().absolute()
     except (OSError, RuntimeError) as problem:
-        raise ParameterError(f"{name}: {str(path)!r} is not a place ({problem}): give an absolute path") from None
+        raise ParameterError(
+            f"{name}: the path {str(path)!r} cannot be resolved ({problem}): pass an absolute path"
+        ) from None
 
 
-def certificates(ca_certs: str | None) -> str | None:
-    """Return the absolute path of a file of certificates."""
+def check_ca_certs(ca_certs: str | None) -> str | None:
+    """Return the absolute path of a file of certificates; None stays None."""
     if ca_certs is None:
         return None
     path = absolute("ca_certs", ca_certs)
     if not os.access(path, os.R_OK) or not path.is_file():
-        raise ParameterError(f"ca_certs must be a file of certificates that can be read, got {ca_certs!r}")
+        raise ParameterError(f"ca_certs must be a readable PEM file of certificates, got {ca_certs!r}")
     return str(path)
 
 
-def an_instance(name: str, given: T | None, kind: type[T]) -> T:
-    """Return what was given, or one made without arguments."""
+def instance_or_default(name: str, given: T | None, kind: type[T]) -> T:
+    """Return the given instance, or a default one for None."""
     if not isinstance(given, kind | None):
         raise ParameterError(f"{name} must be hubbub.{kind.__name__}(...), got {given!r}")
     return given or kind()
 
 
-def text_of(agreed: str) -> str:
-    """Return the text that a user agreed to."""
-    if not isinstance(agreed, str) or len(agreed) > LONGEST_TEXT:
-        told = f"one of {len(agreed)}" if isinstance(agreed, str) else f"{type(agreed).__name__}: take str(text)"
-        raise ParameterError(f"text must be a string of at most {LONGEST_TEXT} characters, got {told}")
+def check_consent_text(agreed: str) -> str:
+    """Return the text of a consent, checked."""
+    if not isinstance(agreed, str) or len(agreed) > MAX_TEXT_CHARACTERS:
+        description = f"one of {len(agreed)}" if isinstance(agreed, str) else f"{type(agreed).__name__}: pass str(text)"
+        raise ParameterError(f"text must be a string of at most {MAX_TEXT_CHARACTERS} characters, got {description}")
     return agreed
 
 
-def subject_of(subject_id: str) -> str:
-    """Return a person's id."""
+def check_subject_id(subject_id: str) -> str:
+    """Return the id of a subject, checked."""
     if not isinstance(subject_id, str) or not subject_id:
         raise ParameterError(
-            f"subject_id must be a string that is not empty, got {type(subject_id).__name__}: one person's own id; "
-            "whoever has none is not recorded"
+            f"subject_id must be a string that is not empty, got {type(subject_id).__name__}: pass the id of one person, and do not "
+            "record for a person without an id"
         )
     return subject_id

@@ -1,4 +1,4 @@
-"""Recording from asyncio: a thread of its own does it, so that the event loop never waits for a disk."""
+"""Run recordings for `arecord` in a dedicated thread, so that the event loop never waits for a disk."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 
 
-class Scribe:
-    """One thread, made for the first who needs it; the host's own executor may be busy, or shut down."""
+class AsyncWorker:
+    """Dedicated thread for calls of coroutines, started by the first call. The host's own executor may be busy or shut down."""
 
     def __init__(self) -> None:
         self._starting = threading.RLock()
         self._executor: ThreadPoolExecutor | None = None
 
     async def run(self, step: Callable[P, None], *arguments: P.args, **named: P.kwargs) -> None:
-        """Wait for a step that the thread takes."""
+        """Run `step` in the thread, and wait for its end."""
         import asyncio
         from functools import partial
 
         try:
-            taken = asyncio.get_running_loop().run_in_executor(self._thread(), partial(step, *arguments, **named))
-        except RuntimeError:  # the interpreter shuts down, there are no more threads, or the loop is not asyncio's
+            future = asyncio.get_running_loop().run_in_executor(self._thread(), partial(step, *arguments, **named))
+        except RuntimeError:  # the interpreter shuts down, no thread can be started, or the loop is not asyncio's
             step(*arguments, **named)
             return
-        await taken
+        await future
 
     def close(self) -> None:
-        """End the thread once it has taken all steps."""
+        """End the thread after the calls that wait for it."""
         with self._starting:
             executor, self._executor = self._executor, None
         if executor is not None:

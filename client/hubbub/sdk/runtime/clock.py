@@ -1,4 +1,4 @@
-"""The clock, and today's periods by it: it may be set back."""
+"""The clock and the current periods."""
 
 from __future__ import annotations
 
@@ -9,30 +9,37 @@ from typing import NamedTuple
 from hubbub.metrics.periods import Period, PeriodKind
 
 
-class Current(NamedTuple):
-    """The period that is now, its name, and the last one that the account of a clock that was always right may have come to."""
+class CurrentPeriod(NamedTuple):
+    """The current period of one kind.
+
+    name   : its first day, ISO 8601
+    latest : the latest `next_period_start` of an account, unless the clock was wrong once
+    """
 
     period: Period
     name: str
     latest: str
 
 
-class Today:
-    """What a clock says, as periods."""
+class PeriodClock:
+    """The current periods of a clock, which may be set back.
+
+    now       : the clock
+    went_back : whether the clock went back since a caller set this to False; True at the start, because the past is unknown
+    """
 
     def __init__(self, clock: Callable[[], datetime]) -> None:
         self.now = clock
+        self.went_back = True
         self._day: date | None = None
-        self._current: dict[PeriodKind, Current] = {}
-        self.may_be_earlier = True
-        """Whether the clock went back since somebody made this False; at the start nobody knows."""
+        self._current: dict[PeriodKind, CurrentPeriod] = {}
 
-    def current(self, kind: PeriodKind) -> Current:
+    def current(self, kind: PeriodKind) -> CurrentPeriod:
         """Return the current period of a kind."""
         day = self.now().date()
         if self._day != day:
-            self.may_be_earlier |= self._day is not None and day < self._day
+            self.went_back |= self._day is not None and day < self._day
             periods = [Period.containing(kind, day) for kind in PeriodKind]
-            self._current = {each.kind: Current(each, str(each), str(each.next().next())) for each in periods}
+            self._current = {each.kind: CurrentPeriod(each, str(each), str(each.next().next())) for each in periods}
             self._day = day
         return self._current[kind]

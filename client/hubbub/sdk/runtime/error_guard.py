@@ -1,4 +1,4 @@
-"""What becomes of our own bugs: never the host's problem, never silent in our tests."""
+"""Guard for internal errors: logged in production, raised in tests."""
 
 from __future__ import annotations
 
@@ -12,38 +12,48 @@ from typing import TypeVar
 T = TypeVar("T")
 logger = logging.getLogger("hubbub")
 
-swallowed = True
-"""False in tests: `hubbub.testing.nothing_swallowed`."""
+suppress_internal_errors = True
+"""False in tests, see `hubbub.testing.raise_internal_errors`."""
 
 
 def report_failure(failure: Exception) -> None:
-    """Log what failed and where, without the message: it could repeat a value. In tests, raise it, as what is the host's own."""
-    if not swallowed or from_a_signal_handler(failure):
+    """Log the type and place of an internal error, without its message, which may contain a value.
+
+    Raised again are errors in tests, and errors of the host's signal handlers.
+    """
+    if not suppress_internal_errors or is_from_signal_handler(failure):
         raise failure
     where = traceback.extract_tb(failure.__traceback__)[-1]
-    log(logging.ERROR, "%s in %s, line %s of %s", type(failure).__name__, where.name, where.lineno, where.filename)
+    log(
+        logging.ERROR,
+        "internal error of hubbub: %s in %s, line %s of %s. The call had no effect; please report it",
+        type(failure).__name__,
+        where.name,
+        where.lineno,
+        where.filename,
+    )
 
 
-def guarded(step: Callable[[], T], otherwise: T) -> T:
-    """Return what a step returns, or something else where it fails by a bug of ours: the host's program goes on."""
+def call_safely(step: Callable[[], T], otherwise: T) -> T:
+    """Return the result of `step`, or `otherwise` if an internal error ends it."""
     try:
         return step()
-    except Exception as failure:  # noqa: BLE001  (the contract: nothing is raised into the host, nothing ends in its lap)
+    except Exception as failure:  # noqa: BLE001  (the contract: no internal error is raised into the host)
         report_failure(failure)
         return otherwise
 
 
 def log(level: int, text: str, *about: object) -> None:
-    """Log, whatever the host's handlers and filters do."""
+    """Log; exceptions raised by the host's log handlers and filters are suppressed."""
     try:
         logger.log(level, text, *about)
     except Exception as failure:
-        if from_a_signal_handler(failure):
+        if is_from_signal_handler(failure):
             raise
 
 
-def from_a_signal_handler(failure: Exception) -> bool:
-    """Say whether a signal handler of the host raised it in the middle of our code: a timeout of its own, that is not ours to swallow."""
+def is_from_signal_handler(failure: Exception) -> bool:
+    """Return whether a signal handler of the host raised an error during a call of hubbub: its own timeout, which must reach the host."""
     codes = set()
     for number in signal.valid_signals():
         handler = signal.getsignal(number)

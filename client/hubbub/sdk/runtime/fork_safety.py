@@ -1,7 +1,7 @@
-"""Forks: while a process is copied no thread is in the middle of something, and the child begins anew.
+"""fork() hooks: hold all locks before a fork, so that no change is half done; reset the child.
 
-The hooks run in the thread that forks, and several may fork at once: one after the other, each with a record of its own of what it holds.
-What is held is a generator in its `with`: closing one that never came so far releases nothing.
+The hooks run in the forking thread. Several threads may fork at once: the hooks of one run after those of another, each with its own list
+of held sections. A section is a generator inside a `with` statement: closing one that did not acquire its lock releases nothing.
 """
 
 from __future__ import annotations
@@ -13,55 +13,55 @@ from collections.abc import Generator
 from itertools import count
 from typing import Protocol
 
-Section = Generator[None, None, None]
+HeldSection = Generator[None, None, None]
 
 
-class Forked(Protocol):
-    """What must be still while the process is copied."""
+class ForkAware(Protocol):
+    """An object whose locks must be held during a fork."""
 
-    def _still(self) -> Section:
-        """Hold its locks from `next` to `close`."""
+    def _freeze(self) -> HeldSection:
+        """Hold the locks from `next` to `close`."""
 
     def _after_fork_in_child(self) -> None:
-        """Begin anew: no other thread came along, and what was held is held for ever."""
+        """Reset locks and threads: the child has no other thread, and inherited locks are never released."""
 
 
 class _Held(threading.local):
-    """What this thread's forks hold; a signal handler may fork within a fork's hooks."""
+    """Sections that this thread's forks hold. A signal handler may fork inside a fork's hooks."""
 
     def __init__(self) -> None:
-        self.by_fork: list[list[Section]] = []
+        self.by_fork: list[list[HeldSection]] = []
 
 
-_one_at_a_time = threading.RLock()
-_alive: weakref.WeakValueDictionary[int, Forked] = weakref.WeakValueDictionary()
+_fork_lock = threading.RLock()
+_alive: weakref.WeakValueDictionary[int, ForkAware] = weakref.WeakValueDictionary()
 _numbers = count()
 _held = _Held()
 
 
-def watch(forked: Forked) -> None:
-    """Keep it whole through every fork, for as long as it lives."""
-    with _one_at_a_time:
+def register(forked: ForkAware) -> None:
+    """Call the hooks of an object at every fork, as long as it exists."""
+    with _fork_lock:
         _alive[next(_numbers)] = forked
 
 
-def alive() -> list[Forked]:
-    """Return what is watched, the oldest first: the order in which locks are taken."""
-    with _one_at_a_time:
+def registered_clients() -> list[ForkAware]:
+    """Return the registered objects, the oldest first, which is the order of their locks."""
+    with _fork_lock:
         return list(_alive.values())
 
 
-def _only_this_thread() -> Section:
-    with _one_at_a_time:
+def _only_this_thread() -> HeldSection:
+    with _fork_lock:
         yield
 
 
 def _before() -> None:
-    sections: list[Section] = [_only_this_thread()]
+    sections: list[HeldSection] = [_only_this_thread()]
     _held.by_fork.append(sections)
     next(sections[0])
-    for forked in alive():
-        sections.append(forked._still())
+    for forked in registered_clients():
+        sections.append(forked._freeze())
         next(sections[-1])
 
 
@@ -71,10 +71,10 @@ def _after_in_parent() -> None:
 
 
 def _after_in_child() -> None:
-    global _one_at_a_time  # its waiters are the parent's
+    global _fork_lock  # threads of the parent may wait for it
     _after_in_parent()
-    _one_at_a_time = threading.RLock()
-    for forked in alive():
+    _fork_lock = threading.RLock()
+    for forked in registered_clients():
         forked._after_fork_in_child()
 
 

@@ -1,4 +1,4 @@
-"""The machine's id, used to notice that a state directory was copied. The id itself is neither stored nor sent."""
+"""Machine id, used to notice that a state directory was copied. The id itself is neither stored nor sent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TAG_BYTES = 16
 
 
 def read_machine_id(path: Path = MACHINE_ID_FILE) -> bytes | None:
-    """Return the id that systemd gave this machine; None where there is none (macOS, most containers, an image before its first boot)."""
+    """Return the systemd id of this machine; None if there is none (macOS, most containers, an image before its first boot)."""
     try:
         with path.open("rb") as file:
             content = file.read(64).strip()
@@ -26,7 +26,7 @@ def read_machine_id(path: Path = MACHINE_ID_FILE) -> bytes | None:
 
 
 def machine_tag(ledger_key: str, machine_id: bytes) -> str:
-    """Return HMAC-SHA256(ledger key, machine id), 16 bytes in hex: what a state directory remembers of a machine.
+    """Return the tag of a machine in a state directory: HMAC-SHA256(ledger key, machine id), 16 bytes in hex.
 
     ledger_key : hex, kept in the same directory
     """

@@ -1,4 +1,7 @@
-"""What goes to the host's log is said when its thread holds nothing of ours: a handler of the host may record, and wait for those who log."""
+"""Deferred logging. Messages are emitted only when this thread holds no hubbub lock.
+
+The host's log handler may call `record`, and would wait for a lock that this thread holds: a deadlock.
+"""
 
 from __future__ import annotations
 
@@ -9,41 +12,41 @@ from contextlib import suppress
 
 from hubbub.sdk.runtime.error_guard import log
 
-inside: list[int] = []
-"""The threads that are within a journal, once for each time."""
+journal_threads: list[int] = []
+"""Ids of the threads inside a journal section, once for each nested section."""
 
-_unsaid: deque[tuple[int, str, tuple[object, ...]]] = deque()
+_pending_logs: deque[tuple[int, str, tuple[object, ...]]] = deque()
 
 
-class Once:
-    """What is said only once, and of it at most so many things."""
+class OncePerKey:
+    """Predicate that is true at the first call with a key, for at most `most` keys."""
 
     def __init__(self, most: int = 100) -> None:
         self._most = most
-        self._said: set[str] = set()
+        self._seen: set[str] = set()
 
-    def __call__(self, about: str) -> bool:
-        """Say whether this is the first time."""
-        if about in self._said or len(self._said) >= self._most:
+    def __call__(self, key: str) -> bool:
+        """Return whether this is the first call with the key."""
+        if key in self._seen or len(self._seen) >= self._most:
             return False
-        self._said.add(about)
+        self._seen.add(key)
         return True
 
 
-def interrupted() -> bool:
-    """Say whether this thread is within a journal already: a signal handler or a finalizer must not wait for what its own thread holds."""
-    return threading.get_ident() in inside
+def holds_journal() -> bool:
+    """Return whether this thread is inside a journal section: a signal handler or finalizer must not wait for its own thread's lock."""
+    return threading.get_ident() in journal_threads
 
 
-def tell(text: str, *about: object, level: int = logging.WARNING) -> None:
-    """Log, as soon as this thread holds nothing."""
-    _unsaid.append((level, text, about))
-    say()
+def log_when_unlocked(text: str, *arguments: object, level: int = logging.WARNING) -> None:
+    """Log a message as soon as this thread holds no lock of hubbub."""
+    _pending_logs.append((level, text, arguments))
+    flush_pending_logs()
 
 
-def say() -> None:
-    """Log what is to be said, if this thread holds nothing."""
-    while _unsaid and not interrupted():
-        with suppress(IndexError):  # another thread says it
-            level, text, about = _unsaid.popleft()
-            log(level, text, *about)
+def flush_pending_logs() -> None:
+    """Emit the deferred messages, if this thread holds no lock of hubbub."""
+    while _pending_logs and not holds_journal():
+        with suppress(IndexError):  # another thread emits it
+            level, text, arguments = _pending_logs.popleft()
+            log(level, text, *arguments)

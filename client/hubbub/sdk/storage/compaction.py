@@ -1,13 +1,13 @@
-"""A snapshot of the state, written beside the journal's lock: who records waits for a piece of it at most.
+"""Compact the journal into a snapshot without blocking recordings: a recording waits for one slice of the snapshot at most.
 
-    1  the journal is renamed, and goes on in a new file              under the lock
-    2  the snapshot is written, `PIECE` things at a time              each as it is when its turn comes; no lock but between threads
-    3  the new journal says the counts                                under the lock
-    4  the snapshot takes its place, the renamed journal goes         under the lock
+    1  rename the journal, and continue in a new file                 with the journal's lock
+    2  write the snapshot, `EVENTS_PER_SLICE` events at a time        without the lock; each event has the values of its moment
+    3  write the counters to the new journal                          with the lock
+    4  put the snapshot in place, remove the renamed journal          with the lock
 
-Why a fold of snapshot, renamed journal and journal is the state, wherever a kill comes: an event says what now is, so folding it again is
-harmless, and after the last event about a thing it does not matter what was said before. A thing without an event since step 1 is as the
-snapshot has it. Only counts are counted up, which is why they are said after everything that step 2 may have missed.
+A replay of snapshot, renamed journal and journal gives the state, at whatever step the process is killed. Events hold new values, so
+applying one twice is harmless, and the last event about an item decides. An item without an event since step 1 is complete in the
+snapshot. Only counters are added up, so they are written after all events that step 2 may have missed.
 """
 
 from __future__ import annotations
@@ -19,59 +19,59 @@ from contextlib import suppress
 from itertools import chain
 from typing import TypeVar
 
-from hubbub.sdk.storage.events import EARLIER, SNAPSHOT, Event
+from hubbub.sdk.storage.events import ROTATED, SNAPSHOT, Event
 from hubbub.sdk.storage.filesystem import Disk, Lock
 from hubbub.sdk.storage.journal import Journal
-from hubbub.sdk.storage.state import State, account_event, batch_event
+from hubbub.sdk.storage.state import State, account_event, encode_batch
 
 K = TypeVar("K")
 V = TypeVar("V")
-PIECE = 100
-PAUSE = 0.001
-"""Seconds between two pieces: those who wait for the lock, or for the interpreter's, get it."""
+EVENTS_PER_SLICE = 100
+SLICE_PAUSE_SECONDS = 0.001
+"""Pause between two slices, in which waiting threads and processes get the lock."""
 
-_ABOVE = 1 << 18
+COMPACT_ABOVE_BYTES = 1 << 18
 
 
 class Compactor:
-    """Compacts the journal of one directory; of all its processes one at a time."""
+    """Compacts the journal of one directory; one process at a time."""
 
-    def __init__(self, journal: Journal, disk: Disk, rest: Callable[[float], None] = time.sleep) -> None:
+    def __init__(self, journal: Journal, disk: Disk, sleep: Callable[[float], None] = time.sleep) -> None:
         self._journal = journal
         self._disk = disk
-        self._rest = rest
+        self._sleep = sleep
         self._snapshot = journal.directory / SNAPSHOT
         self._new = journal.directory / f"{SNAPSHOT}.new"
-        self._earlier = journal.directory / EARLIER
-        self._at_it = threading.Lock()
+        self._earlier = journal.directory / ROTATED
+        self._thread_lock = threading.Lock()
         self._lock: Lock | None = None
 
     def is_due(self) -> bool:
-        """Say whether the journal is longer than its snapshot, or a kill ended a compaction."""
+        """Return whether the journal is larger than its snapshot, or a kill interrupted a compaction."""
         if not self._journal.is_read:
             return False
         snapshot = self._disk.identity(self._snapshot)
-        large = self._journal.size > max(_ABOVE, snapshot[1] if snapshot else 0)
+        large = self._journal.size > max(COMPACT_ABOVE_BYTES, snapshot[1] if snapshot else 0)
         return large or self._disk.identity(self._earlier) is not None
 
     def compact(self, *, always: bool = False) -> bool:
-        """Write the state anew, beside the lock, if the journal has outgrown its snapshot; durable when this returns True.
+        """Write a snapshot, if the journal has outgrown the last one; return whether a durable snapshot was written.
 
-        always : wait for whoever is at it, and leave nothing behind of what was written before. Only outside `with journal`.
+        always : wait for a running compaction, then compact in any case, so that no earlier record is left. Call it outside `with journal`.
         """
         if always:
-            with self._at_it:
+            with self._thread_lock:
                 return self._compact(always=True)
-        if not self.is_due() or not self._at_it.acquire(blocking=False):
+        if not self.is_due() or not self._thread_lock.acquire(blocking=False):
             return False
         try:
             return self._compact(always=False)
         finally:
-            self._at_it.release()
+            self._thread_lock.release()
 
     def after_fork_in_child(self) -> None:
-        """Let go of the lock: it would be the parent's."""
-        self._at_it = threading.Lock()
+        """Close the lock, which belongs to the parent."""
+        self._thread_lock = threading.Lock()
         if self._lock is not None:
             self._lock.close()
             self._lock = None
@@ -81,7 +81,7 @@ class Compactor:
         try:
             lock = self._lock = self._disk.lock(self._journal.directory / "compactor")
             if always:
-                self._journal.wait_for(lock)
+                self._journal.acquire_lock(lock)
             elif not lock.acquire(wait=False):
                 return False
             return self._replace_all(always=always)
@@ -99,16 +99,16 @@ class Compactor:
                     lock.close()
 
     def _replace_all(self, *, always: bool) -> bool:
-        """Write a snapshot and drop what it replaces; False where the disk or a consent withdrawn meanwhile ends it.
+        """Write a snapshot and remove the records that it replaces; False if the disk failed or consent was withdrawn meanwhile.
 
-        always : once more, if what a kill left of an earlier compaction came first
+        always : repeat it, if the first pass finished a compaction that a kill interrupted
         """
-        begun = False
-        while not begun:
+        is_complete = False
+        while not is_complete:
             started = self._journal.run(self._begin, always=always)
             if started is None:
                 return False
-            state, erased, begun = started
+            state, erased, is_complete = started
             try:
                 if not (self._write(state, erased=erased) and self._put_in_place(state)):
                     return False
@@ -117,24 +117,24 @@ class Compactor:
                     if self._disk.identity(self._new) is not None:
                         self._disk.remove(self._new)
         if always:
-            state.erased = False
+            state.erasure_pending = False
         return True
 
     def _begin(self, state: State, *, always: bool) -> tuple[State, bool, bool] | None:
-        if not self._journal.write_the_unwritten():
+        if not self._journal.write_pending():
             return None
-        return state, state.erased, self._journal.begin_part() or not always
+        return state, state.erasure_pending, self._journal.rotate() or not always
 
     def _write(self, state: State, *, erased: bool) -> bool:
         file = self._disk.open_new(self._new)
         try:
-            # what protects people is said twice: one damage is none
-            things = chain(protected(state), unprotected(state), protected(state))
-            while piece := self._journal.some(things, PIECE):
-                if state.erased != erased:
+            # consent and ledger are written twice, so that one damaged record loses neither
+            events = chain(protected_events(state), other_events(state), protected_events(state))
+            while data := self._journal.take_records(events, EVENTS_PER_SLICE):
+                if state.erasure_pending != erased:
                     return False
-                file.append(piece)
-                self._rest(PAUSE)
+                file.append(data)
+                self._sleep(SLICE_PAUSE_SECONDS)
             file.sync()
         finally:
             file.close()
@@ -142,65 +142,62 @@ class Compactor:
 
     def _put_in_place(self, state: State) -> bool:
         journal = self._journal
-        if not (journal.run(self._say_the_counts, state) and journal.sync() and journal.run(self._replace)):
+        if not (journal.run(self._write_counters, state) and journal.sync() and journal.run(self._replace)):
             return False
         self._disk.sync_directory(journal.directory)
         return True
 
-    def _say_the_counts(self, now: State, written: State) -> bool:
+    def _write_counters(self, now: State, written: State) -> bool:
         if now is not written:
-            return False  # somebody removed the directory
-        self._journal.write(*counts(now), *counts(now))
+            return False  # the directory was removed
+        self._journal.write(*counter_events(now), *counter_events(now))
         return True
 
     def _replace(self, _: State) -> bool:
-        if self._journal.locked_out:
+        if self._journal.lock_unavailable:
             return False
         self._disk.replace(self._new, self._snapshot)
         self._disk.remove(self._earlier)
         return True
 
 
-def protected(state: State) -> Iterator[Event]:
-    """Yield what protects people: consent and ledger. Here as below each is what it is when it is yielded."""
+def protected_events(state: State) -> Iterator[Event]:
+    """Yield consent and ledger, which protect privacy. Each event has the values of the moment when it is yielded, as below."""
     yield state.consent_event()
-    yield {"e": "enrollment", "number": state.enrollments, "tag": state.secret_tag}
+    yield {"event": "enrollment", "number": state.enrollments, "secret_tag": state.secret_tag}
     if state.ledger_key:
-        yield {"e": "ledger_key", "key": state.ledger_key}
-    yield {"e": "clock", "at": state.confirmed}
-    for digest, runs in _still_in(state.tried):
-        yield {"e": "tried", "m": digest, "runs": runs}
-    for _, account in _still_in(state.accounts):
+        yield {"event": "ledger_key", "key": state.ledger_key}
+    yield {"event": "clock_confirmed", "time": state.clock_confirmed_at}
+    for digest, runs in _live_items(state.attempted_periods):
+        yield {"event": "attempted_periods", "digest": digest, "runs": runs}
+    for _, account in _live_items(state.accounts):
         yield account_event(account)
 
 
-def unprotected(state: State) -> Iterator[Event]:
-    """Yield the rest but for the counts."""
-    for _, waiting in _still_in(state.waiting):
-        yield {
-            "e": "waiting",
-            "batch": batch_event(waiting.batch),
-            "kind": waiting.period,
-            "at": waiting.at,
-            "doubt": waiting.doubt,
-            "late": waiting.late,
-            "local": waiting.local,
-        }
-    for (subject, digest), draft in _still_in(state.drafts):
-        yield {"e": "kept", "s": subject, "m": digest, "draft": draft.to_dict()}
-    for _, (batch, problem) in _still_in(state.quarantine):
-        yield {"e": "quarantined", "batch": batch_event(batch), "problem": problem}
-    for digest, until in _still_in(state.held):
-        yield {"e": "held", "m": digest, "until": until}
-    yield {"e": "backoff", "failures": state.failures, "until": state.not_before, "told": state.trouble}
-    yield {"e": "detached", "at": state.detached_at}
-    yield {"e": "machines", "tags": state.machines}
-
-
-def counts(state: State) -> Iterator[Event]:
-    """Yield what later events count up from: right only where all that was counted is before it."""
+def other_events(state: State) -> Iterator[Event]:
+    """Yield the rest of the state, except the counters."""
+    for _, queued in _live_items(state.queue):
+        yield {"event": "batch_snapshot", "queued": queued.to_dict()}
+    for (subject, digest), draft in _live_items(state.drafts):
+        yield {"event": "draft_snapshot", "subject": subject, "digest": digest, "draft": draft.to_dict()}
+    for _, (batch, problem) in _live_items(state.quarantine):
+        yield {"event": "quarantine_snapshot", "batch": encode_batch(batch), "problem": problem}
+    for digest, until in _live_items(state.paused_metrics):
+        yield {"event": "metric_paused", "digest": digest, "until": until}
     yield {
-        "e": "head",
+        "event": "backoff",
+        "failures": state.failures,
+        "until": state.backoff_until,
+        "last_error": state.last_error,
+    }
+    yield {"event": "detached_started", "time": state.detached_started_at}
+    yield {"event": "machine_tags", "tags": state.machine_tags}
+
+
+def counter_events(state: State) -> Iterator[Event]:
+    """Yield the counters that later events add to: correct only after all events that they count."""
+    yield {
+        "event": "counters",
         "formed": state.formed,
         "acknowledged": state.acknowledged,
         "damaged": state.damaged,
@@ -211,11 +208,11 @@ def counts(state: State) -> Iterator[Event]:
         "ignored": state.ignored,
     }
     for batch in state.last_sent.values():
-        yield {"e": "sent", "batch": batch_event(batch)}
+        yield {"event": "sent_snapshot", "batch": encode_batch(batch)}
 
 
-def _still_in(things: dict[K, V]) -> Iterator[tuple[K, V]]:
-    """Iterate over a dictionary that changes meanwhile: what is still in it when its turn comes."""
-    for key in list(things):
-        if key in things:
-            yield key, things[key]
+def _live_items(items: dict[K, V]) -> Iterator[tuple[K, V]]:
+    """Yield the items of a dictionary that may change meanwhile; removed items are skipped."""
+    for key in list(items):
+        if key in items:
+            yield key, items[key]

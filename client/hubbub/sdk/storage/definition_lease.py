@@ -2,8 +2,8 @@
 
     lease.<random>    the digests of one process's metrics; the process keeps the file locked
 
-The kernel releases the lock when the process ends, however it ends. The next process that looks removes the file.
-Nothing here but `release` and `after_fork_in_child` may be called but inside `with journal`.
+The kernel releases the lock when the process ends, however it ends. The next process that reads the leases removes the file.
+Call every method but `release` and `after_fork_in_child` inside `with journal`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from hubbub.sdk.storage.filesystem import Disk, Lock
 
-PREFIX = "lease."
+LEASE_PREFIX = "lease."
 
 
 class DefinitionLease:
@@ -30,16 +30,16 @@ class DefinitionLease:
 
     @property
     def is_held(self) -> bool:
-        """Whether this process is announced."""
+        """Whether this process holds its lease."""
         return self._lock is not None
 
     def take(self) -> None:
-        """Announce this process, if it is not announced yet; a disk that refuses it leaves it unannounced."""
+        """Take the lease, unless it is held. If the disk refuses the file, this process has no lease."""
         with suppress(OSError):
             if self._path is not None and self._disk.identity(self._path) is not None:
                 return
             self.release()
-            path = self._directory / f"{PREFIX}{os.urandom(8).hex()}"
+            path = self._directory / f"{LEASE_PREFIX}{os.urandom(8).hex()}"
             file = self._disk.open_new(path)
             try:
                 file.append("\n".join(sorted(self.digests)).encode())
@@ -49,10 +49,10 @@ class DefinitionLease:
             self._lock.acquire(wait=False)
 
     def in_use_elsewhere(self) -> frozenset[str]:
-        """Return the digests that other live processes announced, and remove what ended processes left."""
+        """Return the digests of other live processes' leases, and remove the leases of ended processes."""
         digests: set[str] = set()
         for path in self._names():
-            if path.name.startswith(PREFIX) and path != self._path:
+            if path.name.startswith(LEASE_PREFIX) and path != self._path:
                 with suppress(OSError):  # its process removed it meanwhile
                     digests.update(self._read(path))
         return frozenset(digests)
@@ -67,14 +67,14 @@ class DefinitionLease:
             lock.close()
 
     def after_fork_in_child(self) -> None:
-        """Let go of the parent's lease, which stays the parent's; the child takes its own."""
+        """Close the parent's lease, which the parent keeps; the child takes its own."""
         lock, self._path, self._lock = self._lock, None, None
         if lock is not None:
             lock.close()
 
     def _names(self) -> list[Path]:
         try:
-            return self._disk.names(self._directory)
+            return self._disk.list_directory(self._directory)
         except OSError:
             return []
 

@@ -1,12 +1,11 @@
-"""Events, and the files of a directory that hold them, each a record of JSON. A start folds the files in this order:
+"""Journal events: their JSON encoding, and the files of a state directory that hold them. A start replays the files in this order:
 
-    snapshot          what `compaction.py` said of the state, while others went on writing
-    journal.earlier   the events that this was to replace: there while a snapshot is written, and after a kill meanwhile
+    snapshot          the state at the last compaction, see `compaction.py`
+    journal.earlier   the events that the next snapshot replaces; exists during a compaction, and after a kill in one
     journal           the events since
 
-Beside them, `sent-periods` says which periods were ever sent, see `sent_periods.py`.
-
-Who reads them is `journal.py`; who looks without a lock, `inspection.py`.
+The file `sent-periods` holds the periods that were ever sent, see `sent_periods.py`.
+`journal.py` reads and writes the files; `state_reader.py` reads them without a lock.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from hubbub.sdk.storage.record_format import payloads, record
+from hubbub.sdk.storage.record_format import encode_record, iter_payloads
 
 Event = dict[str, Any]
-JOURNAL, EARLIER, SNAPSHOT = "journal", "journal.earlier", "snapshot"
+JOURNAL, ROTATED, SNAPSHOT = "journal", "journal.earlier", "snapshot"
 _encoder = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 
 
-def _encode_once_made() -> Callable[[Event], str]:
-    """Return `_encoder.encode` without what that makes anew for each call: half the time."""
+def _make_encode() -> Callable[[Event], str]:
+    """Return a faster `_encoder.encode`: that makes a new C encoder for each call, which is half of its time."""
     make = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
         return _encoder.encode
@@ -31,18 +30,18 @@ def _encode_once_made() -> Callable[[Event], str]:
     return lambda event: "".join(chunks(event, 0))
 
 
-_encode = _encode_once_made()
+_encode = _make_encode()
 
 
-def records(*events: Event) -> bytes:
-    """Return events as the files hold them."""
-    return b"".join([record(_encode(event).encode()) for event in events])
+def encode_records(*events: Event) -> bytes:
+    """Return events as the files hold them: one record each."""
+    return b"".join([encode_record(_encode(event).encode()) for event in events])
 
 
-def fold(apply: Callable[[Event], None], chunks: Iterable[bytes]) -> int:
-    """Apply the events of records that come in chunks, and return how many were damaged."""
+def replay(apply: Callable[[Event], None], chunks: Iterable[bytes]) -> int:
+    """Apply the events in chunks of a file's bytes, in order; return the number of damaged records."""
     damaged = 0
-    for payload in payloads(chunks):
+    for payload in iter_payloads(chunks):
         try:
             apply(json.loads(payload or b""))
         except (KeyError, TypeError, ValueError):
@@ -50,6 +49,6 @@ def fold(apply: Callable[[Event], None], chunks: Iterable[bytes]) -> int:
     return damaged
 
 
-def after(inode: int) -> Event:
-    """Return the first event of the file that goes on after another."""
-    return {"e": "after", "inode": inode}
+def continuation(inode: int) -> Event:
+    """Return the first event of a journal that continues the file with this inode."""
+    return {"event": "continuation", "inode": inode}

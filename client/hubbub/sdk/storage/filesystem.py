@@ -1,6 +1,6 @@
-"""The disk as the journal sees it: one seam, so that tests can lose power at any moment.
+"""File-system operations of the journal, replaceable in tests: on the system's disk, and in memory for durability="memory".
 
-`fsync` makes a file's bytes durable, `sync_directory` the names in it; nothing else does.
+`File.sync` makes a file's bytes durable, `Disk.sync_directory` the names in a directory; no other operation does.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from itertools import count
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-from hubbub.sdk.runtime.safe_logging import tell
+from hubbub.sdk.runtime.safe_logging import log_when_unlocked
 
 
 class File(Protocol):
-    """An open file that grows at its end."""
+    """An open append-only file; `identity` is (inode, size)."""
 
     def identity(self) -> tuple[int, int]: ...
     def read(self, start: int, size: int) -> bytes: ...
@@ -32,7 +32,7 @@ class File(Protocol):
 
 
 class Lock(Protocol):
-    """A lock between processes, on an open file; the kernel releases it when its holder dies."""
+    """A lock between processes, on an open file; the kernel releases it when its process ends."""
 
     def acquire(self, *, wait: bool) -> bool: ...
     def release(self) -> None: ...
@@ -40,16 +40,16 @@ class Lock(Protocol):
 
 
 class Disk(Protocol):
-    """The few things that journal and secret ask of a disk; each may raise OSError.
+    """Disk operations of the journal and the secret file; each may raise OSError.
 
-    `link` gives a file a second name, FileExistsError if that is taken; `names` of a directory that is not there are none.
+    `link` gives a file a second name, and raises FileExistsError if that exists. `list_directory` of a missing directory is empty.
     """
 
     def make_directory(self, path: Path) -> None: ...
     def open(self, path: Path) -> File: ...
     def open_new(self, path: Path) -> File: ...
     def identity(self, path: Path) -> tuple[int, int] | None: ...
-    def names(self, directory: Path) -> list[Path]: ...
+    def list_directory(self, directory: Path) -> list[Path]: ...
     def link(self, source: Path, target: Path) -> None: ...
     def remove(self, path: Path) -> None: ...
     def replace(self, source: Path, target: Path) -> None: ...
@@ -57,15 +57,15 @@ class Disk(Protocol):
     def lock(self, path: Path) -> Lock: ...
 
 
-class _Opened:
-    """A descriptor that is closed by `close`, or when the object is dropped.
+class _Descriptor:
+    """A file descriptor that is closed by `close`, or when the object is deleted.
 
-    A signal handler may raise between any two calls of Python code, so a descriptor is never in a variable alone: `os.open` puts it
-    into a list of this object within one call of C code, and one call takes it out and closes it. A handler that raises within `__del__` leaves it
-    in the list; the next `_Opened` closes it, because `_lists` has the list too.
+    A signal handler may raise between any two calls of Python code, so a descriptor is never in a variable alone. One call of C code opens
+    it and puts it into a list of this object; one call takes it out and closes it. If a handler raises inside `__del__`, the descriptor
+    stays in the list; the next `_Descriptor` closes it, because `_lists` refers to the list too.
     """
 
-    _lists: ClassVar[dict[int, tuple[weakref.ref[_Opened], list[int]]]] = {}
+    _lists: ClassVar[dict[int, tuple[weakref.ref[_Descriptor], list[int]]]] = {}
     _numbers = count()
 
     def __init__(self, path: Path, flags: int) -> None:
@@ -84,7 +84,7 @@ class _Opened:
         self._lists.pop(self._number, None)
 
     def __del__(self) -> None:
-        if hasattr(self, "_number"):  # else `__init__` did not come so far
+        if hasattr(self, "_number"):  # else `__init__` was interrupted
             self.close()
 
     @classmethod
@@ -96,31 +96,31 @@ class _Opened:
 
 
 def _close(descriptors: list[int]) -> None:
-    """Take out and close; no Python code runs between the two."""
+    """Take descriptors out of the list and close them; no Python code runs between the two."""
     with suppress(IndexError):  # another thread closed it
         deque(map(os.close, map(list.pop, [descriptors] * len(descriptors))), maxlen=0)
 
 
-class _OwnFile(_Opened):
-    """A file that belongs to this user alone; it is made if it is not there."""
+class _PrivateFile(_Descriptor):
+    """A file of this user with mode 0600; created if it does not exist."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, _NEW)
         try:
             status = os.fstat(self._descriptor)
             if not stat.S_ISREG(status.st_mode):
-                raise OSError(errno.EINVAL, f"{path.name} is not a file")
+                raise OSError(errno.EINVAL, f"{path.name} is not a regular file")
             if status.st_uid != os.geteuid():
-                told = f"{path.name} belongs to user {status.st_uid}, and this is user {os.geteuid()}"
-                raise PermissionError(errno.EPERM, told)
+                owners = f"{path.name} belongs to user {status.st_uid}, this process runs as user {os.geteuid()}"
+                raise PermissionError(errno.EPERM, owners)
             if status.st_mode & 0o077:
-                _close_to_others(path, self._descriptor, status.st_mode)
+                _restrict_mode(path, self._descriptor, status.st_mode)
         except BaseException:
             self.close()
             raise
 
 
-class SystemFile(_OwnFile):
+class SystemFile(_PrivateFile):
     """A file of the operating system; `identity` is (inode, size)."""
 
     def identity(self) -> tuple[int, int]:
@@ -136,7 +136,7 @@ class SystemFile(_OwnFile):
         return b"".join(parts)
 
     def append(self, data: bytes) -> None:
-        """Write all of it or, as far as the disk lets us, nothing."""
+        """Write all bytes; if the disk is full, remove the written part and raise OSError."""
         written = os.write(self._descriptor, data)
         if written != len(data):
             os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size - written)
@@ -149,14 +149,14 @@ class SystemFile(_OwnFile):
         os.ftruncate(self._descriptor, 0)
 
 
-_WHERE_THERE_ARE = ("O_BINARY", "O_CLOEXEC", "O_NOFOLLOW")
-_NEW = os.O_RDWR | os.O_APPEND | os.O_CREAT | sum(getattr(os, flag, 0) for flag in _WHERE_THERE_ARE)
+_OPTIONAL_FLAGS = ("O_BINARY", "O_CLOEXEC", "O_NOFOLLOW")
+_NEW = os.O_RDWR | os.O_APPEND | os.O_CREAT | sum(getattr(os, flag, 0) for flag in _OPTIONAL_FLAGS)
 
 
 class SystemDisk:
-    """The disk of the operating system. What it makes is for its owner alone: files 0600, directories 0700.
+    """The operating system's disk. New files have mode 0600, new directories 0700.
 
-    What it finds is held to that: no symbolic links, no file of another user; one that others could read is closed to them, and told.
+    Symbolic links and files of another user are refused. A file with a wider mode is restricted to 0600, with a warning.
     """
 
     def make_directory(self, path: Path) -> None:
@@ -177,7 +177,7 @@ class SystemDisk:
             return None
         return status.st_ino, status.st_size
 
-    def names(self, directory: Path) -> list[Path]:
+    def list_directory(self, directory: Path) -> list[Path]:
         return list(directory.iterdir()) if directory.is_dir() else []
 
     def link(self, source: Path, target: Path) -> None:
@@ -190,7 +190,7 @@ class SystemDisk:
         source.replace(target)
 
     def sync_directory(self, path: Path) -> None:
-        directory = _Opened(path, os.O_RDONLY)
+        directory = _Descriptor(path, os.O_RDONLY)
         try:
             os.fsync(directory._descriptor)
         finally:
@@ -200,27 +200,27 @@ class SystemDisk:
         return SystemLock(path)
 
 
-def _close_to_others(path: Path, descriptor: int, mode: int) -> None:
+def _restrict_mode(path: Path, descriptor: int, mode: int) -> None:
     with suppress(OSError):  # a file system without modes
         os.fchmod(descriptor, 0o600)
-    tell(
-        "%s had mode %04o: it is for its owner alone. Whoever read a secret can remove the permanent noise: if somebody may have, "
-        "withdraw consent and give it again",
+    log_when_unlocked(
+        "%s had mode %04o and was changed to 0600. Anyone who read the secret can remove the permanent noise from this client's reports. "
+        'If that is possible, call set_consent("off") and then "on" to create a new secret.',
         path,
         mode & 0o777,
     )
 
 
-class SystemLock(_OwnFile):
-    """`flock`.
+class SystemLock(_PrivateFile):
+    """A lock by `flock`.
 
-    It is released by name, not by closing: a child that was forked meanwhile has the same file open. `release` is no Python code,
-    where it can be: no signal handler can come before it.
+    It is released explicitly, because a child that was forked meanwhile has the same file open. `release` is a C function, so no signal
+    handler can run before it.
     """
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self.release: Callable[[], None] = _releasing(self._descriptor)
+        self.release: Callable[[], None] = _make_release(self._descriptor)
 
     def acquire(self, *, wait: bool) -> bool:
         return _acquire(self._descriptor, wait=wait)
@@ -234,12 +234,12 @@ def _acquire(descriptor: int, *, wait: bool) -> bool:
     return True
 
 
-def _releasing(descriptor: int) -> Callable[[], None]:
+def _make_release(descriptor: int) -> Callable[[], None]:
     return partial(fcntl.flock, descriptor, fcntl.LOCK_UN)
 
 
 class MemoryDisk:
-    """Files by path; one process only, so its locks are always free."""
+    """A disk in memory, for one process. Its locks are always free, and its files end with the process."""
 
     def __init__(self) -> None:
         self._files: dict[Path, _MemoryFile] = {}
@@ -259,7 +259,7 @@ class MemoryDisk:
         file = self._files.get(path)
         return None if file is None else file.identity()
 
-    def names(self, directory: Path) -> list[Path]:
+    def list_directory(self, directory: Path) -> list[Path]:
         return [path for path in self._files if path.parent == directory]
 
     def link(self, source: Path, target: Path) -> None:
@@ -302,7 +302,7 @@ class _MemoryFile:
 
 
 class FreeLock:
-    """The lock of a disk that nobody else has."""
+    """A lock that is always free."""
 
     def acquire(self, *, wait: bool) -> bool:  # noqa: ARG002
         return True

@@ -1,4 +1,4 @@
-"""What a disk does not take: the events, kept until it does, and why, in words."""
+"""Events that could not be written, kept in memory until the disk works again; and the reason, in words."""
 
 from __future__ import annotations
 
@@ -7,41 +7,45 @@ from collections.abc import Iterable
 
 from hubbub.sdk.storage.events import Event
 
-MAX_UNWRITTEN = 10_000
+MAX_PENDING_EVENTS = 10_000
 
 
-class Unwritten:
-    """The last event of each kind for each thing, the oldest first."""
+class PendingEvents:
+    """The last event of each kind for each item, the oldest first."""
 
     def __init__(self) -> None:
         self.events: dict[tuple[object, ...], Event] = {}
 
     def keep(self, events: Iterable[Event]) -> None:
-        """Remember events; of too many the latest."""
+        """Keep events; beyond `MAX_PENDING_EVENTS` the oldest are dropped."""
         for event in events:
-            about = event.get("id") or event.get("batch", {}).get("id") or event.get("account", {}).get("digest")
-            key = (event["e"], event.get("s"), event.get("m"), event.get("p"), about)
+            batch = event.get("batch") or event.get("queued", {}).get("batch", {})
+            item = event.get("batch_id") or batch.get("batch_id") or event.get("account", {}).get("digest")
+            key = (event["event"], event.get("subject"), event.get("digest"), event.get("period"), item)
             self.events.pop(key, None)
             self.events[key] = event
-        while len(self.events) > MAX_UNWRITTEN:
+        while len(self.events) > MAX_PENDING_EVENTS:
             self.events.pop(next(iter(self.events)))
 
 
-def what_is_wrong(problem: OSError) -> str:
-    """Return what keeps us from a directory, and what to do about it."""
-    told = problem.strerror or type(problem).__name__
+def describe_os_error(problem: OSError) -> str:
+    """Return the reason why a state directory cannot be used, and the next step, in words."""
+    reason = problem.strerror or type(problem).__name__
+    own_directory = "give Client a directory of its own as `state`"
     match problem.errno:
         case errno.EBADMSG:
-            return f"is not a client's state ({told}): give Client a directory of its own as `state`"
+            return f"is not a client's state ({reason}): {own_directory}"
+        case errno.EPROTO:
+            return f"has another state format ({reason}). Its ledger and reports cannot be read: delete the directory to start anew"
         case errno.ELOOP:
-            return f"has a symbolic link where a file of its own belongs ({told}): give Client a directory of its own as `state`"
+            return f"is or contains a symbolic link, which hubbub does not follow ({reason}): {own_directory}"
         case errno.EEXIST | errno.ENOTDIR:
-            return f"is not a directory ({told}): give Client a directory of its own as `state`"
+            return f"is not a directory ({reason}): {own_directory}"
         case errno.EACCES | errno.EPERM | errno.EROFS:
-            return f"cannot be used ({told}): give Client a directory that this user may read and write as `state`"
+            return f"cannot be used ({reason}): give Client a directory that this user may read and write as `state`"
         case errno.ETIMEDOUT:
-            return f"is held by another process that does not go on ({told}): find it, a stopped one holds it for ever"
+            return f"is locked by another process that does not continue ({reason}): find that process and resume or end it"
         case errno.ENOSPC | errno.EDQUOT:
-            return f"is on a full disk ({told}): make room"
+            return f"is on a full disk ({reason}): free some space"
         case _:
-            return f"cannot be used ({told}): see what this disk says"
+            return f"cannot be used ({reason}): check the disk and the system log"

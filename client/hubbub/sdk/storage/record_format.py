@@ -1,8 +1,9 @@
-"""Records in a file that only grows: each framed by a mark, its length and a checksum.
+"""On-disk record framing of an append-only file: magic, length, CRC-32.
 
-    record = mark (4 bytes) + length (4, little-endian) + CRC-32 of payload, started at the length (4) + payload
+    record = magic (4 bytes) + length (4, little-endian) + CRC-32 of payload, started at the length (4) + payload
 
-Whatever happens to some bytes, exactly the records they belong to are lost: the scan looks for the next mark.
+The last byte of the magic is the format version. Damaged bytes cost exactly the records that contain them: reading continues at the next
+magic.
 """
 
 from __future__ import annotations
@@ -13,40 +14,41 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-MARK = b"\xb5hb\x01"
+FORMAT_VERSION = 2
+MAGIC = b"\xb5hb" + bytes([FORMAT_VERSION])
 MAX_PAYLOAD = 1 << 22
-_HEAD = struct.Struct("<4sII")
+_HEADER = struct.Struct("<4sII")
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What a file's bytes hold: whole payloads in their order, and how many records were damaged."""
+    """Undamaged payloads of a file in order, and the number of damaged records."""
 
     payloads: list[bytes]
     damaged: int
 
 
-def record(payload: bytes) -> bytes:
-    """Frame one payload.
+def encode_record(payload: bytes) -> bytes:
+    """Return a payload as a record.
 
-    >>> scan(record(b"one") + record(b"two")[:-1] + record(b"three"))
+    >>> scan(encode_record(b"one") + encode_record(b"two")[:-1] + encode_record(b"three"))
     Scan(payloads=[b'one', b'three'], damaged=1)
     """
-    return _HEAD.pack(MARK, len(payload), crc32(payload, len(payload))) + payload
+    return _HEADER.pack(MAGIC, len(payload), crc32(payload, len(payload))) + payload
 
 
 def scan(data: bytes) -> Scan:
-    """Read all records that are whole."""
-    found = list(payloads((data,)))
+    """Return the undamaged records of a file's bytes."""
+    found = list(iter_payloads((data,)))
     whole = [payload for payload in found if payload is not None]
     return Scan(whole, len(found) - len(whole))
 
 
-def payloads(chunks: Iterable[bytes]) -> Iterator[bytes | None]:
-    """Read records from bytes that come in chunks, cut anywhere; yield None where one is damaged.
+def iter_payloads(chunks: Iterable[bytes]) -> Iterator[bytes | None]:
+    """Yield the payloads of records in chunks of bytes, which may be cut anywhere; None for a damaged record.
 
-    >>> data = record(b"one") + record(b"two")
-    >>> list(payloads([data[:5], data[5:20], data[20:-1]]))
+    >>> data = encode_record(b"one") + encode_record(b"two")
+    >>> list(iter_payloads([data[:5], data[5:20], data[20:-1]]))
     [b'one', None]
     """
     data, searching = b"", False
@@ -54,42 +56,56 @@ def payloads(chunks: Iterable[bytes]) -> Iterator[bytes | None]:
         data, at = data + (chunk or b""), 0
         while at < len(data) and (chunk is None or _end_at(data, at) <= len(data)):
             if searching:
-                found = data.find(MARK, at)
+                found = data.find(MAGIC, at)
                 if found < 0:
-                    at = max(at, len(data) - len(MARK) + 1)  # the next chunk may end a mark
+                    at = max(at, len(data) - len(MAGIC) + 1)  # the next chunk may complete a magic
                     break
                 at, searching = found, False
                 continue
             payload = _payload_at(data, at)
             yield payload
             searching = payload is None
-            at += 1 if payload is None else _HEAD.size + len(payload)
+            at += 1 if payload is None else _HEADER.size + len(payload)
         data = data[at:]
 
 
-def is_foreign(start: bytes) -> bool:
-    """Say whether a file that begins so holds something else: no mark in it, and more than a power loss leaves of a torn record.
+def other_version(start: bytes) -> int | None:
+    """Return the format version of a file that begins with these bytes, if it has only records of another version.
 
-    >>> is_foreign(b"Dear diary, today"), is_foreign(record(b"one")), is_foreign(b""), is_foreign(bytes(100) + MARK[:3])
+    >>> other_version(b"\\xb5hb\\x01" + bytes(8)), other_version(encode_record(b"one")), other_version(b"Dear diary, today")
+    (1, None, None)
+    """
+    at = start.find(MAGIC[:-1])
+    return (
+        start[at + 3]
+        if MAGIC not in start and 0 <= at < len(start) - 3 and 0 < start[at + 3] < FORMAT_VERSION
+        else None
+    )
+
+
+def is_foreign(start: bytes) -> bool:
+    """Return whether a file that begins with these bytes is not a journal: no magic, and more than a torn record leaves.
+
+    >>> is_foreign(b"Dear diary, today"), is_foreign(encode_record(b"one")), is_foreign(b""), is_foreign(bytes(100) + MAGIC[:3])
     (True, False, False, False)
     """
-    return MARK not in start and len(start.replace(b"\0", b"")) > _HEAD.size
+    return MAGIC not in start and len(start.replace(b"\0", b"")) > _HEADER.size
 
 
 def _end_at(data: bytes, at: int) -> int:
-    """Return where the record ends that starts here, as far as that can be told."""
-    if len(data) - at < _HEAD.size:
-        return at + _HEAD.size
-    mark, length, _ = _HEAD.unpack_from(data, at)
-    return at + _HEAD.size + (length if mark == MARK and length <= MAX_PAYLOAD else 0)
+    """Return the end of the record that starts here, as far as its header is readable."""
+    if len(data) - at < _HEADER.size:
+        return at + _HEADER.size
+    magic, length, _ = _HEADER.unpack_from(data, at)
+    return at + _HEADER.size + (length if magic == MAGIC and length <= MAX_PAYLOAD else 0)
 
 
 def _payload_at(data: bytes, at: int) -> bytes | None:
-    if len(data) - at < _HEAD.size:
+    if len(data) - at < _HEADER.size:
         return None
-    mark, length, checksum = _HEAD.unpack_from(data, at)
-    if mark != MARK or length > MAX_PAYLOAD:
+    magic, length, checksum = _HEADER.unpack_from(data, at)
+    if magic != MAGIC or length > MAX_PAYLOAD:
         return None
-    start = at + _HEAD.size
+    start = at + _HEADER.size
     payload = data[start : start + length]
     return payload if len(payload) == length and crc32(payload, length) == checksum else None

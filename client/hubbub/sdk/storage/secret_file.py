@@ -1,4 +1,4 @@
-"""The secret's file: made once, whole, readable by its owner alone."""
+"""Secret file: create it once and atomically, readable by its owner only; read it; destroy it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _SYSTEM_DISK = SystemDisk()
 
 
 def secret_at(path: str | Path, random_bytes: RandomBytes = system_random_bytes, disk: Disk = _SYSTEM_DISK) -> Secret:
-    """Return the secret kept at `path`; the first call draws it.
+    """Return the secret of the file `path`; the first call creates it, with mode 0600.
 
-    The file is written beside its place, synchronized, and linked into it: other processes see all of it or
-    nothing, and of two that come first at once one wins and both use its secret. Mode 0600.
+    The file is written under another name, synced, and linked to `path`. Other processes see the whole file or none, and of two processes
+    that create it at once both use the same secret.
 
-    Do not back it up, synchronize it between machines or bake it into an image: see docs/privacy.md.
+    Do not back it up, synchronize it between machines or include it in an image: see docs/privacy.md.
     """
     path = Path(path)
     if disk.identity(path) is None:
@@ -33,38 +33,38 @@ def secret_at(path: str | Path, random_bytes: RandomBytes = system_random_bytes,
         file.close()
     if len(key) != SECRET_BYTES:
         raise HubbubError(
-            f"{path} must hold {SECRET_BYTES} bytes, it has {len(key)}: it was damaged; "
-            "delete it to enrol anew, which spends privacy anew"
+            f"{path} must hold {SECRET_BYTES} bytes, it has {len(key)}: it is damaged and cannot be used. Delete it: the client enrolls "
+            "again, and reports under the new secret spend epsilon again"
         )
     return Secret(key)
 
 
 class SecretFile:
-    """The secret of a journal's directory; where the disk refuses it, the journal is degraded."""
+    """The secret of a state directory. An error of the disk is reported to the journal."""
 
     def __init__(self, journal: Journal, disk: Disk, random_bytes: RandomBytes) -> None:
         self.path = journal.directory / "secret"
         self._journal = journal
         self._disk = disk
-        self._coins = random_bytes
+        self._random_bytes = random_bytes
 
     def load(self) -> Secret | None:
-        """Return the secret, drawn if there is none or a damaged one."""
+        """Return the secret; a missing or damaged one is replaced by a new one. None if the disk fails."""
         try:
             try:
-                secret = secret_at(self.path, self._coins, self._disk)
+                secret = secret_at(self.path, self._random_bytes, self._disk)
             except HubbubError:
                 destroy_secret(self.path, self._disk)
-                secret = secret_at(self.path, self._coins, self._disk)
+                secret = secret_at(self.path, self._random_bytes, self._disk)
         except OSError as problem:
             self._journal.degrade(problem, self.path)
             return None
         if self._journal.problem.startswith(f"{self.path} "):
-            self._journal.recovered()
+            self._journal.clear_problem()
         return secret
 
     def destroy(self) -> bool:
-        """Remove the secret; return whether the disk let us."""
+        """Destroy the secret; return whether the disk did."""
         try:
             destroy_secret(self.path, self._disk)
         except OSError as problem:
@@ -74,11 +74,11 @@ class SecretFile:
 
 
 def destroy_secret(path: Path, disk: Disk) -> None:
-    """Remove the secret, and what a kill in the middle of its making left beside it; durable when it returns.
+    """Remove the secret file and drafts of it that a kill left; durable on return.
 
-    What the directory does not let go of is emptied. OSError where the disk takes neither.
+    A file that cannot be removed is emptied. Raises OSError if that fails too.
     """
-    left = [name for name in disk.names(path.parent) if name == path or name.name.startswith(f"{path.name}.")]
+    left = [name for name in disk.list_directory(path.parent) if name == path or name.name.startswith(f"{path.name}.")]
     for name in left:
         try:
             disk.remove(name)
@@ -99,7 +99,7 @@ def _create(path: Path, key: bytes, disk: Disk) -> None:
     try:
         file.append(key)
         file.sync()
-        with suppress(FileExistsError):  # another process came first: its secret is the one
+        with suppress(FileExistsError):  # another process created it first: its secret is used
             disk.link(draft, path)
     finally:
         file.close()

@@ -1,7 +1,7 @@
-"""The periods that were ever sent, in a file of their own: what keeps a damaged journal from reporting a period twice.
+"""Sent periods: a separate file of the periods that were ever sent, so that a damaged journal does not report a period twice.
 
-The sender appends a record before it sends the first batch of a definition and period. A start that finds a period here and not in the
-journal knows that records of the journal were lost, see `State.recall`.
+The sender appends a record before it sends the first batch of a definition and period. If the journal has no attempt of such a period at a
+start, records of the journal were lost, see `State.restore_sent_periods`.
 
     record = SHA-256 digest of the definition (32 bytes) + first day (4) + first day after it (4) + CRC-32 of the 40 bytes (4)
 
@@ -16,9 +16,9 @@ from datetime import date
 from pathlib import Path
 
 from hubbub.sdk.storage.filesystem import Disk
-from hubbub.sdk.storage.state import joined
+from hubbub.sdk.storage.state import merge_runs
 
-NAME = "sent-periods"
+FILE_NAME = "sent-periods"
 _RECORD = struct.Struct("<32sIII")
 _MAX_BYTES = 1 << 16
 
@@ -27,17 +27,17 @@ Runs = dict[str, list[list[str]]]
 
 
 class SentPeriods:
-    """The file of one directory. One process at a time appends to it: the one that holds the sender's lease."""
+    """The file of one directory. Only the process that holds the sender's lease appends to it."""
 
     def __init__(self, directory: Path, disk: Disk) -> None:
         self._directory = directory
         self._disk = disk
-        self.path = directory / NAME
+        self.path = directory / FILE_NAME
         self._added: set[tuple[str, str]] = set()
         self._rewrite_above = _MAX_BYTES
 
     def add(self, digest: str, start: str, end: str) -> None:
-        """Append the days [start, end) of a definition; durable when it returns. OSError where the disk refuses it."""
+        """Append the days [start, end) of a definition; durable on return. Raises OSError if the disk fails."""
         if (digest, start) in self._added:
             return
         is_new = self._disk.identity(self.path) is None
@@ -57,7 +57,7 @@ class SentPeriods:
             self._rewrite()
 
     def read(self) -> Runs:
-        """Return what the undamaged records say."""
+        """Return the days of the undamaged records."""
         if self._disk.identity(self.path) is None:
             return {}
         file = self._disk.open(self.path)
@@ -70,13 +70,13 @@ class SentPeriods:
             digest, start, end, checksum = _RECORD.unpack_from(data, at)
             if checksum == crc32(data[at : at + _RECORD.size - 4]) and 1 <= start < end <= date.max.toordinal():
                 days = date.fromordinal(start).isoformat(), date.fromordinal(end).isoformat()
-                runs[digest.hex()] = joined(runs.get(digest.hex(), []), *days)
+                runs[digest.hex()] = merge_runs(runs.get(digest.hex(), []), *days)
         return runs
 
     def _rewrite(self) -> None:
-        """Write adjacent periods as one record."""
+        """Rewrite the file, with adjacent periods in one record."""
         data = b"".join(_record(digest, *run) for digest, runs in self.read().items() for run in runs)
-        new = self.path.with_name(f"{NAME}.new")
+        new = self.path.with_name(f"{FILE_NAME}.new")
         file = self._disk.open_new(new)
         try:
             file.append(data)

@@ -1,19 +1,17 @@
-"""What a client knows, as a fold over the events of its journal.
+"""Client state, rebuilt by replaying journal events.
 
-    Draft    what the current period's report will be           Account  what a metric has spent, see `ledger.py`
-    Waiting  a formed batch that is not acknowledged yet        State    all of them, the counters, the consent
+An event holds the new value of what changed (recordings of a draft, units of an account), so the next event of its kind repairs a lost one.
+Reports are numbered when their batch is created: numbers that the replay never sees are counted as `corrupt`.
 
-An event says what now *is* (how many recordings a draft stands for, what an account has spent), so a lost one is mended by the next of
-its kind. Reports are numbered as they are formed: numbers that the fold never sees are counted as `corrupt`.
-
-    formed = acknowledged + spooled + quarantined + dropped{quota, age, expired, consent, local, copied, corrupt, refused, clock}
+    formed = acknowledged + queued + quarantined + dropped{quota, age, expired, consent, local, copied, corrupt, refused, clock}
     recorded = chosen + superseded + ignored{consent, invalid, unknown-metric, policy, expired, no-state}
 
-`stood_in` of the reports formed repeat the value reported last, because the budget had no room for another value.
+`stood_in` of the formed reports repeat the value reported last, because the budget had no room for another value.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections import Counter
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -25,57 +23,78 @@ from hubbub.privacy.ledger import Account, EncodedReport, Key
 from hubbub.sdk.storage.events import Event
 from hubbub.wire.batch import Batch
 
-DROPPED = ("quota", "age", "expired", "consent", "local", "copied", "corrupt", "refused", "clock")
+DROP_REASONS = ("quota", "age", "expired", "consent", "local", "copied", "corrupt", "refused", "clock")
+IGNORE_REASONS = ("consent", "invalid", "unknown-metric", "policy", "expired", "no-state")
 MAX_RUNS = 64
-KEPT_SENT = 10
-IGNORED = ("consent", "invalid", "unknown-metric", "policy", "expired", "no-state")
+MAX_SENT_BATCHES = 10
 
 
 @dataclass(slots=True)
 class Draft(EncodedReport):
-    """What would be sent if the period ended now; `n` is how many recordings it was chosen from.
+    """Report of the current period, if the period ended now.
 
-    local : it was recorded under consent `local`, so it is never sent
+    num_recordings : recordings of the period that the draft was sampled from
+    local          : whether it was recorded under consent `local`, so that it is never sent
     """
 
     period: str
-    n: int
+    num_recordings: int
     local: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as a snapshot holds them."""
-        return EncodedReport.to_dict(self) | {"period": self.period, "n": self.n, "local": self.local}
+        fields = EncodedReport.to_dict(self)
+        return fields | {"period": self.period, "num_recordings": self.num_recordings, "local": self.local}
 
 
 @dataclass(slots=True)
-class Waiting:
-    """A batch as it was formed, once; `at` is when it is sent (POSIX seconds), `doubt` whether it may be stored already.
+class QueuedBatch:
+    """A batch that waits to be sent and acknowledged.
 
-    late  : its time passed while nobody could send it, so that it was given another; see `due.spread`
-    local : it was formed under consent `local`, so it is never sent
+    send_at            : time of the upload, POSIX seconds
+    possibly_delivered : whether the aggregator may have stored it already
+    rescheduled        : whether it got a second time, because the app did not run at the first one; see `schedule.reschedule_overdue`
+    local              : whether it was built under consent `local`, so that it is never sent
     """
 
     batch: Batch
-    period: PeriodKind
-    at: float
-    doubt: bool = False
-    late: bool = False
+    period_kind: PeriodKind
+    send_at: float
+    possibly_delivered: bool = False
+    rescheduled: bool = False
     local: bool = False
 
-    def ends(self) -> datetime:
-        """Return when the period that it is of is over."""
-        return midnight(Period(date.fromisoformat(self.batch.period), self.period).next().start)
+    def period_end(self) -> datetime:
+        """Return the end of the batch's period."""
+        return midnight(Period(date.fromisoformat(self.batch.period), self.period_kind).next().start)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as the journal holds them: JSON, with bytes in hex."""
+        return {
+            "batch": encode_batch(self.batch),
+            "period_kind": self.period_kind,
+            "send_at": self.send_at,
+            "possibly_delivered": self.possibly_delivered,
+            "rescheduled": self.rescheduled,
+            "local": self.local,
+        }
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> QueuedBatch:
+        """Return the queued batch of the fields that `to_dict` returned."""
+        decoded = {"batch": decode_batch(fields["batch"]), "period_kind": PeriodKind(fields["period_kind"])}
+        return cls(**{**fields, **decoded})
 
 
 def account_event(account: Account) -> Event:
-    """Return the event that replaces an account by this one."""
-    return {"e": "account", "account": account.to_dict()}
+    """Return the event that sets an account."""
+    return {"event": "account", "account": account.to_dict()}
 
 
-def batch_event(batch: Batch) -> Event:
-    """Return a batch as an event holds it."""
+def encode_batch(batch: Batch) -> dict[str, Any]:
+    """Return a batch as the journal holds it: JSON, with bytes in hex."""
     return {
-        "id": str(batch.batch_id),
+        "batch_id": str(batch.batch_id),
         "metric": batch.metric,
         "digest": batch.digest,
         "period": batch.period,
@@ -84,11 +103,10 @@ def batch_event(batch: Batch) -> Event:
     }
 
 
-def _batch(fields: Event) -> Batch:
-    import uuid
-
+def decode_batch(fields: dict[str, Any]) -> Batch:
+    """Return the batch of the fields that `encode_batch` returned."""
     return Batch(
-        uuid.UUID(fields["id"]),
+        uuid.UUID(fields["batch_id"]),
         fields["metric"],
         fields["digest"],
         fields["period"],
@@ -97,57 +115,62 @@ def _batch(fields: Event) -> Batch:
     )
 
 
-def joined(runs: list[list[str]], start: str, end: str) -> list[list[str]]:
-    """Add a run of days to others; beyond `MAX_RUNS` the first two become one, with the gap between them.
+def merge_runs(runs: list[list[str]], start: str, end: str) -> list[list[str]]:
+    """Return runs of days [from, to), in order, with one more run merged in.
 
-    >>> joined([["2026-01-01", "2026-01-03"], ["2026-01-05", "2026-01-06"]], "2026-01-03", "2026-01-04")
+    Of more than `MAX_RUNS` the first two become one, with the gap between them.
+
+    >>> merge_runs([["2026-01-01", "2026-01-03"], ["2026-01-05", "2026-01-06"]], "2026-01-03", "2026-01-04")
     [['2026-01-01', '2026-01-04'], ['2026-01-05', '2026-01-06']]
     """
     apart = [run for run in runs if run[1] < start or end < run[0]]
     touching = [run for run in runs if run not in apart]
     together = [min([start, *(run[0] for run in touching)]), max([end, *(run[1] for run in touching)])]
-    found = sorted([*apart, together])
-    return found if len(found) <= MAX_RUNS else [[found[0][0], found[1][1]], *found[2:]]
+    merged = sorted([*apart, together])
+    return merged if len(merged) <= MAX_RUNS else [[merged[0][0], merged[1][1]], *merged[2:]]
 
 
 class State:
-    """Everything in the journal. `apply` is the only way to change it."""
+    """State of one client. Only `apply` and the two corrections after a replay change it."""
 
     def __init__(self) -> None:
         self.consent = Consent.OFF
         self.consent_text = ""
         self.consent_time = 0.0
-        """When this consent was first given with this text (POSIX seconds); 0 if that is not known."""
+        """First time of this consent level with this text (POSIX seconds); 0 if unknown."""
         self.reports_from = ""
-        """The day on which consent became `on`: no report is formed of a period that ended before."""
+        """Day on which consent became `on`: no report is built of a period that ended before."""
         self.enrollments = 0
         self.secret_tag = ""
         self.ledger_key = ""
-        self.machines: list[str] = []
-        """A tag of each machine that the directory was used on under this secret, see `machine_id.py`."""
+        self.machine_tags: list[str] = []
+        """Tag of each machine that used the directory under this secret, see `machine_id.py`."""
         self.drafts: dict[Key, Draft] = {}
         self.accounts: dict[Key, Account] = {}
         self.digests: dict[str, set[str]] = {}
-        self.soonest = date.max
-        """No account has a period that is over before this day: `Former.form` need not look before it."""
-        self.waiting: dict[str, Waiting] = {}
+        """Digests of the accounts of each subject."""
+        self.earliest_period_end = date.max
+        """Lower bound of the period ends of all accounts: before this day `BatchBuilder.build_due` has no account to check."""
+        self.queue: dict[str, QueuedBatch] = {}
         self.quarantine: dict[str, tuple[Batch, str]] = {}
+        """Batches that the aggregator refused, with the problem type, by batch id."""
         self.last_sent: dict[str, Batch] = {}
-        """The batches sent last, by id, the newest at the end; at most `KEPT_SENT`."""
-        self.held: dict[str, float | None] = {}
+        """The batches sent last, by id, the newest at the end; at most `MAX_SENT_BATCHES`."""
+        self.paused_metrics: dict[str, float | None] = {}
+        """End of the pause of a definition (POSIX seconds) by digest; None until the app's definition changes."""
         self.failures = 0
-        self.not_before = 0.0
-        self.trouble = ""
-        """What the last of these failures was."""
-        self.detached_at = 0.0
-        self.confirmed = 0.0
-        """What the clock said when an aggregator's last agreed with it (POSIX seconds): it cannot be earlier now."""
-        self.tried: dict[str, list[list[str]]] = {}
-        """The days of a definition's periods that a batch was ever tried for: runs [from, to) in their order."""
+        """Failed uploads in a row."""
+        self.backoff_until = 0.0
+        self.last_error = ""
+        self.detached_started_at = 0.0
+        self.clock_confirmed_at = 0.0
+        """System time when an aggregator's clock last agreed with it (POSIX seconds): the true time is not earlier."""
+        self.attempted_periods: dict[str, list[list[str]]] = {}
+        """Days of the periods that an upload was attempted for: runs [from, to) in order, by digest."""
         self.formed = 0
         self.acknowledged = 0
         self.damaged = 0
-        self.erased = False
+        self.erasure_pending = False
         self.dropped: Counter[str] = Counter()
         self.chosen = 0
         self.superseded = 0
@@ -155,35 +178,35 @@ class State:
         self.ignored: Counter[str] = Counter()
 
     def apply(self, event: Event) -> None:
-        """Fold one event in; one of a kind that is not known (a newer version wrote it) changes nothing."""
-        fold = getattr(self, "_on_" + event["e"], None)
-        if fold is not None:
-            fold(event)
+        """Apply one event. An unknown kind of event, which a newer version wrote, changes nothing."""
+        handler = getattr(self, "_on_" + event["event"], None)
+        if handler is not None:
+            handler(event)
 
-    def _on_head(self, event: Event) -> None:
+    def _on_counters(self, event: Event) -> None:
         self.formed = max(self.formed, event["formed"])
         self.acknowledged, self.damaged = event["acknowledged"], event["damaged"]
         self.chosen, self.superseded, self.stood_in = event["chosen"], event["superseded"], event["stood_in"]
         self.dropped, self.ignored = Counter(event["dropped"]), Counter(event["ignored"])
 
     def _on_consent(self, event: Event) -> None:
-        self.consent, self.consent_text = Consent(event["to"]), event["text"]
+        self.consent, self.consent_text = Consent(event["level"]), event["text"]
         self.consent_time, self.reports_from = event["time"], event["reports_from"]
         if self.consent is Consent.ON:
             self._drop_local()
 
     def _drop_local(self) -> None:
-        """Drop the reports and drafts that were made under `local`; the event of consent itself does it, so that no kill comes between."""
-        for batch_id in [each for each, waiting in self.waiting.items() if waiting.local]:
-            self.dropped["local"] += len(self.waiting.pop(batch_id).batch)
-        for key in [each for each, draft in self.drafts.items() if draft.local]:
+        """Drop the reports and drafts made under `local`. The event of consent itself does it, so no kill can come between."""
+        for batch_id in [batch_id for batch_id, queued in self.queue.items() if queued.local]:
+            self.dropped["local"] += len(self.queue.pop(batch_id).batch)
+        for key in [key for key, draft in self.drafts.items() if draft.local]:
             del self.drafts[key]
 
     def _on_enrollment(self, event: Event) -> None:
         if self.enrollments not in (0, event["number"]):
-            for draft in self.drafts.values():  # made under an earlier secret: the empty report stands for it
+            for draft in self.drafts.values():  # made under an earlier secret: the empty report replaces it
                 draft.bits, draft.costs_unit = b"", False
-        self.enrollments, self.secret_tag = event["number"], event["tag"]
+        self.enrollments, self.secret_tag = event["number"], event["secret_tag"]
 
     def _on_ledger_key(self, event: Event) -> None:
         self.ledger_key = event["key"]
@@ -192,210 +215,218 @@ class State:
         account = Account.from_dict(event["account"])
         self.accounts[account.key] = account
         self.digests.setdefault(account.subject, set()).add(account.digest)
-        self.soonest = min(self.soonest, account.period_end())
+        self.earliest_period_end = min(self.earliest_period_end, account.period_end())
         draft = self.drafts.get(account.key)
         if draft is not None and draft.period < account.next_period_start:
             del self.drafts[account.key]
 
-    def _on_draft(self, event: Event) -> None:
-        n = self._counted(event)
-        fields = event["report"] | {"period": event["p"], "n": n, "local": event["local"]}
-        self.drafts[event["s"], event["m"]] = Draft.from_dict(fields)
+    def _on_draft_replaced(self, event: Event) -> None:
+        report = event["report"]
+        self.drafts[event["subject"], event["digest"]] = (
+            Draft(  # not by from_dict: this is in every new draft's `record`
+                report["cohort"],
+                bytes.fromhex(report["bits"]),
+                bytes.fromhex(report["tag"]),
+                bytes.fromhex(report["sealed"]),
+                report["epoch"],
+                report["costs_unit"],
+                report["stood_in"],
+                event["period"],
+                self._count_recordings(event),
+                event["local"],
+            )
+        )
 
-    def _on_kept(self, event: Event) -> None:
-        self.drafts[event["s"], event["m"]] = Draft.from_dict(event["draft"])
+    def _on_draft_merged(self, event: Event) -> None:
+        count = self._count_recordings(event)
+        draft = self.drafts.get((event["subject"], event["digest"]))
+        if draft is None or draft.period != event["period"]:
+            draft = Draft(0, b"", b"", b"", None, False, False, event["period"], count)
+            self.drafts[event["subject"], event["digest"]] = draft
+        draft.num_recordings = count
 
-    def _on_again(self, event: Event) -> None:
-        n = self._counted(event)
-        draft = self.drafts.get((event["s"], event["m"]))
-        if draft is None or draft.period != event["p"]:
-            draft = self.drafts[event["s"], event["m"]] = Draft(0, b"", b"", b"", None, False, False, event["p"], n)
-        draft.n = n
+    def _on_draft_snapshot(self, event: Event) -> None:
+        self.drafts[event["subject"], event["digest"]] = Draft.from_dict(event["draft"])
 
-    def _counted(self, event: Event) -> int:
-        """Count the recordings up to this one, whether or not the events between were lost."""
-        draft = self.drafts.get((event["s"], event["m"]))
-        before = draft.n if draft is not None and draft.period == event["p"] else 0
-        n = max(before, int(event["n"]))
-        if before == 0 and n > 0:
+    def _count_recordings(self, event: Event) -> int:
+        """Count the recordings of a draft up to this event, also those of lost events; return the draft's recordings."""
+        draft = self.drafts.get((event["subject"], event["digest"]))
+        before = draft.num_recordings if draft is not None and draft.period == event["period"] else 0
+        count = max(before, int(event["num_recordings"]))
+        if before == 0 and count > 0:
             self.chosen += 1
-        self.superseded += max(0, n - max(before, 1))
-        return n
+        self.superseded += max(0, count - max(before, 1))
+        return count
 
-    def _on_formed(self, event: Event) -> None:
-        waiting = Waiting(_batch(event["batch"]), PeriodKind(event["kind"]), event["at"], local=event["local"])
+    def _on_batch_created(self, event: Event) -> None:
         self.stood_in += event["stood_in"]
         self.formed = max(self.formed, event["formed"])
-        self.waiting[event["batch"]["id"]] = waiting
+        self._on_batch_snapshot(event)
         for account in event["accounts"]:
             self._on_account({"account": account})
 
-    def _on_waiting(self, event: Event) -> None:
-        self.waiting[event["batch"]["id"]] = Waiting(
-            _batch(event["batch"]),
-            PeriodKind(event["kind"]),
-            event["at"],
-            event["doubt"],
-            event["late"],
-            event["local"],
-        )
+    def _on_batch_snapshot(self, event: Event) -> None:
+        queued = QueuedBatch.from_dict(event["queued"])
+        self.queue[str(queued.batch.batch_id)] = queued
 
-    def _on_split(self, event: Event) -> None:
-        self.waiting.pop(event["id"], None)
+    def _on_batch_split(self, event: Event) -> None:
+        self.queue.pop(event["batch_id"], None)
         for half in event["halves"]:
-            self.waiting[half["id"]] = Waiting(_batch(half), PeriodKind(event["kind"]), event["at"], late=True)
+            self._on_batch_snapshot({"queued": half})
 
-    def _on_trying(self, event: Event) -> None:
-        waiting = self.waiting.get(event["id"])
-        if waiting is not None:
-            waiting.doubt = True
-            self._remember_sent(waiting.batch)
-            period = Period(date.fromisoformat(event["p"]), waiting.period)
-            self.tried[event["m"]] = joined(self.tried.get(event["m"], []), str(period), str(period.next()))
+    def _on_request_started(self, event: Event) -> None:
+        queued = self.queue.get(event["batch_id"])
+        if queued is not None:
+            queued.possibly_delivered = True
+            self._remember_sent(queued.batch)
+            period = Period(date.fromisoformat(event["period"]), queued.period_kind)
+            self._add_attempted(event["digest"], str(period), str(period.next()))
         else:
-            self._mend(event["m"], event["p"])
+            self._skip_sent_period(event["digest"], event["period"])
 
-    def _mend(self, digest: str, period: str) -> None:
-        """The record that formed a batch is lost, and it was sent: never form another for its period."""
+    def _skip_sent_period(self, digest: str, period: str) -> None:
+        """Skip a period in all accounts: the event that created its batch is lost, and the batch was sent."""
         for key, account in self.accounts.items():
             if account.digest == digest and account.next_period_start <= period:
                 account.next_period_start = str(Period(date.fromisoformat(period), account.period).next())
-                self.tried[digest] = joined(self.tried.get(digest, []), period, account.next_period_start)
+                self._add_attempted(digest, period, account.next_period_start)
                 self.drafts.pop(key, None)
 
-    def _on_answered(self, event: Event) -> None:
-        """An answer that stored nothing: a batch that was never in doubt before this attempt is not in doubt now."""
-        waiting = self.waiting.get(event["id"])
-        if waiting is not None:
-            waiting.doubt = event["doubt"]
-            if not event.get("sent", True) and not waiting.doubt:
-                self.last_sent.pop(event["id"], None)
+    def _add_attempted(self, digest: str, start: str, end: str) -> None:
+        self.attempted_periods[digest] = merge_runs(self.attempted_periods.get(digest, []), start, end)
 
-    def _on_later(self, event: Event) -> None:
-        for batch_id, at in event["at"].items():
-            if batch_id in self.waiting:
-                waiting = self.waiting[batch_id]
-                waiting.at, waiting.late = at, waiting.late or event.get("late", False)
+    def _on_response_received(self, event: Event) -> None:
+        queued = self.queue.get(event["batch_id"])
+        if queued is not None:
+            queued.possibly_delivered = event["possibly_delivered"]
+            if not event["request_sent"] and not queued.possibly_delivered:
+                self.last_sent.pop(event["batch_id"], None)
 
-    def _on_gone(self, event: Event) -> None:
-        waiting = self.waiting.pop(event["id"], None)
-        if waiting is None:
+    def _on_batches_rescheduled(self, event: Event) -> None:
+        for batch_id, send_at in event["send_at"].items():
+            if batch_id in self.queue:
+                queued = self.queue[batch_id]
+                queued.send_at, queued.rescheduled = send_at, queued.rescheduled or event["overdue"]
+
+    def _on_batch_removed(self, event: Event) -> None:
+        queued = self.queue.pop(event["batch_id"], None)
+        if queued is None:
             return
-        match event["why"]:
+        match event["reason"]:
             case "acknowledged":
-                self.acknowledged += len(waiting.batch)
+                self.acknowledged += len(queued.batch)
             case "quarantined":
-                self.quarantine[event["id"]] = (waiting.batch, event["problem"])
+                self.quarantine[event["batch_id"]] = (queued.batch, event["problem"])
             case reason:
-                self.dropped[reason] += len(waiting.batch)
+                self.dropped[reason] += len(queued.batch)
 
-    def _on_quarantined(self, event: Event) -> None:
-        self.quarantine[event["batch"]["id"]] = (_batch(event["batch"]), event["problem"])
+    def _on_quarantine_snapshot(self, event: Event) -> None:
+        self.quarantine[event["batch"]["batch_id"]] = (decode_batch(event["batch"]), event["problem"])
 
-    def _on_sent(self, event: Event) -> None:
-        self._remember_sent(_batch(event["batch"]))
+    def _on_sent_snapshot(self, event: Event) -> None:
+        self._remember_sent(decode_batch(event["batch"]))
 
     def _remember_sent(self, batch: Batch) -> None:
         self.last_sent.pop(str(batch.batch_id), None)
         self.last_sent[str(batch.batch_id)] = batch
-        while len(self.last_sent) > KEPT_SENT:
+        while len(self.last_sent) > MAX_SENT_BATCHES:
             del self.last_sent[next(iter(self.last_sent))]
 
     def _on_backoff(self, event: Event) -> None:
-        self.failures, self.not_before, self.trouble = event["failures"], event["until"], event.get("told", "")
+        self.failures, self.backoff_until, self.last_error = event["failures"], event["until"], event["last_error"]
 
-    def _on_clock(self, event: Event) -> None:
-        self.confirmed = event["at"]
+    def _on_clock_confirmed(self, event: Event) -> None:
+        self.clock_confirmed_at = event["time"]
 
-    def _on_tried(self, event: Event) -> None:
-        self.tried[event["m"]] = event["runs"]
+    def _on_attempted_periods(self, event: Event) -> None:
+        self.attempted_periods[event["digest"]] = event["runs"]
 
-    def was_tried(self, digest: str, period: str) -> bool:
-        """Say whether a batch of this definition and period may ever have left."""
-        return any(start <= period < end for start, end in self.tried.get(digest, ()))
+    def was_attempted(self, digest: str, period: str) -> bool:
+        """Return whether an upload of this definition and period may ever have been sent."""
+        return any(start <= period < end for start, end in self.attempted_periods.get(digest, ()))
 
-    def _on_detached(self, event: Event) -> None:
-        self.detached_at = event["at"]
+    def _on_detached_started(self, event: Event) -> None:
+        self.detached_started_at = event["time"]
 
-    def _on_held(self, event: Event) -> None:
-        self.held[event["m"]] = event["until"]
+    def _on_metric_paused(self, event: Event) -> None:
+        self.paused_metrics[event["digest"]] = event["until"]
 
-    def _on_ignored(self, event: Event) -> None:
-        self.ignored.update(event["add"])
+    def _on_recordings_ignored(self, event: Event) -> None:
+        self.ignored.update(event["counts"])
 
     def _on_erased(self, _event: Event) -> None:
-        """Consent was withdrawn: everything but the ledger goes."""
+        """Consent was withdrawn: erase everything but the ledger."""
         self._end_identity("consent")
-        self.held.clear()
-        self.erased = True
+        self.paused_metrics.clear()
+        self.erasure_pending = True
 
-    def _on_new_identity(self, _event: Event) -> None:
-        """The directory is a copy: what was made under the copied secret is the original's."""
+    def _on_identity_renewed(self, _event: Event) -> None:
+        """The directory is a copy: the original sends everything that was made under the copied secret."""
         self._end_identity("copied")
 
-    def _on_machines(self, event: Event) -> None:
-        self.machines = event["tags"]
+    def _on_machine_tags(self, event: Event) -> None:
+        self.machine_tags = event["tags"]
 
     def _end_identity(self, reason: str) -> None:
-        """Drop everything that was made under the secret; the ledger stays."""
-        self.dropped[reason] += self.spooled + self.quarantined
+        """Drop everything that was made under the secret; keep the ledger."""
+        self.dropped[reason] += self.queued_reports + self.quarantined_reports
         self.drafts.clear()
-        self.waiting.clear()
+        self.queue.clear()
         self.quarantine.clear()
         self.last_sent.clear()
-        self.machines = []
+        self.machine_tags = []
         self.secret_tag = ""
         for account in self.accounts.values():
             account.sealed = account.tag = b""
             account.tags, account.epoch = [], None
 
     @property
-    def spooled(self) -> int:
-        """Reports that wait to be acknowledged."""
-        return sum(len(waiting.batch) for waiting in self.waiting.values())
+    def queued_reports(self) -> int:
+        """Number of reports in queued batches."""
+        return sum(len(queued.batch) for queued in self.queue.values())
 
     @property
-    def quarantined(self) -> int:
-        """Reports that were set aside for the developer."""
+    def quarantined_reports(self) -> int:
+        """Number of reports in batches that the aggregator refused, kept for the developer."""
         return sum(len(batch) for batch, _ in self.quarantine.values())
 
-    def settle(self, damaged: int) -> None:
-        """After a fold from the start: what was formed and is nowhere any more was lost to damage."""
+    def account_for_losses(self, damaged: int) -> None:
+        """After a full replay: count the damaged records, and the formed reports that are nowhere any more as `corrupt`."""
         self.damaged += damaged
-        known = self.acknowledged + self.spooled + self.quarantined + self.dropped.total()
+        known = self.acknowledged + self.queued_reports + self.quarantined_reports + self.dropped.total()
         self.formed = max(self.formed, known)
         self.dropped["corrupt"] += self.formed - known
 
     def consent_event(self) -> Event:
-        """Return what the journal says of consent."""
+        """Return the event of the current consent."""
         return {
-            "e": "consent",
-            "to": self.consent,
+            "event": "consent",
+            "level": self.consent,
             "text": self.consent_text,
             "time": self.consent_time,
             "reports_from": self.reports_from,
         }
 
-    def recall(self, sent: dict[str, list[list[str]]]) -> None:
-        """After a fold from the start: take over the days that were sent and that no event tells of, since records of the journal were lost.
+    def restore_sent_periods(self, sent: dict[str, list[list[str]]]) -> None:
+        """After a full replay: add sent days that no event mentions, because records of the journal were lost.
 
-        Accounts pass over these days, as they do after a clock that was ahead.
+        Accounts skip these days, as they do after a clock error.
         """
         for digest, runs in sent.items():
-            known = self.tried.get(digest, [])
+            known = self.attempted_periods.get(digest, [])
             lost = [run for run in runs if not any(start <= run[0] and run[1] <= end for start, end in known)]
             for start, end in lost:
-                self.tried[digest] = joined(self.tried.get(digest, []), start, end)
+                self._add_attempted(digest, start, end)
             for account in self.accounts.values():
                 if lost and account.digest == digest:
                     account.replanned_before = max(account.replanned_before, lost[-1][1])
 
     def accounts_of(self, subject: str) -> list[Account]:
-        """Return what one subject has spent, by every definition it ever saw."""
+        """Return the accounts of one subject, of every definition that it ever had."""
         return [self.accounts[subject, digest] for digest in sorted(self.digests.get(subject, ()))]
 
     def spent(self, subject: str) -> float:
-        """Epsilon of one subject over all definitions it ever saw, and what drafts will spend."""
+        """Return the epsilon of one subject over all its definitions, with the cost of its drafts."""
         spent = 0.0
         for account in self.accounts_of(subject):
             draft = self.drafts.get(account.key)
@@ -404,21 +435,21 @@ class State:
         return spent
 
     def reserved(self, subject: str) -> float:
-        """Epsilon that is reserved for one subject's metrics, spent or not."""
+        """Return the epsilon that is reserved for one subject's metrics, spent or not."""
         return sum(account.reserved_epsilon for account in self.accounts_of(subject))
 
     def accounting(self) -> dict[str, Any]:
-        """Return the counters; both identities in the module's docstring hold between them."""
+        """Return the counters. Both identities of the module's docstring hold between them."""
         return {
             "recorded": self.chosen + self.superseded + self.ignored.total(),
             "chosen": self.chosen,
             "superseded": self.superseded,
-            "ignored": {reason: self.ignored[reason] for reason in IGNORED},
+            "ignored": {reason: self.ignored[reason] for reason in IGNORE_REASONS},
             "formed": self.formed,
             "stood_in": self.stood_in,
             "acknowledged": self.acknowledged,
-            "spooled": self.spooled,
-            "quarantined": self.quarantined,
-            "dropped": {reason: self.dropped[reason] for reason in DROPPED},
+            "queued": self.queued_reports,
+            "quarantined": self.quarantined_reports,
+            "dropped": {reason: self.dropped[reason] for reason in DROP_REASONS},
             "damaged_records": self.damaged,
         }

@@ -12,38 +12,45 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.errors import HubbubError
-from hubbub.sdk.storage.events import EARLIER, JOURNAL, SNAPSHOT, fold
-from hubbub.sdk.storage.record_format import is_foreign
-from hubbub.sdk.storage.state import State, Waiting
+from hubbub.sdk.storage.events import JOURNAL, ROTATED, SNAPSHOT, replay
+from hubbub.sdk.storage.record_format import FORMAT_VERSION, is_foreign, other_version
+from hubbub.sdk.storage.state import QueuedBatch, State
 from hubbub.wire.json_values import replace_non_finite
 
 
 def read_state(directory: Path) -> State:
-    """Fold a directory's journal as it is on disk, without a lock: a record that is just being written is not seen."""
+    """Return the state of a directory on disk. It takes no lock, so a record that is being written may be missing.
+
+    Raises HubbubError if the directory holds no state, or one of another format.
+    """
+    next_step = "give the directory that the app passes to Client as `state`"
     try:
         contents = _contents(directory)
     except OSError as problem:
-        told = problem.strerror
+        reason = problem.strerror
         if isinstance(problem, NotADirectoryError):
-            told = "it is a file"
+            reason = "it is a file"
         elif isinstance(problem, FileNotFoundError) and directory.is_dir():
-            told = "there is no journal in it"
+            reason = "there is no journal in it"
+        raise HubbubError(f"{directory} holds no client's state ({reason}): {next_step}") from None
+    version = next(filter(None, map(other_version, contents)), None)
+    if version is not None:
         raise HubbubError(
-            f"{directory} holds no client's state ({told}): give the directory that the app passes to Client as `state`"
-        ) from None
+            f"{directory} has another state format (version {version}, this hubbub reads version {FORMAT_VERSION}). Its ledger and reports "
+            "cannot be read: delete the directory to start anew"
+        )
     if any(is_foreign(content) for content in contents):
         raise HubbubError(
-            f"{directory} is not a client's state: what is there as journal or snapshot is somebody else's; "
-            "give the directory that the app passes to Client as `state`"
+            f"{directory} is not a client's state: its journal or snapshot belongs to another program; {next_step}"
         )
     state = State()
-    state.settle(sum(fold(state.apply, (content,)) for content in contents))
+    state.account_for_losses(sum(replay(state.apply, (content,)) for content in contents))
     return state
 
 
 def _contents(directory: Path) -> list[bytes]:
-    """Read the files together: again, if a compaction renamed one meanwhile."""
-    paths = [directory / name for name in (SNAPSHOT, EARLIER, JOURNAL)]
+    """Read the files of one moment: again, if a compaction renamed one meanwhile."""
+    paths = [directory / name for name in (SNAPSHOT, ROTATED, JOURNAL)]
     while True:
         inodes = _inodes(paths)
         if not inodes:
@@ -55,7 +62,7 @@ def _contents(directory: Path) -> list[bytes]:
 
 
 def _inodes(paths: list[Path]) -> dict[Path, int]:
-    """Return the inode of each file that is there."""
+    """Return the inode of each existing file."""
     inodes = {}
     for path in paths:
         with suppress(FileNotFoundError):
@@ -64,16 +71,17 @@ def _inodes(paths: list[Path]) -> dict[Path, int]:
 
 
 def inspection_report(state: State, last: int = 1) -> dict[str, Any]:
-    """Return consent, the queued and refused batches, and the bodies of the `last` batches sent, the newest first."""
+    """Return consent, queued and quarantined batches, and the bodies of the `last` batches sent, the newest first."""
     report = {
         "consent": {
             "level": str(state.consent),
             "text": state.consent_text,
             "time": iso_time(state.consent_time) if state.consent_time else None,
         },
-        "machines": len(state.machines),
-        "waiting": [_queued(state, batch_id, waiting) for batch_id, waiting in state.waiting.items()],
-        "trouble": {"failures": state.failures, "last": state.trouble},
+        "machines": len(state.machine_tags),
+        "queued": [_queued(state, batch_id, queued) for batch_id, queued in state.queue.items()],
+        "failures": state.failures,
+        "last_error": state.last_error,
         "quarantined": [
             {"metric": batch.metric, "period": batch.period, "problem": problem, "body": batch.to_json().decode()}
             for batch, problem in state.quarantine.values()
@@ -85,7 +93,7 @@ def inspection_report(state: State, last: int = 1) -> dict[str, Any]:
 
 
 def ledger_report(state: State) -> dict[str, Any]:
-    """Return what each metric definition of each subject has spent and reserved."""
+    """Return the epsilon that each metric definition of each subject has spent and reserved."""
     totals = {subject: state.spent(subject) for subject in sorted(state.digests)}
     accounts = [
         {**asdict(account), "epsilon_spent": account.spent, "epsilon_reserved": account.reserved_epsilon}
@@ -113,22 +121,22 @@ def iso_time(moment: float) -> str:
     return datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
 
 
-def _queued(state: State, batch_id: str, waiting: Waiting) -> dict[str, Any]:
+def _queued(state: State, batch_id: str, queued: QueuedBatch) -> dict[str, Any]:
     return {
         "batch_id": batch_id,
-        "metric": waiting.batch.metric,
-        "period": waiting.batch.period,
-        "reports": len(waiting.batch),
-        "sent_from": _sent_from(state, waiting),
-        "in_doubt": waiting.doubt,
-        "local": waiting.local,
-        "body": waiting.batch.to_json().decode(),
+        "metric": queued.batch.metric,
+        "period": queued.batch.period,
+        "reports": len(queued.batch),
+        "send_time": _send_time(state, queued),
+        "possibly_delivered": queued.possibly_delivered,
+        "local": queued.local,
+        "body": queued.batch.to_json().decode(),
     }
 
 
-def _sent_from(state: State, waiting: Waiting) -> str | None:
-    """Return the earliest time at which a batch may be sent; None where no time is set: made under `local`, or its metric is held."""
-    held = state.held.get(waiting.batch.digest, 0.0)
-    if waiting.local or held is None:
+def _send_time(state: State, queued: QueuedBatch) -> str | None:
+    """Return the earliest time of a batch's upload; None for a batch made under `local`, and while its metric is held."""
+    pause_end = state.paused_metrics.get(queued.batch.digest, 0.0)
+    if queued.local or pause_end is None:
         return None
-    return iso_time(max(waiting.at, state.not_before, held))
+    return iso_time(max(queued.send_at, state.backoff_until, pause_end))

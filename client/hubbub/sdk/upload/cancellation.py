@@ -1,7 +1,7 @@
-"""Ends a request that is late or not wanted any more, wherever it is: at a resolver, in a handshake, a body, a header that drips.
+"""Cancel a request in flight: at its total deadline, or when consent is withdrawn.
 
-A timeout of a socket starts anew with each byte, so another thread holds the socket too, and cuts it. Nobody can cut a resolver, so
-it is asked in a thread that can be left to itself.
+A socket's timeout starts again with each byte, so a second thread shuts the socket down. A DNS lookup cannot be cancelled, so it runs in a
+thread that may outlive the request.
 """
 
 from __future__ import annotations
@@ -15,71 +15,72 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
-LOOKS_EVERY = 0.02
+POLL_SECONDS = 0.02
 _NO_LINGER = struct.pack("hh" if hasattr(socket, "SO_EXCLUSIVEADDRUSE") else "ii", 1, 0)
 
 
-class Cutter:
-    """Watches over the connections of one request, within `with`.
+class RequestCanceller:
+    """Cancels the connections of one request, inside `with`.
 
-    wanted : asked before the first byte and all the time after it        seconds : how long all of it may take
-    begun  : whether a byte of the request may have left: connections, tunnels and handshakes carry none
-    opener : the thread that resolves and connects; it may outlive the request
+    is_wanted      : called before the first byte and every `POLL_SECONDS`; the request ends once it returns False
+    seconds        : total time of the request
+    request_sent   : whether a byte of the request may have left (connections, proxy tunnels and TLS handshakes carry none)
+    connect_thread : thread that resolves the name and connects; it may outlive the request
     """
 
-    def __init__(self, wanted: Callable[[], bool], seconds: float) -> None:
-        self._wanted = wanted
+    def __init__(self, is_wanted: Callable[[], bool], seconds: float) -> None:
+        self._is_wanted = is_wanted
         self._deadline = time.monotonic() + seconds
-        self._held: list[socket.socket] = []
+        self._sockets: list[socket.socket] = []
         self._lock = threading.Lock()
         self._done = threading.Event()
-        self._over = False
+        self._ended = False
         self._changed = threading.Event()
-        self.begun = False
-        self.opener: threading.Thread | None = None
-        self._thread = threading.Thread(target=self._watch, name="hubbub-cutter", daemon=True)
+        self.request_sent = False
+        self.connect_thread: threading.Thread | None = None
+        self._thread = threading.Thread(target=self._watch, name="hubbub-canceller", daemon=True)
 
     def open(self, connect: Callable[[], socket.socket]) -> socket.socket:
-        """Return what `connect` opens, and hold it; raise what it raises, or TimeoutError if the request is over before."""
+        """Return the socket of `connect`, tracked; raise its exception, or TimeoutError if the request ends first."""
         found: list[socket.socket | Exception] = []
 
         def run() -> None:
             opened: socket.socket | Exception
             try:
                 opened = connect()
-            except Exception as failure:  # noqa: BLE001  (raised by the thread that waits)
+            except Exception as failure:  # noqa: BLE001  (raised again in the waiting thread)
                 opened = failure
             with self._lock:
-                if self._over and isinstance(opened, socket.socket):
+                if self._ended and isinstance(opened, socket.socket):
                     opened.close()
                 found.append(opened)
                 self._changed.set()
 
-        self.opener = threading.Thread(target=run, name="hubbub-opener", daemon=True)
-        self.opener.start()
+        self.connect_thread = threading.Thread(target=run, name="hubbub-connect", daemon=True)
+        self.connect_thread.start()
         self._changed.wait()
         with self._lock:
             self._changed.clear()
-            if self._over or not found:
-                raise TimeoutError("the request was over before there was a connection")
+            if self._ended or not found:
+                raise TimeoutError("the request ended before it was connected")
         (opened,) = found
         if isinstance(opened, Exception):
             raise opened
-        self.hold(opened)
+        self.track(opened)
         return opened
 
-    def hold(self, opened: socket.socket) -> None:
-        """Hold a connection that was just opened; its wrappers (TLS) come and go, the descriptor is ours."""
+    def track(self, opened: socket.socket) -> None:
+        """Track a new connection by a duplicate of its descriptor, whatever wraps it later (TLS)."""
         with self._lock:
-            self._held.append(opened.dup())
-            if self._over:
-                self._cut()
+            self._sockets.append(opened.dup())
+            if self._ended:
+                self._shut_down()
 
-    def goes_on(self) -> bool:
-        """Say whether the request may go on."""
+    def may_continue(self) -> bool:
+        """Return whether the request may continue."""
         try:
-            return not self._over and time.monotonic() < self._deadline and self._wanted()
-        except Exception:  # noqa: BLE001  (who cannot say that it is wanted does not want it)
+            return not self._ended and time.monotonic() < self._deadline and self._is_wanted()
+        except Exception:  # noqa: BLE001  (without an answer the request ends)
             return False
 
     def __enter__(self) -> Self:
@@ -91,47 +92,47 @@ class Cutter:
     ) -> None:
         self._done.set()
         with self._lock:
-            self._over = True
-            for held in self._held:
-                held.close()
-            self._held.clear()
+            self._ended = True
+            for connection in self._sockets:
+                connection.close()
+            self._sockets.clear()
 
     def _watch(self) -> None:
-        while not self._done.wait(LOOKS_EVERY):
-            if not self.goes_on():
+        while not self._done.wait(POLL_SECONDS):
+            if not self.may_continue():
                 with self._lock:
-                    self._over = True
-                    self._cut()
+                    self._ended = True
+                    self._shut_down()
                     self._changed.set()
                 return
 
-    def _cut(self) -> None:
-        """Wake whoever waits for the other side; what the system has not sent yet is thrown away, not sent."""
-        for held in self._held:
+    def _shut_down(self) -> None:
+        """Shut the sockets down, which ends waiting calls; bytes that the system has not sent yet are discarded."""
+        for connection in self._sockets:
             with suppress(OSError):
-                held.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
             with suppress(OSError):
-                held.shutdown(socket.SHUT_RDWR)
+                connection.shutdown(socket.SHUT_RDWR)
 
 
-def cuttable(connection: type[Any], cutter: Cutter, seconds: float) -> type[Any]:
-    """Return a class of urllib3 connections that the cutter holds from their first packet on.
+def cancellable_connection(connection: type[Any], canceller: RequestCanceller, seconds: float) -> type[Any]:
+    """Return a class of urllib3 connections that the canceller tracks from their first packet.
 
-    seconds : how long one that is open may wait for a byte
+    seconds : read timeout of an open connection
     """
     from urllib3.exceptions import NewConnectionError
 
     class Cuttable(connection):  # type: ignore[misc]
         def _new_conn(self) -> socket.socket:
-            opened = cutter.open(super()._new_conn)
+            opened = canceller.open(super()._new_conn)
             opened.settimeout(seconds)
             return opened
 
         def connect(self) -> None:
             super().connect()
-            if not cutter.goes_on():
+            if not canceller.may_continue():
                 self.close()
-                raise NewConnectionError(self, "the request is not wanted any more")
-            cutter.begun = True
+                raise NewConnectionError(self, "the request was cancelled")
+            canceller.request_sent = True
 
     return Cuttable

@@ -1,8 +1,8 @@
-"""A process that delivers what is due and ends, for programs that end at once: `Client(..., detached=True)`.
+"""Upload from a short-lived background process, for programs that end at once: `Client(..., detached=True)`.
 
-It has a session of its own, no open files of its parent, and of its parent's environment only what sending needs. It holds a lock
-on the directory, so there is one at a time; it re-reads the consent before each batch, as every uploader does; and it ends within `SECONDS`.
-A frozen program (PyInstaller) has no interpreter to start: it sends what is due itself, from its start.
+The process has its own session, no open files of its parent, and only the environment variables that an upload needs. A lock on the
+directory allows one such process at a time. It reads the consent again before each batch, and ends within `RUN_SECONDS`.
+A frozen program (PyInstaller) has no interpreter to start, so it sends due batches itself, from its start.
 
 python -m hubbub.sdk.upload.detached STATE URL [CERTIFICATES]
 """
@@ -24,11 +24,11 @@ from hubbub.randomness import system_random_bytes
 from hubbub.sdk.storage.filesystem import SystemDisk
 from hubbub.sdk.storage.journal import Journal
 from hubbub.sdk.storage.state import State
-from hubbub.sdk.upload.schedule import first_of_all, paused_until
+from hubbub.sdk.upload.schedule import backoff_until, next_batch
 
-EVERY = 86_400.0
-SECONDS = 30.0
-_KEPT = frozenset(
+INTERVAL_SECONDS = 86_400.0
+RUN_SECONDS = 30.0
+_INHERITED_VARIABLES = frozenset(
     (
         *("http_proxy", "https_proxy", "all_proxy", "no_proxy", "ssl_cert_file", "ssl_cert_dir"),
         *("do_not_track", "hubbub_consent"),
@@ -37,17 +37,21 @@ _KEPT = frozenset(
 )
 
 
-def take_turn(journal: Journal, state: State, now: float) -> bool:
-    """Say whether another process should send now; all processes of the directory together say so once a day."""
-    first = first_of_all(state, now)
-    if first is None or max(first[1], paused_until(state, now)) > now or abs(now - state.detached_at) < EVERY:
+def claim_daily_run(journal: Journal, state: State, now: float) -> bool:
+    """Return whether to start a detached process now: if a batch is due, once a day for all processes of the directory."""
+    first = next_batch(state, now)
+    if (
+        first is None
+        or max(first[1], backoff_until(state, now)) > now
+        or abs(now - state.detached_started_at) < INTERVAL_SECONDS
+    ):
         return False
-    journal.write({"e": "detached", "at": now})
-    return not journal.degraded
+    journal.write({"event": "detached_started", "time": now})
+    return not journal.is_degraded
 
 
 def is_python(executable: str | None, *, frozen: bool) -> bool:
-    """Say whether `sys.executable` is an interpreter that can run this module.
+    """Return whether `sys.executable` is an interpreter that can run this module.
 
     In a frozen program (PyInstaller sets `sys.frozen`) and in an embedded interpreter it is the host program, or empty.
 
@@ -59,12 +63,12 @@ def is_python(executable: str | None, *, frozen: bool) -> bool:
 
 
 def can_detach() -> bool:
-    """Say whether this program can start a process that delivers."""
+    """Return whether this program can start a detached process."""
     return is_python(sys.executable, frozen=hasattr(sys, "frozen"))
 
 
 def detach(directory: Path, url: str, ca_certs: str | None) -> None:
-    """Start it and forget it; the parent may end before it does, or reaps it."""
+    """Start the detached process. The parent may end before it; otherwise a thread reaps it."""
     command = [sys.executable, "-P", "-m", "hubbub.sdk.upload.detached", str(directory.absolute()), url]
     command += [str(Path(ca_certs).absolute())] if ca_certs else []
     nowhere = subprocess.DEVNULL
@@ -75,26 +79,26 @@ def detach(directory: Path, url: str, ca_certs: str | None) -> None:
         stderr=nowhere,
         close_fds=True,
         cwd=directory,
-        env=environment_of(os.environ, sys.path),
+        env=child_environment(os.environ, sys.path),
         start_new_session=True,
     )
     threading.Thread(target=started.wait, name="hubbub-detached", daemon=True).start()
 
 
-def environment_of(parent: Mapping[str, str], path: list[str]) -> dict[str, str]:
-    """Keep proxies, certificates, what takes consent back, and what the interpreter needs to start.
+def child_environment(parent: Mapping[str, str], path: list[str]) -> dict[str, str]:
+    """Return the variables that the process inherits: proxies, certificates, consent, and those the interpreter needs.
 
-    >>> environment_of({"HTTPS_PROXY": "http://proxy:3128", "API_TOKEN": "secret"}, ["/app"])
+    >>> child_environment({"HTTPS_PROXY": "http://proxy:3128", "API_TOKEN": "secret"}, ["/app"])
     {'HTTPS_PROXY': 'http://proxy:3128', 'PYTHONPATH': '/app'}
     """
-    kept = {name: value for name, value in parent.items() if name.lower() in _KEPT}
+    kept = {name: value for name, value in parent.items() if name.lower() in _INHERITED_VARIABLES}
     return kept | {"PYTHONPATH": os.pathsep.join(str(Path(each).absolute()) for each in path if each)}
 
 
-def deliver_what_is_due(directory: Path, url: str, ca_certs: str | None, seconds: float) -> bool:
-    """Send until nothing is due, a backoff begins or the time is over; False if another one is at it."""
+def deliver_due_batches(directory: Path, url: str, ca_certs: str | None, seconds: float) -> bool:
+    """Send until no batch is due, a backoff begins or the time is over; return False if another detached process runs."""
     from hubbub.sdk.recording.consent_changes import ConsentLimit
-    from hubbub.sdk.upload.sender import OTHER_SENDS, Sender
+    from hubbub.sdk.upload.sender import LEASE_RETRY_SECONDS, Sender
     from hubbub.sdk.upload.transport import HttpTransport
 
     deadline, disk = time.monotonic() + seconds, SystemDisk()
@@ -110,7 +114,7 @@ def deliver_what_is_due(directory: Path, url: str, ca_certs: str | None, seconds
             random_bytes=system_random_bytes,
             limit=ConsentLimit(consent_limit(os.environ)),
         )
-        while (pause := sender.attempt()) in (0.0, OTHER_SENDS) and time.monotonic() < deadline:
+        while (pause := sender.attempt()) in (0.0, LEASE_RETRY_SECONDS) and time.monotonic() < deadline:
             time.sleep(min(pause, 0.5))
         return True
     finally:
@@ -118,10 +122,10 @@ def deliver_what_is_due(directory: Path, url: str, ca_certs: str | None, seconds
 
 
 def main(directory: str, url: str, ca_certs: str | None = None) -> None:
-    end = threading.Timer(SECONDS + 15, os._exit, (1,))  # whatever holds it: a resolver, a disk
+    end = threading.Timer(RUN_SECONDS + 15, os._exit, (1,))  # in case a DNS lookup or a disk blocks
     end.daemon = True
     end.start()
-    deliver_what_is_due(Path(directory), url, ca_certs, SECONDS)
+    deliver_due_batches(Path(directory), url, ca_certs, RUN_SECONDS)
 
 
 if __name__ == "__main__":

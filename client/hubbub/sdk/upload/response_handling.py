@@ -1,4 +1,4 @@
-"""What one attempt changes: answer -> events. What an answer means is said in `delivery.action`."""
+"""Journal events for an upload result. `retry_policy.decide` maps a response to an action."""
 
 from __future__ import annotations
 
@@ -6,88 +6,108 @@ import logging
 from dataclasses import replace
 
 from hubbub.randomness import RandomBytes, uniform
-from hubbub.sdk.runtime.safe_logging import tell
+from hubbub.sdk.runtime.safe_logging import log_when_unlocked
 from hubbub.sdk.storage.events import Event
-from hubbub.sdk.storage.state import State, Waiting, batch_event
+from hubbub.sdk.storage.state import QueuedBatch, State
 from hubbub.sdk.upload.retry_policy import (
-    PAUSE,
+    PAUSE_SECONDS,
     Action,
-    Answer,
-    action,
-    backoff,
-    clock_is_right,
-    clock_is_wrong,
-    retry_after,
-    understood,
+    UploadResponse,
+    backoff_seconds,
+    decide,
+    effective_status,
+    is_clock_confirmed,
+    is_clock_wrong,
+    retry_after_seconds,
 )
-from hubbub.sdk.upload.schedule import day_of
+from hubbub.sdk.upload.schedule import utc_day
 from hubbub.wire.batch import Batch, new_batch_id
 
-SPREAD = 86400.0
-CONFIRMED_WITHIN = 3600.0
+OUTAGE_SPREAD_SECONDS = 86400.0
+CONFIRM_INTERVAL_SECONDS = 3600.0
 
 
-def outcome(
-    state: State, waiting: Waiting, answer: Answer, now: float, random_bytes: RandomBytes, *, doubted: bool
+def events_for_response(
+    state: State,
+    queued: QueuedBatch,
+    response: UploadResponse,
+    now: float,
+    random_bytes: RandomBytes,
+    *,
+    possibly_delivered: bool,
 ) -> list[Event]:
-    """Return the events that an answer to a batch is.
+    """Return the journal events of the response to a batch.
 
-    doubted : whether the batch may have been stored before this attempt
+    possibly_delivered : whether the aggregator may have stored the batch before this attempt
     """
-    batch, batch_id = waiting.batch, str(waiting.batch.batch_id)
-    status = understood(answer, batch_id)
-    in_doubt = doubted or (status is None and answer.sent)
-    decided = action(status, answer.problem, in_doubt=doubted)
-    other_clock = clock_is_wrong(answer.date, now)
-    if decided is not Action.ACCEPT and other_clock:
-        decided = Action.PAUSE
-    tell("%s: %s", batch.metric, answer.told, level=logging.DEBUG)
-    events: list[Event] = [{"e": "answered", "id": batch_id, "doubt": in_doubt, "sent": answer.sent}]
-    if clock_is_right(answer.date, now):
-        events += _confirming(state, now)
-    if decided not in (Action.RETRY, Action.PAUSE) and state.failures:
-        events += [{"e": "backoff", "failures": 0, "until": 0.0}, _spread(state, now, random_bytes, but=batch_id)]
-    match decided:
+    batch, batch_id = queued.batch, str(queued.batch.batch_id)
+    status = effective_status(response, batch_id)
+    action = decide(status, response.problem, possibly_delivered=possibly_delivered)
+    other_clock = is_clock_wrong(response.date, now)
+    if action is not Action.ACCEPT and other_clock:
+        action = Action.PAUSE
+    log_when_unlocked("%s: %s", batch.metric, response.description, level=logging.DEBUG)
+    events: list[Event] = [
+        {
+            "event": "response_received",
+            "batch_id": batch_id,
+            "possibly_delivered": possibly_delivered or (status is None and response.request_sent),
+            "request_sent": response.request_sent,
+        }
+    ]
+    if is_clock_confirmed(response.date, now):
+        events += _clock_events(state, now)
+    if action not in (Action.RETRY, Action.PAUSE) and state.failures:
+        events += [_backoff(0, 0.0), _reschedule_after_outage(state, now, random_bytes, but=batch_id)]
+    match action:
         case Action.ACCEPT:
-            events.append({"e": "gone", "id": batch_id, "why": "acknowledged"})
+            events.append(_removed(batch_id, "acknowledged"))
             if other_clock:
-                events.append({"e": "backoff", "failures": 0, "until": now + PAUSE})
+                events.append(_backoff(0, now + PAUSE_SECONDS))
         case Action.RETRY:
             failures = state.failures + 1
-            wait = backoff(failures, retry_after(answer.retry_after, now), random_bytes)
-            events.append({"e": "backoff", "failures": failures, "until": now + wait, "told": answer.told})
+            wait = backoff_seconds(failures, retry_after_seconds(response.retry_after, now), random_bytes)
+            events.append(_backoff(failures, now + wait, response.description))
         case Action.PAUSE:
             if not state.failures:
-                tell("reports wait: the aggregator answered %s", answer.told)
-            events.append({"e": "backoff", "failures": state.failures + 1, "until": now + PAUSE, "told": answer.told})
+                log_when_unlocked(
+                    "the aggregator answered %s. Reports are kept, and the upload is tried again in an hour. Check the url and the "
+                    "aggregator's log",
+                    response.description,
+                )
+            events.append(_backoff(state.failures + 1, now + PAUSE_SECONDS, response.description))
         case Action.PAUSE_METRIC:
-            events.append({"e": "held", "m": batch.digest, "until": now + PAUSE})
+            events.append({"event": "metric_paused", "digest": batch.digest, "until": now + PAUSE_SECONDS})
         case Action.HOLD_METRIC:
-            tell(
-                "%s: the aggregator collects it under another definition: it waits until the app's changes",
+            log_when_unlocked(
+                "%s: the aggregator's definition differs from this app's. Reports are held until the app ships the current definition.",
                 batch.metric,
             )
-            events.append({"e": "held", "m": batch.digest, "until": None})
+            events.append({"event": "metric_paused", "digest": batch.digest, "until": None})
         case Action.SPLIT if len(batch) > 1:
-            halves = [batch_event(half) for half in halved(batch, random_bytes)]
-            events.append({"e": "split", "id": batch_id, "halves": halves, "kind": waiting.period, "at": waiting.at})
-        case Action.SPLIT | Action.QUARANTINE:
-            told = answer.problem or str(status)
-            tell("%s: a batch was refused (%s): `hubbub inspect` shows it", batch.metric, told)
-            events.append({"e": "gone", "id": batch_id, "why": "quarantined", "problem": told})
-        case Action.DROP_BATCH:
-            events.append({"e": "gone", "id": batch_id, "why": "refused"})
-        case Action.DROP_METRIC:
-            events += [
-                {"e": "gone", "id": other, "why": "expired"}
-                for other, each in state.waiting.items()
-                if each.batch.digest == batch.digest
+            halves = [
+                QueuedBatch(half, queued.period_kind, queued.send_at, rescheduled=True).to_dict()
+                for half in split_batch(batch, random_bytes)
             ]
+            events.append({"event": "batch_split", "batch_id": batch_id, "halves": halves})
+        case Action.SPLIT | Action.QUARANTINE:
+            problem = response.problem or str(status)
+            log_when_unlocked(
+                "%s: the aggregator refused a batch (%s). It is not sent again; `hubbub inspect` shows it",
+                batch.metric,
+                problem,
+            )
+            events.append(_removed(batch_id, "quarantined") | {"problem": problem})
+        case Action.DROP_BATCH:
+            events.append(_removed(batch_id, "refused"))
+        case Action.DROP_METRIC:
+            same_metric = (other for other, each in state.queue.items() if each.batch.digest == batch.digest)
+            events += [_removed(other, "expired") for other in same_metric]
     return events
 
 
-def halved(batch: Batch, random_bytes: RandomBytes) -> tuple[Batch, Batch]:
-    """Cut a batch in two under new ids; only ever one that is not in doubt."""
+def split_batch(batch: Batch, random_bytes: RandomBytes) -> tuple[Batch, Batch]:
+    """Return two halves of a batch, with new ids. Only for a batch that the aggregator cannot have stored."""
     n = len(batch)
     width, cut = len(batch.rows) // n, n // 2
 
@@ -98,20 +118,29 @@ def halved(batch: Batch, random_bytes: RandomBytes) -> tuple[Batch, Batch]:
     return part(0, cut), part(cut, n)
 
 
-def _confirming(state: State, now: float) -> list[Event]:
-    """An aggregator agrees that it is now: what was made for days to come, and surely never left, goes."""
+def _removed(batch_id: str, reason: str) -> Event:
+    return {"event": "batch_removed", "batch_id": batch_id, "reason": reason}
+
+
+def _backoff(failures: int, until: float, last_error: str = "") -> Event:
+    return {"event": "backoff", "failures": failures, "until": until, "last_error": last_error}
+
+
+def _clock_events(state: State, now: float) -> list[Event]:
+    """Events of a clock that an aggregator confirmed: batches of future periods that were never sent are dropped."""
     events: list[Event] = []
-    if abs(now - state.confirmed) > CONFIRMED_WITHIN:
-        events.append({"e": "clock", "at": now})
-    to_come = day_of(now + 2 * 86400.0)
+    if abs(now - state.clock_confirmed_at) > CONFIRM_INTERVAL_SECONDS:
+        events.append({"event": "clock_confirmed", "time": now})
+    latest = utc_day(now + 2 * 86400.0)
     return events + [
-        {"e": "gone", "id": batch_id, "why": "clock"}
-        for batch_id, waiting in state.waiting.items()
-        if waiting.batch.period > to_come and not waiting.doubt
+        _removed(batch_id, "clock")
+        for batch_id, queued in state.queue.items()
+        if queued.batch.period > latest and not queued.possibly_delivered
     ]
 
 
-def _spread(state: State, now: float, random_bytes: RandomBytes, *, but: str) -> Event:
-    """An outage is over: what is overdue goes out at separate random times of the next day, not in one burst."""
-    overdue = [batch_id for batch_id, waiting in state.waiting.items() if waiting.at <= now and batch_id != but]
-    return {"e": "later", "at": {batch_id: now + uniform(random_bytes) * SPREAD for batch_id in overdue}}
+def _reschedule_after_outage(state: State, now: float, random_bytes: RandomBytes, *, but: str) -> Event:
+    """Event that gives each overdue batch its own random time within the next day, so that the end of an outage causes no burst."""
+    overdue = [batch_id for batch_id, queued in state.queue.items() if queued.send_at <= now and batch_id != but]
+    send_at = {batch_id: now + uniform(random_bytes) * OUTAGE_SPREAD_SECONDS for batch_id in overdue}
+    return {"event": "batches_rescheduled", "send_at": send_at, "overdue": False}

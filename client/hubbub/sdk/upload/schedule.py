@@ -1,4 +1,4 @@
-"""Which of the batches that wait is to be sent first, and when: functions of the state, the time and coins."""
+"""Upload schedule: which queued batch is sent next, and when. Functions of the state, the time and random bytes."""
 
 from __future__ import annotations
 
@@ -6,76 +6,77 @@ from datetime import UTC, datetime
 
 from hubbub.randomness import RandomBytes, uniform
 from hubbub.sdk.storage.events import Event
-from hubbub.sdk.storage.state import State, Waiting
-from hubbub.sdk.upload.retry_policy import BACKOFF_CAP, MAX_RETRY_AFTER, PAUSE
+from hubbub.sdk.storage.state import QueuedBatch, State
+from hubbub.sdk.upload.retry_policy import BACKOFF_CAP_SECONDS, MAX_RETRY_AFTER_SECONDS, PAUSE_SECONDS
 
-LONGEST_WAIT = 40 * 86400.0
-"""No report waits longer than a month and its day for its time: what says more was written by a clock that was ahead."""
+MAX_DELAY_SECONDS = 40 * 86400.0
+"""Longest time until an upload. A later `send_at` was set under a wrong clock and is ignored."""
 
-_LATE, _SPREAD = 60.0, 3600.0
-_SPREAD_UNTIL = 14 * 86400.0
+_OVERDUE_AFTER_SECONDS, _RESCHEDULE_WITHIN_SECONDS = 60.0, 3600.0
+_RESCHEDULE_UNTIL_SECONDS = 14 * 86400.0
 
 
-def sendable(state: State, now: float) -> list[str]:
-    """Return the batches, by id, whose metric is not held and whose period takes reports; each has its own time.
+def eligible_batches(state: State, now: float) -> list[str]:
+    """Return the ids of the batches that may be sent once their time has come.
 
-    A batch that was made under consent `local` is never among them.
+    Not among them: batches of paused metrics, of periods that the aggregator does not accept yet, and those made under consent `local`.
     """
-    open_until = day_of(now + 86400.0)
+    open_until = utc_day(now + 86400.0)
     return [
         batch_id
-        for batch_id, waiting in state.waiting.items()
-        if waiting.batch.period <= open_until and not waiting.local and not _is_held(state, waiting, now)
+        for batch_id, queued in state.queue.items()
+        if queued.batch.period <= open_until and not queued.local and not _is_paused(state, queued, now)
     ]
 
 
-def first_of_all(state: State, now: float, *, hurry: bool = False) -> tuple[str, float] | None:
-    """Return the batch that is to be sent before all others, by its id, and when, if nothing else holds it up.
+def next_batch(state: State, now: float, *, hurry: bool = False) -> tuple[str, float] | None:
+    """Return the id of the batch to send next and the time of its upload (POSIX seconds), regardless of backoff.
 
-    hurry : what is late does not wait for its second time
+    hurry : send overdue batches now, not at the second time that `reschedule_overdue` gave them
     """
-    times = {batch_id: _sent_from(state.waiting[batch_id], now, hurry=hurry) for batch_id in sendable(state, now)}
+    times = {batch_id: _send_time(state.queue[batch_id], now, hurry=hurry) for batch_id in eligible_batches(state, now)}
     return min(times.items(), key=lambda item: item[1], default=None)
 
 
-def spread(state: State, now: float, random_bytes: RandomBytes) -> Event | None:
-    """Give what is late random times of their own in the next hour, if anything is: nobody ran when their time came, or the machine slept.
+def reschedule_overdue(state: State, now: float, random_bytes: RandomBytes) -> Event | None:
+    """Return the event that gives overdue batches random times within the next hour; None if no batch is overdue.
 
-    Sent at once, all of one person's reports would leave together, when their program starts. Only once, and not after two weeks: a program that
-    never lives for an hour sends them at its next start. What an outage held up is spread by `outcome`.
+    A batch is overdue if no process ran at its time, or the machine slept. Sent at once, all reports of one person would leave together at
+    the start of the app. A batch is rescheduled once, and only in the two weeks after its period: an app that never runs for an hour
+    sends it at its next start. After an outage of the aggregator, `events_for_response` reschedules.
     """
     if state.failures:
         return None
-    late = [batch_id for batch_id in sendable(state, now) if _is_late(state.waiting[batch_id], now)]
-    return (
-        {"e": "later", "at": {each: now + uniform(random_bytes) * _SPREAD for each in late}, "late": True}
-        if late
-        else None
-    )
+    overdue = [batch_id for batch_id in eligible_batches(state, now) if _is_overdue(state.queue[batch_id], now)]
+    if not overdue:
+        return None
+    send_at = {batch_id: now + uniform(random_bytes) * _RESCHEDULE_WITHIN_SECONDS for batch_id in overdue}
+    return {"event": "batches_rescheduled", "send_at": send_at, "overdue": True}
 
 
-def paused_until(state: State, now: float) -> float:
-    """Return until when the aggregator is left alone."""
-    return state.not_before if state.not_before <= now + BACKOFF_CAP + MAX_RETRY_AFTER else 0.0
+def backoff_until(state: State, now: float) -> float:
+    """Return the end of the backoff (POSIX seconds); 0 for an end that only a wrong clock can have set."""
+    longest = BACKOFF_CAP_SECONDS + MAX_RETRY_AFTER_SECONDS
+    return state.backoff_until if state.backoff_until <= now + longest else 0.0
 
 
-def day_of(moment: float) -> str:
-    """Return the UTC date of a moment."""
+def utc_day(moment: float) -> str:
+    """Return the UTC date of a time in POSIX seconds, ISO 8601."""
     return datetime.fromtimestamp(moment, UTC).date().isoformat()
 
 
-def _is_held(state: State, waiting: Waiting, now: float) -> bool:
-    until = state.held.get(waiting.batch.digest, 0.0)
-    return until is None or now < until <= now + PAUSE
+def _is_paused(state: State, queued: QueuedBatch, now: float) -> bool:
+    until = state.paused_metrics.get(queued.batch.digest, 0.0)
+    return until is None or now < until <= now + PAUSE_SECONDS
 
 
-def _is_late(waiting: Waiting, now: float) -> bool:
-    return (
-        not waiting.late and _sent_from(waiting, now) < now - _LATE and now < waiting.ends().timestamp() + _SPREAD_UNTIL
-    )
+def _is_overdue(queued: QueuedBatch, now: float) -> bool:
+    if queued.rescheduled or _send_time(queued, now) >= now - _OVERDUE_AFTER_SECONDS:
+        return False
+    return now < queued.period_end().timestamp() + _RESCHEDULE_UNTIL_SECONDS
 
 
-def _sent_from(waiting: Waiting, now: float, *, hurry: bool = False) -> float:
-    if hurry and waiting.late:
-        return min(waiting.at, now)
-    return waiting.at if waiting.at <= now + LONGEST_WAIT else now
+def _send_time(queued: QueuedBatch, now: float, *, hurry: bool = False) -> float:
+    if hurry and queued.rescheduled:
+        return min(queued.send_at, now)
+    return queued.send_at if queued.send_at <= now + MAX_DELAY_SECONDS else now

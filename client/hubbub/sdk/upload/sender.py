@@ -1,4 +1,4 @@
-"""One attempt after another: form what is over, choose a batch, say on disk that it is tried, send it, write what came of it."""
+"""Select the next batch, record the attempt on disk, upload it, apply the response."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from hubbub.consent import Consent
 from hubbub.randomness import RandomBytes
 from hubbub.sdk.recording.consent_changes import ConsentLimit
 from hubbub.sdk.recording.recorder import UploadReadiness
-from hubbub.sdk.runtime.error_guard import from_a_signal_handler
-from hubbub.sdk.runtime.safe_logging import Once, tell
+from hubbub.sdk.runtime.error_guard import is_from_signal_handler
+from hubbub.sdk.runtime.safe_logging import OncePerKey, log_when_unlocked
 from hubbub.sdk.storage.filesystem import Disk, Lock
 from hubbub.sdk.storage.journal import Journal
 from hubbub.sdk.storage.sent_periods import SentPeriods
-from hubbub.sdk.storage.state import State, Waiting
-from hubbub.sdk.upload.response_handling import outcome
-from hubbub.sdk.upload.retry_policy import clock_is_wrong
-from hubbub.sdk.upload.schedule import first_of_all, paused_until, sendable, spread
+from hubbub.sdk.storage.state import QueuedBatch, State
+from hubbub.sdk.upload.response_handling import events_for_response
+from hubbub.sdk.upload.retry_policy import is_clock_wrong
+from hubbub.sdk.upload.schedule import backoff_until, eligible_batches, next_batch, reschedule_overdue
 from hubbub.sdk.upload.transport import Transport
 
-LONGEST_SLEEP = 3600.0
-OTHER_SENDS = 5.0
+MAX_SLEEP_SECONDS = 3600.0
+LEASE_RETRY_SECONDS = 5.0
 
 
 class Sender:
-    """Delivers one directory's batches; of all its processes one at a time.
+    """Uploads the batches of one directory; one process at a time.
 
     prepare     : called inside `with journal` before each selection; it builds the batches that are due. None to send only
                   batches that another process built
@@ -54,7 +54,7 @@ class Sender:
         self._transport = transport
         self._disk = disk
         self._clock = clock
-        self._coins = random_bytes
+        self._random_bytes = random_bytes
         self._limit = limit
         self._prepare = prepare
         self._sends_after = sends_after
@@ -62,7 +62,7 @@ class Sender:
         self._sent_periods = SentPeriods(journal.directory, disk)
         self._lease: Lock | None = None
         self._sending = ThreadLock()
-        self._is_new = Once()
+        self._is_new = OncePerKey()
         self.begin()
 
     def begin(self) -> None:
@@ -75,32 +75,32 @@ class Sender:
         self._sends_from, self._hurry = 0.0, True
 
     def attempt(self) -> float:
-        """Form what is over and send at most one batch; return how many seconds until there may be more to do."""
-        chosen = self._choose()
-        if isinstance(chosen, float):
-            return chosen
+        """Build one slice of the due batches, and send at most one batch; return the seconds until the next attempt."""
+        selected = self._select()
+        if isinstance(selected, float):
+            return selected
         if not self._take_lease():
-            return OTHER_SENDS
+            return LEASE_RETRY_SECONDS
         try:
-            return self._send(chosen)
+            return self._send(selected)
         finally:
-            self._give_lease()
+            self._release_lease()
 
     def send_now(self, batch_id: str) -> bool:
-        """Try one batch whatever its time; for tests. Return whether it was tried: not on a disk that cannot be written."""
-        until = time.monotonic() + OTHER_SENDS
+        """Send one batch regardless of its time; for tests. Return whether it was attempted: not if the disk cannot be written."""
+        deadline = time.monotonic() + LEASE_RETRY_SECONDS
         while not self._take_lease():
-            if self._journal.degraded or time.monotonic() > until:
+            if self._journal.is_degraded or time.monotonic() > deadline:
                 return False
             time.sleep(0.01)
         try:
             with self._journal as state:
-                waits = batch_id in sendable(state, self._clock().timestamp())
-            if waits:
+                is_eligible = batch_id in eligible_batches(state, self._clock().timestamp())
+            if is_eligible:
                 self._send(batch_id)
-            return waits
+            return is_eligible
         finally:
-            self._give_lease()
+            self._release_lease()
 
     def close(self) -> None:
         """Close the lease, unless a thread is sending."""
@@ -121,81 +121,89 @@ class Sender:
             self._lease.close()
             self._lease = None
 
-    def _choose(self) -> str | float:
-        """Return the batch to send now, or in how many seconds there may be one."""
+    def _select(self) -> str | float:
+        """Return the id of the batch to send now, or the seconds until there may be one."""
         with self._journal as state:
-            if self._journal.locked_out:
-                return OTHER_SENDS
-            ready = UploadReadiness(may_send=True, seconds=LONGEST_SLEEP)
+            if self._journal.lock_unavailable:
+                return LEASE_RETRY_SECONDS
+            ready = UploadReadiness(may_send=True, seconds=MAX_SLEEP_SECONDS)
             if self._prepare is not None:
                 ready = self._prepare(state)
             self.overdue = False
             consent = self._limit.effective(state.consent)
             if consent is Consent.OFF:
-                return LONGEST_SLEEP
-            now, until_end = self._clock().timestamp(), min(ready.seconds, LONGEST_SLEEP)
+                return MAX_SLEEP_SECONDS
+            now, until_build = self._clock().timestamp(), min(ready.seconds, MAX_SLEEP_SECONDS)
             if not ready.may_send:
-                first = first_of_all(state, now) if ready.seconds else None
+                first = next_batch(state, now) if ready.seconds else None
                 self.overdue = first is not None and first[1] <= now
-                return until_end
+                return until_build
             hurry = self._hurry
-            first = first_of_all(state, now, hurry=hurry)
+            first = next_batch(state, now, hurry=hurry)
             if hurry and (first is None or first[1] > now):
                 self._hurry = False
             if consent is not Consent.ON or first is None:
-                return until_end
-            batch_id, at = first
-            self.overdue = at <= now
-            wait = self._sends_from - time.monotonic()
-            if wait > 0:
-                return min(wait, until_end)
-            late = None if hurry or self._prepare is None or at > now else spread(state, now, self._coins)
-            if late is not None:
-                self._journal.write(late)
-                return 0.0
-            at = max(at, paused_until(state, now))
-            return batch_id if at <= now else min(at - now, until_end)
+                return until_build
+            batch_id, send_at = first
+            self.overdue = send_at <= now
+            delay = self._sends_from - time.monotonic()
+            if delay > 0:
+                return min(delay, until_build)
+            if self._prepare is not None and not hurry and self.overdue:
+                rescheduled = reschedule_overdue(state, now, self._random_bytes)
+                if rescheduled is not None:
+                    self._journal.write(rescheduled)
+                    return 0.0
+            send_at = max(send_at, backoff_until(state, now))
+            return batch_id if send_at <= now else min(send_at - now, until_build)
 
     def _send(self, batch_id: str) -> float:
         with self._journal as state:
-            waiting = state.waiting.get(batch_id)
-            if waiting is None or self._limit.effective(state.consent) is not Consent.ON:
+            queued = state.queue.get(batch_id)
+            if queued is None or self._limit.effective(state.consent) is not Consent.ON:
                 return 0.0
-            doubted, batch = waiting.doubt, waiting.batch
-            self._journal.write({"e": "trying", "id": batch_id, "m": batch.digest, "p": batch.period})
-        if not (self._journal.sync() and self._add_to_sent_periods(waiting)):
-            return OTHER_SENDS  # what a power loss could undo is not sent
-        answer = self._transport.send(batch.to_json(), lambda: self._wanted(batch_id))
+            possibly_delivered, batch = queued.possibly_delivered, queued.batch
+            self._journal.write(
+                {"event": "request_started", "batch_id": batch_id, "digest": batch.digest, "period": batch.period}
+            )
+        if not (self._journal.sync() and self._add_to_sent_periods(queued)):
+            return LEASE_RETRY_SECONDS  # an upload that a power loss could undo is not started
+        response = self._transport.send(batch.to_json(), lambda: self._may_continue(batch_id))
         with self._journal as state:
-            waiting = state.waiting.get(batch_id)
-            if waiting is None or self._limit.effective(state.consent) is not Consent.ON:
+            queued = state.queue.get(batch_id)
+            if queued is None or self._limit.effective(state.consent) is not Consent.ON:
                 return 0.0  # consent was withdrawn meanwhile
             now = self._clock().timestamp()
-            if clock_is_wrong(answer.date, now) and self._is_new("clock"):
-                tell("the clock is more than a day from the aggregator's: reports wait until they agree")
-            self._journal.write(*outcome(state, waiting, answer, now, self._coins, doubted=doubted))
+            if is_clock_wrong(response.date, now) and self._is_new("clock"):
+                log_when_unlocked(
+                    "the system clock differs from the aggregator's by more than a day. Reports are kept until they agree; set the clock"
+                )
+            events = events_for_response(
+                state, queued, response, now, self._random_bytes, possibly_delivered=possibly_delivered
+            )
+            self._journal.write(*events)
         return 0.0
 
-    def _add_to_sent_periods(self, waiting: Waiting) -> bool:
-        """Record the period of a batch that is to be sent; return whether the disk let us."""
-        batch = waiting.batch
+    def _add_to_sent_periods(self, queued: QueuedBatch) -> bool:
+        """Record the period of a batch before its upload; return whether the disk did."""
+        batch = queued.batch
         try:
-            self._sent_periods.add(batch.digest, batch.period, str(waiting.ends().date()))
+            self._sent_periods.add(batch.digest, batch.period, str(queued.period_end().date()))
         except OSError as problem:
             self._journal.degrade(problem, self._sent_periods.path)
             return False
         if self._journal.problem.startswith(f"{self._sent_periods.path} "):
-            self._journal.recovered()
+            self._journal.clear_problem()
         return True
 
-    def _wanted(self, batch_id: str) -> bool:
-        """Say whether a batch may still be sent: any process of the directory may have withdrawn consent."""
+    def _may_continue(self, batch_id: str) -> bool:
+        """Return whether a batch may still be sent: any process of the directory may have withdrawn consent."""
         with self._journal as state:
-            known = not self._journal.locked_out and batch_id in state.waiting
-            return known and self._limit.effective(state.consent) is Consent.ON
+            is_queued = not self._journal.lock_unavailable and batch_id in state.queue
+            return is_queued and self._limit.effective(state.consent) is Consent.ON
 
     def _take_lease(self) -> bool:
-        """Become the one thread of all processes that sends."""
+        """Take the lease that lets one thread of all processes send."""
         if not self._sending.acquire(blocking=False):
             return False
         try:
@@ -204,17 +212,17 @@ class Sender:
             if self._lease.acquire(wait=False):
                 return True
         except OSError:
-            pass  # the journal cannot be written either: nothing would be sent
+            pass  # the journal cannot be written either, so no batch would be sent
         self._sending.release()
         return False
 
-    def _give_lease(self) -> None:
+    def _release_lease(self) -> None:
         try:
             if self._lease is not None:
                 self._lease.release()
         except OSError as problem:
-            if from_a_signal_handler(problem):
+            if is_from_signal_handler(problem):
                 raise
-            self._close_lease()  # which lets go of it, too
+            self._close_lease()  # closing releases it, too
         finally:
             self._sending.release()

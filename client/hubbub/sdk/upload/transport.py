@@ -1,4 +1,4 @@
-"""One request out, one answer back; nothing else knows about HTTP."""
+"""HTTP transport: one request, one response (urllib3)."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote, urlsplit
 
-from hubbub.sdk.upload.retry_policy import NO_ANSWER, NOT_SENT, Answer, slug
+from hubbub.sdk.upload.retry_policy import NO_RESPONSE, NOT_SENT, UploadResponse, problem_slug
 from hubbub.wire.urls import check_url, is_loopback
 
 if TYPE_CHECKING:
-    from hubbub.sdk.upload.cancellation import Cutter
+    from hubbub.sdk.upload.cancellation import RequestCanceller
 
 USER_AGENT = "hubbub/1"
-SECONDS = 10.0
-ADDRESSES = 3
-"""So many addresses of a name get their turn within SECONDS, where none answers."""
-MAX_ANSWER = 1 << 16
+REQUEST_TIMEOUT_SECONDS = 10.0
+MAX_ADDRESSES = 3
+"""Addresses of a name that are tried within `REQUEST_TIMEOUT_SECONDS` if none answers."""
+MAX_RESPONSE_BYTES = 1 << 16
 
 
 def always() -> bool:
-    """Want a request to its end."""
+    """Never cancel a request."""
     return True
 
 
 class Transport(Protocol):
-    """Sends the bytes of a batch, as long as they are wanted; never raises."""
+    """Sends the bytes of a batch, and cancels the request once `is_is_wanted` returns False; never raises."""
 
-    def send(self, body: bytes, wanted: Callable[[], bool] = always) -> Answer: ...
+    def send(self, body: bytes, is_wanted: Callable[[], bool] = always) -> UploadResponse: ...
 
 
 class HttpTransport:
     """POST to an aggregator with urllib3: a new connection each time, no cookies, no redirects, one constant User-Agent.
 
-    url      : of the aggregator; https, or http to this machine itself
+    url      : URL of the aggregator: https, or http to a loopback address
     ca_certs : file of certificates to trust instead of the system's
 
     Proxies are taken from the environment, as urllib.request does.
@@ -46,14 +46,14 @@ class HttpTransport:
     def __init__(self, url: str, ca_certs: str | None = None) -> None:
         self._url = check_url(url) + "/v1/reports"
         self._ca_certs = ca_certs
-        self._opener: threading.Thread | None = None
+        self._connect_thread: threading.Thread | None = None
 
-    def send(self, body: bytes, wanted: Callable[[], bool] = always) -> Answer:
-        """Send a body and read the answer within `SECONDS`; what is not wanted any more is cut off in the middle."""
+    def send(self, body: bytes, is_wanted: Callable[[], bool] = always) -> UploadResponse:
+        """Send a body and return the response, within `REQUEST_TIMEOUT_SECONDS`; cancel once `is_wanted` returns False."""
         import urllib3
         from urllib3.exceptions import HTTPError
 
-        from hubbub.sdk.upload.cancellation import Cutter
+        from hubbub.sdk.upload.cancellation import RequestCanceller
 
         headers = {
             "Content-Type": "application/json",
@@ -61,11 +61,11 @@ class HttpTransport:
             "Accept": "application/json, application/problem+json",
             "Connection": "close",
         }
-        if self._opener is not None and self._opener.is_alive():
-            return NOT_SENT  # the last request's resolver has not answered: it is not asked again meanwhile
-        cutter = Cutter(wanted, SECONDS)
+        if self._connect_thread is not None and self._connect_thread.is_alive():
+            return NOT_SENT  # the DNS lookup of the last request still runs: no second one is started
+        canceller = RequestCanceller(is_wanted, REQUEST_TIMEOUT_SECONDS)
         try:
-            with cutter, self._pool(cutter) as pool:
+            with canceller, self._pool(canceller) as pool:
                 response = pool.request(
                     "POST",
                     self._url,
@@ -74,11 +74,17 @@ class HttpTransport:
                     retries=False,
                     redirect=False,
                     preload_content=False,
-                    timeout=urllib3.Timeout(connect=SECONDS / ADDRESSES, read=SECONDS),
+                    timeout=urllib3.Timeout(
+                        connect=REQUEST_TIMEOUT_SECONDS / MAX_ADDRESSES, read=REQUEST_TIMEOUT_SECONDS
+                    ),
                 )
                 try:
                     text = _read(response)
-                    return _answer(response.status, response.headers, text) if cutter.goes_on() else NO_ANSWER
+                    return (
+                        _parse_response(response.status, response.headers, text)
+                        if canceller.may_continue()
+                        else NO_RESPONSE
+                    )
                 finally:
                     response.close()
         except (
@@ -87,21 +93,25 @@ class HttpTransport:
             ValueError,
             RuntimeError,
         ) as problem:  # RuntimeError: no more threads, the interpreter shuts down
-            return replace(NO_ANSWER if cutter.begun else NOT_SENT, failure=_in_words(problem))
+            return replace(NO_RESPONSE if canceller.request_sent else NOT_SENT, failure=_describe_error(problem))
         finally:
-            self._opener = cutter.opener
+            self._connect_thread = canceller.connect_thread
 
-    def _pool(self, cutter: Cutter) -> Any:
+    def _pool(self, canceller: RequestCanceller) -> Any:
         import urllib3
         from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
-        from hubbub.sdk.upload.cancellation import cuttable
+        from hubbub.sdk.upload.cancellation import cancellable_connection
 
         options: dict[str, Any] = {"maxsize": 1, "ca_certs": self._ca_certs or os.environ.get("SSL_CERT_FILE")}
         proxy = _proxy(self._url)
         manager = _through(proxy, options) if proxy else urllib3.PoolManager(**options)
         manager.pool_classes_by_scheme = {
-            scheme: type("CuttablePool", (pool,), {"ConnectionCls": cuttable(pool.ConnectionCls, cutter, SECONDS)})
+            scheme: type(
+                "CuttablePool",
+                (pool,),
+                {"ConnectionCls": cancellable_connection(pool.ConnectionCls, canceller, REQUEST_TIMEOUT_SECONDS)},
+            )
             for scheme, pool in (("http", HTTPConnectionPool), ("https", HTTPSConnectionPool))
         }
         return manager
@@ -117,7 +127,7 @@ def _proxy(url: str) -> str | None:
 
 
 def _through(proxy: str, options: dict[str, Any]) -> Any:
-    """Return a pool of connections through a proxy: `host:port` is http, a name and password are sent as Basic."""
+    """Return a pool of connections through a proxy; `host:port` means http, a user name and password are sent as Basic auth."""
     import urllib3
 
     parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
@@ -128,33 +138,33 @@ def _through(proxy: str, options: dict[str, Any]) -> Any:
     return urllib3.ProxyManager(parts.geturl(), proxy_headers=headers, **options)
 
 
-def _in_words(problem: BaseException) -> str:
-    """Say on one short line what went wrong; what the other side may have had a part in is not taken literally."""
+def _describe_error(problem: BaseException) -> str:
+    """Return an error on one short line of ASCII, because its text may come from the server."""
     text = " ".join(str(problem).split())[:200] or type(problem).__name__
     return text.encode("ascii", "backslashreplace").decode()
 
 
 def _read(response: Any) -> bytes:
-    """Read an answer's body; what is long is no answer of ours."""
+    """Return a response body; ValueError for one that is longer than any response of an aggregator."""
     text = b""
-    while len(text) <= MAX_ANSWER:
-        part = response.read1(MAX_ANSWER)
+    while len(text) <= MAX_RESPONSE_BYTES:
+        part = response.read1(MAX_RESPONSE_BYTES)
         if not part:
             return text
         text += part
     raise ValueError
 
 
-def _answer(status: int, headers: Any, text: bytes) -> Answer:
+def _parse_response(status: int, headers: Any, text: bytes) -> UploadResponse:
     try:
         document = json.loads(text) if text else {}
     except (ValueError, RecursionError):
         document = {}
     fields = document if isinstance(document, dict) else {}
     batch_id = fields.get("batch_id")
-    return Answer(
+    return UploadResponse(
         status,
-        problem=slug(fields),
+        problem=problem_slug(fields),
         batch_id=batch_id if isinstance(batch_id, str) else None,
         retry_after=headers.get("Retry-After"),
         date=headers.get("Date"),

@@ -9,10 +9,10 @@ from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 
-from hubbub.sdk.runtime.error_guard import guarded
+from hubbub.sdk.runtime.error_guard import call_safely
 from hubbub.sdk.storage.compaction import Compactor
 from hubbub.sdk.storage.journal import Journal
-from hubbub.sdk.upload.sender import LONGEST_SLEEP, OTHER_SENDS, Sender
+from hubbub.sdk.upload.sender import LEASE_RETRY_SECONDS, MAX_SLEEP_SECONDS, Sender
 
 SYNC_WITHIN_SECONDS = 0.5
 EXIT_TIMEOUT_SECONDS = 0.05
@@ -143,11 +143,11 @@ class UploadLoop:
         while not self._stopped:
             self._flush_requested = self._dirty = False
             self._rounds_begun += 1
-            pause = guarded(self._round, OTHER_SENDS)
+            pause = call_safely(self._round, LEASE_RETRY_SECONDS)
             self._pause, self._rounds_ended = pause, self._rounds_begun
             for ended in tuple(self._flushes):
                 ended.put(None)
-            self._sleep(min(pause, LONGEST_SLEEP))
+            self._sleep(min(pause, MAX_SLEEP_SECONDS))
         self._sender.close()
         self._journal.close()
 
@@ -163,7 +163,7 @@ class UploadLoop:
                 return
 
     def _round(self) -> float:
-        if self._journal.unsynced:
+        if self._journal.has_unsynced:
             self._journal.sync()
         pause = self._sender.attempt()
         self._start_compactor()
@@ -172,6 +172,6 @@ class UploadLoop:
     def _start_compactor(self) -> None:
         """Compact in another thread, so that this one continues to sync and send."""
         if self._compactor.is_due() and (self._compacting is None or not self._compacting.is_alive()):
-            compact = partial(guarded, self._compactor.compact, False)
+            compact = partial(call_safely, self._compactor.compact, False)
             self._compacting = threading.Thread(target=compact, name="hubbub-compactor", daemon=True)
             self._compacting.start()

@@ -1,8 +1,12 @@
-"""How much likelier each string makes a report than "no value" does.
+"""Likelihood ratio of a report under each string, relative to "no value".
 
-Conventions: the M + 2 components of the mixture are the candidates (columns of the design), the average unlisted string, and "no
-value"; z are their shares, which sum to one. r_v(s) = P(report s | v) / P(report s | no value) = prod over the bits i of v of
-w_i, with w_i = q*/p* where bit i of s is set and (1-q*)/(1-p*) where it is not; r = 1 of no value. f = sum_v z_v r_v.
+Model: a report s comes from a mixture of M + 2 components: the candidates (columns of the design), the average unlisted string, and "no
+value", with shares z (M + 2,) that sum to 1. For a component v with bits b_v:
+
+    r_v(s) = P(s | v) / P(s | no value) = product over the bits i of v of w_i        f(s) = sum_v z_v r_v(s)
+    w_i = q*/p* where bit i of s is set, (1-q*)/(1-p*) where it is not        r = 1 for "no value"
+
+docs/mathematics.md, section 11.
 """
 
 from __future__ import annotations
@@ -11,88 +15,90 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hubbub.metrics.params import Params
+from hubbub_decoder.array_types import Bits, Floats, Indices
+from hubbub_decoder.inference.shrinkage import posterior_medians
 from hubbub_decoder.model.design_matrix import DesignMatrix
+from hubbub_decoder.model.random_string import distinct_bit_probabilities
 
-NO_NOISE = 1e-12
-"""p* = 0 would make a ratio infinite."""
+MIN_PROBABILITY = 1e-12
+"""Lower bound of p*, 1 - q* and so on: p* = 0 would make a ratio infinite."""
 
-Floats = NDArray[np.float64]
-Bits = NDArray[np.uint8]
-Places = NDArray[np.intp]
+_MIN_EXPECTED_SHARE = 1e-3  # of the unlisted strings, of "no value", and of all candidates together, in the weights
 
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """Components as they set bits, and what turns reports into ratios.
+    """Components of the mixture, and the ratios of reports under them.
 
-    places  : (m, M, h) bits of each candidate, k where it has fewer
-    average : (k + 1,) ratio of the average string to a report of so many ones
+    positions : (m, M, h) bits of each candidate in each cohort, k where it has fewer
+    average   : (k + 1,) ratio of the average unlisted string for a report with t = 0 .. k ones
     """
 
     params: Params
-    places: Places
+    positions: Indices
     average: Floats
 
     @classmethod
-    def of(cls, design: DesignMatrix) -> Mixture:
-        """Take the candidates of a design."""
-        return cls(design.params, design.places(), _average_ratio(design.params))
+    def from_design(cls, design: DesignMatrix) -> Mixture:
+        """Mixture of the candidates of a design."""
+        return cls(design.params, design.positions(), _average_ratio(design.params))
 
     @property
     def size(self) -> int:
-        """M + 2."""
-        return int(self.places.shape[1]) + 2
+        """Number of components, M + 2."""
+        return int(self.positions.shape[1]) + 2
 
-    def ratios(self, bits: Bits, places: Places) -> Floats:
-        """Return r of the strings at `places`, the average string and no value for reports (k, n): (strings + 2, n)."""
+    def ratios(self, bits: Bits, positions: Indices) -> Floats:
+        """Ratios r, (strings + 2, n), of strings, the average unlisted string and "no value".
+
+        bits : (k, n) of n reports      positions : (strings, h)
+        """
         k = self.params.num_bits
-        unset, set_ = _ratios(self.params)
+        unset, set_ = _bit_ratios(self.params)
         factors = np.ones((k + 1, bits.shape[1]))
         factors[:k] = np.where(bits, set_, unset)
-        ratios = np.ones((len(places) + 2, bits.shape[1]))
+        ratios = np.ones((len(positions) + 2, bits.shape[1]))
         listed = ratios[:-2]
-        for place in places.T:
-            listed *= factors[place]
+        for column in positions.T:
+            listed *= factors[column]
         ratios[-2] = self.average[bits.sum(axis=0, dtype=np.int32)]
         return ratios
 
 
-def random_places(params: Params, size: int, rng: np.random.Generator) -> Places:
-    """Draw the bits of strings that hash anywhere: (size, h), coincident ones replaced by k."""
-    k, h = params.num_bits, params.num_hashes
-    if params.hash_scheme != "google-md5":
-        return np.argsort(rng.random((size, k)), axis=1)[:, :h]
-    places = np.sort(rng.integers(256, size=(size, h)) % k, axis=1).astype(np.intp)
-    places[:, 1:][places[:, 1:] == places[:, :-1]] = k
-    return places
+def plausible_shares(shares: Floats, std_errors: Floats, no_value: float, unlisted: float | None = None) -> Floats:
+    """Shares z (M + 2,) that a population can have, and that leave every report possible, from estimates.
+
+    Candidates have their posterior medians, which are 0 for most: a mean would put weight on the few reports that look like an absent
+    candidate. Every share is at least 1e-3, that of a candidate 1e-3 / M, before the sum is scaled to 1.
+
+    unlisted : share of the unlisted strings; None: the remainder to 1
+    """
+    medians = np.maximum(posterior_medians(shares, std_errors).shares, _MIN_EXPECTED_SHARE / max(1, len(shares)))
+    none = max(no_value, _MIN_EXPECTED_SHARE)
+    rest = 1 - medians.sum() - none if unlisted is None else unlisted
+    z = np.append(medians, [max(rest, _MIN_EXPECTED_SHARE), none])
+    return np.asarray(z / z.sum())
 
 
-def _ratios(params: Params) -> tuple[float, float]:
-    """Return (1-q*)/(1-p*) and q*/p*, which a bit of the value contributes where the report's is unset, set."""
-    p, q = (min(max(star, NO_NOISE), 1 - NO_NOISE) for star in (params.p_star, params.q_star))
+def _bit_ratios(params: Params) -> tuple[float, float]:
+    """Ratios of a bit of the value: (1-q*)/(1-p*) where the report's bit is unset, and q*/p* where it is set."""
+    p, q = (min(max(star, MIN_PROBABILITY), 1 - MIN_PROBABILITY) for star in (params.p_star, params.q_star))
     return (1 - q) / (1 - p), q / p
 
 
 def _average_ratio(params: Params) -> Floats:
-    """Return the mean of r over all strings for a report of t = 0 .. k ones, exactly: only how many matters.
+    """Mean of r over all strings, for a report with t = 0 .. k ones, (k + 1,): exact, since only their number matters.
 
-        murmur3-v1 : e_h(t) / C(k, h)      google-md5 : sum_d P(d distinct bits of h) e_d(t) / C(k, d)
-        e_d(t) = sum_l C(t, l) C(k-t, d-l) a**l b**(d-l)
+        murmur3-v1 : e_h(t) / C(k, h)      google-md5 : sum_d P(d distinct bits) e_d(t) / C(k, d)
+        e_d(t) = sum_l C(t, l) C(k-t, d-l) a**l b**(d-l)        a = q*/p*, b = (1-q*)/(1-p*)
 
-    Where k does not divide 256, google-md5's slight preference for low bits is left out.
+    The slight preference of google-md5 for low bits, where k does not divide 256, is left out.
     """
-    k, h = params.num_bits, params.num_hashes
-    unset, set_ = _ratios(params)
-    if params.hash_scheme == "google-md5":
-        distinct = [0.0] * h
-        distinct[0] = 1.0
-        for _ in range(h - 1):
-            distinct = [distinct[d] * (d + 1) / k + (distinct[d - 1] * (k - d) / k if d else 0) for d in range(h)]
-    else:
-        distinct = [0.0] * (h - 1) + [1.0]
+    k = params.num_bits
+    unset, set_ = _bit_ratios(params)
+    distinct = distinct_bit_probabilities(params)
     return np.array([
         math.fsum(
             chance * math.comb(t, ones) * math.comb(k - t, d - ones) / math.comb(k, d) * set_**ones * unset ** (d - ones)

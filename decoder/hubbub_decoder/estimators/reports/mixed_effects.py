@@ -1,75 +1,228 @@
-"""Retained reports + design matrix -> shares, by the full likelihood with random effects.
+"""Estimator from retained reports with many candidates as random effects: the full likelihood near plausible shares.
 
-bits -> beliefs -> score at the shares believed -> beliefs -> score at the shares found -> beliefs -> solution
+Model: the mean score g of n reports at shares z (`likelihood_ratios.py`) is one normal observation of the shares x (M + 2,), as if one
+cohort had made it. A is the information of a report, B what the hashing of one unlisted string adds to its covariance:
+
+    y = F x + N(0, I + tau**2 diag(d))        A = R R'        R^-1 B R^-1' = U diag(d / n) U'
+    F = sqrt(n) U' R'                         y = F z + sqrt(n) U' R^-1 g
+
+Candidates have the priors N(mean_v, variance_v); the last two shares, of the unlisted strings and of "no value", are fixed effects.
+The number of reports is random, as with pattern counts, so shares need not sum to 1.
+
+Estimator: that of `mixed_model.py`, in candidate space; with J = n A (A + n tau**2 B)^-1 A:
+
+    (J + diag(1/variance)) x = J (z + A^-1 g) + mean/variance
+
+z and the priors are found in two rounds, from the bits (`bit_counts.py`) and from the reports; tau**2 is seen in the bits.
+Variance:  an estimate is linear in the score, w'g. w' A w / n in its variance, where reporters and noise are random, is replaced by
+w' E_v Cov(x | v) w / n (the noise alone) plus x (1 - x) / n. The difference would be that of two large numbers with little noise.
+
+docs/mathematics.md, section 11 ("Many candidates"); decision 41.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+from scipy import linalg
 
 from hubbub.summary import Reports
-from hubbub_decoder.estimators.bit_counts import begin_with_bits
-from hubbub_decoder.estimators.empirical_bayes import learn, totals
-from hubbub_decoder.estimators.fit_result import Fitted
+from hubbub_decoder.array_types import Flags, Floats, Indices
+from hubbub_decoder.estimators.bit_counts import initialize_from_bits
+from hubbub_decoder.estimators.empirical_bayes import exchangeable_totals, iterate
+from hubbub_decoder.estimators.fit_result import FitResult, sum_totals
+from hubbub_decoder.estimators.mixed_model import (
+    CandidatePriors,
+    CandidateSpaceSolver,
+    MixedModel,
+    Overdispersion,
+    ShareEstimates,
+    Totals,
+)
 from hubbub_decoder.estimators.reports.bit_residuals import BitResiduals
-from hubbub_decoder.estimators.reports.in_reports import InReports, ScoredReports
-from hubbub_decoder.estimators.reports.likelihood_ratios import Floats, Mixture
-from hubbub_decoder.estimators.reports.random_string_scores import RandomStrings
-from hubbub_decoder.estimators.reports.report_pass import Retained
-from hubbub_decoder.estimators.reports.simulated_information import draw, hashing_of_one, information, noise
-from hubbub_decoder.estimators.solution import Solution, Totals
-from hubbub_decoder.inference.shrinkage import best_guess
+from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture, plausible_shares
+from hubbub_decoder.estimators.reports.random_string_scores import RandomStringScores
+from hubbub_decoder.estimators.reports.report_pass import SortedReports
+from hubbub_decoder.estimators.reports.simulated_information import (
+    draw_reports,
+    hash_covariance,
+    information,
+    noise_covariance,
+    sample_size,
+)
+from hubbub_decoder.inference.intervals import reporter_variance
 from hubbub_decoder.model.design_matrix import DesignMatrix
 
 MAX_CANDIDATES = 1500
+"""Most candidates to fit to reports; with more, the time outweighs what the reports tell beyond their bit counts."""
 
-_DRAWN, _DRAWN_EACH = 1 << 15, 24  # reports simulated for the information: so many, and so many a candidate
-_LITTLE = 1e-3  # the least share of unlisted strings, of no value, and of all candidates together, that weights expect
+_MIN_EIGENVALUE = 1e-9  # relative to the largest
+_SUM_WEIGHT = 1e4  # precision of the constraint that shares sum to 1, in that of a random number of reports
+_MIN_ERROR_REPORTS = 0.1  # least standard error, in reports: simulated matrices are not more exact
 
 
-def fit_many(reports: Reports, design: DesignMatrix, *, seed: int = 0) -> Fitted:
-    """Fit many candidates: to each, what is believed of the others is noise.
+def within_size_limit(design: DesignMatrix) -> bool:
+    """Whether the design has few enough candidates to fit the reports themselves, rather than their bit counts."""
+    return len(design.groups) <= MAX_CANDIDATES
 
-    reports : at least one      design : made for the same parameters      seed : of the simulated reports
+
+def fit_reports_mixed(
+    reports: Reports, design: DesignMatrix, num_reports: int | None = None, *, seed: int = 0
+) -> FitResult:
+    """Estimate the shares of many candidates; the prior of each makes it noise to the others.
+
+    reports     : at least one      design : made for the same parameters      seed : of the simulated reports
+    num_reports : N, of all cohorts, if `reports` are those of some cohorts
 
     Time O(n M h + M**3), memory O(n k / 8 + M**2).
     """
     n, counts = reports.num_reports, reports.bit_counts()
-    retained, mixture, rng = Retained.of(reports), Mixture.of(design), np.random.default_rng(seed)
-    learnt, seen = begin_with_bits(counts, design)
-    z = _plausible(seen, 1 - float(seen.posterior.sum() + seen.others[0]))
+    total = num_reports or n
+    ordered, mixture = SortedReports.from_reports(reports), Mixture.from_design(design)
+    rng = np.random.default_rng(seed)
+    state, estimates = initialize_from_bits(counts, design)
+    no_value = 1 - float(estimates.posterior_means.sum() + estimates.fixed_effects[0])
+    z = plausible_shares(estimates.shares, np.sqrt(estimates.variances), no_value)
     for last in (False, True):
         expected = z
-        drawn = list(draw(mixture, retained.shares, z, max(_DRAWN, _DRAWN_EACH * mixture.size), rng))
-        a, b = information(mixture, z, drawn), hashing_of_one(mixture, z, drawn, rng)
-        alone = noise(mixture, z, drawn) if last else None
-        residuals = BitResiduals.of(counts, design, z[:-1])
-        model = ScoredReports.of(z, retained.score(mixture, z), a, b, alone, n, residuals)
-        learnt, seen = learn(model, learnt)
-        z = _plausible(seen, float(seen.others[1]))
-    solved, sums = InReports(model, learnt.beliefs, learnt.scatter), totals(model.adding_up(), learnt, seen)
-    solution = solved.solution()
-    errors = np.sqrt(np.where(np.isfinite(solution.variances), solution.variances, np.nan))
-    strings = RandomStrings.draw(retained, mixture, expected, rng)
-    plain = InReports(model, learnt.beliefs, 0.0)  # scores know nothing of tau**2
-    scale = n * plain.solution(roughly=True).variances / errors
-    law, p = strings.test(solution.shares, errors, scale, plain.shares, plain.without)
-    listed_and_unlisted = Totals(sums.shares[:2], sums.covariance[:2, :2])
-    return Fitted(solution, listed_and_unlisted, learnt.scatter, learnt.scatter_std, law, p)
+        simulated = list(draw_reports(mixture, ordered.shares, z, sample_size(mixture), rng))
+        a, b = information(mixture, z, simulated), hash_covariance(mixture, z, simulated, rng)
+        noise = noise_covariance(mixture, z, simulated) if last else None
+        residuals = BitResiduals.from_counts(counts, design, z[:-1])
+        model = ReportScoreModel.from_score(z, ordered.score(mixture, z), a, b, noise, n, residuals)
+        state, estimates = iterate(model, state)
+        no_value = float(estimates.fixed_effects[1])
+        z = plausible_shares(estimates.shares, np.sqrt(estimates.variances), no_value)
+    solved = model.solve(state.priors, state.unlisted_variance)
+    totals = exchangeable_totals(model.with_sum_constraint(), state, estimates)
+    final = solved.estimates()
+    errors = np.sqrt(np.where(np.isfinite(final.variances), final.variances, np.nan))
+    strings = RandomStringScores.draw(ordered, mixture, expected, rng)
+    without_unlisted = model.solve(state.priors, 0.0)  # the scores of strings do not include tau**2
+    scale = n * without_unlisted.estimates(approximate=True).variances / errors
+    tests = strings.test(final.shares, errors, scale, without_unlisted.shares, without_unlisted.without)
+    sums, variances = sum_totals(totals.shares[:2], totals.covariance[:2, :2])
+    return FitResult.from_mixed_model(
+        final,
+        state,
+        tests,
+        totals=(sums, variances, reporter_variance(variances, sums, total)),
+        variances=lambda variance, share: (variance, reporter_variance(variance, share, total)),
+    )
 
 
-def worth_fitting(design: DesignMatrix) -> bool:
-    """Say whether the reports tell enough more than their bit counts to be worth the time."""
-    return len(design.groups) <= MAX_CANDIDATES
+class ReportScoreModel(MixedModel):
+    """Mixed model of the score of n reports, one cohort of observations y = F x + N(0, I + tau**2 diag(spread)).
 
-
-def _plausible(seen: Solution, nothing: float) -> Floats:
-    """Return shares that a population can have and every report a chance under, (M + 2,).
-
-    Candidates have their best guess: mostly none, where a mean would lean on the few reports that look like them. What is missing is
-    spread over all strings.
+    num_reports : n      residuals : of the bits, which show tau**2
+    excess      : (r, r) covariance of y by the noise alone, the reporters fixed, less I; None: not computed
     """
-    guess = np.maximum(best_guess(seen.shares, np.sqrt(seen.variances)).shares, _LITTLE / len(seen.shares))
-    none = max(nothing, _LITTLE)
-    z = np.append(guess, [max(1 - guess.sum() - none, _LITTLE), none])
-    return np.asarray(z / z.sum())
+
+    def __init__(
+        self,
+        y: Floats,
+        features: Floats,
+        spread: Floats,
+        num_reports: int,
+        residuals: BitResiduals,
+        excess: Floats | None = None,
+    ) -> None:
+        size = features.shape[1]
+        self.y, self.features, self.unlisted_covariances = y, (features,), [np.diag(spread)]
+        self.positions, self.fixed_columns = np.arange(size - 2)[None, None], features[:, -2:]
+        self.spread, self.num_reports, self.residuals, self.excess = spread, num_reports, residuals, excess
+        self._starts, self._num_positions = [0, len(y)], size
+
+    @classmethod
+    def from_score(
+        cls,
+        z: Floats,
+        score: Floats,
+        information: Floats,
+        hashing: Floats,
+        noise: Floats | None,
+        num_reports: int,
+        residuals: BitResiduals,
+    ) -> ReportScoreModel:
+        """Model from the score g (M + 2,) at shares z, and A and B (M + 2, M + 2).
+
+        noise : (M + 2, M + 2) covariance of one report's score by its noise alone
+        """
+        scale = np.sqrt(np.diag(information))
+        values, vectors = linalg.eigh(information / np.outer(scale, scale))
+        known = values > _MIN_EIGENVALUE * values[-1]
+        inverse = vectors[:, known] / np.sqrt(values[known]) / scale[:, None]
+        spread, turn = linalg.eigh(inverse.T @ hashing @ inverse)
+        features = np.sqrt(num_reports) * ((scale[:, None] * vectors[:, known] * np.sqrt(values[known])) @ turn).T
+        of_score = inverse @ turn
+        y = features @ z + np.sqrt(num_reports) * (of_score.T @ score)
+        excess = None if noise is None else of_score.T @ noise @ of_score - np.eye(len(y))
+        return cls(y, features, num_reports * np.maximum(spread, 0), num_reports, residuals, excess)
+
+    def with_sum_constraint(self) -> ReportScoreModel:
+        """Return the model with one more observation: all shares sum to 1.
+
+        It is for totals only. Priors of single shares do not sum to 1, and would shift the other shares.
+        """
+        total = np.sqrt(_SUM_WEIGHT * self.num_reports)
+        features = np.vstack([self.features[0], np.full(self._num_positions, total)])
+        excess = None if self.excess is None else np.pad(self.excess, (0, 1))
+        y, spread = np.append(self.y, total), np.append(self.spread, 0)
+        return ReportScoreModel(y, features, spread, self.num_reports, self.residuals, excess)
+
+    def solve(self, priors: CandidatePriors, unlisted_variance: float) -> ReportScoreSolver:
+        return ReportScoreSolver(self, priors, unlisted_variance)
+
+    def whitened(self, unlisted_variance: float) -> ReportScoreModel:
+        shrunk = 1 / np.sqrt(1 + unlisted_variance * self.spread)
+        excess = None if self.excess is None else self.excess * np.outer(shrunk, shrunk)
+        y, features, spread = self.y * shrunk, self.features[0] * shrunk[:, None], self.spread * shrunk**2
+        return ReportScoreModel(y, features, spread, self.num_reports, self.residuals, excess)
+
+
+class ReportScoreSolver(CandidateSpaceSolver):
+    """Henderson's equations of the score, (F'F + D) x = F'y + D mean; tau**2 is seen in the residuals of the bits.
+
+    Where the noise is known, variances are those among the reporters plus those of sampling reporters (module docstring).
+    """
+
+    def __init__(self, model: ReportScoreModel, priors: CandidatePriors, unlisted_variance: float) -> None:
+        super().__init__(model, priors, unlisted_variance)
+        self._scored, self._unlisted_variance = model.whitened(unlisted_variance), unlisted_variance
+
+    @property
+    def shares(self) -> Floats:
+        """Posterior means of all shares, (M + 2,)."""
+        return self._x
+
+    def without(self, candidates: Indices) -> Floats:
+        """Posterior means (M + 2, D) given that the share of each of D candidates is 0."""
+        columns = self._root.T @ self._root[:, candidates]
+        own = columns[candidates, range(len(candidates))]
+        return np.asarray(self._x[:, None] - columns * (self._x[candidates] / own))
+
+    def estimates(self, *, approximate: bool = False) -> ShareEstimates:
+        estimates, excess = super().estimates(), self._scored.excess
+        if approximate or excess is None:
+            return estimates
+        own = np.where(np.isfinite(estimates.variances), estimates.variances, 0)
+        columns = self._root.T @ self._root[:, : self._listed]
+        reach = self._scored.features[0] @ (columns * (own / np.diag(columns)))
+        variances = np.maximum(estimates.variances + np.sum(reach * (excess @ reach), axis=0), 0)
+        x, n = np.clip(np.nan_to_num(estimates.shares), 0, 1), self._scored.num_reports
+        return replace(estimates, variances=variances + (_MIN_ERROR_REPORTS / n) ** 2 + x * (1 - x) / n)
+
+    def totals(self, exchangeable: Flags) -> Totals:
+        totals, excess = super().totals(exchangeable), self._scored.excess
+        if excess is None:
+            return totals
+        weights, _, column = self._total_weights(exchangeable)
+        reach = weights[:, :-1] @ self._scored.features[0].T + np.outer(weights[:, -1], column)
+        x, n = np.clip(totals.shares, 0, 1), self._scored.num_reports
+        sampling = (np.diag(x) - np.outer(x, x)) / n + (_MIN_ERROR_REPORTS / n) ** 2 * np.eye(len(x))
+        return Totals(totals.shares, totals.covariance + reach @ excess @ reach.T + sampling)
+
+    def overdispersion(self) -> Overdispersion:
+        root = self._root[:, :-1]
+        return self._scored.residuals.overdispersion(self._x[:-1], root.T @ root, self._unlisted_variance)

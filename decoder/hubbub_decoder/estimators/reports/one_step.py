@@ -1,138 +1,131 @@
-"""Retained reports -> the full likelihood of the shares, every one left open, by its efficient score at plausible shares.
+"""One-step estimator from retained reports, all shares as fixed effects: for few candidates.
 
-Conventions as in `mixture.py`.
+Model:     the mixture of `likelihood_ratios.py` with shares z (M + 2,); x = r / f for one report
+Estimator: one step of Fisher scoring from shares z that a population can have (`plausible_shares`)
+
+    z_hat = z + P g        g = mean x - 1        A = E x x'        P = A^-1 - A^-1 1 1' A^-1 / (1' A^-1 1)
+
+    E x = 1 + A (true shares - z) for any z, so one step is unbiased; it is efficient where z is near the truth. z is found in a few
+    rounds, the first ones on a sample of the reports.
+Variance:  Cov z_hat = P E_v Cov(x | v) P / n + tau**2 P B P as shares among the reporters; plus (diag(z) - z z') / n of a population
+
+A, E_v Cov(x | v) and B come from simulated reports (`simulated_information.py`), tau**2 from the bits (`bit_residuals.py`).
+docs/mathematics.md, section 11. Source: Le Cam 1956; van der Vaart 1998, section 5.7.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 
 from hubbub.errors import SummaryError
 from hubbub.summary import Reports
-from hubbub_decoder.estimators.least_squares import Fit
+from hubbub_decoder.array_types import Floats, Indices
+from hubbub_decoder.estimators.fit_result import FitResult, contrast_variances
+from hubbub_decoder.estimators.inverses import pseudo_inverse
 from hubbub_decoder.estimators.reports.bit_residuals import BitResiduals
-from hubbub_decoder.estimators.reports.likelihood_ratios import Floats, Mixture
-from hubbub_decoder.estimators.reports.random_string_scores import RandomStrings
-from hubbub_decoder.estimators.reports.report_pass import Retained
-from hubbub_decoder.estimators.reports.simulated_information import Drawn, draw, hashing_of_one, information, noise
-from hubbub_decoder.inference.shrinkage import best_guess
+from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture, plausible_shares
+from hubbub_decoder.estimators.reports.random_string_scores import RandomStringScores
+from hubbub_decoder.estimators.reports.report_pass import SortedReports
+from hubbub_decoder.estimators.reports.simulated_information import (
+    SimulatedReports,
+    draw_reports,
+    hash_covariance,
+    information,
+    noise_covariance,
+    sample_size,
+)
 from hubbub_decoder.model.design_matrix import DesignMatrix
 
-_THINNED = (64, 8, 1, 1, 1)  # looks at every 64th report, every 8th, then three times at all
-_ENOUGH = 50  # reports a component, below which a look at fewer than all is worth little
-_DRAWN, _DRAWN_EACH = 1 << 15, 24  # reports simulated for the information: so many, and so many a component,
-_ROUGHLY = 4  # and a quarter of that for all looks but the last
-_LITTLE = 1e-3  # the least share of unlisted strings, of no value, and of all candidates together, that weights expect
-_LEAST_ERROR = 0.1  # reports: what is simulated is not known better, and nearly noiseless reports leave nothing else
-_NULL = 1e-9
+_ROUNDS = (64, 8, 1, 1, 1)  # each round uses every n-th report
+_MIN_REPORTS_PER_COMPONENT = 50  # for a round on a sample
+_EARLY_ROUND_FRACTION = 4  # of the simulated reports are used in all rounds but the last
+_MIN_ERROR_REPORTS = 0.1  # least standard error, in reports: simulated matrices are not more exact
+_MIN_EIGENVALUE = 1e-9  # relative to the largest
 
 
 @dataclass(frozen=True, eq=False)
-class _Look:
-    """What the reports say, looked at with the weights of shares z.
+class _ScoringStep:
+    """One scoring step from shares z.
 
-    step : P g, from z to the estimate        projected : P, the inverse information of shares that sum to one
-    covariance : of the estimate of the shares among the reporters        unexplained : directions without information
+    step : (M + 2,) P g, from z to the estimate      projected : (M + 2, M + 2) P, inverse information of shares that sum to 1
+    covariance : (M + 2, M + 2) P E_v Cov(x | v) P   null_space : (M + 2, d) directions without information
     """
 
     step: Floats
     projected: Floats
     covariance: Floats
-    unexplained: Floats
+    null_space: Floats
 
 
-def fit_reports(reports: Reports, design: DesignMatrix, *, seed: int = 0) -> Fit:
-    """Fit the shares of candidates, unlisted strings and "no value" to the reports themselves.
+def fit_reports_one_step(
+    reports: Reports, design: DesignMatrix, num_reports: int | None = None, *, seed: int = 0
+) -> FitResult:
+    """Estimate the shares of the candidates, the unlisted strings and "no value" from the reports.
 
-        x_n = r(s_n) / f(s_n)        g = mean x - 1        A = E x x'        P = A^-1 - A^-1 1 1' A^-1 / (1' A^-1 1)
-        z <- z + P g                 Cov z = P E_v Cov(x | v) P / n + tau**2 P B P, of the shares among those who reported
+    reports     : at least one      design : made for the same parameters      seed : of the simulated reports
+    num_reports : N, of all cohorts, if `reports` are those of some cohorts
 
-    E x = 1 + A (the true shares - z), whatever shares z weight the reports, so one step is unbiased; it is efficient where they are
-    near the truth. z is what a population can have (`best_guess`), so that no weight leans on an estimate below 0; it is found in
-    a few looks, the first at some of the reports. A and the covariance come from reports simulated at z, and so know nothing of
-    the noise of g. B is the covariance that the hashing of one unlisted string, independent between cohorts, gives g.
-
-    reports : at least one      design : made for the same parameters      seed : of the simulated reports
-
-    Time O(n M h + M**3), memory O(n k / 8 + M**2). Source: the one-step estimator, Le Cam 1956; van der Vaart 1998, sec. 5.7.
+    Raises SummaryError for a design of other parameters, or without reports. Time O(n M h + M**3), memory O(n k / 8 + M**2).
     """
-    params = reports.metric.params
-    if design.params != params:
+    if design.params != reports.metric.params:
         raise SummaryError(
             "the design matrix was made for other parameters than the reports': hash the candidates anew"
         )
     n = reports.num_reports
     if n == 0:
         raise SummaryError("there is no report to fit")
-    retained, mixture = Retained.of(reports), Mixture.of(design)
+    ordered, mixture = SortedReports.from_reports(reports), Mixture.from_design(design)
     rng = np.random.default_rng(seed)
     z = np.full(mixture.size, 0.5 / mixture.size)
     z[-2:] += 0.25
-    expected = z
-    enough = [every for every in _THINNED if every == 1 or n >= _ENOUGH * every * mixture.size]
-    drawings = max(_DRAWN, _DRAWN_EACH * mixture.size)
-    for more, every in zip(reversed(range(len(enough))), enough, strict=True):
+    rounds = [every for every in _ROUNDS if every == 1 or n >= _MIN_REPORTS_PER_COMPONENT * every * mixture.size]
+    for rounds_left, every in zip(reversed(range(len(rounds))), rounds, strict=True):
         expected = z
-        size = drawings // _ROUGHLY if more else drawings
-        drawn = list(draw(mixture, retained.shares, expected, size, rng))
-        look = _look(mixture, expected, drawn, retained.score(mixture, expected, every))
-        estimate = expected + look.step
-        z = _plausible(estimate, np.sqrt(np.maximum(np.diag(look.projected), 0) * every / n))
-    among_reporters = look.covariance / n + (_LEAST_ERROR / n) ** 2 * np.eye(mixture.size)
-    people = (np.diag(expected) - np.outer(expected, expected)) / n
-    residuals = BitResiduals.of(reports.bit_counts(), design, estimate[:-1])
-    misfit = residuals.misfit(estimate[:-1], (among_reporters + people)[:-1, :-1])
-    scatter = max(0.0, misfit.step)
-    if scatter > 0:
-        hashing = hashing_of_one(mixture, expected, drawn, rng)
-        among_reporters += scatter * look.projected @ hashing @ look.projected
-    found = Fit(
-        shares=estimate[:-2],
-        unlisted=float(estimate[-2]),
-        covariance=(among_reporters + people)[:-1, :-1],
-        unexplained=linalg.orth(look.unexplained[:-1]) if look.unexplained.size else look.unexplained[:-1],
-        scatter=scatter,
-        scatter_std=misfit.error,
-        noise=among_reporters[:-1, :-1],
+        size = sample_size(mixture) // _EARLY_ROUND_FRACTION if rounds_left else sample_size(mixture)
+        simulated = list(draw_reports(mixture, ordered.shares, expected, size, rng))
+        step = _scoring_step(mixture, expected, simulated, ordered.score(mixture, expected, every))
+        estimate = expected + step.step
+        errors = np.sqrt(np.maximum(np.diag(step.projected), 0) * every / n)
+        z = plausible_shares(estimate[:-2], errors[:-2], no_value=estimate[-1], unlisted=estimate[-2])
+    among_reporters = step.covariance / n + (_MIN_ERROR_REPORTS / n) ** 2 * np.eye(mixture.size)
+    sampling = (np.diag(expected) - np.outer(expected, expected)) / n
+    residuals = BitResiduals.from_counts(reports.bit_counts(), design, estimate[:-1])
+    overdispersion = residuals.overdispersion(estimate[:-1], (among_reporters + sampling)[:-1, :-1])
+    unlisted_variance = max(0.0, overdispersion.step)
+    if unlisted_variance > 0:
+        hashing = hash_covariance(mixture, expected, simulated, rng)
+        among_reporters += unlisted_variance * step.projected @ hashing @ step.projected
+    covariance, of_reporters = (among_reporters + sampling)[:-1, :-1], among_reporters[:-1, :-1]
+    null_space = linalg.orth(step.null_space[:-1]) if step.null_space.size else step.null_space[:-1]
+
+    def reporter_variances(contrasts: Floats) -> Floats:
+        """Take off the part of sampling reporters, in the proportion that these reports are of all."""
+        of_population = contrast_variances(contrasts, covariance)
+        of_sampling = of_population - contrast_variances(contrasts, of_reporters)
+        return of_population - of_sampling * (n / (num_reports or n))
+
+    fit = FitResult.from_fixed_effects(
+        estimate[:-1], covariance, null_space, reporter_variances, (unlisted_variance, overdispersion.error)
     )
     if not design.groups:
-        return found
-    known = found.identified(np.eye(mixture.size - 1))[:-1]
-    errors = np.where(known, np.sqrt(np.diag(found.covariance)[:-1]), np.nan)
-    own = np.diag(look.projected)
+        return fit
+    own = np.diag(step.projected)
 
-    def without(some: NDArray[np.intp]) -> Floats:
-        return np.asarray(estimate[:, None] - look.projected[:, some] * (estimate[some] / own[some]))
+    def without(candidates: Indices) -> Floats:
+        return np.asarray(estimate[:, None] - step.projected[:, candidates] * (estimate[candidates] / own[candidates]))
 
-    strings = RandomStrings.draw(retained, mixture, expected, rng)
-    law, p = strings.test(estimate[:-2], errors, own[:-2] / errors, estimate, without)
-    return replace(found, law=law, p_values=p)
+    strings = RandomStringScores.draw(ordered, mixture, expected, rng)
+    std_errors = np.sqrt(fit.variances)
+    return fit.with_tests(*strings.test(estimate[:-2], std_errors, own[:-2] / std_errors, estimate, without))
 
 
-def _plausible(estimate: Floats, errors: Floats) -> Floats:
-    """Return shares that a population can have and every report a chance under: shrunk where they are mostly noise."""
-    listed = estimate[:-2]
-    guess = np.maximum(best_guess(listed, errors[:-2]).shares, _LITTLE / max(1, len(listed))) if len(listed) else listed
-    z = np.concatenate([guess, np.maximum(estimate[-2:], _LITTLE)])
-    return np.asarray(z / z.sum())
-
-
-def _look(mixture: Mixture, z: Floats, drawn: list[Drawn], score: Floats) -> _Look:
-    """Weigh the score with the information at z."""
-    inverse, unexplained = _inverse(information(mixture, z, drawn))
+def _scoring_step(mixture: Mixture, z: Floats, simulated: list[SimulatedReports], score: Floats) -> _ScoringStep:
+    """Scoring step from z with the score g (M + 2,) and the information of reports simulated at z."""
+    inverse, null_space = pseudo_inverse(information(mixture, z, simulated), _MIN_EIGENVALUE)
     ones = inverse.sum(axis=1)
     projected = inverse - np.outer(ones, ones) / ones.sum()
-    return _Look(projected @ score, projected, projected @ noise(mixture, z, drawn) @ projected, unexplained)
-
-
-def _inverse(information: Floats) -> tuple[Floats, Floats]:
-    """Invert, leaving out directions without information: (M + 2, M + 2), and those (M + 2, d)."""
-    scale = np.sqrt(np.diag(information))
-    values, vectors = np.linalg.eigh(information / np.outer(scale, scale))
-    seen = values > _NULL * values[-1]
-    half = vectors[:, seen] / np.sqrt(values[seen]) / scale[:, None]
-    return half @ half.T, linalg.orth(vectors[:, ~seen] / scale[:, None])
+    noise = noise_covariance(mixture, z, simulated)
+    return _ScoringStep(projected @ score, projected, projected @ noise @ projected, null_space)

@@ -1,4 +1,8 @@
-"""What retained reports say of strings that hash anywhere, beside what they say of each candidate."""
+"""P-values of candidates from retained reports, by comparison with the scores of random strings.
+
+In cohort c a string u has score s_c(u) (`report_pass.py`); times scale_j it is the part of the cohort in x_j / s_j. Shares sum to 1, so
+only differences count: the mean score of the random strings is taken off. docs/mathematics.md, sections 10 and 11.
+"""
 
 from __future__ import annotations
 
@@ -7,68 +11,72 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hubbub_decoder.estimators.reports.likelihood_ratios import Floats, Mixture, Places, random_places
-from hubbub_decoder.estimators.reports.report_pass import Retained
-from hubbub_decoder.inference.null_distribution import ErrorLaw, RandomPlaces
-from hubbub_decoder.inference.random_string_test import Seen, tested
+from hubbub_decoder.array_types import Floats, Indices
+from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture
+from hubbub_decoder.estimators.reports.report_pass import SortedReports
+from hubbub_decoder.inference.multiple_testing import LeaveOneOutScores, test_candidates
+from hubbub_decoder.inference.null_distribution import NullDistribution
+from hubbub_decoder.model.random_string import RandomFilters, draw_bit_positions
 
-_STRINGS, _STRING_RATIOS = (256, 2048), 1 << 28  # random strings to compare candidates with, and times reports
-
-Columns = NDArray[np.intp]
+_NUM_STRINGS, _MAX_RATIOS = (
+    (256, 2048),
+    1 << 28,
+)  # random strings, at least and at most; and their number times that of the reports
 
 
 @dataclass(frozen=True, eq=False)
-class RandomStrings:
-    """Strings drawn at random, and the reports, weighted with z, that they are looked for in.
+class RandomStringScores:
+    """Random strings, and the reports in which they are scored at shares z.
 
-    strings : (U, h) their places, the same in every cohort
+    strings : (U, h) positions, the same in every cohort
     """
 
-    retained: Retained
+    reports: SortedReports
     mixture: Mixture
     z: Floats
-    strings: Places
+    strings: Indices
 
     @classmethod
-    def draw(cls, retained: Retained, mixture: Mixture, z: Floats, rng: np.random.Generator) -> RandomStrings:
-        """Draw 256 to 2,048, the fewer the more reports."""
-        size = int(np.clip(_STRING_RATIOS // len(retained.rows), *_STRINGS))
-        return cls(retained, mixture, z, random_places(mixture.params, size, rng))
+    def draw(cls, reports: SortedReports, mixture: Mixture, z: Floats, rng: np.random.Generator) -> RandomStringScores:
+        """Draw 256 to 2,048 random strings, fewer for more reports."""
+        size = int(np.clip(_MAX_RATIOS // len(reports.rows), *_NUM_STRINGS))
+        return cls(reports, mixture, z, draw_bit_positions(mixture.params, size, rng))
 
     def test(
-        self, estimates: Floats, errors: Floats, scale: Floats, shares: Floats, without: Callable[[Columns], Floats]
-    ) -> tuple[ErrorLaw, Floats]:
-        """Return how random strings err, and how often one would look as frequent as each candidate.
+        self, estimates: Floats, errors: Floats, scale: Floats, shares: Floats, without: Callable[[Indices], Floats]
+    ) -> tuple[NullDistribution, Floats]:
+        """Null distribution of the estimates, and the p-value of each candidate, (M,).
 
-        Scores away from z err by the information that the reports happen to have as well, which no estimate does: their spread is brought
-        down to that of the errors, and only their shape is taken.
+        Scores at shares other than z also err by the information that these reports happen to have, which no estimate does. So their
+        spread is reduced to that of the errors, and only their shape is used.
 
-        estimates, errors : (M,) the candidates', nan where nothing is known      scale : (M,) what makes a score one of standard errors
-        shares, without   : (M + 2,) of all, and (M + 2, D) those of all were each of some candidates left out
+        estimates, errors : (M,) of the candidates, nan where nothing is known
+        scale             : (M,) factor from a score to standard errors
+        shares            : (M + 2,) of all components
+        without           : shares (M + 2, D) if each of D candidates were left out
         """
         if np.isnan(errors).all():
-            return ErrorLaw.of([]), np.full(len(errors), np.nan)
+            return NullDistribution.from_scores([]), np.full(len(errors), np.nan)
         typical = float(np.nanmedian(scale))
-        seen = [typical * scores[:, 0] for _, scores in self._scores(shares[:, None], np.zeros(1, np.intp))]
-        spread = max(1.0, math.sqrt(sum(float(score.var()) for score in seen)))
+        scores = [typical * scores[:, 0] for _, scores in self._scores(shares[:, None], np.zeros(1, np.intp))]
+        spread = max(1.0, math.sqrt(sum(float(score.var()) for score in scores)))
 
-        def left_out(some: Columns) -> Iterator[Seen]:
-            if not len(some):
+        def leave_out(candidates: Indices) -> Iterator[LeaveOneOutScores]:
+            if not len(candidates):
                 return
-            parts = self._scores(without(some), some)
-            for place, j in enumerate(some.tolist()):
-                own = [float(scale[j] * own[place]) for own, _ in parts]
-                yield own, [scale[j] / spread * scores[:, place] for _, scores in parts]
+            parts = self._scores(without(candidates), candidates)
+            for column, j in enumerate(candidates.tolist()):
+                own = [float(scale[j] * own[column]) for own, _ in parts]
+                yield own, [scale[j] / spread * scores[:, column] for _, scores in parts]
 
-        anybody = (score / spread for score in seen)
-        strings = RandomPlaces.of_bits(self.mixture.params)
-        used = int(np.count_nonzero(self.retained.shares))
-        return tested(estimates, errors, anybody, left_out, strings, used)
+        random_scores = (score / spread for score in scores)
+        filters = RandomFilters.from_params(self.mixture.params)
+        cohorts = int(np.count_nonzero(self.reports.shares))
+        return test_candidates(estimates, errors, random_scores, leave_out, filters, cohorts)
 
-    def _scores(self, shares: Floats, some: Columns) -> list[tuple[Floats, Floats]]:
-        """Return each cohort's scores less what all strings score together, the same in every cohort: shares sum to one, so only differences count."""
-        parts = list(self.retained.scores(self.mixture, self.z, shares, some, self.strings))
+    def _scores(self, shares: Floats, candidates: Indices) -> list[tuple[Floats, Floats]]:
+        """Scores of each cohort less the mean of the random strings' scores over all cohorts."""
+        parts = list(self.reports.scores(self.mixture, self.z, shares, candidates, self.strings))
         level = sum(scores.mean(axis=0) for _, scores in parts) / len(parts)
         return [(own - level, scores - level) for own, scores in parts]

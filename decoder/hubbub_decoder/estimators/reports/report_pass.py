@@ -1,4 +1,9 @@
-"""One pass over the reports themselves, cohort by cohort, some of them at a time."""
+"""Score of retained reports, by one pass over them, cohort by cohort and in blocks.
+
+    g = mean over reports of r(s) / f(s) - 1        (M + 2,), r and f as in `likelihood_ratios.py`
+
+docs/mathematics.md, section 11.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.summary import Reports
-from hubbub_decoder.estimators.reports.likelihood_ratios import Bits, Floats, Mixture, Places
+from hubbub_decoder.array_types import Bits, Floats, Indices
+from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture
 
-_CELLS_AT_ONCE = 1 << 20
+_MAX_BLOCK_CELLS = 1 << 20
+_MIN_BLOCK_REPORTS = 64
 
 
 @dataclass(frozen=True, eq=False)
-class Retained:
+class SortedReports:
     """Reports as they are on the wire, sorted by cohort.
 
-    rows : (n, ceil(k / 8))      starts : (m + 1,) where each cohort's begin      num_bits : k
+    rows : (n, ceil(k / 8)) packed bits      starts : (m + 1,) first row of each cohort      num_bits : k
     """
 
     rows: NDArray[np.uint8]
@@ -26,7 +33,7 @@ class Retained:
     num_bits: int
 
     @classmethod
-    def of(cls, reports: Reports) -> Retained:
+    def from_reports(cls, reports: Reports) -> SortedReports:
         """Sort the reports of one metric."""
         params = reports.metric.params
         number = np.bincount(reports.cohorts, minlength=params.num_cohorts)
@@ -39,41 +46,42 @@ class Retained:
         return np.diff(self.starts) / len(self.rows)
 
     def score(self, mixture: Mixture, z: Floats, every: int = 1) -> Floats:
-        """Return g = mean r / f - 1 over every so-many-th report, each cohort with its share of the reports: (M + 2,)."""
+        """Score g at shares z, (M + 2,), from every n-th report, each cohort weighted with its share of the reports."""
         score = np.full(mixture.size, -1.0)
         for cohort, share in enumerate(self.shares):
             size = len(range(self.starts[cohort], self.starts[cohort + 1], every))
             for bits in self._blocks(cohort, mixture.size, every):
-                ratios = mixture.ratios(bits, mixture.places[cohort])
+                ratios = mixture.ratios(bits, mixture.positions[cohort])
                 score += ratios @ (1 / (z @ ratios)) * (share / size)
         return score
 
     def scores(
-        self, mixture: Mixture, z: Floats, shares: Floats, some: NDArray[np.intp], strings: Places
+        self, mixture: Mixture, z: Floats, shares: Floats, candidates: Indices, strings: Indices
     ) -> Iterator[tuple[Floats, Floats]]:
-        """Yield what each cohort's reports say for more of a string than the shares have, (D,) of some candidates and (U, D) of some strings.
+        """Yield, for each cohort with reports, the scores of D candidates (D,), and of U other strings (U, D), at other shares x.
 
-            s_c(u) = n_c / n (mean over its reports of r_u (2 - f_x / f_z) / f_z  -  1)
+            s_c(u) = n_c / n (mean over the cohort's reports of r_u (2 - f_x / f_z) / f_z  -  1)
 
-        is the score at shares x, to the first order in x - z, as the step to the estimate is.
+        That is the score at x to first order in x - z, as the step to the estimate is.
 
-        shares : (M + 2, D) x, a column for each of the candidates      strings : (U, h) their places, the same in every cohort
+        shares     : (M + 2, D) x, a column for each candidate
+        candidates : (D,) columns of the design      strings : (U, h) positions, the same in every cohort
         """
         for cohort, share in enumerate(self.shares):
-            own, sums = np.zeros(len(some)), np.zeros((len(strings), len(some)))
+            own, sums = np.zeros(len(candidates)), np.zeros((len(strings), len(candidates)))
             for bits in self._blocks(cohort, mixture.size + len(strings)):
-                ratios = mixture.ratios(bits, mixture.places[cohort])
+                ratios = mixture.ratios(bits, mixture.positions[cohort])
                 f = z @ ratios
                 weights = (2 - (shares.T @ ratios) / f) / f
-                own += np.sum(ratios[some] * weights, axis=1)
+                own += np.sum(ratios[candidates] * weights, axis=1)
                 sums += mixture.ratios(bits, strings)[:-2] @ weights.T
             if share:
                 size = self.starts[cohort + 1] - self.starts[cohort]
                 yield share * (own / size - 1), share * (sums / size - 1)
 
     def _blocks(self, cohort: int, strings: int, every: int = 1) -> Iterator[Bits]:
-        """Yield bits (k, n) of a cohort's reports, n so small that so many strings' ratios are no burden."""
-        seen = self.rows[self.starts[cohort] : self.starts[cohort + 1] : every]
-        at_once = max(64, _CELLS_AT_ONCE // (strings + self.num_bits))
-        for start in range(0, len(seen), at_once):
-            yield np.unpackbits(seen[start : start + at_once].T, axis=0, count=self.num_bits, bitorder="little")
+        """Yield bits (k, n) of a cohort's reports, n small enough for the ratios of so many strings."""
+        rows = self.rows[self.starts[cohort] : self.starts[cohort + 1] : every]
+        at_once = max(_MIN_BLOCK_REPORTS, _MAX_BLOCK_CELLS // (strings + self.num_bits))
+        for start in range(0, len(rows), at_once):
+            yield np.unpackbits(rows[start : start + at_once].T, axis=0, count=self.num_bits, bitorder="little")

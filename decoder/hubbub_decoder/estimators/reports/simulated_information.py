@@ -1,4 +1,13 @@
-"""What reports would say of each string, were shares as supposed: by reports simulated so, which know nothing of the noise of the true ones."""
+"""Fisher information of a report about the shares of the mixture, from simulated reports.
+
+With x = r / f at shares z (`likelihood_ratios.py`), for one report:
+
+    A = E x x'                                     information (M + 2, M + 2)
+    N = E_v Cov(x | v)                             part of it that the noise alone makes, the reporters fixed
+    B = sum_j (n_j / n)**2 E_u h_j h_j'            covariance that one unlisted string u gives the score; h_j = E_s (r_u - r_o) r / f**2
+
+Reports are simulated at z, so these matrices do not depend on the noise of the true reports. docs/mathematics.md, section 11.
+"""
 
 from __future__ import annotations
 
@@ -6,68 +15,82 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hubbub_decoder.estimators.reports.likelihood_ratios import Bits, Floats, Mixture, random_places
+from hubbub_decoder.array_types import Bits, Floats, Indices
+from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture
+from hubbub_decoder.model.random_string import draw_bit_positions
 
-_PROBES = 256
+_MIN_SIMULATED, _SIMULATED_PER_COMPONENT = 1 << 15, 24  # reports in all
+_MIN_SIMULATED_PER_COHORT = 16
+_RANDOM_STRINGS = 256  # in each cohort, for B
 
 
 @dataclass(frozen=True, eq=False)
-class Drawn:
-    """Simulated reports of one cohort: bits (k, n), the component each was drawn from, and 1/n of the cohort's share."""
+class SimulatedReports:
+    """Simulated reports of one cohort.
+
+    bits : (k, n)      component : (n,) of the mixture, that each was drawn from      weight : share of the cohort over n
+    """
 
     cohort: int
     bits: Bits
-    component: NDArray[np.intp]
+    component: Indices
     weight: float
 
 
-def draw(mixture: Mixture, cohorts: Floats, z: Floats, total: int, rng: np.random.Generator) -> Iterator[Drawn]:
-    """Simulate reports, half of them from z and half from all components alike, in every cohort that has reports.
+def sample_size(mixture: Mixture) -> int:
+    """Number of reports to simulate for a mixture: 24 for each component, at least 32,768."""
+    return max(_MIN_SIMULATED, _SIMULATED_PER_COMPONENT * mixture.size)
 
-    cohorts : (m,) share of the reports in each
+
+def draw_reports(
+    mixture: Mixture, cohorts: Floats, z: Floats, total: int, rng: np.random.Generator
+) -> Iterator[SimulatedReports]:
+    """Simulate reports in every cohort that has any, half of them from z and half from all components equally.
+
+    cohorts : (m,) share of the true reports in each      z : (M + 2,)      total : number of reports
     """
     params, k = mixture.params, mixture.params.num_bits
     reach = np.cumsum(_proposal(z))
-    for cohort, places in enumerate(mixture.places):
+    for cohort, positions in enumerate(mixture.positions):
         if not cohorts[cohort]:
             continue
-        size = max(16, round(total * cohorts[cohort]))
+        size = max(_MIN_SIMULATED_PER_COHORT, round(total * cohorts[cohort]))
         evenly = (rng.permutation(size) + rng.random()) / size
         component = np.minimum(np.searchsorted(reach, evenly), mixture.size - 1)
         true = np.zeros((size, k + 1), np.bool_)
-        listed = np.flatnonzero(component < len(places))
-        true[listed[:, None], places[component[listed]]] = True
-        unlisted = np.flatnonzero(component == len(places))
-        true[unlisted[:, None], random_places(params, len(unlisted), rng)] = True
+        listed = np.flatnonzero(component < len(positions))
+        true[listed[:, None], positions[component[listed]]] = True
+        unlisted = np.flatnonzero(component == len(positions))
+        true[unlisted[:, None], draw_bit_positions(params, len(unlisted), rng)] = True
         bits = rng.random((size, k)) < np.where(true[:, :k], params.q_star, params.p_star)
-        yield Drawn(cohort, bits.T.astype(np.uint8), component, cohorts[cohort] / size)
+        yield SimulatedReports(cohort, bits.T.astype(np.uint8), component, cohorts[cohort] / size)
 
 
 def _proposal(z: Floats) -> Floats:
+    """Shares of the mixture that reports are simulated from, g."""
     return z / 2 + 0.5 / len(z)
 
 
-def information(mixture: Mixture, z: Floats, drawn: list[Drawn]) -> Floats:
-    """Return A = E x x' = E_g x x' f/g, of one report, x = r/f; g the mixture that reports were drawn from."""
+def information(mixture: Mixture, z: Floats, simulated: list[SimulatedReports]) -> Floats:
+    """Information A = E x x' = E_g x x' f/g of one report, (M + 2, M + 2); g the mixture that reports were simulated from."""
     total = np.zeros((mixture.size, mixture.size))
     proposal = _proposal(z)
-    for each in drawn:
-        x = mixture.ratios(each.bits, mixture.places[each.cohort])
+    for each in simulated:
+        x = mixture.ratios(each.bits, mixture.positions[each.cohort])
         f, g = z @ x, proposal @ x
         x /= f
         total += each.weight * (x * (f / g)) @ x.T
     return total
 
 
-def noise(mixture: Mixture, z: Floats, drawn: list[Drawn]) -> Floats:
-    """Return the covariance of one report's x that its noise alone makes: E_v Cov(x | v) = sum_v z_v (E_v x x' - E_v x E_v x')."""
+def noise_covariance(mixture: Mixture, z: Floats, simulated: list[SimulatedReports]) -> Floats:
+    """Covariance of one report's x by its noise alone, (M + 2, M + 2): E_v Cov(x | v) = sum_v z_v (E_v x x' - E_v x E_v x')."""
     size = mixture.size
     second, first, chance = np.zeros((size, size)), np.zeros((size, size)), np.zeros(size)
     proposal = _proposal(z)
-    for each in drawn:
-        x = mixture.ratios(each.bits, mixture.places[each.cohort])
+    for each in simulated:
+        x = mixture.ratios(each.bits, mixture.positions[each.cohort])
         x /= z @ x
         second += each.weight * (x * (z / proposal)[each.component]) @ x.T
         order = np.argsort(each.component, kind="stable")
@@ -78,25 +101,25 @@ def noise(mixture: Mixture, z: Floats, drawn: list[Drawn]) -> Floats:
     return np.asarray(second - (mean * (z / proposal * chance)) @ mean.T)
 
 
-def hashing_of_one(mixture: Mixture, z: Floats, drawn: list[Drawn], rng: np.random.Generator) -> Floats:
-    """Return B = sum_j (n_j / n)**2 E h h', h = E_s (r_u - r_o) r / f**2 in cohort j for a random string u, r_o the average ratio.
+def hash_covariance(mixture: Mixture, z: Floats, simulated: list[SimulatedReports], rng: np.random.Generator) -> Floats:
+    """Covariance B (M + 2, M + 2) that the hashing of one unlisted string gives the mean score, per squared share.
 
-    Two halves of the cohort's simulated reports each estimate h, so that their noise, which does not correlate, does not make B larger.
+    Two halves of a cohort's simulated reports each estimate h_j. Their noise is independent, so it does not enlarge B.
     """
     k, h = mixture.params.num_bits, mixture.params.num_hashes
     total = np.zeros((mixture.size, mixture.size))
     proposal = _proposal(z)
-    for each in drawn:
-        listed = mixture.places[each.cohort]
+    for each in simulated:
+        listed = mixture.positions[each.cohort]
         width = max(listed.shape[1], h)
-        places = np.full((len(listed) + _PROBES, width), k, np.intp)
-        places[: len(listed), : listed.shape[1]] = listed
-        places[len(listed) :, :h] = random_places(mixture.params, _PROBES, rng)
-        ratios = mixture.ratios(each.bits, places)
+        positions = np.full((len(listed) + _RANDOM_STRINGS, width), k, np.intp)
+        positions[: len(listed), : listed.shape[1]] = listed
+        positions[len(listed) :, :h] = draw_bit_positions(mixture.params, _RANDOM_STRINGS, rng)
+        ratios = mixture.ratios(each.bits, positions)
         x = np.concatenate([ratios[: len(listed)], ratios[-2:]])
-        probed = (ratios[len(listed) : -2] - ratios[-2]) / (proposal @ x)
+        random = (ratios[len(listed) : -2] - ratios[-2]) / (proposal @ x)
         x /= z @ x
-        one, other = (2 * probed[:, half::2] @ x[:, half::2].T for half in (0, 1))
-        total += each.weight**2 / _PROBES * one.T @ other
+        one, other = (2 * random[:, half::2] @ x[:, half::2].T for half in (0, 1))
+        total += each.weight**2 / _RANDOM_STRINGS * one.T @ other
     values, vectors = np.linalg.eigh(total + total.T)
     return np.asarray((vectors * np.maximum(values / 2, 0)) @ vectors.T)

@@ -1,0 +1,58 @@
+"""Inverses of large symmetric matrices: positive definite ones in place by LAPACK, others without their null space."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import linalg
+
+from hubbub_decoder.array_types import Floats
+
+_COPY_BLOCK = 256
+
+
+def inverse(symmetric: Floats) -> Floats:
+    """Inverse of a positive definite matrix (n, n), which is overwritten; n**3 multiplications by Cholesky's factor."""
+    inverted, failed = linalg.lapack.dpotri(_factor(symmetric), lower=1, overwrite_c=1)
+    _check_definite(failed, symmetric)
+    for start in range(0, len(inverted), _COPY_BLOCK):  # copy the triangle below the diagonal to the one above
+        end = start + _COPY_BLOCK
+        inverted[start:end, end:] = inverted[end:, start:end].T
+        corner = inverted[start:end, start:end]
+        corner[:] = np.tril(corner) + np.tril(corner, -1).T
+    return np.asarray(inverted.T)
+
+
+def inverse_root(symmetric: Floats) -> Floats:
+    """L^-1, lower triangular, of a positive definite matrix L L' (n, n), which is overwritten: two thirds of the work of `inverse`."""
+    root, failed = linalg.lapack.dtrtri(_factor(symmetric), lower=1, overwrite_c=1)
+    _check_definite(failed, symmetric)
+    return np.asarray(root)
+
+
+def pseudo_inverse(information: Floats, relative_floor: float, absolute_floor: float = 0.0) -> tuple[Floats, Floats]:
+    """Inverse (n, n) of an information matrix without its null space, and an orthonormal basis (n, d) of that space.
+
+    The matrix is scaled to unit diagonal first. An eigenvalue belongs to the null space where it is at most `relative_floor` times the
+    largest, or `absolute_floor`.
+    """
+    scale = np.sqrt(np.diag(information))
+    scale[scale == 0] = 1
+    values, vectors = np.linalg.eigh(information / np.outer(scale, scale))
+    known = values > max(relative_floor * values[-1], absolute_floor)
+    half = vectors[:, known] / np.sqrt(values[known]) / scale[:, None]
+    return half @ half.T, linalg.orth(vectors[:, ~known] / scale[:, None])
+
+
+def _factor(symmetric: Floats) -> Floats:
+    """Lower Cholesky factor, in place."""
+    transposed = symmetric.T  # LAPACK's column order, without a copy
+    factor, failed = linalg.lapack.dpotrf(transposed, lower=1, overwrite_a=1)
+    _check_definite(failed, symmetric)
+    return np.asarray(factor)
+
+
+def _check_definite(failed: int, symmetric: Floats) -> None:
+    if failed:
+        raise np.linalg.LinAlgError(
+            f"a covariance matrix of {len(symmetric)} numbers is not positive definite: nothing can be estimated; report this summary as a bug"
+        )

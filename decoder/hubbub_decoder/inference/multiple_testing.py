@@ -1,0 +1,131 @@
+"""P-values of candidates, by comparison with random strings, and q-values.
+
+Hypothesis of a test: no client reported the candidate. Three steps:
+
+1. p_v = P(Z >= x_v / s_v), Z distributed as the estimate of a random string in the same reports (`null_distribution.py`)
+2. candidates that would be discovered are tested again, each left out of the model (`collision_p_value`)
+3. q-values from all p-values (Benjamini & Hochberg 1995, with the null share of Storey, Taylor & Siegmund 2004)
+
+docs/mathematics.md, section 10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import numpy as np
+from scipy.stats import norm
+
+from hubbub_decoder.array_types import Floats, Indices
+from hubbub_decoder.inference.null_distribution import NullDistribution, collision_p_value
+from hubbub_decoder.model.random_string import RandomFilters
+
+_RECHECK_BELOW = 0.1  # p- and q-value
+_MAX_RECHECKED, _MANY_COHORTS = (
+    20,
+    64,
+)  # candidates to test again with 64 cohorts or more; with fewer, proportionally more
+_MAX_COLLISION_PROBABILITY = 1e-4
+
+LeaveOneOutScores = tuple[Sequence[float] | Floats, list[Floats]]
+"""Scores of a candidate that is left out of the model (m,), and of random strings (m arrays), for each cohort, in its standard errors."""
+
+
+def test_candidates(
+    shares: Floats,
+    errors: Floats,
+    random_scores: Iterable[Floats],
+    leave_out: Callable[[Indices], Iterable[LeaveOneOutScores]],
+    filters: RandomFilters,
+    cohorts: int,
+) -> tuple[NullDistribution, Floats]:
+    """Return the null distribution of the estimates, and the p-value of each candidate, (M,); nan where nothing is known.
+
+    shares, errors : (M,) estimates and their standard errors; errors are nan where nothing is known
+    random_scores  : for each cohort, scores of random strings, in standard errors of a typical candidate
+    leave_out      : yields the scores of some candidates, each left out of the model
+    cohorts        : number of cohorts with reports
+    """
+    known = ~np.isnan(errors)
+    if not known.any():
+        return NullDistribution.from_scores([]), np.full(len(known), np.nan)
+    common = NullDistribution.from_scores(random_scores, filters.probabilities)
+    p, normal = (np.where(known, p_values(shares, errors, null), np.nan) for null in (common, None))
+
+    def recheck(candidates: Indices) -> Iterator[float]:
+        for own, scores in leave_out(candidates):
+            yield collision_p_value(own, scores, filters.identical_probability, filters.probabilities)
+
+    return common, recheck_likely_candidates(p, normal, recheck, cohorts, filters.collision_probability(cohorts))
+
+
+def p_values(shares: Floats, null_std_errors: Floats, null: NullDistribution | None = None) -> Floats:
+    """One-sided p-values P(Z >= x / s), (M,); nan where s is nan.
+
+    null_std_errors : s of each share if it were 0; where s = 0 (no noise), a positive share has p-value 0
+    null            : distribution of Z; None: standard normal
+
+    >>> p_values(np.array([0.0, 0.2]), np.array([0.1, 0.0])).tolist()
+    [0.5, 0.0]
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        z = shares / null_std_errors
+    z = np.where((shares == 0) & (null_std_errors == 0), -np.inf, z)
+    return null.tail(z) if null else np.asarray(norm.sf(z))
+
+
+def recheck_likely_candidates(
+    p: Floats,
+    normal: Floats,
+    recheck: Callable[[Indices], Iterable[float]],
+    cohorts: int,
+    collision_probability: float,
+) -> Floats:
+    """P-values (M,) in which those of likely discoveries are replaced by `recheck`, never below the normal one.
+
+    A fit may have taken up the bits that a candidate shares with a frequent unlisted string; then its errors look too small. So likely
+    discoveries are compared with random strings in the same reports, with the candidate left out of the model. First those with p and q
+    at most 0.1, the least certain first; then those with the same under a normal null, the most certain first. A recheck raises no
+    p-value above 1/2, where it would count as evidence that most candidates have share 0.
+
+    p                     : by the null distribution of random strings; nan where nothing is known
+    normal                : by a normal null
+    recheck               : p-values of some candidates, each left out of the model
+    collision_probability : that a random string has a candidate's bits in all cohorts. Above 1e-4, p stays: any candidate may be an
+                            unlisted string with the same bits, and no candidate could be discovered
+    """
+    if collision_probability > _MAX_COLLISION_PROBABILITY:
+        return p
+    rechecked, known = p.copy(), np.flatnonzero(~np.isnan(p))
+    likely, possible = (
+        known[np.maximum(values[known], q_values(values[known])) <= _RECHECK_BELOW] for values in (p, normal)
+    )
+    possible = np.setdiff1d(possible, likely)
+    limit = _MAX_RECHECKED * max(1, _MANY_COHORTS // cohorts)
+    candidates = np.concatenate([likely[np.argsort(-p[likely])], possible[np.argsort(normal[possible])]])[:limit]
+    for j, p_value in zip(candidates, recheck(candidates), strict=True):
+        rechecked[j] = max(float(normal[j]), min(p_value, 0.5))
+    return rechecked
+
+
+def q_values(p: Floats) -> Floats:
+    """Smallest false discovery rate at which each test is a discovery, (M,).
+
+        q_(i) = pi_0 min over j >= i of p_(j) M / j        pi_0 = min(1, (1 + #{p > 1/2}) / (M / 2))        q = 1 where p > 1/2
+
+    p is sorted ascending. pi_0 estimates the share of candidates that no client reported, from those with p above 1/2. The rate is
+    controlled for rejections up to 1/2 only, so p above it is never a discovery.
+    Source: Benjamini & Hochberg 1995; Storey, Taylor & Siegmund 2004, equation 6 and theorem 3 with lambda = 1/2.
+
+    >>> q_values(np.array([0.01, 0.9, 0.02])).tolist()
+    [0.03, 1.0, 0.03]
+    """
+    if not len(p):
+        return p
+    null_share = min(1.0, 2 * (1 + float(np.sum(p > 0.5))) / len(p))
+    order = np.argsort(p)
+    scaled = p[order] * len(p) / np.arange(1, len(p) + 1)
+    q = np.empty_like(p)
+    q[order] = np.minimum(null_share * np.minimum.accumulate(scaled[::-1])[::-1], 1)
+    q[p > 0.5] = 1
+    return q

@@ -1,0 +1,166 @@
+"""Distribution of the bits of a random string: the model of every string that is not in the candidate list.
+
+In each cohort, independently, a hash scheme sets these bits of k:
+
+    murmur3-v1 : h bits, every set with probability 1 / C(k, h)
+    google-md5 : bit (byte modulo k) of each of h uniform bytes; equal bits count once
+
+Symbols: b (k,) the indicator of a random string's bits; w = E b; W = E b b'; V = W - w w'. docs/mathematics.md, sections 2, 3 and 7.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from hubbub.metrics.params import Params
+from hubbub.summary import BitCounts
+from hubbub_decoder.array_types import Floats, Indices
+from hubbub_decoder.model.debias import bit_shares
+
+_MAX_SETS = 2_500  # sets of h bits to enumerate; of more, so many are drawn
+
+
+def md5_bit_probabilities(num_bits: int) -> Floats:
+    """Probability that one hash of google-md5 hits each bit: the share of the 256 bytes that are i modulo k, (k,).
+
+    >>> md5_bit_probabilities(3).tolist() == [86 / 256, 85 / 256, 85 / 256]
+    True
+    """
+    return np.bincount(np.arange(256) % num_bits, minlength=num_bits) / 256
+
+
+@dataclass(frozen=True, eq=False)
+class RandomStringMoments:
+    """First and second moments of the bits of a random string in one cohort.
+
+    mean          : (k,)   w = E b
+    second_moment : (k, k) W = E b b'
+    """
+
+    mean: Floats
+    second_moment: Floats
+
+    @property
+    def covariance(self) -> Floats:
+        """V = W - w w', (k, k)."""
+        return self.second_moment - np.outer(self.mean, self.mean)
+
+    def any_value_share(self, counts: BitCounts) -> float:
+        """Share of the reports that have a value, if every value were a random string: their debiased ones over the sum of w."""
+        used = counts.reports > 0
+        ones = bit_shares(counts)[used].sum(axis=1)
+        return float(np.average(ones, weights=counts.reports[used]) / self.mean.sum())
+
+    @classmethod
+    def from_params(cls, params: Params) -> RandomStringMoments:
+        """Moments under the hash scheme.
+
+            murmur3-v1 : w_i = h/k                   W_ij = h (h-1) / (k (k-1))
+            google-md5 : w_i = 1 - (1-a_i)**h        W_ij = 1 - (1-a_i)**h - (1-a_j)**h + (1-a_i-a_j)**h
+                         a = md5_bit_probabilities(k)
+            W_ii = w_i in both
+
+        >>> params = Params(num_bits=8, num_hashes=2, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=0)
+        >>> RandomStringMoments.from_params(params).second_moment[0, :2].round(4).tolist()  # 2/8, and 2/56
+        [0.25, 0.0357]
+        """
+        k, h = params.num_bits, params.num_hashes
+        if params.hash_scheme == "google-md5":
+            hit = md5_bit_probabilities(k)
+            miss = (1 - hit) ** h
+            mean = 1 - miss
+            both_missed = np.maximum(1 - hit[:, None] - hit, 0) ** h
+            second = 1 - miss[:, None] - miss + both_missed
+        else:
+            mean = np.full(k, h / k)
+            second = np.full((k, k), h * (h - 1) / (k * (k - 1)))
+        np.fill_diagonal(second, mean)
+        return cls(mean, second)
+
+
+def filter_probabilities(params: Params) -> dict[int, float]:
+    """Probability of each filter, the set of a random string's bits as an integer."""
+    k, h = params.num_bits, params.num_hashes
+    if params.hash_scheme == "google-md5":
+        hit = md5_bit_probabilities(k)
+        probabilities = {0: 1.0}
+        for _ in range(h):
+            longer: dict[int, float] = {}
+            for bits, probability in probabilities.items():
+                for bit in range(k):
+                    longer[bits | 1 << bit] = longer.get(bits | 1 << bit, 0.0) + probability * float(hit[bit])
+            probabilities = longer
+        return probabilities
+    subsets = {0}
+    for _ in range(h):
+        subsets = {bits | 1 << bit for bits in subsets for bit in range(k) if not bits >> bit & 1}
+    return dict.fromkeys(subsets, 1 / len(subsets))
+
+
+def distinct_bit_probabilities(params: Params) -> list[float]:
+    """Probabilities that a random string sets 1, 2, .., h distinct bits.
+
+        google-md5 : P_i(d) = P_{i-1}(d) d / k + P_{i-1}(d-1) (k-d+1) / k after i hashes      murmur3-v1 : P(h) = 1
+
+    The slight preference of google-md5 for low bits, where k does not divide 256, is left out.
+    """
+    k, h = params.num_bits, params.num_hashes
+    if params.hash_scheme != "google-md5":
+        return [0.0] * (h - 1) + [1.0]
+    distinct = [0.0] * h
+    distinct[0] = 1.0
+    for _ in range(h - 1):
+        distinct = [distinct[d] * (d + 1) / k + (distinct[d - 1] * (k - d) / k if d else 0) for d in range(h)]
+    return distinct
+
+
+def draw_bit_positions(params: Params, size: int, rng: np.random.Generator) -> Indices:
+    """Draw the bits of random strings: (size, h) positions, each bit once; k fills the place of a repeated bit."""
+    k, h = params.num_bits, params.num_hashes
+    if params.hash_scheme != "google-md5":
+        return np.argsort(rng.random((size, k)), axis=1)[:, :h]
+    positions = np.sort(rng.integers(256, size=(size, h)) % k, axis=1).astype(np.intp)
+    positions[:, 1:][positions[:, 1:] == positions[:, :-1]] = k
+    return positions
+
+
+@dataclass(frozen=True, eq=False)
+class RandomFilters:
+    """Filters (sets of positions) that a random string can have in one cohort.
+
+    sets                  : (n, s) positions: one filter's index (s = 1), or h bits (s = h)
+    probabilities         : (n,) of each set; None: all equal
+    identical_probability : that a random string has the same set as a given candidate
+    """
+
+    sets: Indices
+    probabilities: Floats | None
+    identical_probability: float
+
+    @classmethod
+    def from_probabilities(cls, probabilities: Floats) -> RandomFilters:
+        """Filters by index, with these probabilities (n,)."""
+        return cls(np.arange(len(probabilities))[:, None], probabilities, float(probabilities.max()))
+
+    @classmethod
+    def from_params(cls, params: Params) -> RandomFilters:
+        """All sets of h of k bits; of more than 2,500 sets, 2,500 are drawn."""
+        k, h = params.num_bits, params.num_hashes
+        number = math.comb(k, h)
+        if number <= _MAX_SETS:
+            sets = np.array(list(combinations(range(k), h)), np.intp)
+        else:
+            sets = np.argsort(np.random.default_rng(0).random((_MAX_SETS, k)), axis=1)[:, :h]
+        return cls(sets, None, 1 / number)
+
+    def collision_probability(self, cohorts: int) -> float:
+        """Probability that a random string has a given candidate's set in each of so many cohorts."""
+        return float(self.identical_probability**cohorts)
+
+    def scores(self, position_scores: Floats) -> Floats:
+        """Score of each set, (n,): the sum of the scores of its positions."""
+        return np.asarray(position_scores[self.sets].sum(axis=1))

@@ -1,0 +1,73 @@
+"""Bits that candidates set in every cohort, hashed with numpy: the vectorized equal of `hubbub.encoding.hashing`.
+
+The client's scalar functions define the schemes, and a test compares both. Symbols: M candidates, m cohorts, k bits, h hashes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import md5
+
+import mmh3
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.metrics.params import Params
+
+_MAX_CHUNK_VALUES = 1 << 12
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
+
+Positions = NDArray[np.int16]
+"""(M, m, h) bits of each candidate in each cohort, ascending; k fills the place of a repeated bit."""
+
+
+def bit_positions(candidates: Sequence[str], params: Params) -> Positions:
+    """Bits that each candidate sets in each cohort: (M, m, h), ascending, each bit once.
+
+    Where hashes of google-md5 coincide, k fills the missing places, after the others.
+    """
+    m, h = params.num_cohorts, params.num_hashes
+    positions = np.empty((len(candidates), m, h), np.int16)
+    hash_chunk = _google_md5 if params.hash_scheme == "google-md5" else _murmur3_v1
+    for start in range(0, len(candidates), _MAX_CHUNK_VALUES):
+        values = [candidate.encode() for candidate in candidates[start : start + _MAX_CHUNK_VALUES]]
+        positions[start : start + len(values)] = hash_chunk(values, params)
+    return positions
+
+
+def _murmur3_v1(values: list[bytes], params: Params) -> Positions:
+    """Hash each value once with MurmurHash3, then mix in the cohorts by arithmetic modulo 2**64: (M, m, h)."""
+    k, h = params.num_bits, params.num_hashes
+    words = np.frombuffer(b"".join(mmh3.mmh3_x64_128_digest(value, 0) for value in values), "<u8").reshape(-1, 2)
+    cohorts = _mix(np.arange(params.num_cohorts, dtype=np.uint64))
+    base = _mix(words[:, :1] ^ cohorts) + words[:, 1:]
+    taken = np.empty((*base.shape, h), np.int16)
+    for i in range(h):
+        uniform = _mix(base + np.uint64(i)) >> np.uint64(32)
+        position = ((uniform * np.uint64(k - i)) >> np.uint64(32)).astype(np.int16)
+        for earlier in range(i):  # ascending, so each taken position at or below pushes one further up
+            position += taken[..., earlier] <= position
+        taken[..., i] = position
+        taken[..., : i + 1].sort(axis=-1)
+    return taken
+
+
+def _mix(word: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Finalizer of splitmix64, elementwise."""
+    word = (word ^ (word >> np.uint64(30))) * _MIX_1
+    word = (word ^ (word >> np.uint64(27))) * _MIX_2
+    return word ^ (word >> np.uint64(31))
+
+
+def _google_md5(values: list[bytes], params: Params) -> Positions:
+    """One byte of MD5(cohort || value) modulo k for each hash; a bit that two hashes hit counts once: (M, m, h)."""
+    k, h = params.num_bits, params.num_hashes
+    prefixes = [cohort.to_bytes(4, "big") for cohort in range(params.num_cohorts)]
+    digests = b"".join(md5(prefix + value, usedforsecurity=False).digest() for value in values for prefix in prefixes)
+    hashed = np.frombuffer(digests, np.uint8).reshape(len(values), len(prefixes), -1)[..., :h]
+    taken = np.sort(hashed.astype(np.int16) % k, axis=-1)
+    again = taken[..., 1:] == taken[..., :-1]
+    taken[..., 1:][again] = k
+    taken.sort(axis=-1)
+    return taken
