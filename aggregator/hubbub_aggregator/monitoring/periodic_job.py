@@ -17,7 +17,7 @@ class PeriodicJob:
         self._name = name
         self._job = job
         self._seconds = seconds
-        self._troubles = job_health or JobHealth()
+        self._job_health = job_health or JobHealth()
         self._closing = Event()
         self._thread = Thread(target=self._run, name=f"hubbub {name}")
         self._thread.start()
@@ -29,5 +29,5 @@ class PeriodicJob:
 
     def _run(self) -> None:
         while not self._closing.wait(self._seconds):
-            with self._troubles.guard(self._name):
+            with self._job_health.guard(self._name):
                 self._job()

@@ -49,7 +49,7 @@ class GroupCommit:
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[_QueuedBatch | None] = SimpleQueue()
-        self._troubles = job_health or JobHealth()
+        self._job_health = job_health or JobHealth()
         self._clock = clock
         self._queued_bytes = 0
         self.commits = Histogram(
@@ -97,7 +97,7 @@ class GroupCommit:
             group = [first, *self._take_queued()]
             appended: list[AppendResult] | None = None
             began = time.perf_counter()
-            with self._troubles.guard("commit"):  # after a failure the next group is tried
+            with self._job_health.guard("commit"):  # after a failure the next group is tried
                 appended = self._store.append([queued.batch for queued in group])
             if appended is None:
                 self.stored_at = None
