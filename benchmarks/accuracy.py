@@ -182,7 +182,7 @@ def run(
 
 
 def _columns(decoding: Decoding, names: list[str]) -> dict[str, Floats]:
-    place = {name: row for row, name in enumerate(names)}
+    row_of = {name: row for row, name in enumerate(names)}
     fields = (
         "share",
         "std_error",
@@ -200,7 +200,7 @@ def _columns(decoding: Decoding, names: list[str]) -> dict[str, Floats]:
     columns = {field: np.full(len(names), np.nan) for field in fields}
     for estimate in decoding.estimates:
         for field in fields:
-            columns[field][place[estimate.candidate]] = getattr(estimate, field)
+            columns[field][row_of[estimate.candidate]] = getattr(estimate, field)
     return columns
 
 
@@ -222,7 +222,9 @@ def summarize(results: list[Result]) -> list[str]:
         if np.mean([r.total_variation for r in group]) > np.mean([r.r_total_variation for r in group])
     ]
     large = [r for r in results if r.case.size != "tiny"]
-    pooled = [np.concatenate([_covered(r)[(r.truth > 0) == there] for r in large]).mean() for there in (True, False)]
+    pooled = [
+        np.concatenate([_covered(r)[(r.truth > 0) == present] for r in large]).mean() for present in (True, False)
+    ]
     above = f"{len(worse)} of {len(cells)}{' (' + ', '.join(worse) + ')' if worse else ''}"
     return [
         *lines,
@@ -245,10 +247,10 @@ def _cell(group: list[Result]) -> list[str]:
 
     detected = [r.decoding["detected"] == 1 for r in group]
     r_detected = [r.r_estimate > 0 for r in group]
-    there = [r.truth > 0 for r in group]
+    present = [r.truth > 0 for r in group]
     clipped = [np.maximum(r.decoding["high"], 0) >= 0 for r in group]
     at_zero = [
-        (np.maximum(r.decoding["low"], 0) <= 0)[~t] & c[~t] for r, t, c in zip(group, there, clipped, strict=True)
+        (np.maximum(r.decoding["low"], 0) <= 0)[~t] & c[~t] for r, t, c in zip(group, present, clipped, strict=True)
     ]
     selected = [
         ((r.decoding["selection_adjusted_low"] <= r.truth) & (r.truth <= r.decoding["selection_adjusted_high"]))[d]
@@ -256,20 +258,20 @@ def _cell(group: list[Result]) -> list[str]:
     ]
     scores = 1000 * np.mean([r.interval_scores() for r in group], axis=0)
     guessed = [(r.decoding["credible_low"] <= r.truth) & (r.truth <= r.decoding["credible_high"]) for r in group]
-    false = np.array([(d & ~t).sum() / max(1, d.sum()) for d, t in zip(detected, there, strict=True)])
-    r_false = [(d & ~t).sum() / max(1, d.sum()) for d, t in zip(r_detected, there, strict=True)]
-    z2 = [((r.decoding["p_value"] < 0.02275) & t).sum() for r, t in zip(group, there, strict=True)]
+    false = np.array([(d & ~t).sum() / max(1, d.sum()) for d, t in zip(detected, present, strict=True)])
+    r_false = [(d & ~t).sum() / max(1, d.sum()) for d, t in zip(r_detected, present, strict=True)]
+    z2 = [((r.decoding["p_value"] < 0.02275) & t).sum() for r, t in zip(group, present, strict=True)]
     return [
         f"{np.mean([r.r_total_variation for r in group]):.3f}",
         f"{np.mean([r.total_variation for r in group]):.3f}",
-        pooled([_covered(r)[t] for r, t in zip(group, there, strict=True)]),
-        pooled([_covered(r)[~t] for r, t in zip(group, there, strict=True)]),
+        pooled([_covered(r)[t] for r, t in zip(group, present, strict=True)]),
+        pooled([_covered(r)[~t] for r, t in zip(group, present, strict=True)]),
         pooled(at_zero),
         pooled(selected),
         pooled(guessed),
         *(f"{score:.2f}" for score in scores),
-        f"{np.mean([(d & t).sum() for d, t in zip(r_detected, there, strict=True)]):.1f}",
-        f"{np.mean([(d & t).sum() for d, t in zip(detected, there, strict=True)]):.1f}",
+        f"{np.mean([(d & t).sum() for d, t in zip(r_detected, present, strict=True)]):.1f}",
+        f"{np.mean([(d & t).sum() for d, t in zip(detected, present, strict=True)]):.1f}",
         f"{np.mean(z2):.1f}",
         f"{np.mean([r.true_detections_at_the_false_ones_of_r() for r in group]):.1f}",
         f"{100 * np.mean(r_false):.1f}",

@@ -1,4 +1,4 @@
-"""What does an embedded client cost its host: a recording, an import, memory?
+"""Cost of an embedded client for its host: `record()`, the import, memory.
 
 python benchmarks/client.py          (or: make bench-client)
 """
@@ -73,7 +73,7 @@ def beside_a_compaction(subjects: int) -> tuple[float, float]:
 
 
 def stall(*, beside_a_client: bool) -> float:
-    """Return p99 of how late the event loop is beside a client that records and uploads to nobody, or alone, in ms."""
+    """Return p99 of how late the event loop is beside a client whose aggregator does not answer, or alone, in ms."""
 
     async def loop() -> float:
         late = []

@@ -73,8 +73,8 @@ def genuine(regtest: Path | None, rng: np.random.Generator) -> list[str]:
                             counts = PatternCounts(declared, file["pattern_counts"])
                     else:
                         name = "uniform" if distribution == "unif" else distribution
-                        people = draw_population(distribution_shares(name, strings), clients, rng)
-                        counts = simulate_pattern_counts(Metric.string("grid", declared), people, rng)
+                        population = draw_population(distribution_shares(name, strings), clients, rng)
+                        counts = simulate_pattern_counts(Metric.string("grid", declared), population, rng)
                     tested += 1
                     for test in run_fit_tests(counts):
                         p_values[test.name].append(test.p_value)
@@ -121,10 +121,12 @@ CASES = [
 
 def reported(true: Params, rng: np.random.Generator) -> tuple[NDArray[np.uint16], NDArray[np.uint8]]:
     """Simulated reports with the parameters `true`."""
-    people = draw_population(
+    population = draw_population(
         {name: 0.9 * share for name, share in distribution_shares("exp", 100).items()}, REPORTS, rng
     )
-    chunks = list(simulate_reports(Metric.string("x", true), people, rng, no_value=REPORTS - sum(people.values())))
+    chunks = list(
+        simulate_reports(Metric.string("x", true), population, rng, no_value=REPORTS - sum(population.values()))
+    )
     cohorts, rows = (np.concatenate(parts) for parts in zip(*chunks, strict=True))
     return cohorts, rows
 
@@ -136,10 +138,10 @@ def power(case: Case, num_bits: int, pqf: tuple[float, float, float], runs: int,
     runs_with_alarm = 0
     for _ in range(runs):
         cohorts, rows = reported(true, rng)
-        picked = rng.permutation(REPORTS)[: round(case.fabricated * REPORTS)]
-        rows[picked] = 255
+        fabricated = rng.permutation(REPORTS)[: round(case.fabricated * REPORTS)]
+        rows[fabricated] = 255
         if case.one_cohort:
-            cohorts[picked] = 0
+            cohorts[fabricated] = 0
         reports = Reports(declared, cohorts, rows)
         tests = run_fit_tests(reports.pattern_counts() if declared.num_bits == 8 else reports)
         raised = [test.name for test in tests if test.p_value < ALARM]

@@ -76,7 +76,8 @@ expires = 9000-01-01
 DO_NOTHING = """
 import sys
 from fastapi import FastAPI, Request
-from hubbub_aggregator.server import listen, run, url_of
+from hubbub_aggregator.server.listener import bound_url, listen, run
+from hubbub_aggregator.settings import Settings
 
 app = FastAPI()
 
@@ -86,7 +87,8 @@ async def post(request: Request) -> dict[str, str]:
     return {"status": "stored"}
 
 with listen("127.0.0.1", 0) as listener:
-    run(app, [listener], lambda: print("listening on", url_of(listener), file=sys.stderr, flush=True))
+    ready = lambda: print("listening on", bound_url(listener), file=sys.stderr, flush=True)
+    run(app, [listener], Settings().connection_limits(), ready)
 """
 
 

@@ -61,20 +61,20 @@ def run(row: Row, seed: int) -> Run:
     """Simulate and decode a million reports of 100 values; except in `paper`, every tenth value is not a candidate."""
     rng = np.random.default_rng(seed)
     metric = Metric.string("literature", PARAMS[row.config])
-    people = draw_population(distribution_shares(row.distribution, 100), REPORTS, rng)
-    listed = [name for name in people if row.config == "paper" or not name.endswith("9")]
+    population = draw_population(distribution_shares(row.distribution, 100), REPORTS, rng)
+    listed = [name for name in population if row.config == "paper" or not name.endswith("9")]
     names = [*listed, *(f"absent{i}" for i in range(ABSENT[row.config]))]
     collected: PatternCounts | Reports
     if metric.params.num_bits <= 16:
-        collected = simulate_pattern_counts(metric, people, rng)
+        collected = simulate_pattern_counts(metric, population, rng)
     else:
-        chunks = list(simulate_reports(metric, people, rng))
+        chunks = list(simulate_reports(metric, population, rng))
         collected = Reports(metric, *(np.concatenate(parts) for parts in zip(*chunks, strict=True)))
         del chunks
     started = time.perf_counter()
     decoding = decode(collected, names)
     seconds = time.perf_counter() - started
-    return compare(decoding, {name: people.get(name, 0) / REPORTS for name in names}, seconds)
+    return compare(decoding, {name: population.get(name, 0) / REPORTS for name in names}, seconds)
 
 
 def line(row: Row, runs: list[Run]) -> str:

@@ -50,12 +50,12 @@ def run(row: Row, seed: int) -> Run:
     params = Params(
         num_bits=row.num_bits, num_hashes=row.num_hashes, num_cohorts=row.num_cohorts, prob_p=0.25, prob_q=0.75, prob_f=row.prob_f
     )  # fmt: skip
-    people = draw_population(distribution_shares(row.distribution, row.values), REPORTS, rng)
-    counts = simulate_bit_counts(Metric.string("many", params), people, rng)
-    names = [name for name in people if not name.endswith("9")] + [f"absent{i}" for i in range(row.absent)]
+    population = draw_population(distribution_shares(row.distribution, row.values), REPORTS, rng)
+    counts = simulate_bit_counts(Metric.string("many", params), population, rng)
+    names = [name for name in population if not name.endswith("9")] + [f"absent{i}" for i in range(row.absent)]
     started = time.perf_counter()
     decoding = decode(counts, names)
-    return compare(decoding, {name: people.get(name, 0) / REPORTS for name in names}, time.perf_counter() - started)
+    return compare(decoding, {name: population.get(name, 0) / REPORTS for name in names}, time.perf_counter() - started)
 
 
 def line(row: Row, runs: list[Run]) -> str:

@@ -36,10 +36,10 @@ class Run(NamedTuple):
 def compare(decoding: Decoding, truth: dict[str, float], seconds: float) -> Run:
     """Compare a decoding with the true shares of its candidates."""
     missing = 1 - sum(truth.values())
-    known = [e for e in decoding if not math.isnan(e.share)]
+    estimated = [e for e in decoding if not math.isnan(e.share)]
     covered = {
-        there: [e.low <= truth[e.candidate] <= e.high for e in known if (truth[e.candidate] > 0) == there]
-        for there in (True, False)
+        present: [e.low <= truth[e.candidate] <= e.high for e in estimated if (truth[e.candidate] > 0) == present]
+        for present in (True, False)
     }
     off = sum(abs((0 if math.isnan(e.posterior_median) else e.posterior_median) - truth[e.candidate]) for e in decoding)
     return Run(

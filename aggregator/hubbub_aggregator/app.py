@@ -34,10 +34,11 @@ from hubbub_aggregator.http.error_handler import ErrorMiddleware
 from hubbub_aggregator.http.get_and_head import get_and_head
 from hubbub_aggregator.http.problems import problem_response, refusal_response
 from hubbub_aggregator.http.security_headers import SecurityHeadersMiddleware
-from hubbub_aggregator.monitoring.disk_space import DiskWatch
-from hubbub_aggregator.monitoring.job_health import Troubles, log_failure
-from hubbub_aggregator.monitoring.periodic_job import Periodic
-from hubbub_aggregator.pipeline.active_definitions import Collecting
+from hubbub_aggregator.monitoring.disk_space import DiskSpace
+from hubbub_aggregator.monitoring.job_health import JobHealth, log_failure
+from hubbub_aggregator.monitoring.periodic_job import PeriodicJob
+from hubbub_aggregator.pipeline.active_definitions import ActiveDefinitions
+from hubbub_aggregator.pipeline.credible_clock import CredibleClock, ServiceClock
 from hubbub_aggregator.pipeline.fold_progress import FoldProgress
 from hubbub_aggregator.pipeline.folding import compute_figures
 from hubbub_aggregator.pipeline.group_commit import GroupCommit
@@ -75,21 +76,25 @@ def create_app(
     local_address : address of the listener that serves reads without a token; None: there is none
     """
     settings = settings or Settings()
-    counters, job_health, disk = Tally(), Troubles(), DiskWatch(free, settings.min_free_disk)
-    collecting = Collecting(definitions, reload or (lambda: definitions), store.open_periods, settings.max_reports)
+    outcomes, job_health, disk = OutcomeCounters(), JobHealth(), DiskSpace(free, settings.min_free_disk)
+    active_definitions = ActiveDefinitions(
+        definitions, reload or (lambda: definitions), store.open_periods, settings.max_reports
+    )
     readiness, service_clock = ReadinessCheck(store, disk), clock or CredibleClock(store)
     progress = FoldProgress(store.segment_ids, lambda: service_clock().timestamp())
     service = Service(
-        collecting=collecting,
+        active_definitions=active_definitions,
         store=store,
         settings=settings,
         clock=service_clock,
-        counters=counters,
+        outcomes=outcomes,
         proxies=Proxies(settings.trusted_proxy),
         rate_limit=RateLimit(settings.client_burst_seconds),
         body_memory=BodyMemory(settings.max_body_memory, settings.max_body_memory // NETWORKS_SHARE),
         disk=disk,
-        authorizer=TokenAuthorizer(store.token, today=lambda: service_clock().date(), record_use=store.note_token_use),
+        authorizer=TokenAuthorizer(
+            store.token, today=lambda: service_clock().date(), record_use=store.record_token_use
+        ),
         progress=progress,
         job_health=job_health,
         local_address=local_address,
@@ -101,18 +106,21 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[dict[str, Any]]:
-        writer = GroupWriter(store, settings, job_health)
+        writer = GroupCommit(store, settings, job_health)
         jobs = (
-            Periodic("fold_and_expire", lambda: progress.round(fold_and_expire), settings.fold_interval, job_health),
-            Periodic(
-                "compute_figures", lambda: compute_figures(store, collecting.now), settings.fold_interval, job_health
+            PeriodicJob("fold_and_expire", lambda: progress.round(fold_and_expire), settings.fold_interval, job_health),
+            PeriodicJob(
+                "compute_figures",
+                lambda: compute_figures(store, active_definitions.current),
+                settings.fold_interval,
+                job_health,
             ),
-            Periodic("flush_refusals", lambda: counters.flush(store), _FLUSH_SECONDS, job_health),
-            Periodic("check_disk", disk.look, _DISK_CHECK_SECONDS, job_health),
+            PeriodicJob("flush_refusals", lambda: outcomes.flush(store), _FLUSH_SECONDS, job_health),
+            PeriodicJob("check_disk", disk.measure, _DISK_CHECK_SECONDS, job_health),
         )
         if reload is not None:
             loop = asyncio.get_running_loop()
-            reload_now = partial(collecting.reload, asked=True)
+            reload_now = partial(active_definitions.reload, always_log=True)
             loop.add_signal_handler(signal.SIGHUP, lambda: loop.run_in_executor(None, reload_now))
         try:
             yield {"service": service, "writer": writer}
@@ -121,8 +129,8 @@ def create_app(
             await run_in_threadpool(readiness.close)
             for job in jobs:
                 await run_in_threadpool(job.close)
-            with job_health.survived("flush_refusals"):
-                await run_in_threadpool(counters.flush, store)
+            with job_health.guard("flush_refusals"):
+                await run_in_threadpool(outcomes.flush, store)
 
     app = FastAPI(
         title="hubbub aggregator",
@@ -153,12 +161,12 @@ def create_app(
 
 
 def _refusal(request: Request, refused: RefusedError) -> Response:
-    _count(request, refused.refusal)
+    _count(request, refused.problem_type)
     return refusal_response(refused)
 
 
 def _count(request: Request, problem: ProblemType) -> None:
-    request.state.service.counters.turned_away(problem)
+    request.state.service.outcomes.rejected_request(problem)
 
 
 def _framework_error(request: Request, refused: HTTPException) -> Response:

@@ -27,8 +27,8 @@ class JobError(HubbubError):
 class RefusedWithHeaderError(RefusedError):
     """A refusal with a header for the client: Accept, Accept-Encoding, WWW-Authenticate or Retry-After (RFC 9110)."""
 
-    def __init__(self, refusal: ProblemType, detail: str, header: tuple[str, str]) -> None:
-        super().__init__(refusal, detail)
+    def __init__(self, problem_type: ProblemType, detail: str, header: tuple[str, str]) -> None:
+        super().__init__(problem_type, detail)
         self.header = header
 
 

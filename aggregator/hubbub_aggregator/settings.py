@@ -22,8 +22,12 @@ _MAX_PERIODS = 10_000  # of days: 27 years
 
 
 def _setting(default: Any, help_text: str, **metadata: Any) -> Any:
-    about = {"help": help_text, **metadata}
-    return field(default_factory=dict, metadata=about) if default == {} else field(default=default, metadata=about)
+    format_size = {"help": help_text, **metadata}
+    return (
+        field(default_factory=dict, metadata=format_size)
+        if default == {}
+        else field(default=default, metadata=format_size)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

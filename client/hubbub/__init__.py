@@ -1,7 +1,4 @@
-"""hubbub: telemetry under local differential privacy.
-
-This is the SDK that apps embed: parameters, metrics, hashing, randomization, the wire format and the privacy arithmetic.
-"""
+"""Public names of the SDK: telemetry with local differential privacy (RAPPOR)."""
 
 from __future__ import annotations
 

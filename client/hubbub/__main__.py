@@ -1,4 +1,4 @@
-"""`python -m hubbub` is the `hubbub` command."""
+"""`python -m hubbub`: the `hubbub` command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Consent levels, and what the environment variables allow."""
+"""Consent levels, and the limits that environment variables set."""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 def format_count(number: int, noun: str) -> str:
     """Return a count with its noun in the right number.
@@ -10,6 +12,15 @@ def format_count(number: int, noun: str) -> str:
     ('1 report', '0 reports', '1,200 batches')
     """
     return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('ch') else 's'}"
+
+
+def format_names(names: Sequence[str], most: int = 3) -> str:
+    """Return the first few names and the number of the others.
+
+    >>> format_names(["a", "b", "c", "d", "e"]), format_names(["a"])
+    ('a, b, c and 2 more', 'a')
+    """
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def install_hint(extra: str) -> str:

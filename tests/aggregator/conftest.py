@@ -1,4 +1,4 @@
-"""A real aggregator in a thread, and batches to send to it."""
+"""Fixtures: a real aggregator in a thread, databases, and batches to send."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ TODAY = "2024-06-15"
 
 @dataclass
 class FakeClock:
-    """A clock that is set by hand."""
+    """A clock that tests set."""
 
     now: datetime = NOON
 
@@ -118,12 +118,12 @@ class Answer:
 
 @dataclass
 class Aggregator:
-    """A running aggregator as a client sees it, and what a test may touch behind it."""
+    """A running aggregator: its URL, and the store and clock behind it."""
 
     url: str
     definitions: Definitions
     store: SqlStore
-    clock: Any  # a FakeClock, but for tests of the clock itself
+    clock: Any  # a FakeClock, except in tests of the clock
     http: urllib3.PoolManager = field(default_factory=lambda: urllib3.PoolManager(maxsize=16, retries=False))
 
     def request(self, method: str, path: str, body: bytes | Iterator[bytes] | None = None, **headers: str) -> Answer:
@@ -180,7 +180,7 @@ MakeBatch = Callable[..., Batch]
 
 @pytest.fixture(autouse=True, scope="session")
 def refusals_without_delay() -> Iterator[None]:
-    """Answer 429 at once: many tests count such answers."""
+    """Remove the delay of 429 responses, because many tests send such requests."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("hubbub_aggregator.api.ingest.REFUSAL_DELAY_SECONDS", 0.0)
         yield
@@ -193,14 +193,14 @@ def definitions() -> Definitions:
 
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
-    """A server for the whole run."""
+    """URL of a PostgreSQL server for the whole run."""
     with postgres() as url:
         yield url
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A database of the test's own, on each engine in turn."""
+    """Name of an empty database for one test, on each engine in turn."""
     if request.param == "sqlite":
         return str(tmp_path / "reports.db")
     server: str = request.getfixturevalue("postgres_url")
@@ -216,14 +216,14 @@ def version_6(database: str) -> str:
 
 @pytest.fixture
 def closed_last() -> Iterator[ExitStack]:
-    """What is closed when nothing uses it any more: a store after the aggregators on it, in whatever order they came."""
+    """Stack that closes stores after the aggregators that use them."""
     with ExitStack() as stack:
         yield stack
 
 
 @pytest.fixture
 def store(database: str, closed_last: ExitStack) -> SqlStore:
-    """A store on each engine: the same is promised of both."""
+    """An empty store, on each engine in turn."""
     opened = SqlStore.open(database)
     closed_last.callback(opened.close)
     return opened
@@ -231,7 +231,7 @@ def store(database: str, closed_last: ExitStack) -> SqlStore:
 
 @pytest.fixture
 def sqlite_store(tmp_path: Path, closed_last: ExitStack) -> SqlStore:
-    """A store whose file a test looks into."""
+    """An empty store on SQLite, for tests that read its file."""
     opened = SqlStore.open(tmp_path / "reports.db")
     closed_last.callback(opened.close)
     return opened
@@ -239,7 +239,7 @@ def sqlite_store(tmp_path: Path, closed_last: ExitStack) -> SqlStore:
 
 @pytest.fixture
 def start(definitions: Definitions, closed_last: ExitStack) -> Iterator[StartAggregator]:
-    """Start an aggregator on a store, to be stopped with the test."""
+    """Function that starts an aggregator on a store; it is stopped after the test."""
     with ExitStack() as stack:
 
         def start_one(
@@ -262,7 +262,7 @@ def start(definitions: Definitions, closed_last: ExitStack) -> Iterator[StartAgg
 
 @pytest.fixture(scope="module")
 def aggregator(definitions: Definitions, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aggregator]:
-    """An aggregator that the tests of a module share; they set its clock and leave it at noon."""
+    """An aggregator that the tests of a module share; a test that changes its clock sets it back to noon."""
     store = SqlStore.open(tmp_path_factory.mktemp("aggregator") / "reports.db")
     with running(
         definitions, store, Settings(max_body=30_000, max_reports=500, local_reads_without_token=True)
@@ -273,7 +273,7 @@ def aggregator(definitions: Definitions, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="module")
 def make_batch() -> MakeBatch:
-    """Form a batch of well-formed reports whose bits are arbitrary."""
+    """Function that creates a batch of valid reports with random bits."""
     rng = random.Random(0)  # noqa: S311  (any bits will do)
 
     def make(metric: Metric, n: int = 3, period: str = TODAY, **fields: Any) -> Batch:

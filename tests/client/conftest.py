@@ -1,4 +1,4 @@
-"""A client without a network, a clock that is set, and no failure swallowed."""
+"""Fixtures of the client's tests: a client without a network, a manual clock, internal errors raised."""
 
 from __future__ import annotations
 

@@ -41,6 +41,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
 _CODE = "\x00"  # stands for inline code: not a word, but a sentence may begin with it
 _FENCE = re.compile(r"\s*(```|~~~)")
 _ITEM = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+|>\s?")
+_PARAMETER = re.compile(r"\s*\w[\w, *./|-]{0,40} : ")  # one line of an aligned list of parameters
 _INLINE = (
     (re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)"), _CODE),
     (re.compile(r"<!--.*?-->|</?[a-zA-Z][^<>]*>"), " "),
@@ -148,13 +149,15 @@ def blocks(text: str, first_line: int = 1) -> Iterator[Block]:
 
     >>> [block.lines for block in blocks("# Title\n\nOne `code` word.\n\n    y = x\n\n- a\n- b\n")]
     [((1, 'Title'),), ((3, 'One \x00 word.'),), ((7, 'a'),), ((8, 'b'),)]
+    >>> [block.lines[0][1] for block in blocks("fdr   : false discovery rate\nlevel : of intervals")]
+    ['fdr   : false discovery rate', 'level : of intervals']
     >>> [block.lines[0][1] for block in blocks("| a | `b` c |\n|---|---|\n| 1 | two |\n")]
     ['a', '\x00 c', '1', 'two']
     """
     paragraph: list[tuple[int, str]] = []
     for number, line in enumerate([*without_code_blocks(text), ""], first_line):
         is_fragment = line.lstrip().startswith(("#", "|"))
-        if (is_fragment or not line.strip() or _ITEM.match(line)) and paragraph:
+        if (is_fragment or not line.strip() or _ITEM.match(line) or _PARAMETER.match(line)) and paragraph:
             yield Block(tuple(paragraph))
             paragraph = []
         prose = without_inline_code(line).strip()

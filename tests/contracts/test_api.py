@@ -1,6 +1,6 @@
-"""The public API: what `hubbub` and `hubbub.testing` promise, pinned; a change is a visible diff of api.txt.
+"""Public API, pinned in api.txt and docs/api.md.
 
-HUBBUB_PIN=1 pytest tests/contracts/test_api.py          writes it anew
+HUBBUB_PIN=1 pytest tests/contracts/test_api.py          rewrites both
 """
 
 from __future__ import annotations
@@ -13,20 +13,39 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import hubbub
+import hubbub.privacy
+import hubbub.summary
 import hubbub.testing
+import hubbub_aggregator
+import hubbub_decoder
+import hubbub_decoder.plots
 from tests.client.conftest import Rig
+from tests.support.paths import DOCS
 
 PINNED = Path(__file__).with_name("api.txt")
 EXAMPLE = Path(__file__).with_name("typing_example.py")
 
 
-def described() -> str:
+PUBLIC_MODULES = (
+    hubbub,
+    hubbub.testing,
+    hubbub.privacy,
+    hubbub.summary,
+    hubbub_decoder,
+    hubbub_decoder.plots,
+    hubbub_aggregator,
+)
+
+
+def described(modules: tuple[ModuleType, ...] = PUBLIC_MODULES) -> str:
+    """Return each public name of the modules with its parameters, and the public members of each class."""
     lines = []
-    for module in (hubbub, hubbub.testing):
+    for module in modules:
         for name in module.__all__:
             thing = getattr(module, name)
             lines.append(f"{module.__name__}.{name}{_signature(thing)}")
@@ -53,20 +72,50 @@ def _signature(thing: object) -> str:
     )
 
 
-def test_star_imports_of_testing_give_its_public_names_alone() -> None:
+NOT_CALLABLE = {
+    "Summary": "`BitCounts` or `PatternCounts`.",
+    "UNLIMITED": "`Policy` without limits, for tests.",
+}
+NEWLINE, PIPE = "\n", "\\|"
+
+
+def reference() -> str:
+    """Return docs/api.md: each public name with the first line of its docstring."""
+    lines = [
+        "# Public API",
+        "",
+        "These import paths are public; every other module is internal and may change without notice.",
+        "`help(NAME)` prints parameters, units and errors.",
+    ]
+    for module in PUBLIC_MODULES:
+        summary = (module.__doc__ or "").partition("\n")[0]
+        lines += ["", f"## `{module.__name__}`", "", summary, "", "| name | description |", "|---|---|"]
+        for name in module.__all__:
+            thing = getattr(module, name)
+            text = NOT_CALLABLE.get(name) or inspect.getdoc(thing) or ""
+            lines.append(f"| `{name}` | {text.partition(NEWLINE)[0].replace('|', PIPE)} |")
+    return "\n".join(lines) + "\n"
+
+
+def test_star_import_of_testing_has_public_names_only() -> None:
     found: dict[str, object] = {}
     exec("from hubbub.testing import *", found)  # noqa: S102
     assert {*found} - {"__builtins__"} == {*hubbub.testing.__all__}
 
 
-def test_the_public_api_is_as_it_is_pinned() -> None:
+def test_public_api_matches_api_txt() -> None:
     if os.environ.get("HUBBUB_PIN"):
         PINNED.write_text(described())
+        (DOCS / "api.md").write_text(reference())
     assert described() == PINNED.read_text()
 
 
-def test_the_type_checked_example_uses_every_name_and_every_member() -> None:
-    """tests/contracts/typing_example.py names each variable for its class; `make types` checks what it says of their types."""
+def test_api_reference_lists_every_public_name() -> None:
+    assert reference() == (DOCS / "api.md").read_text()
+
+
+def test_typing_example_uses_every_public_member() -> None:
+    """Variables of tests/contracts/typing_example.py have the names of their classes; `make types` checks their types."""
     tree = ast.parse(EXAMPLE.read_text())
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     members = {
@@ -76,7 +125,7 @@ def test_the_type_checked_example_uses_every_name_and_every_member() -> None:
     }
     assert set(hubbub.__all__) <= names
     promised, of = set(), ""
-    for line in described().partition("hubbub.testing.")[0].splitlines():
+    for line in described((hubbub,)).splitlines():
         name = line.strip(" .").partition("(")[0]
         if not line.startswith(" "):
             of = name.removeprefix("hubbub.").lower()
@@ -101,8 +150,8 @@ def test_arecord_records_without_blocking_the_event_loop(rig: Rig) -> None:
     assert client.accounting()["recorded"] == 21
 
 
-def test_arecord_needs_nothing_of_the_hosts_executor_nor_of_asyncio(rig: Rig) -> None:
-    """It waited for the host's threads, and raised once they were shut down."""
+def test_arecord_does_not_use_the_hosts_executor(rig: Rig) -> None:
+    """A shut-down executor of the host must not make arecord fail."""
     client, free = rig.agreed(), threading.Event()
 
     async def app() -> None:
@@ -127,7 +176,7 @@ def test_arecord_needs_nothing_of_the_hosts_executor_nor_of_asyncio(rig: Rig) ->
 
 
 @pytest.mark.parametrize("name", ["requests", "urllib3", "asyncio", "email", "socket", "sqlite3"])
-def test_recording_imports_no_network(name: str) -> None:
+def test_recording_imports_no_network_modules(name: str) -> None:
     import subprocess
     import sys
 

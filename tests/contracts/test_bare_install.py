@@ -1,4 +1,4 @@
-"""The SDK alone: light to install, light to import, and every command says what it needs."""
+"""The SDK alone: light to install, light to import, and every command names the extra that it needs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
-def test_a_bare_install_encodes_with_the_sdks_own_dependencies_only(bare: Path) -> None:
+def test_bare_install_encodes_without_extras(bare: Path) -> None:
     done = subprocess.run([bare, "-c", ENCODE], capture_output=True, text=True, check=True)
     assert done.stdout == "128\n"
     listed = subprocess.run([bare, "-m", "pip", "list", "--format=freeze"], capture_output=True, text=True, check=True)
@@ -48,7 +48,7 @@ def test_a_bare_install_encodes_with_the_sdks_own_dependencies_only(bare: Path) 
     assert names - {"pip", "setuptools"} == {"hubbub", "bitarray", "click", "mmh3", "urllib3"}
 
 
-def test_a_bare_install_lists_all_commands_and_says_what_each_lacks(bare: Path) -> None:
+def test_bare_install_names_missing_extras(bare: Path) -> None:
     hubbub = bare.parent / "hubbub"
     shown = subprocess.run([hubbub, "--help"], capture_output=True, text=True, check=True).stdout
     for name in ("decode", "demo", "encode", "metrics", "pull", "serve", "simulate"):
@@ -77,7 +77,7 @@ with Client(sys.argv[1], sys.argv[2], "http://127.0.0.1:9", environment={}) as c
 """
 
 
-def test_doctor_checks_a_state_directory_in_a_bare_install(bare: Path, tmp_path: Path) -> None:
+def test_bare_install_checks_state_directory(bare: Path, tmp_path: Path) -> None:
     hubbub, state = bare.parent / "hubbub", tmp_path / "state"
     subprocess.run([bare, "-c", KEPT, str(REPOSITORY / "tests" / "data" / "metrics.toml"), str(state)], check=True)
     environment = {name: value for name, value in os.environ.items() if name != "DO_NOT_TRACK"}
@@ -90,8 +90,8 @@ def test_doctor_checks_a_state_directory_in_a_bare_install(bare: Path, tmp_path:
     assert subprocess.run(command, capture_output=True, check=False, env=environment).returncode == 1
 
 
-def test_nothing_tells_a_user_to_install_hubbub_from_pypi() -> None:
-    """The name on PyPI is not this project's: what is installed from there is somebody else's program."""
+def test_no_text_installs_hubbub_from_pypi() -> None:
+    """The name on PyPI belongs to another project, so installing it from there installs another program."""
     told = re.compile(r"pip3? install\b[^\n`]*\bhubbub\b(?!/)")
     listed = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
     tested = [REPOSITORY / name for name in listed.splitlines() if not name.startswith(("tests/", "docs/progress/"))]
@@ -120,12 +120,12 @@ def test_nothing_tells_a_user_to_install_hubbub_from_pypi() -> None:
         "ssl",
     ],
 )
-def test_importing_hubbub_imports_nothing_heavy(heavy: str) -> None:
+def test_import_hubbub_is_light(heavy: str) -> None:
     code = f"import sys, hubbub, hubbub.privacy; sys.exit({heavy!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_imports_run_one_way() -> None:
+def test_packages_import_only_lower_packages() -> None:
     """aggregator -> client, decoder -> client; the client imports neither, and they not each other."""
     forbidden = {
         "client/hubbub": ("hubbub_aggregator", "hubbub_decoder"),

@@ -1,4 +1,4 @@
-"""What operators rely on: the documented options, the numbers, and that no sink holds what must not be kept."""
+"""Promises to operators: documented options, Prometheus metrics, no request data in files or logs, security headers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def variable_of(parameter: click.Parameter, prefix: str | None = "HUBBUB") -> st
 
 
 def options() -> list[str]:
-    """Write the table of options as the page must have it."""
+    """Return the rows of the table of options that the page must contain."""
     rows = []
     for option in serve.params:
         variable = variable_of(option)
@@ -57,13 +57,13 @@ def options() -> list[str]:
     return rows
 
 
-def test_the_page_has_every_option_with_its_variable_and_default() -> None:
+def test_operating_page_lists_every_option() -> None:
     table = re.findall(r"^\| `--.*\|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert table == options()
 
 
 def environment_of(command: click.Command) -> Iterator[str]:
-    """Yield the variables that a command and those below it take."""
+    """Yield the environment variables of a command and its subcommands."""
     if isinstance(command, click.Group):
         context = click.Context(command)
         for name in command.list_commands(context):
@@ -74,12 +74,12 @@ def environment_of(command: click.Command) -> Iterator[str]:
     yield from filter(None, (variable_of(parameter, prefix) for parameter in command.params))
 
 
-def test_the_page_has_every_variable_of_every_command() -> None:
+def test_operating_page_lists_every_variable() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert [name for name in environment_of(main) if f"`{name}`" not in page] == []
 
 
-def test_the_numbers_say_what_was_answered(start: StartAggregator, store: SqlStore, make_batch: MakeBatch) -> None:
+def test_prometheus_metrics_count_responses(start: StartAggregator, store: SqlStore, make_batch: MakeBatch) -> None:
     aggregator = start(store, fold_interval=1000, free=lambda: 1 << 40)
     metric = aggregator.definitions["homepage"]
     batch = make_batch(metric)
@@ -111,10 +111,10 @@ def test_the_numbers_say_what_was_answered(start: StartAggregator, store: SqlSto
     assert all(line.startswith("# ") or sample.fullmatch(line) for line in lines)
 
 
-def test_batches_are_counted_by_metric_and_undefined_names_are_not(
+def test_prometheus_metrics_omit_undefined_names(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch
 ) -> None:
-    """A batch of an undefined metric whose id is stored is a duplicate: its name comes from outside all the same."""
+    """A batch of an undefined metric with a stored id is a duplicate, but its name comes from the request."""
     aggregator = start(store, fold_interval=1000)
     homepage, carrier = aggregator.definitions["homepage"], aggregator.definitions["carrier"]
     stored = make_batch(homepage)
@@ -149,32 +149,34 @@ def test_batches_are_counted_by_metric_and_undefined_names_are_not(
     )
 
 
-def numbers_of(aggregator: Aggregator) -> dict[str, float]:
-    """Return the samples without labels."""
+def unlabelled_samples(aggregator: Aggregator) -> dict[str, float]:
+    """Return the values of the samples without labels."""
     lines = aggregator.get("/metrics").body.decode()
     return {name: float(value) for name, value in re.findall(r"^(\w+) (\S+)$", lines, re.MULTILINE)}
 
 
-def test_last_fold_and_last_backup_are_told(start: StartAggregator, sqlite_store: SqlStore, tmp_path: Path) -> None:
+def test_prometheus_metrics_include_last_fold_and_backup(
+    start: StartAggregator, sqlite_store: SqlStore, tmp_path: Path
+) -> None:
     aggregator = start(sqlite_store, fold_interval=0.01)
     backup = ["db", "backup", str(tmp_path / "backup.db"), "--database", str(tmp_path / "reports.db")]
     before = int(time.time())
     assert CliRunner().invoke(main, backup).exit_code == 0
-    while not (told := numbers_of(aggregator))["hubbub_last_fold_timestamp_seconds"]:
+    while not (values := unlabelled_samples(aggregator))["hubbub_last_fold_timestamp_seconds"]:
         pass
-    assert told["hubbub_last_fold_timestamp_seconds"] == aggregator.clock().timestamp()
-    assert before <= told["hubbub_last_backup_timestamp_seconds"] <= time.time()
-    assert told["hubbub_oldest_segment_age_seconds"] == 0
+    assert values["hubbub_last_fold_timestamp_seconds"] == aggregator.clock().timestamp()
+    assert before <= values["hubbub_last_backup_timestamp_seconds"] <= time.time()
+    assert values["hubbub_oldest_segment_age_seconds"] == 0
 
 
-def test_segments_that_folding_leaves_have_an_age(
+def test_prometheus_metrics_include_age_of_unfolded_segments(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
         raise OSError("private")
 
     def age() -> float:
-        return numbers_of(aggregator)["hubbub_oldest_segment_age_seconds"]
+        return unlabelled_samples(aggregator)["hubbub_oldest_segment_age_seconds"]
 
     aggregator = start(store, fold_interval=0.01)
     with monkeypatch.context() as broken:
@@ -186,7 +188,7 @@ def test_segments_that_folding_leaves_have_an_age(
         pass
 
 
-def test_requests_that_are_refused_and_are_no_batches_are_counted_too(start: StartAggregator, store: SqlStore) -> None:
+def test_prometheus_metrics_count_other_refused_requests(start: StartAggregator, store: SqlStore) -> None:
     aggregator = start(store)
     bad = {"x-forwarded-for": "192.0.2.1", "authorization": "Bearer hubbub_guessed"}
     for path, headers in (
@@ -206,7 +208,7 @@ def test_requests_that_are_refused_and_are_no_batches_are_counted_too(start: Sta
     ]
 
 
-def test_the_numbers_in_memory_are_told_while_the_store_is_away(
+def test_prometheus_metrics_in_memory_without_store(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     aggregator = start(store, fold_interval=1000)
@@ -225,7 +227,7 @@ def test_the_numbers_in_memory_are_told_while_the_store_is_away(
     assert not any(line.startswith("hubbub_segments_waiting") for line in lines)
 
 
-def test_no_sink_holds_an_address_an_agent_or_what_somebody_made_up(
+def test_files_logs_and_metrics_contain_no_request_data(
     start: StartAggregator,
     sqlite_store: SqlStore,
     make_batch: MakeBatch,
@@ -233,7 +235,7 @@ def test_no_sink_holds_an_address_an_agent_or_what_somebody_made_up(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Sends canaries with requests that are taken, refused and broken; then looks into every file, log and number."""
+    """Sends canaries with accepted, refused and failing requests, then searches every file, log line and metric."""
 
     def fail(*_: object) -> None:
         raise RuntimeError(" ".join(CANARIES))
@@ -250,8 +252,8 @@ def test_no_sink_holds_an_address_an_agent_or_what_somebody_made_up(
     with caplog.at_level(logging.DEBUG):
         assert aggregator.post(make_batch(metric), **headers).status == 202
         assert aggregator.post(make_batch(metric, n=0), **headers).status == 422
-        made_up = make_batch(metric).to_json().replace(b'"homepage"', b'"canary-metric"')
-        assert aggregator.post(made_up, **headers).status == 404
+        undefined = make_batch(metric).to_json().replace(b'"homepage"', b'"canary-metric"')
+        assert aggregator.post(undefined, **headers).status == 404
         assert aggregator.get("/nowhere?canary-query", **headers).status == 404
         while store.unfolded(metric.digest):
             pass
@@ -270,9 +272,7 @@ def test_no_sink_holds_an_address_an_agent_or_what_somebody_made_up(
         assert not [name for name, data in sinks.items() if canary.encode() in data], canary
 
 
-def test_every_answer_tells_browsers_to_guess_keep_run_and_frame_nothing(
-    start: StartAggregator, store: SqlStore, make_batch: MakeBatch
-) -> None:
+def test_every_response_has_security_headers(start: StartAggregator, store: SqlStore, make_batch: MakeBatch) -> None:
     aggregator = start(store)
     batch = make_batch(aggregator.definitions["homepage"])
     answers = [aggregator.post(batch), aggregator.post(b"")]
@@ -285,8 +285,8 @@ def test_every_answer_tells_browsers_to_guess_keep_run_and_frame_nothing(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in other units elsewhere")
-def test_a_hundred_bombs_grow_resident_memory_by_less_than_20_mib(start: StartAggregator, store: SqlStore) -> None:
-    """1 GiB of zeros in 1 MiB each, at once inflated to at most 4 MiB."""
+def test_100_gzip_bombs_use_less_than_20_mib(start: StartAggregator, store: SqlStore) -> None:
+    """Each body has 1 GiB of zeros in 1 MiB; at most 4 MiB are inflated at a time."""
     aggregator = start(store)
     packer = zlib.compressobj(wbits=31)
     bomb = b"".join(packer.compress(bytes(1 << 20)) for _ in range(1000)) + packer.flush()

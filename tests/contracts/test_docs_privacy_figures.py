@@ -1,4 +1,4 @@
-"""Every figure in the tables of docs/privacy.md, read from the page and computed again."""
+"""Figures of the tables in docs/privacy.md, recomputed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PAGE = (DOCS / "privacy.md").read_text()
 
 
 def rows_of(header: str) -> Iterator[list[str]]:
-    """Yield the cells of each row of the table that begins with this header."""
+    """Yield the cells of each row of the table with this header."""
     (table,) = re.findall(rf"^\| {re.escape(header)}.*\n\|[-|]+\n((?:\|.*\n)+)", PAGE, flags=re.MULTILINE)
     for row in table.splitlines():
         yield [cell.strip() for cell in row.strip("|").split("|")]
@@ -36,7 +36,7 @@ def params_of(shape: str, probabilities: str) -> Params:
 
 
 def is_rounded(shown: str, computed: float) -> bool:
-    """Say whether a figure is what was computed, to the last digit that is shown."""
+    """Return whether a printed figure equals the computed one, rounded to its last digit."""
     digits = len(shown.partition(".")[2])
     return abs(float(shown) - computed) <= 0.5 * 10.0**-digits + 1e-9
 
@@ -53,12 +53,12 @@ UNBOUNDED = list(rows_of("k, h | p, q, f | a change"))
 CROWD = list(rows_of("reports of a cohort"))
 
 
-def test_the_tables_are_there() -> None:
+def test_privacy_page_has_the_tables() -> None:
     assert (len(EPSILON), len(LIFETIME), len(UNBOUNDED), len(CROWD)) == (5, 7, 4, 1)
 
 
 @pytest.mark.parametrize("row", EPSILON, ids=lambda row: " ".join(row[:2]))
-def test_eps_after_so_many_reports(row: list[str]) -> None:
+def test_epsilon_after_t_reports(row: list[str]) -> None:
     params = params_of(*row[:2])
     for shown, t in zip(row[2:], (1, 2, 7, 30, math.inf), strict=True):
         assert is_rounded(shown, epsilon(params, t)), (t, shown, epsilon(params, t))
@@ -79,7 +79,7 @@ def test_lifetime_epsilon(row: list[str]) -> None:
     assert row[3:] == [report, per_unit, units[0], enrollment, units[1], lifetime]
 
 
-def test_eps_in_the_crowd() -> None:
+def test_central_epsilon() -> None:
     params = params_of("128, 2", ".5, .75, .5")
     for shown, n in zip(CROWD[0][1:], (100, 1_000, 10_000, 200_000), strict=True):
         assert is_rounded(shown, central_epsilon(params, n, 1e-9)), n
@@ -87,7 +87,7 @@ def test_eps_in_the_crowd() -> None:
 
 @pytest.mark.parametrize("row", UNBOUNDED, ids=lambda row: " ".join(row[:2]))
 def test_what_eps_does_not_bound(row: list[str], unseen_seed: int) -> None:
-    """Losses to their last digit; shares that were matched within five standard errors of 1,000 people, and half a per cent."""
+    """Losses to the last digit; matched shares within five standard errors of 1,000 clients, and 0.5 %."""
     params = params_of(*row[:2])
     shown = [re.findall(r"[\d.]+", cell) for cell in row[2:]]
     for (worst, mean), t in zip(shown[:3], (1, 7, 30), strict=True):
@@ -113,7 +113,7 @@ def test_figures_in_the_text() -> None:
 
 
 def all_bits_right(params: Params, t: int) -> float:
-    """Return the chance that the likelier permanent bit, by each bit's count of ones, is the right one for all bits."""
+    """Return the probability that all k maximum likelihood estimates of permanent bits are right."""
 
     def right(true: int) -> float:
         zero, one = permanent(params, true)
@@ -122,10 +122,10 @@ def all_bits_right(params: Params, t: int) -> float:
     return right(0) ** (params.num_bits - params.num_hashes) * right(1) ** params.num_hashes
 
 
-def test_with_the_secret_one_report_usually_names_the_value(unseen_seed: int) -> None:
-    """k = 128, h = 2, .25/.75/.5, 50,000 candidates: the true one's permanent bits are the likeliest in 83 % of reports (400 were drawn).
+def test_secret_reveals_the_value_of_one_report(unseen_seed: int) -> None:
+    """k = 128, h = 2, p = 0.25, q = 0.75, f = 0.5, 50,000 candidates: the true candidate is the likeliest in 83 % of 400 reports.
 
-    60 reports: fewer than half of them with a chance of 2e-8, were it 80 %.
+    At 80 %, fewer than half of 60 reports have probability 2e-8.
     """
     params, rng = params_of("128, 2", ".25, .75, .5"), np.random.default_rng(unseen_seed)
     ranks = [rank_with_the_secret(params, 50_000, rng) for _ in range(60)]
@@ -133,7 +133,7 @@ def test_with_the_secret_one_report_usually_names_the_value(unseen_seed: int) ->
 
 
 def rank_with_the_secret(params: Params, candidates: int, rng: np.random.Generator) -> int:
-    """Return how many candidates' permanent bits are nearer to a report than the true one's, with p = 1 - q."""
+    """Return the number of candidates whose permanent bits are nearer to a report than those of the true candidate (p = 1 - q)."""
     words = rng.integers(0, 1 << 64, (3, candidates, 2), dtype=np.uint64)
     prr = words[0] & words[1]  # f = 1/2: g = 1/4; the two true bits of each change little
     flips = words[2][0] & rng.integers(0, 1 << 64, 2, dtype=np.uint64)  # 1 - q = 1/4

@@ -1,4 +1,4 @@
-"""Write encoder_vectors.json anew: only when the format itself changes, which is a new hash scheme or domain.
+"""Rewrite encoder_vectors.json. Run this only for a new format: a new hash scheme or domain.
 
 python tests/data/make_encoder_vectors.py > tests/data/encoder_vectors.json
 """

@@ -1,4 +1,4 @@
-"""Write format_vectors.json anew: only when the format itself changes.
+"""Rewrite format_vectors.json. Run this only for a new format.
 
 python tests/data/make_format_vectors.py > tests/data/format_vectors.json
 """
@@ -206,7 +206,7 @@ def positions() -> Iterator[dict[str, Any]]:
 
 
 class Recorded(Secret):
-    """A secret that shows what its streams read: for vectors only."""
+    """Secret that records the input of its streams, for vectors only."""
 
     read = b""
 
@@ -292,7 +292,7 @@ def scripted(drawn: bytes) -> RandomBytes:
 
 
 def words_taken(words: list[bytes], a: int, num_bits: int) -> int:
-    """Count the words that hubbub's own mask takes of these."""
+    """Return the number of words that hubbub's mask consumes."""
     used = iter([int.from_bytes(word, "little") for word in words])
     BernoulliMask(a, 24, num_bits)(used)
     return len(words) - len(list(used))

@@ -44,7 +44,7 @@ def lose(file: Path, chance: random.Random) -> None:
 
 
 def sent_in_a_life(seed: int, damage: Damage, names: tuple[str, ...]) -> tuple[dict[tuple[str, str], int], list[str]]:
-    """Return how many batches left for each (digest, period), and the days after the damage, whose reports are due."""
+    """Return the number of batches sent for each (digest, period), and the days after the damage with due reports."""
     chance = random.Random(seed)  # noqa: S311
     clock, transport = ManualClock(date(2026, 11, 1)), RecordingTransport()
     with tempfile.TemporaryDirectory() as place:

@@ -1,9 +1,9 @@
-"""Kill client and aggregator at seeded random points; then count: every report once, every identity exact.
+"""Kill client and aggregator at seeded random points, then check that every report is counted once and both identities hold.
 
 python -m tests.stress.kill_matrix POINTS SEED          (make matrix: 200, make soak: 1000)
 
-A life of a client is a child forked from this preloaded process. It dies by SIGKILL before or after its n-th operation on the disk or
-the network: append, sync, replace, link, remove, sync_directory, send; or in the middle of an append, its record half written. At every third point two
+A life of a client is a child forked from this preloaded process. It is killed by SIGKILL before or
+after its n-th operation on the disk or the network, or in the middle of an append with its record half written. At every third point two
 lives share the directory, each killed at its own time. Every tenth point kills the aggregator as well, and starts it again.
 """
 
@@ -39,7 +39,7 @@ LIVES, DAYS = 3, 6
 
 
 class Killer:
-    """Ends this process at its n-th step, and says at which."""
+    """Kills this process at its n-th step, and writes the name of the step to a file."""
 
     def __init__(self, at: int, told: Path) -> None:
         self._left = at

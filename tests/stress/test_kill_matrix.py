@@ -9,7 +9,7 @@ import sys
 from tests.support.paths import REPOSITORY
 
 
-def test_killed_anywhere_every_report_is_counted_exactly_once(unseen_seed: int) -> None:
+def test_kill_matrix_counts_every_report_once(unseen_seed: int) -> None:
     command = [sys.executable, "-m", "tests.stress.kill_matrix", "25", str(unseen_seed)]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=200)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""The application as a server calls it, without a socket: a hundred thousand requests in minutes."""
+"""Call the ASGI application directly, without a socket: 100,000 requests in minutes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from starlette.types import ASGIApp, Message
 
 Headers = Sequence[tuple[bytes, bytes]]
 ADDRESS = ("127.0.0.1", 8_000)
-"""Where each request arrives: an application whose `local_address` this is takes it for one of its local listener."""
+"""Address at which requests arrive; with this `local_address` an application treats them as those of its local listener."""
 
 
 @dataclass(frozen=True)
-class Said:
-    """An answer; status 0: the client had hung up, and nothing was answered."""
+class AppResponse:
+    """A response; status 0: the client disconnected, and no response was sent."""
 
     status: int
     headers: dict[str, str]
@@ -30,14 +30,14 @@ class Said:
 
 
 class Caller:
-    """Sends one request after the other to an application that has started."""
+    """Sends requests one by one to a started application."""
 
     def __init__(self, app: ASGIApp, loop: asyncio.AbstractEventLoop, state: dict[str, Any]) -> None:
         self._app = app
         self._loop = loop
         self.state = state
 
-    def post(self, headers: Headers, chunks: Sequence[bytes], **how: Any) -> Said:
+    def post(self, headers: Headers, chunks: Sequence[bytes], **how: Any) -> AppResponse:
         return self.call("POST", "/v1/reports", headers, chunks, **how)
 
     def call(
@@ -49,8 +49,8 @@ class Caller:
         *,
         hangs_up: bool = False,
         meanwhile: Callable[[], None] = lambda: None,
-    ) -> Said:
-        """Send a request whose body comes in these pieces, perhaps never to its end; `meanwhile` what comes before that."""
+    ) -> AppResponse:
+        """Send a request with a body in chunks, which may end early; `meanwhile` is called before each chunk."""
         incoming: list[Message] = [{"type": "http.request", "body": chunk, "more_body": True} for chunk in chunks]
         incoming.append({"type": "http.disconnect"} if hangs_up else {"type": "http.request", "more_body": False})
         outgoing: list[Message] = []
@@ -81,15 +81,15 @@ class Caller:
         }
         self._loop.run_until_complete(self._app(scope, receive, send))
         if not outgoing:
-            return Said(0, {}, b"")
+            return AppResponse(0, {}, b"")
         start, *rest = outgoing
-        told = {name.decode("latin-1"): value.decode("latin-1") for name, value in start["headers"]}
-        return Said(start["status"], told, b"".join(message.get("body", b"") for message in rest))
+        received = {name.decode("latin-1"): value.decode("latin-1") for name, value in start["headers"]}
+        return AppResponse(start["status"], received, b"".join(message.get("body", b"") for message in rest))
 
 
 @contextmanager
 def started(app: ASGIApp) -> Iterator[Caller]:
-    """Start an application, and shut it down at the end."""
+    """Start an application; shut it down at the end."""
     loop = asyncio.new_event_loop()
     to_app: asyncio.Queue[Message] = asyncio.Queue()
     from_app: asyncio.Queue[Message] = asyncio.Queue()

@@ -1,4 +1,4 @@
-"""What somebody sees who has individual reports: simulated observers, and losses that are sums over bits."""
+"""Attacks on individual reports: simulated observers, and losses as sums over bits."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from hubbub import Params
 
 
 def counts(t: int, rate: float) -> Floats:
-    """Return the chance of each number of ones in t reports."""
+    """Return the probability of each number of ones in t reports."""
     return np.array([math.comb(t, s) * rate**s * (1 - rate) ** (t - s) for s in range(t + 1)])
 
 
 def permanent(params: Params, true: int) -> tuple[float, float]:
-    """Return the chances of a permanent bit to be zero and one."""
+    """Return the probabilities that a permanent bit is zero and one."""
     g = params.prob_f / 2
     return (g, 1 - g) if true else (1 - g, g)
 
 
 def one_bit(params: Params, t: int, true: int) -> Floats:
-    """Return the chance of each number of ones in t reports of a true bit."""
+    """Return the probability of each number of ones in t reports of a true bit."""
     zero, one = permanent(params, true)
     return zero * counts(t, params.prob_p) + one * counts(t, params.prob_q)
 
 
 def one_bit_twice(params: Params, t: int, true: int) -> Floats:
-    """Return the chances of the ones in t reports and in t later ones, the permanent bit being the same."""
+    """Return the joint probabilities of the numbers of ones in t reports and t later reports with the same permanent bit."""
     chances = zip(permanent(params, true), (counts(t, params.prob_p), counts(t, params.prob_q)), strict=True)
     return np.asarray(sum(chance * np.outer(each, each) for chance, each in chances))
 
 
 def share_matched(params: Params, people: int, t: int, rng: np.random.Generator) -> float:
-    """Return how many of these people, all with one value, are found again by t reports among t others of everybody."""
+    """Return the share of clients, all with one value, whose t reports are linked correctly to their t other reports."""
     k, h = params.num_bits, params.num_hashes
     true = np.arange(k) < h
     chance_of_one = np.where(true, permanent(params, 1)[1], permanent(params, 0)[1])
@@ -52,16 +52,16 @@ def share_matched(params: Params, people: int, t: int, rng: np.random.Generator)
 
 @dataclass(frozen=True)
 class Loss:
-    """The largest log-likelihood ratio of any output, and its mean where each of the two is the truth."""
+    """Largest log-likelihood ratio of any output, and its mean under each hypothesis."""
 
     worst: float
     mean: float
 
 
 def loss_of_a_change(params: Params, t: int) -> Loss:
-    """Return what 2t linked reports say about "v, then w" against "v, then v" (t each): all k permanent bits are drawn anew or not.
+    """Return the loss of 2t linked reports between "v, then w" and "v, then v" (t each).
 
-    The mean is that of somebody whose value changed.
+    All k permanent bits are drawn again, or not. The mean is that of a client whose value changed.
     """
     k, h = params.num_bits, params.num_hashes
     worst = [0.0, 0.0]
@@ -77,6 +77,6 @@ def loss_of_a_change(params: Params, t: int) -> Loss:
 
 
 def bits_that_differ(params: Params) -> float:
-    """Return in how many permanent bits two values without a common true bit differ, on average."""
+    """Return the mean number of permanent bits in which two values without a common true bit differ."""
     g, k, h = params.prob_f / 2, params.num_bits, params.num_hashes
     return (k - 2 * h) * 2 * g * (1 - g) + 2 * h * (g * g + (1 - g) ** 2)

@@ -1,4 +1,4 @@
-"""A real headless Chromium, the system's own; every request it makes and all it says on its console is kept."""
+"""Headless Chromium of the system; its requests and console messages are recorded."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FLAGS = (
 
 
 def require() -> None:
-    """Skip with the reason where there is no Chromium; where $HUBBUB_REQUIRE says `browser`, fail."""
+    """Skip the test if Chromium is missing, or fail if $HUBBUB_REQUIRE contains `browser`."""
     missing = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
     if missing:
         reason = f"there is no {' and no '.join(missing)}: apt-get install chromium chromium-driver"
@@ -36,7 +36,7 @@ def require() -> None:
 
 @contextmanager
 def chromium(profile: Path, *flags: str) -> Iterator[Any]:
-    """Start one, with nobody's profile."""
+    """Start Chromium with a new profile."""
     from selenium.webdriver import Chrome, ChromeOptions, ChromeService
 
     options = ChromeOptions()
@@ -54,6 +54,6 @@ def chromium(profile: Path, *flags: str) -> Iterator[Any]:
 
 
 def requested(browser: Any) -> list[str]:
-    """Return the address of every request that pages made since this was last asked."""
+    """Return the URLs that pages requested since the last call."""
     events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
     return [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]

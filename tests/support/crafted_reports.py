@@ -1,4 +1,4 @@
-"""Reports that hypothesis makes up."""
+"""Hypothesis strategy for reports."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Requests that hypothesis makes up for `POST /v1/reports`: right ones, nearly right ones, and hostile ones.
+"""Hypothesis strategies of requests to `POST /v1/reports`: valid, nearly valid and hostile ones.
 
-Each says of which family it is; what is right, or has become wrong, is judged by `fits`, which knows nothing of the
-aggregator's own code but the definitions.
+Each request names its family. `fits` decides independently of the aggregator's code, by the definitions, whether a body
+is valid.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-
 
 @dataclass(frozen=True)
 class Request:
-    """One request, and what it is an example of."""
+    """One request and its family."""
 
     family: str
     chunks: tuple[bytes, ...]
@@ -40,8 +40,8 @@ class Request:
 
 
 @dataclass(frozen=True)
-class MadeUp:
-    """The strategies, for the metrics of some definitions."""
+class RequestStrategies:
+    """Strategies for the metrics of some definitions."""
 
     definitions: Definitions
 
@@ -51,11 +51,11 @@ class MadeUp:
         return st.sampled_from(range(len(families))).flatmap(families.__getitem__)
 
     def right(self) -> st.SearchStrategy[Request]:
-        """Batches that must be taken."""
+        """Batches that must be accepted."""
         return st.builds(_packed, st.just("right"), self._batches().map(_written), st.sampled_from(_CODINGS), _cuts())
 
     def nearly_right(self) -> st.SearchStrategy[Request]:
-        """Batches of which one or more fields are something else."""
+        """Batches with one or more changed fields."""
 
         @st.composite
         def altered(draw: st.DrawFn) -> Request:
@@ -67,7 +67,7 @@ class MadeUp:
         return altered()
 
     def damaged(self) -> st.SearchStrategy[Request]:
-        """The bytes of a batch, cut, flipped, doubled, with others between."""
+        """The bytes of a batch, truncated, flipped, doubled or with insertions."""
 
         @st.composite
         def damage(draw: st.DrawFn) -> Request:
@@ -81,7 +81,7 @@ class MadeUp:
         return damage()
 
     def hostile(self) -> st.SearchStrategy[Request]:
-        """JSON made to hurt whoever reads it, alone or as a field of a batch."""
+        """JSON that is expensive or ambiguous for parsers, alone or as a field of a batch."""
 
         @st.composite
         def hurt(draw: st.DrawFn) -> Request:
@@ -89,18 +89,20 @@ class MadeUp:
             if draw(st.booleans()):
                 fields = draw(self._batches())
                 name = draw(st.sampled_from(sorted(fields)))
-                told = [json.dumps(each) + ":" + json.dumps(of) for each, of in fields.items() if each != name]
-                told.insert(draw(st.integers(0, len(told))), json.dumps(name) + ":" + value)
-                if draw(st.booleans()):  # and once more, as it should be: who wins?
-                    told.insert(draw(st.integers(0, len(told))), json.dumps(name) + ":" + json.dumps(fields[name]))
-                value = "{" + ",".join(told) + "}"
+                members = [json.dumps(each) + ":" + json.dumps(of) for each, of in fields.items() if each != name]
+                members.insert(draw(st.integers(0, len(members))), json.dumps(name) + ":" + value)
+                if draw(st.booleans()):  # and repeated with its valid value
+                    members.insert(
+                        draw(st.integers(0, len(members))), json.dumps(name) + ":" + json.dumps(fields[name])
+                    )
+                value = "{" + ",".join(members) + "}"
             coding = draw(st.sampled_from(["utf-8", "utf-8", "utf-8", "utf-8-sig", "utf-16", "utf-32", "utf-7"]))
             return Request("hostile", (value.encode(coding, "surrogatepass"),))
 
         return hurt()
 
     def gzipped(self) -> st.SearchStrategy[Request]:
-        """What says that it is gzip."""
+        """Bodies declared as gzip."""
 
         @st.composite
         def zipped(draw: st.DrawFn) -> Request:
@@ -115,7 +117,7 @@ class MadeUp:
         return zipped()
 
     def lengths(self) -> st.SearchStrategy[Request]:
-        """Bodies around the limits, and announced lengths that are not theirs."""
+        """Bodies around the size limits, and wrong Content-Length headers."""
 
         @st.composite
         def long(draw: st.DrawFn) -> Request:
@@ -132,7 +134,7 @@ class MadeUp:
         return long()
 
     def headed(self) -> st.SearchStrategy[Request]:
-        """Headers that no client of ours sends."""
+        """Headers that hubbub's client does not send."""
 
         @st.composite
         def strange(draw: st.DrawFn) -> Request:
@@ -145,7 +147,7 @@ class MadeUp:
         return strange()
 
     def _batches(self) -> st.SearchStrategy[dict[str, Any]]:
-        """Fields that are taken as they are."""
+        """Fields of valid batches."""
         live = [
             metric for metric in self.definitions.versions() if metric.expires and metric.expires > date(2025, 1, 1)
         ]
@@ -170,7 +172,7 @@ class MadeUp:
 
 
 def fits(body: bytes, definitions: Definitions) -> bool:
-    """Say whether a body, inflated, is a batch that may be counted at noon of 2024-06-15; by its definition alone."""
+    """Return whether a decompressed body is a batch that may be counted at noon of 2024-06-15."""
     fields = json.loads(body)
     metric = definitions.version(fields["metric"], fields["digest"])
     assert isinstance(metric, Metric)
@@ -247,7 +249,7 @@ _JSON = _json()
 
 
 def _instead() -> dict[str, st.SearchStrategy[Callable[[Any], Any]]]:
-    """What can become of each field: it goes, has another type, or is nearly the same."""
+    """Changes of a field: removed, of another type, or nearly the same."""
     nearly: dict[str, list[Callable[[Any], Any]]] = {
         "batch_id": [str.upper, "{{{}}}".format, lambda right: right.replace("-", ""), lambda right: right[:-1] + "é"],
         "period": [lambda right: right + " ", lambda right: right.replace("-", ""), lambda _: "2024-W24-6"],
@@ -282,7 +284,7 @@ def _instead() -> dict[str, st.SearchStrategy[Callable[[Any], Any]]]:
 
 
 def _flipped(text: str, bit: int) -> str:
-    """Change one bit of what is written in base64."""
+    """Change one bit of a base64 text."""
     data = bytearray(base64.b64decode(text))
     if data:
         data[bit // 8 % len(data)] ^= 1 << bit % 8
@@ -290,7 +292,7 @@ def _flipped(text: str, bit: int) -> str:
 
 
 def _hurtful() -> st.SearchStrategy[str]:
-    """Texts that are JSON, or that some reader takes for it."""
+    """Texts that are JSON, or that some parsers accept as JSON."""
     depths = st.integers(1, 9_000)
     return st.one_of(
         depths.map(lambda n: "[" * n + "]" * n),

@@ -1,13 +1,13 @@
-"""What a client's reports reveal over many periods, enumerated: no closed form, and nothing of hubbub but the parameters.
+"""Privacy loss of a client's reports over many periods, by enumeration from the parameters, without closed forms.
 
-A history is the Bloom filter of each period. Which permanent response a period's report is drawn from:
+A history is the Bloom filter of each period. The permanent response of a period is that of:
 
-    hold = E      the epoch's, E periods; the epoch's first filter is reported in all of them
-    f > 0         the filter's: equal filters share one
-    f = 0         none: every report has noise of its own, which is a permanent response of its own
+    hold = E      the epoch of E periods; its first filter is reported in all of them
+    f > 0         the filter; equal filters share one
+    f = 0         the report; each has its own noise
 
-Bits are independent given the filters, so the loss of a pair of histories is a sum over bits of the largest log-likelihood ratio
-over all sequences of outputs of that bit.
+Bits are independent given the filters. So the loss of two histories is a sum over bits of the largest log-likelihood ratio
+of a sequence of outputs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def filters_of(metric: Metric) -> list[int]:
 
 
 def responses_of(metric: Metric, history: Sequence[int], start: int = 0) -> list[tuple[Hashable, int]]:
-    """Return, for each period, the permanent response its report is drawn from, and the filter behind that."""
+    """Return the permanent response of each period, and its filter."""
     reported: list[tuple[Hashable, int]] = []
     held: dict[int, int] = {}
     for period, bloom in enumerate(history, start):
@@ -87,7 +87,7 @@ def losses(distributions: Sequence[Floats]) -> Floats:
 def largest_loss_while_unchanged(metric: Metric, reports: int) -> float:
     """Return the largest loss between two filters of t reports from one permanent response, over all pairs and outputs.
 
-    Any t: an output of one bit counts by its number of ones, and all t + 1 numbers are tried.
+    The output of one bit is its number of ones, 0 .. t.
     """
     params = metric.params
     ones = np.arange(reports + 1)
@@ -110,7 +110,7 @@ def largest_loss_while_unchanged(metric: Metric, reports: int) -> float:
 
 
 def _times(count: Floats | np.ndarray[tuple[int, ...], np.dtype[np.int64]], loss: np.floating) -> Floats:
-    """0 x infinity is 0 here: none of what is impossible happened."""
+    """Return the product, with 0 x infinity = 0."""
     return np.where(count == 0, 0.0, np.where(count == 0, 1, count) * loss)
 
 

@@ -1,6 +1,6 @@
-"""The mechanism by brute force: the distribution of t reports, enumerated from its coins, bit by bit.
+"""Distribution of t reports, by enumeration of the mechanism.
 
-Nothing here knows a closed form: a bit's PRR is enumerated over (masked?, fair coin), its IRR over p and q.
+No closed form is used: the PRR of a bit is enumerated over (mask, fair coin), its IRR over p and q.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def report_distribution(params: Params, filters: list[int], reports: int) -> Flo
 
 
 def bloom_filters(num_bits: int, sizes: set[int]) -> list[int]:
-    """All filters with so many bits set."""
+    """Return all filters with a number of ones."""
     return [bits for bits in range(1 << num_bits) if bits.bit_count() in sizes]
 
 

@@ -17,7 +17,7 @@ HUBBUB = Path(sys.executable).with_name("hubbub")
 
 @contextmanager
 def served(place: Path) -> Iterator[str]:
-    """Give the URL, of the listener that also answers reads, of an aggregator whose database and log are in a directory."""
+    """Run an aggregator with its database and log in a directory; yield the URL of its listener for reads."""
     log = place / "log"
     command = [str(HUBBUB), "serve", str(METRICS), "--port", "0", "--local-reads-without-token"]
     command += ["--local-port", "0", "--database", f"{place}/reports.db", "--create"]

@@ -1,4 +1,4 @@
-"""A database with many metrics and periods, filled at once: as if the reports had been folded."""
+"""A database with many metrics and periods, filled directly with folded summaries."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ _REPORTS = 20_000
 
 
 def many_definitions(num_metrics: int) -> Definitions:
-    """Define so many metrics of 128 bits and 64 cohorts."""
+    """Return definitions of `num_metrics` metrics of 128 bits and 64 cohorts."""
     return parse_definitions(definitions_text(num_metrics))
 
 
 def definitions_text(num_metrics: int) -> str:
-    """Write the file of so many metrics."""
+    """Return the definitions file of `num_metrics` metrics."""
     texts = []
     for number in range(num_metrics):
         area, (thing, description) = _AREAS[number % len(_AREAS)], _THINGS[number // len(_AREAS) % len(_THINGS)]
@@ -62,16 +62,16 @@ def definitions_text(num_metrics: int) -> str:
 
 
 def fill(store: SqlStore, definitions: Definitions, last: date, num_periods: int, *, computed: bool = True) -> None:
-    """Put there the last days of all metrics, 20,000 reports each, closed but for the last 30.
+    """Store the last days of all metrics, with 20,000 reports each; all but the last 30 are closed.
 
-    computed : with the figures of the summaries
+    computed : also store the figures of the summaries
     """
     for metric in definitions.versions():
         counted = _count(metric.params)
         rows = list[dict[str, object]]()
         for ago in range(num_periods):
             period = str(last - timedelta(days=ago))
-            if not rows:  # the others are copies, but for the name of the period
+            if not rows:  # the others are copies with another period
                 counts = BitCounts(metric, counted.reports, counted.ones, [period], counted.ones_histogram)
                 summary, figures = summary_to_bytes(counts), figures_of(metric.params, counts.count_profile())
             row = {"metric": metric.name, "digest": metric.digest, "period": period, "revision": 1, "closed": ago > 30}

@@ -10,10 +10,10 @@ from hubbub.sdk.storage.filesystem import File, FreeLock, Lock
 
 
 class SimulatedDisk:
-    """A disk in memory that knows what a power loss would leave: `after_power_loss` is that disk.
+    """A disk in memory that simulates a power loss: `after_power_loss` returns the disk afterwards.
 
-    What was synchronized survives. Of the rest, each write may be lost, torn or kept on its own (a later one without an earlier: the
-    hole is zeros), and each change of a directory is kept or not in the order they were made.
+    Synced data survives. Each other write may be lost, torn or kept; a gap before a kept write is filled with zeros. The changes of a
+    directory are kept up to a random one.
     """
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class SimulatedDisk:
 
 
 class SimulatedFile:
-    """A file of a SimulatedDisk: what is durable, and the writes that are not."""
+    """A file of a SimulatedDisk: its durable bytes, and the writes since the last sync."""
 
     def __init__(self, disk: SimulatedDisk, number: int, data: bytes = b"") -> None:
         self._disk = disk

@@ -63,22 +63,22 @@ def known_metrics() -> Iterator[Metric]:
             yield Metric.string(f"string_{scheme}_{name}", params, **fields)
 
 
-def random_metrics(number: int, chance: random.Random) -> Iterator[Metric]:
+def random_metrics(number: int, rng: random.Random) -> Iterator[Metric]:
     for i in range(number):
-        p = chance.choice([0.0, chance.uniform(0.01, 0.5)])
-        q = chance.choice([1.0, chance.uniform(p + 0.05, 0.99)])
-        f = chance.choice([0.0, 0.5, chance.uniform(0.01, 0.95)])
-        fields = {"hold": chance.choice([None, 1, 2, 3, 30]), "description": "d", "owner": "o"}
-        fields["period"] = chance.choice(["day", "week", "month"])
-        kind = chance.choice(list(Kind))
+        p = rng.choice([0.0, rng.uniform(0.01, 0.5)])
+        q = rng.choice([1.0, rng.uniform(p + 0.05, 0.99)])
+        f = rng.choice([0.0, 0.5, rng.uniform(0.01, 0.95)])
+        fields = {"hold": rng.choice([None, 1, 2, 3, 30]), "description": "d", "owner": "o"}
+        fields["period"] = rng.choice(["day", "week", "month"])
+        kind = rng.choice(list(Kind))
         if kind is Kind.BOOLEAN:
             yield Metric.boolean(f"random_{i}", prob_p=p, prob_q=q, prob_f=f, **fields)
         elif kind is Kind.CATEGORICAL:
-            categories = tuple(f"c{n}" for n in range(chance.randint(2, 9)))
+            categories = tuple(f"c{n}" for n in range(rng.randint(2, 9)))
             yield Metric.categorical(f"random_{i}", categories, prob_p=p, prob_q=q, prob_f=f, **fields)
         else:
-            scheme, k = chance.choice(["murmur3-v1", "google-md5"]), chance.randint(8, 11)
-            h = chance.choice([1, 2, 3, k - 1])
+            scheme, k = rng.choice(["murmur3-v1", "google-md5"]), rng.randint(8, 11)
+            h = rng.choice([1, 2, 3, k - 1])
             params = Params(num_bits=k, num_hashes=h, num_cohorts=8, prob_p=p, prob_q=q, prob_f=f, hash_scheme=scheme)
             yield Metric.string(f"random_{i}", params, **fields)
 
@@ -298,11 +298,11 @@ def test_enumeration_by_bits_equals_enumeration_of_reports() -> None:
 def test_loss_of_four_epochs_exceeds_that_of_one_permanent_response(unseen_seed: int) -> None:
     """Lower bound on the loss from encoded reports, hold = 1, f = .5, p = 0, q = 1; alpha = 1e-6."""
     survey = Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5, hold=1)
-    chance, n = random.Random(unseen_seed), 20_000  # noqa: S311
+    rng, n = random.Random(unseen_seed), 20_000  # noqa: S311
     all_ones = {
         value: sum(
             all(encoder.encode(value, epoch).bits[0] for epoch in range(4))
-            for encoder in (Encoder(survey, Secret(chance.randbytes(32))) for _ in range(n))
+            for encoder in (Encoder(survey, Secret(rng.randbytes(32))) for _ in range(n))
         )
         for value in (True, False)
     }

@@ -23,7 +23,7 @@ def admit(batch: Batch, definitions: Definitions, clock: Reading, settings: Sett
     A period that has started by only one of the times is admitted: storing its reports deletes nothing.
     """
     refusals = [_refusal(batch, definitions, now, settings) for now in clock.candidates]
-    is_final = [each is not None and each.refusal in _FINAL_PROBLEMS for each in refusals]
+    is_final = [each is not None and each.problem_type in _FINAL_PROBLEMS for each in refusals]
     if any(is_final) and not all(is_final):
         raise RefusedWithHeaderError(
             ProblemType.UNAVAILABLE,
@@ -31,7 +31,7 @@ def admit(batch: Batch, definitions: Definitions, clock: Reading, settings: Sett
             "Send the same batch again later",
             ("Retry-After", str(_RETRY_AFTER_SECONDS)),
         )
-    others = [each for each in refusals if each is None or each.refusal is not ProblemType.PERIOD_NOT_STARTED]
+    others = [each for each in refusals if each is None or each.problem_type is not ProblemType.PERIOD_NOT_STARTED]
     refused = (others or refusals)[0]
     if refused is not None:
         raise refused

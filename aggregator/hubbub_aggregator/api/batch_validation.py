@@ -19,7 +19,7 @@ import numpy as np
 from hubbub.metrics.definitions import Definitions
 from hubbub.metrics.metric import Metric, has_expired
 from hubbub.metrics.periods import Period, PeriodKind
-from hubbub.summary.plausibility import usual
+from hubbub.summary.plausibility import plausible_ones
 from hubbub.wire.batch import Batch
 from hubbub.wire.dates import parse_period
 from hubbub.wire.problems import ProblemType, RefusedError
@@ -78,7 +78,7 @@ def _or_none(time_of: Callable[[], datetime]) -> datetime | None:
 
 
 def _check_plausible(batch: Batch, metric: Metric) -> None:
-    fewest, most = usual(metric.params)
+    fewest, most = plausible_ones(metric.params)
     rows = np.frombuffer(batch.rows, np.uint8).reshape(len(batch), -1)
     ones = np.bitwise_count(rows).sum(axis=1, dtype=np.int64)
     implausible = np.flatnonzero((ones < fewest) | (ones > most))

@@ -9,7 +9,7 @@ from datetime import date
 from hubbub.metrics.periods import utc_now
 from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.errors import ASK_FOR_TOKEN, RefusedWithHeaderError
-from hubbub_aggregator.store.tokens import Scope, Token, hash_of, note_use
+from hubbub_aggregator.store.tokens import Scope, Token, hash_secret, record_use
 
 _CACHE_SECONDS = 5.0
 
@@ -60,6 +60,6 @@ class TokenAuthorizer:
         if token is None:
             self._cache.pop(hashed, None)
         else:
-            note_use(token, hashed, self._today(), self._record_use)
+            record_use(token, hashed, self._today(), self._record_use)
             self._cache[hashed] = (now + _CACHE_SECONDS, token)
         return token

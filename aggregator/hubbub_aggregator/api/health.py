@@ -35,12 +35,12 @@ class ReadinessCheck:
         self._executor = ThreadPoolExecutor(1, "hubbub-probe")
         self._probe: Future[None] | None = None
 
-    def require(self, writer: GroupWriter) -> Future[None] | None:
+    def require(self, writer: GroupCommit) -> Future[None] | None:
         """Raise the error that a batch would get; return the probe that must also succeed, or None if none is needed."""
         self._store.require_unmoved()
-        if self._disk.full:
+        if self._disk.is_full:
             raise RefusedError(ProblemType.DISK_FULL, "free disk space is below --min-free-disk: free some space")
-        if not writer.alive:
+        if not writer.is_alive:
             raise StoreError("the writer thread has stopped: restart the service")
         stored_at = writer.stored_at
         if stored_at is not None and self._clock() - stored_at <= FRESH_SECONDS:
@@ -55,7 +55,7 @@ class ReadinessCheck:
         self._executor.shutdown()
 
 
-def readiness_error(service: Service, writer: GroupWriter) -> str | None:
+def readiness_error(service: Service, writer: GroupCommit) -> str | None:
     """Return the reason for which batches are not stored, None if they are."""
     try:
         probe = service.readiness.require(writer)

@@ -36,8 +36,8 @@ from hubbub_aggregator.http.error_handler import internal_error_response
 from hubbub_aggregator.http.problems import problem_response, refusal_response
 from hubbub_aggregator.http.security_headers import SECURITY_HEADERS
 from hubbub_aggregator.monitoring.job_health import log_failure
-from hubbub_aggregator.pipeline.group_commit import GroupWriter
-from hubbub_aggregator.store.interface import Appended
+from hubbub_aggregator.pipeline.group_commit import GroupCommit
+from hubbub_aggregator.store.interface import AppendResult
 from hubbub_aggregator.store.tokens import Scope as TokenScope
 
 logger = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ _MAX_DELAYED = 64
 _CLOSING_STATUSES = {408, 429, 503, 507}
 """Statuses after which the rest of an arriving body is not read; the client sends the whole batch again."""
 _UNCHARGED = {("GET", "/livez"), ("HEAD", "/livez"), ("POST", "/sign-in")}
-"""Requests that the middleware does not charge: a liveness probe, and a form whose route charges and answers in HTML."""
+"""Requests that the middleware does not charge: a liveness probe, and a form; its route charges it and responds in HTML."""
 
 
 class RawResponse(NamedTuple):
@@ -69,7 +69,7 @@ class RawResponse(NamedTuple):
 async def ingest_batch(scope: Scope, receive: Receive) -> RawResponse:
     """Store a batch, whole or not at all: 202 once it is durable, 200 if its id is already stored, else a problem response."""
     service: Service = scope["state"]["service"]
-    writer: GroupWriter = scope["state"]["writer"]
+    writer: GroupCommit = scope["state"]["writer"]
     definitions, limits, headers = service.definitions, service.settings, dict(scope["headers"])
     batch: Batch | None = None
     try:
@@ -83,24 +83,24 @@ async def ingest_batch(scope: Scope, receive: Receive) -> RawResponse:
         _charge_more(service, address, charged, len(batch) / limits.client_report_rate)
         result = await _store(batch, definitions, service, writer)
     except RefusedError as refused:
-        service.counters.refused(_defined_name(batch, definitions), refused.refusal)
+        service.outcomes.refused(_defined_name(batch, definitions), refused.problem_type)
         return RawResponse.from_response(refusal_response(refused))
     except StoreError as failed:
         log_failure(logger, "the store", failed)
-        service.counters.refused("", ProblemType.UNAVAILABLE)
+        service.outcomes.refused("", ProblemType.UNAVAILABLE)
         return RawResponse.from_response(
             problem_response(ProblemType.UNAVAILABLE, "the database is not available: see the aggregator's log")
         )
-    service.counters.took(_defined_name(batch, definitions), result.value)
+    service.outcomes.accepted(_defined_name(batch, definitions), result.value)
     prepared = _PREPARED[result]
     return prepared._replace(body=prepared.body % str(batch.batch_id).encode())
 
 
-def _check_capacity(service: Service, writer: GroupWriter, client: tuple[str, int] | None, headers: Headers) -> str:
+def _check_capacity(service: Service, writer: GroupCommit, client: tuple[str, int] | None, headers: Headers) -> str:
     """Refuse a batch before its body is read: rate of its network, full queue, full disk. Return the client's address."""
     address = charge_request(service, client, _header(headers, b"x-forwarded-for"))
     writer.require_room()
-    if service.disk.full:
+    if service.disk.is_full:
         raise RefusedError(
             ProblemType.DISK_FULL, "the aggregator's disk is nearly full: send the same batch again later"
         )
@@ -109,7 +109,7 @@ def _check_capacity(service: Service, writer: GroupWriter, client: tuple[str, in
 
 async def _receive_body(scope: Scope, receive: Receive, headers: Headers, service: Service, address: str) -> bytes:
     """Check the headers, then receive the body and decompress it."""
-    settings, max_bytes = service.settings, service.collecting.largest_batch
+    settings, max_bytes = service.settings, service.active_definitions.largest_batch
     gzip = is_gzip(_header(headers, b"content-type"), _header(headers, b"content-encoding"))
     limit = settings.max_body if gzip else min(settings.max_body, max_bytes)
     check_size(declared_size(_header(headers, b"content-length")), limit)
@@ -131,7 +131,7 @@ def _charge_more(service: Service, address: str, charged: float, cost: float) ->
     return max(charged, cost)
 
 
-async def _store(batch: Batch, definitions: Definitions, service: Service, writer: GroupWriter) -> Appended:
+async def _store(batch: Batch, definitions: Definitions, service: Service, writer: GroupCommit) -> AppendResult:
     """Return the result of storing a batch, once it is durable; RefusedError if it must not be counted.
 
     A batch that is stored already is a duplicate even if it would be refused now (see `api/batch_validation.py`).
@@ -139,16 +139,16 @@ async def _store(batch: Batch, definitions: Definitions, service: Service, write
     try:
         admit(batch, definitions, service.clock.reading(), service.settings)
     except RefusedError:
-        if await run_in_threadpool(service.store.holds, batch):
-            return Appended.DUPLICATE
+        if await run_in_threadpool(service.store.contains, batch):
+            return AppendResult.DUPLICATE
         raise
     result = await writer.write(batch)
-    if result is Appended.CLOSED:
+    if result is AppendResult.CLOSED:
         raise RefusedError(ProblemType.PERIOD_CLOSED, f"the period {batch.period} is closed")
     return result
 
 
-def _prepared_response(status: int, result: Appended) -> RawResponse:
+def _prepared_response(status: int, result: AppendResult) -> RawResponse:
     """Return the response to an accepted batch, with a placeholder for its id."""
     body = b'{"batch_id":"%%b","status":"%b"}' % result.value.encode()
     length = len(body % str(uuid.UUID(int=0)).encode())
@@ -156,8 +156,8 @@ def _prepared_response(status: int, result: Appended) -> RawResponse:
 
 
 _PREPARED = {
-    Appended.STORED: _prepared_response(202, Appended.STORED),
-    Appended.DUPLICATE: _prepared_response(200, Appended.DUPLICATE),
+    AppendResult.STORED: _prepared_response(202, AppendResult.STORED),
+    AppendResult.DUPLICATE: _prepared_response(200, AppendResult.DUPLICATE),
 }
 
 
@@ -214,7 +214,7 @@ def _charge_other(scope: Scope) -> RawResponse | None:
     try:
         charge_request(service, scope["client"], _header(dict(scope["headers"]), b"x-forwarded-for"))
     except RefusedError as refused:
-        service.counters.turned_away(refused.refusal)
+        service.outcomes.rejected_request(refused.problem_type)
         return RawResponse.from_response(refusal_response(refused))
     return None
 

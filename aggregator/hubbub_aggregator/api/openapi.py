@@ -17,7 +17,7 @@ from hubbub.metrics.periods import PeriodKind
 from hubbub.summary.summary_file import CONTENT_TYPE as SUMMARY_TYPE
 from hubbub.wire.problems import ProblemType
 from hubbub_aggregator.http.problems import openapi_responses
-from hubbub_aggregator.store.credible_clock import ClockStatus
+from hubbub_aggregator.store.clock_state import ClockStatus
 
 _Route = dict[str, Any]
 

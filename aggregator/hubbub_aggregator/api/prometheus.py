@@ -43,7 +43,7 @@ class ServiceCollector:
     def _from_memory(self) -> Iterator[Metric]:
         service, writer = self._service, self._writer
         yield _gauge("hubbub_build_info", "The running version.", [({"version": version("hubbub")}, 1)])
-        batches = service.counters.batches(service.definitions).items()
+        batches = service.outcomes.batches(service.definitions).items()
         yield _counter(
             "hubbub_batches",
             "Batches since the start, by result; metric empty: undefined.",
@@ -52,9 +52,9 @@ class ServiceCollector:
         yield _counter(
             "hubbub_refused_requests",
             "Requests other than batches that were refused since the start.",
-            _by_label("reason", service.counters.refused_requests()),
+            _by_label("reason", service.outcomes.refused_requests()),
         )
-        yield _gauge("hubbub_queue_bytes", "Bytes of batches that wait for their commit.", [({}, writer.waiting)])
+        yield _gauge("hubbub_queue_bytes", "Bytes of batches that wait for their commit.", [({}, writer.queued_bytes)])
         yield _gauge(
             "hubbub_queue_limit_bytes",
             "Limit of hubbub_queue_bytes; beyond it batches are refused (503).",
@@ -70,7 +70,7 @@ class ServiceCollector:
         yield _gauge("hubbub_job_failing", "1: the last run of the job failed.", _by_label("job", jobs.failing()))
         definitions = [({"metric": each.name, "digest": each.digest}, 1) for each in service.definitions.versions()]
         yield _gauge("hubbub_definition_info", "Metric definitions in force.", definitions)
-        reloaded = service.collecting.last_reload_ok
+        reloaded = service.active_definitions.last_reload_ok
         yield _gauge(
             "hubbub_definitions_reload_ok",
             "0: the last reload (SIGHUP) failed and the earlier definitions stay in force.",
@@ -96,7 +96,7 @@ class ServiceCollector:
 
     def _from_store(self) -> Iterator[Metric]:
         service = self._service
-        service.counters.flush(service.store)
+        service.outcomes.flush(service.store)
         refused = [({"metric": name, "reason": reason}, n) for (name, reason), n in service.store.refusals().items()]
         yield _counter(
             "hubbub_refused_batches",
@@ -123,7 +123,7 @@ class ServiceCollector:
         )
 
 
-def prometheus_text(service: Service, writer: GroupWriter) -> bytes:
+def prometheus_text(service: Service, writer: GroupCommit) -> bytes:
     """Return the metrics of the service and of its process in the Prometheus text format."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(ServiceCollector(service, writer))

@@ -121,7 +121,9 @@ def get_summary(
     summary = read_summary(service.store, metric, None if period is None else _requested_periods(metric, period))
     if counts == "bits" and isinstance(summary, PatternCounts):
         summary = summary.bit_counts()
-    file = SummaryResponse(summary_to_bytes(replace(summary, odd_refused=_implausible_rejected(service, name))))
+    file = SummaryResponse(
+        summary_to_bytes(replace(summary, implausible_rejected=_implausible_rejected(service, name)))
+    )
     return _as_download(file, name, *_single_period(summary.periods))
 
 
@@ -150,9 +152,9 @@ def get_reports(
         service.store.periods_with_reports(metric.digest) if period is None else _requested_periods(metric, period)
     )
     now = service.clock()
-    available = [text for text in requested if retains(metric, service.settings, text, now)]
+    available = [text for text in requested if keeps_reports(metric, service.settings, text, now)]
     file = FileResponse(
-        reports_file(service.store, metric, available, odd_refused=_implausible_rejected(service, name))
+        reports_file(service.store, metric, available, implausible_rejected=_implausible_rejected(service, name))
     )
     return _as_download(file, name, "reports", *_single_period(available))
 

@@ -20,7 +20,7 @@ from hubbub_aggregator.monitoring.job_health import JobHealth
 from hubbub_aggregator.pipeline.active_definitions import ActiveDefinitions
 from hubbub_aggregator.pipeline.credible_clock import ServiceClock
 from hubbub_aggregator.pipeline.fold_progress import FoldProgress
-from hubbub_aggregator.pipeline.outcome_counters import Tally
+from hubbub_aggregator.pipeline.outcome_counters import OutcomeCounters
 from hubbub_aggregator.server.client_address import LOCAL, Proxies, is_direct_local_request
 from hubbub_aggregator.server.rate_limit import RateLimit
 from hubbub_aggregator.settings import Settings
@@ -39,21 +39,21 @@ class Service:
     store: Store
     settings: Settings
     clock: ServiceClock
-    counters: Tally
+    outcomes: OutcomeCounters
     proxies: Proxies
     rate_limit: RateLimit
     body_memory: BodyMemory
-    disk: DiskWatch
+    disk: DiskSpace
     authorizer: TokenAuthorizer
     progress: FoldProgress
-    job_health: Troubles
+    job_health: JobHealth
     local_address: Address | None
     readiness: ReadinessCheck
 
     @property
     def definitions(self) -> Definitions:
         """The definitions in force; read them once per request, because SIGHUP replaces them."""
-        return self.collecting.now
+        return self.active_definitions.current
 
 
 def may_read_without_token(service: Service, request: Request) -> bool:

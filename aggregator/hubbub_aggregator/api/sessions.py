@@ -39,9 +39,9 @@ def may_read(store: Store, clock: Clock, request: Request) -> bool:
     return is_signed_in(store, clock, request.cookies.get(cookie_name(request.headers)))
 
 
-def sign_in(store: Store, clock: Clock, token: str, random_bytes: RandomBytes = system_coins) -> str:
+def sign_in(store: Store, clock: Clock, token: str, random_bytes: RandomBytes = system_random_bytes) -> str:
     """Start a session and return its secret; RefusedError unless the token has scope `read`."""
-    hashed = hash_of(token.strip())
+    hashed = hash_secret(token.strip())
     found = store.token(hashed)
     if found is None:
         raise RefusedWithHeaderError(ProblemType.UNAUTHORIZED, "This token is unknown or was revoked.", ASK_FOR_TOKEN)
@@ -53,17 +53,19 @@ def sign_in(store: Store, clock: Clock, token: str, random_bytes: RandomBytes = 
         )
     secret = new_token(random_bytes)
     now = int(clock().timestamp())
-    if not store.add_session(hash_of(secret), found.name, expires=now + int(SESSION_LENGTH.total_seconds()), now=now):
+    if not store.add_session(
+        hash_secret(secret), found.name, expires=now + int(SESSION_LENGTH.total_seconds()), now=now
+    ):
         raise RefusedWithHeaderError(ProblemType.UNAUTHORIZED, "This token was revoked just now.", ASK_FOR_TOKEN)
     if store.token(hashed) is None:  # rotated meanwhile, which ended the earlier sessions but not this one
-        store.end_session(hash_of(secret))
+        store.end_session(hash_secret(secret))
         raise RefusedWithHeaderError(ProblemType.UNAUTHORIZED, "This token was rotated just now.", ASK_FOR_TOKEN)
-    note_use(found, hashed, today, store.note_token_use)
+    record_use(found, hashed, today, store.record_token_use)
     return secret
 
 
 def is_signed_in(store: Store, clock: Clock, secret: str | None) -> bool:
-    """Return whether this is the secret of a session that has not expired and whose token still has scope `read`."""
+    """Return whether this is the secret of a session that has not expired, of a token that still has scope `read`."""
     if not secret:
         return False
     token = store.session(hash_secret(secret), now=int(clock().timestamp()))

@@ -7,12 +7,12 @@ from click.core import ParameterSource
 
 
 class DatabaseName(click.ParamType[str]):
-    """A path or a PostgreSQL URL."""
+    """Option type: a SQLite path or a PostgreSQL URL."""
 
     name = "database"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Refuse what is neither."""
+        """Return the value; fail with a usage error if it is neither."""
         from hubbub_aggregator.database.database_url import postgres_url, without_password
         from hubbub_aggregator.errors import StoreError
 
@@ -25,7 +25,7 @@ class DatabaseName(click.ParamType[str]):
 
 
 def is_named(context: click.Context) -> bool:
-    """Return whether an option, a variable or a file names the database: one that is named must exist."""
+    """Return whether the user names the database by option, variable or file; a named database must exist."""
     return context.get_parameter_source("database") is not ParameterSource.DEFAULT
 
 
@@ -36,5 +36,5 @@ database_option = click.option(
     show_default=True,
     envvar="HUBBUB_DATABASE",
     show_envvar=True,
-    help="The aggregator's database; it may be running.",
+    help="SQLite file or postgresql://user@host/database; the service may run.",
 )

@@ -1,4 +1,4 @@
-"""What an operator should know about an aggregator before, and while, it runs: its definitions, its machine, its options."""
+"""Checks of an aggregator's deployment for `hubbub doctor`: definitions, address, disk, file modes, clock, then database and service."""
 
 from __future__ import annotations
 
@@ -14,18 +14,21 @@ from hubbub.errors import DefinitionError
 from hubbub.metrics.definitions import Definitions, load_definitions
 from hubbub.text import format_count, format_size
 from hubbub.wire.urls import is_loopback
-from hubbub_aggregator.cli.database_checks import of_database
-from hubbub_aggregator.cli.service_checks import Ask, ask_over_http, direct_url, of_proxy, of_service
+from hubbub_aggregator.cli.database_checks import check_database
+from hubbub_aggregator.cli.service_checks import Fetch, check_proxy, check_service, fetch_over_http, local_url
 from hubbub_aggregator.database.database_url import is_postgres
 from hubbub_aggregator.monitoring.disk_space import free_bytes_at
 from hubbub_aggregator.settings import Settings
 
-_SOON = timedelta(days=30)
+_EXPIRES_SOON = timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """How an aggregator is started: what `hubbub serve` is given, and at which URL clients reach it."""
+class DeploymentOptions:
+    """Options with which `hubbub serve` is started, and the URL at which clients reach the aggregator.
+
+    port : 0: the running service is not checked      public_url : None: the proxy is not checked
+    """
 
     definitions: Path
     database: str
@@ -35,147 +38,148 @@ class Asked:
     public_url: str | None = None
 
 
-def of_aggregator(
-    asked: Asked, now: datetime, pause: Callable[[], None], ask: Ask = ask_over_http
+def check_aggregator(
+    options: DeploymentOptions, now: datetime, pause: Callable[[], None], fetch: Fetch = fetch_over_http
 ) -> Iterator[Finding]:
-    """Look at everything.
+    """Yield the findings of all checks.
 
-    pause : what lies between the two looks at the counters
-    ask : asks the running service, unless its port is 0, and its proxy, if its URL is given
+    pause : waits between two readings of the refusal counters
+    fetch : sends a GET to the running service and to its proxy
     """
     definitions = None
     try:
-        definitions = load_definitions(asked.definitions)
+        definitions = load_definitions(options.definitions)
     except DefinitionError as problem:
         yield error(
             "definitions",
             str(problem),
-            "`hubbub serve` does not start with this file, and SIGHUP changes nothing",
-            "correct it; `hubbub metrics check` says the same",
+            "`hubbub serve` does not start with this file, and SIGHUP keeps the earlier definitions",
+            f"correct it: `hubbub metrics check {options.definitions}`",
         )
     else:
-        yield from expiries(definitions, now)
-        yield from _unknown_kept(definitions, asked.settings)
-    yield from exposure(asked.host, asked.settings)
-    files = [asked.definitions]
-    if not is_postgres(asked.database):
-        files.append(Path(asked.database))
-        yield _disk(Path(asked.database), asked.settings)
-        yield from _modes(Path(asked.database))
+        yield from check_expiry(definitions, now)
+        yield from _check_kept_names(definitions, options.settings)
+    yield from check_address(options.host, options.settings)
+    files = [options.definitions]
+    if not is_postgres(options.database):
+        files.append(Path(options.database))
+        yield _check_disk(Path(options.database), options.settings)
+        yield from _check_modes(Path(options.database))
     yield check_clock(modification_times(*files), now)
-    yield from of_database(asked.database, definitions, asked.settings, now, pause)
-    if asked.port:
-        yield from of_service(direct_url(asked.host, asked.port), ask)
-    if asked.public_url is not None:
-        yield from of_proxy(asked.public_url.rstrip("/"), ask)
+    yield from check_database(options.database, definitions, options.settings, now, pause)
+    if options.port:
+        yield from check_service(local_url(options.host, options.port), fetch)
+    if options.public_url is not None:
+        yield from check_proxy(options.public_url.rstrip("/"), fetch)
 
 
-def expiries(definitions: Definitions, now: datetime) -> Iterator[Finding]:
-    """Say which metrics have ended or will soon."""
+def check_expiry(definitions: Definitions, now: datetime) -> Iterator[Finding]:
+    """Find metrics that have expired or expire within 30 days."""
     ends = {name: metric.expires for name, metric in definitions.items() if metric.expires is not None}
     past = [f"{name} ({day})" for name, day in ends.items() if day <= now.date()]
-    soon = [f"{name} ({day})" for name, day in ends.items() if now.date() < day <= (now + _SOON).date()]
+    soon = [f"{name} ({day})" for name, day in ends.items() if now.date() < day <= (now + _EXPIRES_SOON).date()]
     if past:
         yield warning(
             "definitions",
             f"expired: {', '.join(past)}",
-            "clients record nothing of it any more, and what still comes is refused (410)",
-            "give it a later `expires`, or remove it once its last period is closed",
+            "clients stop recording these metrics, and further batches are refused (410)",
+            "give them a later `expires`, or remove them after their last period is closed",
         )
     if soon:
         yield warning(
             "definitions",
-            f"expires within {_SOON.days} days: {', '.join(soon)}",
-            "clients learn a new date with their next update only",
-            "decide now whether it is still to be asked",
+            f"expires within {_EXPIRES_SOON.days} days: {', '.join(soon)}",
+            "clients receive a new date only with an update of their app",
+            "decide now whether to continue collecting, and ship a later `expires` with the app",
         )
     if not past and not soon:
+        num_versions = sum(1 for _ in definitions.versions())
         yield ok(
-            "definitions",
-            f"{format_count(len(definitions), 'metric')}, {format_count(sum(1 for _ in definitions.versions()), 'definition')}",
+            "definitions", f"{format_count(len(definitions), 'metric')}, {format_count(num_versions, 'definition')}"
         )
 
 
-def _unknown_kept(definitions: Definitions, settings: Settings) -> Iterator[Finding]:
-    for option, named, instead in (
+def _check_kept_names(definitions: Definitions, settings: Settings) -> Iterator[Finding]:
+    """Find names of undefined metrics in --keep-counts and --keep-reports."""
+    for option, named, impact in (
         (
             "keep-counts",
             settings.keep_counts,
-            "nothing is dropped by it, and the metric that was meant is kept for ever",
+            "the option has no effect: the counts of the intended metric are never dropped",
         ),
         (
             "keep-reports",
             settings.keep_reports,
-            "nothing is retained by it, and the reports of the metric that was meant go",
+            "the option has no effect: the reports of the intended metric are not kept",
         ),
     ):
         for name in named:
             if name not in definitions:
                 yield warning(
                     "retention",
-                    f"--{option} {name}: there is no such metric",
-                    instead,
-                    f"the file has {', '.join(definitions)}",
+                    f"--{option} {name}: no metric has this name",
+                    impact,
+                    f"use a name of the definitions file: {', '.join(definitions)}",
                 )
 
 
-def exposure(host: str, settings: Settings) -> Iterator[Finding]:
-    """Say who can reach the service, and read."""
+def check_address(host: str, settings: Settings) -> Iterator[Finding]:
+    """Find an address that other machines reach without TLS."""
     if not is_loopback(host):
         yield warning(
             "address",
-            f"--host {host} can be reached from other machines, in plain HTTP",
-            "batch ids, tokens and who sends can be read on the way",
-            "listen on 127.0.0.1, with a reverse proxy that has TLS and no access log in front (docs/operating.md)",
+            f"--host {host} accepts plain HTTP from other machines",
+            "batch ids, tokens and clients' addresses can be read on the network",
+            "listen on 127.0.0.1 behind a reverse proxy with TLS and without an access log (docs/operating.md)",
         )
     else:
         yield ok(
             "address",
-            f"only this machine reaches {host}: a proxy on it must set X-Forwarded-For; doctor --url checks that",
+            f"only this machine reaches {host}; a reverse proxy must set X-Forwarded-For (checked with --url)",
         )
     if settings.local_reads_without_token:
-        yield ok("address", "every user of this machine may read without a token, on --local-port of 127.0.0.1 alone")
+        yield ok("address", "all users of this machine can read without a token, at --local-port on 127.0.0.1")
 
 
-def _disk(file: Path, settings: Settings) -> Finding:
+def _check_disk(file: Path, settings: Settings) -> Finding:
     try:
-        return disk_room(free_bytes_at(file)(), settings.min_free_disk)
+        return check_free_space(free_bytes_at(file)(), settings.min_free_disk)
     except OSError as problem:
         return error(
             "disk",
             f"{file.parent}: {problem.strerror}",
-            "the database cannot be there",
-            "make the directory, or give another --database",
+            "the database cannot be created there",
+            "create the directory, or choose another --database",
         )
 
 
-def disk_room(free: int, min_free_disk: float) -> Finding:
-    """Compare what is free with what must stay free."""
-    told = f"{format_size(free)} free, of which {format_size(min_free_disk)} must stay so"
+def check_free_space(free: int, min_free_disk: float) -> Finding:
+    """Compare the free bytes of a disk with --min-free-disk."""
+    observation = f"{format_size(free)} free; --min-free-disk is {format_size(min_free_disk)}"
     if free < min_free_disk:
-        return error("disk", told, "every batch is refused (507)", "make room, or lower --min-free-disk")
+        return error("disk", observation, "every batch is refused (507)", "free some space, or lower --min-free-disk")
     if free < 4 * min_free_disk:
-        return warning("disk", told, "below that every batch is refused (507)", "make room")
-    return ok("disk", told)
+        return warning("disk", observation, "below --min-free-disk every batch is refused (507)", "free some space")
+    return ok("disk", observation)
 
 
-def _modes(file: Path) -> Iterator[Finding]:
-    """Say who else on this machine can read a SQLite file, or put another in its place."""
-    beside = (Path(f"{file}-wal"), Path(f"{file}-shm"))
-    there = [path for path in (file, *beside) if os.path.isfile(path)]  # noqa: PTH113  (Path's raises where it may not look)
-    loose = [str(path) for path in there if path.stat().st_mode & 0o077]
-    if loose:
+def _check_modes(file: Path) -> Iterator[Finding]:
+    """Find a SQLite file that other users of this machine can read or replace."""
+    candidates = (file, Path(f"{file}-wal"), Path(f"{file}-shm"))
+    existing = [path for path in candidates if os.path.isfile(path)]  # noqa: PTH113  (Path's raises without permission)
+    accessible = [str(path) for path in existing if path.stat().st_mode & 0o077]
+    if accessible:
         yield warning(
             "database",
-            f"others on this machine have access to {', '.join(loose)}",
-            "the tokens' hashes are in it, and reports that are not folded yet",
-            f"chmod go= {' '.join(loose)}",
+            f"other users of this machine have access to {', '.join(accessible)}",
+            "the file contains hashes of tokens, and reports that are not folded yet",
+            f"chmod go= {' '.join(accessible)}",
         )
     folder = file.parent
-    if there and folder.stat().st_mode & 0o022 and not folder.stat().st_mode & stat.S_ISVTX:
+    if existing and folder.stat().st_mode & 0o022 and not folder.stat().st_mode & stat.S_ISVTX:
         yield warning(
             "database",
-            f"others on this machine may write to {folder}",
-            "they can put another database in the place of this one",
+            f"other users of this machine may write to {folder}",
+            "they can replace the database",
             f"chmod go-w {folder}",
         )

@@ -46,14 +46,14 @@ def _run(
     import time
     from functools import partial
 
-    from hubbub_aggregator.cli.deployment_checks import Asked, of_aggregator
+    from hubbub_aggregator.cli.deployment_checks import DeploymentOptions, check_aggregator
 
-    told = {name: value for name, value in others.items() if name in Settings.__dataclass_fields__}
+    settings = {name: value for name, value in others.items() if name in Settings.__dataclass_fields__}
     try:
-        asked = Asked(definitions, database, host, Settings(**told), port, url)
+        options = DeploymentOptions(definitions, database, host, Settings(**settings), port, url)
     except ParameterError as problem:
         raise click.UsageError(str(problem)) from None
-    return of_aggregator(asked, now, partial(time.sleep, refusal_window))
+    return check_aggregator(options, now, partial(time.sleep, refusal_window))
 
 
 _PARAMETERS = (*(parameter for parameter in serve.params if parameter.name not in _NOT_SHARED), _REFUSAL_WINDOW, _URL)

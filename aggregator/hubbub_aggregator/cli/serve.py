@@ -199,8 +199,8 @@ def command(
     from hubbub.metrics.definitions import load_definitions
     from hubbub_aggregator.app import create_app
     from hubbub_aggregator.database.database_url import is_postgres, without_password
-    from hubbub_aggregator.monitoring.disk_space import free_at
-    from hubbub_aggregator.pipeline.active_definitions import warn_of_dropped
+    from hubbub_aggregator.monitoring.disk_space import free_bytes_at
+    from hubbub_aggregator.pipeline.active_definitions import warn_of_removed_metrics
     from hubbub_aggregator.server.listener import bound_address, bound_url, listen, run
     from hubbub_aggregator.store.sql_store import SqlStore
 

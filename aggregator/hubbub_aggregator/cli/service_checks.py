@@ -1,4 +1,4 @@
-"""Checks of a running service over HTTP (`hubbub doctor`): that it stores batches, and what its proxy passes on."""
+"""Checks of a running service over HTTP for `hubbub doctor`: readiness, and the headers that its reverse proxy sets."""
 
 from __future__ import annotations
 
@@ -13,93 +13,93 @@ _TIMEOUT_SECONDS = 15.0
 
 
 class Reply(NamedTuple):
-    """An answer's status and JSON; None: the body is no JSON."""
+    """Status and JSON of a response. json : None if the body is not JSON"""
 
     status: int
     json: Any
 
 
-Ask = Callable[[str], Reply | None]
-"""GET of a URL; None: there is no answer."""
+Fetch = Callable[[str], Reply | None]
+"""GET of a URL; None if there is no response."""
 
 
-def ask_over_http(url: str) -> Reply | None:
-    """Send a GET without a token, and follow no redirect."""
+def fetch_over_http(url: str) -> Reply | None:
+    """Send a GET without a token, and do not follow redirects."""
     import urllib3
 
     try:
         with urllib3.PoolManager(retries=False) as http:
-            answer = http.request("GET", url, timeout=_TIMEOUT_SECONDS, redirect=False)
+            response = http.request("GET", url, timeout=_TIMEOUT_SECONDS, redirect=False)
     except urllib3.exceptions.HTTPError:
         return None
     try:
-        return Reply(answer.status, json.loads(answer.data))
+        return Reply(response.status, json.loads(response.data))
     except ValueError:
-        return Reply(answer.status, None)
+        return Reply(response.status, None)
 
 
-def direct_url(host: str, port: int) -> str:
+def local_url(host: str, port: int) -> str:
     """Return the URL at which this machine reaches a service that listens on an address.
 
-    >>> direct_url("0.0.0.0", 8000), direct_url("::", 8000), direct_url("192.0.2.1", 80)
+    >>> local_url("0.0.0.0", 8000), local_url("::", 8000), local_url("192.0.2.1", 80)
     ('http://127.0.0.1:8000', 'http://[::1]:8000', 'http://192.0.2.1:80')
     """
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  (not bound to)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def of_service(url: str, ask: Ask) -> Iterator[Finding]:
-    """Look at whether the running service stores batches."""
-    reply = ask(f"{url}/readyz")
+def check_service(url: str, fetch: Fetch) -> Iterator[Finding]:
+    """Check that the running service stores batches."""
+    reply = fetch(f"{url}/readyz")
     if reply is None:
-        yield ok("service", f"nothing answers on {url}: it is not running, or has another --host or --port")
+        yield ok("service", f"no response from {url}: the service is not running, or has another --host or --port")
     elif reply.status == 200:
-        yield ok("service", f"it runs on {url} and stores batches")
+        yield ok("service", f"running at {url} and storing batches")
     elif _field(reply, "detail") is None:
         yield warning(
             "service",
-            f"{url}/readyz answered {reply.status}",
-            "another program may have this port",
-            "give the --host and --port of the aggregator",
+            f"{url}/readyz returned {reply.status}",
+            "another program may use this port",
+            "pass the --host and --port of the aggregator",
         )
     else:
         yield error(
             "service",
-            f"{url}/readyz answered {reply.status}: {_field(reply, 'detail')}",
-            "no batch is stored, and clients keep theirs",
-            "its log has the cause and the next step",
+            f"{url}/readyz returned {reply.status}: {_field(reply, 'detail')}",
+            "no batch is stored; clients keep theirs",
+            "read the cause and the next step in the aggregator's log",
         )
 
 
-def of_proxy(url: str, ask: Ask) -> Iterator[Finding]:
-    """Look at what a reverse proxy passes on: that it names clients, and forwards no listener that reads without a token."""
-    reply = ask(f"{url}/livez")
-    named = None if reply is None else _field(reply, "client_named")
-    if named is None:
+def check_proxy(url: str, fetch: Fetch) -> Iterator[Finding]:
+    """Check that a reverse proxy names clients, and does not forward the listener that serves reads without a token."""
+    reply = fetch(f"{url}/livez")
+    client_named = None if reply is None else _field(reply, "client_named")
+    if client_named is None:
         yield error(
             "proxy",
-            f"no aggregator answers on {url}",
-            "clients that send there reach none",
+            f"no aggregator responds at {url}",
+            "clients with this URL cannot upload",
             "start the proxy and the aggregator, or correct --url",
         )
         return
-    if named:
+    if client_named:
         yield ok("proxy", f"{url} names its clients in X-Forwarded-For")
     else:
         yield warning(
             "proxy",
-            f"{url} names no client",
-            "the requests of all clients are limited as one network",
-            "let the proxy set X-Forwarded-For to the client's address (docs/operating.md)",
+            f"{url} does not name its clients",
+            "all clients together have the rate limit of one network",
+            "set X-Forwarded-For to the client's address in the proxy (docs/operating.md)",
         )
     for path in ("/", "/metrics"):
-        reply = ask(url + path)
+        reply = fetch(url + path)
         if reply is not None and reply.status == 200:
             yield error(
                 "proxy",
-                f"{url}{path} is answered without a token",
-                "everyone who reaches it can read",
-                "forward --port, and never --local-port",
+                f"{url}{path} returns data without a token",
+                "everyone who reaches this URL can read",
+                "forward --port in the proxy, never --local-port",
             )
 
 

@@ -16,12 +16,12 @@ from hubbub_aggregator.cli.database_option import database_option, is_named
 if TYPE_CHECKING:
     from hubbub_aggregator.store.tokens import Token
 
-_UNKNOWN = "there is no token {!r}: `hubbub token list` lists all tokens"
+_UNKNOWN = "the token {!r} does not exist: list all tokens with `hubbub token list`"
 _COLUMNS = ("name", "scopes", "created", "last_used", "expires")
 
 
 class _Expiry(click.ParamType[str]):
-    """A day after today, or `never`."""
+    """Option type: a date after today, or `never`."""
 
     name = "date"
 
@@ -31,9 +31,9 @@ class _Expiry(click.ParamType[str]):
         try:
             day = date.fromisoformat(value)
         except ValueError:
-            self.fail(f"got {value!r}: write a day such as 2027-01-01, or never", param, ctx)
+            self.fail(f"got {value!r}: write a date such as 2027-01-01, or never", param, ctx)
         if day <= utc_now().date():
-            self.fail(f"got {value}: a token expires after today, {utc_now().date()} (UTC)", param, ctx)
+            self.fail(f"got {value}: write a date after today, {utc_now().date()} (UTC)", param, ctx)
         return day.isoformat()
 
 
@@ -59,7 +59,7 @@ def command() -> None:
     type=click.Choice(["read", "metrics", "report"]),
     multiple=True,
     required=True,
-    help="What it allows; may be repeated. read: summaries; metrics: /metrics; report: sending, where that takes one.",
+    help="Permission; may be repeated. read: summaries and reports; metrics: /metrics; report: sending batches with --require-report-token.",
 )
 @click.option(
     "--expires",
@@ -67,7 +67,7 @@ def command() -> None:
     default="never",
     show_default=True,
     metavar="DATE",
-    help="First day (UTC) on which the token is refused, as 2027-01-01; or never.",
+    help="First day (UTC) on which the token is refused, such as 2027-01-01; or never.",
 )
 @database_option
 @json_option
@@ -75,9 +75,9 @@ def command() -> None:
 def create(
     context: click.Context, /, name: str, scopes: tuple[str, ...], expires: str, database: str, as_json: bool
 ) -> None:
-    """Make a token and print it: this once, since only its hash is kept.
+    """Create a token and print it. It cannot be shown again, because only its hash is stored.
 
-    A database that --database names must exist (`hubbub db create`). The default one is made.
+    A database named by --database must exist (`hubbub db create`). The default database is created if it is missing.
 
     \b
     Example:
@@ -89,14 +89,14 @@ def create(
 
     is_default = not is_named(context)
     if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", name):
-        raise click.UsageError(f"a token's name is letters, digits, '_', '.', '-', at most 64; got {name!r:.80}")
+        raise click.UsageError(
+            f"the token's name must have 1 to 64 letters, digits, '_', '.' or '-', got {name!r:.80}: give another name"
+        )
     token = Token(name, frozenset(map(Scope, scopes)), created=utc_now().date(), expires=_day(expires))
     store, secret = SqlStore.open(database, create=is_default), new_token()
     try:
         if not store.add_token(token, hash_secret(secret)):
-            raise click.ClickException(
-                f"there is a token {name!r} already: rotate it, revoke it first, or take another name"
-            )
+            raise click.ClickException(f"the token {name!r} exists already: rotate it, revoke it, or give another name")
     finally:
         store.close()
     if store.created:
@@ -111,11 +111,9 @@ def create(
 @database_option
 @json_option
 def list_(database: str, as_json: bool) -> None:
-    """List the tokens.
+    """List all tokens with their scopes and the UTC dates of creation, last use and expiry.
 
-    Shows scopes, and the UTC days of creation, last use and expiry.
-
-    A token expires at the start of that day. The last use is the last day on which an aggregator accepted the token.
+    A token expires at the start of its expiry date.
 
     \b
     Example:
@@ -169,18 +167,15 @@ def _row(token: Token, today: date) -> tuple[str, ...]:
     "--expires",
     type=_Expiry(),
     metavar="DATE",
-    help="First day (UTC) on which the new secret is refused; or never. Default: as before.",
+    help="First day (UTC) on which the new secret is refused; or never. Default: unchanged.",
 )
 @database_option
 @json_option
 def rotate(name: str, expires: str | None, database: str, as_json: bool) -> None:
-    """Replace a token's secret.
+    """Replace a token's secret and print the new one. It cannot be shown again.
 
-    Prints the new secret this once, because only its hash is kept.
-
-    The old secret stops working at once: a running aggregator refuses it within 5 seconds, and browsers that signed in
-    with it are signed out. To change a secret without an interruption, create a second token, move its users to it, and
-    revoke the first.
+    A running aggregator refuses the old secret within 5 seconds, and ends browser sessions of the token. To change a secret without an interruption,
+    create a second token, switch its users to it, and revoke the first.
 
     \b
     Example:
@@ -200,7 +195,7 @@ def rotate(name: str, expires: str | None, database: str, as_json: bool) -> None
         new = replace(known[name], created=today, expires=until)
         if new.has_expired(today):
             raise click.ClickException(
-                f"the token {name!r} expired on {new.expires}, and its new secret would be refused: give --expires"
+                f"the token {name!r} expired on {new.expires}, so its new secret would be refused: give --expires"
             )
         with open_existing(database) as engine:
             if not SqlStore(engine, create=False).rotate_token(new, hash_secret(secret)):
@@ -216,9 +211,7 @@ def rotate(name: str, expires: str | None, database: str, as_json: bool) -> None
 @database_option
 @json_option
 def revoke(name: str, database: str, as_json: bool) -> None:
-    """Revoke a token.
-
-    A running aggregator stops taking it within 5 seconds.
+    """Revoke a token. A running aggregator refuses it within 5 seconds.
 
     \b
     Example:
@@ -229,7 +222,7 @@ def revoke(name: str, database: str, as_json: bool) -> None:
 
     with prefix_errors(database):
         with open_existing(database, read_only=True) as engine:
-            SqlStore(engine, create=False)  # an empty file stays empty
+            SqlStore(engine, create=False)  # fails before an empty file would get tables
         with open_existing(database) as engine:
             revoked = SqlStore(engine, create=False).revoke_token(name)
         if not revoked:

@@ -1,4 +1,4 @@
-"""What a `--database` names: a SQLite file by its path, or a PostgreSQL database by its URL."""
+"""Parse `--database`, a SQLite path or a PostgreSQL URL, and mask its password."""
 
 from __future__ import annotations
 
@@ -12,44 +12,44 @@ from hubbub_aggregator.errors import StoreError
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://|(postgres(?:ql)?):")
 _NO_PORT = re.compile(r"^([a-z][\w+.-]*:(?://)?(?:\[[^]]*\]|[^:?[]*)):(?!\d+(?:[/?]|$)).+", re.DOTALL | re.IGNORECASE)
-_WRITE = "write a path or postgresql://user@host/database"
+_EXPECTED = "write a path or postgresql://user@host/database"
 
 
 def postgres_url(database: str | Path) -> URL | None:
-    """Return the URL of a PostgreSQL database; None: this is a file's path. What is neither is a StoreError."""
+    """Return the parsed URL of a PostgreSQL database; None: `database` is a path. Raises StoreError if it is neither."""
     name = str(database)
     if not name.strip():
-        raise StoreError(f"the name is empty: {_WRITE}")
+        raise StoreError(f"the name is empty: {_EXPECTED}")
     scheme = _SCHEME.match(name)
     if scheme is None:
         return None
     if scheme[0] not in ("postgresql://", "postgres://"):
-        raise StoreError(f"unknown scheme {scheme[1] or scheme[2]}: {_WRITE}")
+        raise StoreError(f"unknown scheme {scheme[1] or scheme[2]}: {_EXPECTED}")
     try:
         url = make_url(name)
     except ArgumentError:
-        raise StoreError(f"is not a database's URL: {_WRITE}") from None
+        raise StoreError(f"the URL cannot be parsed: {_EXPECTED}") from None
     except ValueError:
         raise StoreError("the port is not a number: write postgresql://user@host:5432/database") from None
     if "@" in (url.host or ""):
         raise StoreError(
-            "an @ in a user's name or a password is written %40: postgresql://user:pass%40word@host/database"
+            "an @ in a user name or password must be written %40: postgresql://user:pass%40word@host/database"
         )
     return url.set(drivername="postgresql+psycopg")
 
 
 def is_postgres(database: str | Path) -> bool:
-    """Say whether this names a PostgreSQL database; else it is a SQLite file."""
+    """Return whether `database` is a PostgreSQL URL; else it is a SQLite path."""
     return postgres_url(database) is not None
 
 
 def without_password(database: str) -> str:
-    """Return what may be shown of a database's name, whatever it is: nothing of what stands between user and last @.
+    """Return a database's name with its password masked: everything between the user and the last @.
 
     >>> without_password("mysql://u:sec/r@t@host/y?password=too")
     'mysql://u:***@host/y?password=***'
 
-    Where the host was forgotten, what stands in the port's place and is no port is the password.
+    If the host is missing, text in the place of the port that is not a number is masked as a password.
 
     >>> without_password("postgresql://u:sec/ret"), without_password("postgresql://[::1]:5432/y")
     ('postgresql://u:***', 'postgresql://[::1]:5432/y')

@@ -1,8 +1,8 @@
-"""Whether the path of a SQLite database still leads to the file that is served, and to its write-ahead log.
+"""Detect that a SQLite file, or its write-ahead log, was moved, replaced or truncated while it is open.
 
-A file that is removed, renamed or replaced stays open: SQLite goes on writing into it, and every commit succeeds, but a
-restart on the same path would not find what was committed. A write-ahead log that is truncated in place is written on
-behind a hole, and can never be read.
+SQLite keeps writing into a file that was removed, renamed or replaced, and every commit succeeds. A restart on the same
+path would not find these commits. A write-ahead log that was truncated in place is continued behind a hole and cannot be
+read.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Identity = tuple[int, int]
 """Device and inode of a file."""
 
 _WAL_MAGIC = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
-"""First bytes of a write-ahead log (SQLite file format, section 4.1); of one that was truncated and written on: zeros."""
+"""First bytes of a write-ahead log (SQLite file format, section 4.1); after a truncation in place they are zeros."""
 
 
 class FileIdentity:
-    """Device and inode of a database file and of its `-wal`, as they were when the connections were opened.
+    """Device and inode of a database file and of its `-wal`, recorded when the first connection is opened.
 
-    SQLite deletes and makes the `-wal` only when no process has a connection open. So its identity is that of the time when the
-    first connection was opened, and it is forgotten when the last one is closed.
+    SQLite creates and deletes the `-wal` only while no process has a connection open. So the identity of the `-wal` is
+    recorded with the first connection and forgotten with the last one.
     """
 
     def __init__(self, path: Path, stat: Callable[[Path], os.stat_result] = os.stat) -> None:
@@ -37,13 +37,13 @@ class FileIdentity:
         self._stat = stat
         self._lock = Lock()
         self._file: Identity | None = None
-        self._entry: Identity | None = None  # of the path itself, which may be a link
+        self._entry: Identity | None = None  # of the path itself, which may be a symbolic link
         self._wal: Identity | None = None
         self._connections = 0
         self._moved = False
 
     def connection_opened(self) -> None:
-        """Record both files when the first connection has read; require that a later one has met the same."""
+        """Record both files after the first connection's first read; check them for later connections."""
         with self._lock:
             if self._file is None:
                 self._file, self._entry = self._identity(self._path), _entry_of(self._path)
@@ -57,18 +57,18 @@ class FileIdentity:
             raise
 
     def connection_closed(self) -> None:
-        """Forget the `-wal` with the last connection: SQLite may delete it now."""
+        """Forget the `-wal` with the last connection, because SQLite may delete it."""
         with self._lock:
             self._connections -= 1
             if not self._connections:
                 self._wal = None
 
     def require_unmoved(self) -> None:
-        """Raise DatabaseMovedError unless both paths lead to the files that are open. Logs an error, once, and when they are back."""
-        missed = self._moved_file()
+        """Raise DatabaseMovedError unless both paths lead to the open files. Log an error once, and a warning on recovery."""
+        moved = self._moved_file()
         with self._lock:
-            changed, self._moved = self._moved != (missed is not None), missed is not None
-        if missed is None:
+            changed, self._moved = self._moved != (moved is not None), moved is not None
+        if moved is None:
             if changed:
                 logger.warning("%s: the database file is back, and batches are stored again", self._path)
             return
@@ -76,12 +76,12 @@ class FileIdentity:
             logger.error(
                 "%s was removed, renamed, replaced, truncated or unmounted while it is served: no batch is acknowledged. "
                 "Put the same file back; or stop the service, restore a backup and start again",
-                missed,
+                moved,
             )
-        raise DatabaseMovedError(f"{missed} was removed, renamed, replaced, truncated or unmounted while it is served")
+        raise DatabaseMovedError(f"{moved} was removed, renamed, replaced, truncated or unmounted while it is served")
 
     def _moved_file(self) -> Path | None:
-        """Return the path that leads elsewhere, or whose file was truncated."""
+        """Return the path that leads to another file, or to a truncated one; None: neither."""
         for path, recorded in ((self._path, self._file), (self._wal_path, self._wal)):
             if recorded is not None and self._identity(path) != recorded:
                 return path
@@ -108,7 +108,7 @@ def _entry_of(path: Path) -> Identity | None:
 
 
 def _has_hole(path: Path) -> bool:
-    """Return whether a file has fewer bytes on the disk than its size: only such a `-wal` need be read."""
+    """Return whether a file has fewer bytes on the disk than its size; only then is the `-wal` read."""
     try:
         found = path.stat()
     except OSError:

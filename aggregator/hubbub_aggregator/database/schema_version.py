@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, inspect, select
 
+from hubbub.text import format_names
 from hubbub_aggregator.database.engine import insert_new
 from hubbub_aggregator.database.failpoints import reach
 from hubbub_aggregator.database.schema import (
@@ -17,9 +18,6 @@ from hubbub_aggregator.database.schema import (
     tables,
 )
 from hubbub_aggregator.errors import SchemaError
-
-_MAX_NAMES = 3
-"""Most table names in an error message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +42,7 @@ def version_of(connection: Connection) -> SchemaVersion | None:
         return None
     if not found & set(tables.tables):
         raise SchemaError(
-            f"the database belongs to another program, its tables are {_some(sorted(found))}: "
+            f"the database belongs to another program, its tables are {format_names(sorted(found))}: "
             "give an empty database, or an aggregator's"
         )
     numbers = list(connection.scalars(select(alembic_version))) if alembic_version.name in found else []
@@ -67,10 +65,6 @@ def _unknown(found: list[str]) -> str:
         f"the database has an unknown schema version ({', '.join(found) or 'none'}), this hubbub has schema version "
         f"{SCHEMA_VERSION}: give the --database of an aggregator, or create a new one with `hubbub db create`"
     )
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:_MAX_NAMES]) + (f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else "")
 
 
 def prepare(connection: Connection) -> bool:

@@ -36,13 +36,13 @@ def problem_response(problem: ProblemType, detail: str, headers: Mapping[str, st
 
 def refusal_response(refused: RefusedError) -> Response:
     """Return the response to a refused request, with the header of the refusal if it has one."""
-    return problem_response(refused.refusal, refused.detail, refusal_headers(refused))
+    return problem_response(refused.problem_type, refused.detail, refusal_headers(refused))
 
 
 def refusal_headers(refused: RefusedError) -> dict[str, str]:
     """Return the headers of a refusal for a response with another body."""
     own = dict([refused.header]) if isinstance(refused, RefusedWithHeaderError) else {}
-    return _retry_header(refused.refusal) | own
+    return _retry_header(refused.problem_type) | own
 
 
 def _retry_header(problem: ProblemType) -> dict[str, str]:

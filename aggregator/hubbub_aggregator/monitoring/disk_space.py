@@ -1,4 +1,4 @@
-"""Whether the disk has room: a store that fills it up could not even be folded any more."""
+"""Free disk space, below which batches are refused: folding a full disk's store would fail."""
 
 from __future__ import annotations
 
@@ -8,24 +8,28 @@ from pathlib import Path
 
 
 def free_bytes_at(path: Path) -> Callable[[], int]:
-    """Return a function that says how many bytes are free where a file is."""
+    """Return a function that returns the free bytes on the disk of a file."""
     return lambda: shutil.disk_usage(path.parent).free
 
 
 class DiskSpace:
-    """Looks at the free space when told to, and remembers what it saw."""
+    """Free space of the last measurement.
+
+    free : returns the free bytes; None: the database is on another machine
+    min_free : bytes below which the disk counts as full
+    """
 
     def __init__(self, free: Callable[[], int] | None, min_free_disk: float) -> None:
         self._free = free
         self._min_free_disk = min_free_disk
         self.free: int | None = None
-        self.look()
+        self.measure()
 
-    def look(self) -> None:
-        """Measure; without a function there is no disk of ours to watch."""
+    def measure(self) -> None:
+        """Measure the free space."""
         self.free = self._free() if self._free else None
 
     @property
-    def full(self) -> bool:
-        """Whether less is free than must be."""
+    def is_full(self) -> bool:
+        """Return whether less than `min_free` bytes are free."""
         return self.free is not None and self.free < self._min_free_disk

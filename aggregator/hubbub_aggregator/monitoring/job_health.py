@@ -1,4 +1,4 @@
-"""What the service does by itself, and whether it works: the log says why it does not, and when it does again."""
+"""Failures of background jobs: log, count, and continue with the next run."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ JOBS = ("commit", "fold_and_expire", "compute_figures", "flush_refusals", "check
 
 
 def failure_text(problem: Exception) -> str:
-    """Return what may be logged of a failure: a database's own words, else its kind alone, since a text may hold anything."""
+    """Return the loggable text of a failure: a store's or job's message, else the type alone, since others may contain data."""
     return str(problem) if isinstance(problem, (StoreError, JobError)) else type(problem).__name__
 
 
 def log_failure(log: logging.Logger, job: str, problem: Exception) -> None:
-    """Log that something failed, and why; a database file that was moved has an error of its own in the log already."""
+    """Log a failure of a job; a moved database file is not logged again."""
     if not isinstance(problem, DatabaseMovedError):
         log.error("%s failed: %s", job, failure_text(problem))
 
 
 class JobHealth:
-    """Counts the failures of each job; one thread at a time runs a job."""
+    """Failures of each job since the start; each job runs in one thread at a time."""
 
     def __init__(self) -> None:
         self._failures = dict.fromkeys(JOBS, 0)
@@ -33,10 +33,10 @@ class JobHealth:
 
     @contextmanager
     def guard(self, job: str) -> Iterator[None]:
-        """Log a failure, and go on: what was worked on stays, and is tried again next time."""
+        """Log and count an exception of the block and suppress it; the job's next run tries again."""
         try:
             yield
-        except Exception as problem:  # noqa: BLE001  (nothing may stop the service)
+        except Exception as problem:  # noqa: BLE001  (a failed job must not stop the service)
             log_failure(logger, job, problem)
             self._failures[job] += 1
             self._failing[job] = True
@@ -46,9 +46,9 @@ class JobHealth:
                 self._failing[job] = False
 
     def failures(self) -> dict[str, int]:
-        """Return how often each job failed since the start."""
+        """Return the number of failures of each job since the start."""
         return dict(self._failures)
 
     def failing(self) -> dict[str, bool]:
-        """Return whether each job failed the last time it ran."""
+        """Return for each job whether its last run failed."""
         return dict(self._failing)

@@ -1,9 +1,8 @@
-"""What the service says about itself, on stderr.
+"""Logging of the service on stderr: text or JSON lines, rate limited, without request data.
 
-A line is an event of the service, never of a request: it carries no address, path, id or body, and there is no access
-log. What a request can bring about (the store fails, something goes wrong that nobody foresaw) says nothing of it but
-that it was; the same warning or error comes at most once a minute, with how often it came meanwhile, so that a flood of
-requests is no flood of lines. Times are whole seconds.
+A line describes an event of the service, not a request. It has no address, path, id or body, and there is no access log.
+An error that a request causes is logged without details of the request. The same warning or error is logged at most once
+a minute, with the number of suppressed repetitions. Times are whole seconds.
 """
 
 from __future__ import annotations
@@ -18,49 +17,49 @@ from datetime import UTC, datetime
 FORMATS = ("text", "json")
 LEVELS = ("debug", "info", "warning", "error")
 
-_AGAIN_AFTER = 60.0
-_MOST_REMEMBERED = 1_000
-_OURS = ("hubbub_aggregator", "uvicorn.error")
-_OF_EVERY_RECORD = {*logging.makeLogRecord({}).__dict__, "message", "asctime", "color_message", "again"}
+_REPEAT_INTERVAL_SECONDS = 60.0
+_MAX_REMEMBERED_MESSAGES = 1_000
+_LOGGERS = ("hubbub_aggregator", "uvicorn.error")
+_STANDARD_FIELDS = {*logging.makeLogRecord({}).__dict__, "message", "asctime", "color_message", "repetitions"}
 
 
 def configure(log_format: str, log_level: str) -> None:
-    """Send what this process logs to stderr; other libraries' lines from `warning` on."""
+    """Send this process's log to stderr; of other libraries only warnings and errors."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines() if log_format == "json" else TextLines())
     handler.addFilter(RateLimitFilter())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
-    for name in _OURS:
+    for name in _LOGGERS:
         logging.getLogger(name).setLevel(log_level.upper())
 
 
 def announce(log_format: str, url: str, local_url: str | None = None) -> None:
-    """Print where the service listens, whatever the level, and where it answers reads without a token."""
+    """Print the address of the service, at every log level, and that of the local listener."""
     text = f"hubbub is listening on {url}"
     if log_format == "json":
-        log_always(logging.getLogger(_OURS[0]), text, url=url, local_url=local_url)
+        log_always(logging.getLogger(_LOGGERS[0]), text, url=url, local_url=local_url)
     else:
         if local_url is not None:
             text += (
                 f"\nhubbub answers reads without a token on {local_url} (this machine only: do not forward this port)"
             )
-        print(text, file=sys.stderr, flush=True)  # noqa: T201  (not a line of the log: nothing stands before it)
+        print(text, file=sys.stderr, flush=True)  # noqa: T201  (printed without a level, unlike log lines)
 
 
 def log_always(logger: logging.Logger, text: str, **fields: object) -> None:
-    """Log for information, whatever the level: somebody asked for it, and waits."""
+    """Log an info line at every log level: for deletions and for changes that an operator requested."""
     logger.handle(logger.makeRecord(logger.name, logging.INFO, __file__, 0, text, (), None, extra=fields))
 
 
 class TextLines(logging.Formatter):
-    """`LEVEL logger: message`, and no time: whoever collects stderr adds it."""
+    """Lines `LEVEL logger: message`, without a time: the collector of stderr adds one."""
 
     def format(self, record: logging.LogRecord) -> str:
         return f"{record.levelname} {record.name}: {_message_of(record)}"
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line: time, level, logger, message and the fields of the event."""
+    """One JSON object per line: time, level, logger, message and the fields of the event."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
@@ -69,12 +68,12 @@ class JsonLines(logging.Formatter):
             "logger": record.name,
             "message": _message_of(record),
         }
-        fields = {name: value for name, value in record.__dict__.items() if name not in _OF_EVERY_RECORD}
+        fields = {name: value for name, value in record.__dict__.items() if name not in _STANDARD_FIELDS}
         return json.dumps(line | fields, default=str)
 
 
 class RateLimitFilter(logging.Filter):
-    """Lets the same warning or error pass once a minute, and counts those between."""
+    """Filter that passes the same warning or error once a minute, with the number of suppressed repetitions."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -85,22 +84,22 @@ class RateLimitFilter(logging.Filter):
         if record.levelno < logging.WARNING:
             return True
         text, now = record.getMessage(), self._clock()
-        at, held = self._last.get(text, (now - _AGAIN_AFTER, 0))
-        if now - at < _AGAIN_AFTER:
-            self._last[text] = at, held + 1
+        at, suppressed = self._last.get(text, (now - _REPEAT_INTERVAL_SECONDS, 0))
+        if now - at < _REPEAT_INTERVAL_SECONDS:
+            self._last[text] = at, suppressed + 1
             return False
-        if len(self._last) >= _MOST_REMEMBERED:
+        if len(self._last) >= _MAX_REMEMBERED_MESSAGES:
             self._last.clear()
-        record.again = held
+        record.repetitions = suppressed
         self._last[text] = now, 0
         return True
 
 
 def _message_of(record: logging.LogRecord) -> str:
-    """Return the message, and of an exception its kind alone: its text may hold anything."""
+    """Return the message, with the type of an exception; its text may contain data and is left out."""
     text = record.getMessage()
     kind = record.exc_info[0] if record.exc_info else None
     if kind is not None:
         text = f"{text.rstrip()} ({kind.__name__})"
-    held = getattr(record, "again", 0)
-    return f"{text} ({held} more times in between)" if held else text
+    repetitions = getattr(record, "repetitions", 0)
+    return f"{text} ({repetitions} more times since)" if repetitions else text

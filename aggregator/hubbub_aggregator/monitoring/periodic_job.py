@@ -1,4 +1,4 @@
-"""A thread that does one thing again and again."""
+"""Run a function periodically in a thread."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hubbub_aggregator.monitoring.job_health import JobHealth
 
 
 class PeriodicJob:
-    """Call `job` every `seconds` until closed; `name` is one of `troubles.JOBS`."""
+    """Thread that calls `job` every `seconds` until it is closed; `name` is one of `job_health.JOBS`."""
 
     def __init__(
         self, name: str, job: Callable[[], object], seconds: float, job_health: JobHealth | None = None
@@ -23,7 +23,7 @@ class PeriodicJob:
         self._thread.start()
 
     def close(self) -> None:
-        """Finish what is under way, and stop."""
+        """Wait for the current run, then stop the thread."""
         self._closing.set()
         self._thread.join()
 

@@ -1,4 +1,4 @@
-"""Among how many reports a person's report is hidden, from who sees what is stored."""
+"""Central epsilon of the last complete period of a metric, from its stored cohort sizes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ DELTA = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class CentralEpsilon:
-    """The crowd of one period.
+    """Central privacy guarantee of one period: (epsilon, 1e-9)-DP for readers of its stored data after folding.
 
-    reports : the fewest that a report is one of. Where only counts are stored: the reports of the smallest cohort. Where the reports are
-              retained: those of the smallest commit if there is one cohort, else 1, since a report may be its cohort's only one in a commit
-    epsilon : of (epsilon, 1e-9)-DP towards who sees what is stored of this period, once it is folded
+    reports : smallest number of reports among which a report is shuffled. If only counts are stored: the reports of
+              the smallest cohort. If reports are retained: those of the smallest commit with one cohort, else 1,
+              because a commit may hold one report of a cohort.
     """
 
     period: str
@@ -33,9 +33,9 @@ class CentralEpsilon:
 def last_central_epsilon(
     store: Store, settings: Settings, metric: Metric, smallest_cohorts: Mapping[str, int], now: datetime
 ) -> CentralEpsilon | None:
-    """Return the crowd of the last period whose reports should be in: the one after it has ended too.
+    """Return the central epsilon of the last complete period: the period after it has also ended, so its reports have arrived.
 
-    smallest_cohorts : of each period that was folded, the fewest reports of a cohort that has any
+    smallest_cohorts : fewest reports of a cohort with reports, by folded period
     """
     for text, smallest_cohort in sorted(smallest_cohorts.items(), reverse=True):
         if now < parse_period(metric.period, text).next().closes(timedelta(0)):
@@ -50,7 +50,7 @@ def last_central_epsilon(
 
 
 def _rounded_down(reports: int) -> int:
-    """Keep two digits, so that the bound is not computed anew for every report; fewer reports hide less.
+    """Round down to two digits, so that cached bounds are reused; fewer reports give a larger epsilon, so the bound holds.
 
     >>> _rounded_down(1_234_567), _rounded_down(42)
     (1200000, 42)

@@ -1,6 +1,6 @@
-"""Wall clock by which the service may delete data: compared with elapsed time and with the time that the store remembers.
+"""Clock of the service: the wall clock, compared with elapsed time and with the time in the store.
 
-The rule is `store.clock_state.observed`; `CredibleClock` gives it the clocks and the store.
+`CredibleClock` reads the clocks and the store; `store.clock_state.observed` decides whether data may be deleted.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from hubbub_aggregator.store.clock_state import (
 
 logger = logging.getLogger(__name__)
 
-_SAVE_EVERY = 60.0
+_SAVE_INTERVAL_SECONDS = 60.0
 _MAX_TRIES = 5
-_ACCEPT = "run `hubbub db accept-clock` if the wall clock is right now"
+_ACCEPT = "if the wall clock is correct now, run `hubbub db accept-clock`"
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One look at the clock.
+    """Times read from the service's clock.
 
-    now   : the time to go by
-    other : the time by the wall clock while that is in doubt
+    now   : time that the service uses
+    other : second candidate for the true time (the wall clock's) while the clock is in doubt, else None
     """
 
     now: datetime
@@ -50,12 +50,12 @@ class Reading:
 
     @property
     def candidates(self) -> tuple[datetime, ...]:
-        """Return each time that may be the true one."""
+        """Return all candidates for the true time."""
         return (self.now,) if self.other is None else (self.now, self.other)
 
     @property
     def may_delete(self) -> bool:
-        """Whether data may be deleted by this clock."""
+        """Return whether data may be deleted by this clock."""
         return self.status is ClockStatus.CREDIBLE
 
 
@@ -63,17 +63,17 @@ class ServiceClock(Protocol):
     """Clock of the service."""
 
     def __call__(self) -> datetime:
-        """Return the time to go by."""
+        """Return the time that the service uses."""
 
     def reading(self) -> Reading:
-        """Return the time to go by, and whether it is in doubt; from memory."""
+        """Return the current times and status, without reading the store."""
 
     def observe(self) -> Reading:
-        """Compare the wall clock with elapsed time first; reads the store, and may save in it."""
+        """Compare the wall clock with elapsed time and the store; return the times and status. May save in the store."""
 
 
 def accept(store: ClockStore, wall: float | None = None) -> tuple[float | None, float]:
-    """Save the wall clock (default: the store's) as accepted; return the time as it was remembered, and the wall clock."""
+    """Accept the wall clock (default: the store's); return the time remembered before, and the accepted time."""
     wall = store.wall_clock() if wall is None else wall
     while True:
         stored = store.clock()
@@ -84,19 +84,19 @@ def accept(store: ClockStore, wall: float | None = None) -> tuple[float | None, 
 
 
 def elapsed_clock() -> float:
-    """Return seconds since the boot, those of suspension included where the system counts them (CLOCK_BOOTTIME)."""
+    """Return seconds since boot, including suspension on systems with CLOCK_BOOTTIME."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 def read_boot_id(file: Path = Path("/proc/sys/kernel/random/boot_id")) -> str | None:
-    """Return the random name of this boot, where the system has one."""
+    """Return the random id of this boot; None if the system has none."""
     with suppress(OSError):
         return file.read_text(encoding="ascii").strip()[:36] or None
     return None
 
 
-class _Look(NamedTuple):
-    """A state, and what the elapsed and the wall clock showed then."""
+class _Observation(NamedTuple):
+    """A state, with the elapsed time and the wall clock at which it was computed."""
 
     state: ClockState
     elapsed: float
@@ -104,7 +104,7 @@ class _Look(NamedTuple):
 
 
 class CredibleClock:
-    """Clock of the service, compared with elapsed time and with the time that the store remembers; for any thread."""
+    """Wall clock that is compared with elapsed time and with the time in the store; thread-safe."""
 
     def __init__(
         self,
@@ -119,13 +119,13 @@ class CredibleClock:
         self._boot_id = boot_id or read_boot_id()
         self._lock = Lock()
         self._saved = -math.inf
-        self._last = self._look(None)
+        self._last = self._compare(None)
 
     def __call__(self) -> datetime:
         return self.reading().now
 
     def reading(self) -> Reading:
-        """Return the time to go by, and whether it is in doubt; from memory."""
+        """Return the current times and status, without reading the store."""
         state, at, wall = self._last
         passed = max(self._elapsed() - at, 0.0)
         if state.candidate is None:
@@ -133,12 +133,12 @@ class CredibleClock:
         return Reading(moment(state.credible + passed), moment(state.candidate + passed), state.status)
 
     def observe(self) -> Reading:
-        """Compare the wall clock with elapsed time; save what is to be remembered, once a minute and after a jump."""
+        """Compare the wall clock with elapsed time; save the state once a minute and after each jump."""
         with self._lock:
-            self._last = self._look(self._last)
+            self._last = self._compare(self._last)
         return self.reading()
 
-    def _look(self, last: _Look | None) -> _Look:
+    def _compare(self, last: _Observation | None) -> _Observation:
         for _ in range(_MAX_TRIES):
             stored = self._store.clock()
             wall, at = self._wall(), self._elapsed()
@@ -147,12 +147,12 @@ class CredibleClock:
                 break
         if known is not None:
             _log(known, state)
-        return _Look(state, at, wall)
+        return _Observation(state, at, wall)
 
     def _next(
-        self, last: _Look | None, stored: StoredClock | None, wall: float, at: float
+        self, last: _Observation | None, stored: StoredClock | None, wall: float, at: float
     ) -> tuple[ClockState | None, ClockState]:
-        """Return the state that was known, and the one after this look."""
+        """Return the state before and after this comparison."""
         if last is None:
             if stored is None:
                 return None, first(wall)
@@ -166,9 +166,9 @@ class CredibleClock:
         return mine, observed(merged(mine, stored.state, passed), wall, passed)
 
     def _is_saved(self, stored: StoredClock | None, state: ClockState, at: float) -> bool:
-        """Save a state if that is due; False if another replica has saved one of a new generation meanwhile."""
+        """Save a state if due; return False if another replica saved a new generation in the meantime."""
         replaces = None if stored is None else stored.state.generation
-        if replaces == state.generation and at - self._saved < _SAVE_EVERY:
+        if replaces == state.generation and at - self._saved < _SAVE_INTERVAL_SECONDS:
             return True
         if not self._store.save_clock(StoredClock(state, self._boot_id, at), replaces):
             return False
@@ -179,23 +179,24 @@ class CredibleClock:
 def _log(known: ClockState, state: ClockState) -> None:
     if known.generation == state.generation:
         if known.status is not state.status:
-            logger.warning("the clock is credible again: closing, purging and dropping go on")
+            logger.warning("the clock is credible again: closing, purging and dropping resume")
     elif state.candidate is not None:
         logger.warning(
-            "the wall clock says %s, the remembered time is %s: closing, purging and dropping pause, and uploads to periods "
-            "that are open by one of them only are answered 503. After 24 hours of agreement the wall clock is accepted; %s",
+            "the wall clock is %s, the remembered time is %s: closing, purging and dropping pause, and uploads to periods "
+            "that are open by one of the two times only are answered 503. The wall clock is accepted after 24 hours of "
+            "agreement with elapsed time; %s",
             time_text(state.candidate),
             time_text(state.credible),
             _ACCEPT,
         )
     elif state.status is ClockStatus.SETTLING:
         logger.warning(
-            "the wall clock agrees with the remembered time again, %s: closing, purging and dropping go on after 24 hours of "
-            "agreement; %s",
+            "the wall clock agrees with the remembered time again, %s: closing, purging and dropping resume after 24 hours "
+            "of agreement; %s",
             time_text(state.credible),
             _ACCEPT,
         )
     else:
         logger.warning(
-            "the wall clock is accepted, %s: closing, purging and dropping go on by it", time_text(state.credible)
+            "the wall clock is accepted, %s: closing, purging and dropping resume", time_text(state.credible)
         )

@@ -1,8 +1,8 @@
-"""When folding last succeeded, and for how long segments have been left unfolded.
+"""Time of the last successful folding, and the age of the oldest unfolded segment in rounds of folding.
 
-The time at which a segment arrived is never kept, not even in memory, because a segment may hold one person's report.
-Instead each round of folding remembers how far the segments' ids had come when it began. A segment that a whole round
-left unfolded is late by the rounds since then. Where folding works, every round ends with nothing left, and the age is 0.
+The arrival time of a segment is not stored, not even in memory, because a segment may hold one person's report. Each round
+of folding stores the largest segment id at its start instead. A segment that a complete round did not fold has been late
+since the start of that round. While folding works no segment is left after a round, and the age is 0.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from hubbub_aggregator.errors import StoreError
 
 
 class FoldProgress:
-    """Runs rounds of folding in one thread; its figures may be read from any thread.
+    """Run rounds of folding in one thread; any thread may read the figures.
 
-    segment_ids : returns the smallest and the largest id of the segments; None: there is no segment
-    clock       : returns seconds since 1970      stopwatch : returns seconds that never go back
+    segment_ids : returns the smallest and the largest segment id; None: there is no segment
+    clock       : returns seconds since 1970
+    stopwatch   : returns monotonic seconds
     """
 
     def __init__(
@@ -33,26 +34,26 @@ class FoldProgress:
         self._clock = clock
         self._stopwatch = stopwatch
         self._lock = Lock()
-        self._rounds: deque[tuple[int, float]] = deque()  # newest id at the start of a round, and when that was
+        self._rounds: deque[tuple[int, float]] = deque()  # largest id at the start of a round, and the start
         self.last_fold = 0.0
         """End of the last round without a failure, in seconds since 1970; 0: none since the start."""
 
     def round(self, fold: Callable[[], object]) -> None:
-        """Fold once; whatever `fold` raises is passed on."""
+        """Run `fold` once and record the round; exceptions of `fold` propagate."""
         began, before = self._stopwatch(), self._segment_ids()
         try:
             fold()
             self.last_fold = self._clock()
         finally:
             with suppress(StoreError):
-                self._note(began, before, self._segment_ids())
+                self._record(began, before, self._segment_ids())
 
     def oldest_segment_age(self) -> float:
-        """Return the seconds since the start of the first round that left the oldest segment unfolded; 0: none did."""
+        """Return the seconds since the start of the first round that did not fold the oldest segment; 0: no such segment."""
         with self._lock:
             return self._stopwatch() - self._rounds[0][1] if self._rounds else 0.0
 
-    def _note(self, began: float, before: tuple[int, int] | None, after: tuple[int, int] | None) -> None:
+    def _record(self, began: float, before: tuple[int, int] | None, after: tuple[int, int] | None) -> None:
         with self._lock:
             if before is not None:
                 self._rounds.append((before[1], began))

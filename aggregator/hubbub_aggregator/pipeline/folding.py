@@ -1,4 +1,4 @@
-"""Segments -> summaries, once each; figures of summaries; and a read, which adds up segments and summaries."""
+"""Fold segments into summaries, compute figures of summaries, and read the sum of both."""
 
 from __future__ import annotations
 
@@ -16,40 +16,42 @@ from hubbub_aggregator.monitoring.job_health import failure_text
 from hubbub_aggregator.store.interface import Store, StoredPeriod
 from hubbub_aggregator.store.period_figures import PeriodFigures, StoredFigures, figures_of
 
-_REPORTS_AT_ONCE = 1 << 20
+_MAX_REPORTS_PER_FOLD = 1 << 20
 """Most reports in memory during one fold: 17 MB at k = 128."""
-_FIGURES_AT_ONCE = 250
-"""Summaries read in one step, after an upgrade: about half a second of one core."""
+_MAX_FIGURES_PER_RUN = 250
+"""Summaries read in one run of `compute_figures`: about half a second of one core."""
 
 
 def summary_type(metric: Metric) -> type[BitCounts] | type[PatternCounts]:
-    """Return what reports of a metric are folded into: patterns where they are few enough, else bits."""
+    """Return the type of a metric's summaries: pattern counts for k <= 16, else bit counts."""
     return PatternCounts if metric.params.num_bits <= MAX_PATTERN_BITS else BitCounts
 
 
-def summarize(metric: Metric, holding: StoredPeriod) -> Summary:
-    """Add a holding's segments to its summary."""
-    counted = summary_type(metric).from_rows(metric, holding.cohorts, holding.rows, [holding.period])
-    total: Summary = counted if holding.summary is None else add(counted, summary_from_bytes(holding.summary))
+def summarize(metric: Metric, stored: StoredPeriod) -> Summary:
+    """Return the sum of a stored period's summary and its segments."""
+    counted = summary_type(metric).from_rows(metric, stored.cohorts, stored.rows, [stored.period])
+    total: Summary = counted if stored.summary is None else add(counted, summary_from_bytes(stored.summary))
     return total
 
 
 def read_summary(store: Store, metric: Metric, periods: Collection[str] | None = None) -> Summary:
-    """Sum up all that is stored of a metric version, folded or not, as of one moment: exact and fresh."""
-    each = (summarize(metric, holding) for holding in store.read(metric.digest, periods))
-    return reduce(add, each, summary_type(metric).empty(metric))
+    """Return the exact summary of a metric version as of now, folded or not; periods None: of all periods."""
+    summaries = (summarize(metric, stored) for stored in store.read(metric.digest, periods))
+    return reduce(add, summaries, summary_type(metric).empty(metric))
 
 
 def fold(
     store: Store,
     metric: Metric,
-    max_reports: int = _REPORTS_AT_ONCE,
+    max_reports: int = _MAX_REPORTS_PER_FOLD,
     keeps_reports: Callable[[str], bool] = lambda _period: False,
 ) -> None:
-    """Fold every segment that a metric version has now; keep the reports of the periods that it retains.
+    """Fold every segment that a metric version has now.
 
-    The counting is outside the transaction: if another process folds the same meanwhile, the store refuses the
-    second, which leaves it to the next round.
+    keeps_reports : returns whether a period's reports are retained beside its counts
+
+    Counting runs outside the transaction. If another process folds the same segments in the meantime, the store
+    refuses this fold and the next round continues.
     """
     for period in store.unfolded(metric.digest):
         while _fold_some(store, metric, period, max_reports, keeps_reports(period)):
@@ -57,20 +59,20 @@ def fold(
 
 
 def _fold_some(store: Store, metric: Metric, period: str, max_reports: int, retain: bool) -> bool:
-    """Fold a period's oldest segments; return whether there were more than that."""
-    for holding in list(store.read(metric.digest, [period], max_reports)):
-        if holding.segments:
-            summary = summarize(metric, holding)
+    """Fold a period's oldest segments; return whether the period may have more."""
+    for stored in list(store.read(metric.digest, [period], max_reports)):
+        if stored.segments:
+            summary = summarize(metric, stored)
             figures = figures_of(metric.params, summary.count_profile())
-            if store.fold(holding, summary_to_bytes(summary), retain, figures):
-                return len(holding.cohorts) >= max_reports
+            if store.fold(stored, summary_to_bytes(summary), retain, figures):
+                return len(stored.cohorts) >= max_reports
     return False
 
 
-def compute_figures(store: Store, definitions: Definitions, most: int = _FIGURES_AT_ONCE) -> None:
-    """Store the figures of at most `most` summaries that have none: those that an older hubbub folded.
+def compute_figures(store: Store, definitions: Definitions, most: int = _MAX_FIGURES_PER_RUN) -> None:
+    """Compute and store the figures of at most `most` summaries without current figures.
 
-    A summary that cannot be read keeps none of the others; a JobError names its metric.
+    Raises JobError, after all others are stored, with the metrics whose summaries cannot be read.
     """
     metrics = {metric.digest: metric for metric in definitions.versions()}
     rows, failed = list[StoredFigures](), dict[str, str]()
@@ -81,11 +83,11 @@ def compute_figures(store: Store, definitions: Definitions, most: int = _FIGURES
             break
         try:
             [figures] = [
-                figures_of(metrics[digest].params, read_count_profile(holding.summary))
-                for holding in store.read(digest, [period], max_reports=1)
-                if holding.summary is not None and holding.revision == revision
+                figures_of(metrics[digest].params, read_count_profile(stored.summary))
+                for stored in store.read(digest, [period], max_reports=1)
+                if stored.summary is not None and stored.revision == revision
             ] or [PeriodFigures()]
-        except Exception as problem:  # noqa: BLE001  (it keeps none of the others)
+        except Exception as problem:  # noqa: BLE001  (the others are computed)
             failed[metrics[digest].name] = failure_text(problem)
         else:
             rows.append(StoredFigures(digest, period, revision, figures, is_stale=False))

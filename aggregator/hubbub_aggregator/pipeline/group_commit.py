@@ -1,4 +1,4 @@
-"""Group commit: all batches that arrived while the last commit was being written go into the next one."""
+"""Group commit: one transaction stores all batches that arrived during the commit before."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from hubbub_aggregator.monitoring.job_health import JobHealth
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.interface import AppendResult, Store
 
-_PER_BATCH = 1_024
-"""What a waiting batch weighs beside its reports, in bytes: its id, its future, the request around it."""
+_BATCH_OVERHEAD_BYTES = 1_024
+"""Memory of a queued batch without its reports: id, future, request."""
 
 _COMMIT_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)  # seconds
 
 
 class _QueuedBatch(NamedTuple):
     batch: Batch
-    answer: asyncio.Future[AppendResult]
-    weight: int
+    result: asyncio.Future[AppendResult]
+    num_bytes: int
 
 
 class GroupCommit:
-    """One thread that writes, and a bounded queue in front of it.
+    """A writer thread behind a bounded queue of batches.
 
-    Made, asked and closed in one event loop; only `_run` runs in the thread.
+    Create, use and close it in one event loop; only `_run` runs in the thread.
     """
 
     stored_at: float | None = None
-    """When, by the clock, the last commit stored a batch; None: none has, or the last one failed."""
+    """Clock time of the last commit that stored a batch; None: no such commit, or the last one failed."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class GroupCommit:
         self._queue: SimpleQueue[_QueuedBatch | None] = SimpleQueue()
         self._troubles = job_health or JobHealth()
         self._clock = clock
-        self._weight = 0
+        self._queued_bytes = 0
         self.commits = Histogram(
             "hubbub_commit_seconds", "Duration of a commit.", registry=None, buckets=_COMMIT_BUCKETS
         )
@@ -59,69 +59,73 @@ class GroupCommit:
         self._thread.start()
 
     async def write(self, batch: Batch) -> AppendResult:
-        """Return, once it is durable, what became of the batch; raises RefusedError if it could not be stored."""
-        weight = len(batch.cohorts) + len(batch.rows) + _PER_BATCH
-        self.require_room(weight)
-        answer: asyncio.Future[AppendResult] = self._loop.create_future()
-        self._weight += weight
-        self._queue.put(_QueuedBatch(batch, answer, weight))
-        return await answer
+        """Queue a batch; return its result after the commit is durable.
 
-    def require_room(self, weight: int = _PER_BATCH) -> None:
-        """Refuse what has no room in the queue; by default anything, where there is no room even for an empty batch."""
-        if self._weight and self._weight + weight > self._settings.max_queue_bytes:
-            raise RefusedError(ProblemType.UNAVAILABLE, "too many batches are waiting to be stored")
+        Raises RefusedError (503) if the queue is full or the commit failed.
+        """
+        num_bytes = len(batch.cohorts) + len(batch.rows) + _BATCH_OVERHEAD_BYTES
+        self.require_room(num_bytes)
+        result: asyncio.Future[AppendResult] = self._loop.create_future()
+        self._queued_bytes += num_bytes
+        self._queue.put(_QueuedBatch(batch, result, num_bytes))
+        return await result
+
+    def require_room(self, num_bytes: int = _BATCH_OVERHEAD_BYTES) -> None:
+        """Raise RefusedError (503) unless the queue has room for a batch of this size; default: for an empty batch."""
+        if self._queued_bytes and self._queued_bytes + num_bytes > self._settings.max_queue_bytes:
+            raise RefusedError(
+                ProblemType.UNAVAILABLE, "too many batches are waiting to be stored: send the batch again later"
+            )
 
     @property
-    def waiting(self) -> int:
-        """How many bytes of batches wait for their commit."""
-        return self._weight
+    def queued_bytes(self) -> int:
+        """Return the size of the batches that wait for their commit, in bytes."""
+        return self._queued_bytes
 
     @property
-    def alive(self) -> bool:
-        """Whether batches are still being written."""
+    def is_alive(self) -> bool:
+        """Return whether the writer thread runs."""
         return self._thread.is_alive()
 
     async def close(self) -> None:
-        """Write what is waiting, then stop."""
+        """Store the queued batches, then stop the thread."""
         self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
 
     def _run(self) -> None:
         while (first := self._queue.get()) is not None:
-            group = [first, *self._arrived()]
+            group = [first, *self._take_queued()]
             appended: list[AppendResult] | None = None
             began = time.perf_counter()
-            with self._troubles.guard("commit"):  # whatever fails, the next group gets its chance
-                appended = self._store.append([waiting.batch for waiting in group])
+            with self._troubles.guard("commit"):  # after a failure the next group is tried
+                appended = self._store.append([queued.batch for queued in group])
             if appended is None:
                 self.stored_at = None
             elif AppendResult.STORED in appended:
                 self.stored_at = self._clock()
             self.commits.observe(time.perf_counter() - began)
-            self._loop.call_soon_threadsafe(self._settle, group, appended)
+            self._loop.call_soon_threadsafe(self._resolve, group, appended)
 
-    def _arrived(self) -> list[_QueuedBatch]:
+    def _take_queued(self) -> list[_QueuedBatch]:
         arrived: list[_QueuedBatch] = []
         try:
             while len(arrived) + 1 < self._settings.max_batches_per_commit:
-                waiting = self._queue.get_nowait()
-                if waiting is None:
+                queued = self._queue.get_nowait()
+                if queued is None:
                     self._queue.put(None)
                     break
-                arrived.append(waiting)
+                arrived.append(queued)
         except Empty:
             pass
         return arrived
 
-    def _settle(self, group: list[_QueuedBatch], appended: list[AppendResult] | None) -> None:
-        self._weight -= sum(waiting.weight for waiting in group)
-        for number, waiting in enumerate(group):
-            if waiting.answer.done():  # cancelled: nobody waits for it any more
+    def _resolve(self, group: list[_QueuedBatch], appended: list[AppendResult] | None) -> None:
+        self._queued_bytes -= sum(queued.num_bytes for queued in group)
+        for number, queued in enumerate(group):
+            if queued.result.done():  # the request was cancelled
                 continue
             if appended is None:
-                waiting.answer.set_exception(
-                    RefusedError(ProblemType.UNAVAILABLE, "the store could not take the batch")
-                )
+                problem = RefusedError(ProblemType.UNAVAILABLE, "the batch could not be stored: send it again later")
+                queued.result.set_exception(problem)
             else:
-                waiting.answer.set_result(appended[number])
+                queued.result.set_result(appended[number])

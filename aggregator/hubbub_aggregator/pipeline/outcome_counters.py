@@ -1,4 +1,4 @@
-"""Counts of the aggregator's answers: batches by metric and result, and other refused requests by reason."""
+"""Counters of batches by metric and result, and of other refused requests by reason."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from hubbub.wire.problems import ProblemType
 from hubbub_aggregator.store.interface import Store
 
 _ACCEPTED = ("stored", "duplicate")
-_REFUSED = tuple(refusal.slug for refusal in ProblemType)
+_REFUSED = tuple(problem.slug for problem in ProblemType)
 
 
 class OutcomeCounters:
-    """Counters since the start, and the refusals that are still to be added to the store's permanent counters.
+    """Counters since the start, and the refusals not yet added to the store's permanent counters.
 
     All methods may be called from any thread.
     """
@@ -26,25 +26,25 @@ class OutcomeCounters:
         self._unflushed: Counter[tuple[str, str]] = Counter()
 
     def accepted(self, metric: str, result: str) -> None:
-        """Count a batch that was stored, or that the store already had; metric: as for `refused`."""
+        """Count an accepted batch; result: `stored` or `duplicate`; metric: as for `refused`."""
         with self._lock:
             self._batches[metric, result] += 1
 
-    def refused(self, metric: str, refusal: ProblemType) -> None:
-        """Count a refused batch; metric: the name of a defined metric, or "" (undefined names are not kept)."""
+    def refused(self, metric: str, problem: ProblemType) -> None:
+        """Count a refused batch; metric: the name of a defined metric, or "" for all others."""
         with self._lock:
-            self._batches[metric, refusal.slug] += 1
-            self._unflushed[metric, refusal.slug] += 1
+            self._batches[metric, problem.slug] += 1
+            self._unflushed[metric, problem.slug] += 1
 
-    def rejected_request(self, refusal: ProblemType) -> None:
+    def rejected_request(self, problem: ProblemType) -> None:
         """Count a refused request that was not a batch."""
         with self._lock:
-            self._requests[refusal.slug] += 1
+            self._requests[problem.slug] += 1
 
     def batches(self, metrics: Iterable[str]) -> dict[tuple[str, str], int]:
         """Return the number of batches since the start, by metric and `stored`, `duplicate` or the problem's slug.
 
-        Of these metrics: what was accepted, 0 included, and the reasons that occurred. Of the metric "": every reason.
+        For these metrics: both accepted results, also if 0, and the reasons that occurred. For the metric "": all reasons.
         """
         with self._lock:
             counts = {(metric, result): self._batches[metric, result] for metric in metrics for result in _ACCEPTED}
@@ -58,7 +58,7 @@ class OutcomeCounters:
             return dict(self._requests)
 
     def flush(self, store: Store) -> None:
-        """Add the refusals since the last flush to the store's counters; if that fails they wait for the next flush."""
+        """Add the refusals since the last flush to the store's counters; after a failure the next flush adds them."""
         with self._lock:
             added, self._unflushed = self._unflushed, Counter()
         if not added:

@@ -1,4 +1,4 @@
-"""Retained reports -> their file, in an order that says nothing, a few megabytes in memory at a time."""
+"""Export retained reports to a file, in an order independent of arrival, with bounded memory."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.store.interface import Store, StoredReports
 from hubbub_aggregator.store.shuffle import sort_reports
 
-_BYTES_AT_ONCE = 32 << 20
-_one_at_a_time = BoundedSemaphore()
+_MAX_PART_BYTES = 32 << 20
+_export_slot = BoundedSemaphore()
+"""Held by the one export that runs in this process, because an export takes memory."""
 
 
 def write_reports(
@@ -31,45 +32,48 @@ def write_reports(
     *,
     implausible_rejected: bool = False,
 ) -> None:
-    """Write the reports that are held of a metric version and these periods, as of one moment.
+    """Write the stored reports of a metric version and these periods, as of one moment.
 
-    Each goes at random into one of as many parts as memory asks for, and each part is sorted: within a part the order is that of the
-    reports' own bytes, and which part a report is in says nothing about it.
+    Each report is assigned at random to one of several parts of at most 32 MB, and each part is sorted by its reports'
+    bytes. So the order does not depend on the order of arrival.
     """
     with (
-        store.reports(metric.digest, periods) as held,
-        ReportWriter(sink, metric, held.periods, implausible_rejected=implausible_rejected) as writer,
+        store.reports(metric.digest, periods) as stored,
+        ReportWriter(sink, metric, stored.periods, implausible_rejected=implausible_rejected) as writer,
     ):
-        parts = -(-held.num_reports * (1 + metric.params.row_bytes) // _BYTES_AT_ONCE)
+        parts = -(-stored.num_reports * (1 + metric.params.row_bytes) // _MAX_PART_BYTES)
         seed = int.from_bytes(random_bytes(16), "big")
         for part in range(parts):
-            drawn = list(_drawn(held, part, parts, seed))
-            cohorts, rows = (b"".join(each) for each in zip(*drawn, strict=True)) if drawn else (b"", b"")
+            drawn = list(_draw_part(stored, part, parts, seed))
+            cohorts, rows = (b"".join(column) for column in zip(*drawn, strict=True)) if drawn else (b"", b"")
             if cohorts:
                 writer.write(*sort_reports(cohorts, rows))
 
 
-def _drawn(held: StoredReports, part: int, parts: int, seed: int) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the reports that belong to a part: the same draw for each part, since the seed and the blocks are the same."""
+def _draw_part(stored: StoredReports, part: int, parts: int, seed: int) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the reports of one part; every call draws the same assignment, from the same seed and blocks."""
     draws = np.random.default_rng(seed)
-    for cohorts, rows in held.blocks():
+    for cohorts, rows in stored.blocks():
         n = len(cohorts)
-        mine = draws.integers(parts, size=n) == part
+        is_here = draws.integers(parts, size=n) == part
         cohort_of, bits = np.frombuffer(cohorts, np.uint8), np.frombuffer(rows, np.uint8).reshape(n, -1)
-        yield cohort_of[mine].tobytes(), bits[mine].tobytes()
+        yield cohort_of[is_here].tobytes(), bits[is_here].tobytes()
 
 
 def reports_file(store: Store, metric: Metric, periods: Collection[str], *, implausible_rejected: bool) -> IO[bytes]:
-    """Write the reports into a file without a name, which is gone when it is closed; one at a time, for the memory it takes."""
-    with _turn():
-        file = tempfile.TemporaryFile()  # noqa: SIM115  (whoever asked closes it)
+    """Return an unnamed temporary file with the reports, deleted when it is closed.
+
+    Raises RefusedError (503) while another export runs, and (507) if the disk is full.
+    """
+    with _only_export():
+        file = tempfile.TemporaryFile()  # noqa: SIM115  (the caller closes it)
         try:
             write_reports(store, metric, periods, file, implausible_rejected=implausible_rejected)
         except OSError as problem:
             file.close()
             if problem.errno != errno.ENOSPC:
                 raise
-            raise RefusedError(ProblemType.DISK_FULL, "there is no room for the file of these reports") from None
+            raise RefusedError(ProblemType.DISK_FULL, "the disk has no room for the file of these reports") from None
         except BaseException:
             file.close()
             raise
@@ -77,10 +81,10 @@ def reports_file(store: Store, metric: Metric, periods: Collection[str], *, impl
 
 
 @contextmanager
-def _turn() -> Iterator[None]:
-    if not _one_at_a_time.acquire(blocking=False):
-        raise RefusedError(ProblemType.UNAVAILABLE, "reports are being put together for somebody else: ask again")
+def _only_export() -> Iterator[None]:
+    if not _export_slot.acquire(blocking=False):
+        raise RefusedError(ProblemType.UNAVAILABLE, "another export of reports is running: try again later")
     try:
         yield
     finally:
-        _one_at_a_time.release()
+        _export_slot.release()

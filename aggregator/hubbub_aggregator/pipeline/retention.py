@@ -1,9 +1,9 @@
-"""A period's end: closed when it takes no more reports, purged when its counts have been kept long enough.
+"""Life of a period: fold its segments, delete its retained reports, close it, and purge it.
 
-open      one day before it starts until 30 days after it ends: reports are taken, ids are kept
-dropped   `keep_reports` periods after its end, if its metric retains reports at all: what is kept beside the counts goes
-closed    reports are refused, for ever, in the store itself; the ids go
-purged    `keep_counts` periods after its end: its counts and reports go, that it was closed stays
+open      from one day before its start until 30 days after its end: reports are accepted, batch ids are stored
+dropped   `keep_reports` periods after its end: its retained reports are deleted
+closed    reports are refused permanently, by the store itself; its batch ids are deleted
+purged    `keep_counts` periods after its end: its counts and reports are deleted; it stays closed
 """
 
 from __future__ import annotations
@@ -37,11 +37,13 @@ def upkeep(
     clock: Reading | datetime,
     elapsed: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Fold all segments; close, drop and purge what is due, unless the clock is in doubt; end when the store is stopped.
+    """Fold all segments; then close, drop and purge the periods that are due, if the clock is credible.
 
-    Each of these may be interrupted at any point, and the next call continues. Closing, dropping and purging take bounded
-    steps, and between two of them all is folded again once `fold_interval` seconds have passed. A failure with one version
-    of a metric does not keep the others; a JobError names the versions that failed.
+    elapsed : returns monotonic seconds
+
+    May be interrupted at any point; the next call continues. Deletion runs in bounded steps. Between two steps all
+    segments are folded again once `fold_interval` seconds have passed. Returns early when the store is stopped. Raises
+    JobError with the metrics whose versions failed, after all others are done.
     """
     reading = clock if isinstance(clock, Reading) else Reading(clock)
     with suppress(StoppedError):
@@ -49,7 +51,7 @@ def upkeep(
 
 
 class _Round:
-    """One round of upkeep."""
+    """State of one call of `upkeep`."""
 
     def __init__(
         self,
@@ -80,8 +82,7 @@ class _Round:
                 with self._guard(metric):
                     self._delete_due(metric, to_close, retained.get(metric.digest, []))
         if self._failed:
-            told = "; ".join(f"{why} ({', '.join(names)})" for why, names in _by_cause(self._failed).items())
-            raise JobError(told)
+            raise JobError("; ".join(f"{text} ({', '.join(names)})" for text, names in _by_text(self._failed).items()))
 
     def _fold_all(self) -> None:
         unfolded = {digest for digest, _ in self._store.unfolded_reports()}
@@ -101,30 +102,30 @@ class _Round:
             yield
         except StoppedError:
             raise
-        except Exception as problem:  # noqa: BLE001  (it keeps none of the others)
+        except Exception as problem:  # noqa: BLE001  (the other versions go on)
             self._failed[metric.name] = failure_text(problem)
 
     def _retains(self, metric: Metric, text: str) -> bool:
-        """Say whether reports are retained by any of the times that may be the true one."""
+        """Return whether reports are retained by any of the candidate times."""
         return any(keeps_reports(metric, self._settings, text, now) for now in self._clock.candidates)
 
     def _is_over(self, metric: Metric, text: str) -> bool:
         return self._clock.now >= parse_period(metric.period, text).closes()
 
     def _delete_due(self, metric: Metric, to_close: Iterable[str], retained: Iterable[str]) -> None:
-        store, between = self._store, self._fold_if_due
+        store, between_steps = self._store, self._fold_if_due
         for text in to_close:
-            store.close_period(metric.digest, text, between)
-            _log(metric, text, "closed", "it takes no more reports, its batch ids are deleted")
+            store.close_period(metric.digest, text, between_steps)
+            _log(metric, text, "closed", "new reports are refused, its batch ids are deleted")
         for text in retained:
             if not self._retains(metric, text):
-                store.drop_reports(metric.digest, text, between)
+                store.drop_reports(metric.digest, text, between_steps)
                 _log(metric, text, "dropped", "its retained reports are deleted")
         keep = self._settings.keep_counts.get(metric.name)
         if keep is not None:
             for text in store.closed_periods(metric.digest):
                 if self._clock.now >= counts_expire_at(metric, text, keep):
-                    store.purge(metric.digest, text, between)
+                    store.purge(metric.digest, text, between_steps)
                     _log(metric, text, "purged", "its counts are deleted")
 
 
@@ -136,32 +137,32 @@ def _by_digest(periods: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def _log(metric: Metric, text: str, action: str, meaning: str) -> None:
-    """Log what is deleted, at every level: it cannot be brought back."""
+    """Log a deletion at every level: it cannot be undone."""
     line = f"{action} the {metric.period} {text} of {metric.name} ({metric.digest[:12]}): {meaning}"
     log_always(logger, line, action=action, metric=metric.name, digest=metric.digest, period=text)
 
 
-def _by_cause(failed: Mapping[str, str]) -> dict[str, list[str]]:
+def _by_text(failed: Mapping[str, str]) -> dict[str, list[str]]:
     names: dict[str, list[str]] = {}
-    for name, why in failed.items():
-        names.setdefault(why, []).append(name)
+    for name, text in failed.items():
+        names.setdefault(text, []).append(name)
     return names
 
 
 def counts_expire_at(metric: Metric, text: str, keep: int) -> datetime:
-    """Return when a period's counts go: `keep_counts` periods after its end, not before it is closed."""
+    """Return the time when a period's counts are purged: `keep_counts` periods after its end, and not before it closes."""
     return max(parse_period(metric.period, text).closes(), _after(metric.period, text, keep))
 
 
 def keeps_reports(metric: Metric, settings: Settings, text: str, now: datetime) -> bool:
-    """Say whether a period's reports are kept beside their counts: until `keep_reports` periods after its end."""
+    """Return whether a period's reports are retained beside its counts: until `keep_reports` periods after its end."""
     retain = settings.keep_reports.get(metric.name)
     return retain is not None and now < _after(metric.period, text, retain)
 
 
 @lru_cache(maxsize=1_024)
 def _after(kind: PeriodKind, text: str, periods: int) -> datetime:
-    """Return when so many periods have passed after the end of one."""
+    """Return the time that lies `periods` periods after the end of a period."""
     period = parse_period(kind, text)
     for _ in range(periods):
         period = period.next()

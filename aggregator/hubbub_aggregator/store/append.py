@@ -1,4 +1,4 @@
-"""Batches -> ids and segments: one transaction for all that arrived meanwhile, one segment a metric version and period."""
+"""Append batches in one transaction: their ids, and one segment of shuffled reports per metric version and period."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from hubbub_aggregator.store.shuffle import shuffle_reports
 _FIND = (
     select(collection.c.id, collection.c.closed)
     .where(collection.c.digest == bindparam("digest"), collection.c.period == bindparam("period"))
-    .with_for_update(read=True, key_share=True)  # nobody closes it until this append is done
+    .with_for_update(read=True, key_share=True)  # the period cannot be closed until this append ends
 )
 
 
 class Appender:
-    """Appends to the tables of `schema.py`; what it promises is said at `Store.append`."""
+    """Implementation of `Store.append`."""
 
     def __init__(self, engine: Engine, random_bytes: RandomBytes) -> None:
         self._engine = engine
-        self._coins = random_bytes
+        self._random_bytes = random_bytes
         self._ids = BatchIds(engine)
         self._find = Statement(engine, _FIND)
         self._insert_segment = Statement(engine, insert(segment).inline(), ("collection_id", "cohorts", "reports"))
@@ -41,10 +41,10 @@ class Appender:
             fresh = {key: self._append_group(connection, group) for key, group in sorted(groups.items())}
             reach("append: before its commit")
         reach("append: after its commit")
-        return [_take(fresh[each.digest, each.period], each.batch_id.bytes) for each in batches]
+        return [_result_of(fresh[each.digest, each.period], each.batch_id.bytes) for each in batches]
 
     def _append_group(self, connection: Connection, group: dict[bytes, Batch]) -> set[bytes] | None:
-        """Return the ids that are new; None: the period is closed."""
+        """Store the new batches of one period; return their ids; None: the period is closed."""
         to, closed = self._collection(connection, next(iter(group.values())))
         if closed:
             return None
@@ -53,25 +53,25 @@ class Appender:
         if fresh:
             new = [group[batch_id] for batch_id in fresh]
             cohorts, rows = shuffle_reports(
-                b"".join([each.cohorts for each in new]), b"".join([each.rows for each in new]), self._coins
+                b"".join([each.cohorts for each in new]), b"".join([each.rows for each in new]), self._random_bytes
             )
             self._insert_segment.execute(connection, {"collection_id": to, "cohorts": cohorts, "reports": rows})
         return fresh
 
     def _collection(self, connection: Connection, of: Batch) -> tuple[int, bool]:
-        """Return the id of a batch's collection, made if it is not there, and whether it is closed."""
-        this = {"digest": of.digest, "period": of.period}
-        found = self._find.execute(connection, this).one_or_none()
+        """Return the id of a batch's collection, created if missing, and whether it is closed."""
+        is_this = {"digest": of.digest, "period": of.period}
+        found = self._find.execute(connection, is_this).one_or_none()
         if found is None:
-            new = this | {"metric": of.metric, "revision": 0, "closed": False}
+            new = is_this | {"metric": of.metric, "revision": 0, "closed": False}
             connection.execute(insert_new(connection, collection), new)
-            found = self._find.execute(connection, this).one()
+            found = self._find.execute(connection, is_this).one()
         number, closed = found
         return number, bool(closed)
 
 
-def _take(fresh: set[bytes] | None, batch_id: bytes) -> AppendResult:
-    """Say what became of an id; it is new only the first time it is asked for."""
+def _result_of(fresh: set[bytes] | None, batch_id: bytes) -> AppendResult:
+    """Return the result for one batch id and remove it from `fresh`, so that its repetition is a duplicate."""
     if fresh is None:
         return AppendResult.CLOSED
     if batch_id not in fresh:

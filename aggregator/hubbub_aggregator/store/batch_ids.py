@@ -1,4 +1,4 @@
-"""The ids of a collection's batches: which are new, in few and large statements."""
+"""Insert batch ids and return the new ones, in few large statements."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _INSERT_NEW = text(
 
 
 class BatchIds:
-    """Inserts the batch ids that are new to a collection, in at most two statements, however many they are.
+    """Insert the batch ids that are new to a collection, in at most two statements for any number of ids.
 
-    Each call of the database lets go of the interpreter, and has to get it back.
+    Every statement releases Python's global lock and has to take it again.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -32,8 +32,8 @@ class BatchIds:
         self._stored = Statement(engine, _STORED)
 
     def insert(self, connection: Connection, collection_id: int, ids: Collection[bytes]) -> set[bytes]:
-        """Return those that were new."""
-        if self._postgres:  # in order, so that two who insert the same ids cannot block each other
+        """Insert ids; return those that were new."""
+        if self._postgres:  # sorted, so that two transactions with the same ids cannot deadlock
             given = {"collection_id": collection_id, "ids": sorted(ids)}
             return {new for (new,) in self._insert.execute(connection, given)}
         given = {"collection_id": collection_id, "ids": b"".join(ids), "n": len(ids)}

@@ -1,13 +1,13 @@
 """State of the clock by which data may be deleted, and its transitions; pure functions.
 
-The store remembers a time, `credible`, that only elapsed time moves. The wall clock is compared with it:
+The store has a time, `credible`, that only elapsed time moves. The wall clock is compared with it:
 
-    within TOLERANCE of `credible`      the wall clock is right; after 24 hours of this the service closes and purges
+    within TOLERANCE of `credible`      they agree; after 24 hours of agreement data may be deleted
     farther away                        the wall clock has jumped, or the service was down for an unknown time
 
 After a jump there are two candidates for the true time, `credible` and the wall clock's `candidate`. Nothing is closed,
 purged or dropped. When the wall clock has agreed with `candidate` for 24 hours of elapsed time, `candidate` becomes
-`credible`. `observed` is the whole rule.
+`credible`. The function `observed` contains this rule.
 """
 
 from __future__ import annotations
@@ -26,7 +26,12 @@ MAX_DRIFT = 1e-3
 
 
 class ClockStatus(StrEnum):
-    """CREDIBLE: data may be deleted    SETTLING: right, but for less than 24 hours    IN_DOUBT: two candidates."""
+    """Status of the clock.
+
+    CREDIBLE : data may be deleted
+    SETTLING : the wall clock agrees, for less than 24 hours since a jump
+    IN_DOUBT : there are two candidates for the true time
+    """
 
     CREDIBLE = "credible"
     SETTLING = "settling"
@@ -35,11 +40,11 @@ class ClockStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClockState:
-    """What is remembered of the clock; times are seconds since 1970.
+    """State of the clock; times are seconds since 1970.
 
-    generation : raised by each jump and each acceptance, so that replicas see those of others
+    generation : number of jumps and acceptances, by which replicas notice those of others
     credible   : the remembered time; only elapsed time moves it
-    candidate  : the time since the last jump, by the wall clock; None: the wall clock agrees with `credible`
+    candidate  : second candidate for the true time, by the wall clock; None: the wall clock agrees with `credible`
     agreed     : elapsed seconds since the last jump in which the wall clock agreed, at most SETTLING
     """
 
@@ -50,7 +55,7 @@ class ClockState:
 
     @property
     def status(self) -> ClockStatus:
-        """Whether data may be deleted, and if not, why."""
+        """Return the status that follows from the candidates and the time of agreement."""
         if self.candidate is not None:
             return ClockStatus.IN_DOUBT
         return ClockStatus.CREDIBLE if self.agreed >= SETTLING else ClockStatus.SETTLING
@@ -58,10 +63,10 @@ class ClockState:
 
 @dataclass(frozen=True, slots=True)
 class StoredClock:
-    """A state as it was saved.
+    """A saved state.
 
-    boot_id : of the machine that saved it; None: unknown
-    elapsed : its elapsed clock then, in seconds; comparable within one boot
+    boot_id : boot id of the machine that saved it; None: unknown
+    elapsed : that machine's elapsed clock at the time, in seconds; comparable within one boot
     """
 
     state: ClockState
@@ -79,23 +84,23 @@ class ClockStore(Protocol):
         """Return the clock's saved state; None: none was saved yet."""
 
     def save_clock(self, new: StoredClock, replaces: int | None) -> bool:
-        """Save a state in the place of one of generation `replaces` (None: of none); False, and nothing, if it is another."""
+        """Replace the state of generation `replaces` (None: no state); return False, without a change, if another is stored."""
 
 
 def first(wall: float) -> ClockState:
-    """Return the state of a database that remembers no time: the wall clock is accepted."""
+    """Return the first state of a database: the wall clock is accepted."""
     return ClockState(1, wall)
 
 
 def accepted(state: ClockState | None, wall: float) -> ClockState:
-    """Return the state after an operator has accepted the wall clock."""
+    """Return the state after an operator accepts the wall clock."""
     return first(wall) if state is None else ClockState(state.generation + 1, wall)
 
 
 def observed(state: ClockState, wall: float, elapsed: float | None) -> ClockState:
-    """Return the state after a look at the wall clock.
+    """Return the state after a comparison with the wall clock.
 
-    elapsed : seconds since the state was made, in [0, inf); None: unknown, and up to TOLERANCE are believed
+    elapsed : seconds since `state`, in [0, inf); None: unknown, then up to TOLERANCE are accepted
     """
     passed = elapsed or 0.0
     agreed = min(state.agreed + passed, SETTLING)
@@ -113,7 +118,7 @@ def observed(state: ClockState, wall: float, elapsed: float | None) -> ClockStat
 
 
 def _followed(expected: float, wall: float, elapsed: float | None) -> float:
-    """Move a time towards the wall clock, if they agree, by as much as clocks drift, or as was not measured."""
+    """Return a time moved towards an agreeing wall clock, by at most MAX_DRIFT per elapsed second; freely if unknown."""
     if abs(wall - expected) > TOLERANCE:
         return expected
     if elapsed is None:
@@ -123,9 +128,9 @@ def _followed(expected: float, wall: float, elapsed: float | None) -> float:
 
 
 def merged(mine: ClockState, stored: ClockState, elapsed: float) -> ClockState:
-    """Return the state `elapsed` seconds ago as this replica and the others of one generation know it.
+    """Return the state of `elapsed` seconds ago, combined from this replica and the others of its generation.
 
-    Each replica measures elapsed time by itself and may have stood still, so the one that measured most is right.
+    Replicas measure elapsed time separately, and a suspended one measures too little, so the largest time is used.
     """
     candidate = mine.candidate
     if candidate is not None and stored.candidate is not None:

@@ -1,4 +1,4 @@
-"""What any store of reports promises; the database behind it is somebody else's idea."""
+"""`Store`: the guarantees of a report store, independent of the database."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hubbub_aggregator.store.tokens import Token
 
 
 class AppendResult(Enum):
-    """What became of a batch."""
+    """Result of appending one batch."""
 
     STORED = "stored"
     DUPLICATE = "duplicate"
@@ -25,11 +25,13 @@ class AppendResult(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StoredPeriod:
-    """What is stored of one version of a metric and one period, or its oldest part, at one moment.
+    """Summary and unfolded segments of one metric version and period, at one moment.
 
-    revision : how often segments were folded into the summary     summary : the bytes of its file; None: none yet
-    segments : ids of the segments not yet folded, and their reports one after the other as (cohorts, rows)
-    smallest : fewest reports in one of the segments; 0: there is none
+    revision      : number of folds into the summary
+    summary       : bytes of the summary file; None: no summary yet
+    segments      : ids of the unfolded segments, or of the oldest of them
+    cohorts, rows : their reports, concatenated: n bytes, and n x ceil(k/8) bytes
+    smallest      : fewest reports in one of these segments; 0: no segment
     """
 
     digest: str
@@ -44,10 +46,10 @@ class StoredPeriod:
 
 @dataclass(frozen=True, slots=True)
 class StoredReports:
-    """The reports that are stored of a metric version, retained or not folded yet, at one moment.
+    """Stored reports of a metric version, retained or unfolded, at one moment.
 
-    periods : those that they are of
-    blocks  : yields them as (cohorts, rows), a part of one period at a time; each call yields the same
+    periods : periods with reports
+    blocks  : yields the reports as (cohorts, rows), part of one period at a time; every call yields the same
     """
 
     periods: tuple[str, ...]
@@ -56,63 +58,62 @@ class StoredReports:
 
 
 class Store(Protocol):
-    """Reports, durable and counted once. Every method may raise StoreError; then nothing has changed.
+    """Durable store that counts each batch once. Every method may raise StoreError; then nothing has changed.
 
-    A batch's id is its own within its metric version and period, and lives as long as they do: a retry sends the
-    same bytes, so the same three.
+    A batch is identified by its metric version, period and batch id; a retry sends the same three.
     """
 
     def append(self, batches: Sequence[Batch]) -> list[AppendResult]:
-        """Store whole batches in one durable transaction, one segment a metric version and period.
+        """Store batches in one durable transaction, as one segment per metric version and period.
 
-        A batch whose id is stored already, or came earlier among these, is a duplicate; one whose period has been
-        closed here is not stored either. Batches must fit their metric.
+        A batch whose id is stored, or occurs earlier in `batches`, is a DUPLICATE. A batch of a closed period is CLOSED.
+        Neither is stored. Batches must have been validated against their metric.
         """
 
     def contains(self, batch: Batch) -> bool:
-        """Say whether this batch's id is stored."""
+        """Return whether this batch's id is stored."""
 
     def read(
         self, digest: str, periods: Collection[str] | None = None, max_reports: int | None = None
     ) -> Iterator[StoredPeriod]:
-        """Yield what is stored of a metric version, period by period (default: all), all of it as of one moment.
+        """Yield the stored periods of a metric version, all as of one moment; periods None: all.
 
-        max_reports : stop reading a period's segments once they have so many reports
+        max_reports : stop reading a period's segments when they have this many reports
         """
 
     def unfolded(self, digest: str) -> list[str]:
-        """Return the periods that have segments."""
+        """Return the periods with unfolded segments."""
 
     def fold(
-        self, holding: StoredPeriod, summary: bytes, retain: bool = False, figures: PeriodFigures | None = None
+        self, stored: StoredPeriod, summary: bytes, retain: bool = False, figures: PeriodFigures | None = None
     ) -> bool:
-        """Put a summary of the holding's summary and segments in the place of both, in one transaction.
+        """Replace a stored period's summary and segments by the new summary, in one transaction.
 
-        retain  : keep the reports of the segments beside the summary they are in, sorted
-        figures : of the summary; None: `compute_figures` does it later
+        retain  : move the segments' reports to the retained reports, sorted
+        figures : figures of the new summary; None: the job `compute_figures` computes them
 
-        Returns False, and changes nothing, if another fold was first.
+        Returns False, without a change, if another fold came first.
         """
 
     def reports(self, digest: str, periods: Collection[str]) -> AbstractContextManager[StoredReports]:
-        """Give the reports of these periods, all of them as of one moment, as long as the context lasts."""
+        """Return a context with the reports of these periods, as of one moment."""
 
     def periods_with_reports(self, digest: str) -> list[str]:
-        """Return the periods whose reports are retained, or not folded yet."""
+        """Return the periods with retained or unfolded reports."""
 
     def periods_retained(self) -> list[tuple[str, str]]:
-        """Return the digest and period of everything that has retained reports."""
+        """Return digest and period of each period with retained reports."""
 
-    def drop_reports(self, digest: str, period: str, between: Callable[[], None] = ...) -> None:
-        """Drop a period's retained reports, and nothing of what they were counted into.
+    def drop_reports(self, digest: str, period: str, between_steps: Callable[[], None] = ...) -> None:
+        """Delete a period's retained reports; its counts stay.
 
-        between : called between two steps, while no transaction is open; each step drops a bounded number of rows
+        between_steps : called between two steps, outside a transaction; each step deletes a bounded number of rows
         """
 
     def smallest_segment(self, digest: str, period: str) -> int | None:
-        """Return how many reports were in the smallest commit whose reports are held; None: none are.
+        """Return the size of the smallest commit among stored reports; None: no stored reports.
 
-        Whoever sees the store knows of each report that it was one of at least so many.
+        Each report is shuffled among at least this many.
         """
 
     def version_totals(self) -> dict[str, VersionTotals]:
@@ -122,43 +123,43 @@ class Store(Protocol):
         """Return the stored figures of each period of these metric versions, in the order of the periods."""
 
     def unfolded_reports(self) -> dict[tuple[str, str], tuple[int, int]]:
-        """Return the number of segments and of reports that are not folded yet, by digest and period."""
+        """Return the number of unfolded segments and reports, by digest and period."""
 
     def implausible_periods(self) -> dict[tuple[str, str], int]:
         """Return the number of periods that failed an implausibility test, by digest and kind of test."""
 
     def stale_figures(self) -> list[tuple[str, str, int]]:
-        """Return the digest, period and revision of each summary without figures of its own, newest periods first."""
+        """Return digest, period and revision of each summary without current figures, newest periods first."""
 
     def put_figures(self, rows: Sequence[StoredFigures]) -> None:
-        """Store figures, except of summaries that have another revision by now."""
+        """Store figures, except for summaries whose revision has changed since."""
 
     def segment_ids(self) -> tuple[int, int] | None:
-        """Return the smallest and the largest id of the segments; None: there is no segment."""
+        """Return the smallest and the largest segment id; None: no segment."""
 
     def last_backup(self) -> int | None:
-        """Return the time of the last complete backup, in seconds since 1970; None: there was none."""
+        """Return the start of the last recorded backup, in seconds since 1970; None: no backup."""
 
     def open_periods(self) -> list[tuple[str, str]]:
-        """Return the digest and period of whatever has reports and is not closed."""
+        """Return digest and period of each open period."""
 
     def metric_of(self, digest: str) -> str | None:
-        """Return the name under which a metric version's reports are stored; None: there are none."""
+        """Return the metric name of a stored digest; None: nothing is stored for it."""
 
-    def close_period(self, digest: str, period: str, between: Callable[[], None] = ...) -> None:
-        """Take no more reports of a period, ever, and drop its batch ids; for `between` see `drop_reports`.
+    def close_period(self, digest: str, period: str, between_steps: Callable[[], None] = ...) -> None:
+        """Refuse new reports of a period permanently, and delete its batch ids; for `between_steps` see `drop_reports`.
 
-        What an interrupted call has left is dropped by the next one.
+        After an interruption the next call deletes the remaining ids.
         """
 
     def half_closed_periods(self) -> list[tuple[str, str]]:
-        """Return the digest and period of whatever is closed and still has batch ids."""
+        """Return digest and period of each closed period that still has batch ids."""
 
-    def purge(self, digest: str, period: str, between: Callable[[], None] = ...) -> None:
-        """Drop all that is stored of a closed period but that it is closed; for `between` see `drop_reports`."""
+    def purge(self, digest: str, period: str, between_steps: Callable[[], None] = ...) -> None:
+        """Delete counts and reports of a closed period, which stays closed; for `between_steps` see `drop_reports`."""
 
     def closed_periods(self, digest: str) -> list[str]:
-        """Return the closed periods of a metric version that are not purged."""
+        """Return the closed periods of a metric version that still have counts or reports."""
 
     def add_refusals(self, counts: Mapping[tuple[str, str], int]) -> None:
         """Add to the counters of (metric, reason)."""
@@ -167,10 +168,10 @@ class Store(Protocol):
         """Return the counters of (metric, reason)."""
 
     def segments_waiting(self) -> int:
-        """Return how many segments are not folded yet."""
+        """Return the number of unfolded segments."""
 
     def add_token(self, token: Token, hashed: bytes) -> bool:
-        """Store a token; False, and nothing, if there is one of this name."""
+        """Store a token; return False, without a change, if the name exists."""
 
     def token(self, hashed: bytes) -> Token | None:
         """Return the token with this hash."""
@@ -179,28 +180,28 @@ class Store(Protocol):
         """Return all tokens, by name."""
 
     def rotate_token(self, token: Token, hashed: bytes) -> bool:
-        """Give a token a new secret, creation and expiry date, and end its sessions; False if there is none of this name."""
+        """Replace a token's secret and dates, and end its sessions; return False if the name does not exist."""
 
     def record_token_use(self, hashed: bytes, today: date) -> None:
-        """Store that the token with this hash was used on this day."""
+        """Store the day of a token's use."""
 
     def revoke_token(self, name: str) -> bool:
-        """Drop a token; False if there is none of this name."""
+        """Delete a token; return False if the name does not exist."""
 
     def add_session(self, hashed: bytes, token: str, expires: int, now: int) -> bool:
-        """Store a session of a token, and drop those that are over; False, and nothing, if there is no such token.
+        """Store a session of a token, and delete expired sessions; return False if the token does not exist.
 
-        It ends at `expires`, in seconds since 1970, or with its token.
+        The session ends at `expires`, in seconds since 1970, or with its token.
         """
 
     def session(self, hashed: bytes, now: int) -> Token | None:
-        """Return the token that a session with this hash stands for, if it is not over."""
+        """Return the token of the session with this hash; None: no such session, or it has expired."""
 
     def end_session(self, hashed: bytes) -> None:
-        """Drop a session, if there is one with this hash."""
+        """Delete the session with this hash, if it exists."""
 
     def require_unmoved(self) -> None:
-        """Raise DatabaseMovedError if what is stored now would not be found again after a restart."""
+        """Raise DatabaseMovedError if a restart would not open the file that is written now."""
 
     def wall_clock(self) -> float:
         """Return the wall clock that all replicas share, in seconds since 1970: on PostgreSQL the server's."""
@@ -209,16 +210,16 @@ class Store(Protocol):
         """Return the clock's saved state; None: none was saved yet."""
 
     def save_clock(self, new: StoredClock, replaces: int | None) -> bool:
-        """Save a state in the place of one of generation `replaces` (None: of none); False, and nothing, if it is another."""
+        """Replace the state of generation `replaces` (None: no state); return False, without a change, if another is stored."""
 
     def probe(self) -> None:
-        """Write something that means nothing, durably: raises StoreError if that cannot be done."""
+        """Write durably as a test; raise StoreError if that fails."""
 
     def stop(self) -> None:
-        """From now on let reads, folds, closing and dropping raise StoppedError after one more period or step.
+        """Make reads, folds and deletions raise StoppedError after at most one more period or step.
 
-        Appending and what else is short goes on.
+        Appending and other short operations continue.
         """
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""

@@ -1,4 +1,4 @@
-"""Figures of a summary, stored beside it at fold time: the page and /metrics show them without reading summaries."""
+"""Figures of a summary, computed when folding and stored beside it, for the dashboard and /metrics."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class PeriodFigures:
     """Figures of the summary of one metric version and period.
 
     reports         : number of reports in the summary
-    smallest_cohort : fewest reports of a cohort that has any; 0: there is no report
-    implausible     : kinds of the implausibility tests that failed
+    smallest_cohort : fewest reports of a cohort with reports; 0: no reports
+    implausible     : kinds of failed implausibility tests
     """
 
     reports: int = 0
@@ -27,7 +27,7 @@ class PeriodFigures:
 
 @dataclass(frozen=True, slots=True)
 class StoredFigures:
-    """The stored figures of one metric version and period.
+    """Stored figures of one metric version and period.
 
     revision : number of folds into the summary
     figures  : None: not computed yet
@@ -43,10 +43,10 @@ class StoredFigures:
 
 @dataclass(frozen=True, slots=True)
 class VersionTotals:
-    """The stored figures of one metric version, over all its periods.
+    """Stored figures of one metric version, over all its periods.
 
-    reports     : in summaries
-    latest      : latest period that was ever folded; None: none was
+    reports     : number of reports in summaries
+    latest      : latest folded period; None: none
     implausible : number of periods with a failed implausibility test
     stale       : number of periods whose figures are not computed yet
     """

@@ -1,4 +1,4 @@
-"""Reports in an order that says nothing about who came when."""
+"""Shuffle and sort reports, so that their order does not reveal the order of arrival."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from hubbub.randomness import RandomBytes
 
 
 def shuffle_reports(cohorts: bytes, rows: bytes, random_bytes: RandomBytes = os.urandom) -> tuple[bytes, bytes]:
-    """Permute reports uniformly: sort them by 64 random bits each (two of n agree with chance < n**2 / 2**65).
+    """Return reports in a uniformly random order: sorted by 64 random bits each.
+
+    Any two of n reports have equal bits with probability below n**2 / 2**65.
+
 
     >>> from hubbub.testing import SeededBytes
     >>> shuffle_reports(bytes([1, 2, 3]), b"aabbcc", SeededBytes(0))
@@ -24,9 +27,9 @@ def shuffle_reports(cohorts: bytes, rows: bytes, random_bytes: RandomBytes = os.
 
 
 def sort_reports(cohorts: bytes, rows: bytes) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Sort reports by cohort, then by bytes: whatever order they came in, the answer is the same. There is at least one.
+    """Return reports sorted by cohort and bits, as arrays cohorts (n,) and bits (n, ceil(k / 8)); n >= 1.
 
-    Returns cohorts (n,) and rows (n, ceil(k / 8)).
+    The result does not depend on the order of the input.
 
     >>> [part.tolist() for part in sort_reports(bytes([3, 1, 3]), b"bbcaaa")]
     [[1, 3, 3], [[99, 97], [97, 97], [98, 98]]]

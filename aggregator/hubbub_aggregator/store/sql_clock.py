@@ -1,4 +1,4 @@
-"""The clock's state in a SQL database: one row, replaced only by who has read it."""
+"""State of the credible clock in the database: one row, replaced by compare-and-set on its generation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hubbub_aggregator.store.clock_state import ClockState, StoredClock
 
 
 class SqlClock:
-    """The part of `SqlStore` that keeps the clock; what it promises is said at `Store`."""
+    """Part of `SqlStore`: the state of the credible clock."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -22,8 +22,8 @@ class SqlClock:
         if self._engine.dialect.name != "postgresql":
             return time.time()
         with transaction(self._engine, writes=False) as connection:
-            asked = text("SELECT extract(epoch FROM clock_timestamp())::float8")
-            return float(connection.execute(asked).scalar_one())
+            query = text("SELECT extract(epoch FROM clock_timestamp())::float8")
+            return float(connection.execute(query).scalar_one())
 
     def clock(self) -> StoredClock | None:
         for row in fetch_all(self._engine, select(clock).where(clock.c.id == 0)):
@@ -39,11 +39,11 @@ class SqlClock:
             "candidate": None if candidate is None else math.floor(candidate),
             "agreed": math.floor(new.state.agreed),
             "boot_id": new.boot_id,
-            "elapsed": math.ceil(new.elapsed),  # rounded so that less time seems to have passed
+            "elapsed": math.ceil(new.elapsed),  # rounded up, so that a later difference is not too large
         }
         with transaction(self._engine, writes=True) as connection:
             if replaces is None:
                 insertion = insert_new(connection, clock).execution_options(preserve_rowcount=True)
                 return connection.execute(insertion, {"id": 0, **values}).rowcount == 1
-            this = (clock.c.id == 0) & (clock.c.generation == replaces)
-            return connection.execute(update(clock).where(this).values(values)).rowcount == 1
+            is_this = (clock.c.id == 0) & (clock.c.generation == replaces)
+            return connection.execute(update(clock).where(is_this).values(values)).rowcount == 1

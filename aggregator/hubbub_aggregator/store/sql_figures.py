@@ -1,6 +1,6 @@
-"""The figures of summaries on a SQL database. Each question is one statement, however many metrics and periods there are.
+"""Figures of summaries in the database, one statement per query for any number of metrics and periods.
 
-All of them are answered from the index `ix_collection_figures` on SQLite: no statement here may name `collection.summary`.
+SQLite answers all of them from the index `ix_collection_figures`: no statement here may name `collection.summary`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _IS_STALE = (_REVISION > 0) & or_(collection.c.figures_revision.is_(None), colle
 
 
 class SqlFigures:
-    """The part of the Store that counts without reading summaries."""
+    """Part of `SqlStore`: figures of summaries, without reading summaries."""
 
     _engine: Engine
 
@@ -26,20 +26,20 @@ class SqlFigures:
         latest = func.max(case((_REVISION > 0, collection.c.period)))
         implausible = func.sum(case((collection.c.implausible != "", 1), else_=0))
         stale = func.sum(case((_IS_STALE, 1), else_=0))
-        asked = select(collection.c.digest, func.coalesce(func.sum(_REPORTS), 0), latest, implausible, stale)
+        query = select(collection.c.digest, func.coalesce(func.sum(_REPORTS), 0), latest, implausible, stale)
         return {
             digest: VersionTotals(int(reports), latest, int(implausible), int(stale))
             for digest, reports, latest, implausible, stale in fetch_all(
-                self._engine, asked.group_by(collection.c.digest)
+                self._engine, query.group_by(collection.c.digest)
             )
         }
 
     def period_rows(self, digests: Collection[str]) -> list[StoredFigures]:
-        asked = select(
+        query = select(
             *(collection.c.digest, collection.c.period, _REVISION, _REPORTS),
             *(collection.c.smallest_cohort, collection.c.implausible, _IS_STALE),
         )
-        asked = asked.where(collection.c.digest.in_(digests)).order_by(collection.c.period)
+        query = query.where(collection.c.digest.in_(digests)).order_by(collection.c.period)
         return [
             StoredFigures(
                 digest,
@@ -48,37 +48,37 @@ class SqlFigures:
                 None if reports is None else PeriodFigures(reports, smallest, tuple(implausible.split())),
                 bool(is_stale),
             )
-            for digest, period, revision, reports, smallest, implausible, is_stale in fetch_all(self._engine, asked)
+            for digest, period, revision, reports, smallest, implausible, is_stale in fetch_all(self._engine, query)
         ]
 
     def unfolded_reports(self) -> dict[tuple[str, str], tuple[int, int]]:
         counted = func.count(), func.sum(func.length(segment.c.cohorts))
-        asked = select(collection.c.digest, collection.c.period, *counted).join_from(segment, collection)
-        rows = fetch_all(self._engine, asked.group_by(collection.c.digest, collection.c.period))
+        query = select(collection.c.digest, collection.c.period, *counted).join_from(segment, collection)
+        rows = fetch_all(self._engine, query.group_by(collection.c.digest, collection.c.period))
         return {(digest, period): (segments, int(reports)) for digest, period, segments, reports in rows}
 
     def implausible_periods(self) -> dict[tuple[str, str], int]:
-        asked = select(collection.c.digest, collection.c.implausible, func.count()).where(
+        query = select(collection.c.digest, collection.c.implausible, func.count()).where(
             collection.c.implausible != ""
         )
         counts: dict[tuple[str, str], int] = {}
         for digest, kinds, periods in fetch_all(
-            self._engine, asked.group_by(collection.c.digest, collection.c.implausible)
+            self._engine, query.group_by(collection.c.digest, collection.c.implausible)
         ):
             for kind in kinds.split():
                 counts[digest, kind] = counts.get((digest, kind), 0) + periods
         return counts
 
     def stale_figures(self) -> list[tuple[str, str, int]]:
-        asked = select(collection.c.digest, collection.c.period, _REVISION).where(_IS_STALE)
-        rows = fetch_all(self._engine, asked.order_by(collection.c.period.desc()))
+        query = select(collection.c.digest, collection.c.period, _REVISION).where(_IS_STALE)
+        rows = fetch_all(self._engine, query.order_by(collection.c.period.desc()))
         return [(digest, period, revision) for digest, period, revision in rows]
 
     def put_figures(self, rows: Sequence[StoredFigures]) -> None:
         with transaction(self._engine, writes=True) as connection:
             for row in rows:
-                this = (collection.c.digest == row.digest) & (collection.c.period == row.period)
-                put = update(collection).where(this, collection.c.revision == row.revision)
+                is_this = (collection.c.digest == row.digest) & (collection.c.period == row.period)
+                put = update(collection).where(is_this, collection.c.revision == row.revision)
                 connection.execute(put.values(**figure_columns(row.figures or PeriodFigures(), row.revision)))
 
     def segment_ids(self) -> tuple[int, int] | None:
@@ -87,7 +87,7 @@ class SqlFigures:
 
 
 def figure_columns(figures: PeriodFigures, revision: object) -> dict[str, object]:
-    """Return the values of `collection`'s columns for the figures of a summary at this revision."""
+    """Return the columns of `collection` for the figures of a summary at a revision."""
     return {
         "figures_revision": revision,
         "num_reports": figures.reports,

@@ -1,4 +1,4 @@
-"""The Store on a SQL database."""
+"""`Store` on SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -56,22 +56,22 @@ from hubbub_aggregator.store.sql_clock import SqlClock
 from hubbub_aggregator.store.sql_figures import SqlFigures, figure_columns
 from hubbub_aggregator.store.sql_tokens import SqlTokens
 
-_IDS_A_STATEMENT = 1_000
-_TRIES = 20
-_SEGMENTS_A_FETCH = 64
-_REPORTS_A_BLOCK = 1 << 16
-_BLOCKS_A_FETCH = 8
-_HELD = (retained, segment)
-"""The tables that hold reports."""
+_MAX_IDS_PER_STATEMENT = 1_000
+_MAX_TRUNCATE_TRIES = 20
+_SEGMENTS_PER_FETCH = 64
+_REPORTS_PER_BLOCK = 1 << 16
+_BLOCKS_PER_FETCH = 8
+_REPORT_TABLES = (retained, segment)
+"""Tables with reports."""
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     pass
 
 
 class SqlStore(SqlTokens, SqlClock, SqlFigures):
-    """Batch ids, segments and summaries in the tables of `schema.py`; what it promises is said at `Store`."""
+    """`Store` on the tables of `schema.py`."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
 
     def contains(self, batch_: Batch) -> bool:
         if not _DIGEST.fullmatch(batch_.digest):
-            return False  # and a database may have no such text: NUL, a lone surrogate
+            return False  # a database cannot compare every text: NUL, a lone surrogate
         stored = (
             select(batch.c.batch_id)
             .join(collection)
@@ -133,12 +133,15 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
     def read(
         self, digest: str, periods: Collection[str] | None = None, max_reports: int | None = None
     ) -> Iterator[StoredPeriod]:
-        each = select(collection.c.id, collection.c.period)
-        asked = each.where(collection.c.digest == digest).order_by(collection.c.period)
+        query = (
+            select(collection.c.id, collection.c.period)
+            .where(collection.c.digest == digest)
+            .order_by(collection.c.period)
+        )
         if periods is not None:
-            asked = asked.where(collection.c.period.in_(periods))
+            query = query.where(collection.c.period.in_(periods))
         with transaction(self._engine, writes=False) as connection:
-            for number, period in connection.execute(asked).all():
+            for number, period in connection.execute(query).all():
                 self._require_running()
                 row = connection.execute(select(collection).where(collection.c.id == number)).one()
                 segments = _segments(connection, number, max_reports)
@@ -159,21 +162,21 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
         return self._periods_in(digest, segment)
 
     def fold(
-        self, holding: StoredPeriod, summary: bytes, retain: bool = False, figures: PeriodFigures | None = None
+        self, stored: StoredPeriod, summary: bytes, retain: bool = False, figures: PeriodFigures | None = None
     ) -> bool:
-        this, revision = _of(holding.digest, holding.period), holding.revision + 1
+        is_this, revision = _is_period(stored.digest, stored.period), stored.revision + 1
         columns = {} if figures is None else figure_columns(figures, revision)
         reach("fold: before its transaction")
         with transaction(self._engine, writes=True) as connection:
-            put = update(collection).where(this, collection.c.revision == holding.revision)
+            put = update(collection).where(is_this, collection.c.revision == stored.revision)
             done = connection.execute(put.values(revision=revision, summary=summary, **columns)).rowcount
             reach("fold: between summary and segments")
-            if retain and holding.segments:
-                _retain(connection, this, holding)
-            for start in range(0, len(holding.segments), _IDS_A_STATEMENT):
-                some = holding.segments[start : start + _IDS_A_STATEMENT]
-                done += connection.execute(delete(segment).where(segment.c.id.in_(some))).rowcount
-            if done != 1 + len(holding.segments):
+            if retain and stored.segments:
+                _retain(connection, is_this, stored)
+            for start in range(0, len(stored.segments), _MAX_IDS_PER_STATEMENT):
+                part = stored.segments[start : start + _MAX_IDS_PER_STATEMENT]
+                done += connection.execute(delete(segment).where(segment.c.id.in_(part))).rowcount
+            if done != 1 + len(stored.segments):
                 connection.rollback()
                 return False
             reach("fold: before its commit")
@@ -182,113 +185,130 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
 
     @contextmanager
     def reports(self, digest: str, periods: Collection[str]) -> Iterator[StoredReports]:
-        of = (collection.c.digest == digest) & collection.c.period.in_(periods)
+        is_selected = (collection.c.digest == digest) & collection.c.period.in_(periods)
         sizes = union_all(
-            *(select(collection.c.period, func.length(t.c.cohorts).label("n")).join(t).where(of) for t in _HELD)
+            *(
+                select(collection.c.period, func.length(t.c.cohorts).label("n")).join(t).where(is_selected)
+                for t in _REPORT_TABLES
+            )
         ).subquery()
-        asked = select(sizes.c.period, func.sum(sizes.c.n)).group_by(sizes.c.period).order_by(sizes.c.period)
+        query = select(sizes.c.period, func.sum(sizes.c.n)).group_by(sizes.c.period).order_by(sizes.c.period)
         with transaction(self._engine, writes=False) as connection:
-            held = {period: int(reports) for period, reports in connection.execute(asked)}
+            reports_per_period = {period: int(reports) for period, reports in connection.execute(query)}
 
             def blocks() -> Iterator[tuple[bytes, bytes]]:
-                few = connection.execution_options(yield_per=_BLOCKS_A_FETCH)
-                for table in _HELD:
-                    each = select(table.c.cohorts, table.c.reports).join(collection).where(of).order_by(table.c.id)
-                    with few.execute(each) as found:
+                streaming = connection.execution_options(yield_per=_BLOCKS_PER_FETCH)
+                for table in _REPORT_TABLES:
+                    query_of_table = (
+                        select(table.c.cohorts, table.c.reports)
+                        .join(collection)
+                        .where(is_selected)
+                        .order_by(table.c.id)
+                    )
+                    with streaming.execute(query_of_table) as found:
                         for cohorts, rows in found:
                             self._require_running()
                             yield cohorts, rows
 
-            yield StoredReports(tuple(held), sum(held.values()), blocks)
+            yield StoredReports(tuple(reports_per_period), sum(reports_per_period.values()), blocks)
 
     def periods_with_reports(self, digest: str) -> list[str]:
-        return self._periods_in(digest, *_HELD)
+        return self._periods_in(digest, *_REPORT_TABLES)
 
     def periods_retained(self) -> list[tuple[str, str]]:
-        asked = select(collection.c.digest, collection.c.period).where(
+        query = select(collection.c.digest, collection.c.period).where(
             collection.c.id.in_(select(retained.c.collection_id).distinct())
         )
-        return [(digest, period) for digest, period in fetch_all(self._engine, asked.order_by(collection.c.period))]
+        return [(digest, period) for digest, period in fetch_all(self._engine, query.order_by(collection.c.period))]
 
-    def _periods_in(self, digest: str, *held_in: Table) -> list[str]:
-        """Return the periods that any of these tables has reports of."""
-        asked = select(collection.c.period).where(collection.c.digest == digest, _has_reports_in(*held_in))
-        return [period for (period,) in fetch_all(self._engine, asked.order_by(collection.c.period))]
+    def _periods_in(self, digest: str, *tables: Table) -> list[str]:
+        """Return the periods with reports in any of these tables."""
+        query = select(collection.c.period).where(collection.c.digest == digest, _has_reports_in(*tables))
+        return [period for (period,) in fetch_all(self._engine, query.order_by(collection.c.period))]
 
-    def drop_reports(self, digest: str, period: str, between: Callable[[], None] = _nothing) -> None:
-        this = _of(digest, period)
-        of = select(collection.c.id).where(this).scalar_subquery()
-        some = select(retained.c.id).where(retained.c.collection_id == of).limit(1).scalar_subquery()
+    def drop_reports(self, digest: str, period: str, between_steps: Callable[[], None] = _do_nothing) -> None:
+        is_this = _is_period(digest, period)
+        collection_id = select(collection.c.id).where(is_this).scalar_subquery()
+        part = select(retained.c.id).where(retained.c.collection_id == collection_id).limit(1).scalar_subquery()
         more = True
         while more:
-            with self._short_transaction(between) as connection:
-                connection.execute(delete(retained).where(retained.c.id == some))
-                more = connection.scalar(select(some)) is not None
+            with self._short_transaction(between_steps) as connection:
+                connection.execute(delete(retained).where(retained.c.id == part))
+                more = connection.scalar(select(part)) is not None
                 if not more:
-                    connection.execute(update(collection).where(this).values(smallest_segment=None))
-        self._empty_log()
+                    connection.execute(update(collection).where(is_this).values(smallest_segment=None))
+        self._truncate_wal()
 
     def smallest_segment(self, digest: str, period: str) -> int | None:
-        this = _of(digest, period)
-        waiting = select(func.min(func.length(segment.c.cohorts))).join(collection).where(this).scalar_subquery()
-        sizes = chain.from_iterable(fetch_all(self._engine, select(collection.c.smallest_segment, waiting).where(this)))
+        is_this = _is_period(digest, period)
+        waiting = select(func.min(func.length(segment.c.cohorts))).join(collection).where(is_this).scalar_subquery()
+        sizes = chain.from_iterable(
+            fetch_all(self._engine, select(collection.c.smallest_segment, waiting).where(is_this))
+        )
         return min((size for size in sizes if size is not None), default=None)
 
     def open_periods(self) -> list[tuple[str, str]]:
-        asked = select(collection.c.digest, collection.c.period).where(collection.c.closed.is_(False))
-        return [(digest, period) for digest, period in fetch_all(self._engine, asked.order_by(collection.c.period))]
+        query = select(collection.c.digest, collection.c.period).where(collection.c.closed.is_(False))
+        return [(digest, period) for digest, period in fetch_all(self._engine, query.order_by(collection.c.period))]
 
     def metric_of(self, digest: str) -> str | None:
-        asked = select(collection.c.metric).where(collection.c.digest == digest).limit(1)
-        return next((metric for (metric,) in fetch_all(self._engine, asked)), None)
+        query = select(collection.c.metric).where(collection.c.digest == digest).limit(1)
+        return next((metric for (metric,) in fetch_all(self._engine, query)), None)
 
-    def close_period(self, digest: str, period: str, between: Callable[[], None] = _nothing) -> None:
-        this = _of(digest, period)
+    def close_period(self, digest: str, period: str, between_steps: Callable[[], None] = _do_nothing) -> None:
+        is_this = _is_period(digest, period)
         with transaction(self._engine, writes=True) as connection:
-            closed = connection.scalar(select(collection.c.id).where(this).with_for_update())  # no append is under way
-            connection.execute(update(collection).where(this).values(closed=True))
+            lock = select(collection.c.id).where(is_this).with_for_update()  # waits until running appends have ended
+            collection_id = connection.scalar(lock)
+            connection.execute(update(collection).where(is_this).values(closed=True))
         reach("close: between mark and ids")
-        of = batch.c.collection_id == closed
+        is_here = batch.c.collection_id == collection_id
         after: bytes | None = b""
         while after is not None:
-            more = of & (batch.c.batch_id > after)
-            upto = select(batch.c.batch_id).where(more).order_by(batch.c.batch_id).offset(_IDS_A_STATEMENT - 1).limit(1)
-            with self._short_transaction(between) as connection:
-                after = connection.scalar(upto)
+            more = is_here & (batch.c.batch_id > after)
+            last = (
+                select(batch.c.batch_id)
+                .where(more)
+                .order_by(batch.c.batch_id)
+                .offset(_MAX_IDS_PER_STATEMENT - 1)
+                .limit(1)
+            )
+            with self._short_transaction(between_steps) as connection:
+                after = connection.scalar(last)
                 connection.execute(delete(batch).where(more if after is None else more & (batch.c.batch_id <= after)))
             reach("close: between ids")
 
     def half_closed_periods(self) -> list[tuple[str, str]]:
-        left = exists().where(batch.c.collection_id == collection.c.id)
-        asked = select(collection.c.digest, collection.c.period).where(collection.c.closed, left)
-        return [(digest, period) for digest, period in fetch_all(self._engine, asked.order_by(collection.c.period))]
+        has_ids = exists().where(batch.c.collection_id == collection.c.id)
+        query = select(collection.c.digest, collection.c.period).where(collection.c.closed, has_ids)
+        return [(digest, period) for digest, period in fetch_all(self._engine, query.order_by(collection.c.period))]
 
-    def purge(self, digest: str, period: str, between: Callable[[], None] = _nothing) -> None:
-        this = _of(digest, period)
+    def purge(self, digest: str, period: str, between_steps: Callable[[], None] = _do_nothing) -> None:
+        is_this = _is_period(digest, period)
         if period not in self.closed_periods(digest):
             return
-        self.drop_reports(digest, period, between)
-        of = select(collection.c.id).where(this).scalar_subquery()
+        self.drop_reports(digest, period, between_steps)
+        collection_id = select(collection.c.id).where(is_this).scalar_subquery()
         with transaction(self._engine, writes=True) as connection:
-            connection.execute(delete(segment).where(segment.c.collection_id == of))
+            connection.execute(delete(segment).where(segment.c.collection_id == collection_id))
             reach("purge: between segments and summary")
             revision = collection.c.revision + 1
             nothing = {"summary": None, "revision": revision, **figure_columns(PeriodFigures(), revision)}
-            connection.execute(update(collection).where(this).values(nothing))
-        self._empty_log()
+            connection.execute(update(collection).where(is_this).values(nothing))
+        self._truncate_wal()
 
-    def _empty_log(self) -> None:
-        """Let what was dropped be nowhere any more; given up where others leave no moment for it."""
-        for _ in range(_TRIES):
+    def _truncate_wal(self) -> None:
+        """Truncate the write-ahead log, which has deleted data; give up if other connections stay active for half a second."""
+        for _ in range(_MAX_TRUNCATE_TRIES):
             if truncate_wal(self._engine):
                 return
             self._pause(SQLITE_LOCK_POLL_SECONDS)
 
     @contextmanager
-    def _short_transaction(self, between: Callable[[], None]) -> Iterator[Connection]:
-        """Write, one of many times, and leave the database to others for as long as it took, and until all of them have looked.
+    def _short_transaction(self, between_steps: Callable[[], None]) -> Iterator[Connection]:
+        """Run one of many short writing transactions, then pause as long as it took plus SQLite's poll interval.
 
-        SQLite's lock has no queue: who waits for it looks now and then, and would hardly ever find it free.
+        SQLite's lock has no queue: waiting writers poll for it, and without the pause they would rarely get it.
         """
         with transaction(self._engine, writes=True) as connection:
             began = time.perf_counter()
@@ -296,20 +316,20 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
         took = time.perf_counter() - began
         checkpoint(self._engine)
         self._pause(took + SQLITE_LOCK_POLL_SECONDS)
-        between()
+        between_steps()
         self._require_running()
 
     def closed_periods(self, digest: str) -> list[str]:
-        left = collection.c.summary.is_not(None) | _has_reports_in(*_HELD)
-        asked = select(collection.c.period).where(collection.c.digest == digest, collection.c.closed, left)
-        return [period for (period,) in fetch_all(self._engine, asked)]
+        has_data = collection.c.summary.is_not(None) | _has_reports_in(*_REPORT_TABLES)
+        query = select(collection.c.period).where(collection.c.digest == digest, collection.c.closed, has_data)
+        return [period for (period,) in fetch_all(self._engine, query)]
 
     def add_refusals(self, counts: Mapping[tuple[str, str], int]) -> None:
         with transaction(self._engine, writes=True) as connection:
             for (metric, reason), count in sorted(counts.items()):
-                this = (refusal.c.metric == metric) & (refusal.c.reason == reason)
+                is_this = (refusal.c.metric == metric) & (refusal.c.reason == reason)
                 connection.execute(insert_new(connection, refusal), {"metric": metric, "reason": reason, "count": 0})
-                connection.execute(update(refusal).where(this).values(count=refusal.c.count + count))
+                connection.execute(update(refusal).where(is_this).values(count=refusal.c.count + count))
 
     def refusals(self) -> dict[tuple[str, str], int]:
         return {(row.metric, row.reason): row[2] for row in fetch_all(self._engine, select(refusal))}
@@ -340,23 +360,23 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
         self._engine.dispose()
 
 
-def _of(digest: str, period: str) -> ColumnElement[bool]:
+def _is_period(digest: str, period: str) -> ColumnElement[bool]:
     return (collection.c.digest == digest) & (collection.c.period == period)
 
 
 def _has_reports_in(*tables: Table) -> ColumnElement[bool]:
-    """Of a collection: whether any of these tables has reports of it."""
+    """Return the condition that a collection has reports in any of these tables."""
     return or_(*(exists().where(table.c.collection_id == collection.c.id) for table in tables))
 
 
 def _segments(connection: Connection, collection_id: int, max_reports: int | None) -> list[tuple[int, bytes, bytes]]:
-    asked = (
+    query = (
         select(segment.c.id, segment.c.cohorts, segment.c.reports)
         .where(segment.c.collection_id == collection_id)
         .order_by(segment.c.id)
     )
     taken, reports = [], 0
-    with connection.execution_options(yield_per=_SEGMENTS_A_FETCH).execute(asked) as found:
+    with connection.execution_options(yield_per=_SEGMENTS_PER_FETCH).execute(query) as found:
         for number, cohorts, rows in found:
             taken.append((number, cohorts, rows))
             reports += len(cohorts)
@@ -365,19 +385,19 @@ def _segments(connection: Connection, collection_id: int, max_reports: int | Non
     return taken
 
 
-def _retain(connection: Connection, this: ColumnElement[bool], holding: StoredPeriod) -> None:
-    """Keep a holding's reports, which are now in the summary; however they came, they are sorted together."""
-    cohorts, rows = sort_reports(holding.cohorts, holding.rows)
-    of = connection.scalar(select(collection.c.id).where(this))
+def _retain(connection: Connection, is_this: ColumnElement[bool], stored: StoredPeriod) -> None:
+    """Store the reports of folded segments in `retained`, sorted, and update the smallest segment size."""
+    cohorts, rows = sort_reports(stored.cohorts, stored.rows)
+    collection_id = connection.scalar(select(collection.c.id).where(is_this))
     blocks = [
         {
-            "collection_id": of,
-            "cohorts": cohorts[start : start + _REPORTS_A_BLOCK].tobytes(),
-            "reports": rows[start : start + _REPORTS_A_BLOCK].tobytes(),
+            "collection_id": collection_id,
+            "cohorts": cohorts[start : start + _REPORTS_PER_BLOCK].tobytes(),
+            "reports": rows[start : start + _REPORTS_PER_BLOCK].tobytes(),
         }
-        for start in range(0, len(cohorts), _REPORTS_A_BLOCK)
+        for start in range(0, len(cohorts), _REPORTS_PER_BLOCK)
     ]
     connection.execute(insert(retained), blocks)
-    known = collection.c.smallest_segment <= holding.smallest
-    smallest = case((known, collection.c.smallest_segment), else_=holding.smallest)
-    connection.execute(update(collection).where(this).values(smallest_segment=smallest))
+    is_smaller = collection.c.smallest_segment <= stored.smallest
+    smallest = case((is_smaller, collection.c.smallest_segment), else_=stored.smallest)
+    connection.execute(update(collection).where(is_this).values(smallest_segment=smallest))

@@ -1,4 +1,4 @@
-"""Tokens and their sessions on a SQL database; what is promised is said at `Store`."""
+"""Access tokens and browser sessions in the database."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ from hubbub_aggregator.store.tokens import Scope, Token
 
 
 class SqlTokens:
-    """The part of the Store that knows who may read."""
+    """Part of `SqlStore`: access tokens and browser sessions."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def add_token(self, token: Token, hashed: bytes) -> bool:
         new: dict[str, Any] = {"name": token.name, "secret_hash": hashed, "scopes": " ".join(sorted(token.scopes))}
-        new |= {"created": _text(token.created), "expires": _text(token.expires)}
+        new |= {"created": _iso(token.created), "expires": _iso(token.expires)}
         with transaction(self._engine, writes=True) as connection:
             added = insert_new(connection, token_table).returning(token_table.c.name)
             return connection.execute(added, new).first() is not None
 
     def token(self, hashed: bytes) -> Token | None:
-        return next(self._found(select(token_table).where(token_table.c.secret_hash == hashed)), None)
+        return next(self._fetch_tokens(select(token_table).where(token_table.c.secret_hash == hashed)), None)
 
     def tokens(self) -> list[Token]:
-        return list(self._found(select(token_table).order_by(token_table.c.name)))
+        return list(self._fetch_tokens(select(token_table).order_by(token_table.c.name)))
 
     def rotate_token(self, token: Token, hashed: bytes) -> bool:
-        this = token_table.c.name == token.name
+        is_this = token_table.c.name == token.name
         new = {
             "secret_hash": hashed,
-            "created": _text(token.created),
+            "created": _iso(token.created),
             "last_used": None,
-            "expires": _text(token.expires),
+            "expires": _iso(token.expires),
         }
         with transaction(self._engine, writes=True) as connection:
-            rotated = connection.execute(update(token_table).where(this).values(new)).rowcount == 1
+            rotated = connection.execute(update(token_table).where(is_this).values(new)).rowcount == 1
             connection.execute(delete(session).where(session.c.token == token.name))
             return rotated
 
     def record_token_use(self, hashed: bytes, today: date) -> None:
-        this = (token_table.c.secret_hash == hashed) & (func.coalesce(token_table.c.last_used, "") < str(today))
+        is_this = (token_table.c.secret_hash == hashed) & (func.coalesce(token_table.c.last_used, "") < str(today))
         with transaction(self._engine, writes=True) as connection:
-            connection.execute(update(token_table).where(this).values(last_used=str(today)))
+            connection.execute(update(token_table).where(is_this).values(last_used=str(today)))
 
     def revoke_token(self, name: str) -> bool:
         with transaction(self._engine, writes=True) as connection:
@@ -65,15 +65,15 @@ class SqlTokens:
         return True
 
     def session(self, hashed: bytes, now: int) -> Token | None:
-        asked = select(token_table).join(session).where(session.c.secret_hash == hashed, session.c.expires > now)
-        return next(self._found(asked), None)
+        query = select(token_table).join(session).where(session.c.secret_hash == hashed, session.c.expires > now)
+        return next(self._fetch_tokens(query), None)
 
     def end_session(self, hashed: bytes) -> None:
         with transaction(self._engine, writes=True) as connection:
             connection.execute(delete(session).where(session.c.secret_hash == hashed))
 
-    def _found(self, asked: Select[*tuple[Any, ...]]) -> Iterator[Token]:
-        return map(_token, fetch_all(self._engine, asked))
+    def _fetch_tokens(self, query: Select[*tuple[Any, ...]]) -> Iterator[Token]:
+        return map(_token, fetch_all(self._engine, query))
 
 
 def _token(row: Row[*tuple[Any, ...]]) -> Token:
@@ -81,5 +81,5 @@ def _token(row: Row[*tuple[Any, ...]]) -> Token:
     return Token(row.name, frozenset(map(Scope, row.scopes.split())), *days)
 
 
-def _text(day: date | None) -> str | None:
+def _iso(day: date | None) -> str | None:
     return None if day is None else day.isoformat()

@@ -1,4 +1,4 @@
-"""Who may read: bearer tokens, each with its scopes, kept as hashes."""
+"""Access tokens and their scopes; only hashes of the secrets are stored."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _PREFIX = "hubbub_"
 
 
 class Scope(StrEnum):
-    """What a token allows."""
+    """Permission of a token."""
 
     READ = "read"  # summaries
     METRICS = "metrics"  # /metrics
-    REPORT = "report"  # sending batches, where the aggregator asks for a token
+    REPORT = "report"  # POST /v1/reports with --require-report-token
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token as it is stored: only its holder has the secret.
+    """A stored token, without its secret.
 
-    created   : UTC date of the secret; None: not known, an older hubbub made it
-    last_used : UTC date on which the aggregator last accepted the secret; None: never, or not since that hubbub
-    expires   : UTC date of the first day on which it is refused; None: never
+    created   : UTC date of the secret; None: unknown
+    last_used : UTC date of the last use; None: never
+    expires   : UTC date of the first day on which the token is refused; None: never
     """
 
     name: str
@@ -51,22 +51,22 @@ class Token:
             )
 
     def has_expired(self, today: date) -> bool:
-        """Say whether the token is refused on this day."""
+        """Return whether the token is refused on this day."""
         return self.expires is not None and today >= self.expires
 
 
 def new_token(random_bytes: RandomBytes = system_random_bytes) -> str:
-    """Draw a token's secret: 32 random bytes, so that no salt or slow hash is needed to keep it safe as a hash."""
+    """Return a new secret of 32 random bytes: so much entropy needs no salt and no slow hash."""
     return _PREFIX + base64.urlsafe_b64encode(random_bytes(32)).rstrip(b"=").decode()
 
 
 def hash_secret(secret: str) -> bytes:
-    """Return what is stored of a token: SHA-256."""
+    """Return the SHA-256 hash of a secret, which is stored instead of the secret."""
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
 
 
 def record_use(token: Token, hashed: bytes, today: date, used: Callable[[bytes, date], None]) -> None:
-    """Store the date of a valid token's use, once a day; a database that cannot be written to does not keep anyone out."""
+    """Store the date of a valid token's use, once a day; a database that is not writable does not refuse the request."""
     if token.last_used != today and not token.has_expired(today):
         with suppress(HubbubError):
             used(hashed, today)

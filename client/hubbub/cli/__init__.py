@@ -1,7 +1,7 @@
-"""The `hubbub` command: its subcommands are entry points, loaded when they are asked for.
+"""The `hubbub` command group. Subcommands are entry points, loaded on use.
 
-Each part registers its own under `hubbub.commands`. A subcommand's module imports click only and takes what is
-heavy inside the command, so that `hubbub --help` lists all of them from a bare install.
+Each package registers its subcommands in the group `hubbub.commands`. The module of a subcommand imports click only and imports
+everything else inside the command, so `hubbub --help` is fast and works without the extras.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from hubbub.errors import HubbubError
 from hubbub.text import install_hint
 
 _EXTRA_OF_PACKAGE = {"hubbub_aggregator": "aggregator", "hubbub_decoder": "decoder"}
-_EXTRA_OF_COMMAND = {"doctor": "aggregator"}  # its checks of an aggregator; `--state` needs none
+_EXTRA_OF_COMMAND = {"doctor": "aggregator"}  # for the checks of an aggregator; `--state` needs no extra
 
 
 class Commands(click.Group):
-    """A group whose commands are entry points; what goes wrong on purpose is one sentence and exit code 1."""
+    """Command group with entry points as commands. A HubbubError is printed as one line, with exit code 1."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  (click calls it so)
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  (signature of click)
         return sorted(_commands())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
@@ -36,7 +36,7 @@ class Commands(click.Group):
         except OSError as problem:
             if problem.errno != errno.ENOSPC:
                 raise
-            click.echo(f"Error: the output cannot be written: {problem.strerror}", err=True)
+            click.echo(f"Error: cannot write the output: {problem.strerror}", err=True)
             sys.exit(1)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -56,7 +56,7 @@ class Commands(click.Group):
 @click.group(cls=Commands)
 @click.version_option(package_name="hubbub")
 def main() -> None:
-    """Telemetry under local differential privacy: randomize before it leaves, estimate what the crowd says.
+    """Collect telemetry with local differential privacy: randomize on the client, estimate frequencies on the server.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""What a command line asks for by name, of a definitions file."""
+"""Load a definitions file for a command."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from hubbub.metrics.definitions import Definitions, load_definitions
 
 
 def definitions_with(path: str | Path, names: Iterable[str]) -> Definitions:
-    """Read a definitions file that has metrics of these names."""
+    """Return the definitions of a file; raises DefinitionError unless it has a metric of each name."""
     definitions = load_definitions(path)
     for name in names:
         if name not in definitions:
-            raise DefinitionError(f"{path} has no metric {name!r}: it has {', '.join(definitions)}")
+            raise DefinitionError(f"{path} has no metric {name!r}; its metrics are {', '.join(definitions)}")
     return definitions

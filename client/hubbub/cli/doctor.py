@@ -1,7 +1,7 @@
 """`hubbub doctor`: health checks of a client's state directory or of an aggregator, with the next step for each problem.
 
-The checks of a state directory are the SDK's own. The aggregator registers its checks, and their options, as an entry point of the group
-`hubbub.checks`; they are loaded only when DEFINITIONS is given.
+The checks of a state directory belong to the client. The aggregator registers its checks and their options as an entry point of
+the group `hubbub.checks`, which is loaded unless `--state` is given.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _STATE_GIVEN = "hubbub.doctor.state"
 
 
 class Doctor(click.Command):
-    """A command with the options of the registered checks, unless `--state` is given."""
+    """Command with the options of the registered checks, unless `--state` is given."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         own = super().get_params(ctx)
@@ -35,14 +35,14 @@ class Doctor(click.Command):
 @click.command(cls=Doctor, context_settings={"auto_envvar_prefix": "HUBBUB"})
 @click.argument("definitions", required=False, type=PATH)
 @click.option(
-    "--state", type=PATH, allow_from_autoenv=False, help="Directory of a client's state; instead of DEFINITIONS."
+    "--state", type=PATH, allow_from_autoenv=False, help="State directory of a client, instead of DEFINITIONS."
 )
 @json_option
 def command(definitions: Path | None, state: Path | None, as_json: bool, **options: Any) -> None:
-    """Check an aggregator, or a client's state, for problems.
+    """Check an aggregator or a client for problems.
 
-    Exit code 1 if something is wrong; nothing is changed. With DEFINITIONS it takes the options of `hubbub serve`: give those that
-    the aggregator is started with.
+    Prints each finding with its impact and the next step. Changes nothing. Exit code 1 if a finding is an error. With DEFINITIONS,
+    pass the same options that the aggregator is started with (`hubbub serve`).
 
     \b
     Example:
@@ -56,7 +56,7 @@ def command(definitions: Path | None, state: Path | None, as_json: bool, **optio
     from hubbub.cli.state_checks import check_state
 
     if (definitions is None) == (state is None):
-        raise click.UsageError("give the DEFINITIONS of an aggregator, or the --state of a client")
+        raise click.UsageError("pass either the DEFINITIONS of an aggregator or the --state directory of a client")
     now = datetime.now(UTC)
     if state is not None:
         findings = list(check_state(state, now, os.environ))
@@ -75,7 +75,7 @@ def command(definitions: Path | None, state: Path | None, as_json: bool, **optio
 
 
 def _registered() -> Checks:
-    """Return the aggregator's checks; ModuleNotFoundError where it is not installed."""
+    """Return the aggregator's checks; raises ModuleNotFoundError if it is not installed."""
     for entry in entry_points(group="hubbub.checks"):
         checks: Checks = entry.load()
         return checks

@@ -1,4 +1,4 @@
-"""`hubbub encode`: what one client would send for some values, to look at."""
+"""`hubbub encode`: encode example values."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from hubbub.cli.output import PATH, json_option, print_json
 @click.argument("values", nargs=-1)
 @json_option
 def command(definitions: Path, metric_name: str, values: tuple[str, ...], *, as_json: bool) -> None:
-    """Encode VALUES of METRIC: what would be sent.
+    """Encode VALUES of METRIC as reports.
 
-    A boolean is true or false; no value is what silence sends.
+    Boolean values are true and false. Without VALUES, encodes the report of a period in which nothing was recorded.
 
-    A new secret is drawn and thrown away, so the same call answers differently each time; nothing is sent.
+    Each call uses a new secret and new noise, so its output differs every time. Nothing is sent or stored.
 
     \b
     Example:
@@ -33,13 +33,13 @@ def command(definitions: Path, metric_name: str, values: tuple[str, ...], *, as_
     from hubbub.metrics.metric import Kind
 
     metric = definitions_with(definitions, [metric_name])[metric_name]
-    given: list[Value] = list(values) or [None]
+    parsed: list[Value] = list(values) or [None]
     if metric.kind is Kind.BOOLEAN:
-        if any(value not in {"true", "false", None} for value in given):
-            raise InvalidValueError(f"{metric_name}: a boolean value is written true or false")
-        given = [None if value is None else value == "true" for value in given]
+        if any(value not in {"true", "false", None} for value in parsed):
+            raise InvalidValueError(f"{metric_name}: a value of a boolean metric must be true or false")
+        parsed = [None if value is None else value == "true" for value in parsed]
     encoder = Encoder(metric, Secret.generate())
-    reports = [encoder.encode(value, epoch=None if metric.hold is None else 0) for value in given]
+    reports = [encoder.encode(value, epoch=None if metric.hold is None else 0) for value in parsed]
     if as_json:
         print_json([{"cohort": report.cohort, "bits": report.bits.to01()} for report in reports])
         return

@@ -1,4 +1,4 @@
-"""`hubbub inspect`: what waits to be sent, and the exact bytes sent last."""
+"""`hubbub inspect`: queued and recently sent batches of a client."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from hubbub.cli.output import PATH, json_option, print_json
 from hubbub.sdk.storage.state import MAX_SENT_BATCHES
 from hubbub.text import format_count
 
-_SHOWN = 200
-"""Characters of the consent text that are printed; `--json` has all of it."""
+_MAX_CONSENT_CHARACTERS = 200
+"""Printed characters of the consent text; `--json` prints all of it."""
 
 
 @click.command()
@@ -25,11 +25,13 @@ _SHOWN = 200
     metavar="N",
     type=click.IntRange(1, MAX_SENT_BATCHES),
     default=1,
-    help=f"How many batches that were sent to show, the newest first; {MAX_SENT_BATCHES} are kept.  [default: 1]",
+    help=f"Number of sent batches to show, newest first; the client keeps the last {MAX_SENT_BATCHES}.  [default: 1]",
 )
 @json_option
 def command(directory: Path, *, count: int, as_json: bool) -> None:
-    """Show what a client, whose state is in STATE, holds and sent.
+    """Show queued and recently sent batches.
+
+    STATE is the state directory of a client.
 
     \b
     Example:
@@ -44,31 +46,33 @@ def command(directory: Path, *, count: int, as_json: bool) -> None:
         return
     consent, counts = report["consent"], report["accounting"]
     since = f" since {consent['time']}" if consent["time"] else ""
-    text = f", text {json.dumps(consent['text'][:_SHOWN])}" if consent["text"] else ""
+    text = f", text {json.dumps(consent['text'][:_MAX_CONSENT_CHARACTERS])}" if consent["text"] else ""
     click.echo(f"consent: {consent['level']}{since}{text}")
     click.echo(
         ", ".join(f"{name} {counts[name]}" for name in ("recorded", "formed", "acknowledged", "queued", "quarantined"))
     )
     if report["machines"] > 1:
         click.echo(
-            f"used on {report['machines']} machines: if it is a copy, both copies report every period under one secret "
-            "(`hubbub state new-identity`, or keep-identity if it was moved)"
+            f"used on {report['machines']} machines. Copies of a state directory report every period under one secret: run "
+            "`hubbub state new-identity` in a copy, or `hubbub state keep-identity` if the directory was moved"
         )
     if state.failures:
-        click.echo(f"in vain: {format_count(state.failures, 'time')}, the last time: {state.last_error or 'no answer'}")
+        click.echo(
+            f"last uploads failed: {format_count(state.failures, 'attempt')}, last error: {state.last_error or 'no response'}"
+        )
     for each in sorted(report["queued"], key=lambda each: str(each["send_time"])):
-        doubt = ", may have arrived already" if each["possibly_delivered"] else ""
-        click.echo(f"waits: {each['metric']} of {each['period']}, {_when(each)}{doubt}")
+        doubt = ", possibly delivered" if each["possibly_delivered"] else ""
+        click.echo(f"queued: {each['metric']} of {each['period']}, {_when(each)}{doubt}")
     for batch in report["quarantined"]:
-        click.echo(f"refused: {batch['metric']} of {batch['period']}: {batch['problem']}")
+        click.echo(f"rejected: {batch['metric']} of {batch['period']}: {batch['problem']}")
     print_damage(state)
     for body in report["last_sent"] or ["nothing"]:
-        click.echo(f"sent last: {body.rstrip()}")  # --json has the spaces that fill it up
+        click.echo(f"last sent: {body.rstrip()}")  # --json includes the padding
 
 
 def _when(queued: dict[str, Any]) -> str:
     if queued["local"]:
-        return "never sent: it was made under consent local"
+        return "never sent: created under consent local"
     if queued["send_time"]:
-        return f"from {queued['send_time']} on"
-    return "until the app's definition is the aggregator's"
+        return f"to be sent after {queued['send_time']}"
+    return "held until the app ships the aggregator's definition"

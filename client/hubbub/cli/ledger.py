@@ -1,4 +1,4 @@
-"""`hubbub ledger`: epsilon that one client has spent and reserved."""
+"""`hubbub ledger`: epsilon that a client has spent and reserved."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from hubbub.text import format_count
 @click.argument("directory", metavar="STATE", type=PATH)
 @json_option
 def command(directory: Path, *, as_json: bool) -> None:
-    """Show what a client, whose state is in STATE, has spent.
+    """Show the epsilon spent and reserved by a client.
+
+    STATE is the state directory of the client.
 
     \b
     Example:
@@ -33,30 +35,30 @@ def command(directory: Path, *, as_json: bool) -> None:
     for each in state.accounts.values():
         click.echo(
             f"{each.metric:20} {each.digest[:12]}  {format_count(each.units, each.unit)} x {shown_epsilon(each.epsilon_per_unit)} = eps {shown_epsilon(each.spent)} "
-            f"of {shown_epsilon(each.reserved_epsilon)} reserved, {format_count(each.reports, 'report')}{_of(each.subject)}"
+            f"of {shown_epsilon(each.reserved_epsilon)} reserved, {format_count(each.reports, 'report')}{_subject_suffix(each.subject)}"
         )
         if each.refused:
-            click.echo(f"not collected{_of(each.subject)}: {each.refused}")
+            click.echo(f"not collected{_subject_suffix(each.subject)}: {each.refused}")
     for subject in sorted(state.digests):
         click.echo(
-            f"in total eps {shown_epsilon(state.spent(subject))}, drafts included, of {shown_epsilon(state.reserved(subject))} reserved{_of(subject)}: "
-            "what tells apart two histories that change at the same times; more is lost where they do not"
+            f"total eps {shown_epsilon(state.spent(subject))} (with drafts) of {shown_epsilon(state.reserved(subject))} reserved{_subject_suffix(subject)}. "
+            "It bounds the difference between histories of values that change at the same times"
         )
     for each in state.accounts.values():
         if each.unit == "value" and each.units > 1:
             click.echo(
-                f"{each.metric} changed{_of(each.subject)}: memoization does not hide that from who can link its reports; "
-                "a `hold` in its definition does"
+                f"{each.metric} changed{_subject_suffix(each.subject)}: an observer of linked reports can see the change. "
+                "Set `hold` in the definition to hide changes"
             )
 
 
 def print_damage(state: State) -> None:
-    """Say that records were lost, and with them what they had spent."""
+    """Print the number of damaged records, if any."""
     if state.damaged:
         click.echo(
-            f"{format_count(state.damaged, 'record')} damaged: what they said was spent, formed or sent is not known any more"
+            f"{format_count(state.damaged, 'record')} damaged: the epsilon, reports and uploads in them are lost, so the figures can be too low"
         )
 
 
-def _of(subject: str) -> str:
+def _subject_suffix(subject: str) -> str:
     return f"  (subject {subject[:8]})" if subject else ""

@@ -1,4 +1,4 @@
-"""`hubbub metrics`: check a definitions file, and show what it promises."""
+"""`hubbub metrics`: validate a definitions file and show its metrics with their epsilon."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DELTA = 1e-9
 
 @click.group()
 def command() -> None:
-    """Check and show a file of metric definitions.
+    """Check or show a definitions file.
 
     \b
     Example:
@@ -27,9 +27,9 @@ def command() -> None:
 @click.argument("definitions", type=PATH)
 @json_option
 def check(definitions: Path, *, as_json: bool) -> None:
-    """Say whether DEFINITIONS can be collected under, or why not.
+    """Check the definitions file DEFINITIONS.
 
-    Also warns about expired metrics, metrics that the default Policy refuses or soon exhausts, and metrics whose reports
+    Exit code 1 if the file is invalid. Also warns about expired metrics, metrics that the default Policy blocks or soon exhausts, and metrics with reports that
     can be linked to one client.
 
     \b
@@ -49,11 +49,11 @@ def check(definitions: Path, *, as_json: bool) -> None:
     current = [loaded[name] for name in loaded]
     collected = [metric for metric in current if not has_expired(metric, today)]
     warnings = [
-        f"{metric.name}: expired on {metric.expires}: neither clients nor aggregators take reports of it any more"
+        f"{metric.name}: expired on {metric.expires}: clients create no reports of it, and aggregators refuse them"
         for metric in current
         if metric not in collected
     ]
-    warnings += (f"under the default Policy: {doubt}" for doubt in policy_warnings(Policy(), collected, today))
+    warnings += (f"under the default Policy: {text}" for text in policy_warnings(Policy(), collected, today))
     warnings += filter(None, map(linkability_warning, collected))
     if as_json:
         digests = {metric.name: metric.digest for metric in loaded.versions()}
@@ -62,7 +62,7 @@ def check(definitions: Path, *, as_json: bool) -> None:
     for each in warnings:
         click.echo(f"warning: {each}", err=True)
     versions = format_count(len(list(loaded.versions())), "definition")
-    click.echo(f"{definitions}: well formed: {versions}, {format_count(len(loaded), 'metric')}")
+    click.echo(f"{definitions}: valid: {versions}, {format_count(len(loaded), 'metric')}")
 
 
 @command.command()
@@ -76,7 +76,9 @@ def check(definitions: Path, *, as_json: bool) -> None:
 )
 @json_option
 def show(definitions: Path, names: tuple[str, ...], reports: int | None, *, as_json: bool) -> None:
-    """Show each metric's parameters and epsilon.
+    """Show parameters and epsilon of metrics.
+
+    Shows the metrics NAMES of the file DEFINITIONS, or all of its metrics.
 
     Epsilon is shown per report, per epoch or value, per enrollment (one secret of a client), and over a client's lifetime.
 
@@ -87,15 +89,15 @@ def show(definitions: Path, names: tuple[str, ...], reports: int | None, *, as_j
     from hubbub.cli.definitions_file import definitions_with
 
     loaded = definitions_with(definitions, names)
-    shown = [_about(metric, reports) for metric in loaded.versions() if not names or metric.name in names]
+    shown = [_describe(metric, reports) for metric in loaded.versions() if not names or metric.name in names]
     if as_json:
         print_json([about | {"privacy": about["privacy"].to_dict()} for about in shown])
         return
     for about in shown:
-        click.echo(_page(about))
+        click.echo(_format(about))
 
 
-def _about(metric: Any, reports: int | None) -> dict[str, Any]:
+def _describe(metric: Any, reports: int | None) -> dict[str, Any]:
     from hubbub.privacy import central_epsilon, effective_group_size, privacy_figures
     from hubbub.privacy.policy import Policy
 
@@ -114,7 +116,7 @@ def _about(metric: Any, reports: int | None) -> dict[str, Any]:
     }
 
 
-def _page(about: dict[str, Any]) -> str:
+def _format(about: dict[str, Any]) -> str:
     from hubbub.privacy.policy import Policy
     from hubbub.privacy.pricing import shown_epsilon
 
@@ -123,9 +125,9 @@ def _page(about: dict[str, Any]) -> str:
     probabilities = f"p = {about['prob_p']:.6g}, q = {about['prob_q']:.6g}, f = {about['prob_f']:.6g}"
     titles = {"lifetime": "lifetime epsilon"}
     limits = ("epsilon_enrollment", "epsilon_metric", "epsilon_total")
-    linked = f"two reports of the same value tell one of {about['effective_group_size_2_reports']:,.3g} people by their permanent noise"
+    linked = f"effective group size of two reports of one value: {about['effective_group_size_2_reports']:,.3g} clients"
     lines = [
-        f"{about['name']}  ({about['kind']}, a {about['period']}, until {about['expires']})",
+        f"{about['name']}  ({about['kind']}, one report per {about['period']}, expires {about['expires']})",
         f"  {about['description']}  [{about['owner']}]",
         *([f"  categories: {', '.join(about['categories'])}"] if about["categories"] else []),
         f"  {sizes}; {probabilities}; hold = {about['hold'] or 'none'}",
@@ -134,14 +136,14 @@ def _page(about: dict[str, Any]) -> str:
             f"    {titles.get(row.label, row.label):16}  {shown_epsilon(row.epsilon):>8}  {row.note}"
             for row in figures.rows()
         ),
-        f"  {linked}{'; that a value changed is not hidden: no hold' if figures.unit == 'value' else ''}",
+        f"  {linked}{'; without hold, changes of the value are visible in linked reports' if figures.unit == 'value' else ''}",
         f"  digest {about['digest']}",
     ]
     if "central_epsilon" in about:
         lines.insert(
             -1,
-            f"  central epsilon = {about['central_epsilon']:.3g} with delta = {about['delta']:g} for one report among the "
-            f"{about['reports_per_cohort']:,} of an average cohort: towards a reader of one period's final totals, if the other reports "
-            "are genuine; not towards the operator of the aggregator",
+            f"  central epsilon = {about['central_epsilon']:.3g} at delta = {about['delta']:g}, for {about['reports_per_cohort']:,} reports in an average "
+            "cohort. It holds for the final totals of one period if the other reports are genuine, and not against the operator "
+            "of the aggregator",
         )
     return "\n".join(lines)

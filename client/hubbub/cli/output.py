@@ -1,4 +1,4 @@
-"""How every command speaks: results on stdout, talk on stderr."""
+"""Shared options and JSON output of the commands. Results go to stdout, messages to stderr."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 from hubbub.wire.json_values import replace_non_finite
 
 PATH = click.Path(path_type=Path, readable=False)
-"""Whatever is wrong with a file is said by who opens it, in the same words for all that can be wrong."""
+"""Path argument. click does not check it; the function that opens the file reports all errors in the same form."""
 
 json_option = click.option(
     "--json", "as_json", is_flag=True, allow_from_autoenv=False, help="Print the result as JSON."
@@ -19,5 +19,5 @@ json_option = click.option(
 
 
 def print_json(result: Any) -> None:
-    """Print one JSON document; infinity, which JSON has no number for, becomes the string "inf"."""
+    """Print a value as one JSON document; infinity becomes the string "inf"."""
     click.echo(json.dumps(replace_non_finite(result), indent=2, ensure_ascii=False, allow_nan=False))

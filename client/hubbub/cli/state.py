@@ -26,10 +26,11 @@ def command() -> None:
 @command.command("new-identity")
 @click.argument("directory", metavar="STATE", type=PATH)
 def new_identity(directory: Path) -> None:
-    """Give a copied state directory a secret of its own.
+    """Give a copied state directory a new secret.
 
-    For image builders: run it in the image, or at a clone's first boot. Deletes the secret, the drafts and the queued reports. Keeps
-    consent and the ledger: a new secret spends budget anew, within the app's policy. The app makes the secret at its next start.
+    For image builders: run this in the image, or at the first boot of a clone. Deletes the secret, the drafts and the queued reports.
+    Keeps consent and the ledger. Reports under the new secret spend more of the budget, within the app's policy. The app creates the
+    secret at its next start.
 
     \b
     Example:
@@ -42,14 +43,16 @@ def new_identity(directory: Path) -> None:
     from hubbub.sdk.storage.filesystem import SystemDisk
     from hubbub.sdk.storage.secret_file import SecretFile
 
-    disk, journal = SystemDisk(), _opened(directory)
+    disk, journal = SystemDisk(), _open_journal(directory)
     secret = SecretFile(journal, disk, system_random_bytes)
     renewed = journal.run(lambda _: renew_identity(journal, secret))
     if not (renewed and Compactor(journal, disk).compact(always=True)):
         raise HubbubError(
-            f"{directory} has no new identity yet: {journal.problem}. Run the command again when this is fixed"
+            f"{directory} has no new identity: {journal.problem}. Solve this problem and run the command again"
         )
-    click.echo("The directory has a new identity: its next start makes a new secret and continues the ledger.")
+    click.echo(
+        "The directory has a new identity. The next start of the app creates a new secret and continues the ledger."
+    )
 
 
 @command.command("keep-identity")
@@ -57,7 +60,7 @@ def new_identity(directory: Path) -> None:
 def keep_identity(directory: Path) -> None:
     """Accept this machine for a state directory that was moved, not copied.
 
-    Changes neither the secret nor the ledger; `hubbub doctor --state` does not warn about the earlier machine any more.
+    Does not change the secret or the ledger. `hubbub doctor --state` no longer warns about the earlier machine.
 
     \b
     Example:
@@ -67,16 +70,18 @@ def keep_identity(directory: Path) -> None:
     from hubbub.sdk.runtime.machine_id import read_machine_id
     from hubbub.sdk.storage import copy_detection
 
-    journal = _opened(directory)
+    journal = _open_journal(directory)
     if not (
         journal.run(lambda state: copy_detection.keep_identity(journal, state, read_machine_id())) and journal.sync()
     ):
-        raise HubbubError(f"{directory} was not changed: {journal.problem}. Run the command again when this is fixed")
+        raise HubbubError(
+            f"{directory} was not changed: {journal.problem}. Solve this problem and run the command again"
+        )
     click.echo("The directory keeps its identity on this machine.")
 
 
-def _opened(directory: Path) -> Journal:
-    """Return the journal of a directory that holds a client's state; raises HubbubError where it does not."""
+def _open_journal(directory: Path) -> Journal:
+    """Return the journal of a state directory; raises HubbubError for any other directory."""
     from hubbub.sdk.storage.filesystem import SystemDisk
     from hubbub.sdk.storage.journal import Journal
     from hubbub.sdk.storage.state_reader import read_state

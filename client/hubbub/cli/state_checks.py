@@ -1,4 +1,4 @@
-"""What is well, and what is not, with the state directory of a client."""
+"""Health checks of a client's state directory (`hubbub doctor --state`)."""
 
 from __future__ import annotations
 
@@ -18,25 +18,31 @@ from hubbub.sdk.storage.state import State
 from hubbub.sdk.storage.state_reader import read_state
 from hubbub.text import format_count
 
-_OVERDUE_AFTER_SECONDS = timedelta(days=3)
+_OVERDUE_AFTER = timedelta(days=3)
 
 
 def check_state(
     directory: Path, now: datetime, environment: Mapping[str, str], machine_id: MachineIdReader = read_machine_id
 ) -> Iterator[Finding]:
-    """Look at the state that a client keeps; nothing is changed."""
+    """Yield the findings of a state directory, without changing it.
+
+    environment : environment variables, for the consent check
+    machine_id  : function that returns the id of this machine, or None
+    """
     try:
         state = read_state(directory)
     except HubbubError as problem:
-        yield error("state", str(problem), "nothing of a client can be looked at", "give the right directory")
+        yield error(
+            "state", str(problem), "the state of the client cannot be checked", "pass the state directory of the client"
+        )
         return
     links = sorted(path.name for path in directory.iterdir() if path.is_symlink())
     if links:
         yield error(
             "state",
             f"{', '.join(links)} in {directory}: symbolic links",
-            "the client follows none: nothing is recorded and nothing is sent",
-            "find out who made them, and remove them",
+            "the client does not follow symbolic links, so it records and sends nothing",
+            "find out which program created them, and remove them",
         )
     clock = check_clock(modification_times(*(path for path in directory.iterdir() if path.is_file())), now)
     yield clock if clock.health is not Health.OK else _clock_of(state, now) or clock
@@ -49,16 +55,16 @@ def check_state(
 
 
 def _clock_of(state: State, now: datetime) -> Finding | None:
-    """Compare the clock with what the state knows of others: dates that an aggregator confirmed, reports for days to come."""
+    """Compare the clock with the dates in the state: dates confirmed by an aggregator, planned reports, queued batches."""
     confirmed = datetime.fromtimestamp(state.clock_confirmed_at, UTC)
     if confirmed > now + timedelta(days=1):
         return error(
             "clock",
-            f"it is {now:%Y-%m-%d %H:%M} UTC, and an aggregator agreed earlier that it was {confirmed:%Y-%m-%d %H:%M}",
-            "no report is made while the clock is behind",
-            "set the clock, and let something keep it (ntp, chrony)",
+            f"the clock shows {now:%Y-%m-%d %H:%M} UTC, earlier than {confirmed:%Y-%m-%d %H:%M}, which an aggregator confirmed",
+            "no reports are created until the clock is correct",
+            "set the clock and keep it synchronized (ntp, chrony)",
         )
-    planned = max(
+    planned_far_ahead = max(
         (
             (account.next_period_start, account.metric)
             for account in state.accounts.values()
@@ -67,20 +73,20 @@ def _clock_of(state: State, now: datetime) -> Finding | None:
         ),
         default=None,
     )
-    if planned:
+    if planned_far_ahead:
         return error(
             "clock",
-            f"the next report of {planned[1]} is planned for {planned[0]}: the app ran under a clock that was ahead",
-            "none is made before, until the app runs under a clock that is right: then it plans anew by itself",
-            "see that the clock is right, and start the app",
+            f"the next report of {planned_far_ahead[1]} is planned for {planned_far_ahead[0]}: the app ran while the clock was ahead",
+            "no report of the metric is created before that day, unless the app runs with a correct clock and plans again",
+            "check that the clock is correct, and start the app",
         )
-    to_come = sum(waiting.batch.period > str(now.date() + timedelta(days=2)) for waiting in state.queue.values())
-    if to_come:
+    num_future = sum(queued.batch.period > str(now.date() + timedelta(days=2)) for queued in state.queue.values())
+    if num_future:
         return warning(
             "clock",
-            f"{format_count(to_come, 'batch')} of days to come: the app ran under a clock that was ahead",
-            "they are not sent; they are dropped once an answer confirms the date, as far as none of them may have left",
-            "let something keep the clock (ntp, chrony)",
+            f"{format_count(num_future, 'batch')} of future days: the app ran while the clock was ahead",
+            "they are not sent. They are dropped after an aggregator confirms the date, unless they were possibly delivered",
+            "keep the clock synchronized (ntp, chrony)",
         )
     return None
 
@@ -90,57 +96,59 @@ def _secret(path: Path, state: State) -> Finding:
         if state.secret_tag:
             return error(
                 "secret",
-                f"{path} is gone",
-                "the next recording enrols anew, and spends privacy anew for values that were reported already",
-                "find out what removes it; the directory must last as long as the installation",
+                f"{path} does not exist, but the ledger has an enrollment",
+                "the next recording starts a new enrollment and spends epsilon again for values that were reported before",
+                "find out which program removes the file; the directory must exist as long as the installation",
             )
-        return ok("secret", "none yet: nothing was recorded under this consent")
+        return ok("secret", "no secret yet: nothing was recorded since consent was given")
     status = path.stat()
     if status.st_size != SECRET_BYTES:
         return error(
             "secret",
             f"{path} has {status.st_size} bytes, not {SECRET_BYTES}",
-            "nothing is recorded with it",
-            "delete it to enrol anew, which spends privacy anew",
+            "the client cannot use it and records nothing",
+            "delete the file to start a new enrollment, which spends epsilon again",
         )
     journal = path.with_name("journal")
     if not os.access(path, os.R_OK) or (journal.exists() and journal.stat().st_uid != status.st_uid):
         return error(
             "secret",
-            f"{path} belongs to user {status.st_uid}, and the client's own user cannot read it or must not trust it",
-            "without it nothing is recorded and nothing is sent; what is recorded is counted as `no-state`",
-            f"give it back to the user who runs the app (chown), or delete {path} to enrol anew, which spends privacy anew",
+            f"{path} belongs to user {status.st_uid} and cannot be read, or the journal belongs to another user",
+            "without the secret nothing is recorded or sent; recordings are counted as ignored (`no-state`)",
+            f"change its owner to the user of the app (chown), or delete {path} to start a new enrollment, which spends epsilon again",
         )
     if status.st_mode & 0o077:
         return error(
             "secret",
             f"{path} has mode {status.st_mode & 0o777:04o}",
-            "whoever reads it removes the permanent noise from every report of this client",
-            f"chmod 600 {path}, and find out who could read it",
+            "anyone who reads the secret can remove the permanent noise from every report of this client",
+            f"run chmod 600 {path}, and check which users could read it",
         )
-    return ok("secret", "there, whole, for its owner alone")
+    return ok("secret", f"{SECRET_BYTES} bytes, readable by its owner only")
 
 
 def _machine(directory: Path, state: State, machine_id: bytes | None) -> Finding:
-    """Tell whether the directory was used on other machines, as far as machines have ids."""
+    """Check whether the directory was used on several machines, if machine ids are available."""
     tag = machine_tag(state.ledger_key, machine_id) if machine_id and state.ledger_key else ""
     machines = len(state.machine_tags)
-    next_step = f"if it is a copy: `hubbub state new-identity {directory}`; if it was moved: `hubbub state keep-identity {directory}`"
+    next_step = f"if it is a copy, run `hubbub state new-identity {directory}`; if it was moved, run `hubbub state keep-identity {directory}`"
     if machines > 1:
         return warning(
             "machine",
-            f"{directory} was used on {machines} machines under one secret",
-            "if it was copied, every copy reports each period, and the copies can be recognized as one client",
+            f"{directory} was used on {machines} machines with one secret",
+            "if it was copied, every copy reports each period, and their reports can be linked as those of one client",
             next_step,
         )
     if machines and tag and tag not in state.machine_tags:
         return warning(
             "machine",
-            f"{directory} was used on another machine, and not yet on this one",
-            "if it is a copy and an app runs on it here, both copies report each period under one secret",
+            f"{directory} was used on another machine, and not on this one",
+            "if it is a copy and an app uses it here, both copies report each period under one secret",
             next_step,
         )
-    return ok("machine", "used on one machine" if machines else "no machine id was seen, so copies are not noticed")
+    return ok(
+        "machine", "used on one machine" if machines else "no machine id was recorded, so copies cannot be detected"
+    )
 
 
 def _journal(directory: Path, state: State) -> Finding:
@@ -148,10 +156,10 @@ def _journal(directory: Path, state: State) -> Finding:
         return warning(
             "journal",
             f"{format_count(state.damaged, 'damaged record')}",
-            "what they said was spent, formed or sent is not known any more",
-            f"check the disk; `hubbub ledger {directory}` has what is left",
+            "the epsilon, reports and uploads in them are lost, so the ledger can be too low",
+            f"check the disk; `hubbub ledger {directory}` shows the remaining ledger",
         )
-    return ok("journal", "no record is damaged")
+    return ok("journal", "no damaged records")
 
 
 def _consent(state: State, environment: Mapping[str, str]) -> Finding:
@@ -159,54 +167,54 @@ def _consent(state: State, environment: Mapping[str, str]) -> Finding:
     if state.consent is not Consent.ON or allowed is not Consent.ON:
         return warning(
             "consent",
-            f"the user said {state.consent}, the environment here allows {allowed}",
-            "only with `on` in both is anything sent",
-            "nothing, if that is what the user wants; the app sets it with Client.set_consent",
+            f"the user's consent is {state.consent}, and this environment allows {allowed}",
+            "reports are sent only if both are `on`",
+            "none if this is intended; the app changes consent with Client.set_consent",
         )
     return ok("consent", "on")
 
 
 def _waiting(state: State, now: datetime) -> Finding:
-    late = [
+    overdue = [
         each
         for each in state.queue.values()
-        if not each.local and now - datetime.fromtimestamp(each.send_at, UTC) > _OVERDUE_AFTER_SECONDS
+        if not each.local and now - datetime.fromtimestamp(each.send_at, UTC) > _OVERDUE_AFTER
     ]
     if state.quarantine:
         problem = next(reversed(state.quarantine.values()))[1]
         return error(
             "spool",
-            f"refused for good: {format_count(len(state.quarantine), 'batch')}, the last as {problem}",
-            "the aggregator and this program do not agree on what a batch is",
-            "compare the definitions with the aggregator's /v1/metrics; `hubbub inspect` shows the batches",
+            f"{format_count(len(state.quarantine), 'batch')} permanently refused, the last with {problem}",
+            "the aggregator does not accept this client's batches, and these reports are not sent again",
+            "compare the app's definitions with the aggregator's /v1/metrics; `hubbub inspect` shows the batches",
         )
-    held = sorted(
+    paused = sorted(
         {each.batch.metric for each in state.queue.values() if state.paused_metrics.get(each.batch.digest, 0.0) is None}
     )
-    if held:
+    if paused:
         return error(
             "spool",
-            f"reports of {', '.join(held)} wait for another definition: the aggregator collects under other parameters",
-            "a period takes no reports any more 30 days after its end: then they are dropped",
-            "compare the app's definitions with the aggregator's /v1/metrics; deploy the aggregator's first",
+            f"reports of {', '.join(paused)} are held: the aggregator's definition differs from the app's",
+            "aggregators accept reports until 30 days after their period; later reports are dropped",
+            "compare the app's definitions with the aggregator's /v1/metrics, and ship the current definition with the app",
         )
     if state.failures > 1:
         return warning(
             "spool",
-            f"{format_count(len(state.queue), 'batch')} waiting: {state.failures} attempts in a row were in vain, the last: {state.last_error or 'no answer'}",
-            "a period takes no reports any more 30 days after its end: then they are dropped",
-            "see that the address, the certificate and the proxy are right, and that the aggregator answers",
+            f"{format_count(len(state.queue), 'batch')} queued; the last {state.failures} upload attempts failed, last error: {state.last_error or 'no response'}",
+            "aggregators accept reports until 30 days after their period; later reports are dropped",
+            "check the address, the certificate and the proxy, and that the aggregator responds",
         )
-    if late:
+    if overdue:
         return warning(
             "spool",
-            f"{len(late)} of {format_count(len(state.queue), 'batch')} should have been sent more than {_OVERDUE_AFTER_SECONDS.days} days ago",
-            "a period takes no reports any more 30 days after its end: then they are dropped",
-            "see that the aggregator can be reached from here, and that the app runs long enough to send",
+            f"{len(overdue)} of {format_count(len(state.queue), 'batch')} are overdue by more than {_OVERDUE_AFTER.days} days",
+            "aggregators accept reports until 30 days after their period; later reports are dropped",
+            "check that the aggregator is reachable from this machine, and that the app runs long enough to upload",
         )
     return ok(
         "spool",
-        f"{format_count(len(state.queue), 'batch')} waiting, {format_count(state.acknowledged, 'report')} acknowledged",
+        f"{format_count(len(state.queue), 'batch')} queued, {format_count(state.acknowledged, 'report')} acknowledged",
     )
 
 
@@ -216,11 +224,11 @@ def _ledger(state: State) -> Finding:
         return warning(
             "ledger",
             f"not collected: {'; '.join(refused)}",
-            "the policy that the app set allows no more",
-            "nothing, if it is meant; else ask for less, or change the Policy in the app's own code",
+            "the app's Policy allows no more reports of these metrics",
+            "none if this is intended; otherwise define the metrics with more noise, or change the Policy in the app",
         )
     total = max((state.spent(subject) for subject in state.digests), default=0.0)
     return ok(
         "ledger",
-        f"{format_count(len(state.accounts), 'account')}, at most eps = {shown_epsilon(total)} of one person, {format_count(state.enrollments, 'enrollment')}",
+        f"{format_count(len(state.accounts), 'account')}, at most eps = {shown_epsilon(total)} spent by one subject, {format_count(state.enrollments, 'enrollment')}",
     )

@@ -26,7 +26,7 @@ def bloom_bits(metric: Metric, value: Value, cohort: int) -> BloomBits:
     string : bit i is one if one of the h hashes has position i       categorical : the bit of the category
     boolean : one bit                                                  None (no value recorded) : no bit
 
-    Raises InvalidValueError, whose message never contains the value.
+    Raises InvalidValueError; its message never contains the value.
 
 
     >>> metric = Metric.categorical("os", ("linux", "macos", "windows"), prob_p=0.25, prob_q=0.75, prob_f=0.5)

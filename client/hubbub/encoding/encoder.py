@@ -52,7 +52,7 @@ class Encoder:
                 and has the Bloom bits 0. Bloom bits from `bloom_bits` are accepted in place of their value.
         epoch : number of the permanent response, required for a metric with `hold` and rejected for all others
 
-        Raises InvalidValueError, whose message never contains the value.
+        Raises InvalidValueError; its message never contains the value.
         """
         self._check_epoch(epoch)
         bloom = self.bloom_bits(value)

@@ -67,7 +67,7 @@ class Definitions(Mapping[str, Metric]):
 def load_definitions(path: str | Path) -> Definitions:
     """Return the definitions of a TOML file.
 
-    Raises DefinitionError, whose message contains the file, the metric, the value and the rule.
+    Raises DefinitionError; its message contains the file, the metric, the value and the rule.
     """
     if not isinstance(path, str | Path) or "\0" in str(path):
         raise DefinitionError(f"definitions must be the path of a TOML file, or a Definitions object, got {path!r}")
@@ -126,10 +126,10 @@ def _parse_metric(table: dict[str, Any]) -> Metric:
     for field in required:
         if field not in table:
             raise DefinitionError(f"{field} is missing: a {kind} metric needs {', '.join(required)}")
-    known = {*_REQUIRED, *required, *optional, *_OPTIONAL}
+    allowed = {*_REQUIRED, *required, *optional, *_OPTIONAL}
     for field in table:
-        if field not in known:
-            raise DefinitionError(f"unknown key {field!r}: a {kind} metric has {', '.join(sorted(known))}")
+        if field not in allowed:
+            raise DefinitionError(f"unknown key {field!r}: a {kind} metric has {', '.join(sorted(allowed))}")
     for field in ("description", "owner"):
         if not isinstance(table[field], str) or not table[field].strip():
             raise DefinitionError(f"{field} must be a non-empty text for the users, got {table[field]!r}")

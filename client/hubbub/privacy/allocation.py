@@ -24,7 +24,7 @@ from hubbub.privacy.pricing import affordable_units, distinct_values, shown_epsi
 
 
 def new_account(subject: str, metric: Metric, period: Period) -> Account:
-    """Return an account without spent or reserved units whose first report is of `period`."""
+    """Return an account without spent or reserved units. Its first report is that of `period`."""
     price = unit_price(metric)
     return Account(
         subject,

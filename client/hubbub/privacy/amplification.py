@@ -1,9 +1,9 @@
 """Privacy amplification by shuffling: central epsilon of n shuffled reports.
 
 Observer: sees the shuffled reports of the aggregator, or their sums. The bound does not hold against the operator of the aggregator,
-who sees each report arrive; for the operator only the local epsilon holds.
+which sees each report arrive; for the operator only the local epsilon holds.
 
-Reports: n reports of one cohort, including this client's. Reports of other cohorts do not help against an observer who knows the
+Reports: n reports of one cohort, including this client's. Reports of other cohorts do not help against an observer that knows the
 client's cohort, which is the same in all periods and metrics. The other n - 1 reports must exist and be genuine.
 
 Source: Feldman, McMillan, Talwar 2021, "Hiding among the clones" (arXiv 2012.12803), theorem 3.2. Let R0 and R1 be the
@@ -80,9 +80,9 @@ def closed_form_epsilon(epsilon: float, reports: int, delta: float) -> float:
     room = reports / (8 * math.log(2 / delta)) - 1
     if room <= 0 or epsilon > math.log(room):
         return epsilon
-    grown = math.exp(epsilon)
-    clones = 4 * math.sqrt(2 * math.log(4 / delta) / ((grown + 1) * reports)) + 4 / reports
-    return min(epsilon, math.log1p((grown - 1) * clones))
+    exp_epsilon = math.exp(epsilon)
+    clones = 4 * math.sqrt(2 * math.log(4 / delta) / ((exp_epsilon + 1) * reports)) + 4 / reports
+    return min(epsilon, math.log1p((exp_epsilon - 1) * clones))
 
 
 def amplified_delta(epsilon: float, local: float, reports: int) -> float:
@@ -106,11 +106,11 @@ def _hockey_stick(clones: int, epsilon: float, local: float) -> float:
     ratio increases with the number j, so the worst set is j >= t.
     """
     mine = 1 / (1 + math.exp(-local))
-    grown = math.exp(epsilon)
-    odds = (grown * mine - (1 - mine)) / (mine - grown * (1 - mine))
+    exp_epsilon = math.exp(epsilon)
+    odds = (exp_epsilon * mine - (1 - mine)) / (mine - exp_epsilon * (1 - mine))
     t = math.floor(odds * (clones + 1) / (1 + odds)) + 1
     at_least, one_less = _fair_binomial_tails(clones, t)
-    return max(0.0, mine * one_less + (1 - mine) * at_least - grown * (mine * at_least + (1 - mine) * one_less))
+    return max(0.0, mine * one_less + (1 - mine) * at_least - exp_epsilon * (mine * at_least + (1 - mine) * one_less))
 
 
 def _fair_binomial_tails(n: int, t: int) -> tuple[float, float]:
@@ -131,8 +131,8 @@ def _fair_binomial_tails(n: int, t: int) -> tuple[float, float]:
 def _clone_steps(local: float, reports: int) -> tuple[tuple[int, float], ...]:
     """Return steps of the number of clones: (smallest number, probability) of each."""
     n, chance = reports - 1, math.exp(-local)
-    spread = _STANDARD_DEVIATIONS * math.sqrt(n * chance * (1 - chance)) + _STANDARD_DEVIATIONS
-    first, last = max(0, math.floor(n * chance - spread)), min(n, math.ceil(n * chance + spread))
+    half_width = _STANDARD_DEVIATIONS * math.sqrt(n * chance * (1 - chance)) + _STANDARD_DEVIATIONS
+    first, last = max(0, math.floor(n * chance - half_width)), min(n, math.ceil(n * chance + half_width))
     sums = list(_binomial_sums(n, chance, first, last))
     below = (
         math.exp(-n * _divergence(first / n, chance)) if first else 0.0
@@ -165,6 +165,6 @@ def _check(epsilon: float, reports: int, delta: float) -> None:
     if math.isnan(epsilon) or epsilon < 0:
         raise ParameterError(f"an epsilon is in [0, inf], got {epsilon}")
     if isinstance(reports, bool) or not isinstance(reports, int) or reports < 1:
-        raise ParameterError(f"reports must be a whole number, at least 1, got {reports!r}")
+        raise ParameterError(f"reports must be an integer >= 1, got {reports!r}")
     if not 0 < delta < 1:
         raise ParameterError(f"delta must be in (0, 1), got {delta}: it is the chance that the bound fails")

@@ -25,7 +25,7 @@ class Composition:
 
 
 def sequential(epsilons: Iterable[float]) -> float:
-    """Return the epsilon of one person who takes part in all mechanisms: the sum.
+    """Return the epsilon of one person in all mechanisms: the sum.
 
     Source: Dwork and Roth 2014, theorem 3.16.
     """
@@ -41,9 +41,9 @@ def parallel(epsilons: Iterable[float]) -> float:
 
 
 def group(epsilon: float, size: int) -> float:
-    """Return the epsilon of a group of `size` people whose values change together: size * epsilon.
+    """Return the epsilon of `size` people with values that change together: size * epsilon.
 
-    In the local model it also bounds the loss of one person who reports one value under `size` independent secrets.
+    In the local model it also bounds the loss of one person with reports of one value under `size` independent secrets.
 
     Source: Dwork and Roth 2014, theorem 2.2.
     """
@@ -77,8 +77,8 @@ def compose(epsilons: Iterable[float], delta: float = 0.0) -> Composition:
     bounds = [Composition(math.fsum(losses), 0.0, "sequential")]
     if delta > 0 and math.isfinite(bounds[0].epsilon):
         rho = math.fsum(map(zero_concentrated, losses))
-        spread = math.sqrt(2 * math.log(1 / delta) * math.fsum(e * e for e in losses))
-        bounds.append(Composition(rho + spread, delta, "advanced"))
+        deviation = math.sqrt(2 * math.log(1 / delta) * math.fsum(e * e for e in losses))
+        bounds.append(Composition(rho + deviation, delta, "advanced"))
         bounds.append(Composition(_epsilon_of_zcdp(rho, delta), delta, "concentrated"))
         if math.prod(n + 1 for n in Counter(losses).values()) <= _MAX_ATOMS:
             bounds.append(Composition(_optimal(losses, delta), delta, "optimal"))
@@ -119,11 +119,11 @@ def _optimal(epsilons: Sequence[float], delta: float) -> float:
     outcomes = {0.0: 1.0}
     for epsilon, times in Counter(epsilons).items():
         steps = [((2 * up - times) * epsilon, _plus_probability(epsilon, times, up)) for up in range(times + 1)]
-        spread: dict[float, float] = {}
+        combined: dict[float, float] = {}
         for loss, chance in outcomes.items():
             for step, weight in steps:
-                spread[loss + step] = spread.get(loss + step, 0.0) + chance * weight
-        outcomes = spread
+                combined[loss + step] = combined.get(loss + step, 0.0) + chance * weight
+        outcomes = combined
 
     def failure(bound: float) -> float:
         return math.fsum(chance * -math.expm1(bound - loss) for loss, chance in outcomes.items() if loss > bound)

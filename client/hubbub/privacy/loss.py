@@ -4,8 +4,8 @@ Conventions: g = f/2. For p > q, which only imported reports have, p and q are e
 
     rho = (p/q)**t        sigma = ((1-q)/(1-p))**t        T(r) = ln( ((1-g) + g r) / (g + (1-g) r) )
 
-T(rho) is the largest log-likelihood ratio of a bit that is one for the first value and zero for the second (all t reports show a
-one). T(sigma) is that of a bit with the reverse difference (all t reports show a zero). Bits are independent given the value, so
+T(rho) is the largest log-likelihood ratio of a bit that is one for the first value and zero for the second. It is attained if
+all t reports show a one. T(sigma) is that of a bit with the reverse difference, attained if all t reports show a zero. Bits are independent given the value, so
 the ratios add up: two values with a bits only in the first and b bits only in the second have the loss a T(rho) + b T(sigma).
 
 The bound holds for any two values that do not change during the t reports, "no value" (no bits) included. It is exact to float
@@ -67,7 +67,7 @@ def epsilon_of_values(params: Params, reports_of_each: Iterable[float]) -> float
     """Return the privacy loss of a value that changes: sum eps(t_i), with t_i reports of the i-th distinct value.
 
     The bound holds for histories of values that change at the same times only. Memoization does not hide that a value changed, or
-    when, from an observer who can link reports: docs/privacy.md.
+    when, from an observer of linked reports: docs/privacy.md.
 
     >>> two_coins = Params.one_hot(1, prob_p=0, prob_q=1, prob_f=0.5)
     >>> round(math.exp(epsilon_of_values(two_coins, [1, 1])), 12)

@@ -42,7 +42,7 @@ def unit_price(metric: Metric) -> Price:
 
 
 def affordable_units(epsilon: float, price: float) -> float:
-    """Return the largest number of units whose total price is at most epsilon.
+    """Return the largest number of units with a total price of at most epsilon.
 
     >>> affordable_units(20.0, 4.39), affordable_units(math.inf, math.inf), affordable_units(-1.0, 2.0)
     (4, inf, 0)

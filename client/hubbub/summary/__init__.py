@@ -1,6 +1,6 @@
-"""Mergeable sufficient statistics of reports, the reports themselves, and their files.
+"""Bit counts, pattern counts and reports of one metric, and their Parquet files.
 
-Needs numpy, and pyarrow for the file (the extras `decoder` and `aggregator` have both); the bare client never imports it.
+Needs numpy and pyarrow, which the extras `decoder` and `aggregator` install. The SDK never imports this package.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What summaries and reports have in common: one definition, the periods they are of, and that they add up."""
+"""Base class of BitCounts, PatternCounts and Reports."""
 
 from __future__ import annotations
 
@@ -15,19 +15,24 @@ from hubbub.metrics.params import Params
 from hubbub.wire.report import Report
 
 
-class Collected(ABC):
-    """A commutative monoid under `+`: what was made of disjoint reports adds up, in any order, on any machine."""
+class ReportData(ABC):
+    """Data of the reports of one metric definition. Data of disjoint sets of reports is merged by `+`, in any order.
+
+    metric  : definition of the metric
+    periods : first days of the periods, sorted; () if unknown
+    implausible_rejected : whether the aggregator rejected reports with an implausible number of ones
+    """
 
     metric: Metric
     periods: tuple[str, ...]
     implausible_rejected: bool
     arrays: ClassVar[tuple[str, ...]]
-    """The names of what it holds beside."""
+    """Names of the array fields."""
 
-    def _hold(
+    def _set_fields(
         self, metric: Metric, periods: Iterable[str], implausible_rejected: bool, **arrays: NDArray[Any] | None
     ) -> None:
-        """Fill the fields of a frozen dataclass, which were checked."""
+        """Set the checked fields of a frozen dataclass."""
         fields = {
             "metric": metric,
             "periods": tuple(sorted(set(periods))),
@@ -42,24 +47,24 @@ class Collected(ABC):
     def from_rows(
         cls, metric: Metric | Params, cohorts: bytes | NDArray[np.uint8], rows: bytes, periods: Iterable[str] = ()
     ) -> Self:
-        """Take wire rows: cohorts (n,) one byte each, rows n x ceil(k / 8) bytes."""
+        """Return the data of reports as they are sent: cohorts, n bytes; rows, n * ceil(k / 8) bytes."""
 
     @classmethod
     def from_reports(cls, metric: Metric | Params, reports: Sequence[Report]) -> Self:
-        """Take reports."""
+        """Return the data of a list of reports."""
         return cls.from_rows(metric, bytes(r.cohort for r in reports), b"".join(r.to_bytes() for r in reports))
 
     @classmethod
     def empty(cls, metric: Metric | Params) -> Self:
-        """Return the neutral element: no reports."""
+        """Return the data of no reports, the neutral element of `+`."""
         return cls.from_rows(metric, b"", b"")
 
-    def _together(self, other: Self) -> dict[str, Any]:
-        """Return what a sum says of itself beside its numbers, if there may be one."""
+    def _merged_fields(self, other: Self) -> dict[str, Any]:
+        """Return periods and implausible_rejected of a sum; raises SummaryError for different definitions."""
         if other.metric.digest != self.metric.digest:
             raise SummaryError(
-                f"reports of different definitions do not add up: {self.metric.name} {self.metric.digest[:12]} "
-                f"and {other.metric.name} {other.metric.digest[:12]}; decode each by itself"
+                f"reports of different definitions cannot be added: {self.metric.name} {self.metric.digest[:12]} "
+                f"and {other.metric.name} {other.metric.digest[:12]}; decode each separately"
             )
         return {
             "periods": (*self.periods, *other.periods),

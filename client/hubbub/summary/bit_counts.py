@@ -1,4 +1,4 @@
-"""How many reports each cohort sent and how many of them had each bit set."""
+"""Counts of reports and ones per cohort and bit."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from numpy.typing import ArrayLike, NDArray
 from hubbub.errors import SummaryError
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
-from hubbub.summary.base import Collected
+from hubbub.summary.base import ReportData
 from hubbub.summary.count_profile import CountProfile
 from hubbub.summary.counting import count_bits, count_ones
 from hubbub.summary.validation import check_counts, metric_or_unnamed, view_rows
 
 
 @dataclass(frozen=True, eq=False)
-class BitCounts(Collected):
-    """Summaries that add up, whatever the metric's k.
+class BitCounts(ReportData):
+    """Bit counts: reports per cohort, and ones per cohort and bit. Available for any k.
 
-    metric  : the definition the reports were made under; `Params` stand for an unnamed string metric
-    reports : (m,) reports a cohort
-    ones    : (m, k) reports with the bit set; 0 <= ones <= reports
-    periods : first days of the periods the reports are of, sorted; may be unknown: ()
-    with_ones : (k + 1,) reports that have none, one, ... all k of their bits set; None: not known, as of imported counts
-    odd_refused : whether reports with too many or too few ones were refused before they could be counted (`oddities.usual`)
+    metric  : definition of the metric; `Params` are accepted for an unnamed string metric
+    reports : (m,) int, reports per cohort
+    ones    : (m, k) int, reports with a one at each bit; 0 <= ones <= reports
+    periods : first days of the periods, sorted; () if unknown
+    ones_histogram : (k + 1,) int, reports with 0, 1, ... k ones; None if unknown, as for imported counts
+    implausible_rejected : whether reports with an implausible number of ones were rejected (`plausibility.plausible_ones`)
 
     >>> params = Params(num_bits=8, num_hashes=2, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=0)
     >>> int((BitCounts(params, [2], [[2, 1, 0, 0, 0, 0, 0, 0]]) + BitCounts.empty(params)).reports[0])
@@ -53,7 +53,7 @@ class BitCounts(Collected):
     ) -> None:
         metric = metric_or_unnamed(metric)
         m, k = metric.params.num_cohorts, metric.params.num_bits
-        self._hold(
+        self._set_fields(
             metric,
             periods,
             implausible_rejected,
@@ -64,8 +64,8 @@ class BitCounts(Collected):
         worst = np.argmax((self.ones - self.reports[:, None]).max(axis=1))
         if self.ones[worst].max() > self.reports[worst]:
             raise SummaryError(
-                f"{metric.name}: cohort {worst} has {self.ones[worst].max()} ones in a bit, "
-                f"and counts of ones cannot exceed the reports: {self.reports[worst]}"
+                f"{metric.name}: cohort {worst} has {self.ones[worst].max()} ones at one bit but only "
+                f"{self.reports[worst]} reports: the counts are damaged or belong to different reports"
             )
         if self.ones_histogram is not None:
             counted = int(self.ones_histogram.sum()), int(self.ones_histogram @ np.arange(k + 1))
@@ -91,11 +91,11 @@ class BitCounts(Collected):
         return int(self.reports.sum())
 
     def count_profile(self) -> CountProfile:
-        """Return what can be checked without knowing a single value."""
+        """Return the input of the plausibility tests."""
         return CountProfile(self.reports, self.ones_histogram, len(self.periods))
 
     def __add__(self, other: BitCounts) -> BitCounts:
-        together = self._together(other)
+        merged = self._merged_fields(other)
         return BitCounts(
             self.metric,
             self.reports + other.reports,
@@ -103,5 +103,5 @@ class BitCounts(Collected):
             ones_histogram=None
             if self.ones_histogram is None or other.ones_histogram is None
             else self.ones_histogram + other.ones_histogram,
-            **together,
+            **merged,
         )

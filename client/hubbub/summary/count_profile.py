@@ -1,4 +1,4 @@
-"""What a summary shows without a single value being known: how the reports spread over cohorts, and how many ones they have."""
+"""Cohort sizes and histogram of ones: input of the plausibility tests."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountProfile:
-    """reports : (m,) reports a cohort
+    """Cohort sizes and histogram of ones of some reports.
 
-    with_ones   : (k + 1,) reports that have none, one, ... all k of their bits set; None: not known
-    num_periods : of how many periods; 0: not known
+    reports        : (m,) int, reports per cohort
+    ones_histogram : (k + 1,) int, reports with 0, 1, ... k ones; None if unknown
+    num_periods    : number of periods; 0 if unknown
     """
 
     reports: NDArray[np.int64]

@@ -1,4 +1,4 @@
-"""Rows of bits -> counts, without ever unpacking a bit.
+"""Vectorized counting of bits, ones and patterns, without unpacking bits.
 
 Conventions: cohorts (n,) uint8 or wider; rows (n, ceil(k / 8)) uint8, bit i of a report at bit i % 8 of byte i // 8.
 """
@@ -17,10 +17,9 @@ _BITS_OF_BYTE: Counts = (np.arange(256)[:, None] >> np.arange(8)) & 1
 def count_bits(
     cohorts: NDArray[Any], rows: NDArray[np.uint8], num_cohorts: int, num_bits: int
 ) -> tuple[Counts, Counts]:
-    """Count reports a cohort and ones a cohort and bit: (m,) and (m, k).
+    """Return reports per cohort, (m,), and ones per cohort and bit, (m, k).
 
-    For each byte column: how often each byte value occurs in each cohort, (m, 256), times the bits of each
-    byte value, (256, 8). Exact.
+    For each byte column: the counts of byte values per cohort, (m, 256), times the bits of each byte value, (256, 8). Exact.
 
     >>> count_bits(np.array([1, 1]), np.array([[0b011], [0b001]], np.uint8), num_cohorts=2, num_bits=3)[1].tolist()
     [[0, 0, 0], [2, 1, 0]]
@@ -29,13 +28,13 @@ def count_bits(
     reports = np.bincount(cohorts, minlength=num_cohorts)
     ones = np.empty((num_cohorts, rows.shape[1] * 8), np.int64)
     for column in range(rows.shape[1]):
-        seen = np.bincount(offsets + rows[:, column], minlength=num_cohorts * 256)
-        ones[:, column * 8 : column * 8 + 8] = seen.reshape(num_cohorts, 256) @ _BITS_OF_BYTE
+        occurrences = np.bincount(offsets + rows[:, column], minlength=num_cohorts * 256)
+        ones[:, column * 8 : column * 8 + 8] = occurrences.reshape(num_cohorts, 256) @ _BITS_OF_BYTE
     return reports, ones[:, :num_bits]
 
 
 def count_ones(rows: NDArray[np.uint8], num_bits: int) -> Counts:
-    """Count how many reports have so many ones: (k + 1,), from none to all k.
+    """Return the histogram of ones: reports with 0, 1, ... k ones, (k + 1,).
 
     >>> count_ones(np.array([[0b011], [0b001], [0b010]], np.uint8), num_bits=3).tolist()
     [0, 2, 1, 0]
@@ -50,7 +49,7 @@ def count_ones(rows: NDArray[np.uint8], num_bits: int) -> Counts:
 
 
 def count_patterns(cohorts: NDArray[Any], rows: NDArray[np.uint8], num_cohorts: int, num_bits: int) -> Counts:
-    """Count how often each whole pattern was reported in each cohort: (m, 2**k), for k <= 16.
+    """Return reports per cohort and bit pattern, (m, 2**k), for k <= 16.
 
     >>> count_patterns(np.array([0, 0]), np.array([[3], [3]], np.uint8), num_cohorts=1, num_bits=2).tolist()
     [[0, 0, 0, 2]]
@@ -58,5 +57,5 @@ def count_patterns(cohorts: NDArray[Any], rows: NDArray[np.uint8], num_cohorts: 
     patterns = rows[:, 0].astype(np.int64)
     if rows.shape[1] == 2:
         patterns |= rows[:, 1].astype(np.int64) << 8
-    seen = np.bincount((cohorts.astype(np.int64) << num_bits) | patterns, minlength=num_cohorts << num_bits)
-    return seen.reshape(num_cohorts, 1 << num_bits)
+    occurrences = np.bincount((cohorts.astype(np.int64) << num_bits) | patterns, minlength=num_cohorts << num_bits)
+    return occurrences.reshape(num_cohorts, 1 << num_bits)

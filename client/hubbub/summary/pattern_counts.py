@@ -1,4 +1,4 @@
-"""How often each whole bit pattern was reported: for k <= 16 all that the full likelihood needs."""
+"""Counts of whole bit patterns per cohort (k <= 16): sufficient for the full likelihood."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from hubbub.errors import SummaryError
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
-from hubbub.summary.base import Collected
+from hubbub.summary.base import ReportData
 from hubbub.summary.bit_counts import BitCounts
 from hubbub.summary.count_profile import CountProfile
 from hubbub.summary.counting import count_patterns
@@ -21,11 +21,12 @@ MAX_PATTERN_BITS = 16
 
 
 @dataclass(frozen=True, eq=False)
-class PatternCounts(Collected):
-    """Summaries that add up, like `BitCounts`, which they determine.
+class PatternCounts(ReportData):
+    """Pattern counts: reports per cohort and bit pattern. They determine the bit counts.
 
-    metric : the definition the reports were made under, k <= 16; `Params` stand for an unnamed string metric
-    counts : (m, 2**k) reports with that cohort and pattern; bit i of the pattern's index is bit i of the report
+    metric : definition of the metric, k <= 16; `Params` are accepted for an unnamed string metric
+    counts : (m, 2**k) int; bit i of the column number is bit i of the report
+    periods, implausible_rejected : see `BitCounts`
     """
 
     metric: Metric
@@ -43,16 +44,16 @@ class PatternCounts(Collected):
         implausible_rejected: bool = False,
     ) -> None:
         metric = metric_or_unnamed(metric)
-        params = _with_patterns(metric)
+        params = _check_num_bits(metric)
         checked = check_counts("counts", counts, (params.num_cohorts, 1 << params.num_bits))
-        self._hold(metric, periods, implausible_rejected, counts=checked)
+        self._set_fields(metric, periods, implausible_rejected, counts=checked)
 
     @classmethod
     def from_rows(
         cls, metric: Metric | Params, cohorts: bytes | NDArray[np.uint8], rows: bytes, periods: Iterable[str] = ()
     ) -> PatternCounts:
         metric = metric_or_unnamed(metric)
-        params = _with_patterns(metric)
+        params = _check_num_bits(metric)
         cohort_of, bits = view_rows(metric, cohorts, rows)
         return cls(metric, count_patterns(cohort_of, bits, params.num_cohorts, params.num_bits), periods)
 
@@ -62,7 +63,7 @@ class PatternCounts(Collected):
         return int(self.counts.sum())
 
     def bit_counts(self) -> BitCounts:
-        """Forget how the bits of a report occur together."""
+        """Return the bit counts of the same reports."""
         k = self.metric.params.num_bits
         bits = (np.arange(1 << k)[:, None] >> np.arange(k)) & 1
         profile = self.count_profile()
@@ -76,21 +77,21 @@ class PatternCounts(Collected):
         )
 
     def count_profile(self) -> CountProfile:
-        """Return what can be checked without knowing a single value."""
+        """Return the input of the plausibility tests."""
         k = self.metric.params.num_bits
         ones_histogram = np.zeros(k + 1, np.int64)
         np.add.at(ones_histogram, np.bitwise_count(np.arange(1 << k)), self.counts.sum(axis=0))
         return CountProfile(self.counts.sum(axis=1), ones_histogram, len(self.periods))
 
     def __add__(self, other: PatternCounts) -> PatternCounts:
-        together = self._together(other)
-        return PatternCounts(self.metric, self.counts + other.counts, **together)
+        merged = self._merged_fields(other)
+        return PatternCounts(self.metric, self.counts + other.counts, **merged)
 
 
-def _with_patterns(metric: Metric) -> Params:
+def _check_num_bits(metric: Metric) -> Params:
     if metric.params.num_bits > MAX_PATTERN_BITS:
         raise SummaryError(
             f"{metric.name}: pattern counts need num_bits <= {MAX_PATTERN_BITS}, got {metric.params.num_bits}: "
-            "take BitCounts, or keep the reports"
+            "use BitCounts, or retain the reports"
         )
     return metric.params

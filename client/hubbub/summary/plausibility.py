@@ -1,18 +1,21 @@
-"""What no honest crowd would do by chance: reports with too many or too few ones, cohorts of too unequal sizes.
+"""Tests for implausible reports: numbers of ones or cohort sizes that genuine reports have with probability below 1e-6.
 
-A report whose value sets a of its k bits has  Binomial(k - a, p*) + Binomial(a, q*)  ones, a from 0 ("no value") to h. So whatever
-the values are, the numbers of ones of honest reports are a mixture of these h + 1 shapes, and cohorts are uniform. Three tests, at a
-level of 1e-6 together, each a bound that holds for every number of reports, not only in the limit:
+The number of ones of a report whose value sets a of the k bits, a = 0 ("no value") .. h, has the distribution
 
-    extreme   reports beyond the tails of every shape, each side with a chance of 5e-10: their number by Chernoff's bound
-    shape     D = n KL(seen || mixture), smallest over all mixtures, in K bins:  P(D >= x) <= e**-x (e x / (K - 1))**(K - 1), x >= K - 1
-    cohorts   the same with D = n KL(seen || uniform), K = m
+    Binomial(k - a, p*) + Binomial(a, q*)
 
-Source: Agrawal 2020, "Finite-sample concentration of the multinomial in relative entropy", theorem I.2. Reports need not be alike: a
-person's values are fixed, and the bound of a sum of unlike reports is that of the mixture (docs/mathematics.md).
+For any values, the numbers of ones of genuine reports are a mixture of these h + 1 distributions, and cohorts are uniform. Three
+tests have a false alarm rate of at most 1e-6 together. Each is a finite-sample bound, valid for any number n of reports:
 
-Reports of several periods may come from the same people, whose permanent noise and cohort stay. If any T reports may be one person's,
-D / T and the number beyond the tails / T obey the same bounds, so T = number of periods.
+    extreme   number of reports in the tails of all distributions (5e-10 on each side): Chernoff bound
+    shape     D = n KL(observed || mixture), minimized over mixtures, in K bins:  P(D >= x) <= e**-x (e x / (K - 1))**(K - 1), x >= K - 1
+    cohorts   the same bound with D = n KL(observed || uniform), K = m
+
+Reports of several periods may come from the same clients, which keep their cohort and permanent noise. If up to T reports come from
+one client, the bounds hold for D / T and for the number of extreme reports / T. T is the number of periods.
+
+Source: Agrawal 2020, "Finite-sample concentration of the multinomial in relative entropy", theorem I.2. The values of the clients
+are fixed and need not be equal: docs/mathematics.md.
 """
 
 from __future__ import annotations
@@ -31,24 +34,24 @@ from hubbub.summary.count_profile import CountProfile
 
 FALSE_ALARM_RATE = 1e-6
 TAIL_PROBABILITY = 1e-9
-_LOG_LEVEL = math.log(FALSE_ALARM_RATE / 3)
-_TAIL_BIN = 1e-4
-_CLOSE_ENOUGH = 0.1
-_MOST_STEPS = 200
+_LOG_ALARM_RATE_PER_TEST = math.log(FALSE_ALARM_RATE / 3)
+_TAIL_BIN_PROBABILITY = 1e-4
+_GAP_TOLERANCE = 0.1
+_MAX_STEPS = 200
 
 Distributions = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Implausibility:
-    """One test that failed, and what it saw."""
+    """Failed plausibility test: its kind and a description with the numbers."""
 
     kind: Literal["extreme", "shape", "cohorts"]
     description: str
 
 
 def find_implausible(params: Params, profile: CountProfile) -> tuple[Implausibility, ...]:
-    """Return what is odd about these reports; an honest crowd has any oddity with a chance of at most 1e-6."""
+    """Return the failed plausibility tests; any test fails for genuine reports with probability at most 1e-6."""
     return tuple(_failed_tests(params, profile))
 
 
@@ -56,46 +59,51 @@ def _failed_tests(params: Params, profile: CountProfile) -> Iterator[Implausibil
     periods = max(profile.num_periods, 1)
     if profile.ones_histogram is not None and profile.num_reports:
         low, high = plausible_ones(params)
-        beyond = int(profile.ones_histogram[:low].sum() + profile.ones_histogram[high + 1 :].sum())
-        if log_extremes_bound(beyond, profile.num_reports * TAIL_PROBABILITY) / periods < _LOG_LEVEL:
+        num_extreme = int(profile.ones_histogram[:low].sum() + profile.ones_histogram[high + 1 :].sum())
+        if log_extremes_bound(num_extreme, profile.num_reports * TAIL_PROBABILITY) / periods < _LOG_ALARM_RATE_PER_TEST:
             yield Implausibility(
                 "extreme",
-                f"{beyond:,} of {profile.num_reports:,} reports have fewer than {low} or more than {high} ones, which an honest report "
-                "has less than once in a billion: they are made up, or made under other parameters",
+                f"{num_extreme:,} of {profile.num_reports:,} reports have fewer than {low} or more than {high} ones, which has a probability below "
+                "1e-9 for a genuine report. The reports are fabricated or were made with other parameters",
             )
-        shapes, starts = binned_distributions(params)
-        seen = np.add.reduceat(profile.ones_histogram, starts)
-        if log_divergence_bound(divergence(seen, shapes) / periods, len(starts)) < _LOG_LEVEL:
+        distributions, starts = binned_distributions(params)
+        observed = np.add.reduceat(profile.ones_histogram, starts)
+        if log_divergence_bound(divergence(observed, distributions) / periods, len(starts)) < _LOG_ALARM_RATE_PER_TEST:
             yield Implausibility(
                 "shape",
-                "no values whatever explain how many ones the reports have: some are made up, or made under other parameters",
+                "the histogram of the number of ones fits no mixture of values. Some reports are fabricated or were made with other parameters",
             )
     m = len(profile.reports)
     if m > 1 and profile.num_reports:
-        apart = divergence(profile.reports, np.full((1, m), 1 / m))
-        if log_divergence_bound(apart / periods, m) < _LOG_LEVEL:
+        cohort_divergence = divergence(profile.reports, np.full((1, m), 1 / m))
+        if log_divergence_bound(cohort_divergence / periods, m) < _LOG_ALARM_RATE_PER_TEST:
             yield Implausibility(
                 "cohorts",
-                f"the cohorts are unequal beyond chance, from {profile.reports.min():,} to {profile.reports.max():,} reports: a few "
-                "installations send most of them, or reports are missing or made up",
+                f"cohort sizes differ more than by chance, from {profile.reports.min():,} to {profile.reports.max():,} reports. A few "
+                "clients send most of them, or reports are missing or fabricated",
             )
 
 
 @lru_cache(maxsize=256)
 def plausible_ones(params: Params) -> tuple[int, int]:
-    """Return the fewest and the most ones that an honest report has but with a chance below 5e-10 on either side.
+    """Return (low, high): a genuine report has fewer than low or more than high ones with probability below 5e-10 each.
 
     >>> plausible_ones(Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.5))
     (17, 83)
     """
-    shapes = ones_distributions(params)
-    below, above = np.cumsum(shapes, axis=1).max(axis=0), np.cumsum(shapes[:, ::-1], axis=1).max(axis=0)
+    distributions = ones_distributions(params)
+    below, above = np.cumsum(distributions, axis=1).max(axis=0), np.cumsum(distributions[:, ::-1], axis=1).max(axis=0)
     return int((below < TAIL_PROBABILITY / 2).sum()), params.num_bits - int((above < TAIL_PROBABILITY / 2).sum())
 
 
 @lru_cache(maxsize=256)
 def ones_distributions(params: Params) -> Distributions:
-    """Return the chance of each number of ones for each number of true bits: (h + 1, k + 1)."""
+    """Return P(number of ones = t | a true bits) for a = 0 .. h, t = 0 .. k, shape (h + 1, k + 1).
+
+    The number of ones of a report depends on its value only through the number a of its true bits.
+
+        P(t | a) = sum_j Binomial(j; a, q*) Binomial(t - j; k - a, p*)
+    """
     k = params.num_bits
     return np.array(
         [
@@ -107,49 +115,50 @@ def ones_distributions(params: Params) -> Distributions:
 
 @lru_cache(maxsize=256)
 def binned_distributions(params: Params) -> tuple[Distributions, NDArray[np.intp]]:
-    """Return the shapes in bins of half a standard deviation, the tails in one bin each, and where the bins start.
+    """Return the distributions in bins, (h + 1, K), and the starts of the bins, (K,).
 
-    The bins depend on the parameters alone, so the bound holds.
+    Bins are half a standard deviation wide, and each tail is one bin. They depend on the parameters only, as the bound requires.
     """
-    shapes = ones_distributions(params)
+    distributions = ones_distributions(params)
     k = params.num_bits
     ones = np.arange(k + 1)
-    spread = math.sqrt(max((shapes @ ones**2 - (shapes @ ones) ** 2).min(), 0))
-    low = int((np.cumsum(shapes, axis=1).max(axis=0) < _TAIL_BIN).sum())
-    high = k - int((np.cumsum(shapes[:, ::-1], axis=1).max(axis=0) < _TAIL_BIN).sum())
-    starts = np.unique([0, *range(low, high + 1, max(1, int(spread / 2))), min(high + 1, k)])
-    return np.add.reduceat(shapes, starts, axis=1), starts
+    std_dev = math.sqrt(max((distributions @ ones**2 - (distributions @ ones) ** 2).min(), 0))
+    low = int((np.cumsum(distributions, axis=1).max(axis=0) < _TAIL_BIN_PROBABILITY).sum())
+    high = k - int((np.cumsum(distributions[:, ::-1], axis=1).max(axis=0) < _TAIL_BIN_PROBABILITY).sum())
+    starts = np.unique([0, *range(low, high + 1, max(1, int(std_dev / 2))), min(high + 1, k)])
+    return np.add.reduceat(distributions, starts, axis=1), starts
 
 
-def divergence(seen: NDArray[np.int64], shapes: Distributions) -> float:
-    """Return n KL(seen || w @ shapes), smallest over the mixtures w, or a little less.
+def divergence(observed: NDArray[np.int64], distributions: Distributions) -> float:
+    """Return a lower bound of min over w of n KL(observed || w @ distributions), close to the minimum.
 
-    Climbs the likelihood of w: moves weight to the shape that it wants most, then takes a Newton step among the shapes that have
-    weight. What is missing to the best mixture is at most n (largest derivative - 1), which is taken off: the result is never above
-    the true minimum.
+    Maximizes the likelihood of the mixture weights w: vertex exchange, then a Newton step on the active weights. The distance to the
+    maximum is at most n (largest derivative - 1), which is subtracted, so the result never exceeds the true minimum.
+
+    observed : (K,) counts        distributions : (h + 1, K) probabilities
     """
-    n = int(seen.sum())
-    share, there = seen[seen > 0] / n, shapes[:, seen > 0]
-    weights = np.full(len(shapes), 1 / len(shapes))
-    if not (weights @ there).all():
-        return math.inf  # no shape has what was seen
-    for _ in range(_MOST_STEPS):
-        wanted = (there / (weights @ there)) @ share
-        gap = n * float(wanted.max() - 1)
-        if gap < _CLOSE_ENOUGH:
+    n = int(observed.sum())
+    share, components = observed[observed > 0] / n, distributions[:, observed > 0]
+    weights = np.full(len(distributions), 1 / len(distributions))
+    if not (weights @ components).all():
+        return math.inf  # a bin with reports has probability 0
+    for _ in range(_MAX_STEPS):
+        derivative = (components / (weights @ components)) @ share
+        gap = n * float(derivative.max() - 1)
+        if gap < _GAP_TOLERANCE:
             break
-        weights = _exchanged(weights, wanted, share, there)
-        weights = _newton(weights, share, there)
-    return max(n * float(share @ np.log(share / (weights @ there))) - gap, 0)
+        weights = _exchange_weights(weights, derivative, share, components)
+        weights = _newton_step(weights, share, components)
+    return max(n * float(share @ np.log(share / (weights @ components))) - gap, 0)
 
 
-def _exchanged(
-    weights: Distributions, wanted: Distributions, share: Distributions, there: Distributions
+def _exchange_weights(
+    weights: Distributions, derivative: Distributions, share: Distributions, components: Distributions
 ) -> Distributions:
-    """Move weight from the shape that is wanted least to the one wanted most, as far as it helps."""
-    to, source = int(wanted.argmax()), int(np.where(weights > 0, wanted, np.inf).argmin())
-    mixture, direction = weights @ there, there[to] - there[source]
-    most = weights[source] * (1 - 1e-9)  # so that no chance becomes 0
+    """Return weights after a line search along the exchange of the components with smallest and largest derivative."""
+    to, source = int(derivative.argmax()), int(np.where(weights > 0, derivative, np.inf).argmin())
+    mixture, direction = weights @ components, components[to] - components[source]
+    most = weights[source] * (1 - 1e-9)  # keeps every probability above 0
     move = 0.0
     for _ in range(5):
         slope = direction / (mixture + move * direction)
@@ -159,27 +168,27 @@ def _exchanged(
     return moved
 
 
-def _newton(weights: Distributions, share: Distributions, there: Distributions) -> Distributions:
-    """Take a Newton step among the shapes that have weight, up to where one of them has none left; stay if it leads down."""
-    held = np.flatnonzero(weights)
-    scaled = there[held] / (weights @ there)
-    border = np.ones((len(held), 1))
+def _newton_step(weights: Distributions, share: Distributions, components: Distributions) -> Distributions:
+    """Return weights after a Newton step on the active weights, cut at the boundary; unchanged if the likelihood would fall."""
+    active = np.flatnonzero(weights)
+    scaled = components[active] / (weights @ components)
+    border = np.ones((len(active), 1))
     system = np.block([[(scaled * share) @ scaled.T, border], [border.T, np.zeros((1, 1))]])
     step = np.zeros_like(weights)
-    step[held] = np.linalg.lstsq(system, np.append(scaled @ share, 0), rcond=None)[0][:-1]
+    step[active] = np.linalg.lstsq(system, np.append(scaled @ share, 0), rcond=None)[0][:-1]
     left = np.divide(weights, -step, out=np.full_like(weights, np.inf), where=step < 0)
     moved: Distributions = weights + min(1.0, left.min()) * step
     if left.min() <= 1:
         moved[left.argmin()] = 0
     moved = np.maximum(moved, 0)
     moved /= moved.sum()
-    mixture = moved @ there
-    better = bool(mixture.all()) and share @ np.log(mixture / (weights @ there)) > 0
+    mixture = moved @ components
+    better = bool(mixture.all()) and share @ np.log(mixture / (weights @ components)) > 0
     return moved if better else weights
 
 
 def log_divergence_bound(distance: float, num_bins: int) -> float:
-    """Bound ln P(n KL >= distance) for n honest reports in so many bins.
+    """Return an upper bound of ln P(n KL >= distance) for n genuine reports in `num_bins` bins.
 
     >>> round(log_divergence_bound(20.0, 2), 2)
     -16.0
@@ -192,17 +201,17 @@ def log_divergence_bound(distance: float, num_bins: int) -> float:
     )
 
 
-def log_extremes_bound(seen: int, expected: float) -> float:
-    """Bound ln P(at least so many) of independent rare events of which so many are expected.
+def log_extremes_bound(observed: int, expected: float) -> float:
+    """Return an upper bound of ln P(number of independent rare events >= observed), given the expected number (Chernoff).
 
     >>> round(log_extremes_bound(3, 0.001), 1)
     -21.0
     """
-    return 0.0 if seen <= expected else seen * (1 + math.log(expected / seen)) - expected
+    return 0.0 if observed <= expected else observed * (1 + math.log(expected / observed)) - expected
 
 
 def _binomial(n: int, chance: float) -> Distributions:
-    """Return P(Binomial(n, chance) = j) for j = 0..n."""
+    """Return P(Binomial(n, chance) = j) for j = 0 .. n, shape (n + 1,)."""
     if chance in (0, 1):
         certain = np.zeros(n + 1)
         certain[n if chance else 0] = 1

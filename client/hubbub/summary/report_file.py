@@ -1,7 +1,7 @@
-"""The file of retained reports: Parquet that says what it is, written and read in blocks.
+"""Read and write report files (Parquet) in blocks.
 
-One row a report: `cohort` (uint16) and `bits` (fixed-size binary, ceil(k / 8) bytes). The schema's metadata is that of a summary
-with `"counts": "reports"`. However many reports there are, a block of them is in memory at a time.
+One row per report: `cohort` (uint16) and `bits` (fixed-size binary, ceil(k / 8) bytes). The schema metadata is that of a summary
+file with `"counts": "reports"`. Only one block of reports is in memory at a time.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from hubbub.summary.validation import check_report_rows, metric_or_unnamed
 
 KIND = "reports"
 BLOCK_REPORTS = 1 << 18
-"""Most reports of a row group, and of a block."""
+"""Largest number of reports in a row group and in a block."""
 
 Block = tuple[NDArray[Any], NDArray[np.uint8]]
 
 
 class ReportWriter:
-    """Write reports block by block to an open binary file; the file is whole once this is closed.
+    """Writer of a report file, block by block, to an open binary file. Close the writer to complete the file.
 
     >>> params = Params(num_bits=10, num_hashes=2, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=0)
     >>> sink = io.BytesIO()
@@ -57,18 +57,18 @@ class ReportWriter:
         implausible_rejected: bool = False,
     ) -> None:
         self._metric = metric_or_unnamed(metric)
-        about = {
+        metadata = {
             "format": FORMAT,
             "counts": KIND,
             "periods": sorted(set(periods)),
             "implausible_rejected": implausible_rejected,
             "metric": self._metric.to_dict(),
         }
-        self._schema = _schema(self._metric).with_metadata({"hubbub": json.dumps(about)})
+        self._schema = _schema(self._metric).with_metadata({"hubbub": json.dumps(metadata)})
         self._writer = pq.ParquetWriter(sink, self._schema, compression="zstd", use_dictionary=["cohort"])
 
     def write(self, cohorts: Any, rows: Any) -> None:
-        """Append reports: cohorts (n,), rows (n, ceil(k / 8)), checked as `Reports` are."""
+        """Append reports: cohorts (n,), rows (n, ceil(k / 8)). Raises SummaryError for invalid arrays."""
         cohort_of, bits = check_report_rows(self._metric, cohorts, rows)
         width = self._metric.params.row_bytes
         for start in range(0, len(bits), BLOCK_REPORTS):
@@ -80,7 +80,7 @@ class ReportWriter:
             self._writer.write_table(pa.table(columns, schema=self._schema))
 
     def close(self) -> None:
-        """Write the file's end, without which it is no file."""
+        """Write the footer; the file is unreadable without it."""
         self._writer.close()
 
     def __enter__(self) -> Self:
@@ -93,13 +93,12 @@ class ReportWriter:
 
 
 class ReportFile:
-    """A file of reports, read block by block.
+    """Reader of a report file, block by block.
 
-    source : a path, or an open binary file that can seek
+    source : path, or an open binary file that supports seek
+    metric, periods, implausible_rejected, num_reports : metadata of the file; the reports are checked when they are read
 
-    metric, periods, odd_refused, num_reports : what the file says of itself; the reports are checked as they are read
-
-    Raises SummaryError, here or while reading, for what is no file of reports.
+    Raises SummaryError, at opening or while reading, for an invalid file.
     """
 
     metric: Metric
@@ -109,42 +108,42 @@ class ReportFile:
 
     def __init__(self, source: str | Path | IO[bytes]) -> None:
         self._name = f"{source}: " if isinstance(source, str | Path) else ""
-        with _refusing(self._name):
+        with _summary_errors(self._name):
             try:
-                self._file = pq.ParquetFile(source, pre_buffer=False)  # else all row groups at once
+                self._file = pq.ParquetFile(source, pre_buffer=False)  # True reads all row groups at once
             except FileNotFoundError:
                 raise SummaryError("cannot be read: No such file or directory") from None
-            about = json.loads((self._file.schema_arrow.metadata or {})[b"hubbub"])
-            if about["format"] != FORMAT:
-                raise SummaryError(f"this file has format {about['format']!r}, this hubbub reads {FORMAT!r}")
-            if about["counts"] != KIND:
-                raise SummaryError(f"this file holds {about['counts']}, not reports")
-            self.metric = Metric.from_dict(about["metric"])
-            self.periods = tuple(sorted(set(map(str, about["periods"]))))
-            self.implausible_rejected = bool(about.get("implausible_rejected", False))
+            metadata = json.loads((self._file.schema_arrow.metadata or {})[b"hubbub"])
+            if metadata["format"] != FORMAT:
+                raise SummaryError(f"the file has format {metadata['format']!r}, but this version reads {FORMAT!r}")
+            if metadata["counts"] != KIND:
+                raise SummaryError(f"the file contains {metadata['counts']}, not reports")
+            self.metric = Metric.from_dict(metadata["metric"])
+            self.periods = tuple(sorted(set(map(str, metadata["periods"]))))
+            self.implausible_rejected = bool(metadata.get("implausible_rejected", False))
             if not self._file.schema_arrow.equals(_schema(self.metric)):
                 columns = ", ".join(f"{field.name} ({field.type})" for field in self._file.schema_arrow)
                 raise SummaryError(
-                    f"{self.metric.name}: reports of {self.metric.params.num_bits} bits are columns cohort (uint16) and bits "
-                    f"(fixed_size_binary[{self.metric.params.row_bytes}]), the file has {columns}"
+                    f"{self.metric.name}: a report file for {self.metric.params.num_bits} bits needs the columns cohort (uint16) and bits "
+                    f"(fixed_size_binary[{self.metric.params.row_bytes}]), but has {columns}"
                 )
             self.num_reports = self._file.metadata.num_rows
 
     def blocks(self) -> Iterator[Block]:
-        """Yield cohorts (n,) and rows (n, ceil(k / 8)) of a block at a time, checked."""
-        with _refusing(self._name):
+        """Yield checked cohorts (n,) and rows (n, ceil(k / 8)) of each block."""
+        with _summary_errors(self._name):
             for batch in self._file.iter_batches(BLOCK_REPORTS):
                 if batch["cohort"].null_count or batch["bits"].null_count:
-                    raise SummaryError(f"{self.metric.name}: a report lacks its cohort or its bits")
+                    raise SummaryError(f"{self.metric.name}: a report has no cohort or no bits: the file is damaged")
                 yield check_report_rows(self.metric, batch["cohort"].to_numpy(), self._rows(batch["bits"]))
 
     def _rows(self, bits: pa.Array) -> NDArray[np.uint8]:
         width = self.metric.params.row_bytes
-        held = np.frombuffer(bits.buffers()[1], np.uint8) if len(bits) else np.empty(0, np.uint8)
-        return held[bits.offset * width : (bits.offset + len(bits)) * width].reshape(-1, width)
+        flat_rows = np.frombuffer(bits.buffers()[1], np.uint8) if len(bits) else np.empty(0, np.uint8)
+        return flat_rows[bits.offset * width : (bits.offset + len(bits)) * width].reshape(-1, width)
 
     def read(self) -> Reports:
-        """Take all reports into memory."""
+        """Return all reports, in memory."""
         blocks = list(self.blocks())
         if not blocks:
             none = np.empty((0, self.metric.params.row_bytes), np.uint8)
@@ -153,11 +152,11 @@ class ReportFile:
         return Reports(self.metric, cohorts, rows, self.periods, implausible_rejected=self.implausible_rejected)
 
     def bit_counts(self) -> BitCounts:
-        """Count the ones of each bit, a block in memory at a time."""
+        """Return the bit counts, with one block in memory at a time."""
         return reduce(add, (part.bit_counts() for part in self._parts()), BitCounts.empty(self.metric))
 
     def pattern_counts(self) -> PatternCounts:
-        """Count whole patterns, k <= 16, a block in memory at a time."""
+        """Return the pattern counts (k <= 16), with one block in memory at a time."""
         return reduce(add, (part.pattern_counts() for part in self._parts()), PatternCounts.empty(self.metric))
 
     def _parts(self) -> Iterator[Reports]:
@@ -168,35 +167,35 @@ class ReportFile:
 
 
 def write_reports(reports: Reports, path: str | Path) -> None:
-    """Write a file of reports."""
+    """Write a report file."""
     with Path(path).open("wb") as sink:
         _write(reports, sink)
 
 
 def read_reports(path: str | Path) -> Reports:
-    """Read a file of reports; anything else raises SummaryError that names the file."""
+    """Return the reports of a file; raises SummaryError with the path for any other file."""
     return ReportFile(path).read()
 
 
 def read_collected(path: str | Path) -> Summary | Reports:
-    """Read whichever the file holds, a summary or reports."""
+    """Return the summary or the reports of a file."""
     try:
-        about = json.loads((pq.read_schema(path).metadata or {}).get(b"hubbub", b"{}"))
-        holds_reports = isinstance(about, dict) and about.get("counts") == KIND
+        metadata = json.loads((pq.read_schema(path).metadata or {}).get(b"hubbub", b"{}"))
+        holds_reports = isinstance(metadata, dict) and metadata.get("counts") == KIND
     except (pa.ArrowException, ValueError, OSError):
         holds_reports = False
     return read_reports(path) if holds_reports else read_summary(path)
 
 
 def reports_to_bytes(reports: Reports) -> bytes:
-    """Return the file as bytes."""
+    """Return the bytes of a report file."""
     sink = io.BytesIO()
     _write(reports, sink)
     return sink.getvalue()
 
 
 def reports_from_bytes(data: bytes) -> Reports:
-    """Read reports from the bytes of their file."""
+    """Return the reports of the bytes of a report file."""
     return ReportFile(io.BytesIO(data)).read()
 
 
@@ -208,15 +207,15 @@ def _write(reports: Reports, sink: IO[bytes]) -> None:
 
 
 @contextmanager
-def _refusing(name: str) -> Iterator[None]:
-    """Turn whatever a hostile file raises into a SummaryError that names it."""
+def _summary_errors(name: str) -> Iterator[None]:
+    """Convert any exception of an invalid file into a SummaryError that contains its name."""
     try:
         yield
     except HubbubError as problem:
         raise SummaryError(f"{name}{problem}") from None
     except (pa.ArrowException, KeyError, TypeError, ValueError, IndexError, OSError) as problem:
         raise SummaryError(
-            f"{name}this is not a file of reports ({type(problem).__name__}): take what `hubbub pull` or `hubbub simulate` wrote"
+            f"{name}this is not a report file ({type(problem).__name__}): use a file written by `hubbub pull` or `hubbub simulate`"
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""The reports themselves, where a metric retains them: what the full likelihood of more than 16 bits needs."""
+"""Individual reports in memory: needed for the full likelihood if k > 16."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
-from hubbub.summary.base import Collected
+from hubbub.summary.base import ReportData
 from hubbub.summary.bit_counts import BitCounts
 from hubbub.summary.counting import count_bits, count_ones, count_patterns
 from hubbub.summary.pattern_counts import PatternCounts
@@ -19,13 +19,13 @@ from hubbub.summary.validation import check_report_rows, metric_or_unnamed, view
 
 
 @dataclass(frozen=True, eq=False)
-class Reports(Collected):
-    """Reports of one metric; under `+` they are put one after the other. Their order says nothing.
+class Reports(ReportData):
+    """Reports of one metric, concatenated by `+`. Their order has no meaning.
 
-    metric  : the definition they were made under; `Params` stand for an unnamed string metric
-    cohorts : (n,) uint8, or uint16 where there are more than 256 cohorts
+    metric  : definition of the metric; `Params` are accepted for an unnamed string metric
+    cohorts : (n,) uint8, or uint16 if m > 256
     rows    : (n, ceil(k / 8)) uint8, bit i of a report at bit i % 8 of byte i // 8; padding bits are 0
-    periods : first days of the periods they are of, sorted; may be unknown: ()
+    periods, implausible_rejected : see `BitCounts`
 
     >>> params = Params(num_bits=10, num_hashes=2, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=0)
     >>> Reports(params, [0, 0], [[1, 2], [1, 0]]).bit_counts().ones[0].tolist()
@@ -50,7 +50,7 @@ class Reports(Collected):
     ) -> None:
         metric = metric_or_unnamed(metric)
         checked_cohorts, checked_rows = check_report_rows(metric, cohorts, rows)
-        self._hold(metric, periods, implausible_rejected, cohorts=checked_cohorts, rows=checked_rows)
+        self._set_fields(metric, periods, implausible_rejected, cohorts=checked_cohorts, rows=checked_rows)
 
     @classmethod
     def from_rows(
@@ -65,7 +65,7 @@ class Reports(Collected):
         return len(self.cohorts)
 
     def bit_counts(self) -> BitCounts:
-        """Count the ones of each bit."""
+        """Return the bit counts."""
         params = self.metric.params
         counts = count_bits(self.cohorts, self.rows, params.num_cohorts, params.num_bits)
         return BitCounts(
@@ -77,17 +77,17 @@ class Reports(Collected):
         )
 
     def pattern_counts(self) -> PatternCounts:
-        """Count whole patterns; only for k <= 16."""
-        empty = PatternCounts.empty(self.metric)  # refuses k > 16
+        """Return the pattern counts; raises SummaryError if k > 16."""
+        empty = PatternCounts.empty(self.metric)  # raises SummaryError if k > 16
         params = self.metric.params
         counts = count_patterns(self.cohorts, self.rows, params.num_cohorts, params.num_bits)
         return PatternCounts(empty.metric, counts, self.periods, implausible_rejected=self.implausible_rejected)
 
     def __add__(self, other: Reports) -> Reports:
-        together = self._together(other)
+        merged = self._merged_fields(other)
         return Reports(
             self.metric,
             np.concatenate([self.cohorts, other.cohorts]),
             np.concatenate([self.rows, other.rows]),
-            **together,
+            **merged,
         )

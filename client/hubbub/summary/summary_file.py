@@ -1,8 +1,8 @@
-"""The summary file: Parquet that says what it is.
+"""Read and write summary files (Parquet).
 
-Bit counts: one row a cohort (`cohort`, `reports`, `ones`: k numbers). Pattern counts: one row a pattern that occurred (`cohort`,
-`pattern`, `count`). The schema's metadata holds, under `hubbub`, JSON with the format, the metric definition, the periods, and whether odd reports were refused;
-of bit counts also `ones_histogram`, the number of reports that have none, one, ... all k bits set, where that is known.
+Bit counts: one row per cohort with the columns `cohort`, `reports`, `ones` (k numbers). Pattern counts: one row per pattern that
+occurred, with the columns `cohort`, `pattern`, `count`. The schema metadata `hubbub` is JSON: `format`, `counts` (kind), `num_reports`,
+`metric`, `periods`, `implausible_rejected`, and for bit counts `ones_histogram` if known.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def write_summary(summary: Summary, path: str | Path) -> None:
 
 
 def read_summary(path: str | Path) -> Summary:
-    """Read a summary file; anything else raises SummaryError that names the file."""
+    """Return the summary of a file; raises SummaryError with the path for any other file."""
     try:
         data = Path(path).read_bytes()
     except OSError as problem:
@@ -45,13 +45,13 @@ def read_summary(path: str | Path) -> Summary:
 
 
 def summary_to_bytes(summary: Summary) -> bytes:
-    """Return the summary file as bytes: what an aggregator answers."""
+    """Return the bytes of a summary file, as an aggregator sends them."""
     match summary:
         case BitCounts():
             kind, columns = "bit-counts", _bit_columns(summary)
         case PatternCounts():
             kind, columns = "pattern-counts", _pattern_columns(summary)
-    about = {
+    metadata = {
         "format": FORMAT,
         "counts": kind,
         "num_reports": summary.num_reports,
@@ -60,55 +60,59 @@ def summary_to_bytes(summary: Summary) -> bytes:
         "metric": summary.metric.to_dict(),
     }
     if isinstance(summary, BitCounts) and summary.ones_histogram is not None:
-        about["ones_histogram"] = summary.ones_histogram.tolist()
-    table = pa.table(columns).replace_schema_metadata({"hubbub": json.dumps(about)})
+        metadata["ones_histogram"] = summary.ones_histogram.tolist()
+    table = pa.table(columns).replace_schema_metadata({"hubbub": json.dumps(metadata)})
     sink = io.BytesIO()
     pq.write_table(table, sink, compression="zstd")
     return sink.getvalue()
 
 
 def summary_from_bytes(data: bytes) -> Summary:
-    """Read a summary from the bytes of its file."""
+    """Return the summary of the bytes of a file; raises SummaryError for other bytes."""
     try:
         table = pq.read_table(io.BytesIO(data))
-        about = json.loads((table.schema.metadata or {})[b"hubbub"])
-        if about["format"] != FORMAT:
-            raise SummaryError(f"this summary has format {about['format']!r}, this hubbub reads {FORMAT!r}")
-        metric = Metric.from_dict(about["metric"])
-        periods = tuple(about["periods"])
-        implausible_rejected = bool(about.get("implausible_rejected", False))
-        match about["counts"]:
+        metadata = json.loads((table.schema.metadata or {})[b"hubbub"])
+        if metadata["format"] != FORMAT:
+            raise SummaryError(f"the file has format {metadata['format']!r}, but this version reads {FORMAT!r}")
+        metric = Metric.from_dict(metadata["metric"])
+        periods = tuple(metadata["periods"])
+        implausible_rejected = bool(metadata.get("implausible_rejected", False))
+        match metadata["counts"]:
             case "bit-counts":
-                return _read_bits(metric, table, periods, about.get("ones_histogram"), implausible_rejected)
+                return _read_bits(metric, table, periods, metadata.get("ones_histogram"), implausible_rejected)
             case "pattern-counts":
                 return _read_patterns(metric, table, periods, implausible_rejected)
             case "reports":
-                raise SummaryError("this file holds the reports themselves, not a summary: read it with read_reports")
+                raise SummaryError("the file contains reports, not a summary: use read_reports")
             case counts:
-                raise SummaryError(f"this summary holds {counts!r}; this hubbub reads bit-counts and pattern-counts")
+                raise SummaryError(
+                    f"the file contains {counts!r}, but this version reads bit-counts and pattern-counts"
+                )
     except HubbubError:
         raise
     except (pa.ArrowException, KeyError, TypeError, ValueError, IndexError, OSError) as problem:
         raise SummaryError(
             f"this is not a hubbub summary ({len(data)} bytes; {type(problem).__name__}): "
-            "take what `hubbub pull` or `hubbub simulate` wrote"
+            "use a file written by `hubbub pull` or `hubbub simulate`"
         ) from None
 
 
 def read_count_profile(data: bytes) -> CountProfile:
-    """Return the profile of a summary file, without unfolding its counts."""
+    """Return the count profile of the bytes of a summary file, without building its summary."""
     file = pq.ParquetFile(io.BytesIO(data))
-    about = json.loads(file.schema_arrow.metadata[b"hubbub"])
-    params = Metric.from_dict(about["metric"]).params
-    if about["counts"] == "bit-counts":
-        known = about.get("ones_histogram")
+    metadata = json.loads(file.schema_arrow.metadata[b"hubbub"])
+    params = Metric.from_dict(metadata["metric"]).params
+    if metadata["counts"] == "bit-counts":
+        histogram = metadata.get("ones_histogram")
         reports = file.read(["reports"])["reports"].to_numpy()
-        return CountProfile(reports, None if known is None else np.array(known, np.int64), len(about["periods"]))
+        return CountProfile(
+            reports, None if histogram is None else np.array(histogram, np.int64), len(metadata["periods"])
+        )
     cohort, pattern, count = (column.to_numpy() for column in file.read(["cohort", "pattern", "count"]).columns)
     reports, ones_histogram = np.zeros(params.num_cohorts, np.int64), np.zeros(params.num_bits + 1, np.int64)
     np.add.at(reports, cohort, count)
     np.add.at(ones_histogram, np.bitwise_count(pattern), count)
-    return CountProfile(reports, ones_histogram, len(about["periods"]))
+    return CountProfile(reports, ones_histogram, len(metadata["periods"]))
 
 
 def _bit_columns(summary: BitCounts) -> dict[str, Any]:
@@ -151,6 +155,6 @@ def _read_patterns(
     counts = np.zeros_like(PatternCounts.empty(metric).counts)
     cohort, pattern = table["cohort"].to_numpy(), table["pattern"].to_numpy()
     if len(cohort) and (cohort.min() < 0 or pattern.min() < 0):
-        raise SummaryError(f"{metric.name}: cohorts and patterns are not negative")
+        raise SummaryError(f"{metric.name}: cohorts and patterns must not be negative")
     np.add.at(counts, (cohort, pattern), table["count"].to_numpy())
     return PatternCounts(metric, counts, periods, implausible_rejected=implausible_rejected)

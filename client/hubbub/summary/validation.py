@@ -1,4 +1,4 @@
-"""Arrays that have the shape their metric says, or a clear error."""
+"""Validate arrays against a metric's parameters."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from hubbub.metrics.params import Params
 
 
 def metric_or_unnamed(metric: Metric | Params) -> Metric:
-    """Let bare parameters stand for an unnamed metric: boolean or string, as their hash scheme says."""
+    """Return the metric; for `Params` of a Bloom filter, an unnamed string metric."""
     if isinstance(metric, Metric):
         return metric
     if metric.hash_scheme != "one-hot":
         return Metric.string("unnamed", metric)
-    raise SummaryError("one-hot parameters do not name their categories: give the Metric")
+    raise SummaryError("one-hot parameters do not contain the category names: pass the Metric")
 
 
 def check_counts(name: str, values: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.int64]:
-    """Return whole, non-negative numbers of exactly this shape, as a read-only array."""
+    """Return an array of counts as a read-only int64 array; raises SummaryError for another shape, fractions or negative numbers."""
     given = np.asarray(values)
     if given.shape != shape:
         raise SummaryError(
@@ -30,7 +30,7 @@ def check_counts(name: str, values: ArrayLike, shape: tuple[int, ...]) -> NDArra
             "the summary was made under other parameters"
         )
     if given.dtype.kind not in "iu" and not (given.dtype.kind == "f" and np.array_equal(given, np.floor(given))):
-        raise SummaryError(f"{name} must be whole numbers, got {given.dtype}")
+        raise SummaryError(f"{name} must be integers, got {given.dtype}")
     counts = given.astype(np.int64)
     if counts.size and counts.min() < 0:
         raise SummaryError(f"{name} must not be negative, got {counts.min()}")
@@ -41,37 +41,38 @@ def check_counts(name: str, values: ArrayLike, shape: tuple[int, ...]) -> NDArra
 def view_rows(
     metric: Metric, cohorts: bytes | NDArray[np.uint8], rows: bytes
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """View wire bytes as cohorts (n,) and rows (n, ceil(k / 8))."""
+    """Return bytes of reports as arrays: cohorts (n,) and rows (n, ceil(k / 8))."""
     width = metric.params.row_bytes
     cohort_of = np.frombuffer(cohorts, np.uint8)
     if len(rows) != len(cohort_of) * width:
-        raise SummaryError(
-            f"{metric.name}: a report has {width} bytes: rows must have {len(cohort_of)} times as many, got {len(rows)}"
-        )
+        raise SummaryError(f"{metric.name}: rows must have {len(cohort_of)} x {width} bytes, got {len(rows)}")
     if len(cohort_of) and cohort_of.max() >= metric.params.num_cohorts:
         raise SummaryError(f"{metric.name}: cohorts must be below {metric.params.num_cohorts}, got {cohort_of.max()}")
     return cohort_of, np.frombuffer(rows, np.uint8).reshape(-1, width)
 
 
 def check_report_rows(metric: Metric, cohorts: ArrayLike, rows: ArrayLike) -> tuple[NDArray[Any], NDArray[np.uint8]]:
-    """Return reports as cohorts (n,), uint8 or uint16 as m asks, and rows (n, ceil(k / 8)), read-only; padding must be 0."""
+    """Return checked, read-only arrays: cohorts (n,), uint8 or (m > 256) uint16, and rows (n, ceil(k / 8)) uint8.
+
+    Raises SummaryError for a wrong shape or type, a cohort from m on, or a padding bit that is set.
+    """
     params = metric.params
     given, bits = np.asarray(cohorts), np.asarray(rows)
     if bits.shape != (given.size, params.row_bytes) or given.ndim != 1:
         raise SummaryError(
-            f"{metric.name}: rows must be ({given.size}, {params.row_bytes}), one of {params.num_bits} bits a report, got {bits.shape}"
+            f"{metric.name}: rows must have shape ({given.size}, {params.row_bytes}), {params.num_bits} bits per report, got {bits.shape}"
         )
     cohort_of = check_counts("cohorts", given, given.shape) if given.size else given
     if given.size and cohort_of.max() >= params.num_cohorts:
         raise SummaryError(f"{metric.name}: cohorts must be below {params.num_cohorts}, got {cohort_of.max()}")
     if bits.dtype != np.uint8:
         if bits.size and (bits.dtype.kind not in "iu" or bits.min() < 0 or bits.max() > 255):
-            raise SummaryError(f"{metric.name}: rows must be bytes, whole numbers from 0 to 255, got {bits.dtype}")
+            raise SummaryError(f"{metric.name}: rows must be integers from 0 to 255, got {bits.dtype}")
         bits = bits.astype(np.uint8)
     padding = -params.num_bits % 8
     if padding and (bits[:, -1] >> (8 - padding)).any():
         raise SummaryError(
-            f"{metric.name}: a report of {params.num_bits} bits leaves the last {padding} of its last byte 0, in one they are set"
+            f"{metric.name}: a padding bit is set: the last {padding} bits of each report of {params.num_bits} bits must be 0"
         )
     checked = cohort_of.astype(np.uint8 if params.num_cohorts <= 256 else np.uint16), bits.view()
     for array in checked:

@@ -23,7 +23,7 @@ def parse_day(text: object) -> date:
 
 
 def parse_period(kind: PeriodKind, text: str) -> Period:
-    """Return the period whose first day is `YYYY-MM-DD`; raises RefusedError if no period of this kind starts on it.
+    """Return the period with the first day `YYYY-MM-DD`; raises RefusedError if no period of this kind starts on it.
 
     >>> parse_period(PeriodKind.MONTH, "2013-01-02")
     Traceback (most recent call last):

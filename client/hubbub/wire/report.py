@@ -20,7 +20,7 @@ class Report:
 
     @classmethod
     def from_int(cls, cohort: int, bits: int, num_bits: int) -> Report:
-        """Return the report whose bit i is `(bits >> i) & 1`.
+        """Return the report with bit i = `(bits >> i) & 1`.
 
         >>> Report.from_int(cohort=3, bits=0b101, num_bits=10).to_bytes()
         b'\\x05\\x00'

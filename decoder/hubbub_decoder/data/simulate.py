@@ -40,8 +40,8 @@ def simulate_bit_counts(
     m, k = params.num_cohorts, params.num_bits
     reports = _draw_cohorts(np.array([no_value]), m, rng)[0]
     true_ones = np.zeros((m, k + 1), np.int64)  # the last column collects missing positions of coincident hashes
-    for positions, people in _blocks(metric, population):
-        in_cohort = _draw_cohorts(people, m, rng)
+    for positions, counts in _blocks(metric, population):
+        in_cohort = _draw_cohorts(counts, m, rng)
         reports = reports + in_cohort.sum(axis=0)
         cohort = np.broadcast_to(np.arange(m)[:, None], positions.shape)
         np.add.at(true_ones, (cohort, positions), np.broadcast_to(in_cohort[..., None], positions.shape))
@@ -72,8 +72,8 @@ def simulate_reports(
     k = params.num_bits
     block_size = max(1, _CELLS_PER_BLOCK // k)
     nothing = np.full((1, params.num_cohorts, params.num_hashes), k, np.int16)
-    for positions, people in (*_blocks(metric, population), (nothing, np.array([no_value]))):
-        value_of = np.repeat(np.arange(len(people)), people)
+    for positions, counts in (*_blocks(metric, population), (nothing, np.array([no_value]))):
+        value_of = np.repeat(np.arange(len(counts)), counts)
         for start in range(0, len(value_of), block_size):
             values = value_of[start : start + block_size]
             cohorts = rng.integers(params.num_cohorts, size=len(values), dtype=np.uint16)
@@ -103,16 +103,16 @@ def draw_bits(probability: float, shape: tuple[int, ...], rng: np.random.Generat
 
 def _blocks(metric: Metric, population: Population) -> Iterator[tuple[NDArray[np.int16], NDArray[np.int64]]]:
     """Yield blocks of values: bit positions (M, m, h) and numbers of reports (M,)."""
-    people = np.array(list(population.values()), np.int64)
-    if people.size and people.min() < 0:
+    counts = np.array(list(population.values()), np.int64)
+    if counts.size and counts.min() < 0:
         raise PopulationError(
-            f"{metric.name}: the number of reports of a value must not be negative, got {people.min()}."
+            f"{metric.name}: the number of reports of a value must not be negative, got {counts.min()}."
         )
     params = metric.params
     values = list(population)
     block_size = max(1, _CELLS_PER_BLOCK // (params.num_cohorts * params.num_hashes))
     for start in range(0, len(values), block_size):
-        yield _positions(metric, values[start : start + block_size]), people[start : start + block_size]
+        yield _positions(metric, values[start : start + block_size]), counts[start : start + block_size]
 
 
 def _positions(metric: Metric, values: list[str]) -> NDArray[np.int16]:
@@ -132,6 +132,6 @@ def _positions(metric: Metric, values: list[str]) -> NDArray[np.int16]:
     return np.array(bits, np.int16).reshape(-1, 1, 1)
 
 
-def _draw_cohorts(people: NDArray[np.int64], num_cohorts: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def _draw_cohorts(counts: NDArray[np.int64], num_cohorts: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """Random numbers of reports of each value in each cohort: (values, m)."""
-    return np.asarray(rng.multinomial(people, np.full(num_cohorts, 1 / num_cohorts)))
+    return np.asarray(rng.multinomial(counts, np.full(num_cohorts, 1 / num_cohorts)))

@@ -1,6 +1,6 @@
 """Warnings about a decoding: sentences that state the finding with its number, its meaning and the remedy.
 
-Each function yields no warning or some, as plain text for `Decoding.warnings`.
+Each function yields zero or more warnings for `Decoding.warnings`.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def warn_merged_candidates(design: DesignMatrix, repeated: int) -> Iterator[str]
 
 
 def warn_screening(design: DesignMatrix, selection: Selection) -> Iterator[str]:
-    """Warn when a lasso kept only some of the candidates."""
+    """Warn when a lasso screened out candidates."""
     columns, kept = len(design.groups), len(selection.columns)
     if kept < columns:
         method = (

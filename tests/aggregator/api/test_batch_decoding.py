@@ -1,4 +1,4 @@
-"""The decoder of batches: it agrees with the reference decoder, repeats no name, and its work is bounded by the definitions."""
+"""Decoding of batches: agreement with a reference decoder, field names, and the bound of the size."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def fields(**changes: Any) -> dict[str, Any]:
     return good | {"period": "2024-06-10", "cohorts": [0, 1], "bits": base64.b64encode(bytes(6)).decode()} | changes
 
 
-def written(pairs: list[tuple[str, Any]]) -> bytes:
-    """Write an object with these names in this order, each as often as it is there."""
+def encode_object(pairs: list[tuple[str, Any]]) -> bytes:
+    """Return a JSON object with these names in this order, repeated ones included."""
     return b"{%b}" % b",".join(json.dumps(name).encode() + b": " + json.dumps(value).encode() for name, value in pairs)
 
 
@@ -57,33 +57,33 @@ values = st.recursive(
     st.sets(st.sampled_from(NAMES), max_size=1),
     st.randoms(),
 )
-def test_agrees_with_the_reference_decoder_on_every_object_without_repeated_names(
+def test_decode_batch_agrees_with_reference_decoder(
     changed: dict[str, Any], others: dict[str, Any], missing: set[str], order: Any
 ) -> None:
     pairs = [(name, value) for name, value in (others | fields() | changed).items() if name not in missing]
     order.shuffle(pairs)
-    body = written(pairs)
+    body = encode_object(pairs)
     assert outcome(decode_batch, body) == outcome(Batch.from_json, body)
 
 
 @settings(deadline=None)
 @given(st.sampled_from([*NAMES, "colour"]), st.data())
-def test_rejects_a_name_that_occurs_twice_however_it_is_spelled(name: str, data: Any) -> None:
-    """Also with the same value, and with letters written as escapes."""
+def test_rejects_repeated_field_names(name: str, data: Any) -> None:
+    """Also repetitions with the same value, and names with escaped letters."""
     pairs = [*fields().items(), ("colour", 1)]
     value = dict(pairs)[name]
-    body = written(pairs)
+    body = encode_object(pairs)
     spelled = "".join(f"\\u{ord(c):04x}" if data.draw(st.booleans()) else c for c in name)
-    again = b'"%b":%b' % (spelled.encode(), json.dumps(value).encode())
+    repetition = b'"%b":%b' % (spelled.encode(), json.dumps(value).encode())
     at_start = data.draw(st.booleans())
-    repeated = b"{" + again + b"," + body[1:] if at_start else body[:-1] + b"," + again + b"}"
+    repeated = b"{" + repetition + b"," + body[1:] if at_start else body[:-1] + b"," + repetition + b"}"
     assert isinstance(outcome(decode_batch, body), Batch)
     with pytest.raises(RefusedError, match="a field occurs twice"):
         decode_batch(repeated)
 
 
-def test_accepts_names_repeated_in_nested_objects_and_values_with_colons() -> None:
-    body = written([*fields().items(), ("later", {"bits": 1, "x": {"bits": [2]}}), ("note", 'a":b: {"bits":')])
+def test_accepts_repeated_names_in_nested_objects() -> None:
+    body = encode_object([*fields().items(), ("later", {"bits": 1, "x": {"bits": [2]}}), ("note", 'a":b: {"bits":')])
     assert outcome(decode_batch, body) == Batch.from_json(body)
 
 
@@ -94,9 +94,9 @@ def test_accepts_names_repeated_in_nested_objects_and_values_with_colons() -> No
         ({f"f{n}": n for n in range(59)}, "at most 64 fields"),
     ],
 )
-def test_rejects_overlong_and_too_many_names(others: dict[str, Any], message: str) -> None:
+def test_rejects_long_and_too_many_field_names(others: dict[str, Any], message: str) -> None:
     with pytest.raises(RefusedError, match=message):
-        decode_batch(written([*fields().items(), *others.items()]))
+        decode_batch(encode_object([*fields().items(), *others.items()]))
 
 
 @pytest.mark.parametrize("depth", [1_000, 100_000])
@@ -105,7 +105,7 @@ def test_rejects_deep_nesting_in_unknown_fields(depth: int) -> None:
     assert outcome(decode_batch, nested) in (ProblemType.MALFORMED, Batch.from_json(json.dumps(fields()).encode()))
 
 
-def test_messages_do_not_repeat_what_a_body_holds() -> None:
+def test_error_messages_contain_no_content_of_the_body() -> None:
     for changes in ({"cohorts": ["canary"]}, {"bits": {"canary": 1}}, {"metric": ["canary"]}):
         with pytest.raises(RefusedError) as refused:
             decode_batch(json.dumps(fields(**changes)).encode())
@@ -114,8 +114,8 @@ def test_messages_do_not_repeat_what_a_body_holds() -> None:
 
 @settings(deadline=None, max_examples=30)
 @given(st.integers(8, 1024), st.integers(0, 8).map(lambda power: 1 << power), st.integers(1, 400), st.booleans())
-def test_the_largest_batch_fits_its_bound_and_the_bound_is_tight(k: int, m: int, n: int, spaces: bool) -> None:
-    """Cohorts of three digits, written with a space after each comma as many JSON encoders do."""
+def test_largest_batch_is_a_tight_bound(k: int, m: int, n: int, spaces: bool) -> None:
+    """Cohorts have three digits, with a space after each comma, as many JSON encoders write them."""
     definitions = parse_definitions(
         f'[[metric]]\nname = "homepage"\nkind = "string"\ndescription = "d"\nowner = "o@example.org"\nexpires = 2030-01-01\n'
         f"num_bits = {k}\nnum_hashes = 1\nnum_cohorts = {m}\nprob_p = 0.25\nprob_q = 0.75\nprob_f = 0.5\n"
@@ -130,10 +130,10 @@ def test_the_largest_batch_fits_its_bound_and_the_bound_is_tight(k: int, m: int,
     assert bound - (1 << 16) <= len(body) + 5 * n
 
 
-def test_a_body_beyond_the_bound_is_refused_before_it_is_decoded(
+def test_rejects_body_beyond_the_bound_before_decoding(
     start: StartAggregator, sqlite_store: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also when it inflates beyond it: nested lists of 4 MB in 4 kB, more than any honest ratio."""
+    """Also a body that exceeds the bound after decompression: 4 MB of nested lists in 4 kB."""
     aggregator = start(sqlite_store, max_reports=100)
     decoded: list[int] = []
 

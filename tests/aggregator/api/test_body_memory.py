@@ -1,4 +1,4 @@
-"""Memory of bodies that are arriving: bounded in total and for each network, given back whatever happens."""
+"""Memory of arriving bodies: bounded in total and for each network, and always released."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HOSTS = ["192.0.2.1", "192.0.2.99", "198.51.100.7", "2001:db8::1", "203.0.113.5"
 
 
 class Bodies(RuleBasedStateMachine):
-    """Bodies begin, grow and end in any order; a model knows their sizes."""
+    """Bodies begin, grow and end in any order; a model has their sizes."""
 
     @initialize()
     def start(self) -> None:
@@ -51,7 +51,7 @@ class Bodies(RuleBasedStateMachine):
         if refused:
             with pytest.raises(RefusedError) as problem:
                 body.grow_to(size + more)
-            assert problem.value.refusal is ProblemType.UNAVAILABLE
+            assert problem.value.problem_type is ProblemType.UNAVAILABLE
             stack.close()
             del self.open[at]
         else:
@@ -80,7 +80,7 @@ HEAD = b"POST /v1/reports HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\
 
 
 def unfinished(aggregator: Aggregator, network: bytes, sent: int) -> socket.socket:
-    """Send this many bytes of a body of 100,000."""
+    """Return a connection that has sent `sent` of the 100,000 bytes of its body."""
     host, port = aggregator.url.removeprefix("http://").split(":")
     client = socket.create_connection((host, int(port)), timeout=30)
     client.sendall(HEAD % network + b"Content-Encoding: gzip\r\nContent-Length: 100000\r\n\r\n")
@@ -89,7 +89,7 @@ def unfinished(aggregator: Aggregator, network: bytes, sent: int) -> socket.sock
     return client
 
 
-def test_unfinished_bodies_of_one_network_do_not_keep_others_out(
+def test_unfinished_bodies_of_one_network_leave_memory_for_others(
     start: StartAggregator, sqlite_store: SqlStore, make_batch: MakeBatch
 ) -> None:
     """32 bodies of 90 kB, from 8 networks: the second of each network is refused, and single reports are accepted."""
@@ -105,8 +105,8 @@ def test_unfinished_bodies_of_one_network_do_not_keep_others_out(
         assert aggregator.post(batch, x_forwarded_for="203.0.113.9").status == 202
 
 
-def test_a_body_that_arrives_too_slowly_is_refused(start: StartAggregator, sqlite_store: SqlStore) -> None:
-    """The window is five seconds; a clock of the loop would not reach the socket, so this test waits for it."""
+def test_rejects_body_that_arrives_too_slowly(start: StartAggregator, sqlite_store: SqlStore) -> None:
+    """The test waits for the real window of five seconds, because sockets do not use a fake clock."""
     aggregator = start(sqlite_store, min_body_rate=10_000)
     began = time.monotonic()
     with unfinished(aggregator, b"198.51.100.1", 30_000) as client:
@@ -115,7 +115,7 @@ def test_a_body_that_arrives_too_slowly_is_refused(start: StartAggregator, sqlit
 
 
 @pytest.mark.parametrize("network", ["198.51.100.1", ""])
-def test_memory_is_given_back_when_a_client_leaves(
+def test_body_memory_is_released_when_a_client_disconnects(
     start: StartAggregator, sqlite_store: SqlStore, make_batch: MakeBatch, network: str
 ) -> None:
     aggregator = start(sqlite_store, max_body=100_000, max_body_memory=8 * 100_000)

@@ -1,4 +1,4 @@
-"""The pages and their sign-in, over HTTP: who sees them, what the cookie is, how it ends, what they show."""
+"""Dashboard over HTTP: sign-in, cookie, sessions, and the content of the pages."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def signed_in(aggregator: Aggregator, bearer: str) -> dict[str, str]:
     return {"cookie": f"{morsel.key}={morsel.value}", "accept": HTML}
 
 
-def test_a_browser_is_sent_to_the_form_and_every_other_reader_is_told_to_bring_a_token(
+def test_page_redirects_browsers_to_sign_in_and_refuses_programs_without_token(
     start: StartAggregator, store: SqlStore
 ) -> None:
     aggregator = start(store, local_reads_without_token=False)
@@ -87,15 +87,13 @@ def test_a_browser_is_sent_to_the_form_and_every_other_reader_is_told_to_bring_a
     assert (page.status, b"<h1>hubbub aggregator</h1>" in page.body) == (200, True)
 
 
-def test_where_reads_are_open_the_page_is_too(start: StartAggregator, store: SqlStore) -> None:
+def test_page_needs_no_token_at_the_local_listener(start: StartAggregator, store: SqlStore) -> None:
     aggregator = start(store)
     assert get(aggregator).status == 200
     assert get(aggregator, "/sign-in").headers["location"] == "/"
 
 
-def test_a_token_is_changed_for_a_cookie_that_no_script_and_no_other_site_can_use_and_is_not_the_token(
-    start: StartAggregator, store: SqlStore
-) -> None:
+def test_sign_in_sets_a_protected_cookie_without_the_token(start: StartAggregator, store: SqlStore) -> None:
     aggregator, bearer = start(store, local_reads_without_token=False), given(store, Scope.READ)
     answer = sign_in(aggregator, bearer)
     assert (answer.status, answer.headers["location"]) == (303, "/")
@@ -119,7 +117,7 @@ def test_a_token_is_changed_for_a_cookie_that_no_script_and_no_other_site_can_us
         ({"x_forwarded_proto": "https"}, "__Host-hubbub", True),
     ],
 )
-def test_the_cookie_travels_over_tls_only_unless_a_browser_on_this_machine_asks_directly(
+def test_cookie_is_secure_except_for_direct_local_requests(
     start: StartAggregator, sqlite_store: SqlStore, headers: dict[str, str], name: str, secure: object
 ) -> None:
     aggregator = start(sqlite_store, local_reads_without_token=False)
@@ -127,7 +125,7 @@ def test_the_cookie_travels_over_tls_only_unless_a_browser_on_this_machine_asks_
     assert (cookie.key, cookie["secure"]) == (name, secure)
 
 
-def test_every_worker_and_a_restarted_service_know_who_is_signed_in(
+def test_sessions_are_valid_in_other_processes_and_after_a_restart(
     start: StartAggregator, store: SqlStore, database: str, closed_last: ExitStack
 ) -> None:
     cookie = signed_in(start(store, local_reads_without_token=False), given(store, Scope.READ))
@@ -136,19 +134,17 @@ def test_every_worker_and_a_restarted_service_know_who_is_signed_in(
     assert get(start(other, local_reads_without_token=False), **cookie).status == 200
 
 
-def test_revoking_the_token_ends_its_sessions_at_once(start: StartAggregator, store: SqlStore) -> None:
+def test_revoking_a_token_ends_its_sessions(start: StartAggregator, store: SqlStore) -> None:
     aggregator = start(store, local_reads_without_token=False)
     cookie = signed_in(aggregator, given(store, Scope.READ))
     assert get(aggregator, **cookie).status == 200
     assert store.revoke_token("a")
     assert get(aggregator, **cookie).status == 303
-    given(store, Scope.READ)  # another token of the same name brings nobody back
+    given(store, Scope.READ)  # another token of the same name does not restore the sessions
     assert get(aggregator, **cookie).status == 303
 
 
-def test_a_session_is_over_after_twelve_hours_whatever_the_browser_kept(
-    start: StartAggregator, store: SqlStore
-) -> None:
+def test_sessions_expire_after_12_hours(start: StartAggregator, store: SqlStore) -> None:
     aggregator = start(store, local_reads_without_token=False)
     cookie = signed_in(aggregator, given(store, Scope.READ))
     aggregator.clock.now += sessions.SESSION_LENGTH - timedelta(seconds=1)
@@ -157,23 +153,23 @@ def test_a_session_is_over_after_twelve_hours_whatever_the_browser_kept(
     assert get(aggregator, **cookie).status == 303
 
 
-def test_who_signs_out_is_out_with_every_copy_of_the_cookie(start: StartAggregator, store: SqlStore) -> None:
+def test_sign_out_ends_the_session_for_all_copies_of_the_cookie(start: StartAggregator, store: SqlStore) -> None:
     aggregator = start(store, local_reads_without_token=False)
     cookie = signed_in(aggregator, given(store, Scope.READ))
     answer = sign_out(aggregator, **cookie)
     assert (answer.status, answer.headers["location"], cookie_of(answer)["max-age"]) == (303, "/sign-in", "0")
     assert get(aggregator, **cookie).status == 303
-    assert sign_out(aggregator).status == 303  # who is not signed in may do so too
+    assert sign_out(aggregator).status == 303  # also without a session
 
 
-def test_who_signs_in_again_leaves_no_session_behind(start: StartAggregator, store: SqlStore) -> None:
+def test_sign_in_again_ends_the_earlier_session(start: StartAggregator, store: SqlStore) -> None:
     aggregator, bearer = start(store, local_reads_without_token=False), given(store, Scope.READ)
     first = signed_in(aggregator, bearer)
     assert sign_in(aggregator, bearer, cookie=first["cookie"]).status == 303
     assert get(aggregator, **first).status == 303
 
 
-def test_the_database_has_a_hash_of_the_cookie_and_never_the_cookie(
+def test_database_contains_only_a_hash_of_the_cookie(
     start: StartAggregator, sqlite_store: SqlStore, tmp_path: Path
 ) -> None:
     cookie = signed_in(start(sqlite_store, local_reads_without_token=False), given(sqlite_store, Scope.READ))["cookie"]
@@ -183,19 +179,17 @@ def test_the_database_has_a_hash_of_the_cookie_and_never_the_cookie(
     assert secret.encode() not in stored
 
 
-def test_a_wrong_token_gets_the_form_again_with_the_reason_and_a_program_the_problem(
-    start: StartAggregator, store: SqlStore
-) -> None:
+def test_sign_in_with_a_wrong_token_shows_the_reason(start: StartAggregator, store: SqlStore) -> None:
     aggregator = start(store, local_reads_without_token=False)
     wrong = {
         ProblemType.UNAUTHORIZED: ("hubbub_nonsense", "token is unknown"),
         ProblemType.FORBIDDEN: (given(store, Scope.METRICS), "does not have scope read"),
     }
-    for refusal, (token, told) in wrong.items():
+    for refusal, (token, reason) in wrong.items():
         answer = sign_in(aggregator, token)
         assert (answer.status, answer.headers.get("set-cookie")) == (refusal.status, None)
         assert 'role="alert"' in answer.body.decode()
-        assert told in answer.body.decode()
+        assert reason in answer.body.decode()
         assert_refused(sign_in(aggregator, token, accept="*/*"), refusal)
     assert sign_in(aggregator, "", accept="*/*").status == 401
     assert_refused(sign_in(aggregator, "x" * (1 << 21), accept="*/*"), ProblemType.TOO_LARGE)
@@ -211,9 +205,7 @@ def test_a_wrong_token_gets_the_form_again_with_the_reason_and_a_program_the_pro
         {"origin": "https://example.org", "sec_fetch_site": "cross-site"},
     ],
 )
-def test_a_form_that_another_site_sent_changes_nothing(
-    start: StartAggregator, sqlite_store: SqlStore, headers: dict[str, str]
-) -> None:
+def test_rejects_forms_of_other_sites(start: StartAggregator, sqlite_store: SqlStore, headers: dict[str, str]) -> None:
     aggregator, bearer = start(sqlite_store, local_reads_without_token=False), given(sqlite_store, Scope.READ)
     assert_refused(sign_in(aggregator, bearer, accept="*/*", **headers), ProblemType.CROSS_SITE)
     cookie = signed_in(aggregator, bearer)
@@ -222,26 +214,24 @@ def test_a_form_that_another_site_sent_changes_nothing(
     assert get(aggregator, **cookie).status == 200
 
 
-def test_its_own_form_is_taken_whatever_the_proxy_makes_of_the_host(
-    start: StartAggregator, sqlite_store: SqlStore
-) -> None:
+def test_accepts_own_form_behind_a_proxy_that_changes_the_host(start: StartAggregator, sqlite_store: SqlStore) -> None:
     aggregator, bearer = start(sqlite_store, local_reads_without_token=False), given(sqlite_store, Scope.READ)
     outside = {"origin": "https://telemetry.example.org", "x_forwarded_for": "192.0.2.1"}
     assert sign_in(aggregator, bearer, sec_fetch_site="same-origin", **outside).status == 303
     assert sign_in(aggregator, bearer, host="telemetry.example.org", **outside).status == 303
 
 
-def test_who_guesses_tokens_is_told_when_to_come_back(start: StartAggregator, sqlite_store: SqlStore) -> None:
+def test_sign_in_is_rate_limited(start: StartAggregator, sqlite_store: SqlStore) -> None:
     aggregator = start(sqlite_store, local_reads_without_token=False, client_rate=0.001, client_burst_seconds=3_000)
     guesses = [sign_in(aggregator, "hubbub_guess", x_forwarded_for="192.0.2.1") for _ in range(4)]
     assert [guess.status for guess in guesses] == [401, 401, 401, 429]
     assert int(guesses[-1].headers["retry-after"]) > 0
 
 
-def test_the_page_has_the_numbers_of_what_was_sent(
+def test_pages_show_the_figures_of_stored_batches(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch
 ) -> None:
-    """Folded or not, of every version and period; what was refused; what is kept and until when."""
+    """Reports of every version and period, folded or not; refused batches; retention."""
     aggregator = start(store, fold_interval=1000.0, keep_counts={"carrier": 12}, free=lambda: 3 << 30)
     definitions = aggregator.definitions
     for metric in definitions.versions():
@@ -257,7 +247,7 @@ def test_the_page_has_the_numbers_of_what_was_sent(
     assert '<dd id="reports">1,434</dd>' in page
     closed = r'href="/problems/period-closed">period-closed</a></td><td><a href="/metric/homepage">homepage</a></td>'
     assert re.search(closed + r'<td class="n">1<', page)
-    assert re.search(r'href="/problems/malformed">malformed</a></td><td>unknown</td><td class="n">1<', page)
+    assert re.search(r'href="/problems/malformed">malformed</a></td><td>undefined</td><td class="n">1<', page)
     for words in ("no reports yet", "expired on 2024-06-15", "1 batch refused", "3 GiB", "ready: batches are stored"):
         assert words in page
     homepage, from_jfk, carrier, gone = (
@@ -276,11 +266,11 @@ def test_the_page_has_the_numbers_of_what_was_sent(
     assert "expired on 2024-06-15" in gone
 
 
-def test_what_keeps_batches_out_is_said(start: StartAggregator, sqlite_store: SqlStore) -> None:
+def test_page_shows_why_batches_are_not_stored(start: StartAggregator, sqlite_store: SqlStore) -> None:
     assert "not ready: free disk space is below" in get(start(sqlite_store, free=lambda: 1)).body.decode()
 
 
-def test_what_operators_write_cannot_be_markup(start: StartAggregator, sqlite_store: SqlStore) -> None:
+def test_page_escapes_texts_of_definitions(start: StartAggregator, sqlite_store: SqlStore) -> None:
     bad = Metric.boolean("b", prob_p=0, prob_q=1, prob_f=0.5, description="<script>alert(1)</script>", owner='"><b>')
     with running(Definitions([bad]), sqlite_store, Settings(local_reads_without_token=True)) as aggregator:
         pages = [get(aggregator).body, get(aggregator, "/metric/b").body]
@@ -291,7 +281,7 @@ def test_what_operators_write_cannot_be_markup(start: StartAggregator, sqlite_st
     assert all(b"&lt;script&gt;" in page for page in (*pages[:2], *pages[2:4]))
 
 
-def test_chart_shows_the_last_90_periods_with_empty_ones_between() -> None:
+def test_chart_shows_the_last_90_periods_with_empty_ones() -> None:
     metric = Metric.boolean("b", prob_p=0, prob_q=1, prob_f=0.5)
     first = date(2024, 1, 1)
     lines = [
@@ -307,26 +297,24 @@ def test_chart_shows_the_last_90_periods_with_empty_ones_between() -> None:
     assert [bar.line.period for bar in chart.bars if bar.line.is_implausible] == ["2024-02-20"]
 
 
-def test_chart_adds_periods_of_another_kind_where_they_belong() -> None:
-    """An older version of the metric had a report a day, the current one has a report a week."""
+def test_chart_adds_periods_of_another_kind() -> None:
+    """An older version of the metric has periods of a day, the current version of a week."""
     weekly = Metric.boolean("b", prob_p=0, prob_q=1, prob_f=0.5, period="week")
     lines = [PeriodLine("2024-06-03", 5, False), PeriodLine("2024-06-05", 7, True), PeriodLine("2024-06-10", 1, True)]
     bars = build_chart(weekly, lines).bars
     assert [(bar.line.period, bar.line.reports) for bar in bars] == [("2024-06-03", 12), ("2024-06-10", 1)]
 
 
-def test_each_kind_of_implausibility_is_described_once() -> None:
+def test_describe_implausible_lists_each_kind_once() -> None:
     params = Params.one_hot(1, prob_p=0.25, prob_q=0.75, prob_f=0.5)
     found = [("2024-06-03", "shape"), ("2024-06-04", "shape"), ("2024-06-04", "cohorts"), ("2024-06-04", "shape")]
     shape, cohorts = describe_implausible((period, kind, params) for period, kind in found)
-    assert shape.startswith("2024-06-04 and 1 earlier period, no mix of values")
-    assert cohorts.startswith("2024-06-04, the cohorts differ in size")
+    assert shape.startswith("2024-06-04 and 1 earlier period: the distribution of the number of ones")
+    assert cohorts.startswith("2024-06-04: the cohort sizes differ")
 
 
-def test_metrics_with_problems_come_first_the_most_severe_before_the_others(
-    store: SqlStore, make_batch: MakeBatch
-) -> None:
-    """At noon of June 15: reports of June 13 should have arrived."""
+def test_overview_sorts_metrics_by_severity_of_problems(store: SqlStore, make_batch: MakeBatch) -> None:
+    """At noon of June 15, reports of June 13 should have arrived."""
     definitions = many_definitions(8)
     silent, fine, implausible, refused, often_refused, empty, *_ = names = list(definitions)
     with running(definitions, store, Settings(local_reads_without_token=True, fold_interval=1000.0)) as aggregator:
@@ -362,7 +350,7 @@ def test_metrics_with_problems_come_first_the_most_severe_before_the_others(
         ("x" * 10_000, []),
     ],
 )
-def test_search_finds_metrics_with_every_word(sqlite_store: SqlStore, query: str, found: list[str] | int) -> None:
+def test_search_requires_every_word(sqlite_store: SqlStore, query: str, found: list[str] | int) -> None:
     with running(many_definitions(11), sqlite_store, Settings(local_reads_without_token=True)) as aggregator:
         answer = get(aggregator, "/?" + urlencode({"q": query}))
     shown = re.findall(r'<tr><th scope="row"><a href="/metric/([^"]+)">', answer.body.decode())
@@ -372,10 +360,8 @@ def test_search_finds_metrics_with_every_word(sqlite_store: SqlStore, query: str
 
 
 @pytest.mark.parametrize("path", ["/", "/?q=editor&problems=1", "/metric/editor.first_page", "/metrics"])
-def test_pages_do_the_same_work_however_many_metrics_and_periods_there_are(
-    store: SqlStore, monkeypatch: pytest.MonkeyPatch, path: str
-) -> None:
-    """Count statements; a summary that is read, or asked for, fails the test."""
+def test_pages_run_a_constant_number_of_statements(store: SqlStore, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    """Count SQL statements; reading a summary fails the test."""
 
     def fail(*_: object) -> None:
         raise AssertionError("a summary was read")
@@ -393,7 +379,7 @@ def test_pages_do_the_same_work_however_many_metrics_and_periods_there_are(
     assert counts[0] == counts[1] <= 12
 
 
-def test_upkeep_with_nothing_to_do_does_the_same_work_however_many_metrics_there_are(store: SqlStore) -> None:
+def test_idle_upkeep_runs_a_constant_number_of_statements(store: SqlStore) -> None:
     counts = []
     for last, num_metrics, num_periods in (("2024-05-01", 1, 2), ("2024-06-15", 12, 25)):
         definitions, statements = many_definitions(num_metrics), list[tuple[str, Any]]()
@@ -406,7 +392,7 @@ def test_upkeep_with_nothing_to_do_does_the_same_work_however_many_metrics_there
 
 
 def statements_of(store: SqlStore, act: Callable[[], Answer]) -> list[str]:
-    """Return the SQL that a request needs; the pages are asked for once before, so that nothing is set up."""
+    """Return the SQL of a request; an earlier request has done one-time setup."""
     statements: list[tuple[str, Any]] = []
     assert act().status == 200
     with noted(store, statements):
@@ -416,7 +402,7 @@ def statements_of(store: SqlStore, act: Callable[[], Answer]) -> list[str]:
 
 @contextmanager
 def noted(store: SqlStore, statements: list[tuple[str, Any]]) -> Iterator[None]:
-    """Note each statement and its parameters."""
+    """Record each statement and its parameters."""
 
     def note(*arguments: Any) -> None:
         statements.append((arguments[2], arguments[3]))
@@ -428,8 +414,8 @@ def noted(store: SqlStore, statements: list[tuple[str, Any]]) -> Iterator[None]:
         event.remove(store._engine, "before_cursor_execute", note)
 
 
-def test_sqlite_answers_the_pages_questions_from_the_index(sqlite_store: SqlStore) -> None:
-    """Behind each summary in its row are the columns: to reach them SQLite would read all pages of all summaries."""
+def test_page_queries_use_the_index(sqlite_store: SqlStore) -> None:
+    """Without the index SQLite would read all pages of all summaries, because the columns follow the summary in each row."""
     definitions = many_definitions(3)
     fill(sqlite_store, definitions, NOON.date(), 3)
     asked: list[Callable[[], object]] = [
@@ -449,7 +435,7 @@ def test_sqlite_answers_the_pages_questions_from_the_index(sqlite_store: SqlStor
 
 
 @pytest.mark.parametrize("kind", ["summary", "reports"])
-def test_a_signed_in_browser_downloads_with_its_cookie_unless_another_site_asks(
+def test_downloads_accept_the_cookie_except_from_other_sites(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch, kind: str
 ) -> None:
     aggregator = start(store, local_reads_without_token=False, keep_reports={"homepage": 5})
@@ -472,9 +458,7 @@ def test_a_signed_in_browser_downloads_with_its_cookie_unless_another_site_asks(
     assert get(aggregator, path, **cookie).status == 401
 
 
-def test_signing_in_returns_to_the_metric_and_to_no_other_address(
-    start: StartAggregator, sqlite_store: SqlStore
-) -> None:
+def test_sign_in_redirects_only_to_metric_pages(start: StartAggregator, sqlite_store: SqlStore) -> None:
     aggregator, bearer = start(sqlite_store, local_reads_without_token=False), given(sqlite_store, Scope.READ)
     sent = get(aggregator, "/metric/homepage", accept=HTML)
     assert (sent.status, sent.headers["location"]) == (303, "/sign-in?metric=homepage")
@@ -493,14 +477,14 @@ def test_signing_in_returns_to_the_metric_and_to_no_other_address(
         assert (answer.status, answer.headers["location"]) == (303, location)
 
 
-def test_a_metric_that_is_not_defined_has_no_page(start: StartAggregator, sqlite_store: SqlStore) -> None:
+def test_undefined_metric_has_no_page(start: StartAggregator, sqlite_store: SqlStore) -> None:
     aggregator = start(sqlite_store)
     assert_refused(get(aggregator, "/metric/nothing"), ProblemType.UNKNOWN_METRIC)
     page = get(aggregator, "/metric/nothing", accept=HTML)
-    assert (page.status, b"<h1>No such metric</h1>" in page.body) == (404, True)
+    assert (page.status, b"<h1>Metric not found</h1>" in page.body) == (404, True)
 
 
-def test_a_page_of_a_metric_without_current_figures_says_so(store: SqlStore) -> None:
+def test_metric_page_shows_stale_figures(store: SqlStore) -> None:
     definitions = many_definitions(1)
     fill(store, definitions, NOON.date(), 3, computed=False)
     with running(definitions, store, Settings(local_reads_without_token=True, fold_interval=1000.0)) as aggregator:

@@ -1,4 +1,4 @@
-"""The pages in a real browser: signing in and out, the numbers, 500 metrics, downloads, no script, no sideways scrolling."""
+"""Dashboard in Chromium: sign-in and sign-out, figures, 500 metrics, downloads, no scripts, no horizontal scrolling."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator
 
 
-_PATIENCE = 30.0  # seconds; a click returns before the page that it asks for is there
+_PATIENCE = 30.0  # seconds; a click returns before the next page is loaded
 
 
 @pytest.fixture
@@ -37,8 +37,8 @@ def complaints(browser: Any) -> list[str]:
     return [entry["message"] for entry in browser.get_log("browser") if entry["level"] in ("WARNING", "SEVERE")]
 
 
-def arrive(browser: Any, url: str) -> None:
-    """Wait until this is the page that is shown, and all of it is there."""
+def wait_for_page(browser: Any, url: str) -> None:
+    """Wait until the browser shows this page completely."""
     from selenium.common.exceptions import WebDriverException
     from selenium.webdriver.support.wait import WebDriverWait
 
@@ -48,14 +48,14 @@ def arrive(browser: Any, url: str) -> None:
     WebDriverWait(browser, _PATIENCE, ignored_exceptions=[WebDriverException]).until(is_there)
 
 
-def sideways(browser: Any, width: int) -> int:
-    """Return by how many pixels the page is wider than a window of this width."""
+def horizontal_overflow(browser: Any, width: int) -> int:
+    """Return the number of pixels by which the page exceeds a window of this width."""
     size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     return int(browser.execute_script("return document.documentElement.scrollWidth")) - width
 
 
-def test_a_reader_signs_in_sees_what_came_in_and_signs_out(
+def test_browser_signs_in_reads_the_pages_and_signs_out(
     browser: Any, start: StartAggregator, sqlite_store: SqlStore, make_batch: MakeBatch
 ) -> None:
     aggregator = start(sqlite_store, local_reads_without_token=False)
@@ -69,11 +69,11 @@ def test_a_reader_signs_in_sees_what_came_in_and_signs_out(
         return browser.find_element("css selector", selector)
 
     browser.get(aggregator.url + "/metric/homepage")
-    arrive(browser, aggregator.url + "/sign-in?metric=homepage")
-    assert all(sideways(browser, width) <= 0 for width in (320, 390, 1280))
+    wait_for_page(browser, aggregator.url + "/sign-in?metric=homepage")
+    assert all(horizontal_overflow(browser, width) <= 0 for width in (320, 390, 1280))
     find("#token").send_keys(secret)
     find("form button").click()
-    arrive(browser, aggregator.url + "/metric/homepage")
+    wait_for_page(browser, aggregator.url + "/metric/homepage")
     assert [title.get_attribute("textContent") for title in browser.find_elements("css selector", "svg title")] == [
         "2024-06-14: 321 reports, still open",
         "2024-06-15: 45 reports, still open",
@@ -82,12 +82,12 @@ def test_a_reader_signs_in_sees_what_came_in_and_signs_out(
     assert highest / lower == pytest.approx(321 / 45, rel=0.1)
     assert find("a[href='/problems/period-closed']").text == "period-closed"
     find("nav a").click()
-    arrive(browser, aggregator.url + "/")
+    wait_for_page(browser, aggregator.url + "/")
     assert find("#reports").text == "366"
     find(".metrics a[href='/metric/homepage']").click()
-    arrive(browser, aggregator.url + "/metric/homepage")
+    wait_for_page(browser, aggregator.url + "/metric/homepage")
     browser.execute_script("document.querySelectorAll('details').forEach(details => details.open = true)")
-    assert all(sideways(browser, width) <= 0 for width in (320, 390, 1280))
+    assert all(horizontal_overflow(browser, width) <= 0 for width in (320, 390, 1280))
     assert browser.execute_script("return document.cookie") == ""
     [cookie] = browser.get_cookies()
     assert (cookie["httpOnly"], cookie["sameSite"], cookie["value"] == secret) == (True, "Strict", False)
@@ -95,7 +95,7 @@ def test_a_reader_signs_in_sees_what_came_in_and_signs_out(
     assert colours[0] != colours[1]
     browser.refresh()
     find("form button").click()
-    arrive(browser, aggregator.url + "/sign-in")
+    wait_for_page(browser, aggregator.url + "/sign-in")
     browser.get(aggregator.url + "/")
     assert browser.current_url == aggregator.url + "/sign-in"
     assert complaints(browser) == []
@@ -103,9 +103,7 @@ def test_a_reader_signs_in_sees_what_came_in_and_signs_out(
     assert elsewhere == []
 
 
-def test_500_metrics_are_searched_sorted_and_downloaded_from(
-    browser: Any, sqlite_store: SqlStore, tmp_path: Path
-) -> None:
+def test_browser_searches_and_downloads_among_500_metrics(browser: Any, sqlite_store: SqlStore, tmp_path: Path) -> None:
     definitions = many_definitions(500)
     fill(sqlite_store, definitions, NOON.date(), 2)
     silent = definitions["sync.device_3"]
@@ -126,25 +124,25 @@ def test_500_metrics_are_searched_sorted_and_downloaded_from(
         browser.get(aggregator.url + "/sign-in")
         find("#token").send_keys(secret)
         find("form button").click()
-        arrive(browser, aggregator.url + "/")
+        wait_for_page(browser, aggregator.url + "/")
         assert (len(rows()), rows()[0]) == (500, silent.name), "problems first"
         assert find(".metrics tbody .pill").text == "no reports since 2024-06-01"
-        assert all(sideways(browser, width) <= 0 for width in (320, 390, 1280))
+        assert all(horizontal_overflow(browser, width) <= 0 for width in (320, 390, 1280))
         find("#q").send_keys("Device SYNC")
         find("form[role=search] button").click()
-        arrive(browser, aggregator.url + "/?q=Device+SYNC")
+        wait_for_page(browser, aggregator.url + "/?q=Device+SYNC")
         assert sorted(rows()) == ["sync.device", *(f"sync.device_{n}" for n in range(2, 6))]
         assert find("#q").get_attribute("value") == "Device SYNC"
         assert find("#shown").text == "5 of 500 metrics. Show all"
         find("input[type=checkbox]").click()
         find("form[role=search] button").click()
-        arrive(browser, aggregator.url + "/?q=Device+SYNC&problems=1")
+        wait_for_page(browser, aggregator.url + "/?q=Device+SYNC&problems=1")
         assert rows() == [silent.name]
-        assert all(sideways(browser, width) <= 0 for width in (320, 390, 1280))
+        assert all(horizontal_overflow(browser, width) <= 0 for width in (320, 390, 1280))
         find(".metrics tbody a").click()
-        arrive(browser, aggregator.url + f"/metric/{silent.name}")
+        wait_for_page(browser, aggregator.url + f"/metric/{silent.name}")
         assert "There are no reports since 2024-06-01" in find(".note.bad").text
-        assert all(sideways(browser, width) <= 0 for width in (320, 390, 1280))
+        assert all(horizontal_overflow(browser, width) <= 0 for width in (320, 390, 1280))
         folder = tmp_path / "downloads"
         folder.mkdir()
         browser.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(folder)})
@@ -156,7 +154,7 @@ def test_500_metrics_are_searched_sorted_and_downloaded_from(
         assert [url for url in requested(browser) if not url.startswith((aggregator.url + "/", "data:"))] == []
 
 
-def test_a_wrong_token_is_told_in_the_form(browser: Any, start: StartAggregator, sqlite_store: SqlStore) -> None:
+def test_browser_shows_why_a_token_is_refused(browser: Any, start: StartAggregator, sqlite_store: SqlStore) -> None:
     aggregator = start(sqlite_store, local_reads_without_token=False)
     browser.get(aggregator.url + "/")
     browser.find_element("css selector", "#token").send_keys("hubbub_nonsense")
@@ -166,6 +164,6 @@ def test_a_wrong_token_is_told_in_the_form(browser: Any, start: StartAggregator,
 
 
 def _background(browser: Any, scheme: str) -> str:
-    asked = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", asked)
+    media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
     return str(browser.execute_script("return getComputedStyle(document.body).backgroundColor"))

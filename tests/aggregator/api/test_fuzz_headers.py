@@ -1,4 +1,4 @@
-"""Random headers and connection events over all routes: no 5xx but the documented 503 and 507, no log line above INFO."""
+"""Random headers and connection events on all routes: no 5xx except the documented 503 and 507, no log line above INFO."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ HEADERS = st.lists(
 
 @given(method=st.sampled_from(METHODS), path=st.sampled_from(PATHS), headers=HEADERS, body=st.sampled_from(BODIES))
 @hypothesis_settings(max_examples=500, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-def test_no_header_is_answered_with_an_undocumented_5xx_or_logged(
+def test_random_headers_get_documented_responses_and_no_log(
     caller: Caller,
     caplog: pytest.LogCaptureFixture,
     method: str,
@@ -112,10 +112,10 @@ def test_no_header_is_answered_with_an_undocumented_5xx_or_logged(
     assert lines_above_info(caplog) == []
 
 
-def test_no_single_header_is_answered_with_an_undocumented_5xx_or_logged(
+def test_each_single_header_gets_documented_responses_and_no_log(
     caller: Caller, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Every value of every header, at every route, with the methods that it takes and one that it does not."""
+    """Every value of every header, on every route, with its methods and one other."""
     documented = {
         re.sub(r"\{\w+\}", "homepage", path): set(how)
         for path, how in caller.call("GET", "/openapi.json").json["paths"].items()
@@ -129,7 +129,7 @@ def test_no_single_header_is_answered_with_an_undocumented_5xx_or_logged(
     assert lines_above_info(caplog) == []
 
 
-def test_an_origin_that_is_no_url_is_another_site(caller: Caller, caplog: pytest.LogCaptureFixture) -> None:
+def test_origin_that_is_no_url_counts_as_another_site(caller: Caller, caplog: pytest.LogCaptureFixture) -> None:
     for path in ("/sign-in", "/sign-out"):
         assert caller.call("POST", path, [(b"origin", b"http://[")], [b"token=x"]).status == 403
     assert lines_above_info(caplog) == []
@@ -147,8 +147,8 @@ CONNECTIONS = 1_200
 MOST_PIPELINED = 8
 
 
-def made_up_request(rng: random.Random, batches: list[bytes]) -> bytes:
-    """Return the bytes of a request: well-formed or nearly so."""
+def random_request(rng: random.Random, batches: list[bytes]) -> bytes:
+    """Return the bytes of a valid or nearly valid request."""
     method, path = rng.choice(METHODS), rng.choice(PATHS)
     headers = [(b"host", b"localhost")] * (rng.random() < 0.9)
     names = rng.sample(sorted(VALUES), rng.choice((0, 0, 0, 1, 2, 4)))
@@ -172,8 +172,8 @@ def reset(client: socket.socket) -> None:
 
 
 def use_connection(address: tuple[str, int], rng: random.Random, batches: list[bytes]) -> tuple[str, list[int]]:
-    """Send pipelined requests, fast or slowly, and end the connection in one of several ways; return the way and the statuses."""
-    sent = b"".join(made_up_request(rng, batches) for _ in range(rng.randint(1, MOST_PIPELINED)))
+    """Send pipelined requests, fast or slowly, and end the connection in one of several ways. Return the way and the statuses."""
+    sent = b"".join(random_request(rng, batches) for _ in range(rng.randint(1, MOST_PIPELINED)))
     ending = rng.choice(("read", "read", "half-close", "reset", "reset after some answers", "close"))
     if ending in ("reset", "close") and rng.random() < 0.5:
         sent = sent[: rng.randrange(len(sent) + 1)]
@@ -203,7 +203,7 @@ def use_connection(address: tuple[str, int], rng: random.Random, batches: list[b
     return ending, [int(status) for status in re.findall(rb"HTTP/1\.1 (\d{3}) ", got)]
 
 
-def test_no_connection_event_is_logged_or_answered_with_an_undocumented_5xx(
+def test_random_connection_events_get_documented_responses_and_no_log(
     start: StartAggregator,
     sqlite_store: SqlStore,
     make_batch: MakeBatch,

@@ -1,4 +1,4 @@
-"""Requests by the thousand, made up by hypothesis: none breaks anything, and exactly what is acknowledged is counted.
+"""Thousands of random requests (hypothesis): each gets a documented response, and exactly the acknowledged batches are counted.
 
 HUBBUB_REQUESTS=100000 pytest -s tests/aggregator/api/test_fuzz_requests.py     # as `make soak` does
 """
@@ -17,8 +17,8 @@ import pytest
 from hypothesis import HealthCheck, given, seed
 from hypothesis import settings as hypothesis_settings
 from tests.aggregator.conftest import FakeClock
-from tests.support.asgi import ADDRESS, Caller, Said, started
-from tests.support.crafted_requests import MAX_BODY, MAX_REPORTS, MadeUp, Request, fits
+from tests.support.asgi import ADDRESS, AppResponse, Caller, started
+from tests.support.crafted_requests import MAX_BODY, MAX_REPORTS, Request, RequestStrategies, fits
 
 from hubbub import Definitions
 from hubbub_aggregator.app import create_app
@@ -27,7 +27,7 @@ from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
 
 NUM_REQUESTS = int(os.environ.get("HUBBUB_REQUESTS", "1500"))
-AT_ONCE = 2_500  # hypothesis remembers every example of a run
+AT_ONCE = 2_500  # hypothesis keeps every example of a run in memory
 OFTEN = {
     "malformed",
     "digest-mismatch",
@@ -39,7 +39,7 @@ OF_PERIODS = {
     "period-closed",
     "period-misaligned",
     "period-not-started",
-}  # each seldom, together 29 to 47 times in 8 runs
+}  # each is rare; together 29 to 47 times in 8 runs
 LIMITS = Settings(max_body=MAX_BODY, max_reports=MAX_REPORTS, local_reads_without_token=True)
 
 
@@ -49,20 +49,20 @@ def caller(definitions: Definitions, sqlite_store: SqlStore) -> Iterator[Caller]
         yield caller
 
 
-def require_documented(said: Said, responses: dict[str, Any]) -> str:
-    """Require a status and media type that the OpenAPI document names, no 5xx, and RFC 9457; return the verdict."""
-    assert said.status < 500
-    documented = responses[str(said.status)]
-    assert said.headers["content-type"].partition(";")[0] in documented["content"]
-    if said.status < 300:
-        assert set(said.json) == {"batch_id", "status"}
-        return str(said.json["status"])
-    told = said.json
-    slug = str(told["type"]).removeprefix("/problems/")
-    assert set(told) == {"type", "title", "status", "detail"}
-    assert told["status"] == said.status
+def check_documented(response: AppResponse, responses: dict[str, Any]) -> str:
+    """Assert a documented status and media type, no 5xx, and RFC 9457; return the status of the batch or the problem slug."""
+    assert response.status < 500
+    documented = responses[str(response.status)]
+    assert response.headers["content-type"].partition(";")[0] in documented["content"]
+    if response.status < 300:
+        assert set(response.json) == {"batch_id", "status"}
+        return str(response.json["status"])
+    problem = response.json
+    slug = str(problem["type"]).removeprefix("/problems/")
+    assert set(problem) == {"type", "title", "status", "detail"}
+    assert problem["status"] == response.status
     assert f"`{slug}`" in documented["description"]
-    assert len(said.body) < 2_000, "a refusal does not echo what was sent"
+    assert len(response.body) < 2_000, "a refusal does not echo what was sent"
     return slug
 
 
@@ -72,7 +72,7 @@ def inflated(request: Request) -> bytes:
 
 
 @pytest.mark.timeout(0)
-def test_whatever_is_sent_is_refused_as_documented_or_counted_once(
+def test_random_requests_are_refused_as_documented_or_counted_once(
     caller: Caller,
     definitions: Definitions,
     sqlite_store: SqlStore,
@@ -85,11 +85,11 @@ def test_whatever_is_sent_is_refused_as_documented_or_counted_once(
     verdicts: dict[str, Counter[str]] = {}
 
     def send(request: Request) -> None:
-        said = caller.post(request.headers, request.chunks, hangs_up=request.hangs_up)
-        if request.hangs_up and not said.status:
+        response = caller.post(request.headers, request.chunks, hangs_up=request.hangs_up)
+        if request.hangs_up and not response.status:
             verdicts.setdefault(request.family, Counter())["hung up"] += 1
             return
-        verdict = require_documented(said, responses)
+        verdict = check_documented(response, responses)
         verdicts.setdefault(request.family, Counter())[verdict] += 1
         if request.family == "right":
             assert verdict in ("stored", "duplicate")
@@ -105,7 +105,7 @@ def test_whatever_is_sent_is_refused_as_documented_or_counted_once(
     with caplog.at_level(logging.DEBUG):
         caplog.clear()
         for start in range(0, NUM_REQUESTS, AT_ONCE):
-            run = given(MadeUp(definitions).requests())(send)
+            run = given(RequestStrategies(definitions).requests())(send)
             run = hypothesis_settings(
                 max_examples=min(AT_ONCE, NUM_REQUESTS - start),
                 deadline=None,
@@ -128,7 +128,7 @@ def test_whatever_is_sent_is_refused_as_documented_or_counted_once(
 
 
 @pytest.mark.parametrize("length", [b"", b"-1", b"7.0", b"\xb2", b"9" * 5_000])
-def test_a_length_that_is_no_number_of_bytes_is_malformed(caller: Caller, length: bytes) -> None:
-    """The HTTP server of `hubbub serve` lets none of these through; another might."""
-    said = caller.post([(b"content-type", b"application/json"), (b"content-length", length)], [b"{}"])
-    assert (said.status, said.json["type"]) == (400, "/problems/malformed")
+def test_rejects_invalid_content_length(caller: Caller, length: bytes) -> None:
+    """The HTTP server of `hubbub serve` rejects these itself; another server may pass them on."""
+    response = caller.post([(b"content-type", b"application/json"), (b"content-length", length)], [b"{}"])
+    assert (response.status, response.json["type"]) == (400, "/problems/malformed")

@@ -1,4 +1,4 @@
-"""`/readyz`: from the writer's last commit while it is fresh, else from one probe that all who ask share."""
+"""`/readyz`: uses the writer's last commit while it is fresh, else one probe that concurrent requests share."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class FakeStore:
-    """Counts its probes; may be moved, and may fail."""
+    """A store that counts its probes; it may be moved, and probes may fail."""
 
     probes, moved, fails = 0, False, False
 
@@ -39,7 +39,7 @@ class FakeStore:
 
 
 class ReadinessMachine(RuleBasedStateMachine):
-    """Commits, failures, time and faults in any order."""
+    """Commits, failures, elapsed time and faults in any order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,14 +62,14 @@ class ReadinessMachine(RuleBasedStateMachine):
 
     @rule(full=st.booleans(), alive=st.booleans())
     def set_disk_and_writer(self, full: bool, alive: bool) -> None:
-        self.disk.full, self.writer.alive = full, alive
+        self.disk.is_full, self.writer.is_alive = full, alive
 
     @invariant()
     def answers(self) -> None:
         before = self.store.probes
         stored_at = self.writer.stored_at
         fresh = stored_at is not None and self.now - stored_at <= FRESH_SECONDS
-        healthy = not self.store.moved and not self.disk.full and self.writer.alive
+        healthy = not self.store.moved and not self.disk.is_full and self.writer.is_alive
         try:
             probe = self.readiness.require(cast(Any, self.writer))
             ready = probe is None or probe.exception() is None
@@ -86,10 +86,10 @@ ReadinessMachine.TestCase.settings = hypothesis_settings(max_examples=100, deadl
 TestReadiness = ReadinessMachine.TestCase
 
 
-def test_readyz_answers_200_while_batches_are_stored_and_no_probe_gets_its_turn(
+def test_readyz_returns_200_while_batches_are_stored_and_probes_wait(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a slow disk the probe waited for SQLite's lock in vain, and answered 503 while every batch was stored."""
+    """Regression: on a slow disk the probe could not get SQLite's lock, so the response was 503 although batches were stored."""
 
     def locked() -> None:
         raise StoreError("the database is locked")
@@ -104,7 +104,7 @@ def test_readyz_answers_200_while_batches_are_stored_and_no_probe_gets_its_turn(
     assert aggregator.get("/readyz").status == 503, "the last commit failed"
 
 
-def test_concurrent_askers_share_one_probe(
+def test_concurrent_readyz_requests_share_one_probe(
     start: StartAggregator, store: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     aggregator, askers = start(store), 16
@@ -116,7 +116,7 @@ def test_concurrent_askers_share_one_probe(
         probes.append(1)
         assert go_on.wait(60)
 
-    def counted(readiness: ReadinessCheck, writer: GroupWriter) -> Future[None] | None:
+    def counted(readiness: ReadinessCheck, writer: GroupCommit) -> Future[None] | None:
         found = require(readiness, writer)
         asked.append(1)
         if len(asked) == askers:

@@ -1,4 +1,4 @@
-"""Bodies that no client sends: refused, never a 5xx, never stored, never inflated beyond the limit."""
+"""Invalid bodies: refused without a 5xx, not stored, not inflated beyond the limit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REFUSED = {400, 404, 409, 410, 413, 415, 422}
 
 
 @pytest.mark.parametrize("coding", ["identity", "gzip"])
-def test_a_body_truncated_at_any_byte_is_malformed(aggregator: Aggregator, make_batch: MakeBatch, coding: str) -> None:
+def test_rejects_truncated_bodies(aggregator: Aggregator, make_batch: MakeBatch, coding: str) -> None:
     before, body = aggregator.stored(), make_batch(aggregator.definitions["homepage"]).to_json().rstrip()
     sent = gzip.compress(body) if coding == "gzip" else body
     for end in range(len(sent)):
@@ -47,7 +47,7 @@ def values() -> st.SearchStrategy[Any]:
 
 
 def nearly_batches(definitions: Definitions) -> st.SearchStrategy[Any]:
-    """Objects of the right shape whose fields are right, nearly right or anything."""
+    """Objects with the fields of a batch and valid, nearly valid or arbitrary values."""
     digests = [metric.digest for metric in definitions.versions()]
     fields: dict[str, st.SearchStrategy[Any]] = {
         "batch_id": st.uuids(version=4).map(str) | st.uuids().map(str),
@@ -62,7 +62,7 @@ def nearly_batches(definitions: Definitions) -> st.SearchStrategy[Any]:
 
 
 def sent_and_counted(aggregator: Aggregator, bodies: Iterable[bytes], coding: str = "identity") -> int:
-    """Send bodies; return how many reports were acknowledged as new."""
+    """Send bodies; return the number of reports acknowledged as new."""
     acknowledged = 0
     for body in bodies:
         answer = aggregator.post(body, content_encoding=coding)
@@ -75,7 +75,7 @@ def sent_and_counted(aggregator: Aggregator, bodies: Iterable[bytes], coding: st
     return acknowledged
 
 
-def test_garbage_is_refused_and_what_is_not_refused_is_counted(aggregator: Aggregator) -> None:
+def test_invalid_bodies_are_refused_or_counted(aggregator: Aggregator) -> None:
     before, acknowledged = aggregator.stored(), 0
 
     @settings(deadline=None, max_examples=600)
@@ -90,7 +90,7 @@ def test_garbage_is_refused_and_what_is_not_refused_is_counted(aggregator: Aggre
     assert aggregator.stored() == before + acknowledged
 
 
-def test_a_batch_with_any_one_byte_changed_is_refused_or_counted(
+def test_batch_with_one_changed_byte_is_refused_or_counted(
     aggregator: Aggregator, make_batch: MakeBatch, unseen_seed: int
 ) -> None:
     before, body = aggregator.stored(), make_batch(aggregator.definitions["homepage"]).to_json()
@@ -106,17 +106,17 @@ def test_a_batch_with_any_one_byte_changed_is_refused_or_counted(
 
 @settings(deadline=None)
 @given(st.binary(max_size=300), st.booleans())
-def test_what_is_inflated_is_what_was_packed_or_it_is_refused(data: bytes, packed: bool) -> None:
+def test_inflate_returns_the_packed_bytes_or_refuses(data: bytes, packed: bool) -> None:
     if packed:
         assert inflate(gzip.compress(data), 4 << 20) == data
     else:
         with pytest.raises(RefusedError) as refused:
             inflate(data, 4 << 20)
-        assert refused.value.refusal is ProblemType.MALFORMED
+        assert refused.value.problem_type is ProblemType.MALFORMED
 
 
-def test_a_bomb_takes_no_more_memory_than_the_limit() -> None:
-    """200 MB of zeros in 200 kB: the limit is 4 MiB, and a little for copies."""
+def test_inflate_bounds_memory_of_a_gzip_bomb() -> None:
+    """200 MB of zeros in 200 kB; the limit is 4 MiB, plus a margin for copies."""
     packer = zlib.compressobj(wbits=31)
     bomb = b"".join(packer.compress(bytes(1 << 20)) for _ in range(200)) + packer.flush()
     tracemalloc.start()
@@ -128,7 +128,7 @@ def test_a_bomb_takes_no_more_memory_than_the_limit() -> None:
     assert peak < 9 << 20
 
 
-def test_accepts_a_body_of_the_largest_size_and_refuses_one_more_byte() -> None:
+def test_inflate_accepts_the_limit_and_refuses_one_more_byte() -> None:
     assert len(inflate(gzip.compress(bytes(10_000)), 10_000)) == 10_000
     with pytest.raises(RefusedError, match="more than the limit of 10000"):
         inflate(gzip.compress(bytes(10_001)), 10_000)

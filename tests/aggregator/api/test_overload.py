@@ -1,4 +1,4 @@
-"""More than the store can take: what is refused says when to come again, what is acknowledged is stored."""
+"""Overload: refused batches get Retry-After, acknowledged batches are stored."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.aggregator.conftest import Aggregator, MakeBatch, StartAggregator
 
 ROOM, WEIGHT, SENT = 10, 1_024 + 3 + 9, 50
-"""How many batches may wait, what one of three reports weighs, and how many are sent."""
+"""Number of batches that may wait; bytes that a batch of three reports occupies; number of batches sent."""
 
 
 class SlowStore(SqlStore):
@@ -40,7 +40,7 @@ def waiting(aggregator: Aggregator) -> int:
     return next(int(float(line.split()[1])) for line in lines if line.startswith("hubbub_queue_bytes "))
 
 
-def test_what_does_not_fit_in_the_queue_is_refused_at_once_and_what_was_acknowledged_is_stored(
+def test_full_queue_refuses_batches_and_stores_acknowledged_ones(
     start: StartAggregator, make_batch: MakeBatch, tmp_path: Path, closed_last: ExitStack
 ) -> None:
     store = SlowStore(tmp_path / "reports.db")
@@ -67,7 +67,7 @@ def test_what_does_not_fit_in_the_queue_is_refused_at_once_and_what_was_acknowle
     assert aggregator.stored() == 3 * SENT
 
 
-def test_what_the_queue_has_no_room_for_is_refused_before_its_body_is_read(
+def test_full_queue_refuses_batches_before_reading_the_body(
     start: StartAggregator, make_batch: MakeBatch, tmp_path: Path, closed_last: ExitStack
 ) -> None:
     store = SlowStore(tmp_path / "reports.db")

@@ -1,4 +1,4 @@
-"""Every refusal has its slug, its status and its page, and stores nothing."""
+"""Problem responses: each problem type has its slug, status and page, and stores nothing."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 
 def assert_refused(answer: Answer, refusal: ProblemType) -> None:
-    """The one shape of every refusal (RFC 9457)."""
+    """Assert the form of a problem response (RFC 9457) and its problem type."""
     assert answer.headers["content-type"] == "application/problem+json"
-    told = answer.json
-    assert (answer.status, told["type"]) == (refusal.status, f"/problems/{refusal.slug}"), told
-    assert told["status"] == answer.status
-    assert told["title"] == refusal.meaning
-    assert len(told["detail"]) > 10
-    assert set(told) == {"type", "title", "status", "detail"}
+    problem = answer.json
+    assert (answer.status, problem["type"]) == (refusal.status, f"/problems/{refusal.slug}"), problem
+    assert problem["status"] == answer.status
+    assert problem["title"] == refusal.meaning
+    assert len(problem["detail"]) > 10
+    assert set(problem) == {"type", "title", "status", "detail"}
 
 
 def altered(batch: Batch, **fields: Any) -> bytes:
@@ -66,7 +66,7 @@ pytestmark = pytest.mark.usefixtures("nothing_stored")
 
 @pytest.mark.parametrize("field", ["batch_id", "metric", "digest", "period", "cohorts", "bits"])
 @pytest.mark.parametrize("value", [None, 7, ["a"], {"a": 1}, True, "no such thing?"])
-def test_a_field_of_the_wrong_type_or_form_is_malformed_and_a_name_that_is_unknown_is_said_to_be(
+def test_rejects_fields_of_wrong_type_or_unknown_name(
     aggregator: Aggregator, good: Batch, field: str, value: object
 ) -> None:
     expected = ProblemType.MALFORMED
@@ -76,14 +76,14 @@ def test_a_field_of_the_wrong_type_or_form_is_malformed_and_a_name_that_is_unkno
 
 
 @pytest.mark.parametrize("field", ["batch_id", "metric", "digest", "period", "cohorts", "bits"])
-def test_a_missing_field_is_malformed(aggregator: Aggregator, good: Batch, field: str) -> None:
+def test_rejects_missing_fields(aggregator: Aggregator, good: Batch, field: str) -> None:
     assert_refused(aggregator.post(without(good, field)), ProblemType.MALFORMED)
 
 
 @pytest.mark.parametrize(
     "body", [b"", b"[]", b"null", b'"', b"\xff\xfe", b"[" * 20_000, b'{"period": ' + b"9" * 9_000 + b"}"]
 )
-def test_a_body_that_is_no_json_object_is_malformed(aggregator: Aggregator, body: bytes) -> None:
+def test_rejects_bodies_that_are_no_json_object(aggregator: Aggregator, body: bytes) -> None:
     assert_refused(aggregator.post(body), ProblemType.MALFORMED)
 
 
@@ -95,23 +95,23 @@ def test_a_body_that_is_no_json_object_is_malformed(aggregator: Aggregator, body
         "{6c84fb90-12c4-41e1-840d-7b25c5ee775a}",
     ],
 )
-def test_a_batch_id_is_a_random_uuid_in_its_one_spelling(aggregator: Aggregator, good: Batch, text: str) -> None:
+def test_rejects_batch_ids_other_than_canonical_uuid4(aggregator: Aggregator, good: Batch, text: str) -> None:
     assert_refused(aggregator.post(altered(good, batch_id=text)), ProblemType.MALFORMED)
 
 
-def test_a_metric_that_is_not_defined_is_unknown(aggregator: Aggregator, good: Batch) -> None:
+def test_rejects_undefined_metric(aggregator: Aggregator, good: Batch) -> None:
     assert_refused(aggregator.post(altered(good, metric="homepages")), ProblemType.UNKNOWN_METRIC)
     assert_refused(aggregator.post(altered(good, metric="\ud800")), ProblemType.MALFORMED)
     assert_refused(aggregator.get("/v1/metrics/homepages/summary"), ProblemType.UNKNOWN_METRIC)
 
 
-def test_another_digest_is_a_mismatch_and_the_answer_says_the_current_one(aggregator: Aggregator, good: Batch) -> None:
+def test_rejects_unknown_digest(aggregator: Aggregator, good: Batch) -> None:
     answer = aggregator.post(altered(good, digest="0" * 64))
     assert_refused(answer, ProblemType.DIGEST_MISMATCH)
     assert aggregator.definitions["homepage"].digest in answer.json["detail"]
 
 
-def test_an_expired_metric_takes_nothing_from_its_expiry_date_on(aggregator: Aggregator, make_batch: MakeBatch) -> None:
+def test_rejects_expired_metric(aggregator: Aggregator, make_batch: MakeBatch) -> None:
     metric = aggregator.definitions["gone"]
     assert_refused(aggregator.post(make_batch(metric)), ProblemType.METRIC_EXPIRED)
 
@@ -128,14 +128,14 @@ def test_an_expired_metric_takes_nothing_from_its_expiry_date_on(aggregator: Agg
         ("2024-W24-6", ProblemType.MALFORMED),
     ],
 )
-def test_a_day_is_open_from_one_day_before_it_until_30_days_after(
+def test_day_is_open_from_one_day_before_until_30_days_after(
     aggregator: Aggregator, make_batch: MakeBatch, period: str, refusal: ProblemType
 ) -> None:
     metric = aggregator.definitions["homepage"]
     assert_refused(aggregator.post(make_batch(metric, period=period)), refusal)
 
 
-def test_the_week_closes_at_midnight_30_days_after_its_sunday(aggregator: Aggregator, make_batch: MakeBatch) -> None:
+def test_week_closes_30_days_after_its_sunday(aggregator: Aggregator, make_batch: MakeBatch) -> None:
     batch = make_batch(aggregator.definitions["from_jfk"], period="2024-06-10")
     try:
         aggregator.clock.now = datetime(2024, 7, 17, tzinfo=UTC)
@@ -146,18 +146,18 @@ def test_the_week_closes_at_midnight_30_days_after_its_sunday(aggregator: Aggreg
         aggregator.clock.now = datetime(2024, 6, 15, 12, tzinfo=UTC)
 
 
-def test_a_period_is_named_by_its_first_day(aggregator: Aggregator, make_batch: MakeBatch) -> None:
+def test_rejects_period_that_is_no_first_day(aggregator: Aggregator, make_batch: MakeBatch) -> None:
     metric = aggregator.definitions["from_jfk"]
     assert_refused(aggregator.post(make_batch(metric, period="2024-06-11")), ProblemType.PERIOD_MISALIGNED)
 
 
-def test_a_cohort_is_below_the_number_of_cohorts(aggregator: Aggregator, good: Batch) -> None:
+def test_rejects_cohort_out_of_range(aggregator: Aggregator, good: Batch) -> None:
     for cohort in (4, 255, 256, -1, 1 << 80):
         body = altered(good, cohorts=[0, 3, cohort])
         assert_refused(aggregator.post(body), ProblemType.COHORT_OUT_OF_RANGE)
 
 
-def test_the_bits_have_one_row_a_cohort(aggregator: Aggregator, good: Batch) -> None:
+def test_rejects_wrong_number_of_rows(aggregator: Aggregator, good: Batch) -> None:
     for rows in (good.rows[:-1], good.rows + b"\0", b""):
         body = altered(good, bits=base64.b64encode(rows).decode())
         assert_refused(aggregator.post(body), ProblemType.WRONG_SIZE)
@@ -165,56 +165,58 @@ def test_the_bits_have_one_row_a_cohort(aggregator: Aggregator, good: Batch) -> 
 
 @pytest.mark.parametrize("bit", [20, 21, 22, 23])
 @pytest.mark.parametrize("report", [0, 1, 2])
-def test_no_padding_bit_of_any_report_is_set(aggregator: Aggregator, good: Batch, bit: int, report: int) -> None:
+def test_rejects_padding_bits(aggregator: Aggregator, good: Batch, bit: int, report: int) -> None:
     rows = bytearray(good.rows)
     rows[3 * report + bit // 8] |= 1 << bit % 8
     body = altered(good, bits=base64.b64encode(rows).decode())
     assert_refused(aggregator.post(body), ProblemType.PADDING_SET)
 
 
-def test_a_batch_has_reports_but_not_too_many(aggregator: Aggregator, make_batch: MakeBatch) -> None:
+def test_rejects_no_reports_and_too_many(aggregator: Aggregator, make_batch: MakeBatch) -> None:
     metric = aggregator.definitions["homepage"]
     assert_refused(aggregator.post(make_batch(metric, n=0)), ProblemType.NO_REPORTS)
     assert_refused(aggregator.post(make_batch(metric, n=501)), ProblemType.TOO_MANY_REPORTS)
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/jsonp", "", "multipart/form-data; boundary=x"])
-def test_another_media_type_is_told_which_one_is_taken(aggregator: Aggregator, good: Batch, content_type: str) -> None:
+def test_rejects_other_media_types(aggregator: Aggregator, good: Batch, content_type: str) -> None:
     answer = aggregator.post(good, content_type=content_type)
     assert_refused(answer, ProblemType.UNSUPPORTED_MEDIA_TYPE)
     assert answer.headers["accept"] == "application/json"
-    assert "accept-encoding" not in answer.headers  # it would say that the coding was to blame (RFC 9110, 12.5.3)
+    assert (
+        "accept-encoding" not in answer.headers
+    )  # this header would mean that the encoding is the problem (RFC 9110, 12.5.3)
 
 
-def test_another_coding_is_told_which_one_is_taken(aggregator: Aggregator, good: Batch) -> None:
+def test_rejects_other_content_encodings(aggregator: Aggregator, good: Batch) -> None:
     answer = aggregator.post(good, content_encoding="br")
     assert_refused(answer, ProblemType.UNSUPPORTED_MEDIA_TYPE)
     assert answer.headers["accept-encoding"] == "gzip"
 
 
-def test_a_body_is_refused_by_its_announced_size_before_it_is_read(aggregator: Aggregator) -> None:
+def test_rejects_declared_size_before_reading_the_body(aggregator: Aggregator) -> None:
     assert_refused(aggregator.post(b" " * 30_001), ProblemType.TOO_LARGE)
 
 
-def test_a_body_without_announced_size_is_counted_as_it_comes(aggregator: Aggregator) -> None:
+def test_rejects_chunked_body_beyond_the_limit(aggregator: Aggregator) -> None:
     endless = (b" " * 1_000 for _ in range(1_000))
     answer = aggregator.request("POST", "/v1/reports", endless, content_type="application/json")
     assert_refused(answer, ProblemType.TOO_LARGE)
 
 
-def test_a_gzip_bomb_is_refused_without_being_inflated(aggregator: Aggregator) -> None:
+def test_rejects_gzip_bomb(aggregator: Aggregator) -> None:
     bomb = gzip.compress(bytes(20_000_000))
     assert len(bomb) < 30_000
     assert_refused(aggregator.post(bomb, content_encoding="gzip"), ProblemType.TOO_LARGE)
 
 
-def test_a_body_that_is_not_exactly_one_gzip_member_is_malformed(aggregator: Aggregator, good: Batch) -> None:
+def test_rejects_bodies_other_than_one_gzip_member(aggregator: Aggregator, good: Batch) -> None:
     packed = gzip.compress(good.to_json())
     for body in (good.to_json(), packed + b"x", packed * 2, packed[:-1], b""):
         assert_refused(aggregator.post(body, content_encoding="gzip"), ProblemType.MALFORMED)
 
 
-def test_a_body_that_takes_too_long_is_refused_and_its_connection_is_free(
+def test_rejects_slow_body_and_closes_the_connection(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch
 ) -> None:
     aggregator = start(store, max_body_seconds=0.2)
@@ -230,21 +232,21 @@ def test_a_body_that_takes_too_long_is_refused_and_its_connection_is_free(
     assert aggregator.post(body).status == 202
 
 
-def test_a_network_that_sends_too_much_is_told_when_to_come_back_and_others_are_not_kept_waiting(
+def test_rate_limited_network_gets_retry_after_and_others_are_served(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch
 ) -> None:
-    """Behind a proxy on this machine the network is the one that the proxy wrote last."""
+    """Behind a proxy on this machine, the network is that of the last entry of X-Forwarded-For."""
     aggregator = start(store, client_rate=0.001, client_burst_seconds=2_000)
     batches = [make_batch(aggregator.definitions["homepage"]) for _ in range(4)]
-    said = [aggregator.post(batch, x_forwarded_for="198.51.100.1, 192.0.2.7") for batch in batches[:3]]
-    assert [answer.status for answer in said] == [202, 202, 429]
-    assert_refused(said[2], ProblemType.TOO_MANY)
-    assert 990 <= int(said[2].headers["retry-after"]) <= 1000
+    responses = [aggregator.post(batch, x_forwarded_for="198.51.100.1, 192.0.2.7") for batch in batches[:3]]
+    assert [answer.status for answer in responses] == [202, 202, 429]
+    assert_refused(responses[2], ProblemType.TOO_MANY)
+    assert 990 <= int(responses[2].headers["retry-after"]) <= 1000
     assert aggregator.post(batches[2], x_forwarded_for="192.0.2.7, 198.51.100.1").status == 202
     assert aggregator.post(batches[3]).status == 202, "this machine is another network, with a higher limit"
 
 
-def test_behind_several_proxies_the_nearest_address_that_is_none_of_them_is_counted(
+def test_rate_limit_counts_the_nearest_untrusted_address(
     start: StartAggregator, sqlite_store: SqlStore, make_batch: MakeBatch
 ) -> None:
     aggregator = start(
@@ -252,10 +254,10 @@ def test_behind_several_proxies_the_nearest_address_that_is_none_of_them_is_coun
     )
     for through, status in (
         ("192.0.2.7, 10.0.0.9", 202),
-        ("203.0.113.1, 192.0.2.8:55012, [2001:db8::7]:443, 10.1.1.1", 429),  # whatever it writes before its own
+        ("203.0.113.1, 192.0.2.8:55012, [2001:db8::7]:443, 10.1.1.1", 429),  # entries before its own are ignored
         ("198.51.100.1", 202),
         ("198.51.100.2, ::ffff:10.9.9.9", 429),
-        ("10.0.0.1, 10.0.0.2", 202),  # nobody but proxies
+        ("10.0.0.1, 10.0.0.2", 202),  # only proxies
         ("10.0.0.1, 10.0.0.2", 202),
         ("", 202),
     ):
@@ -263,7 +265,7 @@ def test_behind_several_proxies_the_nearest_address_that_is_none_of_them_is_coun
         assert aggregator.post(batch, x_forwarded_for=through).status == status, through
 
 
-def test_before_the_disk_is_full_batches_are_refused_and_what_is_stored_can_be_read(
+def test_full_disk_refuses_batches_and_serves_reads(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch
 ) -> None:
     free = [10]
@@ -282,10 +284,8 @@ def test_before_the_disk_is_full_batches_are_refused_and_what_is_stored_can_be_r
     assert aggregator.post(batch).status == 200
 
 
-def test_refusals_are_counted_by_metric_and_reason_and_outlive_the_service(
-    definitions: Definitions, tmp_path: Path, make_batch: MakeBatch
-) -> None:
-    """A name that somebody made up is not kept: it could be anything, and as many as they like."""
+def test_refusal_counters_survive_a_restart(definitions: Definitions, tmp_path: Path, make_batch: MakeBatch) -> None:
+    """Undefined names are not stored: a client could send any text, and any number of them."""
     homepage = definitions["homepage"]
     for round_ in (1, 2):
         store = SqlStore.open(tmp_path / "counted.db")
@@ -302,11 +302,11 @@ def test_refusals_are_counted_by_metric_and_reason_and_outlive_the_service(
 @pytest.mark.parametrize(
     "path", ["/v1", "/v1/reports/", "/v2/reports", "/problems/no-such", "/docs", "/%00", "/problems/"]
 )
-def test_what_is_not_there_is_not_found_and_never_a_redirect(aggregator: Aggregator, path: str) -> None:
+def test_unknown_paths_are_not_found_without_redirect(aggregator: Aggregator, path: str) -> None:
     assert_refused(aggregator.get(path), ProblemType.NOT_FOUND)
 
 
-def test_a_method_that_is_not_taken_is_told_which_ones_are(aggregator: Aggregator) -> None:
+def test_method_not_allowed_lists_allowed_methods(aggregator: Aggregator) -> None:
     answer = aggregator.request("PUT", "/v1/reports", b"{}")
     assert_refused(answer, ProblemType.METHOD_NOT_ALLOWED)
     assert answer.headers["allow"] == "POST"
@@ -317,11 +317,11 @@ def test_a_method_that_is_not_taken_is_told_which_ones_are(aggregator: Aggregato
 @pytest.mark.parametrize(
     "query", ["period=yesterday", "period=2024-06-15&period=", "counts=ones", "counts=patterns", "digest=%ED%A0%80"]
 )
-def test_a_query_that_cannot_be_answered_is_invalid(aggregator: Aggregator, query: str) -> None:
+def test_rejects_invalid_query_parameters(aggregator: Aggregator, query: str) -> None:
     assert_refused(aggregator.get(f"/v1/metrics/homepage/summary?{query}"), ProblemType.INVALID_QUERY)
 
 
-def test_a_failure_nobody_foresaw_tells_nothing_and_logs_no_value(
+def test_unexpected_error_returns_500_without_values_in_log(
     start: StartAggregator, store: SqlStore, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(
@@ -337,7 +337,7 @@ def test_a_failure_nobody_foresaw_tells_nothing_and_logs_no_value(
     assert "RuntimeError in broken" in caplog.text
 
 
-def test_a_store_that_fails_is_unavailable_with_retry_after(
+def test_store_error_returns_503_with_retry_after(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     aggregator = start(store)
@@ -350,7 +350,7 @@ def test_a_store_that_fails_is_unavailable_with_retry_after(
     homepage = aggregator.definitions["homepage"]
     for answer in (
         aggregator.post(make_batch(homepage)),
-        aggregator.post(make_batch(homepage, period="2024-01-01")),  # closed: is it stored already?
+        aggregator.post(make_batch(homepage, period="2024-01-01")),  # closed, so the store is asked for a duplicate
         aggregator.get("/readyz"),
         aggregator.get("/v1/metrics/homepage/summary"),
     ):
@@ -361,14 +361,14 @@ def test_a_store_that_fails_is_unavailable_with_retry_after(
 
 
 @pytest.mark.parametrize("refusal", ProblemType)
-def test_the_type_of_every_refusal_is_a_page(aggregator: Aggregator, refusal: ProblemType) -> None:
+def test_every_problem_type_has_a_page(aggregator: Aggregator, refusal: ProblemType) -> None:
     answer = aggregator.get(f"/problems/{refusal.slug}")
     assert (answer.status, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert f"<h1>{refusal.slug}</h1>" in answer.body.decode()
 
 
-def test_every_refusal_is_tested() -> None:
-    """Looks for the names in these files: a new reason without a test goes red."""
+def test_every_problem_type_is_tested() -> None:
+    """Searches the names in these files, so that a new problem type without a test fails."""
     here = Path(__file__)
     parts = ("test_tokens", "test_dashboard", "../server/test_uvicorn_protocol", "../pipeline/test_implausible_reports")
     files = [here, *(here.parent / f"{part}.py" for part in parts)]
@@ -378,9 +378,7 @@ def test_every_refusal_is_tested() -> None:
 
 
 @pytest.mark.parametrize("digest", ["\0", "\u00e9", "0" * 63, "A" * 64])
-def test_a_digest_that_no_definition_can_have_is_a_mismatch_whatever_the_database_thinks_of_its_text(
-    start: StartAggregator, store: SqlStore, make_batch: MakeBatch, digest: str
-) -> None:
+def test_rejects_malformed_digest(start: StartAggregator, store: SqlStore, make_batch: MakeBatch, digest: str) -> None:
     aggregator = start(store)
     body = altered(make_batch(aggregator.definitions["homepage"]), digest=digest)
     assert_refused(aggregator.post(body), ProblemType.DIGEST_MISMATCH)

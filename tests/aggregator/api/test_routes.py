@@ -1,4 +1,4 @@
-"""The HTTP contract, against a real server: what is answered when all goes well."""
+"""Routes of the HTTP API on a real server: successful responses."""
 
 from __future__ import annotations
 
@@ -25,42 +25,40 @@ if TYPE_CHECKING:
     from tests.aggregator.conftest import Aggregator, MakeBatch, StartAggregator
 
 
-def test_a_batch_is_stored_with_202_and_its_retry_is_a_duplicate_with_200(
-    aggregator: Aggregator, make_batch: MakeBatch
-) -> None:
+def test_batch_returns_202_and_its_retry_200(aggregator: Aggregator, make_batch: MakeBatch) -> None:
     batch, before = make_batch(aggregator.definitions["homepage"]), aggregator.stored()
-    first, again = aggregator.post(batch), aggregator.post(batch)
+    first, repeated = aggregator.post(batch), aggregator.post(batch)
     assert (first.status, first.json) == (202, {"batch_id": str(batch.batch_id), "status": "stored"})
-    assert (again.status, again.json) == (200, {"batch_id": str(batch.batch_id), "status": "duplicate"})
+    assert (repeated.status, repeated.json) == (200, {"batch_id": str(batch.batch_id), "status": "duplicate"})
     assert aggregator.stored() == before + 3
 
 
 @pytest.mark.parametrize("coding", ["gzip", "GZIP", "x-gzip"])
-def test_a_batch_may_be_gzip(aggregator: Aggregator, make_batch: MakeBatch, coding: str) -> None:
+def test_accepts_gzip(aggregator: Aggregator, make_batch: MakeBatch, coding: str) -> None:
     batch = make_batch(aggregator.definitions["homepage"])
     assert aggregator.post(gzip.compress(batch.to_json()), content_encoding=coding).status == 202
     assert aggregator.post(batch).status == 200
 
 
 @pytest.mark.parametrize("content_type", ["application/json; charset=utf-8", "Application/JSON"])
-def test_the_media_type_may_have_parameters_and_capitals(
+def test_accepts_media_type_with_parameters_and_capitals(
     aggregator: Aggregator, make_batch: MakeBatch, content_type: str
 ) -> None:
     assert aggregator.post(make_batch(aggregator.definitions["homepage"]), content_type=content_type).status == 202
 
 
-def test_unknown_fields_are_ignored_so_that_v1_can_grow(aggregator: Aggregator, make_batch: MakeBatch) -> None:
+def test_ignores_unknown_fields(aggregator: Aggregator, make_batch: MakeBatch) -> None:
     fields = json.loads(make_batch(aggregator.definitions["homepage"]).to_json())
     assert aggregator.post(json.dumps(fields | {"new": [1]}).encode()).status == 202
 
 
-def test_a_batch_as_large_as_allowed_is_taken(aggregator: Aggregator, make_batch: MakeBatch) -> None:
+def test_accepts_batch_of_the_largest_size(aggregator: Aggregator, make_batch: MakeBatch) -> None:
     assert aggregator.post(make_batch(aggregator.definitions["homepage"], n=500)).status == 202
     body = make_batch(aggregator.definitions["homepage"]).to_json()
     assert aggregator.post(body.ljust(30_000)).status == 202
 
 
-def test_every_version_of_a_metric_is_collected(aggregator: Aggregator, make_batch: MakeBatch) -> None:
+def test_collects_every_version_of_a_metric(aggregator: Aggregator, make_batch: MakeBatch) -> None:
     old, current = (m for m in aggregator.definitions.versions() if m.name == "from_jfk")
     for metric, n in ((old, 2), (current, 5)):
         assert aggregator.post(make_batch(metric, n, period="2024-06-10")).status == 202
@@ -68,9 +66,7 @@ def test_every_version_of_a_metric_is_collected(aggregator: Aggregator, make_bat
     assert aggregator.summary("from_jfk", f"?digest={old.digest}").num_reports == 2
 
 
-def test_concurrent_duplicates_are_stored_once_and_one_of_them_says_so(
-    aggregator: Aggregator, make_batch: MakeBatch
-) -> None:
+def test_concurrent_duplicates_are_stored_once(aggregator: Aggregator, make_batch: MakeBatch) -> None:
     before = aggregator.stored()
     batches = [make_batch(aggregator.definitions["homepage"]) for _ in range(10)]
     with ThreadPoolExecutor(8) as pool:
@@ -80,16 +76,16 @@ def test_concurrent_duplicates_are_stored_once_and_one_of_them_says_so(
     assert aggregator.stored() == before + 30
 
 
-def test_a_stored_batch_is_a_duplicate_even_when_it_would_now_be_refused(
+def test_stored_batch_is_a_duplicate_even_if_refused_now(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch
 ) -> None:
-    """Its client may never have seen the 202: a refusal would make it think that its reports do not count."""
+    """The client may have missed the 202; after a refusal it would believe that its reports do not count."""
     aggregator = start(store, max_reports=3)
     metric = aggregator.definitions["homepage"]
     stored, other = make_batch(metric), make_batch(metric)
     too_many, of_another_file = make_batch(metric, 4), replace(make_batch(metric), metric="forgotten", digest="0" * 64)
     assert aggregator.post(stored).status == 202
-    store.append([too_many, of_another_file])  # taken when the limits and the definitions were others
+    store.append([too_many, of_another_file])  # accepted under other limits and definitions
     assert aggregator.post(too_many).status == 200
     assert aggregator.post(of_another_file).status == 200
     for later, refusal in (
@@ -109,7 +105,7 @@ def test_a_stored_batch_is_a_duplicate_even_when_it_would_now_be_refused(
         (datetime(2029, 12, 31, 23, 59, 59, tzinfo=UTC), "2029-12-31"),
     ],
 )
-def test_a_period_is_open_at_both_its_ends_and_a_metric_until_its_expiry(
+def test_accepts_batches_at_both_ends_of_the_window(
     aggregator: Aggregator, make_batch: MakeBatch, now: datetime, period: str
 ) -> None:
     noon, aggregator.clock.now = aggregator.clock.now, now
@@ -119,7 +115,7 @@ def test_a_period_is_open_at_both_its_ends_and_a_metric_until_its_expiry(
         aggregator.clock.now = noon
 
 
-def test_reports_of_real_clients_arrive_as_they_were_sent(start: StartAggregator, store: SqlStore) -> None:
+def test_reports_of_clients_are_counted_as_sent(start: StartAggregator, store: SqlStore) -> None:
     from hubbub import Batch
 
     aggregator = start(store, fold_interval=0.05)
@@ -138,7 +134,7 @@ def test_reports_of_real_clients_arrive_as_they_were_sent(start: StartAggregator
         assert got == expected + BitCounts.from_rows(metric, b"", b"", ["2024-06-15"])
 
 
-def test_a_summary_is_of_the_periods_asked_for(start: StartAggregator, store: SqlStore, make_batch: MakeBatch) -> None:
+def test_summary_covers_the_requested_periods(start: StartAggregator, store: SqlStore, make_batch: MakeBatch) -> None:
     aggregator = start(store)
     for day, n in (("2024-06-13", 1), ("2024-06-14", 2), ("2024-06-15", 4)):
         assert aggregator.post(make_batch(aggregator.definitions["homepage"], n, period=day)).status == 202
@@ -152,7 +148,7 @@ def test_a_summary_is_of_the_periods_asked_for(start: StartAggregator, store: Sq
     assert aggregator.summary("homepage").periods == ("2024-06-13", "2024-06-14", "2024-06-15")
 
 
-def test_a_summary_of_few_bits_may_be_asked_for_as_patterns(aggregator: Aggregator, make_batch: MakeBatch) -> None:
+def test_summary_as_pattern_counts(aggregator: Aggregator, make_batch: MakeBatch) -> None:
     carrier = aggregator.definitions["carrier"]
     batch = make_batch(carrier, 100)
     assert aggregator.post(batch).status == 202
@@ -162,16 +158,16 @@ def test_a_summary_of_few_bits_may_be_asked_for_as_patterns(aggregator: Aggregat
     assert patterns.bit_counts() == bits
 
 
-def test_a_summary_names_its_media_type_and_the_metric_it_is_of(aggregator: Aggregator) -> None:
+def test_summary_has_media_type_and_file_name(aggregator: Aggregator) -> None:
     answer = aggregator.get("/v1/metrics/homepage/summary")
     assert answer.headers["content-type"] == SUMMARY_TYPE
     assert aggregator.summary("homepage").metric == aggregator.definitions["homepage"]
 
 
-def test_anyone_can_see_what_is_asked_and_what_it_can_reveal(aggregator: Aggregator) -> None:
-    told = aggregator.get("/v1/metrics").json["metrics"]
-    assert [Metric.from_dict(each) for each in told] == list(aggregator.definitions.versions())
-    shown = {each["digest"]: each["privacy"] for each in told}
+def test_definitions_and_privacy_figures_are_public(aggregator: Aggregator) -> None:
+    response = aggregator.get("/v1/metrics").json["metrics"]
+    assert [Metric.from_dict(each) for each in response] == list(aggregator.definitions.versions())
+    shown = {each["digest"]: each["privacy"] for each in response}
     for metric in aggregator.definitions.versions():
         figures = shown[metric.digest]
         assert figures == privacy_figures(metric, Policy()).to_dict()
@@ -180,21 +176,21 @@ def test_anyone_can_see_what_is_asked_and_what_it_can_reveal(aggregator: Aggrega
     openapi.Metrics.model_validate_json(aggregator.get("/v1/metrics").body, strict=True)
 
 
-def test_livez_and_readyz_answer(aggregator: Aggregator) -> None:
+def test_livez_and_readyz_return_200(aggregator: Aggregator) -> None:
     assert aggregator.get("/livez").json == {"status": "alive", "client_named": False}
     assert aggregator.get("/readyz").json == {"status": "ready", "clock": "credible"}
 
 
-def test_readyz_has_written_something(start: StartAggregator, store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readyz_fails_if_the_probe_fails(
+    start: StartAggregator, store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     probes: list[Any] = []
     monkeypatch.setattr(store, "probe", lambda: probes.append(1))
     assert start(store).get("/readyz").status == 200
     assert probes == [1]
 
 
-def test_one_who_hangs_up_in_the_middle_of_a_body_has_sent_nothing(
-    aggregator: Aggregator, make_batch: MakeBatch
-) -> None:
+def test_disconnect_within_a_body_stores_nothing(aggregator: Aggregator, make_batch: MakeBatch) -> None:
     before, body = aggregator.stored(), make_batch(aggregator.definitions["homepage"]).to_json()
     host, port = aggregator.url.removeprefix("http://").split(":")
     for end in (0, 1, len(body) - 1):
@@ -205,7 +201,7 @@ def test_one_who_hangs_up_in_the_middle_of_a_body_has_sent_nothing(
     assert aggregator.stored() == before
 
 
-def test_the_openapi_document_says_what_the_routes_answer(aggregator: Aggregator, make_batch: MakeBatch) -> None:
+def test_openapi_document_lists_routes_bodies_and_problems(aggregator: Aggregator, make_batch: MakeBatch) -> None:
     document = aggregator.get("/openapi.json").json
     assert set(document["paths"]) == {
         *("/v1/reports", "/v1/metrics", "/v1/metrics/{name}/summary", "/v1/metrics/{name}/reports"),
@@ -222,7 +218,7 @@ def test_the_openapi_document_says_what_the_routes_answer(aggregator: Aggregator
         "200",
         *["400", "401", "403", "404", "408", "409", "410", "413", "415", "422", "429", "500", "503", "507"],
     }
-    said = " ".join(answer["description"] for answer in post["responses"].values())
+    descriptions = " ".join(answer["description"] for answer in post["responses"].values())
     of_reading = {
         ProblemType.NOT_FOUND,
         ProblemType.METHOD_NOT_ALLOWED,
@@ -230,7 +226,7 @@ def test_the_openapi_document_says_what_the_routes_answer(aggregator: Aggregator
         ProblemType.CROSS_SITE,
     }
     of_no_route = {ProblemType.NOT_HTTP, ProblemType.HEADERS_TOO_LARGE}
-    assert {refusal for refusal in ProblemType if f"`{refusal.slug}`" in said} == set(
+    assert {refusal for refusal in ProblemType if f"`{refusal.slug}`" in descriptions} == set(
         ProblemType
     ) - of_reading - of_no_route
     for path in ("/v1/metrics/{name}/summary", "/v1/metrics/{name}/reports", "/metrics"):
@@ -248,18 +244,16 @@ def test_the_openapi_document_says_what_the_routes_answer(aggregator: Aggregator
     assert "HTTPValidationError" not in json.dumps(document)
 
 
-def test_head_says_what_get_says_but_for_the_body(
-    start: StartAggregator, store: SqlStore, make_batch: MakeBatch
-) -> None:
+def test_head_returns_the_headers_of_get(start: StartAggregator, store: SqlStore, make_batch: MakeBatch) -> None:
     aggregator = start(store, keep_reports={"homepage": 10_000})
     aggregator.post(make_batch(aggregator.definitions["homepage"]))
     paths = aggregator.get("/openapi.json").json["paths"]
     reads = [path.format(name="homepage", slug="malformed") for path in paths if "get" in paths[path]]
-    reads.remove("/sign-in")  # there is no form where reads are open
+    reads.remove("/sign-in")  # the local listener redirects from the form
     assert {aggregator.get(path).status for path in reads} == {200}
     for path in (*reads, "/openapi.json", "/nowhere", "/problems/no-such", "/v1/metrics/homepage/summary?counts=ones"):
-        told, alone = aggregator.get(path), aggregator.request("HEAD", path)
-        assert (alone.status, bool(told.body), alone.body) == (told.status, True, b"")
-        changing = {"date": "", "content-length": told.headers["content-length"]}  # of /metrics: seconds
-        assert {**alone.headers} | changing == {**told.headers} | changing
-        assert path == "/metrics" or alone.headers["content-length"] == str(len(told.body))
+        response, alone = aggregator.get(path), aggregator.request("HEAD", path)
+        assert (alone.status, bool(response.body), alone.body) == (response.status, True, b"")
+        changing = {"date": "", "content-length": response.headers["content-length"]}  # of /metrics: seconds
+        assert {**alone.headers} | changing == {**response.headers} | changing
+        assert path == "/metrics" or alone.headers["content-length"] == str(len(response.body))

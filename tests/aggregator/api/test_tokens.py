@@ -1,4 +1,4 @@
-"""Tokens: hashed, with scopes, dates and an expiry, to be rotated and revoked."""
+"""Tokens: hashes, scopes, expiry, last use, rotation and revocation."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def signed_in(aggregator: Aggregator, secret: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("path", "scope"), [(SUMMARY, Scope.READ), ("/metrics", Scope.METRICS)])
-def test_reading_takes_a_token_with_the_scope_for_it(
+def test_reading_requires_a_token_with_its_scope(
     start: StartAggregator, store: SqlStore, path: str, scope: Scope
 ) -> None:
     aggregator = start(store, local_reads_without_token=False)
@@ -61,16 +61,14 @@ def test_reading_takes_a_token_with_the_scope_for_it(
     assert_refused(aggregator.get(path, authorization=given(store, *others)), ProblemType.FORBIDDEN)
 
 
-def test_what_clients_and_their_reviewers_need_takes_no_token(
-    start: StartAggregator, store: SqlStore, make_batch: MakeBatch
-) -> None:
+def test_public_routes_require_no_token(start: StartAggregator, store: SqlStore, make_batch: MakeBatch) -> None:
     aggregator = start(store, local_reads_without_token=False)
     assert aggregator.post(make_batch(aggregator.definitions["homepage"])).status == 202
     for path in ("/v1/metrics", "/livez", "/readyz", "/problems/malformed", "/openapi.json"):
         assert aggregator.get(path).status == 200
 
 
-def test_sending_takes_a_token_where_the_operator_says_so(
+def test_require_report_token_refuses_batches_without_token(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch
 ) -> None:
     aggregator = start(store, require_report_token=True)
@@ -80,7 +78,7 @@ def test_sending_takes_a_token_where_the_operator_says_so(
     assert aggregator.post(batch, authorization=given(store, Scope.REPORT)).status == 202
 
 
-def test_a_revoked_token_is_worthless_within_5_seconds(store: SqlStore) -> None:
+def test_revoked_token_is_refused_within_5_seconds(store: SqlStore) -> None:
     now = 0.0
     authorizer = TokenAuthorizer(store.token, clock=lambda: now)
     authorization = given(store, Scope.READ)
@@ -89,10 +87,10 @@ def test_a_revoked_token_is_worthless_within_5_seconds(store: SqlStore) -> None:
     now = 5.0
     with pytest.raises(RefusedError) as refused:
         authorizer.require(Scope.READ, authorization)
-    assert refused.value.refusal is ProblemType.UNAUTHORIZED
+    assert refused.value.problem_type is ProblemType.UNAUTHORIZED
 
 
-def test_the_database_has_a_hash_and_never_the_token(sqlite_store: SqlStore, tmp_path: Path) -> None:
+def test_database_contains_only_a_hash_of_the_token(sqlite_store: SqlStore, tmp_path: Path) -> None:
     secret = given(sqlite_store, Scope.READ).removeprefix("Bearer ")
     sqlite_store.close()
     stored = b"".join(path.read_bytes() for path in tmp_path.glob("reports.db*"))
@@ -100,7 +98,7 @@ def test_the_database_has_a_hash_and_never_the_token(sqlite_store: SqlStore, tmp
     assert secret.encode() not in stored
 
 
-def test_the_command_creates_lists_and_revokes(store: SqlStore, database: str) -> None:
+def test_token_command_creates_lists_and_revokes(store: SqlStore, database: str) -> None:
     where = ("--database", database)
     run = CliRunner().invoke
     made = run(token, ["create", "analysts", "--scope", "read", "--scope", "metrics", "--json", *where])
@@ -130,11 +128,11 @@ def test_the_command_creates_lists_and_revokes(store: SqlStore, database: str) -
     assert run(token, ["create", "not a name", "--scope", "read", *where]).exit_code == 2
 
 
-@pytest.mark.parametrize("asked", [["list"], ["revoke", "analysts"], ["rotate", "analysts"]])
-def test_a_database_that_is_not_there_is_not_made_to_look_for_tokens_in_it(tmp_path: Path, asked: list[str]) -> None:
-    said = CliRunner().invoke(main, ["token", *asked, "--database", str(tmp_path / "report.db")])
-    assert (said.exit_code, said.stdout) == (1, "")
-    assert "report.db: the file does not exist: give the --database of an aggregator" in said.stderr
+@pytest.mark.parametrize("command", [["list"], ["revoke", "analysts"], ["rotate", "analysts"]])
+def test_token_command_creates_no_database(tmp_path: Path, command: list[str]) -> None:
+    result = CliRunner().invoke(main, ["token", *command, "--database", str(tmp_path / "report.db")])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "report.db: the file does not exist: give the --database of an aggregator" in result.stderr
     assert not list(tmp_path.iterdir())
 
 
@@ -149,7 +147,7 @@ def test_a_database_that_is_not_there_is_not_made_to_look_for_tokens_in_it(tmp_p
         ({"x_forwarded_proto": "https"}, 401),
     ],
 )
-def test_open_reads_are_for_who_asks_directly(
+def test_reads_without_token_require_direct_local_requests(
     start: StartAggregator, sqlite_store: SqlStore, headers: dict[str, str], status: int
 ) -> None:
     aggregator = start(sqlite_store, local_reads_without_token=True)
@@ -159,7 +157,7 @@ def test_open_reads_are_for_who_asks_directly(
 
 @pytest.mark.parametrize("door", ["bearer", "session"])
 def test_rejects_expired_token_from_its_day_on(start: StartAggregator, store: SqlStore, door: str) -> None:
-    """Noon of June 15. The token that expires on June 16 is valid for 12 hours more, to the second."""
+    """The time is noon of June 15. A token that expires on June 16 is valid for exactly 12 more hours."""
     aggregator = start(store, local_reads_without_token=False)
     secret = new_token()
     expires = NOON.date() + timedelta(days=1)
@@ -189,8 +187,8 @@ def test_rejects_batches_with_an_expired_token(start: StartAggregator, store: Sq
     assert aggregator.stored() == 0
 
 
-def test_last_use_is_stored_as_a_day_once_a_day(store: SqlStore) -> None:
-    """Day by day with many requests: one write a day, and none for a token that is refused."""
+def test_last_use_is_stored_once_per_day(store: SqlStore) -> None:
+    """Many requests per day cause one write per day, and none for a refused token."""
     secret, today, now, written = new_token(), NOON.date(), 0.0, list[date]()
     store.add_token(Token("a", frozenset({Scope.READ}), expires=today + timedelta(days=3)), hash_secret(secret))
 
@@ -211,7 +209,7 @@ def test_last_use_is_stored_as_a_day_once_a_day(store: SqlStore) -> None:
     assert store.tokens()[0].last_used == written[-1], "never back"
 
 
-def test_a_token_lets_in_although_its_use_cannot_be_stored(store: SqlStore) -> None:
+def test_token_is_valid_even_if_its_use_cannot_be_stored(store: SqlStore) -> None:
     def away(_hashed: bytes, _day: date) -> None:
         raise StoreError("the database is read-only")
 
@@ -219,7 +217,7 @@ def test_a_token_lets_in_although_its_use_cannot_be_stored(store: SqlStore) -> N
     TokenAuthorizer(store.token, record_use=away).require(Scope.READ, secret)
 
 
-def test_signing_in_is_a_use(start: StartAggregator, store: SqlStore) -> None:
+def test_sign_in_records_token_use(start: StartAggregator, store: SqlStore) -> None:
     aggregator = start(store, local_reads_without_token=False)
     signed_in(aggregator, given(store, Scope.READ))
     assert [token.last_used for token in store.tokens()] == [NOON.date()]
@@ -246,9 +244,7 @@ def test_rotating_ends_the_old_secret_and_its_sessions(start: StartAggregator, s
     assert store.tokens()[0].expires is None
 
 
-def test_rejects_sign_in_with_a_secret_that_is_rotated_meanwhile(
-    store: SqlStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rejects_sign_in_with_a_token_rotated_meanwhile(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
     secret = given(store, Scope.READ).removeprefix("Bearer ")
     add_session, added = store.add_session, list[bytes]()
 
@@ -263,7 +259,7 @@ def test_rejects_sign_in_with_a_secret_that_is_rotated_meanwhile(
     assert store.session(added[0], now=int(NOON.timestamp())) is None
 
 
-def test_rotating_an_expired_token_asks_for_a_new_date(store: SqlStore, database: str) -> None:
+def test_rotating_an_expired_token_requires_a_new_date(store: SqlStore, database: str) -> None:
     where = ("--database", database)
     store.add_token(Token("old", frozenset({Scope.READ}), expires=date(2024, 1, 1)), bytes(32))
     refused = CliRunner().invoke(token, ["rotate", "old", *where])
@@ -275,14 +271,14 @@ def test_rotating_an_expired_token_asks_for_a_new_date(store: SqlStore, database
 
 
 @pytest.mark.parametrize("expires", ["2024-01-01", "tomorrow", "2999-13-01", str(datetime.now(UTC).date())])
-def test_rejects_expiry_that_is_no_later_day(tmp_path: Path, expires: str) -> None:
-    asked = ["create", "a", "--scope", "read", "--expires", expires, "--database", str(tmp_path / "r.db")]
-    said = CliRunner().invoke(token, asked)
-    assert (said.exit_code, "--expires" in said.output) == (2, True)
+def test_rejects_expiry_that_is_not_in_the_future(tmp_path: Path, expires: str) -> None:
+    command = ["create", "a", "--scope", "read", "--expires", expires, "--database", str(tmp_path / "r.db")]
+    result = CliRunner().invoke(token, command)
+    assert (result.exit_code, "--expires" in result.output) == (2, True)
     assert not (tmp_path / "r.db").exists()
 
 
-def test_a_puller_shows_its_token(
+def test_pull_sends_its_token(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pull = pytest.importorskip("hubbub_decoder.data.pull")

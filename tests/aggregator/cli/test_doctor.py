@@ -1,4 +1,4 @@
-"""`hubbub doctor`: each thing that can be wrong is found, with why it matters and the next step."""
+"""`hubbub doctor` of an aggregator: each problem is found, with its impact and the next step."""
 
 from __future__ import annotations
 
@@ -16,9 +16,15 @@ from tests.aggregator.conftest import DEFINITIONS, NOON
 from hubbub import Definitions, ProblemType
 from hubbub.cli import main
 from hubbub.cli.findings import Finding, Health
-from hubbub_aggregator.cli.database_checks import periods, refusals, tokens
-from hubbub_aggregator.cli.deployment_checks import Asked, disk_room, expiries, exposure, of_aggregator
-from hubbub_aggregator.cli.service_checks import Reply, of_proxy, of_service
+from hubbub_aggregator.cli.database_checks import check_periods, check_refusals, check_tokens
+from hubbub_aggregator.cli.deployment_checks import (
+    DeploymentOptions,
+    check_address,
+    check_aggregator,
+    check_expiry,
+    check_free_space,
+)
+from hubbub_aggregator.cli.service_checks import Reply, check_proxy, check_service
 from hubbub_aggregator.pipeline.folding import fold
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
@@ -37,51 +43,49 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def looked_at(file: Path, database: str | Path, now: datetime = NOW, **settings: Any) -> list[Finding]:
-    """Look, with a clock and files that agree."""
+def all_findings(file: Path, database: str | Path, now: datetime = NOW, **settings: Any) -> list[Finding]:
+    """Return all findings, with file times that agree with the clock."""
     for path in (file, Path(database)):
         if path.exists():
             os.utime(path, (NOW.timestamp(), NOW.timestamp()))
-    asked = Asked(file, str(database), "127.0.0.1", Settings(**settings))
-    return list(of_aggregator(asked, now, lambda: None))
+    options = DeploymentOptions(file, str(database), "127.0.0.1", Settings(**settings))
+    return list(check_aggregator(options, now, lambda: None))
 
 
-def ill(findings: Sequence[Finding]) -> list[tuple[Health, str]]:
-    """Return what is not fine; every such finding says why and what to do."""
+def problems(findings: Sequence[Finding]) -> list[tuple[Health, str]]:
+    """Return the findings other than OK; each must have an impact and a next step."""
     not_fine = [finding for finding in findings if finding.health is not Health.OK]
     assert all(finding.observation and finding.impact and finding.next_step for finding in not_fine)
     return [(finding.health, finding.check) for finding in not_fine]
 
 
-def test_an_aggregator_that_is_well_has_nothing_but_fine_findings(file: Path, database: str) -> None:
+def test_doctor_finds_no_problem_in_a_healthy_aggregator(file: Path, database: str) -> None:
     store = SqlStore.open(database)
     store.add_token(Token("all", frozenset({Scope.READ, Scope.METRICS})), hash_secret("x"))
     store.close()
-    findings = looked_at(file, database, now=datetime.now(UTC) if database.startswith("postgres") else NOW)
-    assert ill(findings) == []
+    findings = all_findings(file, database, now=datetime.now(UTC) if database.startswith("postgres") else NOW)
+    assert problems(findings) == []
     assert {"definitions", "address", "clock", "database", "tokens", "periods", "refusals"} <= {
         f.check for f in findings
     }
 
 
-def test_a_definitions_file_that_is_broken_is_found_and_the_rest_is_looked_at_all_the_same(
-    file: Path, tmp_path: Path
-) -> None:
+def test_doctor_reports_invalid_definitions_and_continues(file: Path, tmp_path: Path) -> None:
     file.write_text("[[metric]")
-    findings = looked_at(file, tmp_path / "none.db")
-    assert ill(findings) == [(Health.ERROR, "definitions"), (Health.WARNING, "database")]
+    findings = all_findings(file, tmp_path / "none.db")
+    assert problems(findings) == [(Health.ERROR, "definitions"), (Health.WARNING, "database")]
     assert "is not TOML" in findings[0].observation
 
 
-def test_expired_metrics_and_those_that_soon_will_be_are_named(definitions: Definitions) -> None:
-    assert ill(list(expiries(definitions, NOON))) == [(Health.WARNING, "definitions")]
-    assert "gone (2024-06-15)" in next(expiries(definitions, NOON)).observation
+def test_doctor_names_expired_and_expiring_metrics(definitions: Definitions) -> None:
+    assert problems(list(check_expiry(definitions, NOON))) == [(Health.WARNING, "definitions")]
+    assert "gone (2024-06-15)" in next(check_expiry(definitions, NOON)).observation
     before = datetime(2024, 6, 1, tzinfo=UTC)
-    assert "within 30 days: gone (2024-06-15)" in next(expiries(definitions, before)).observation
+    assert "within 30 days: gone (2024-06-15)" in next(check_expiry(definitions, before)).observation
 
 
-def test_warns_of_keeping_unknown_metrics(file: Path, tmp_path: Path) -> None:
-    found = ill(looked_at(file, tmp_path / "none.db", keep_counts={"homepages": 3}))
+def test_doctor_warns_of_undefined_metrics_in_keep_counts(file: Path, tmp_path: Path) -> None:
+    found = problems(all_findings(file, tmp_path / "none.db", keep_counts={"homepages": 3}))
     assert found == [(Health.WARNING, "retention"), (Health.WARNING, "database")]
 
 
@@ -94,46 +98,51 @@ def test_warns_of_keeping_unknown_metrics(file: Path, tmp_path: Path) -> None:
         ("example.org", True, [Health.WARNING]),
     ],
 )
-def test_who_reaches_the_service_is_said(host: str, local_reads_without_token: bool, found: list[Health]) -> None:
+def test_doctor_warns_of_addresses_reachable_from_outside(
+    host: str, local_reads_without_token: bool, found: list[Health]
+) -> None:
     assert [
-        health for health, _ in ill(list(exposure(host, Settings(local_reads_without_token=local_reads_without_token))))
+        health
+        for health, _ in problems(
+            list(check_address(host, Settings(local_reads_without_token=local_reads_without_token)))
+        )
     ] == found
 
 
 @pytest.mark.parametrize(
     ("free", "health"), [(99, Health.ERROR), (100, Health.WARNING), (399, Health.WARNING), (400, Health.OK)]
 )
-def test_a_disk_is_full_before_it_is(free: int, health: Health) -> None:
-    assert disk_room(free, 100).health is health
+def test_doctor_compares_free_space_with_min_free_disk(free: int, health: Health) -> None:
+    assert check_free_space(free, 100).health is health
 
 
-def test_a_clock_that_is_behind_a_file_is_wrong(file: Path, tmp_path: Path) -> None:
+def test_doctor_finds_a_clock_behind_file_times(file: Path, tmp_path: Path) -> None:
     earlier = datetime(2026, 11, 20, tzinfo=UTC)
-    assert (Health.ERROR, "clock") in ill(looked_at(file, tmp_path / "none.db", now=earlier))
+    assert (Health.ERROR, "clock") in problems(all_findings(file, tmp_path / "none.db", now=earlier))
 
 
-def test_a_database_that_cannot_be_used_is_wrong(file: Path, tmp_path: Path) -> None:
+def test_doctor_finds_unusable_databases(file: Path, tmp_path: Path) -> None:
     text = tmp_path / "text.db"
     text.write_text("this is a text, long enough that it cannot be taken for an empty database")
-    assert (Health.ERROR, "database") in ill(looked_at(file, text))
-    assert (Health.ERROR, "disk") in ill(looked_at(file, tmp_path / "nowhere" / "reports.db"))
-    assert (Health.ERROR, "database") in ill(looked_at(file, tmp_path))
-    assert (Health.ERROR, "database") in ill(looked_at(file, "."))
+    assert (Health.ERROR, "database") in problems(all_findings(file, text))
+    assert (Health.ERROR, "disk") in problems(all_findings(file, tmp_path / "nowhere" / "reports.db"))
+    assert (Health.ERROR, "database") in problems(all_findings(file, tmp_path))
+    assert (Health.ERROR, "database") in problems(all_findings(file, "."))
     empty = tmp_path / "empty.db"
     empty.touch()
-    assert (Health.WARNING, "database") in ill(looked_at(file, empty))
+    assert (Health.WARNING, "database") in problems(all_findings(file, empty))
     assert empty.stat().st_size == 0, "nothing is made"
 
 
-def test_a_database_that_only_can_be_read_is_wrong(file: Path, sqlite_store: SqlStore, tmp_path: Path) -> None:
+def test_doctor_finds_a_locked_database(file: Path, sqlite_store: SqlStore, tmp_path: Path) -> None:
     with sqlite_store._engine.execution_options(hubbub_writes=True).connect() as locked:
-        locked.exec_driver_sql("SELECT 1")  # begins: nobody else writes
-        found = [finding for finding in looked_at(file, tmp_path / "reports.db") if finding.health is Health.ERROR]
+        locked.exec_driver_sql("SELECT 1")  # begins a transaction that locks the database for writing
+        found = [finding for finding in all_findings(file, tmp_path / "reports.db") if finding.health is Health.ERROR]
     assert [finding.check for finding in found] == ["database"]
     assert "locked" in found[0].observation
 
 
-def test_a_database_that_others_on_the_machine_can_read_or_replace_is_warned_of(
+def test_doctor_warns_of_databases_that_other_users_can_access(
     file: Path, sqlite_store: SqlStore, tmp_path: Path
 ) -> None:
     database = tmp_path / "reports.db"
@@ -141,8 +150,8 @@ def test_a_database_that_others_on_the_machine_can_read_or_replace_is_warned_of(
     def found() -> list[str]:
         return [
             finding.next_step
-            for finding in looked_at(file, database)
-            if "others on this machine" in finding.observation
+            for finding in all_findings(file, database)
+            if "other users of this machine" in finding.observation
         ]
 
     assert found() == []
@@ -154,16 +163,19 @@ def test_a_database_that_others_on_the_machine_can_read_or_replace_is_warned_of(
     assert len(found()) == 1
 
 
-def test_what_nobody_has_a_token_for_is_said(store: SqlStore) -> None:
-    assert ill(list(tokens(store, Settings(), NOW.date()))) == [(Health.WARNING, "tokens")]
-    assert ill(list(tokens(store, Settings(require_report_token=True), NOW.date())))[0] == (Health.ERROR, "tokens")
-    assert ill(list(tokens(store, Settings(local_reads_without_token=True), NOW.date()))) == []
+def test_doctor_warns_of_scopes_without_token(store: SqlStore) -> None:
+    assert problems(list(check_tokens(store, Settings(), NOW.date()))) == [(Health.WARNING, "tokens")]
+    assert problems(list(check_tokens(store, Settings(require_report_token=True), NOW.date())))[0] == (
+        Health.ERROR,
+        "tokens",
+    )
+    assert problems(list(check_tokens(store, Settings(local_reads_without_token=True), NOW.date()))) == []
     store.add_token(Token("reader", frozenset({Scope.READ})), hash_secret("x"))
-    assert "no token has scope metrics" in next(tokens(store, Settings(), NOW.date())).observation
+    assert "no token has scope metrics" in next(check_tokens(store, Settings(), NOW.date())).observation
     store.add_token(Token("b", frozenset({Scope.METRICS}), expires=NOW.date()), bytes(32))
     store.add_token(Token("c", frozenset({Scope.REPORT}), expires=NOW.date() + timedelta(days=14)), bytes(31) + b"c")
     store.add_token(Token("d", frozenset({Scope.REPORT}), expires=NOW.date() + timedelta(days=15)), bytes(31) + b"d")
-    found = [finding.observation for finding in tokens(store, Settings(), NOW.date())]
+    found = [finding.observation for finding in check_tokens(store, Settings(), NOW.date())]
     assert found == [
         "b expired on 2026-11-21",
         "c expires on 2026-12-05",
@@ -171,14 +183,12 @@ def test_what_nobody_has_a_token_for_is_said(store: SqlStore) -> None:
     ], "an expired token is none"
 
 
-def test_periods_that_the_service_does_not_look_after_are_found(
-    store: SqlStore, definitions: Definitions, make_batch: MakeBatch
-) -> None:
+def test_doctor_finds_overdue_periods(store: SqlStore, definitions: Definitions, make_batch: MakeBatch) -> None:
     homepage, carrier = definitions["homepage"], definitions["carrier"]
     without = Definitions([metric for metric in definitions.versions() if metric is not carrier])
 
     def found(definitions: Definitions, now: datetime, **settings: Any) -> list[tuple[Health, str]]:
-        return ill(list(periods(store, definitions, Settings(**settings), now)))
+        return problems(list(check_periods(store, definitions, Settings(**settings), now)))
 
     store.append([make_batch(homepage), make_batch(carrier)])
     assert found(definitions, NOON) == []
@@ -196,18 +206,18 @@ def test_periods_that_the_service_does_not_look_after_are_found(
     assert found(definitions, later, keep_counts={"homepage": 10}) == [(Health.ERROR, "periods")]
 
 
-def test_retained_reports_that_should_be_gone_are_found(
+def test_doctor_finds_overdue_retained_reports(
     store: SqlStore, definitions: Definitions, make_batch: MakeBatch
 ) -> None:
     metric = definitions["homepage"]
 
     def found(day: int, **retain: int) -> list[str]:
-        looked = periods(store, definitions, Settings(keep_reports=retain), datetime(2024, 6, day, tzinfo=UTC))
+        looked = check_periods(store, definitions, Settings(keep_reports=retain), datetime(2024, 6, day, tzinfo=UTC))
         return [finding.observation for finding in looked if finding.health is not Health.OK]
 
     store.append([make_batch(metric)])
     fold(store, metric, keeps_reports=lambda _period: True)
-    store.append([make_batch(metric)])  # one that came later, as they do all the time
+    store.append([make_batch(metric)])  # a later one, not folded yet
     assert found(18, homepage=2) == []
     assert found(19, homepage=2) == ["due for more than a day: to drop the reports of homepage 2024-06-15"]
     assert found(17) == ["reports of homepage are retained, and no --keep-reports names it"]
@@ -215,23 +225,21 @@ def test_retained_reports_that_should_be_gone_are_found(
     assert found(20, homepage=2) == found(20) == []
 
 
-def test_refusals_that_grow_and_that_an_operator_can_change_are_found(store: SqlStore) -> None:
+def test_doctor_finds_growing_refusals(store: SqlStore) -> None:
     def during(*refused: tuple[str, ProblemType]) -> Callable[[], None]:
         return lambda: store.add_refusals({(metric, refusal.slug): 5 for metric, refusal in refused})
 
     during(("homepage", ProblemType.DIGEST_MISMATCH), ("", ProblemType.MALFORMED))()
-    quiet = list(refusals(store, lambda: None))
-    assert ill(quiet) == []
+    quiet = list(check_refusals(store, lambda: None))
+    assert problems(quiet) == []
     assert "5 digest-mismatch of homepage" in quiet[0].observation
-    grown = list(refusals(store, during(("homepage", ProblemType.DIGEST_MISMATCH), ("", ProblemType.MALFORMED))))
-    assert ill(grown) == [(Health.WARNING, "refusals")]
+    grown = list(check_refusals(store, during(("homepage", ProblemType.DIGEST_MISMATCH), ("", ProblemType.MALFORMED))))
+    assert problems(grown) == [(Health.WARNING, "refusals")]
     assert "5 more batches of homepage were refused as digest-mismatch" in grown[0].observation
     assert "clients have another definition" in grown[0].next_step
 
 
-def test_the_command_says_it_in_a_table_and_in_json_and_exits_with_1_when_something_is_wrong(
-    file: Path, tmp_path: Path
-) -> None:
+def test_doctor_prints_table_or_json_and_exits_with_1_on_errors(file: Path, tmp_path: Path) -> None:
     database = tmp_path / "reports.db"
     SqlStore.open(database).close()
     arguments = ["doctor", str(file), "--database", str(database), "--refusal-window", "0", "--port", "0"]
@@ -240,19 +248,19 @@ def test_the_command_says_it_in_a_table_and_in_json_and_exits_with_1_when_someth
     assert [line.split()[0] for line in well.stdout.splitlines() if line[0] != " "].count("warning") == 1
     assert "-> `hubbub token create NAME --scope read`" in well.stdout
     bad = CliRunner().invoke(main, [*arguments, "--json", "--require-report-token"])
-    told = json.loads(bad.stdout)
-    assert (bad.exit_code, told["has_errors"]) == (1, True)
-    assert {"health", "check", "observation", "impact", "next_step"} == set(told["findings"][0])
+    printed = json.loads(bad.stdout)
+    assert (bad.exit_code, printed["has_errors"]) == (1, True)
+    assert {"health", "check", "observation", "impact", "next_step"} == set(printed["findings"][0])
     for wrong in (["doctor"], ["doctor", str(file), "--state", str(tmp_path)], [*arguments, "--max-body", "0"]):
         assert CliRunner().invoke(main, wrong).exit_code == 2
 
 
-def test_doctor_takes_what_serve_takes_from_the_same_places(file: Path, tmp_path: Path) -> None:
+def test_doctor_reads_the_options_of_serve(file: Path, tmp_path: Path) -> None:
     (tmp_path / "serve.toml").write_text('min-free-disk = "900000GiB"\nport = 1\nlog-format = "json"\n')
     arguments = ["doctor", str(file), "--config", str(tmp_path / "serve.toml"), "--json", "--refusal-window", "0"]
-    said = CliRunner().invoke(main, arguments, env={"HUBBUB_DATABASE": str(tmp_path / "x.db")})
-    assert "of which 878.9 TiB must stay so" in said.stdout
-    assert "x.db is not there" in said.stdout
+    result = CliRunner().invoke(main, arguments, env={"HUBBUB_DATABASE": str(tmp_path / "x.db")})
+    assert "--min-free-disk is 878.9 TiB" in result.stdout
+    assert "x.db is not there" in result.stdout
 
 
 PUBLIC = "https://telemetry.example.org"
@@ -270,9 +278,9 @@ ALIVE = {"status": "alive", "client_named": True}
         (Reply(500, []), [(Health.WARNING, "service")]),
     ],
 )
-def test_a_running_service_that_stores_nothing_is_wrong(reply: Reply | None, found: list[tuple[Health, str]]) -> None:
-    findings = list(of_service("http://127.0.0.1:8000", lambda _url: reply))
-    assert ill(findings) == found
+def test_doctor_finds_a_service_that_is_not_ready(reply: Reply | None, found: list[tuple[Health, str]]) -> None:
+    findings = list(check_service("http://127.0.0.1:8000", lambda _url: reply))
+    assert problems(findings) == found
     assert not found or reply is None or reply.status in (404, 500) or reply.json["detail"] in findings[0].observation
 
 
@@ -286,10 +294,10 @@ def test_a_running_service_that_stores_nothing_is_wrong(reply: Reply | None, fou
         ({"/livez": Reply(200, ALIVE), "/": Reply(303, None), "/metrics": Reply(200, None)}, [(Health.ERROR, "proxy")]),
     ],
 )
-def test_a_proxy_that_names_no_client_or_opens_reads_is_found(
+def test_doctor_finds_proxies_without_client_address_or_with_open_reads(
     replies: dict[str, Reply], found: list[tuple[Health, str]]
 ) -> None:
-    assert ill(list(of_proxy(PUBLIC, lambda url: replies.get(url.removeprefix(PUBLIC))))) == found
+    assert problems(list(check_proxy(PUBLIC, lambda url: replies.get(url.removeprefix(PUBLIC))))) == found
 
 
 def test_doctor_reports_a_database_that_was_moved_while_it_is_served(
@@ -299,12 +307,12 @@ def test_doctor_reports_a_database_that_was_moved_while_it_is_served(
     database = tmp_path / "reports.db"
 
     def found() -> list[Finding]:
-        asked = Asked(file, str(database), "127.0.0.1", Settings(), port)
-        return [finding for finding in of_aggregator(asked, NOW, lambda: None) if finding.check == "service"]
+        options = DeploymentOptions(file, str(database), "127.0.0.1", Settings(), port)
+        return [finding for finding in check_aggregator(options, NOW, lambda: None) if finding.check == "service"]
 
-    assert ill(found()) == []
+    assert problems(found()) == []
     database.rename(tmp_path / "away.db")
-    assert ill(found()) == [(Health.ERROR, "service")]
+    assert problems(found()) == [(Health.ERROR, "service")]
     assert "the database file was removed, renamed, replaced or unmounted" in found()[0].observation
     (tmp_path / "away.db").rename(database)
-    assert ill(found()) == []
+    assert problems(found()) == []

@@ -1,4 +1,4 @@
-"""The options of `hubbub serve`: where each comes from, and what is said of those that cannot be."""
+"""Options of `hubbub serve`: precedence of their sources, and errors of invalid ones."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from hubbub.cli import main
 from hubbub_aggregator.cli.serve import command as serve
 
 
-def test_a_flag_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+def test_options_precedence_flag_environment_file(tmp_path: Path) -> None:
     file = tmp_path / "serve.toml"
     file.write_text('port = 1\nmax-body = 1\nmax_batches_per_commit = 1\nkeep_counts = ["homepage=3"]\n')
     (definitions := tmp_path / "metrics.toml").write_text(DEFINITIONS)
     arguments = [str(definitions), "--config", str(file), "--port", "3", "--print-config"]
-    said = CliRunner().invoke(serve, arguments, env={"HUBBUB_PORT": "2", "HUBBUB_MAX_BODY": "2"}).stdout.splitlines()
+    result = CliRunner().invoke(serve, arguments, env={"HUBBUB_PORT": "2", "HUBBUB_MAX_BODY": "2"}).stdout.splitlines()
     assert {"port = 3  # commandline", 'max_body = "2"  # environment', "max_batches_per_commit = 1  # file"} <= set(
-        said
+        result
     )
-    assert {'keep_counts = ["homepage=3"]  # file', 'host = "127.0.0.1"  # default'} <= set(said)
+    assert {'keep_counts = ["homepage=3"]  # file', 'host = "127.0.0.1"  # default'} <= set(result)
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         ("port = ", "is not TOML: Invalid value"),
         ("prot = 1", "unknown option 'prot'"),
@@ -40,43 +40,41 @@ def test_a_flag_wins_over_the_environment_and_that_over_the_file(tmp_path: Path)
         ('max_body = "2 MB"', "'2 MB' is not a size: write a number of bytes, or 512KiB, 2MiB, 1GiB"),
     ],
 )
-def test_a_line_of_the_file_that_cannot_be_is_told_with_its_file_and_value(
-    tmp_path: Path, line: str, told: str
-) -> None:
+def test_config_errors_name_file_and_value(tmp_path: Path, line: str, message: str) -> None:
     (file := tmp_path / "serve.toml").write_text(line + "\n")
     (definitions := tmp_path / "metrics.toml").write_text(DEFINITIONS)
-    said = CliRunner().invoke(serve, [str(definitions), "--config", str(file), "--print-config"])
-    assert said.exit_code == 2
-    assert told in said.output
-    assert str(file) in said.output or "keep" in line
+    result = CliRunner().invoke(serve, [str(definitions), "--config", str(file), "--print-config"])
+    assert result.exit_code == 2
+    assert message in result.output
+    assert str(file) in result.output or "keep" in line
 
 
-def test_a_file_of_options_that_is_not_there_is_told_as_other_files_are(tmp_path: Path) -> None:
+def test_missing_config_file_is_a_usage_error(tmp_path: Path) -> None:
     (definitions := tmp_path / "metrics.toml").write_text(DEFINITIONS)
-    said = CliRunner().invoke(serve, [str(definitions), "--config", str(tmp_path / "nowhere.toml")])
-    assert said.exit_code == 2
-    assert "nowhere.toml: cannot be read: No such file or directory" in said.output
+    result = CliRunner().invoke(serve, [str(definitions), "--config", str(tmp_path / "nowhere.toml")])
+    assert result.exit_code == 2
+    assert "nowhere.toml: cannot be read: No such file or directory" in result.output
 
 
-def test_a_size_may_have_a_unit_and_is_shown_with_one(tmp_path: Path) -> None:
+def test_sizes_accept_units(tmp_path: Path) -> None:
     (definitions := tmp_path / "metrics.toml").write_text(DEFINITIONS)
-    for asked, shown in (("2097152", "2 MiB"), ("512KiB", "512 KiB"), ("1 GiB", "1 GiB"), ("1000", "1000")):
-        said = CliRunner().invoke(serve, [str(definitions), "--max-queue-bytes", asked, "--print-config"])
-        assert f'max_queue_bytes = "{shown}"  # commandline' in said.stdout.splitlines()
+    for given, shown in (("2097152", "2 MiB"), ("512KiB", "512 KiB"), ("1 GiB", "1 GiB"), ("1000", "1000")):
+        result = CliRunner().invoke(serve, [str(definitions), "--max-queue-bytes", given, "--print-config"])
+        assert f'max_queue_bytes = "{shown}"  # commandline' in result.stdout.splitlines()
 
 
 @pytest.mark.parametrize(
     "options",
     [["--max-body", "0"], ["--cors-origin", "example.org"], ["--keep-counts", "x"]],
 )
-def test_options_that_would_not_serve_are_told_by_print_config_as_well(tmp_path: Path, options: list[str]) -> None:
+def test_print_config_rejects_invalid_options(tmp_path: Path, options: list[str]) -> None:
     (definitions := tmp_path / "metrics.toml").write_text(DEFINITIONS)
     assert CliRunner().invoke(serve, [str(definitions), "--print-config", *options]).exit_code == 2
     definitions.unlink()
     assert CliRunner().invoke(main, ["serve", str(definitions), "--print-config"]).exit_code == 1
 
 
-def test_warns_of_unknown_variables_and_serves_nothing_else_differently(tmp_path: Path) -> None:
+def test_warns_of_unknown_variables(tmp_path: Path) -> None:
     (definitions := tmp_path / "metrics.toml").write_text(DEFINITIONS)
     environment = {"HUBBUB_MAX_WAITING": "1", "HUBBUB_HELP": "1", "HUBBUB_TOKEN": "x", "HUBBUB_PORT": "3"}
     done = CliRunner().invoke(main, ["serve", str(definitions), "--print-config"], env=environment)

@@ -1,4 +1,4 @@
-"""`hubbub serve` as a process: how it starts, what it says, how it stops, and what SIGKILL cannot do to it."""
+"""`hubbub serve` as a process: start, log, reload, stop, and SIGKILL without loss."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from hubbub import Batch, Metric, load_definitions
 from hubbub.summary import BitCounts, summary_from_bytes
 
 NUM_REPORTS = 1_024
-KILLS = 4  # of the real command; crash_matrix.py has the moments
+KILLS = 4  # of the command; crash_matrix.py kills at every failpoint
 
 DEFINITIONS = f"""
-[[metric]]                # no noise at all: each report says its number, so that one counted twice is seen
+[[metric]]                # no noise: each report is identified by its number, so that a double count shows
 name = "number"
 kind = "categorical"
 description = "A bit of its own for each report."
@@ -45,12 +45,12 @@ expires = 9000-01-01
 
 @dataclass
 class Process:
-    """A `hubbub serve` that has said where it listens."""
+    """A `hubbub serve` that is listening."""
 
     popen: subprocess.Popen[str]
     url: str
     local_url: str  # where reads need no token
-    before: str = ""  # what it warned of
+    before: str = ""  # warnings
     http: urllib3.PoolManager = field(default_factory=lambda: urllib3.PoolManager(retries=False, maxsize=8))
 
     def post(self, body: bytes) -> int:
@@ -58,24 +58,24 @@ class Process:
         return self.http.request("POST", f"{self.url}/v1/reports", body=body, headers=headers, timeout=30).status
 
     def post_alone(self, body: bytes) -> int:
-        """Send a batch over a connection of its own."""
+        """Send a batch over a new connection."""
         with urllib3.PoolManager(retries=False, num_pools=1) as http:
             headers = {"Content-Type": "application/json"}
             return http.request("POST", f"{self.url}/v1/reports", body=body, headers=headers, timeout=30).status
 
     def counted(self) -> list[int]:
-        """Return how often each number was counted."""
+        """Return the count of each number."""
         summary = summary_from_bytes(self.http.request("GET", f"{self.local_url}/v1/metrics/number/summary").data)
         assert isinstance(summary, BitCounts)
         assert summary.num_reports == summary.ones.sum()
         return [int(count) for count in summary.ones[0]]
 
     def end(self, by: signal.Signals) -> str:
-        """Send a signal and return what was said on stderr since the start."""
+        """Send a signal and return stderr since the start."""
         self.popen.send_signal(by)
-        said = self.popen.communicate(timeout=60)[1]
+        output = self.popen.communicate(timeout=60)[1]
         self.http.clear()
-        return said
+        return output
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def definitions_file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def serve(definitions_file: Path) -> Iterator[Callable[..., Process]]:
-    """Start the real command on a free port; whatever still runs at the end of the test is killed."""
+    """Function that starts the command on a free port; processes that still run after the test are killed."""
     started: list[Process] = []
     program = [
         str(Path(sys.executable).parent / "hubbub"),
@@ -122,7 +122,7 @@ def serve(definitions_file: Path) -> Iterator[Callable[..., Process]]:
 
 
 def failure(definitions: Path, *options: str) -> str:
-    """Run the command where it must fail; return its one sentence."""
+    """Run a command that must fail; return its error line."""
     program = [str(Path(sys.executable).parent / "hubbub"), "serve", str(definitions), "--port", "0", *options]
     done = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (1, "")
@@ -136,10 +136,10 @@ def batch_of(metric: Metric, numbers: range) -> Batch:
     return Batch(uuid.uuid4(), metric.name, metric.digest, today, bytes(len(numbers)), b"".join(rows))
 
 
-def test_sigterm_finishes_what_was_accepted_and_exits_with_0(
+def test_sigterm_finishes_accepted_requests_and_exits_with_0(
     serve: Callable[..., Process], definitions_file: Path
 ) -> None:
-    """A request whose body is still coming when the signal comes is answered, and durably."""
+    """A request with a body that is still arriving at the signal gets its response, and is stored."""
     metric = load_definitions(definitions_file)["number"]
     process, body = serve(), batch_of(metric, range(3)).to_json()
     host, port = process.url.removeprefix("http://").split(":")
@@ -151,27 +151,27 @@ def test_sigterm_finishes_what_was_accepted_and_exits_with_0(
         time.sleep(0.3)
         client.sendall(body[9:])
         assert client.recv(1 << 16).startswith(b"HTTP/1.1 202 ")
-    said = process.popen.communicate(timeout=60)
+    output = process.popen.communicate(timeout=60)
     process.http.clear()
-    assert (process.popen.returncode, said) == (0, ("", ""))
-    again = serve()
-    assert again.counted()[:4] == [1, 1, 1, 0]
-    assert again.end(signal.SIGINT) == ""
-    assert again.popen.returncode == 0
+    assert (process.popen.returncode, output) == (0, ("", ""))
+    restarted = serve()
+    assert restarted.counted()[:4] == [1, 1, 1, 0]
+    assert restarted.end(signal.SIGINT) == ""
+    assert restarted.popen.returncode == 0
 
 
-def test_no_answer_names_the_server_and_no_log_the_client(serve: Callable[..., Process]) -> None:
+def test_responses_omit_server_header_and_logs_omit_clients(serve: Callable[..., Process]) -> None:
     process = serve()
     canary = {"User-Agent": "canary", "X-Forwarded-For": "203.0.113.9", "Forwarded": "for=203.0.113.9"}
     for path in ("/livez", "/nowhere", "/v1/metrics/number/summary?period=canary"):
         headers = process.http.request("GET", process.url + path, headers=canary).headers
         assert "server" not in headers
         assert "date" in headers
-    said = process.end(signal.SIGTERM)
-    assert said == ""
+    output = process.end(signal.SIGTERM)
+    assert output == ""
 
 
-def test_what_stands_in_the_way_is_one_sentence_and_exit_code_1(definitions_file: Path, tmp_path: Path) -> None:
+def test_start_errors_are_one_line_with_exit_code_1(definitions_file: Path, tmp_path: Path) -> None:
     assert "nowhere.toml: cannot be read" in failure(tmp_path / "nowhere.toml")
     wrong = tmp_path / "wrong.toml"
     wrong.write_text(DEFINITIONS.replace("prob_f = 0", "prob_f = 1"))
@@ -185,7 +185,7 @@ def test_what_stands_in_the_way_is_one_sentence_and_exit_code_1(definitions_file
         )
 
 
-def test_refuses_an_address_that_another_service_has(serve: Callable[..., Process], definitions_file: Path) -> None:
+def test_refuses_address_in_use(serve: Callable[..., Process], definitions_file: Path) -> None:
     port = serve().url.rpartition(":")[2]
     assert f"cannot listen on 127.0.0.1:{port}" in failure(definitions_file, "--port", port)
 
@@ -193,7 +193,7 @@ def test_refuses_an_address_that_another_service_has(serve: Callable[..., Proces
 def test_replicas_on_one_database_store_every_batch_once(
     serve: Callable[..., Process], definitions_file: Path, database: str
 ) -> None:
-    """Every batch is sent three times at once, to two processes that both fold; every copy is answered."""
+    """Every batch is sent three times at once to two processes that both fold; every copy gets a response."""
     metric = load_definitions(definitions_file)["number"]
     replicas = [serve("--fold-interval", "0.01", "--database", database) for _ in range(2)]
     bodies = [batch_of(metric, range(n, n + 4)).to_json() for n in range(0, NUM_REPORTS, 4)]
@@ -213,15 +213,15 @@ def test_replicas_on_one_database_store_every_batch_once(
     assert results == {"stored": len(bodies), "duplicate": 2 * len(bodies)}
 
 
-def test_a_start_with_a_definition_that_was_edited_in_place_says_so_once(
+def test_start_warns_once_of_a_definition_edited_in_place(
     serve: Callable[..., Process], definitions_file: Path
 ) -> None:
     metric, process = load_definitions(definitions_file)["number"], serve()
     assert process.post(batch_of(metric, range(1)).to_json()) == 202
     assert (len(process.before.splitlines()), process.end(signal.SIGTERM)) == (1, "")
     definitions_file.write_text(DEFINITIONS.replace("prob_q = 1", "prob_q = 0.75"))
-    again = serve()
-    assert (again.before + again.end(signal.SIGTERM)).count(
+    restarted = serve()
+    assert (restarted.before + restarted.end(signal.SIGTERM)).count(
         f"number of digest {metric.digest[:12]} is changed or gone"
     ) == 1
 
@@ -239,7 +239,7 @@ expires = 9000-01-01
 """
 
 
-def test_sighup_reads_the_definitions_again_and_logs_it_as_json(definitions_file: Path, tmp_path: Path) -> None:
+def test_sighup_reloads_definitions_and_logs_json(definitions_file: Path, tmp_path: Path) -> None:
     program = [str(Path(sys.executable).parent / "hubbub"), "serve", str(definitions_file), "--port", "0"]
     program += ["--database", str(tmp_path / "reports.db"), "--create"]
     program += ["--log-format", "json", "--log-level", "info"]
@@ -247,24 +247,24 @@ def test_sighup_reads_the_definitions_again_and_logs_it_as_json(definitions_file
     http = urllib3.PoolManager(retries=False)
     lines: list[dict[str, Any]] = []
 
-    def heard(beginning: str) -> dict[str, Any]:
-        """Read on until a line begins like this; return it."""
+    def read_until(beginning: str) -> dict[str, Any]:
+        """Read lines until one begins like this; return it."""
         assert popen.stderr is not None
         while not lines or not lines[-1]["message"].startswith(beginning):
             lines.append(json.loads(popen.stderr.readline()))
         return lines[-1]
 
     def collected() -> set[str]:
-        told = [http.request("GET", f"{url}/v1/metrics", headers={"Connection": "close"}).json() for _ in range(8)]
-        return {" ".join(metric["name"] for metric in each["metrics"]) for each in told}
+        messages = [http.request("GET", f"{url}/v1/metrics", headers={"Connection": "close"}).json() for _ in range(8)]
+        return {" ".join(metric["name"] for metric in each["metrics"]) for each in messages}
 
     try:
-        url = heard("hubbub is listening on http")["url"]
+        url = read_until("hubbub is listening on http")["url"]
         assert collected() == {"number"}
         definitions_file.write_text(DEFINITIONS + NEW_METRIC)
         popen.send_signal(signal.SIGHUP)
-        said = heard("the definitions are read, of number, theme; added: theme")
-        assert (said["level"], said["metrics"], len(said["added"]), said["gone"]) == (
+        output = read_until("the definitions are read, of number, theme; added: theme")
+        assert (output["level"], output["metrics"], len(output["added"]), output["gone"]) == (
             "info",
             ["number", "theme"],
             1,
@@ -273,7 +273,7 @@ def test_sighup_reads_the_definitions_again_and_logs_it_as_json(definitions_file
         assert collected() == {"number theme"}
         definitions_file.write_text(DEFINITIONS + "[[")
         popen.send_signal(signal.SIGHUP)
-        assert heard("the definitions are not reloaded")["level"] == "error"
+        assert read_until("the definitions are not reloaded")["level"] == "error"
         assert collected() == {"number theme"}
         with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=30) as client:
             client.sendall(b"canary\r\n\r\n")
@@ -285,15 +285,15 @@ def test_sighup_reads_the_definitions_again_and_logs_it_as_json(definitions_file
         popen.wait()
         http.clear()
     assert popen.returncode == 0
-    told = [*lines, *map(json.loads, rest.splitlines())]
-    assert all({"time", "level", "logger", "message"} <= set(line) for line in told)
-    assert sum(line["message"] == "Application shutdown complete." for line in told) == 1
-    assert "canary" not in str(told)
-    assert "Invalid HTTP request" not in str(told), "a request is no event"
+    messages = [*lines, *map(json.loads, rest.splitlines())]
+    assert all({"time", "level", "logger", "message"} <= set(line) for line in messages)
+    assert sum(line["message"] == "Application shutdown complete." for line in messages) == 1
+    assert "canary" not in str(messages)
+    assert "Invalid HTTP request" not in str(messages), "a request is no event"
 
 
-def test_what_is_asked_for_and_cannot_be_is_a_usage_error(definitions_file: Path) -> None:
-    for option, told in (
+def test_invalid_options_are_usage_errors(definitions_file: Path) -> None:
+    for option, messages in (
         (["--max-body", "0"], "max_body must be above 0"),
         (["--fold-interval", "inf"], "fold_interval must be above 0 and finite"),
         (["--cors-origin", "example.org"], "cors_origin must be https://host"),
@@ -303,10 +303,10 @@ def test_what_is_asked_for_and_cannot_be_is_a_usage_error(definitions_file: Path
         program = [str(Path(sys.executable).parent / "hubbub"), "serve", str(definitions_file), *option]
         done = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
         assert (done.returncode, done.stdout) == (2, "")
-        assert told in done.stderr
+        assert messages in done.stderr
 
 
-def test_keeping_what_is_not_collected_is_warned_of(serve: Callable[..., Process]) -> None:
+def test_warns_of_undefined_metrics_in_keep_counts(serve: Callable[..., Process]) -> None:
     process = serve("--keep-counts", "numbers=3", "--keep-counts", "number=3")
     assert "--keep-counts numbers: no metric has this name" in process.before
     assert "number" in process.before
@@ -314,7 +314,7 @@ def test_keeping_what_is_not_collected_is_warned_of(serve: Callable[..., Process
 
 @dataclass
 class Sender:
-    """Sends batches, each until it is answered, from several threads, until the server is gone."""
+    """Sends batches from several threads until the server is gone."""
 
     process: Process
     left: list[Batch]
@@ -331,19 +331,19 @@ class Sender:
             try:
                 status = self.process.post(batch.to_json())
             except urllib3.exceptions.HTTPError:
-                return  # in doubt: this one will be sent again
+                return  # in doubt; sent again later
             assert status in (200, 202)
             with self.lock:
                 self.acknowledged.add(batch.batch_id)
                 self.num_answers += 1
 
 
-def test_sigkill_at_any_moment_loses_nothing_acknowledged_and_counts_nothing_twice(
+def test_sigkill_loses_no_acknowledged_batch_and_counts_none_twice(
     serve: Callable[..., Process], definitions_file: Path, unseen_seed: int
 ) -> None:
-    """After each kill acknowledged <= counted <= formed, report by report; once all is resent they are equal.
+    """After each kill acknowledged <= counted <= created, for each report; after resending all they are equal.
 
-    The server folds all the time, so that kills fall into folds too. Some of what was acknowledged is sent again.
+    The server folds all the time, so that kills fall into folds too. Some acknowledged batches are sent again.
     """
     metric = load_definitions(definitions_file)["number"]
     rng = random.Random(unseen_seed)  # noqa: S311  (when to kill)
@@ -385,7 +385,7 @@ def test_sigkill_at_any_moment_loses_nothing_acknowledged_and_counts_nothing_twi
     assert process.counted() == [1] * NUM_REPORTS
 
 
-def test_refusing_odd_reports_says_its_price_at_the_start(definitions_file: Path) -> None:
+def test_reject_implausible_warns_of_its_bias(definitions_file: Path) -> None:
     nowhere = str(definitions_file.parent / "missing" / "x.db")
     program = [str(Path(sys.executable).parent / "hubbub"), "serve", str(definitions_file), "--database", nowhere]
     ended = [

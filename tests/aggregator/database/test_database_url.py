@@ -20,7 +20,7 @@ from tests.aggregator.conftest import DEFINITIONS
 from hubbub import Definitions
 from hubbub.cli import main
 from hubbub.cli.findings import Health
-from hubbub_aggregator.cli.deployment_checks import Asked, of_aggregator
+from hubbub_aggregator.cli.deployment_checks import DeploymentOptions, check_aggregator
 from hubbub_aggregator.database.database_url import is_postgres, without_password
 from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.settings import Settings
@@ -173,10 +173,10 @@ def test_a_place_that_may_not_be_written_to_is_told_by_name_and_found_by_doctor(
     told = f"this user may not write to {nobody}: change its owner or mode"
     with pytest.raises(StoreError, match=told):
         SqlStore.open(new)
-    asked = Asked(nobody / "metrics.toml", new, "127.0.0.1", Settings())
+    asked = DeploymentOptions(nobody / "metrics.toml", new, "127.0.0.1", Settings())
     found = [
         finding.observation
-        for finding in of_aggregator(asked, datetime.now(UTC), lambda: None)
+        for finding in check_aggregator(asked, datetime.now(UTC), lambda: None)
         if finding.health is Health.ERROR
     ]
     assert len(found) == 1

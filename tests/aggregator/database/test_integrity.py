@@ -16,7 +16,7 @@ from tests.support.databases import sql
 from hubbub import Definitions
 from hubbub.cli import main
 from hubbub.cli.findings import Health
-from hubbub_aggregator.cli.database_checks import damage
+from hubbub_aggregator.cli.database_checks import check_damage
 from hubbub_aggregator.database.engine import open_existing
 from hubbub_aggregator.database.integrity import find_damage
 from hubbub_aggregator.database.schema import SCHEMA_VERSION
@@ -53,7 +53,7 @@ def checked(database: str) -> tuple[int, str]:
 
 def test_a_database_that_is_whole_is_said_to_be(filled: str) -> None:
     assert found(filled) == []
-    assert list(damage(filled)) == []
+    assert list(check_damage(filled)) == []
     assert checked(filled) == (0, f"schema version {SCHEMA_VERSION}: no damage found\n")
 
 
@@ -75,7 +75,7 @@ def test_four_kibibytes_overwritten_anywhere_are_found(filled: str, tmp_path: Pa
     )
     told = json.loads(CliRunner().invoke(main, ["db", "check", "--database", str(bad), "--json"]).stdout)
     assert told["damaged"]
-    assert [finding.health for finding in damage(str(bad))] == [Health.ERROR]
+    assert [finding.health for finding in check_damage(str(bad))] == [Health.ERROR]
 
 
 def test_a_summary_that_cannot_be_read_is_found_by_name(filled: str) -> None:

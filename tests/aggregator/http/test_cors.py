@@ -1,4 +1,4 @@
-"""Reporting from a page of another origin: as a browser asks for it, and only where the operator said so."""
+"""CORS: requests from pages of other origins, allowed only for configured origins."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.aggregator.conftest import FakeClock
-from tests.support.asgi import ADDRESS, Caller, Said, started
+from tests.support.asgi import ADDRESS, AppResponse, Caller, started
 
 from hubbub import Definitions
 from hubbub.errors import ParameterError
@@ -35,10 +35,10 @@ def caller(definitions: Definitions, sqlite_store: SqlStore) -> Iterator[Caller]
         yield caller
 
 
-def ask(
+def preflight(
     caller: Caller, path: str, method: str, origin: str = OURS, headers: str = "content-type,content-encoding"
-) -> Said:
-    """Send the preflight that a browser sends."""
+) -> AppResponse:
+    """Send a browser's preflight request."""
     names = {"origin": origin, "access-control-request-method": method, "access-control-request-headers": headers}
     return caller.call("OPTIONS", path, [(name.encode(), value.encode()) for name, value in names.items()])
 
@@ -49,68 +49,68 @@ def origin(name: str) -> tuple[bytes, bytes]:
 
 @pytest.mark.parametrize("named", [OURS, ALSO])
 @pytest.mark.parametrize(("path", "method"), [("/v1/reports", "POST"), ("/v1/metrics", "GET")])
-def test_a_page_that_asks_first_is_told_that_it_may(caller: Caller, path: str, method: str, named: str) -> None:
-    said = ask(caller, path, method, named)
-    assert (said.status, said.body) == (204, b"")
-    assert said.headers["access-control-allow-origin"] == named
-    assert said.headers["access-control-allow-methods"] == method
-    allowed = said.headers["access-control-allow-headers"].lower().split(", ")
+def test_preflight_allows_configured_origins(caller: Caller, path: str, method: str, named: str) -> None:
+    response = preflight(caller, path, method, named)
+    assert (response.status, response.body) == (204, b"")
+    assert response.headers["access-control-allow-origin"] == named
+    assert response.headers["access-control-allow-methods"] == method
+    allowed = response.headers["access-control-allow-headers"].lower().split(", ")
     assert {"content-type", "content-encoding", "authorization"} <= set(allowed)
-    assert "access-control-allow-credentials" not in said.headers
-    assert said.headers["x-content-type-options"] == "nosniff"
+    assert "access-control-allow-credentials" not in response.headers
+    assert response.headers["x-content-type-options"] == "nosniff"
 
 
-def test_a_page_of_another_origin_is_not_told_so_and_cannot_read_the_answer(caller: Caller) -> None:
-    for said in (
-        ask(caller, "/v1/reports", "POST", OTHER),
+def test_preflight_refuses_other_origins(caller: Caller) -> None:
+    for response in (
+        preflight(caller, "/v1/reports", "POST", OTHER),
         caller.post([JSON, origin(OTHER)], [b"{}"]),
         caller.post([JSON, origin("null")], [b"{}"]),
         caller.call("GET", "/v1/metrics", [origin(OTHER)]),
     ):
-        assert "access-control-allow-origin" not in said.headers
-        assert said.headers["vary"].startswith("Origin")
+        assert "access-control-allow-origin" not in response.headers
+        assert response.headers["vary"].startswith("Origin")
 
 
-def test_a_page_reads_what_became_of_its_batch_refusals_and_when_to_retry_included(
+def test_cross_origin_page_reads_problems_and_retry_after(
     caller: Caller, definitions: Definitions, make_batch: MakeBatch
 ) -> None:
     body = make_batch(definitions["homepage"]).to_json()
     network = (b"x-forwarded-for", b"192.0.2.7")
-    said = [caller.post([JSON, origin(OURS), network], [body]) for _ in range(2)]
-    assert [each.status for each in said] == [202, 429]
-    assert int(said[1].headers["retry-after"]) > 0
-    for each in [*said, caller.call("GET", "/v1/metrics", [origin(OURS)])]:
+    response = [caller.post([JSON, origin(OURS), network], [body]) for _ in range(2)]
+    assert [each.status for each in response] == [202, 429]
+    assert int(response[1].headers["retry-after"]) > 0
+    for each in [*response, caller.call("GET", "/v1/metrics", [origin(OURS)])]:
         assert each.headers["access-control-allow-origin"] == OURS
         assert each.headers["access-control-expose-headers"] == "Retry-After"
         assert "access-control-allow-credentials" not in each.headers
 
 
-def test_over_a_connection_that_stays_a_page_reads_it_too(
+def test_cross_origin_page_reads_responses_on_kept_connections(
     start: StartAggregator, sqlite_store: SqlStore, make_batch: MakeBatch
 ) -> None:
     aggregator = start(sqlite_store, cors_origin=(OURS,))
-    said = aggregator.post(make_batch(aggregator.definitions["homepage"]), origin=OURS)
-    assert (said.status, said.headers["access-control-allow-origin"]) == (202, OURS)
+    response = aggregator.post(make_batch(aggregator.definitions["homepage"]), origin=OURS)
+    assert (response.status, response.headers["access-control-allow-origin"]) == (202, OURS)
 
 
 @pytest.mark.parametrize("path", ["/v1/metrics/homepage/summary", "/metrics", "/readyz", "/nowhere"])
-def test_no_other_address_is_open_to_pages(caller: Caller, path: str) -> None:
+def test_other_paths_have_no_cors_headers(caller: Caller, path: str) -> None:
     assert "access-control-allow-origin" not in caller.call("GET", path, [origin(OURS)]).headers
-    refused = ask(caller, path, "GET")
+    refused = preflight(caller, path, "GET")
     assert refused.headers["content-type"] == "application/problem+json"
     assert "access-control-allow-origin" not in refused.headers
 
 
-def test_by_default_no_page_may(definitions: Definitions, sqlite_store: SqlStore) -> None:
+def test_cors_is_off_by_default(definitions: Definitions, sqlite_store: SqlStore) -> None:
     with started(create_app(definitions, sqlite_store, clock=FakeClock())) as caller:
-        asked = ask(caller, "/v1/reports", "POST")
-        assert (asked.status, asked.json["type"]) == (405, "/problems/method-not-allowed")
+        refused = preflight(caller, "/v1/reports", "POST")
+        assert (refused.status, refused.json["type"]) == (405, "/problems/method-not-allowed")
         assert "access-control-allow-origin" not in caller.post([JSON, origin(OURS)], [b"{}"]).headers
 
 
 @pytest.mark.parametrize(
     "wrong", ["*", "null", "app.example.org", "https://app.example.org/", "https://App.example.org"]
 )
-def test_an_origin_is_written_as_browsers_write_it(wrong: str) -> None:
+def test_rejects_invalid_origins(wrong: str) -> None:
     with pytest.raises(ParameterError, match="cors_origin must be https://host"):
         Settings(cors_origin=(wrong,))

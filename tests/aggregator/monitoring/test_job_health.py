@@ -102,7 +102,7 @@ def test_an_upkeep_that_fails_is_in_the_numbers_and_on_the_page_and_batches_are_
         assert aggregator.post(make_batch(aggregator.definitions["homepage"])).status == 202
         assert aggregator.get("/readyz").status == 200
         assert (
-            "This background job failed the last time: <code>fold_and_expire</code>"
+            "This background job failed in the last run: <code>fold_and_expire</code>"
             in aggregator.get("/").body.decode()
         )
     wait_until(0)

@@ -55,7 +55,7 @@ def test_the_same_warning_comes_once_a_minute_with_how_often_it_came() -> None:
     now[0] = 60.0
     again = record()
     assert once.filter(again)
-    assert TextLines().format(again).endswith("gone (4 more times in between)")
+    assert TextLines().format(again).endswith("gone (4 more times since)")
 
 
 def test_many_different_warnings_take_no_more_memory_than_some() -> None:

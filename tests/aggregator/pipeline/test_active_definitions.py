@@ -76,9 +76,9 @@ def test_what_no_period_is_open_for_may_go_and_what_no_bit_depends_on_may_change
         (DEFINITIONS.replace("prob_f = 0.5", "prob_f = 1.5"), "homepage: prob_f must be in [0, 1]"),
         (
             DEFINITIONS,
-            f"theme of digest {THEME[:12]} is changed or gone, and still takes reports of 2024-06-14, 2024-06-15",
+            f"theme with digest {THEME[:12]} is changed or removed, but has open periods (2024-06-14, 2024-06-15)",
         ),
-        (DEFINITIONS + NEW_VERSION, "leave its table in the file, above the new version, until 2024-07-16"),
+        (DEFINITIONS + NEW_VERSION, "keep its table in the file, above the new version, until 2024-07-16"),
     ],
     ids=["broken", "empty", "no mechanism", "gone", "edited in place"],
 )
@@ -120,12 +120,12 @@ def test_who_asks_is_told_what_changed_at_every_level(
     for text, told in (
         (DEFINITIONS + NEW_METRIC, "nothing changed"),
         (DEFINITIONS + NEW_METRIC + NEW_VERSION, f"added: theme {newest}; current: theme {newest}"),
-        (DEFINITIONS, f"gone: theme {theme}"),
+        (DEFINITIONS, f"removed: theme {theme}"),
         (expires + NEW_METRIC, f"changed: {OLD['homepage'].name} {OLD['homepage'].digest[:12]}"),
     ):
         caplog.clear()
         active_definitions = ActiveDefinitions(OLD, lambda text=text: parse_definitions(text), nothing_open)  # type: ignore[misc]
-        active_definitions.reload(asked=True)
+        active_definitions.reload(always_log=True)
         assert [record.getMessage().partition("; ")[2] for record in caplog.records] == [told]
 
 
@@ -141,9 +141,9 @@ def test_a_start_without_a_version_that_has_open_periods_is_warned_of_once(
         warn_of_removed_metrics(definitions, store)
         assert [record.getMessage() for record in caplog.records] == [
             (
-                f"theme of digest {THEME[:12]} is changed or gone, and has open periods, 2024-06-11, 2024-06-12, 2024-06-13 and 1 more: "
-                "what clients send of it is refused, and they are never closed or purged: put its table back into the file, above the "
-                "new version, until they are closed"
+                f"theme with digest {THEME[:12]} is changed or removed, but has open periods (2024-06-11, 2024-06-12, "
+                "2024-06-13 and 1 more): its reports are refused, and its periods are never closed or purged. Put its "
+                "table back into the file, above the new version, until they are closed"
             )
         ]
     caplog.clear()

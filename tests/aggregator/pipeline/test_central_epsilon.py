@@ -40,7 +40,7 @@ def test_sums_hide_a_report_among_the_smallest_cohort_of_the_last_period_that_is
     crowd = last_central_epsilon(store, Settings(), homepage, smallest_cohorts(store, homepage), now)
     assert crowd == CentralEpsilon(BEFORE, 400, central_epsilon(homepage.params, 400, DELTA))
     assert crowd.epsilon < epsilon(homepage.params)
-    assert f"of {BEFORE}: one of 400 or more" in get(aggregator, "/metric/homepage").body.decode()
+    assert f"of {BEFORE}, among 400 or more reports" in get(aggregator, "/metric/homepage").body.decode()
 
 
 @pytest.mark.parametrize(("name", "expected"), [("homepage", 1), ("carrier", 60)])

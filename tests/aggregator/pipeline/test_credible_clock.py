@@ -26,7 +26,7 @@ from hubbub.cli.findings import Health
 from hubbub.wire.dates import parse_period
 from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.api.admission import admit
-from hubbub_aggregator.cli.database_checks import clock_state
+from hubbub_aggregator.cli.database_checks import check_clock
 from hubbub_aggregator.database.database_url import is_postgres
 from hubbub_aggregator.database.engine import open_postgres, open_sqlite, transaction
 from hubbub_aggregator.database.schema import tables
@@ -525,7 +525,7 @@ def test_accept_clock_ends_the_pause_at_once_in_a_running_process(store: SqlStor
     late = replace(stored.state, generation=9, credible=stored.state.credible - 40 * DAY)
     assert store.save_clock(replace(stored, state=late), stored.state.generation)
     assert clock.observe().status is ClockStatus.IN_DOUBT, "as after a downtime of 40 days"
-    findings = list(clock_state(store))
+    findings = list(check_clock(store))
     assert [finding.health for finding in findings] == [Health.WARNING]
     assert "accept-clock" in (findings[0].next_step or "")
     done = CliRunner().invoke(main, ["db", "accept-clock", "--database", database])
@@ -533,12 +533,12 @@ def test_accept_clock_ends_the_pause_at_once_in_a_running_process(store: SqlStor
     assert done.stdout.startswith("accepted 20")
     assert "; the remembered time was 20" in done.stdout
     assert clock.observe().may_delete
-    assert [finding.health for finding in clock_state(store)] == [Health.OK]
+    assert [finding.health for finding in check_clock(store)] == [Health.OK]
     saved = store.clock()
     assert saved is not None
     future = replace(saved.state, generation=99, credible=saved.state.credible + 40 * DAY)
     assert store.save_clock(replace(saved, state=future), saved.state.generation)
-    assert [finding.health for finding in clock_state(store)] == [Health.ERROR]
+    assert [finding.health for finding in check_clock(store)] == [Health.ERROR]
     told = CliRunner().invoke(main, ["db", "accept-clock", "--json", "--database", database])
     assert sorted(json.loads(told.stdout)) == ["accepted", "remembered"]
 

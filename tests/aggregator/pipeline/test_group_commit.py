@@ -147,7 +147,7 @@ def test_closing_writes_what_was_accepted(gated: GatedStore, metric: Metric, mak
         asyncio.get_running_loop().call_later(0.01, gated.gate.set)
         await writer.close()
         assert await asyncio.gather(*tasks) == [AppendResult.STORED] * 7
-        assert not writer.alive
+        assert not writer.is_alive
 
     asyncio.run(scenario())
     assert read_summary(gated, metric).num_reports == 21

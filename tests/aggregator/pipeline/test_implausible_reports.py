@@ -60,7 +60,7 @@ def test_made_up_reports_are_seen_where_they_came_and_nowhere_else(
     assert 'kind="' not in numbers.replace('{kind="shape",metric="homepage"}', "")
     assert '<span class="pill bad">1 implausible period</span>' in get(aggregator).body.decode()
     page = get(aggregator, "/metric/homepage").body.decode()
-    assert f"Implausible reports: {TODAY}, no mix of values" in page
+    assert f"Implausible reports in {TODAY}: the distribution of the number of ones" in page
     assert f"Implausible reports: {YESTERDAY}" not in page
     assert f"{TODAY}: 4,040 reports, still open, implausible" in page
 

@@ -421,7 +421,7 @@ def test_reading_reports_takes_the_read_scope(start: StartAggregator, store: Sql
 
 
 def test_two_files_are_not_put_together_at_once(retaining: Aggregator, monkeypatch: pytest.MonkeyPatch) -> None:
-    with reports_module._turn():
+    with reports_module._only_export():
         answer = retaining.get("/v1/metrics/homepage/reports")
     assert (answer.status, answer.json["type"]) == (503, "/problems/unavailable")
     assert "retry-after" in answer.headers

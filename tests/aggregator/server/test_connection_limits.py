@@ -1,4 +1,4 @@
-"""Connections: how many are open, in total and from one network, and how many requests one may have outstanding."""
+"""Limits of open connections, in total and per network, and of outstanding requests per connection."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def connected(aggregator: Aggregator) -> socket.socket:
 
 
 def read_all(client: socket.socket) -> bytes:
-    """Return what comes until the connection is closed, however it is closed."""
+    """Return the bytes received until the connection is closed or reset."""
     got = b""
     with suppress(ConnectionError):
         while data := client.recv(1 << 20):
@@ -37,7 +37,7 @@ def read_all(client: socket.socket) -> bytes:
 
 
 @given(st.lists(st.tuples(st.booleans(), st.sampled_from(["192.0.2.1", "192.0.2.2", "198.51.100.1", "127.0.0.1"]))))
-def test_counts_what_is_open_and_admits_up_to_its_limits(events: list[tuple[bool, str]]) -> None:
+def test_connection_limits_match_a_model(events: list[tuple[bool, str]]) -> None:
     limits = ConnectionLimits(5, 2, Proxies())
     held: list[str] = []
     for opens, host in events:
@@ -54,7 +54,7 @@ def test_counts_what_is_open_and_admits_up_to_its_limits(events: list[tuple[bool
     assert limits.num_open == len(held)
 
 
-def test_a_connection_with_more_than_8_requests_outstanding_is_closed(
+def test_closes_connection_with_more_than_8_outstanding_requests(
     start: StartAggregator, sqlite_store: SqlStore
 ) -> None:
     aggregator = start(sqlite_store)
@@ -67,9 +67,7 @@ def test_a_connection_with_more_than_8_requests_outstanding_is_closed(
         assert read_all(client).count(b"alive") <= 8
 
 
-def test_beyond_the_limit_a_connection_is_told_so_and_closed_and_others_go_on(
-    start: StartAggregator, sqlite_store: SqlStore
-) -> None:
+def test_connection_beyond_the_limit_gets_503(start: StartAggregator, sqlite_store: SqlStore) -> None:
     aggregator = start(sqlite_store, max_connections=4)
     with ExitStack() as stack:
         stack.enter_context(connected(aggregator))
@@ -92,7 +90,7 @@ def test_beyond_the_limit_a_connection_is_told_so_and_closed_and_others_go_on(
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /li", b"POST /v1/reports HTTP/1.1\r\nContent-Length: 9\r\n\r\n{"])
-def test_connections_that_are_reset_do_not_count(start: StartAggregator, sqlite_store: SqlStore, sent: bytes) -> None:
+def test_reset_connections_are_released(start: StartAggregator, sqlite_store: SqlStore, sent: bytes) -> None:
     aggregator = start(sqlite_store, max_connections=5)
     linger = b"\1\0\0\0\0\0\0\0"  # no lingering: a reset
     for _ in range(30):

@@ -1,4 +1,4 @@
-"""The two listeners of `hubbub serve`: one that a proxy may forward, and one for this machine that reads without a token."""
+"""The two listeners of `hubbub serve`: the public one, and the local one that serves reads without a token."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OTHER_ADDRESSES = (("127.0.0.1", 8_001), ("127.0.0.2", 8_000), ("::1", 8_000), (
 
 @contextmanager
 def serving(place: Path, *options: str) -> Iterator[str]:
-    """Run the real command; give what it printed until it was listening."""
+    """Run the command; yield its output until it listens."""
     (definitions := place / "metrics.toml").write_text(DEFINITIONS.replace("2030-01-01", "9000-01-01"))
     log = place / "log"
     command = [HUBBUB, "serve", str(definitions), "--port", "0", "--local-port", "0"]
@@ -55,7 +55,7 @@ def statuses(url: str, **headers: str) -> list[int]:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])  # noqa: S104  (what is tested)
-def test_reads_need_no_token_at_the_local_listener_only(tmp_path: Path, host: str) -> None:
+def test_only_the_local_listener_serves_reads_without_token(tmp_path: Path, host: str) -> None:
     with serving(tmp_path, "--local-reads-without-token", "--host", host) as printed:
         found = re.search(
             r"listening on http://[\d.]+:(\d+)\n.*without a token on (http://127\.0\.0\.1:(\d+)) ", printed
@@ -70,7 +70,7 @@ def test_reads_need_no_token_at_the_local_listener_only(tmp_path: Path, host: st
             assert statuses(forwarded, **header) == [401, 401, 401]
 
 
-def test_without_the_option_there_is_one_listener(tmp_path: Path) -> None:
+def test_no_local_listener_by_default(tmp_path: Path) -> None:
     with serving(tmp_path) as printed:
         assert "without a token" not in printed
         found = re.search(r"listening on (\S+)", printed)
@@ -78,14 +78,14 @@ def test_without_the_option_there_is_one_listener(tmp_path: Path) -> None:
         assert statuses(found[1]) == [401, 401, 401]
 
 
-def test_json_log_has_both_addresses(tmp_path: Path) -> None:
+def test_json_log_contains_both_addresses(tmp_path: Path) -> None:
     with serving(tmp_path, "--local-reads-without-token", "--log-format", "json") as printed:
         line = json.loads(printed.splitlines()[-1])
         assert statuses(line["local_url"]) == [200, 200, 200]
         assert statuses(line["url"]) == [401, 401, 401]
 
 
-def test_a_local_port_that_is_taken_is_named_with_its_option(tmp_path: Path) -> None:
+def test_local_port_in_use_names_the_option(tmp_path: Path) -> None:
     with serving(tmp_path, "--local-reads-without-token") as printed:
         found = re.search(r"without a token on http://127\.0\.0\.1:(\d+) ", printed)
         assert found
@@ -108,7 +108,7 @@ def test_a_local_port_that_is_taken_is_named_with_its_option(tmp_path: Path) -> 
 
 @pytest.fixture
 def forwarded_port(definitions: Definitions, sqlite_store: SqlStore) -> Iterator[Callable[[Address | None], Caller]]:
-    """The application whose local listener has one of several addresses, none of them the one that requests arrive at."""
+    """The application with a local listener at another address than the one at which requests arrive."""
     settings = Settings(local_reads_without_token=True, keep_reports={"homepage": 1})
     with ExitStack() as stack:
         apps = {
@@ -127,13 +127,13 @@ def forwarded_port(definitions: Definitions, sqlite_store: SqlStore) -> Iterator
     method=st.sampled_from(["GET", "HEAD"]),
 )
 @hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-def test_no_header_opens_reads_at_another_listener(
+def test_no_header_allows_reads_without_token_at_the_public_listener(
     forwarded_port: Callable[[Address | None], Caller],
     headers: dict[str, str],
     address: Address | None,
     path: str,
     method: str,
 ) -> None:
-    """The local listener is told by the socket; whatever headers a proxy or a client sends, the other one asks for a token."""
+    """The socket identifies the local listener; no header of a proxy or client replaces the token at the public one."""
     sent = [(name.encode(), value.encode()) for name, value in headers.items()]
     assert forwarded_port(address).call(method, path, sent).status == 401

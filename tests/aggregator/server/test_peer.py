@@ -1,4 +1,4 @@
-"""Which network a request is counted with, whatever its X-Forwarded-For has."""
+"""Client address of a request, for arbitrary X-Forwarded-For headers."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ ENTRIES = st.one_of(
 
 
 @given(st.sampled_from(["127.0.0.1", "::1", "::ffff:127.0.0.1", "10.1.2.3"]), st.none() | st.lists(ENTRIES, max_size=4))
-def test_a_proxied_request_is_counted_with_an_address_or_as_local(host: str, entries: list[str] | None) -> None:
+def test_client_address_is_an_address_or_local(host: str, entries: list[str] | None) -> None:
     peer = Proxies(["10.0.0.0/8"]).client_address(host, None if entries is None else ",".join(entries))
     assert peer == LOCAL or not ipaddress.ip_address(peer).is_loopback
 
 
 @given(st.lists(ENTRIES, max_size=4))
-def test_the_entry_of_the_nearest_proxy_decides(entries: list[str]) -> None:
+def test_client_address_uses_the_entry_of_the_nearest_proxy(entries: list[str]) -> None:
     assert Proxies().client_address("127.0.0.1", ",".join([*entries, "192.0.2.1"])) == "192.0.2.1"
     assert Proxies().client_address("192.0.2.9", ",".join(entries)) == "192.0.2.9"
 
 
-def test_a_proxy_that_names_no_client_is_one_network() -> None:
+def test_requests_without_client_are_one_network() -> None:
     proxies = Proxies(["10.0.0.0/8"])
     assert [proxies.client_address(host, None) for host in ("127.0.0.1", "::1", "10.1.2.3")] == [LOCAL] * 3
     assert proxies.client_address("127.0.0.1", "10.1.2.3, 127.0.0.1") == LOCAL

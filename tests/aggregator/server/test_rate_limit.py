@@ -1,4 +1,4 @@
-"""The rate limit: requests, reports and bytes of one network, whatever a request is and however it is spread."""
+"""Rate limit: requests, reports and bytes per network."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ BURST = 40.0
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.floats(0, 30), st.floats(0.001, 100)), min_size=1, max_size=60))
-def test_accepts_no_more_than_the_burst_and_the_rate(sent: list[tuple[float, float]]) -> None:
-    """In any window the costs accepted are at most its length, the burst, and one request that is larger than it.
+def test_rate_limit_matches_a_model(sent: list[tuple[float, float]]) -> None:
+    """In any window the accepted costs are at most its length, plus the burst, plus one request above the burst.
 
-    And a refused request is accepted after exactly the time that the refusal names.
+    A refused request is accepted after exactly the time in the refusal.
     """
     now = 0.0
     limit = RateLimit(BURST, clock=lambda: now)
@@ -55,7 +55,7 @@ def test_accepts_no_more_than_the_burst_and_the_rate(sent: list[tuple[float, flo
             total += cost
 
 
-def test_networks_are_counted_apart_and_addresses_of_one_together() -> None:
+def test_rate_limit_counts_by_network_prefix() -> None:
     limit = RateLimit(1.0, clock=lambda: 0.0)
     assert limit.spend("2001:db8:1::1", 1.0) == 0
     assert limit.spend("2001:db8:1:ffff::9", 1.0) == 1.0
@@ -66,7 +66,7 @@ ATTACKER, HONEST = "198.51.100.1", "203.0.113.1"
 
 
 def send(start: StartAggregator, store: SqlStore, bodies: list[bytes], coding: str, **limits: float) -> list[int]:
-    """Return the answers to bodies of one network, in order, under limits that let one second's worth pass at once."""
+    """Return the responses to bodies of one network, in order, with a burst of one second."""
     settings = {"client_rate": 1e6, "client_report_rate": 1e6, "client_byte_rate": 1e9} | limits
     aggregator = start(store, client_burst_seconds=1e-3, **settings)
     answers = [aggregator.post(body, x_forwarded_for=ATTACKER, content_encoding=coding).status for body in bodies]
@@ -80,7 +80,7 @@ def send(start: StartAggregator, store: SqlStore, bodies: list[bytes], coding: s
     [({}, 4), ({"client_rate": 1e-3}, 1), ({"client_report_rate": 1e-3}, 1), ({"client_byte_rate": 1e-3}, 1)],
     ids=str,
 )
-def test_each_rate_limits_by_itself(
+def test_each_rate_is_limited_separately(
     start: StartAggregator,
     sqlite_store: SqlStore,
     make_batch: MakeBatch,
@@ -95,7 +95,7 @@ def test_each_rate_limits_by_itself(
     assert answers == [202] * accepted + [429] * (4 - accepted)
 
 
-def test_inflated_bytes_are_charged_before_they_are_decoded(
+def test_inflated_bytes_are_charged_before_decoding(
     start: StartAggregator, sqlite_store: SqlStore, make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decoded: list[int] = []
@@ -115,7 +115,7 @@ def test_inflated_bytes_are_charged_before_they_are_decoded(
 
 
 @pytest.mark.parametrize("path", ["/readyz", "/v1/metrics", "/nothing", "/", "/v1/metrics/homepage/summary"])
-def test_other_requests_are_limited_by_network_too(start: StartAggregator, sqlite_store: SqlStore, path: str) -> None:
+def test_other_requests_are_rate_limited(start: StartAggregator, sqlite_store: SqlStore, path: str) -> None:
     aggregator = start(sqlite_store, client_rate=1e-3, client_burst_seconds=3_000)
     answers = [aggregator.get(path, x_forwarded_for=ATTACKER).status for _ in range(5)]
     assert answers[3:] == [429, 429]
@@ -124,7 +124,7 @@ def test_other_requests_are_limited_by_network_too(start: StartAggregator, sqlit
     assert [aggregator.get("/livez", x_forwarded_for=ATTACKER).status for _ in range(5)] == [200] * 5
 
 
-def test_guesses_of_tokens_are_limited_by_network(start: StartAggregator, sqlite_store: SqlStore) -> None:
+def test_requests_with_wrong_tokens_are_rate_limited(start: StartAggregator, sqlite_store: SqlStore) -> None:
     aggregator = start(sqlite_store, client_rate=1e-3, client_burst_seconds=3_000, local_reads_without_token=False)
     guesses = [
         aggregator.get("/metrics", x_forwarded_for=ATTACKER, authorization=f"Bearer hubbub_{n}").status
@@ -133,19 +133,19 @@ def test_guesses_of_tokens_are_limited_by_network(start: StartAggregator, sqlite
     assert guesses == [401, 401, 401, 429, 429]
 
 
-def test_requests_of_this_machine_without_a_client_are_one_network_with_a_higher_limit(
+def test_local_requests_without_client_have_a_higher_limit(
     start: StartAggregator, sqlite_store: SqlStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     _warn_of_local_limit.cache_clear()
     aggregator = start(sqlite_store, client_rate=1e-3, client_burst_seconds=1_000, local_rate_factor=4)
-    # the fixture has asked for /livez only, which is not charged
+    # the fixture requested only /livez, which is not charged
     answers = [aggregator.get("/v1/metrics").status for _ in range(6)]
     assert answers == [200] * 4 + [429] * 2
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert sum("set X-Forwarded-For" in text for text in warnings) == 1
 
 
-def test_holds_back_a_bounded_number_of_refusals(
+def test_delays_at_most_64_refusals(
     definitions: Definitions, sqlite_store: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of 100 simultaneous refusals 64 are delayed; the others are sent immediately."""

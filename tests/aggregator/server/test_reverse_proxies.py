@@ -1,4 +1,4 @@
-"""The reverse proxies of docs/operating.md, run as they are written there, where they are installed."""
+"""The reverse proxy configurations of docs/operating.md, run with nginx and Caddy where these are installed."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def installed(name: str) -> str:
 
 
 def written(language: str) -> str:
-    """Return the page's example."""
+    """Return an example of the page."""
     found = re.search(rf"```{language}\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert found
     return found[1]
 
 
 def replaced(text: str, *pairs: tuple[str, str]) -> str:
-    """Change what is of the place alone; every word of it must be there."""
+    """Replace the parts that depend on the machine; each must occur."""
     for old, new in pairs:
         assert old in text, old
         text = text.replace(old, new)
@@ -65,7 +65,7 @@ def free_port() -> int:
 
 @contextmanager
 def serving(program: list[str], port: int, ca: Path) -> Iterator[urllib3.HTTPSConnectionPool]:
-    """Run a proxy until the test is over; give the way through it."""
+    """Run a proxy during the test; yield its URL."""
     popen = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     pool = urllib3.HTTPSConnectionPool("127.0.0.1", port, server_hostname=NAME, ca_certs=str(ca), retries=False)
     try:
@@ -80,9 +80,9 @@ def serving(program: list[str], port: int, ca: Path) -> Iterator[urllib3.HTTPSCo
     finally:
         pool.close()
         popen.terminate()
-        said = popen.communicate(timeout=30)[0]
-    assert "remote" not in said
-    assert "client:" not in said
+        log = popen.communicate(timeout=30)[0]
+    assert "remote" not in log
+    assert "client:" not in log
 
 
 @pytest.fixture
@@ -100,9 +100,9 @@ def certificate(tmp_path: Path) -> Certificate:
 
 @pytest.fixture
 def nginx(tmp_path: Path, certificate: Certificate) -> Nginx:
-    """How nginx is started, where it listens, and its configuration, with places for two aggregators.
+    """nginx's command, address and configuration, with placeholders for two aggregators.
 
-    A request's X-Test-Client is the address that nginx takes for the client's: all clients of these tests are on this machine.
+    nginx uses the header X-Test-Client as the client's address, because all clients of these tests are on this machine.
     """
     pem, key = certificate
     port, config = free_port(), tmp_path / "nginx.conf"
@@ -121,7 +121,7 @@ def nginx(tmp_path: Path, certificate: Certificate) -> Nginx:
     return [installed("nginx"), "-p", str(tmp_path), "-c", str(config), "-e", "stderr"], port, config
 
 
-def test_a_batch_goes_through_nginx_and_nothing_is_logged(
+def test_nginx_forwards_batches_and_logs_no_requests(
     nginx: Nginx,
     certificate: Certificate,
     start: StartAggregator,
@@ -144,11 +144,11 @@ def test_a_batch_goes_through_nginx_and_nothing_is_logged(
             refused = proxy.request("POST", "/v1/reports", body=data, headers=json)
             assert refused.headers["content-type"] == "application/problem+json"
         assert proxy.request("POST", "/v1/reports", body=b" " * 2_100_000, headers=json).status == 413
-        told = {
+        statuses = {
             proxy.request("POST", "/v1/reports", body=body, headers=json | {"X-Forwarded-For": str(n)}).status
             for n in range(40)
         }
-        assert told == {200, 429}, "clients are limited by the address that nginx saw, whatever they write"
+        assert statuses == {200, 429}, "clients are limited by the address that nginx saw, whatever they write"
     assert (tmp_path / "hubbub.log").read_text() == ""
 
 
@@ -163,10 +163,10 @@ http {{ {paths} access_log off; server {{
 
 
 @pytest.mark.parametrize("more", ["", "proxy_set_header Host $host;", "proxy_set_header Host localhost;"])
-def test_nothing_is_readable_without_a_token_behind_a_minimal_nginx(
+def test_minimal_nginx_exposes_no_reads_without_token(
     certificate: Certificate, tmp_path: Path, make_batch: MakeBatch, more: str
 ) -> None:
-    """`proxy_pass` alone names no client, and sends the aggregator's own address as Host."""
+    """`proxy_pass` alone sets no client address, and sends the aggregator's own address as Host."""
     tool, port, (pem, key) = installed("nginx"), free_port(), certificate
     (definitions := tmp_path / "metrics.toml").write_text(DEFINITIONS.replace("2030-01-01", "9000-01-01"))
     command = [
@@ -215,10 +215,10 @@ def test_nothing_is_readable_without_a_token_behind_a_minimal_nginx(
             assert service.wait(60) == 0
 
 
-def test_behind_nginx_one_service_takes_over_from_another_and_nobody_is_sent_away(
+def test_nginx_switches_between_services_without_errors(
     nginx: Nginx, certificate: Certificate, tmp_path: Path, make_batch: MakeBatch
 ) -> None:
-    """The restart of the page, on one SQLite file, with clients that send all the time."""
+    """The restart procedure of the page, on one SQLite file, while clients send continuously."""
     program, port, config = nginx
     definitions, database = tmp_path / "metrics.toml", tmp_path / "reports.db"
     definitions.write_text(DEFINITIONS.replace("2030-01-01", "9000-01-01"))
@@ -278,7 +278,7 @@ def test_behind_nginx_one_service_takes_over_from_another_and_nobody_is_sent_awa
     store.close()
 
 
-def test_a_batch_goes_through_caddy_and_nothing_is_logged(
+def test_caddy_forwards_batches_and_logs_no_requests(
     certificate: Certificate,
     start: StartAggregator,
     sqlite_store: SqlStore,
@@ -302,8 +302,8 @@ def test_a_batch_goes_through_caddy_and_nothing_is_logged(
         assert proxy.request("POST", "/v1/reports", body=body, headers=json).status == 202
         refused = proxy.request("POST", "/v1/reports", body=b" " * 1_500_000, headers=json)
         assert (refused.status, refused.headers["content-type"]) == (413, "application/problem+json")
-        told = {
+        statuses = {
             proxy.request("POST", "/v1/reports", body=body, headers=json | {"X-Forwarded-For": str(n)}).status
             for n in range(40)
         }
-        assert told == {200, 429}
+        assert statuses == {200, 429}

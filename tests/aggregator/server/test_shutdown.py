@@ -1,4 +1,4 @@
-"""SIGTERM ends scans after one more summary, ends long deletions after one more step, and ends the process whatever hangs."""
+"""SIGTERM: scans end after one more summary, long deletions after one more step, and the process ends even if a thread hangs."""
 
 from __future__ import annotations
 
@@ -52,21 +52,19 @@ def filled(store: SqlStore, metric: Metric, make_batch: MakeBatch) -> SqlStore:
 
 
 @pytest.mark.parametrize("read", range(len(PERIODS)))
-def test_scan_of_summaries_reads_no_more_of_them_once_the_store_is_stopped(
-    filled: SqlStore, metric: Metric, read: int
-) -> None:
+def test_stop_ends_a_scan_of_summaries(filled: SqlStore, metric: Metric, read: int) -> None:
     statements = list[str]()
     scan = filled.read(metric.digest)
     for _ in range(read):
         next(scan)
     filled.stop()
-    event.listen(filled._engine, "before_cursor_execute", lambda *told: statements.append(told[2]))
+    event.listen(filled._engine, "before_cursor_execute", lambda *arguments: statements.append(arguments[2]))
     with pytest.raises(StoppedError):
         next(scan)
     assert not [statement for statement in statements if "summary" in statement]
 
 
-def test_scan_of_retained_reports_ends_after_one_block(filled: SqlStore, metric: Metric) -> None:
+def test_stop_ends_a_scan_of_retained_reports(filled: SqlStore, metric: Metric) -> None:
     with filled.reports(metric.digest, PERIODS) as held:
         blocks = held.blocks()
         next(blocks)
@@ -77,7 +75,7 @@ def test_scan_of_retained_reports_ends_after_one_block(filled: SqlStore, metric:
         write_reports(filled, metric, PERIODS, sink)
 
 
-def test_stopped_store_still_stores_batches_and_counts_refusals(
+def test_stopped_store_accepts_batches_and_refusal_counts(
     filled: SqlStore, metric: Metric, make_batch: MakeBatch
 ) -> None:
     filled.stop()
@@ -87,7 +85,7 @@ def test_stopped_store_still_stores_batches_and_counts_refusals(
 
 
 @pytest.mark.parametrize("path", ["/v1/metrics/homepage/summary", "/v1/metrics/homepage/reports"])
-def test_reads_of_a_stopping_service_are_answered_503(start: StartAggregator, filled: SqlStore, path: str) -> None:
+def test_stopping_service_refuses_reads_with_503(start: StartAggregator, filled: SqlStore, path: str) -> None:
     aggregator = start(filled, keep_reports={"homepage": 1000})
     assert aggregator.get(path).status == 200
     filled.stop()
@@ -98,7 +96,7 @@ def test_reads_of_a_stopping_service_are_answered_503(start: StartAggregator, fi
     )
 
 
-def test_upkeep_of_a_stopped_store_ends_after_one_step_and_another_start_finishes_it(
+def test_stop_ends_upkeep_and_a_restart_finishes_it(
     database: str, definitions: Definitions, metric: Metric, make_batch: MakeBatch
 ) -> None:
     steps = 0
@@ -123,10 +121,10 @@ def test_upkeep_of_a_stopped_store_ends_after_one_step_and_another_start_finishe
     store.close()
 
 
-def test_segments_are_folded_between_the_steps_of_closing_a_period(
+def test_closing_a_period_folds_segments_between_steps(
     tmp_path: Path, definitions: Definitions, metric: Metric, make_batch: MakeBatch
 ) -> None:
-    """A batch comes in each pause; `fold_interval` passes with each look at the clock."""
+    """A batch arrives in each pause; `fold_interval` elapses between two readings of the clock."""
     store, open_period, seconds = SqlStore(open_sqlite(tmp_path / "reports.db")), PERIODS[-1], iter(range(10**6))
     waiting = list[int]()
 
@@ -145,7 +143,7 @@ def test_segments_are_folded_between_the_steps_of_closing_a_period(
     store.close()
 
 
-def test_folding_between_steps_waits_for_fold_every(
+def test_folding_between_steps_waits_for_fold_interval(
     tmp_path: Path, definitions: Definitions, metric: Metric, make_batch: MakeBatch
 ) -> None:
     store, folds = SqlStore(open_sqlite(tmp_path / "reports.db"), pause=lambda _seconds: None), 0
@@ -168,7 +166,7 @@ def test_folding_between_steps_waits_for_fold_every(
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Callable[..., tuple[int, str, int]]]:
-    """Fork a process that serves; return its id, its URL and a pipe of what it does."""
+    """Fork a serving process; return its id, its URL and a pipe with its events."""
     children = list[int]()
 
     def fork(definitions: Definitions, prepare: Callable[[SqlStore, Callable[[str], None]], None]) -> Any:
@@ -182,7 +180,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., tuple[int, str, int]]]:
             child = os.fork()
             if child == 0:
                 status = 3
-                signal.alarm(60)  # a test that fails must end, too
+                signal.alarm(60)  # ends the child if the test fails
                 try:
                     store = SqlStore.open(tmp_path / "served.db")
                     prepare(store, say)
@@ -219,26 +217,26 @@ def lines(pipe: int) -> Iterator[str]:
             yield line.strip()
 
 
-def test_sigterm_ends_a_scan_of_many_summaries_after_one_more(
+def test_sigterm_ends_a_scan_of_summaries(
     serve: Callable[..., Any], tmp_path: Path, definitions: Definitions, metric: Metric, make_batch: MakeBatch
 ) -> None:
-    """400 summaries of .1 s each; what counts is how many are read after the signal was seen."""
+    """400 summaries take 0.1 s each; the test counts those read after the signal was received."""
     store = SqlStore.open(tmp_path / "served.db")
     store.append([make_batch(metric, 1, period=str((FIRST + timedelta(days=day)).date())) for day in range(400)])
     store.close()
     summarize = folding.summarize
 
     def prepare(_store: SqlStore, say: Callable[[str], None]) -> None:
-        def slowly(*asked: Any) -> Any:
+        def summarize_slowly(*arguments: Any) -> Any:
             say("summary")
             time.sleep(0.1)
-            return summarize(*asked)
+            return summarize(*arguments)
 
-        folding.summarize = slowly  # type: ignore[assignment]
+        folding.summarize = summarize_slowly  # type: ignore[assignment]
 
     child, url, pipe = serve(definitions, prepare)
-    said = lines(pipe)
-    assert next(said) == "ready"
+    events = lines(pipe)
+    assert next(events) == "ready"
 
     def read() -> None:
         with suppress(OSError):
@@ -247,15 +245,15 @@ def test_sigterm_ends_a_scan_of_many_summaries_after_one_more(
     reader = threading.Thread(target=read)
     reader.start()
     for _ in range(3):
-        assert next(said) == "summary"
+        assert next(events) == "summary"
     os.kill(child, signal.SIGTERM)
-    rest = list(said)
+    rest = list(events)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     reader.join()
     assert rest[rest.index("stopping") + 1 :] in ([], ["summary"])
 
 
-def test_sigterm_ends_a_process_whose_store_hangs(
+def test_sigterm_ends_a_process_with_a_hanging_store(
     serve: Callable[..., Any],
     definitions: Definitions,
     metric: Metric,
@@ -272,8 +270,8 @@ def test_sigterm_ends_a_process_whose_store_hangs(
         store.append = hang  # type: ignore[assignment, method-assign]
 
     child, url, pipe = serve(definitions, prepare)
-    said = lines(pipe)
-    assert next(said) == "ready"
+    events = lines(pipe)
+    assert next(events) == "ready"
     request = urllib.request.Request(  # noqa: S310
         f"{url}/v1/reports",
         make_batch(metric, period=str(datetime.now(UTC).date())).to_json(),
@@ -286,8 +284,8 @@ def test_sigterm_ends_a_process_whose_store_hangs(
 
     sender = threading.Thread(target=send)
     sender.start()
-    assert next(said) == "hangs"
+    assert next(events) == "hangs"
     os.kill(child, signal.SIGTERM)
-    assert list(said) == ["stopping"]
+    assert list(events) == ["stopping"]
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
     sender.join()

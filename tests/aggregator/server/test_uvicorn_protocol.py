@@ -1,4 +1,4 @@
-"""What comes down a connection and is no request: answered in the one form, and not kept."""
+"""Invalid input on a connection: problem responses, limits on headers, pipelining."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def connected(aggregator: Aggregator) -> socket.socket:
     return socket.create_connection((host, int(port)), timeout=30)
 
 
-def answered(aggregator: Aggregator, sent: bytes) -> tuple[bytes, dict[str, str], Any]:
-    """Send bytes, all of which are read before the connection is closed; return status line, headers and JSON."""
+def exchange(aggregator: Aggregator, sent: bytes) -> tuple[bytes, dict[str, str], Any]:
+    """Send bytes, all of which the server reads before it closes the connection; return status line, headers and JSON."""
     got = b""
     with connected(aggregator) as client:
         client.sendall(sent)
@@ -41,7 +41,7 @@ def answered(aggregator: Aggregator, sent: bytes) -> tuple[bytes, dict[str, str]
 
 
 def status_of_next(answers: BinaryIO) -> bytes:
-    """Read one answer, to its end."""
+    """Return the status of the next response, read completely."""
     status = answers.readline().split(b" ")[1]
     length = 0
     while (line := answers.readline()) != b"\r\n":
@@ -73,11 +73,11 @@ def status_of_next(answers: BinaryIO) -> bytes:
     ],
     ids=lambda sent: repr(sent[:60]),
 )
-def test_what_is_no_http_is_told_so(aggregator: Aggregator, sent: bytes) -> None:
-    status, headers, told = answered(aggregator, sent)
+def test_rejects_bytes_that_are_not_http(aggregator: Aggregator, sent: bytes) -> None:
+    status, headers, problem = exchange(aggregator, sent)
     assert status == b"HTTP/1.1 400 Bad Request"
     assert (headers["content-type"], headers["connection"]) == ("application/problem+json", "close")
-    assert (told["type"], told["status"]) == ("/problems/not-http", ProblemType.NOT_HTTP.status)
+    assert (problem["type"], problem["status"]) == ("/problems/not-http", ProblemType.NOT_HTTP.status)
     assert "server" not in headers
 
 
@@ -86,15 +86,15 @@ def test_what_is_no_http_is_told_so(aggregator: Aggregator, sent: bytes) -> None
     [GET + b"a: ", GET, CHUNKED + b"2;"],
     ids=["one header without end", "headers without end", "a chunk's extension without end"],
 )
-def test_what_comes_around_a_body_without_end_is_refused(aggregator: Aggregator, begun: bytes) -> None:
+def test_rejects_endless_headers(aggregator: Aggregator, begun: bytes) -> None:
     more = b"b: c\r\n" * 20_000 if begun == GET else b"x" * 100_000
-    status, headers, told = answered(aggregator, (begun + more)[: (64 << 10) + 1])
+    status, headers, problem = exchange(aggregator, (begun + more)[: (64 << 10) + 1])
     assert status.startswith(b"HTTP/1.1 431 ")
     assert (headers["content-type"], headers["connection"]) == ("application/problem+json", "close")
-    assert (told["type"], told["status"]) == ("/problems/headers-too-large", ProblemType.HEADERS_TOO_LARGE.status)
+    assert (problem["type"], problem["status"]) == ("/problems/headers-too-large", ProblemType.HEADERS_TOO_LARGE.status)
 
 
-def test_trailers_without_end_are_cut_off(aggregator: Aggregator) -> None:
+def test_rejects_endless_trailers(aggregator: Aggregator) -> None:
     with connected(aggregator) as client, suppress(ConnectionError):
         client.sendall(CHUNKED + b"2\r\n{}\r\n0\r\na: ")
         client.sendall(b"x" * 10_000_000)
@@ -102,9 +102,7 @@ def test_trailers_without_end_are_cut_off(aggregator: Aggregator) -> None:
             pass
 
 
-def test_bodies_and_requests_without_number_on_one_connection_are_no_headers(
-    aggregator: Aggregator, make_batch: MakeBatch
-) -> None:
+def test_header_limit_is_per_request(aggregator: Aggregator, make_batch: MakeBatch) -> None:
     body = make_batch(aggregator.definitions["homepage"]).to_json().ljust(29_000)
     request = POST + b"Content-Length: %d\r\n\r\n" % len(body) + body
     with connected(aggregator) as client, client.makefile("rb") as answers:
@@ -116,7 +114,7 @@ def test_bodies_and_requests_without_number_on_one_connection_are_no_headers(
             assert status_of_next(answers) == b"200"
 
 
-def test_a_body_may_be_larger_than_what_comes_around_it(
+def test_accepts_bodies_beyond_the_header_limit(
     start: StartAggregator, sqlite_store: SqlStore, make_batch: MakeBatch
 ) -> None:
     aggregator = start(sqlite_store)
@@ -124,12 +122,12 @@ def test_a_body_may_be_larger_than_what_comes_around_it(
 
 
 @pytest.mark.parametrize("upgrade", ["websocket", "h2c"])
-def test_another_protocol_that_is_asked_for_is_not_taken_up(aggregator: Aggregator, upgrade: str) -> None:
+def test_ignores_upgrade_requests(aggregator: Aggregator, upgrade: str) -> None:
     answer = aggregator.get("/livez", connection="Upgrade", upgrade=upgrade, sec_websocket_version="13")
     assert (answer.status, answer.json) == (200, {"status": "alive", "client_named": False})
 
 
-def test_who_waits_to_be_told_to_go_on_is(aggregator: Aggregator, make_batch: MakeBatch) -> None:
+def test_sends_100_continue(aggregator: Aggregator, make_batch: MakeBatch) -> None:
     body = make_batch(aggregator.definitions["homepage"]).to_json()
     with connected(aggregator) as client, client.makefile("rb") as answers:
         for status in (b"202", b"200"):
@@ -139,7 +137,7 @@ def test_who_waits_to_be_told_to_go_on_is(aggregator: Aggregator, make_batch: Ma
             assert status_of_next(answers) == status
 
 
-def test_requests_that_do_not_wait_for_answers_get_them_in_order(aggregator: Aggregator, make_batch: MakeBatch) -> None:
+def test_pipelined_requests_get_responses_in_order(aggregator: Aggregator, make_batch: MakeBatch) -> None:
     batches = [make_batch(aggregator.definitions["homepage"]) for _ in range(8)]
     bodies = [batch.to_json() for batch in batches]
     with connected(aggregator) as client, client.makefile("rb") as answers:

@@ -1,4 +1,4 @@
-"""The command line of the client: results on stdout, one clear sentence on stderr when something is wrong."""
+"""Commands of the client: results on stdout, errors as one line on stderr."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def hubbub(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
 
 
-def test_show_says_what_a_metric_can_reveal() -> None:
+def test_show_prints_parameters_and_epsilon() -> None:
     shown = hubbub("metrics", "show", METRICS, "homepage")
     assert shown.returncode == 0
     figures = dict(re.findall(r"^    (per \w+|lifetime epsilon) +([\d.]+)  ", shown.stdout, flags=re.MULTILINE))
@@ -38,31 +38,31 @@ def test_show_says_what_a_metric_can_reveal() -> None:
     }
     assert "while the value stays: any number of reports from one permanent response" in shown.stdout
     assert "f = 0.5; hold = none" in shown.stdout
-    assert "two reports of the same value tell one of 12.7 people by their permanent noise" in shown.stdout
-    assert "that a value changed is not hidden: no hold" in shown.stdout
+    assert "effective group size of two reports of one value: 12.7 clients" in shown.stdout
+    assert "without hold, changes of the value are visible in linked reports" in shown.stdout
     about = json.loads(hubbub("metrics", "show", METRICS, "dark_mode", "--json").stdout)
     assert about[0]["privacy"]["epsilon_report"] == pytest.approx(1.0986, abs=1e-4)
 
 
-def test_show_says_what_a_crowd_hides() -> None:
+def test_show_prints_central_epsilon() -> None:
     shown = hubbub("metrics", "show", METRICS, "homepage", "--reports", "1000000").stdout
     about = json.loads(hubbub("metrics", "show", METRICS, "homepage", "--reports", "1000000", "--json").stdout)[0]
     assert about["reports_per_cohort"] == 1_000_000 // about["num_cohorts"]
     assert about["central_epsilon"] < about["privacy"]["epsilon_report"]
-    assert f"central epsilon = {about['central_epsilon']:.3g} with delta = 1e-09 for one report" in shown
-    assert "not towards the operator of the aggregator" in shown
+    assert f"central epsilon = {about['central_epsilon']:.3g} at delta = 1e-09, for" in shown
+    assert "not against the operator of the aggregator" in shown
 
 
-def test_show_says_infinity_in_valid_json(tmp_path: Path) -> None:
+def test_show_prints_infinity_as_valid_json(tmp_path: Path) -> None:
     unmemoized = tmp_path / "m.toml"
     unmemoized.write_text(METRICS.read_text().replace("prob_f = 0.5", "prob_f = 0"))
     about = json.loads(hubbub("metrics", "show", unmemoized, "homepage", "--json").stdout)
     assert about[0]["privacy"]["epsilon_permanent"] == "inf"
 
 
-def test_check_is_one_line_when_fine_and_one_sentence_when_not(tmp_path: Path) -> None:
+def test_check_prints_one_line_if_valid_and_one_error_if_not(tmp_path: Path) -> None:
     fine = hubbub("metrics", "check", METRICS)
-    assert fine.stdout.endswith("well formed: 3 definitions, 3 metrics\n")
+    assert fine.stdout.endswith("valid: 3 definitions, 3 metrics\n")
     assert fine.stderr == ""
     wrong = tmp_path / "wrong.toml"
     wrong.write_text(METRICS.read_text().replace("prob_f = 0.5", "prob_f = 1", 1))
@@ -89,7 +89,9 @@ def test_check_is_one_line_when_fine_and_one_sentence_when_not(tmp_path: Path) -
         ),
     ],
 )
-def test_check_warns_of_what_nobody_would_expect(tmp_path: Path, written: str, instead: str, warning: str) -> None:
+def test_check_warns_about_expired_blocked_and_linkable_metrics(
+    tmp_path: Path, written: str, instead: str, warning: str
+) -> None:
     odd = tmp_path / "odd.toml"
     assert written in METRICS.read_text()
     odd.write_text(METRICS.read_text().replace(written, instead, 1))
@@ -99,7 +101,7 @@ def test_check_warns_of_what_nobody_would_expect(tmp_path: Path, written: str, i
     assert json.loads(hubbub("metrics", "check", odd, "--json").stdout)["warnings"][0].startswith(warning)
 
 
-def test_check_warns_of_metrics_that_the_total_leaves_no_room_for(tmp_path: Path) -> None:
+def test_check_warns_if_the_total_is_too_small(tmp_path: Path) -> None:
     many = tmp_path / "many.toml"
     homepage = METRICS.read_text().partition("[[metric]]")[2].partition("[[metric]]")[0]
     many.write_text("".join("[[metric]]" + homepage.replace('"homepage"', f'"page{n}"') for n in range(8)))
@@ -107,13 +109,13 @@ def test_check_warns_of_metrics_that_the_total_leaves_no_room_for(tmp_path: Path
     assert warned == ["page5", "page6", "page7"]
 
 
-def test_encode_shows_reports_and_refuses_unknown_metrics() -> None:
+def test_encode_prints_reports_and_rejects_unknown_metrics() -> None:
     reports = json.loads(hubbub("encode", METRICS, "dark_mode", "true", "false", "--json").stdout)
     assert [len(report["bits"]) for report in reports] == [1, 1]
     assert len(json.loads(hubbub("encode", METRICS, "homepage", "--json").stdout)) == 1
     for arguments, told in (
-        (("encode", METRICS, "weight", "3"), "has no metric 'weight': it has homepage, os, dark_mode"),
-        (("encode", METRICS, "dark_mode", "yes"), "a boolean value is written true or false"),
+        (("encode", METRICS, "weight", "3"), "has no metric 'weight'; its metrics are homepage, os, dark_mode"),
+        (("encode", METRICS, "dark_mode", "yes"), "a value of a boolean metric must be true or false"),
     ):
         refused = hubbub(*arguments)
         assert refused.returncode == 1
@@ -127,25 +129,25 @@ def test_wrong_usage_exits_with_2() -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 @pytest.mark.parametrize("arguments", [("--help",), ("metrics", "show", METRICS)])
-def test_output_that_finds_no_room_is_one_sentence(arguments: tuple[str | Path, ...]) -> None:
+def test_full_disk_is_one_error_line(arguments: tuple[str | Path, ...]) -> None:
     program = Path(sys.executable).with_name("hubbub")
     with Path("/dev/full").open("w") as full:
         told = subprocess.run([program, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert (told.returncode, told.stderr) == (1, "Error: the output cannot be written: No space left on device\n")
+    assert (told.returncode, told.stderr) == (1, "Error: cannot write the output: No space left on device\n")
 
 
-def test_a_directory_that_is_no_state_is_not_said_to_be_missing(tmp_path: Path) -> None:
+def test_error_for_directory_without_state_differs_from_missing_directory(tmp_path: Path) -> None:
     assert "holds no client's state (there is no journal in it)" in hubbub("inspect", tmp_path).stderr
 
 
 @pytest.mark.parametrize("group", [(), ("db",), ("import",), ("metrics",), ("token",)])
-def test_every_list_of_commands_has_an_example_and_says_whole_what_each_does(group: tuple[str, ...]) -> None:
+def test_group_help_has_an_example_and_untruncated_summaries(group: tuple[str, ...]) -> None:
     told = hubbub(*group, "--help").stdout
     assert "Example:\n    hubbub" in told
     assert "..." not in told.replace("[ARGS]...", "")
 
 
-def test_a_state_that_may_not_be_looked_at_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_state_is_one_error_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
@@ -155,8 +157,8 @@ def test_a_state_that_may_not_be_looked_at_is_one_sentence(tmp_path: Path, monke
         read_state(tmp_path)
 
 
-def test_what_is_wrong_with_a_file_is_said_by_who_opens_it() -> None:
-    """Click would look first whether it can be read, in words and with an exit code of its own, of files to write, too."""
+def test_file_errors_have_one_form_in_all_commands() -> None:
+    """click does not check files, because its messages and exit codes differ from those of hubbub."""
     context = click.Context(main)
     commands = [main.get_command(context, name) for name in main.list_commands(context)]
     commands += [sub for group in commands if isinstance(group, click.Group) for sub in group.commands.values()]

@@ -1,4 +1,4 @@
-"""What an app's settings page shows: consent, queued reports and the ledger, from Python and from the commands, by one code path."""
+"""Consent, queued reports and ledger for an app's settings page, from Python and from the commands."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def printed(*arguments: str) -> object:
     return json.loads(done.stdout)
 
 
-def test_consent_is_read_back_with_its_level_text_and_time(rig: Rig) -> None:
+def test_consent_property_returns_level_text_and_time(rig: Rig) -> None:
     client = rig.client()
     assert client.consent == ConsentRecord(Consent.OFF, "", None, effective=Consent.OFF)
     client.set_consent("on", "notice 1")
@@ -69,12 +69,12 @@ def test_inspect_prints_the_consent_with_its_text_and_time(rig: Rig) -> None:
     again = rig.client()
     again.flush(5)
     shown = CliRunner().invoke(main, ["inspect", str(rig.state)]).stdout
-    assert "waits: homepage of 2026-11-21, never sent: it was made under consent local" in shown
+    assert "queued: homepage of 2026-11-21, never sent: created under consent local" in shown
 
 
 @pytest.mark.parametrize("consent", ["on", "local", "off"])
 def test_inspect_and_ledger_return_what_the_commands_print(consent: str, rig: Rig) -> None:
-    """The policy is infinite, so infinities are among the figures."""
+    """The policy is infinite, so some figures are infinite."""
     client = rig.agreed(HOMEPAGE, SURVEY)
     for _ in range(3):
         client.record("homepage", "x")
@@ -91,7 +91,7 @@ def test_inspect_and_ledger_return_what_the_commands_print(consent: str, rig: Ri
     assert len(client.inspect(last=3)["last_sent"]) == (0 if consent == "off" else 3)
 
 
-def test_a_client_without_a_directory_of_its_own_is_inspected_too(rig: Rig) -> None:
+def test_inspects_client_with_in_memory_state(rig: Rig) -> None:
     for client in (rig.agreed(durability="memory"), rig.agreed(disk=SimulatedDisk())):
         client.record("homepage", "x")
         deliver(client)
@@ -101,7 +101,7 @@ def test_a_client_without_a_directory_of_its_own_is_inspected_too(rig: Rig) -> N
     assert not rig.state.exists()
 
 
-def test_nothing_is_raised_where_there_is_no_state_or_no_client_can_have_one(rig: Rig, tmp_path: Path) -> None:
+def test_inspect_and_ledger_never_raise_without_state(rig: Rig, tmp_path: Path) -> None:
     fresh = rig.client()
     assert fresh.inspect()["accounting"]["recorded"] == 0
     assert fresh.ledger()["accounts"] == []
@@ -116,8 +116,8 @@ def test_nothing_is_raised_where_there_is_no_state_or_no_client_can_have_one(rig
         assert client.ledger()["accounts"] == []
 
 
-def test_inspect_and_ledger_do_not_wait_for_the_lock_that_others_hold(rig: Rig) -> None:
-    """Another process holds the directory, a thread of this one waits for it: a settings page opens all the same."""
+def test_inspect_and_ledger_do_not_wait_for_the_journal_lock(rig: Rig) -> None:
+    """Another process holds the lock, and a thread of this process waits for it."""
     client = rig.agreed()
     client.record("homepage", "x")
     lock = SystemDisk().lock(rig.state / "lock")
@@ -141,7 +141,7 @@ def test_inspect_and_ledger_do_not_wait_for_the_lock_that_others_hold(rig: Rig) 
         thread.join()
 
 
-def test_reading_goes_on_while_compactions_rename_the_files(rig: Rig) -> None:
+def test_reads_state_during_compactions(rig: Rig) -> None:
     client = rig.agreed()
     client.record("homepage", "x")
     ended = threading.Event()

@@ -1,4 +1,4 @@
-"""Probabilities are exact dyadic fractions, from what is asked to the last digit drawn."""
+"""Exact dyadic probabilities of masks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_mask_has_exactly_its_distribution_when_all_words_are_enumerated(dig
 
 @pytest.mark.parametrize("a", [0, 1, 2**22 - 1, 2**22, 2**23, 2**24 - 1, 2**24, 0xABCDEF, 0x000001 << 12])
 def test_one_bit_has_exactly_its_probability_at_24_digits(a: int) -> None:
-    """The tree of all coin sequences, and the recursion P_j = (digit + P_(j-1)) / 2 from the lowest digit up."""
+    """All sequences of random digits, by the recursion P_j = (digit + P_(j-1)) / 2 from the lowest digit up."""
     by_recursion = Fraction(1 if a == 1 << DYADIC_DIGITS else 0)
     for position in range(DYADIC_DIGITS):
         by_recursion = (Fraction(a >> position & 1) + by_recursion) / 2 if a < 1 << DYADIC_DIGITS else by_recursion
@@ -53,7 +53,7 @@ def _probability_of_one(a: int) -> Fraction:
 
 
 def test_every_position_of_a_wide_mask_is_drawn() -> None:
-    """Words of ones keep every position open where a's digit is one: the lowest digit decides all k bits."""
+    """Words of ones leave all positions undecided until the lowest digit, which decides all k bits."""
     k = 1024
     everything = (1 << k) - 1
     a = (1 << DYADIC_DIGITS) - 1
@@ -62,7 +62,7 @@ def test_every_position_of_a_wide_mask_is_drawn() -> None:
 
 
 @pytest.mark.parametrize("a", [0, 1 << DYADIC_DIGITS])
-def test_certainty_draws_nothing(a: int) -> None:
+def test_probabilities_0_and_1_consume_no_words(a: int) -> None:
     def no_words() -> Iterator[int]:
         raise AssertionError("a word was drawn")
         yield 0
@@ -71,7 +71,7 @@ def test_certainty_draws_nothing(a: int) -> None:
 
 
 @given(st.floats(0, 1), st.sampled_from([DYADIC_DIGITS - 1, DYADIC_DIGITS]))
-def test_what_is_held_is_the_nearest_dyadic_fraction(asked: float, digits: int) -> None:
+def test_rounds_to_the_nearest_dyadic_fraction(asked: float, digits: int) -> None:
     half_a_step = Fraction(1, 2 << digits)
     try:
         held = round_to_dyadic("prob", asked, digits)
@@ -85,6 +85,6 @@ def test_what_is_held_is_the_nearest_dyadic_fraction(asked: float, digits: int) 
 
 
 @pytest.mark.parametrize("asked", [-0.1, 1.1, float("nan"), float("inf"), 1e-9, 1 - 1e-9, "0.5", True, None])
-def test_a_probability_that_cannot_be_held_is_refused_by_name_and_value(asked: object) -> None:
+def test_rejects_unrepresentable_probability_with_name_and_value(asked: object) -> None:
     with pytest.raises(ParameterError, match=r"prob_p must be .* got"):
         round_to_dyadic("prob_p", asked, DYADIC_DIGITS)  # type: ignore[arg-type]

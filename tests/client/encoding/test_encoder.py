@@ -1,4 +1,4 @@
-"""The encoder: every bit of every cohort is noised as declared, and one value is noised the same for ever."""
+"""Encoder: the noise of every bit of every cohort, and permanent responses."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def true_bits(metric: Metric, value: Value) -> NDArray[np.bool_]:
 def test_every_bit_of_every_cohort_is_reported_at_p_star_or_q_star(
     metric: Metric, value: Value, unseen_seed: int
 ) -> None:
-    """A new person each time, 5,000 a cohort. alpha = 1e-6; a bit without its PRR or IRR is off by > 15 sigma."""
+    """5,000 new clients per cohort. alpha = 1e-6; a bit without its PRR or IRR is off by > 15 sigma."""
     random_bytes = SeededBytes(unseen_seed)
     rows, cohorts = [], []
     for _ in range(5000 * metric.params.num_cohorts):
@@ -79,8 +79,8 @@ def test_every_bit_of_every_cohort_is_reported_at_p_star_or_q_star(
 
 @pytest.mark.parametrize("bit", range(13))
 @pytest.mark.parametrize("left_out", ["prr", "irr", "both"])
-def test_one_bit_left_unnoised_is_caught(bit: int, left_out: str, unseen_seed: int) -> None:
-    """The check above sees each single bit of each stage: its p-value falls below alpha."""
+def test_rates_check_detects_one_bit_without_noise(bit: int, left_out: str, unseen_seed: int) -> None:
+    """The p-value of the check falls below alpha for each single bit of each stage."""
     random_bytes = SeededBytes(unseen_seed)
     rows, cohorts = [], []
     at = 1 << bit
@@ -128,7 +128,7 @@ def test_the_instantaneous_bits_are_one_with_p_or_q_at_every_position(metric: Me
 
 
 @pytest.mark.parametrize("stage", ["prr", "irr"])
-def test_bits_are_noised_independently_of_each_other(stage: str, unseen_seed: int) -> None:
+def test_noise_of_bits_is_pairwise_independent(stage: str, unseen_seed: int) -> None:
     """All pairs of the 13 bits, 2 x 2 tables of 20,000 draws, Bonferroni at alpha = 1e-6."""
     random_bytes = SeededBytes(unseen_seed)
     respond = InstantaneousResponse(STRING.params, random_bytes)
@@ -144,16 +144,16 @@ def test_bits_are_noised_independently_of_each_other(stage: str, unseen_seed: in
         assert stats.chi2_contingency(table).pvalue > ALPHA / len(pairs), (i, j)
 
 
-def test_one_value_has_one_permanent_response_for_ever() -> None:
-    """No state: another encoder of the same secret gives the same bits, so nothing can be averaged away."""
+def test_permanent_response_of_a_value_never_changes() -> None:
+    """Another encoder with the same secret returns the same bits, so averaging does not remove the noise."""
     secret = Secret(bytes(range(32)))
     again = Secret(bytes(range(32)))
     seen = {PermanentResponse(STRING, each)(0b101) for each in (secret, again) for _ in range(50)}
     assert len(seen) == 1
 
 
-def test_permanent_noise_differs_between_values_metrics_versions_epochs_and_people() -> None:
-    """Each of them draws its own coins: 128 bits at f = .98 coincide by chance less than once in 2**60."""
+def test_permanent_noise_differs_between_values_metrics_versions_epochs_and_clients() -> None:
+    """128 bits at f = 0.98 coincide with probability below 2**-60."""
 
     def metric(name: str, num_hashes: int = 2, prob_f: float = 0.98, hold: int | None = None) -> Metric:
         params = Params(num_bits=128, num_hashes=num_hashes, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=prob_f)
@@ -174,7 +174,7 @@ def test_permanent_noise_differs_between_values_metrics_versions_epochs_and_peop
 
 
 def test_changing_p_q_m_or_the_description_keeps_the_permanent_response() -> None:
-    """Only what shapes a bit re-keys it: a new expiry date or IRR does not spend a second permanent response."""
+    """A new expiry date, or other p and q, do not cost a second permanent response."""
     params = Params(num_bits=64, num_hashes=2, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.5)
     retuned = Params(num_bits=64, num_hashes=2, num_cohorts=16, prob_p=0.4, prob_q=0.6, prob_f=0.5)
     secret = Secret(bytes(32))
@@ -190,8 +190,8 @@ def test_the_classic_two_coin_survey_is_a_boolean_metric() -> None:
         assert len({encoder.encode(True).bits.tobytes() for _ in range(20)}) == 1
 
 
-def test_the_encoder_agrees_with_its_golden_vectors() -> None:
-    """Cohort, Bloom bits, PRR and report bytes, fixed for other clients and for ever."""
+def test_encoder_matches_its_golden_vectors() -> None:
+    """Cohort, Bloom bits, PRR and report bytes are pinned, for other clients too."""
     vectors = json.loads((DATA / "encoder_vectors.json").read_text())["vectors"]
     assert len(vectors) >= 20
     for vector in vectors:
@@ -234,8 +234,8 @@ def _scripted(drawn: bytes) -> Callable[[int], bytes]:
         ),
     ],
 )
-def test_an_invalid_value_is_refused_and_never_repeated(metric: Metric, value: Value, told: str) -> None:
-    """Neither in the message nor in its chain: what an app records is private even when it is wrong."""
+def test_rejects_invalid_value_without_repeating_it(metric: Metric, value: Value, told: str) -> None:
+    """The value is neither in the message nor in the chained exceptions."""
     with pytest.raises(InvalidValueError) as caught:
         Encoder(metric, Secret.generate()).encode(value)
     assert told in str(caught.value)
@@ -244,13 +244,13 @@ def test_an_invalid_value_is_refused_and_never_repeated(metric: Metric, value: V
     assert (caught.value.__cause__, caught.value.__context__) == (None, None)  # not only hidden: crash reporters look
 
 
-def test_nothing_recorded_is_the_empty_filter_and_an_unknown_category_is_other() -> None:
+def test_no_value_has_no_bits_and_unknown_category_is_other() -> None:
     assert bloom_bits(STRING, None, 0) == bloom_bits(CATEGORICAL, None, 0) == bloom_bits(BOOLEAN, None, 0) == 0
     assert bloom_bits(BOOLEAN, False, 0) == 0
     assert bloom_bits(CATEGORICAL, "solaris", 0) == bloom_bits(CATEGORICAL, "other", 0) == 0b100
 
 
-def test_a_metric_with_hold_asks_for_the_epoch_and_one_without_refuses_it() -> None:
+def test_requires_epoch_with_hold_and_rejects_it_without() -> None:
     held = Metric.boolean("held", prob_p=0.25, prob_q=0.75, prob_f=0.5, hold=7)
     with pytest.raises(InvalidValueError, match="epoch is missing"):
         Encoder(held, Secret.generate()).encode(True)
@@ -258,7 +258,7 @@ def test_a_metric_with_hold_asks_for_the_epoch_and_one_without_refuses_it() -> N
         Encoder(BOOLEAN, Secret.generate()).encode(True, epoch=3)
 
 
-def test_the_client_refuses_what_only_old_reports_may_have() -> None:
+def test_encoder_rejects_parameters_of_imported_reports() -> None:
     flipped = Params(num_bits=16, num_hashes=2, num_cohorts=4, prob_p=0.65, prob_q=0.35, prob_f=0)
     with pytest.raises(DefinitionError, match=r"prob_p must be below prob_q, got 0\.65 and 0\.35"):
         Encoder(Metric.string("mozilla", flipped), Secret.generate())
@@ -274,7 +274,7 @@ def test_encoding_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("given", [0, 3, 1_000])
-def test_coins_that_give_another_number_of_bytes_than_asked_make_no_report(given: int) -> None:
-    """A word that is missing would read as zeros: bits without noise."""
+def test_rejects_random_bytes_of_another_length(given: int) -> None:
+    """Missing words would be zeros, which are bits without noise."""
     with pytest.raises(HubbubError, match=f"returned {given} bytes"):
         InstantaneousResponse(STRING.params, lambda _: bytes(given))(0)

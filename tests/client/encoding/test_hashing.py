@@ -1,4 +1,4 @@
-"""Hashing: google/rappor's bit for bit, ours distinct and uniform."""
+"""Hash schemes: compatibility of google-md5, distinct and uniform bits of murmur3-v1."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hubbub.encoding.hashing import google_md5, murmur3_v1
 ALPHA = 1e-6
 
 
-def test_google_md5_agrees_with_every_vector_of_google_rappors_client() -> None:
+def test_google_md5_matches_google_rappor_vectors() -> None:
     vectors = json.loads((DATA / "google_rappor_vectors.json").read_text())["bloom"]
     assert len(vectors) == 588
     for vector in vectors:
@@ -35,7 +35,7 @@ def test_murmur3_v1_sets_h_distinct_bits(value: bytes, cohort: int, num_bits: in
 
 @given(st.binary(max_size=20), st.integers(0, 255), st.integers(8, 64))
 def test_murmur3_v1_takes_the_rth_free_position(value: bytes, cohort: int, num_bits: int) -> None:
-    """The definition again, by keeping the list of free positions instead of the taken ones."""
+    """A second implementation, with a list of free positions."""
     mask = (1 << 64) - 1
     g1, g2 = murmur3_v1.hash_words(value)
     base = murmur3_v1.mix(g1 ^ murmur3_v1.mix(cohort)) + g2

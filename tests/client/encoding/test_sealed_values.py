@@ -1,4 +1,4 @@
-"""What is remembered about values: readable with the secret, noise without it."""
+"""Keyed tags and encrypted values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hubbub.encoding.sealed_values import Sealer
 from hubbub.randomness import system_random_bytes
 
 
-def test_sealed_bits_come_back_under_the_same_secret_and_under_no_other() -> None:
+def test_sealed_bits_open_only_with_the_same_secret() -> None:
     mine, other = (Sealer(HOMEPAGE, Secret(bytes([n]) * 32), system_random_bytes) for n in (1, 2))
     for bloom in (0, 1, 1 << 63, 0b1010):
         sealed = mine.seal(bloom)
@@ -17,7 +17,7 @@ def test_sealed_bits_come_back_under_the_same_secret_and_under_no_other() -> Non
         assert mine.seal(bloom) != sealed
 
 
-def test_a_tag_is_the_same_for_the_same_bits_metric_and_secret_only() -> None:
+def test_tag_depends_on_bits_metric_and_secret() -> None:
     secret, other = Secret(bytes(32)), Secret(bytes([1]) * 32)
     sealer = Sealer(HOMEPAGE, secret, system_random_bytes)
     tags = {

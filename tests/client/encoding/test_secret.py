@@ -1,4 +1,4 @@
-"""The secret: shown by nothing, one cohort for everything."""
+"""Client secret, cohort and streams."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hubbub.testing import SeededBytes
 KEY = bytes(range(32))
 
 
-def test_nothing_shows_the_secret() -> None:
+def test_secret_is_in_no_repr_or_pickle() -> None:
     secret = Secret(KEY)
     assert repr(secret) == str(secret) == f"{secret}" == "<secret>"
     assert not hasattr(secret, "__dict__")
@@ -25,14 +25,14 @@ def test_nothing_shows_the_secret() -> None:
 
 
 @pytest.mark.parametrize("key", [b"", b"short", bytes(31), bytes(33), "x" * 32, None, bytearray(32)])
-def test_a_secret_of_another_size_is_refused_without_being_repeated(key: object) -> None:
+def test_rejects_secret_of_another_length_without_repeating_it(key: object) -> None:
     with pytest.raises(ParameterError, match=r"a secret must have 32 bytes, got .*: use Secret\.generate") as caught:
         Secret(key)  # type: ignore[arg-type]
     assert "short" not in str(caught.value)
 
 
-def test_the_cohort_depends_on_the_secret_alone_and_a_smaller_m_cuts_it() -> None:
-    """All cohorts of a client together say log2(largest m) bits: c mod m, whatever the metric."""
+def test_cohort_depends_on_the_secret_only_modulo_m() -> None:
+    """All cohorts of a client together reveal log2(largest m) bits."""
     for number in range(200):
         secret = Secret.generate(SeededBytes(number))
         c0 = secret.cohort(256)
@@ -49,7 +49,7 @@ def test_cohorts_are_uniform(unseen_seed: int) -> None:
 
 
 def test_streams_of_different_fields_never_coincide() -> None:
-    """Fields are framed by their lengths: moving a byte from one to the next gives another stream."""
+    """Fields are prefixed by their lengths, so moving a byte to the next field changes the stream."""
     secret = Secret(KEY)
     streams = [
         secret.stream("a", b"bc"),

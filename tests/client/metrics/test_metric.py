@@ -1,4 +1,4 @@
-"""Metrics and their file: complete, consistent, immutable under their digest."""
+"""Metric definitions, their file and their digest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PARAMS = Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.25, prob_q=
 STRING_TABLE = FILE.read_text().split("[[metric]]")[1]
 
 
-def test_a_file_gives_its_metrics_by_name() -> None:
+def test_parses_metrics_by_name() -> None:
     definitions = load_definitions(FILE)
     assert list(definitions) == ["homepage", "os", "dark_mode"]
     assert definitions["homepage"].params == PARAMS
@@ -41,19 +41,13 @@ def test_a_file_gives_its_metrics_by_name() -> None:
         ("num_bits = 128", "num_bits = 128\nsalt = 3", "unknown key 'salt': a string metric has"),
         ('name = "homepage"', 'name = "Home page"', "a metric's name must have at most 64 lower-case letters"),
         ('name = "homepage"\n', "", "a metric without a name: name is missing"),
-        (
-            "num_bits = 128",
-            "num_bits = 128\nhold = 0",
-            "hold must be a whole number of periods, size must be an integer >= 1, got 0",
-        ),
+        ("num_bits = 128", "num_bits = 128\nhold = 0", "hold must be an integer number of periods >= 1, got 0"),
         ("num_bits = 128", 'num_bits = 128\nperiod = "year"', "period must be one of day, week, month, got 'year'"),
         ("num_bits = 128", "num_bits = ", "is not TOML"),
         ("[[metric]]", "[[metrics]]", "unknown top-level key 'metrics': metrics are [[metric]] tables"),
     ],
 )
-def test_a_file_that_cannot_be_collected_under_is_refused_by_name_value_and_rule(
-    old: str, new: str, told: str, tmp_path: Path
-) -> None:
+def test_rejects_invalid_definitions_with_name_value_and_rule(old: str, new: str, told: str, tmp_path: Path) -> None:
     text = "[[metric]]" + STRING_TABLE
     assert old in text
     path = tmp_path / "metrics.toml"
@@ -65,7 +59,7 @@ def test_a_file_that_cannot_be_collected_under_is_refused_by_name_value_and_rule
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe\0", b"metric = 3", b"[metric]\nname='x'"])
-def test_a_file_without_metrics_is_refused(content: bytes, tmp_path: Path) -> None:
+def test_rejects_file_without_metrics(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "m.toml").write_bytes(content)
     with pytest.raises(DefinitionError):
         load_definitions(tmp_path / "m.toml")
@@ -82,12 +76,12 @@ def test_a_file_without_metrics_is_refused(content: bytes, tmp_path: Path) -> No
         (("a", "b"), "c", "other must be one of the categories, got 'c'"),
     ],
 )
-def test_impossible_categories_are_refused(categories: tuple[str, ...], other: str | None, told: str) -> None:
+def test_rejects_invalid_categories(categories: tuple[str, ...], other: str | None, told: str) -> None:
     with pytest.raises(DefinitionError, match=told):
         Metric.categorical("os", categories, other=other, prob_p=0.25, prob_q=0.75, prob_f=0.5)
 
 
-def test_the_last_version_in_a_file_is_current_and_each_is_found_by_its_digest() -> None:
+def test_last_version_is_current_and_all_are_found_by_digest() -> None:
     first = "[[metric]]" + STRING_TABLE
     definitions = parse_definitions(first + first.replace("prob_f = 0.5", "prob_f = 0.25"))
     old, new = definitions.versions()
@@ -111,7 +105,7 @@ DIFFERENT: list[dict[str, Any]] = [
 ]
 
 
-def test_the_digest_covers_every_field_that_changes_what_a_bit_means() -> None:
+def test_digest_covers_every_field_of_the_encoding() -> None:
     base: dict[str, Any] = {"name": "homepage", "params": PARAMS}
     digests = {Metric.string(**{**base, **change}).digest for change in DIFFERENT}
     md5 = Params(
@@ -122,13 +116,13 @@ def test_the_digest_covers_every_field_that_changes_what_a_bit_means() -> None:
     assert len(digests) == len(DIFFERENT) + 2
 
 
-def test_the_digest_is_fixed_for_ever_and_ignores_what_no_bit_depends_on() -> None:
+def test_digest_is_pinned_and_ignores_documentation_fields() -> None:
     metric = load_definitions(FILE)["homepage"]
     assert metric.digest == "4630902792b42ff032bd7fb26e1ff3466fa1103fee056433bbccf24aec7e6a78"
     assert Metric.string("homepage", PARAMS, owner="somebody else").digest == metric.digest
 
 
-def test_a_definition_survives_json_and_a_changed_one_is_noticed() -> None:
+def test_definition_round_trips_through_json_and_changes_are_detected() -> None:
     for metric in load_definitions(FILE).versions():
         said = json.loads(json.dumps(metric.to_dict()))
         assert Metric.from_dict(said) == metric

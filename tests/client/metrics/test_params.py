@@ -1,4 +1,4 @@
-"""Params: checked where they are made."""
+"""Validation of Params."""
 
 from __future__ import annotations
 
@@ -39,27 +39,25 @@ GOOD: dict[str, Any] = {
         ("hash_scheme", "one-hot", "one-hot needs num_hashes = 1 and num_cohorts = 1, got 2 and 64"),
     ],
 )
-def test_an_impossible_parameter_is_refused_with_its_value_the_rule_and_the_next_step(
-    field: str, value: object, told: str
-) -> None:
+def test_rejects_invalid_parameters_with_value_rule_and_next_step(field: str, value: object, told: str) -> None:
     with pytest.raises(ParameterError) as caught:
         Params(**{**GOOD, field: value})
     assert told in str(caught.value)
 
 
-def test_google_md5_has_no_more_bytes_than_md5() -> None:
+def test_rejects_google_md5_with_too_many_bits_or_hashes() -> None:
     with pytest.raises(ParameterError, match="num_bits <= 256 and num_hashes <= 16, got 512 and 2"):
         Params(**{**GOOD, "num_bits": 512, "hash_scheme": "google-md5"})
 
 
 def test_p_star_and_q_star_are_exact() -> None:
-    """48 binary digits fit a float, so the declared probabilities carry no rounding at all."""
+    """p* and q* need 48 binary digits, which a float holds exactly."""
     params = Params(**{**GOOD, "prob_p": 0.39, "prob_q": 0.61, "prob_f": 0.45})
     p, q, g = Fraction(params.prob_p), Fraction(params.prob_q), Fraction(params.prob_f) / 2
     assert Fraction(params.p_star) == (1 - g) * p + g * q
     assert Fraction(params.q_star) == (1 - g) * q + g * p
 
 
-def test_the_papers_example() -> None:
+def test_p_star_and_q_star_of_the_papers_example() -> None:
     params = Params(**GOOD)
     assert (params.p_star, params.q_star) == (0.5625, 0.6875)

@@ -1,4 +1,4 @@
-"""Silence must say nothing: which periods have a report is the same whatever was recorded, in the metric itself and in every other."""
+"""Allocation of the budget: the periods with reports do not depend on recorded values of any metric."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ VALUES = st.lists(st.sampled_from(["a", "b", "c", "d"]), max_size=3)
 
 
 class Life:
-    """A client without a network: a journal, and recorders that come and go."""
+    """A client without a network: a journal, and recorders that are restarted."""
 
     def __init__(self, metrics: tuple[Metric, ...], policy: Policy) -> None:
         self.metrics, self.policy = metrics, policy
@@ -110,10 +110,10 @@ class Life:
     data=st.data(),
 )
 @settings(max_examples=100, deadline=None)
-def test_no_history_of_values_decides_which_periods_have_a_report(
+def test_periods_with_reports_do_not_depend_on_values(
     first: Metric, second: Metric, share: float, enrollment: float, total: float, steps: list[str], data: st.DataObject
 ) -> None:
-    """Two lives with the same days, restarts, changes of mind, lost secrets and definitions, but not the same values of `first`."""
+    """Two histories with the same days, restarts, consent changes, lost secrets and definitions, but other values of `first`."""
     metrics = (first,) if first == second else (first, second)
     price = max(unit_price(metric).epsilon for metric in metrics)
     policy = Policy(

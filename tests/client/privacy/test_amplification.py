@@ -1,4 +1,4 @@
-"""What the shuffled crowd reveals: never more than is said, found by enumerating every crowd that is small enough."""
+"""Amplification by shuffling: bounds against enumeration of small groups."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ Distribution = Sequence[float]
 
 
 def coin(local: float) -> list[Distribution]:
-    """Binary randomized response, of each of its two values."""
+    """Return the output distributions of binary randomized response, one per value."""
     true = 1 / (1 + math.exp(-local))
     return [(true, 1 - true), (1 - true, true)]
 
 
 def one_of(number: int, local: float) -> list[Distribution]:
-    """k-ary randomized response."""
+    """Return the output distributions of k-ary randomized response."""
     true = math.exp(local) / (math.exp(local) + number - 1)
     other = (1 - true) / (number - 1)
     return [[true if i == j else other for j in range(number)] for i in range(number)]
 
 
 def bits(params: Params) -> list[Distribution]:
-    """One-hot bits: of no value and of each category, the chance of each pattern."""
+    """Return the pattern probabilities of one-hot reports, of "no value" and of each category."""
     k, p, q = params.num_bits, params.p_star, params.q_star
 
     def chance(value: int, pattern: int) -> float:
@@ -41,7 +41,7 @@ def bits(params: Params) -> list[Distribution]:
 
 
 def shuffled(people: Sequence[Distribution]) -> dict[tuple[int, ...], float]:
-    """Return the chance of every shuffled crowd: how many sent each output."""
+    """Return the probability of every multiset of outputs."""
     crowds: dict[tuple[int, ...], float] = {(0,) * len(people[0]): 1.0}
     for person in people:
         grown: dict[tuple[int, ...], float] = defaultdict(float)
@@ -57,7 +57,7 @@ def hockey_stick(one: dict[tuple[int, ...], float], other: dict[tuple[int, ...],
 
 
 def worst_deltas(randomizer: list[Distribution], n: int, eps: float) -> Iterator[float]:
-    """Yield the exact delta for every two values of one person and every n - 1 values of the others."""
+    """Yield the exact delta for every two values of one client and all values of the n - 1 others."""
     for others in combinations_with_replacement(randomizer, n - 1):
         for mine, instead in product(randomizer, repeat=2):
             if mine is not instead:
@@ -66,35 +66,35 @@ def worst_deltas(randomizer: list[Distribution], n: int, eps: float) -> Iterator
 
 @pytest.mark.parametrize("local", [0.3, 1.0, 2.5])
 @pytest.mark.parametrize("n", [1, 2, 5, 9])
-def test_no_crowd_of_coins_reveals_more_than_is_said(local: float, n: int) -> None:
+def test_bound_holds_for_shuffled_binary_randomized_responses(local: float, n: int) -> None:
     for share in (0.0, 0.2, 0.5, 0.9):
         eps = share * local
         assert max(worst_deltas(coin(local), n, eps)) <= amplified_delta(eps, local, n) + 1e-12
 
 
 @pytest.mark.parametrize("number", [3, 4])
-def test_no_crowd_of_several_values_reveals_more_than_is_said(number: int) -> None:
+def test_bound_holds_for_shuffled_k_ary_randomized_responses(number: int) -> None:
     for local, n, share in product((0.5, 1.5), (2, 4), (0.1, 0.6)):
         eps = share * local
         assert max(worst_deltas(one_of(number, local), n, eps)) <= amplified_delta(eps, local, n) + 1e-12
 
 
 @pytest.mark.parametrize("n", [2, 4])
-def test_no_crowd_of_our_own_reports_reveals_more_than_is_said(n: int) -> None:
+def test_bound_holds_for_shuffled_reports(n: int) -> None:
     params = Params.one_hot(2, prob_p=0.25, prob_q=0.75, prob_f=0.25)
     local = epsilon(params)
     for share in (0.1, 0.6):
         assert max(worst_deltas(bits(params), n, share * local)) <= amplified_delta(share * local, local, n) + 1e-12
 
 
-def test_a_crowd_of_one_reveals_exactly_what_its_report_does() -> None:
+def test_one_report_is_not_amplified() -> None:
     for local, eps in ((1.0, 0.0), (2.0, 0.5), (3.0, 2.9)):
         assert amplified_delta(eps, local, 1) == pytest.approx(max(worst_deltas(coin(local), 1, eps)), rel=1e-12)
     assert amplified(1.0, 1, 1e-6) == pytest.approx(1.0, abs=1e-3)
 
 
 @pytest.mark.parametrize("local", [0.5, 2.0])
-def test_the_steps_cost_little_and_never_understate(local: float) -> None:
+def test_steps_are_close_to_the_exact_sum_and_never_below(local: float) -> None:
     """Against the sum over every number of clones, term by term."""
     n, eps = 400, local / 4
     mine, grown, clone = 1 / (1 + math.exp(-local)), math.exp(eps), math.exp(-local)
@@ -110,14 +110,14 @@ def test_the_steps_cost_little_and_never_understate(local: float) -> None:
     assert exact <= amplified_delta(eps, local, n) * (1 + 1e-9) <= 2 * exact
 
 
-def test_the_epsilon_keeps_the_delta_and_is_no_larger_than_the_closed_form() -> None:
+def test_epsilon_keeps_delta_and_is_at_most_the_closed_form() -> None:
     for local, n, delta in product((0.5, 1.07, 4.0), (100, 10_000), (1e-6, 1e-9)):
         eps = amplified(local, n, delta)
         assert amplified_delta(eps, local, n) <= delta
         assert eps <= closed_form_epsilon(local, n, delta) <= local
 
 
-def test_a_larger_crowd_reveals_less_and_none_more_than_its_reports() -> None:
+def test_central_epsilon_decreases_with_reports_and_is_at_most_local() -> None:
     sizes = [1, 10, 100, 1_000, 10_000, 10**6, 10**9, 10**12]
     found = [amplified(1.07, n, 1e-9) for n in sizes]
     assert all(more >= less for more, less in pairwise(found))
@@ -125,8 +125,8 @@ def test_a_larger_crowd_reveals_less_and_none_more_than_its_reports() -> None:
     assert found[-1] < 1e-4
 
 
-def test_no_two_periods_reveal_more_than_is_said() -> None:
-    """Booleans with permanent noise, each period shuffled by itself: the ones of both, for every pair of values and all others."""
+def test_bound_holds_for_two_periods() -> None:
+    """Booleans with permanent noise, with each period shuffled separately, for every pair of values."""
     params = Params.one_hot(1, prob_p=0.25, prob_q=0.75, prob_f=0.5)
     local, g = epsilon(params, 2), params.prob_f / 2
 
@@ -154,13 +154,13 @@ def test_no_two_periods_reveal_more_than_is_said() -> None:
                 assert found <= amplified_delta(share * local, local, n) + 1e-12
 
 
-def test_periods_amplify_what_all_of_them_reveal() -> None:
+def test_periods_amplify_the_epsilon_of_all_reports() -> None:
     params = Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.5, prob_q=0.75, prob_f=0.5)
     for periods in (1, 7, math.inf):
         assert central_epsilon(params, 10_000, 1e-9, periods) == amplified(epsilon(params, periods), 10_000, 1e-9)
 
 
-def test_a_loss_without_bound_stays_without() -> None:
+def test_infinite_epsilon_stays_infinite() -> None:
     certain = Params.one_hot(1, prob_p=0, prob_q=1, prob_f=0)
     assert central_epsilon(certain, 10**6, 1e-9) == math.inf
 
@@ -168,14 +168,14 @@ def test_a_loss_without_bound_stays_without() -> None:
 @pytest.mark.parametrize(
     ("reports", "delta", "periods", "told"),
     [
-        (0, 1e-9, 1, "reports must be a whole number, size must be an integer >= 1, got 0"),
-        (True, 1e-9, 1, "reports must be a whole number"),
+        (0, 1e-9, 1, "reports must be an integer >= 1, got 0"),
+        (True, 1e-9, 1, "reports must be an integer"),
         (10, 0.0, 1, "delta must be in"),
         (10, 1.0, 1, "delta must be in"),
         (10, 1e-9, 0, "must be an integer >= 1"),
     ],
 )
-def test_what_no_crowd_can_be_is_refused(reports: int, delta: float, periods: int, told: str) -> None:
+def test_rejects_invalid_arguments(reports: int, delta: float, periods: int, told: str) -> None:
     params = Params.one_hot(2, prob_p=0.25, prob_q=0.75, prob_f=0.25)
     with pytest.raises(ParameterError, match=told):
         central_epsilon(params, reports, delta, periods)

@@ -1,4 +1,4 @@
-"""Composition: sums, maxima, groups, and less where a small delta is allowed."""
+"""Composition of epsilon."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hubbub.privacy import compose, group, parallel, sequential
 from hubbub.privacy.composition import zero_concentrated
 
 
-def test_one_person_in_all_pays_the_sum_disjoint_people_the_maximum_and_groups_a_multiple() -> None:
+def test_sequential_parallel_and_group_composition() -> None:
     assert sequential([1.0, 2.5, 0.5]) == 4.0
     assert parallel([1.0, 2.5, 0.5]) == 2.5
     assert group(0.5, size=3) == 1.5
@@ -23,7 +23,7 @@ def test_one_person_in_all_pays_the_sum_disjoint_people_the_maximum_and_groups_a
 
 
 def test_sequential_composition_is_tight_for_randomized_responses() -> None:
-    """Enumerated: the joint output of three binary randomized responses loses exactly the sum."""
+    """By enumeration: three binary randomized responses together have exactly the sum of their epsilons."""
     losses = [0.3, 1.0, 2.0]
     worst = 0.0
     for outputs in itertools.product((0, 1), repeat=3):
@@ -36,7 +36,7 @@ def test_sequential_composition_is_tight_for_randomized_responses() -> None:
 
 
 @pytest.mark.parametrize(("epsilon", "times"), [(0.1, 20), (0.5, 7), (1.0, 10)])
-def test_the_optimal_composition_meets_the_theorem_of_kairouz_oh_viswanath(epsilon: float, times: int) -> None:
+def test_optimal_composition_equals_theorem_3_3(epsilon: float, times: int) -> None:
     """Theorem 3.3: ((n - 2i) eps, delta_i) with delta_i = sum_{l<i} C(n,l) (e^((n-l)eps) - e^((n-2i+l)eps)) / (1+e^eps)^n."""
     for i in range(1, times // 2 + 1):
         delta = (
@@ -52,8 +52,8 @@ def test_the_optimal_composition_meets_the_theorem_of_kairouz_oh_viswanath(epsil
 
 
 @given(st.lists(st.floats(0, 2), max_size=5), st.floats(1e-9, 0.5))
-def test_the_optimal_composition_of_unequal_losses_holds_by_enumeration(losses: list[float], delta: float) -> None:
-    """delta(E) over all 2**n outputs is at most the delta asked, at the epsilon found."""
+def test_optimal_composition_of_unequal_epsilons_by_enumeration(losses: list[float], delta: float) -> None:
+    """delta(E) over all 2**n outputs is at most the given delta."""
     found = compose(losses, delta=delta)
     failure = 0.0
     for signs in itertools.product((1, -1), repeat=len(losses)):
@@ -64,13 +64,13 @@ def test_the_optimal_composition_of_unequal_losses_holds_by_enumeration(losses: 
 
 
 @given(st.lists(st.floats(0, 5), max_size=30), st.floats(0, 0.5))
-def test_allowing_a_delta_never_costs_more(losses: list[float], delta: float) -> None:
+def test_epsilon_does_not_increase_with_delta(losses: list[float], delta: float) -> None:
     found = compose(losses, delta=delta)
     assert found.epsilon <= sequential(losses) + 1e-12
     assert found.delta in (0.0, delta)
 
 
-def test_many_different_losses_fall_back_on_the_closed_forms() -> None:
+def test_many_different_epsilons_use_closed_forms() -> None:
     losses = [0.01 + 0.001 * i for i in range(100)]
     found = compose(losses, delta=1e-6)
     assert found.method in {"advanced", "concentrated"}
@@ -78,7 +78,7 @@ def test_many_different_losses_fall_back_on_the_closed_forms() -> None:
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.5, 1.0, 2.0, 5.0, 10.0])
-def test_a_pure_guarantee_is_concentrated_at_eps_tanh_half_eps(epsilon: float) -> None:
+def test_pure_dp_is_concentrated_at_eps_tanh_half_eps(epsilon: float) -> None:
     """Renyi divergence of the worst eps-DP mechanism, binary randomized response, at orders from 1 up."""
     keep, flip = 1 / (1 + math.exp(-epsilon)), 1 / (1 + math.exp(epsilon))
     rho = zero_concentrated(epsilon)
@@ -92,13 +92,13 @@ def test_a_pure_guarantee_is_concentrated_at_eps_tanh_half_eps(epsilon: float) -
 
 
 @pytest.mark.parametrize("bad", [-1.0, math.nan])
-def test_a_loss_that_is_none_is_refused(bad: float) -> None:
+def test_rejects_invalid_epsilon(bad: float) -> None:
     for combine in (sequential, parallel, compose):
         with pytest.raises(ParameterError, match=r"epsilon must be in \[0, inf\]"):
             combine([bad])
 
 
-def test_a_delta_or_a_group_that_is_none_is_refused() -> None:
+def test_rejects_invalid_delta_and_group_size() -> None:
     with pytest.raises(ParameterError, match="delta must be in"):
         compose([1.0], delta=1.0)
     with pytest.raises(ParameterError, match="size must be an integer >= 1, got 0"):

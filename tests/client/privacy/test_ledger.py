@@ -1,4 +1,4 @@
-"""The ledger: what was spent is never forgotten, and nothing exceeds the app's policy."""
+"""The ledger: spending is permanent and stays within the app's policy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOOSE = Policy(epsilon_report=100, epsilon_enrollment=100, epsilon_metric=100, e
 
 
 def days_of(client: object, rig: Rig, metric: str, values: list[str | None]) -> list[bytes]:
-    """Record one value a day and return the reports."""
+    """Record one value per day and return the reports."""
     before = len(rig.transport.batches)
     for value in values:
         if value is not None:
@@ -33,8 +33,8 @@ def days_of(client: object, rig: Rig, metric: str, values: list[str | None]) -> 
     return [batch.rows for batch in rig.transport.batches[before:]]
 
 
-def test_distinct_values_are_counted_and_past_the_limit_the_last_one_stands_in(rig: Rig) -> None:
-    """Room for three values: the fourth is reported as the third was, a known one as itself."""
+def test_value_beyond_the_budget_is_replaced_by_the_last_one(rig: Rig) -> None:
+    """The budget has room for three values. The third replaces the fourth; known values are still reported."""
     price = epsilon_permanent(QUIET.params)
     client = rig.agreed(QUIET, policy=Policy(epsilon_report=100, epsilon_metric=3.5 * price, epsilon_total=1000))
     a, b, c, d, a_again = days_of(client, rig, "quiet", ["a", "b", "c", "d", "a"])
@@ -46,7 +46,7 @@ def test_distinct_values_are_counted_and_past_the_limit_the_last_one_stands_in(r
         assert account.spent == pytest.approx(3 * price)
 
 
-def test_no_value_is_a_value_and_is_charged_once(rig: Rig) -> None:
+def test_no_value_is_charged_once(rig: Rig) -> None:
     client = rig.agreed(QUIET, policy=LOOSE)
     empty, a, empty_again = days_of(client, rig, "quiet", [None, "a", None])
     assert empty == empty_again != a
@@ -54,7 +54,7 @@ def test_no_value_is_a_value_and_is_charged_once(rig: Rig) -> None:
         assert [account.units for account in state.accounts.values()] == [2]
 
 
-def test_one_report_above_the_policy_refuses_the_metric(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+def test_report_above_the_policy_blocks_the_metric(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "hubbub"):
         client = rig.agreed(HOMEPAGE, policy=Policy(epsilon_report=1))
         client.record("homepage", "x")
@@ -65,8 +65,8 @@ def test_one_report_above_the_policy_refuses_the_metric(rig: Rig, caplog: pytest
     assert client.accounting()["ignored"]["policy"] == 1
 
 
-def test_what_is_not_memoized_is_refused_by_the_day_it_costs_too_much(rig: Rig) -> None:
-    """f = 0: every period costs eps(1); after the budget there is silence, whatever is recorded."""
+def test_metric_without_permanent_noise_stops_after_its_budget(rig: Rig) -> None:
+    """f = 0: every period costs eps(1), and the reports stop after the budget."""
     plain = Metric.boolean("plain", prob_p=0.25, prob_q=0.75, prob_f=0)
     once = epsilon(plain.params)
     client = rig.agreed(plain, policy=Policy(epsilon_report=100, epsilon_metric=3.5 * once, epsilon_total=100))
@@ -78,7 +78,7 @@ def test_what_is_not_memoized_is_refused_by_the_day_it_costs_too_much(rig: Rig) 
     require_balanced(counts)
 
 
-def test_missed_periods_in_one_pass_do_not_exceed_the_budget_together(rig: Rig) -> None:
+def test_missed_periods_together_stay_within_the_budget(rig: Rig) -> None:
     plain = Metric.boolean("plain", prob_p=0.25, prob_q=0.75, prob_f=0)
     other = Metric.boolean("other", prob_p=0.25, prob_q=0.75, prob_f=0)
     once = epsilon(plain.params)
@@ -90,7 +90,7 @@ def test_missed_periods_in_one_pass_do_not_exceed_the_budget_together(rig: Rig) 
         assert state.spent("") == pytest.approx(7 * once)
 
 
-def test_a_changed_definition_is_a_new_metric_to_the_ledger_and_adds_to_the_total(rig: Rig) -> None:
+def test_changed_definition_has_its_own_account_within_the_total(rig: Rig) -> None:
     price = epsilon_permanent(SURVEY.params)
     policy = Policy(epsilon_report=100, epsilon_metric=100, epsilon_total=4.5 * price)
     seen = []
@@ -107,10 +107,8 @@ def test_a_changed_definition_is_a_new_metric_to_the_ledger_and_adds_to_the_tota
     assert seen == [1, 2, 2]
 
 
-def test_a_metric_reserves_its_share_in_advance_and_one_that_finds_no_room_is_refused_at_once(
-    rig: Rig, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A total of three and a half values: the first metric may take three, the second is told so before anything is recorded."""
+def test_metric_without_budget_left_is_refused_before_recording(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    """The total has room for 3.5 values. The first metric reserves three, and the second is refused at once."""
     one, two = (Metric.string(name, QUIET.params) for name in ("one", "two"))
     price = epsilon_permanent(QUIET.params)
     with caplog.at_level(logging.WARNING, "hubbub"):
@@ -130,7 +128,7 @@ def test_a_metric_reserves_its_share_in_advance_and_one_that_finds_no_room_is_re
         assert state.spent("") == pytest.approx(2 * price)
         assert state.reserved("") == pytest.approx(3 * price)
     shown = CliRunner().invoke(ledger.command, [str(rig.state)])
-    assert "of 13.184 reserved: what tells apart two histories that change at the same times" in shown.output
+    assert "of 13.184 reserved. It bounds the difference between histories" in shown.output
     assert "not collected: two:" in shown.output
     client.close()
     rig.clock.move(days=1)
@@ -138,14 +136,14 @@ def test_a_metric_reserves_its_share_in_advance_and_one_that_finds_no_room_is_re
     assert deliver(roomy) == 2
 
 
-def test_a_metric_with_few_values_reserves_no_more_than_they_cost(rig: Rig) -> None:
+def test_reserves_at_most_the_cost_of_all_values(rig: Rig) -> None:
     language = Metric.categorical("language", ("de", "en", "fr"), prob_p=0.25, prob_q=0.75, prob_f=0.5)
     client = rig.agreed(SURVEY, language, QUIET, policy=Policy(epsilon_report=9, epsilon_metric=20, epsilon_total=99))
     with collaborators(client).journal as state:
         assert [state.accounts["", each.digest].reserved_units for each in (SURVEY, language, QUIET)] == [2, 4, 4]
 
 
-def test_a_stricter_policy_takes_back_what_was_reserved_and_not_what_was_spent(rig: Rig) -> None:
+def test_stricter_policy_reduces_reserved_but_not_spent_units(rig: Rig) -> None:
     loose = Policy(epsilon_report=9, epsilon_metric=99, epsilon_total=99)
     client = rig.agreed(QUIET, policy=loose)
     days_of(client, rig, "quiet", ["a", "b"])
@@ -157,7 +155,7 @@ def test_a_stricter_policy_takes_back_what_was_reserved_and_not_what_was_spent(r
         assert [account.units for account in state.accounts.values()] == [2]
 
 
-def test_a_ledger_from_before_shares_were_reserved_is_read_and_goes_on(rig: Rig) -> None:
+def test_reads_ledger_without_reservations(rig: Rig) -> None:
     client = rig.agreed(QUIET, policy=LOOSE)
     days_of(client, rig, "quiet", ["a", "b"])
     client.close()
@@ -179,7 +177,7 @@ def test_a_ledger_from_before_shares_were_reserved_is_read_and_goes_on(rig: Rig)
         assert (account.units, account.reserved_units) == (3, 3)
 
 
-def test_losing_the_secret_is_a_new_enrollment_that_the_ledger_knows(rig: Rig) -> None:
+def test_lost_secret_starts_a_new_enrollment(rig: Rig) -> None:
     for damage in (None, b"short"):
         client = rig.agreed(QUIET, policy=LOOSE)
         client.record("quiet", "a")
@@ -198,10 +196,8 @@ def test_losing_the_secret_is_a_new_enrollment_that_the_ledger_knows(rig: Rig) -
         assert [account.units for account in state.accounts.values()] == [3]
 
 
-def test_by_default_somebody_who_comes_back_takes_part_as_before_once_more_and_is_not_asked_for_ever(
-    rig: Rig, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Four values an enrollment, nine for ever: 4, 4, 1, and then a warning with the value, the rule and the next step."""
+def test_default_policy_allows_a_second_enrollment_and_then_stops(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    """Four values per enrollment, nine in the lifetime: 4, 4, 1, and then a warning."""
     reserved, metric = [], Metric.string("quiet", HOMEPAGE.params)
     with caplog.at_level(logging.WARNING, "hubbub"):
         for enrollment in range(4):
@@ -213,7 +209,7 @@ def test_by_default_somebody_who_comes_back_takes_part_as_before_once_more_and_i
                 assert account.spent <= Policy().epsilon_metric
             client.set_consent("off")
             client.close()
-            assert ("it is not collected" in caplog.text) == (enrollment == 3)
+            assert ("The metric is not collected" in caplog.text) == (enrollment == 3)
     assert reserved == [4, 8, 9, 9]
     assert (
         "quiet: a value costs eps = 4.395, but earlier enrollments (consent withdrawn and given again, a lost secret) can have spent 39.551 "
@@ -222,14 +218,14 @@ def test_by_default_somebody_who_comes_back_takes_part_as_before_once_more_and_i
 
 
 @pytest.mark.parametrize("name", ["epsilon_enrollment", "epsilon_metric", "epsilon_total"])
-def test_a_value_that_no_budget_holds_is_refused_by_the_name_of_the_tightest(name: str) -> None:
+def test_refusal_names_the_tightest_limit(name: str) -> None:
     told = Policy(**{"epsilon_report": 9, name: 4.3}).objection(QUIET)
     assert told == (
         f"quiet: a value costs eps = 4.395, above Policy.{name} = 4.3: define the metric with more noise, or raise {name}"
     )
 
 
-def test_the_policys_defaults_are_finite_and_nonsense_is_refused() -> None:
+def test_policy_defaults_are_finite_and_invalid_limits_are_rejected() -> None:
     assert max(getattr(Policy(), name) for name in Policy.__slots__) < 1000
     with pytest.raises(ParameterError, match="epsilon_total must be above 0, got 0"):
         Policy(epsilon_total=0)

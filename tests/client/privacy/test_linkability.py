@@ -1,4 +1,4 @@
-"""Reports of one person can be matched by their permanent bits: how well, found by enumeration and by an observer who does it."""
+"""Linkability of reports by their permanent bits, by enumeration and by a simulated observer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def params_of(k: int, h: int, p: float, q: float, f: float) -> Params:
 
 @pytest.mark.parametrize("t", [1, 2])
 @pytest.mark.parametrize("pqf", PROBABILITIES)
-def test_what_reports_share_is_what_every_output_of_both_sides_says(pqf: tuple[float, float, float], t: int) -> None:
+def test_mutual_information_equals_enumeration(pqf: tuple[float, float, float], t: int) -> None:
     """k = 2, h = 1: the distribution of 2t reports of one value, against the product of two of t."""
     params = params_of(2, 1, *pqf)
     shared = []
@@ -35,7 +35,7 @@ def test_what_reports_share_is_what_every_output_of_both_sides_says(pqf: tuple[f
 
 
 @pytest.mark.parametrize("pqf", PROBABILITIES)
-def test_more_reports_share_more_and_at_last_all_permanent_bits(pqf: tuple[float, float, float]) -> None:
+def test_mutual_information_grows_to_the_permanent_bits(pqf: tuple[float, float, float]) -> None:
     params = params_of(8, 2, *pqf)
     shared = [mutual_information(params, t) for t in (1, 2, 4, 150, math.inf)]
     assert all(more >= less - 1e-12 for less, more in itertools.pairwise(shared))
@@ -48,20 +48,20 @@ def test_more_reports_share_more_and_at_last_all_permanent_bits(pqf: tuple[float
 @pytest.mark.parametrize(
     ("pqf", "t"), [((0.5, 0.75, 0.5), 1), ((0.25, 0.75, 0.5), 1), ((0.5, 0.75, 0.75), 7), ((0.0, 1.0, 0.5), 1)]
 )
-def test_nobody_matches_more_than_the_bound(pqf: tuple[float, float, float], t: int, unseen_seed: int) -> None:
-    """The best match by likelihood, 1,000 people of one value, k = 24; five standard errors allowed."""
+def test_simulated_matching_stays_below_the_bound(pqf: tuple[float, float, float], t: int, unseen_seed: int) -> None:
+    """Maximum likelihood matching of 1,000 clients with one value, k = 24; tolerance five standard errors."""
     params, n = params_of(24, 2, *pqf), 1000
     matched = share_matched(params, n, t, np.random.default_rng(unseen_seed))
     assert matched <= match_probability_bound(params, n, t) + 5 * math.sqrt(0.25 / n)
     assert (matched > 0.5) is (pqf == (0.0, 1.0, 0.5))
 
 
-def test_a_metric_whose_reports_are_as_good_as_signed_is_warned_of_and_others_are_not() -> None:
+def test_warns_about_linkable_reports_only() -> None:
     hundred = tuple(f"c{i}" for i in range(100))
     told = linkability_warning(Metric.categorical("country", hundred, prob_p=0, prob_q=1, prob_f=0.5))
     assert told is not None
     assert "country: two reports of one client can be linked" in told
-    assert "one of 2.64e+24 people" in told
+    assert "among up to 2.64e+24 clients" in told
     for quiet in (
         Metric.categorical("country", hundred, prob_p=0, prob_q=1, prob_f=0.5, hold=1),
         Metric.categorical("country", hundred, prob_p=0.4, prob_q=0.6, prob_f=0.5),
@@ -71,9 +71,9 @@ def test_a_metric_whose_reports_are_as_good_as_signed_is_warned_of_and_others_ar
         assert linkability_warning(quiet) is None
 
 
-def test_bad_numbers_are_refused() -> None:
+def test_rejects_invalid_reports_and_group_sizes() -> None:
     for reports in (0, 1.5, math.nan):
         with pytest.raises(ParameterError, match="reports must be an integer >= 1"):
             effective_group_size(params_of(8, 1, 0.25, 0.75, 0.5), reports)
-    with pytest.raises(ParameterError, match="at least 2, got 1"):
+    with pytest.raises(ParameterError, match="group_size must be an integer >= 2, got 1"):
         match_probability_bound(params_of(8, 1, 0.25, 0.75, 0.5), 1)

@@ -59,13 +59,13 @@ def test_strings_hashed_by_google_md5_whose_bits_may_coincide(
 @pytest.mark.parametrize("pqf", PROBABILITIES)
 @pytest.mark.parametrize("k", [1, 2, 3, 6])
 def test_categories_and_booleans(k: int, pqf: tuple[float, float, float], t: int) -> None:
-    """One bit a category, or none; k = 1 is the boolean."""
+    """One bit per category; k = 1 is a boolean metric."""
     params = Params.one_hot(k, prob_p=pqf[0], prob_q=pqf[1], prob_f=pqf[2])
     assert close(epsilon(params, t), largest_loss(report_distribution(params, bloom_filters(k, {0, 1}), t)))
 
 
-def test_three_hashes_of_four_bits_have_their_worst_neighbour_in_no_value() -> None:
-    """Regression of the design: min(h, k-h) (T + T') alone misses the empty filter once h > k/2."""
+def test_no_value_is_the_worst_neighbour_of_3_hashes_in_4_bits() -> None:
+    """min(h, k-h) (T + T') alone misses the empty filter if h > k/2."""
     params = Params(num_bits=4, num_hashes=3, num_cohorts=1, prob_p=0.1, prob_q=0.6, prob_f=0.25)
     with_values_only = largest_loss(report_distribution(params, bloom_filters(4, {3}), 1))
     with_no_value = largest_loss(report_distribution(params, bloom_filters(4, {0, 3}), 1))
@@ -82,7 +82,7 @@ def test_three_hashes_of_four_bits_have_their_worst_neighbour_in_no_value() -> N
         (32, 1, (0.25, 0.75, 0.5), 1.0217, 2.1972),
     ],
 )
-def test_the_papers_theorems_are_the_two_ends(
+def test_epsilon_equals_the_papers_theorems_at_both_ends(
     k: int, h: int, pqf: tuple[float, float, float], once: float, forever: float
 ) -> None:
     """t = 1: h ln(q*(1-p*) / (p*(1-q*))); t -> infinity: 2 h ln((1-f/2) / (f/2))."""
@@ -93,13 +93,13 @@ def test_the_papers_theorems_are_the_two_ends(
     assert (round(epsilon(params), 4), round(epsilon_permanent(params), 4)) == (once, forever)
 
 
-def test_the_two_coin_survey_costs_ln_3_once_and_for_ever() -> None:
+def test_two_coin_survey_costs_ln_3_for_any_number_of_reports() -> None:
     survey = Params.one_hot(1, prob_p=0, prob_q=1, prob_f=0.5)
     for t in (1, 2, 1000, math.inf):
         assert abs(epsilon(survey, t) - math.log(3)) < 1e-15
 
 
-def test_epsilon_grows_with_the_reports_towards_its_bound_and_without_f_has_none() -> None:
+def test_epsilon_increases_to_its_limit_unless_f_is_0() -> None:
     params = Params(num_bits=128, num_hashes=2, num_cohorts=8, prob_p=0.5, prob_q=0.75, prob_f=0.5)
     losses = [epsilon(params, t) for t in (1, 2, 3, 10, 100, 10_000, 10**9)]
     assert losses == sorted(losses)
@@ -110,12 +110,12 @@ def test_epsilon_grows_with_the_reports_towards_its_bound_and_without_f_has_none
 
 
 @pytest.mark.parametrize("t", [0, -1, 1.5, math.nan])
-def test_a_number_of_reports_that_is_none_is_refused(t: float) -> None:
+def test_rejects_invalid_number_of_reports(t: float) -> None:
     with pytest.raises(ParameterError, match="reports must be an integer >= 1"):
         epsilon(Params.one_hot(1, prob_p=0, prob_q=1, prob_f=0.5), t)
 
 
-def test_processing_reports_further_reveals_no_more() -> None:
+def test_post_processing_does_not_increase_epsilon() -> None:
     """Post-processing: dropping bits, counting ones, merging outputs at random, all enumerated."""
     params = Params(num_bits=4, num_hashes=2, num_cohorts=1, prob_p=0.2, prob_q=0.7, prob_f=0.3)
     reports = report_distribution(params, bloom_filters(4, {0, 2}), 1)
@@ -146,7 +146,7 @@ def history_distribution(params: Params, history: list[int]) -> Floats:
 
 
 @pytest.mark.parametrize("pqf", PROBABILITIES)
-def test_histories_with_the_same_pattern_of_changes_lose_at_most_the_sum(pqf: tuple[float, float, float]) -> None:
+def test_loss_of_histories_with_the_same_changes_is_at_most_the_sum(pqf: tuple[float, float, float]) -> None:
     """k = 4, h = 1, three reports: every pair of histories v v w, enumerated."""
     params = Params(num_bits=4, num_hashes=1, num_cohorts=1, prob_p=pqf[0], prob_q=pqf[1], prob_f=pqf[2])
     bound = epsilon_of_values(params, [2, 1])
@@ -155,10 +155,10 @@ def test_histories_with_the_same_pattern_of_changes_lose_at_most_the_sum(pqf: tu
     assert largest_loss(np.array([history_distribution(params, each) for each in histories])) <= bound + 1e-12
 
 
-def test_that_a_value_changed_is_not_protected() -> None:
-    """What is not promised, with its figure (docs/privacy.md): at k = 6, h = 1, .25/.75/.5, two linked reports.
+def test_change_of_a_value_is_not_protected() -> None:
+    """The figure of docs/privacy.md for two linked reports at k = 6, h = 1, p = 0.25, q = 0.75, f = 0.5.
 
-    v v against v w loses 2.40, more than eps(2) = 1.69 of an unchanging value, and it grows with k, since a change draws all k permanent bits anew.
+    v v against v w has a loss of 2.40, above eps(2) = 1.69 of an unchanging value. It grows with k.
     """
     losses = []
     for k in (2, 3, 4, 5, 6):
@@ -175,8 +175,8 @@ def test_that_a_value_changed_is_not_protected() -> None:
 CHANGING, TEN = Params(num_bits=128, num_hashes=2, num_cohorts=1, prob_p=0.5, prob_q=0.75, prob_f=0.5), 10
 
 
-def test_who_sums_squared_differences_of_linked_reports_sees_that_a_value_changed() -> None:
-    """The figure of docs/privacy.md, exactly: ten reports before and ten after, the largest false alarm up to .05 has power .961."""
+def test_squared_differences_of_linked_reports_reveal_a_change() -> None:
+    """The exact figure of docs/privacy.md: ten reports before and after, power 0.961 at a false alarm rate of 0.05."""
     times = np.arange(TEN + 1)
     squares = (times[:, None] - times) ** 2
 
@@ -194,8 +194,8 @@ def test_who_sums_squared_differences_of_linked_reports_sees_that_a_value_change
     assert power[np.argmax(false_alarm <= 0.05)] == pytest.approx(0.961, abs=0.0005)
 
 
-def test_who_knows_both_values_sees_nearly_every_change(unseen_seed: int) -> None:
-    """The likelihood ratio has power .999: of 20,000 simulated observers 30 miss it at most, but for chance; alpha = 1e-6."""
+def test_likelihood_ratio_of_known_values_reveals_nearly_every_change(unseen_seed: int) -> None:
+    """The likelihood ratio has power 0.999: at most 30 of 20,000 simulated observers miss the change; alpha = 1e-6."""
     params, rng = CHANGING, np.random.default_rng(unseen_seed)
     observers, g = 20_000, params.prob_f / 2
     first, second = np.repeat([1.0, 0.0], [2, 126]), np.repeat([0.0, 1.0, 0.0], [2, 2, 124])

@@ -1,4 +1,4 @@
-"""Consent: off until somebody agrees, and off means gone."""
+"""Consent: off by default; withdrawal erases the data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def everything_in(place: Path) -> bytes:
     return b"".join(file.read_bytes() for file in place.rglob("*") if file.is_file())
 
 
-def test_nothing_is_recorded_before_somebody_agreed(rig: Rig) -> None:
+def test_nothing_is_recorded_before_consent(rig: Rig) -> None:
     client = rig.client()
     client.record("homepage", "https://example.org/")
     assert not collaborators(client).uploader.is_started  # no thread, no network code
@@ -34,7 +34,7 @@ def test_nothing_is_recorded_before_somebody_agreed(rig: Rig) -> None:
     require_balanced(client.accounting())
 
 
-def test_consent_is_remembered_and_other_clients_on_the_directory_see_it_at_once(rig: Rig) -> None:
+def test_consent_is_shared_by_clients_of_one_directory(rig: Rig) -> None:
     first, second = rig.agreed(), rig.client()
     first.record("homepage", "https://example.org/")
     assert second.consent.effective is Consent.ON
@@ -48,7 +48,7 @@ def test_consent_is_remembered_and_other_clients_on_the_directory_see_it_at_once
     assert rig.client().consent.effective is Consent.OFF
 
 
-def test_local_makes_reports_and_sends_none(rig: Rig) -> None:
+def test_local_builds_reports_and_sends_none(rig: Rig) -> None:
     client = rig.client()
     client.set_consent("local")
     client.record("homepage", "https://example.org/")
@@ -57,7 +57,7 @@ def test_local_makes_reports_and_sends_none(rig: Rig) -> None:
     assert (client.accounting()["formed"], rig.transport.bodies) == (3, [])
 
 
-def test_off_erases_what_waits_the_drafts_and_the_secret_and_keeps_the_ledger(rig: Rig) -> None:
+def test_off_erases_queue_drafts_and_secret_but_keeps_ledger(rig: Rig) -> None:
     client = rig.agreed(HOMEPAGE, SURVEY)
     client.record("homepage", "https://example.org/")
     rig.clock.move(days=1)
@@ -83,7 +83,7 @@ def test_off_erases_what_waits_the_drafts_and_the_secret_and_keeps_the_ledger(ri
         assert [account.units for account in state.accounts.values()] == [1, 1]
 
 
-def test_on_again_is_a_new_secret_on_the_old_ledger(rig: Rig) -> None:
+def test_on_after_off_creates_new_secret_on_same_ledger(rig: Rig) -> None:
     """The same value under a new secret is noised anew, so it is charged anew."""
     client = rig.agreed()
     client.record("homepage", "https://example.org/")
@@ -98,7 +98,7 @@ def test_on_again_is_a_new_secret_on_the_old_ledger(rig: Rig) -> None:
         assert (account.units, state.enrollments) == (2, 2)
 
 
-def test_what_was_in_flight_when_consent_ended_is_neither_counted_twice_nor_kept(rig: Rig) -> None:
+def test_consent_withdrawal_during_upload_counts_batch_once(rig: Rig) -> None:
     client = rig.agreed()
     take = rig.transport.send
 
@@ -115,7 +115,7 @@ def test_what_was_in_flight_when_consent_ended_is_neither_counted_twice_nor_kept
 
 
 @pytest.mark.parametrize("variable", ["DO_NOT_TRACK", "HUBBUB_CONSENT"])
-def test_the_environment_silences_a_client_without_erasing_anything(variable: str, rig: Rig) -> None:
+def test_environment_stops_recording_without_erasing(variable: str, rig: Rig) -> None:
     rig.agreed().close()
     silent = rig.client(environment={variable: "1"})
     assert silent.consent.effective is Consent.OFF
@@ -128,7 +128,7 @@ def test_the_environment_silences_a_client_without_erasing_anything(variable: st
 
 
 @pytest.mark.parametrize("agreed", list(Consent))
-def test_the_environment_can_only_take_back(agreed: Consent) -> None:
+def test_environment_only_lowers_consent(agreed: Consent) -> None:
     empty = {"HUBBUB_CONSENT": "", "DO_NOT_TRACK": " "}  # as `VARIABLE=` in a compose file: not set
     for environment in ({"HUBBUB_CONSENT": "on", "DO_NOT_TRACK": "0"}, {}, empty):
         assert stricter_consent(agreed, consent_limit(environment)) is agreed
@@ -137,7 +137,7 @@ def test_the_environment_can_only_take_back(agreed: Consent) -> None:
         assert stricter_consent(agreed, consent_limit(environment)) is Consent.OFF
 
 
-def test_a_kill_between_erasing_and_rewriting_is_made_good_at_the_next_start(rig: Rig) -> None:
+def test_killed_erasure_is_finished_at_next_start(rig: Rig) -> None:
     client = rig.agreed()
     client.record("homepage", "https://example.org/")
     with collaborators(client).journal as state:
@@ -150,7 +150,7 @@ def test_a_kill_between_erasing_and_rewriting_is_made_good_at_the_next_start(rig
     assert draft.bits.hex().encode() not in everything_in(rig.state)
 
 
-def test_the_text_somebody_agreed_to_is_kept(rig: Rig) -> None:
+def test_consent_text_is_saved(rig: Rig) -> None:
     client = rig.client()
     client.set_consent("on", text="privacy notice of 2026-11")
     with collaborators(rig.client()).journal as state:
@@ -159,7 +159,7 @@ def test_the_text_somebody_agreed_to_is_kept(rig: Rig) -> None:
         client.set_consent("maybe")  # type: ignore[arg-type]
 
 
-def test_the_journal_is_lines_of_json_that_hold_no_value(rig: Rig) -> None:
+def test_journal_contains_no_recorded_value(rig: Rig) -> None:
     client = rig.agreed()
     client.record("homepage", "https://canary.example.org/")
     assert b"canary" not in everything_in(rig.state)
@@ -192,7 +192,7 @@ class SealedDirectory(SystemDisk):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
 
-def test_off_holds_and_is_written_where_nothing_can_be_deleted_and_the_app_is_told(rig: Rig) -> None:
+def test_off_in_undeletable_directory_is_saved_with_warning(rig: Rig) -> None:
     """It was lost, and reports went on being sent: the deletion failed before anything was written."""
     disk = SealedDirectory()
     client = rig.agreed(disk=disk)
@@ -214,7 +214,7 @@ def test_off_holds_and_is_written_where_nothing_can_be_deleted_and_the_app_is_to
     assert [path.name for path in rig.state.iterdir() if path.name.startswith("secret")] == []
 
 
-def test_off_that_the_disk_refuses_holds_in_this_process_and_in_its_children_until_on_is_said_here(rig: Rig) -> None:
+def test_unsaved_off_applies_to_process_and_children(rig: Rig) -> None:
     disk = SimulatedDisk()
     client = rig.agreed(disk=disk)
     client.record("homepage", "https://example.org/")
@@ -239,7 +239,7 @@ def test_off_that_the_disk_refuses_holds_in_this_process_and_in_its_children_unt
     assert client.consent.effective == "on"
 
 
-def test_a_kill_between_the_word_off_and_the_secrets_end_is_made_good_and_on_again_is_a_new_secret(rig: Rig) -> None:
+def test_kill_before_secret_deletion_is_repaired_at_next_start(rig: Rig) -> None:
     client = rig.agreed()
     client.record("homepage", "https://example.org/")
     secret = (rig.state / "secret").read_bytes()
@@ -264,7 +264,7 @@ class Lazy:
 
 
 @pytest.mark.parametrize("text", [Lazy(), None, b"x", "x" * 70_000])
-def test_a_text_that_the_journal_cannot_hold_is_refused_before_anything_changes(text: object, rig: Rig) -> None:
+def test_rejects_invalid_consent_text_without_change(text: object, rig: Rig) -> None:
     """`off` with such a text held until the next start, which was on again."""
     client = rig.agreed()
     with pytest.raises(ParameterError, match="text must be a string of at most 65536 characters, got "):
@@ -272,7 +272,7 @@ def test_a_text_that_the_journal_cannot_hold_is_refused_before_anything_changes(
     assert client.consent.level is Consent.ON
 
 
-def test_what_cannot_be_written_does_not_hold(rig: Rig) -> None:
+def test_unserializable_event_changes_no_state(rig: Rig) -> None:
     client = rig.agreed()
     with collaborators(client).journal as state, pytest.raises(TypeError):
         collaborators(client).journal.write({"event": "consent", "level": "off", "text": Lazy()})

@@ -1,4 +1,4 @@
-"""What is made under consent `local` is never sent, whatever happens before or after: random histories, processes and power losses."""
+"""Reports of consent `local` are never sent: random histories, processes and power losses."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ METRICS = (QUIET, HELD, WEEKLY)
 
 
 class Observer:
-    """Knows each value recorded, under which consent, and on which days consent was `on`; judges what is sent."""
+    """Knows each recorded value with its consent, and the days with consent `on`; checks each sent batch."""
 
     def __init__(self) -> None:
         self.recorded: list[tuple[Consent, Encoder, str]] = []
@@ -65,7 +65,7 @@ class Observer:
 
 
 def effective(client: Client) -> Consent:
-    """Return the consent that holds in a process: what was agreed to, and what its environment allows."""
+    """Return the effective consent of a process: the lesser of the saved level and the environment's limit."""
     with collaborators(client).journal as state:
         return min(state.consent, collaborators(client).limit.allowed, key=list(Consent).index)
 
@@ -81,7 +81,7 @@ def watch(rig: Rig, observer: Observer, chance: random.Random) -> None:
     rig.transport.send = send  # type: ignore[method-assign,assignment]
 
 
-def test_becoming_on_drops_the_reports_and_the_draft_that_local_made(rig: Rig) -> None:
+def test_on_drops_reports_and_draft_of_local(rig: Rig) -> None:
     client = rig.client(QUIET)
     client.set_consent("local")
     for day in range(10):
@@ -105,7 +105,7 @@ def test_becoming_on_drops_the_reports_and_the_draft_that_local_made(rig: Rig) -
     assert batch.rows == encoder.encode(None).to_bytes()  # no value: the draft of `local` is gone
 
 
-def test_periods_that_ended_under_local_while_the_app_did_not_run_are_not_reported(rig: Rig) -> None:
+def test_periods_ended_under_local_are_not_reported(rig: Rig) -> None:
     client = rig.client(QUIET, WEEKLY)
     client.set_consent("local")
     client.close()
@@ -117,7 +117,7 @@ def test_periods_that_ended_under_local_while_the_app_did_not_run_are_not_report
 
 
 @pytest.mark.parametrize("metric", [QUIET, HELD, Metric.boolean("plain", prob_p=0.25, prob_q=0.75, prob_f=0)])
-def test_local_spends_nothing_and_leaves_the_budget_to_on(metric: Metric, rig: Rig) -> None:
+def test_local_spends_no_budget(metric: Metric, rig: Rig) -> None:
     """No report of `local` can be sent, so it reveals nothing; and the budget of one value is still there for `on`."""
     price = unit_price(metric).epsilon
     policy = Policy(epsilon_report=99, epsilon_enrollment=99, epsilon_metric=1.5 * price, epsilon_total=999)
@@ -140,7 +140,7 @@ def test_local_spends_nothing_and_leaves_the_budget_to_on(metric: Metric, rig: R
         assert account.spent == pytest.approx(price)
 
 
-def test_reports_made_under_on_wait_through_local_and_are_sent_after_it(rig: Rig) -> None:
+def test_reports_of_on_are_held_during_local(rig: Rig) -> None:
     client = rig.agreed(QUIET)
     client.record("quiet", "on")
     rig.clock.move(days=1)
@@ -156,7 +156,7 @@ def test_reports_made_under_on_wait_through_local_and_are_sent_after_it(rig: Rig
     assert [batch.period for batch in rig.transport.batches] == ["2026-11-21"]
 
 
-def test_an_environment_that_allows_local_only_keeps_recordings_out_of_what_other_processes_send(rig: Rig) -> None:
+def test_local_environment_keeps_recordings_out_of_shared_drafts(rig: Rig) -> None:
     rig.agreed(QUIET).close()
     local = rig.client(QUIET, environment={"HUBBUB_CONSENT": "local"})
     local.record("quiet", "local")
@@ -171,7 +171,7 @@ def test_an_environment_that_allows_local_only_keeps_recordings_out_of_what_othe
     assert [batch.rows for batch in rig.transport.batches] == [encoder.encode(None).to_bytes()]
 
 
-def test_a_recording_postponed_under_local_is_not_taken_under_on(rig: Rig) -> None:
+def test_recording_postponed_under_local_is_ignored_under_on(rig: Rig) -> None:
     client = rig.client(QUIET)
     client.set_consent("local")
     collaborators(client).recorder.postpone(None, "quiet", "local")
@@ -185,7 +185,7 @@ def test_a_recording_postponed_under_local_is_not_taken_under_on(rig: Rig) -> No
 
 
 @pytest.mark.parametrize("number", range(8))
-def test_no_history_of_two_processes_sends_what_was_made_under_local(number: int, rig: Rig, unseen_seed: int) -> None:
+def test_random_histories_send_no_local_report(number: int, rig: Rig, unseen_seed: int) -> None:
     chance, observer = random.Random(unseen_seed + number), Observer()  # noqa: S311
     watch(rig, observer, chance)
     environments: tuple[dict[str, str], ...] = ({}, {}, {"HUBBUB_CONSENT": "local"})
@@ -224,8 +224,8 @@ def note_day(observer: Observer, rig: Rig, client: Client) -> None:
             observer.days_on.add(rig.clock().date())
 
 
-def test_no_power_loss_lets_a_report_of_local_be_sent(rig: Rig, unseen_seed: int) -> None:
-    """150 lives, each ended by a power loss that drops, tears and reorders what was not synchronized: the event of consent among it."""
+def test_power_loss_sends_no_local_report(rig: Rig, unseen_seed: int) -> None:
+    """150 lives, each ended by a power loss that drops, tears and reorders unsynced writes, the event of consent among them."""
     chance, disk, observer = random.Random(unseen_seed), SimulatedDisk(), Observer()  # noqa: S311
     random_bytes, dropped = SeededBytes(unseen_seed), 0
     watch(rig, observer, chance)
@@ -261,7 +261,7 @@ def test_no_power_loss_lets_a_report_of_local_be_sent(rig: Rig, unseen_seed: int
     assert dropped > 20
 
 
-def test_a_lost_record_of_consent_does_not_let_a_report_of_local_be_sent(rig: Rig) -> None:
+def test_lost_consent_record_sends_no_local_report(rig: Rig) -> None:
     """Damage may destroy any one record. The mark on the report itself still keeps it from being sent."""
     from hubbub.sdk.storage.record_format import encode_record, scan
 

@@ -1,4 +1,4 @@
-"""Recordings become drafts and drafts reports: one for each metric and period, whatever was recorded."""
+"""Recordings become drafts, and drafts become reports: one for each metric and period."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PLAIN = Metric(  # no noise at all (p = 0, q = 1, f = 0): what is reported is wh
 HELD = Metric.categorical("held", ("a", "b", "c"), prob_p=0, prob_q=1, prob_f=0, hold=7)
 
 
-def test_each_recording_of_a_period_is_as_likely_to_be_the_one_reported(rig: Rig, unseen_seed: int) -> None:
+def test_reservoir_sampling_is_uniform(rig: Rig, unseen_seed: int) -> None:
     """4,000 periods of 5 recordings; chi-squared over the 5 at alpha = 1e-6 (a share off by a fifth is seen)."""
     client = rig.agreed(PLAIN, random_bytes=SeededBytes(unseen_seed), durability="memory")
     chosen: Counter[bytes] = Counter()
@@ -54,7 +54,7 @@ def test_each_recording_of_a_period_is_as_likely_to_be_the_one_reported(rig: Rig
     assert stats.chisquare(list(chosen.values())).pvalue > ALPHA
 
 
-def test_every_period_has_one_report_recorded_or_not(rig: Rig) -> None:
+def test_every_period_has_one_report(rig: Rig) -> None:
     client = rig.agreed(HOMEPAGE, PLAIN)
     client.record("plain", "c")
     rig.clock.move(days=4)
@@ -67,7 +67,7 @@ def test_every_period_has_one_report_recorded_or_not(rig: Rig) -> None:
     assert plain == {days[0]: 0b100, days[1]: 0, days[2]: 0, days[3]: 0, days[4]: 0b1000}
 
 
-def test_missed_periods_are_formed_at_the_next_start_as_far_back_as_they_are_open(rig: Rig) -> None:
+def test_missed_open_periods_are_built_at_next_start(rig: Rig) -> None:
     rig.agreed(PLAIN).close()
     rig.clock.move(days=100)
     client = rig.client(PLAIN)
@@ -77,7 +77,7 @@ def test_missed_periods_are_formed_at_the_next_start_as_far_back_as_they_are_ope
     assert oldest == str(date(2027, 3, 1).replace(day=1) - (date(2027, 3, 1) - date(2027, 2, 1)))
 
 
-def test_a_report_leaves_at_a_random_time_of_the_next_period(rig: Rig, unseen_seed: int) -> None:
+def test_send_time_is_uniform_over_next_period(rig: Rig, unseen_seed: int) -> None:
     """Kolmogorov-Smirnov against the uniform, 500 periods, alpha = 1e-6."""
     client = rig.agreed(PLAIN, random_bytes=SeededBytes(unseen_seed), durability="memory")
     moments = []
@@ -94,7 +94,7 @@ def test_a_report_leaves_at_a_random_time_of_the_next_period(rig: Rig, unseen_se
 @pytest.mark.parametrize(
     ("kind", "start", "days"), [(PeriodKind.WEEK, "2026-11-16", 8), (PeriodKind.MONTH, "2026-11-01", 33)]
 )
-def test_weeks_and_months_are_periods_too(kind: PeriodKind, start: str, days: int, rig: Rig) -> None:
+def test_weekly_and_monthly_periods(kind: PeriodKind, start: str, days: int, rig: Rig) -> None:
     metric = Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5, period=kind)
     client = rig.agreed(metric)
     client.record("survey", True)
@@ -104,7 +104,7 @@ def test_weeks_and_months_are_periods_too(kind: PeriodKind, start: str, days: in
     assert min(batch.period for batch in rig.transport.batches) == start
 
 
-def test_what_is_not_taken_is_counted_by_reason_and_never_raises(rig: Rig) -> None:
+def test_ignored_recordings_are_counted_by_reason(rig: Rig) -> None:
     expired = Metric.boolean("old", prob_p=0, prob_q=1, prob_f=0.5, expires=TODAY)
     client = rig.agreed(HOMEPAGE, expired)
     client.record("homepage", 7)  # type: ignore[arg-type]
@@ -127,9 +127,7 @@ def test_what_is_not_taken_is_counted_by_reason_and_never_raises(rig: Rig) -> No
     assert rig.client(HOMEPAGE, expired).accounting()["chosen"] == 1
 
 
-def test_a_misspelt_name_and_a_wrong_type_are_told_once_each_and_no_value_is(
-    rig: Rig, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_wrong_calls_are_logged_once_without_value(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     client = rig.agreed(HOMEPAGE, PLAIN)
     with caplog.at_level(logging.DEBUG, "hubbub"):
         for _ in range(3):
@@ -151,7 +149,7 @@ def test_a_misspelt_name_and_a_wrong_type_are_told_once_each_and_no_value_is(
     assert client.accounting()["ignored"] | {"invalid": 6, "unknown-metric": 512} == client.accounting()["ignored"]
 
 
-def test_a_held_value_is_reported_for_its_whole_epoch(rig: Rig) -> None:
+def test_hold_repeats_first_value_for_whole_epoch(rig: Rig) -> None:
     """2026-11-26 begins an epoch of seven days: the value of its first day stands for all, whatever is recorded later."""
     rig.clock.now = ManualClock(date(2026, 11, 26))()
     client = rig.agreed(HELD)
@@ -168,8 +166,8 @@ def test_a_held_value_is_reported_for_its_whole_epoch(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("recorded", [True, False])
-def test_a_definition_that_is_gone_is_silent_whether_or_not_something_was_recorded(recorded: bool, rig: Rig) -> None:
-    """A program beside this one may have it still: what it recorded waits for it."""
+def test_removed_definition_sends_no_reports(recorded: bool, rig: Rig) -> None:
+    """Another program may still have the definition: its draft is kept for it."""
     client = rig.agreed(SURVEY)
     if recorded:
         client.record("survey", True)
@@ -179,7 +177,7 @@ def test_a_definition_that_is_gone_is_silent_whether_or_not_something_was_record
     assert rig.client(SURVEY).accounting()["formed"] == 3
 
 
-def test_too_much_waiting_drops_the_oldest_and_too_old_is_dropped(rig: Rig) -> None:
+def test_queue_limits_drop_oldest_batches(rig: Rig) -> None:
     client = rig.agreed(PLAIN, limits=Limits(max_reports=3))
     for _ in range(5):
         rig.clock.move(days=1)
@@ -197,7 +195,7 @@ def test_too_much_waiting_drops_the_oldest_and_too_old_is_dropped(rig: Rig) -> N
     require_balanced(counts)
 
 
-def test_a_clock_that_is_set_back_does_not_open_a_period_anew(rig: Rig) -> None:
+def test_clock_set_back_does_not_reopen_period(rig: Rig) -> None:
     client = rig.agreed(PLAIN)
     client.record("plain", "a")
     rig.clock.move(days=1)
@@ -211,7 +209,7 @@ def test_a_clock_that_is_set_back_does_not_open_a_period_anew(rig: Rig) -> None:
     assert max(told.values()) == 1
 
 
-def test_one_client_says_one_thing_a_period_however_many_processes_it_has(rig: Rig) -> None:
+def test_processes_of_one_client_send_one_report_per_period(rig: Rig) -> None:
     clients = [rig.agreed(PLAIN) for _ in range(4)]
     for client in clients * 3:
         client.record("plain", "a")
@@ -223,7 +221,7 @@ def test_one_client_says_one_thing_a_period_however_many_processes_it_has(rig: R
     require_balanced(counts)
 
 
-def test_sixty_four_threads_record_at_once_and_every_recording_is_counted(rig: Rig) -> None:
+def test_64_threads_count_every_recording(rig: Rig) -> None:
     client = rig.agreed(HOMEPAGE, SURVEY)
 
     def record_many() -> None:
@@ -241,7 +239,7 @@ def test_sixty_four_threads_record_at_once_and_every_recording_is_counted(rig: R
     require_balanced(counts)
 
 
-def test_many_people_are_formed_a_part_at_a_time_and_a_wake_with_nothing_due_looks_at_nobody(rig: Rig) -> None:
+def test_reports_of_many_subjects_are_built_in_slices(rig: Rig) -> None:
     """1,200 subjects: the first recording of a day forms only its own report, the rest come in parts of 500."""
     server = rig.agreed(SURVEY, per_subject=True, durability="memory")
     collaborators(server).uploader.stop()
@@ -261,7 +259,7 @@ def test_many_people_are_formed_a_part_at_a_time_and_a_wake_with_nothing_due_loo
         assert collaborators(server).builder.next_period_end(state) == datetime(2026, 11, 23, tzinfo=UTC)
 
 
-def test_rows_of_a_batch_say_nothing_about_whose_they_are(rig: Rig, unseen_seed: int) -> None:
+def test_batch_rows_are_shuffled(rig: Rig, unseen_seed: int) -> None:
     """Twelve people, each always the same value of their own, reported without noise; two metrics, 40 days.
 
     In the order of the accounts row i was one person on all days and for both metrics: a pseudonym. Of 12 shuffled rows one is where it was
@@ -294,7 +292,7 @@ def test_rows_of_a_batch_say_nothing_about_whose_they_are(rig: Rig, unseen_seed:
     assert stayed <= stats.poisson.isf(ALPHA, 79)
 
 
-def test_whose_rows_share_a_batch_is_drawn_anew_each_day(rig: Rig) -> None:
+def test_batch_membership_is_redrawn_each_day(rig: Rig) -> None:
     """1,200 subjects are formed 500 at a time: in the order of the accounts the same 500 would be together for ever."""
     server = rig.agreed(SURVEY, per_subject=True, durability="memory")
     collaborators(server).uploader.stop()
@@ -320,10 +318,8 @@ class NobodyMayLook(dict[Key, Account]):
     __iter__ = values
 
 
-def test_a_start_looks_at_many_people_a_part_at_a_time_and_at_who_records_first(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """1,200 subjects and a stricter policy: nobody waits for the others' shares, and no report is made under the old one."""
+def test_start_enrolls_many_subjects_in_slices(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """1,200 subjects and a stricter policy: a recording does not wait for the other subjects, and no report uses the old policy."""
     server = rig.agreed(SURVEY, HOMEPAGE, per_subject=True)
     for number in range(1200):
         server.subject(str(number)).record("survey", True)
@@ -354,7 +350,7 @@ def test_a_start_looks_at_many_people_a_part_at_a_time_and_at_who_records_first(
         assert {each.reserved_units for each in state.accounts.values() if each.metric == "survey"} == {1}
 
 
-def test_the_batches_sent_last_are_remembered_as_many_as_are_kept(rig: Rig) -> None:
+def test_last_sent_batches_are_kept(rig: Rig) -> None:
     client = rig.agreed(SURVEY)
     for _ in range(MAX_SENT_BATCHES + 3):
         rig.clock.move(days=1)

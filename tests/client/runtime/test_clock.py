@@ -1,4 +1,4 @@
-"""A clock that was wrong once: nothing is sent twice, nothing is spent unseen, and a client does not fall silent for years."""
+"""Clock errors: no period is sent twice, all spent epsilon is on the ledger, and reporting resumes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WEEKLY = Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5, period=PeriodK
 
 
 class Aggregator:
-    """One whose own clock is right: it says the date, and takes no period before it begins or long after its end."""
+    """An aggregator with a correct clock: it sends Date, and rejects periods of the future and of the distant past."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
@@ -81,7 +81,7 @@ def findings(rig: Rig) -> list[tuple[Health, str]]:
     ]
 
 
-def test_a_start_ten_years_ahead_silences_nobody_and_tells_nothing_twice(
+def test_recovers_from_clock_ten_years_ahead(
     rig: Rig, world: tuple[ManualClock, Aggregator], caplog: pytest.LogCaptureFixture
 ) -> None:
     """No report left for sixty days after it, and doctor found all well."""
@@ -112,9 +112,7 @@ def test_a_start_ten_years_ahead_silences_nobody_and_tells_nothing_twice(
     assert [health for health, _ in findings(rig)] == [Health.OK]
 
 
-def test_a_minute_forty_days_ahead_drops_no_good_report_and_the_days_it_spoilt_are_reported_when_they_come(
-    rig: Rig, world: tuple[ManualClock, Aggregator]
-) -> None:
+def test_recovers_from_clock_forty_days_ahead(rig: Rig, world: tuple[ManualClock, Aggregator]) -> None:
     true, aggregator = world
     client = rig.agreed(transport=aggregator)
     collaborators(client).uploader.start().stop(5)
@@ -132,7 +130,7 @@ def test_a_minute_forty_days_ahead_drops_no_good_report_and_the_days_it_spoilt_a
     with collaborators(client).journal as state:
         collaborators(client).builder.build_all(state)
         assert good <= set(state.queue)
-    assert "batches of days to come" in findings(rig)[0][1]
+    assert "batches of future days" in findings(rig)[0][1]
     days(rig, true, 45, client)
     assert aggregator.twice == []
     assert len(aggregator.taken) >= 47  # 49 days and no more; the one that had begun when the clock was wrong is lost
@@ -143,10 +141,8 @@ def test_a_minute_forty_days_ahead_drops_no_good_report_and_the_days_it_spoilt_a
         assert account.reports == counts["formed"]  # all that was made is on the ledger
 
 
-def test_a_clock_that_is_behind_what_an_aggregator_confirmed_changes_nothing_until_it_is_right(
-    rig: Rig, world: tuple[ManualClock, Aggregator]
-) -> None:
-    """A machine whose clock begins in 1970 until the network is there."""
+def test_clock_behind_confirmed_time_creates_no_reports(rig: Rig, world: tuple[ManualClock, Aggregator]) -> None:
+    """A machine that starts in 1970 and gets the time later from the network."""
     true, aggregator = world
     client = rig.agreed(transport=aggregator)
     collaborators(client).uploader.start().stop(5)
@@ -158,14 +154,14 @@ def test_a_clock_that_is_behind_what_an_aggregator_confirmed_changes_nothing_unt
     with collaborators(client).journal as state:
         collaborators(client).builder.build_all(state)
         assert {key: each.next_period_start for key, each in state.accounts.items()} == before
-    assert "an aggregator agreed earlier" in findings(rig)[0][1]
+    assert "which an aggregator confirmed" in findings(rig)[0][1]
     rig.clock.now = true.now
     days(rig, true, 5, client)
     assert aggregator.twice == []
     assert len(aggregator.taken) >= 9
 
 
-def test_age_is_judged_by_a_date_that_an_aggregator_confirmed(rig: Rig, world: tuple[ManualClock, Aggregator]) -> None:
+def test_batch_age_uses_confirmed_time(rig: Rig, world: tuple[ManualClock, Aggregator]) -> None:
     true, aggregator = world
     client = rig.agreed(transport=aggregator)
     collaborators(client).uploader.start().stop(5)
@@ -183,10 +179,8 @@ def test_age_is_judged_by_a_date_that_an_aggregator_confirmed(rig: Rig, world: t
     require_balanced(counts)
 
 
-def test_days_that_were_reported_under_a_clock_ahead_are_not_reported_again(
-    rig: Rig, world: tuple[ManualClock, Aggregator]
-) -> None:
-    """Ten days ahead, to an aggregator that takes it and says no date; the journal is compacted and read anew before they come."""
+def test_days_sent_under_clock_ahead_are_not_sent_again(rig: Rig, world: tuple[ManualClock, Aggregator]) -> None:
+    """Ten days ahead, with an aggregator that accepts it and sends no Date. The journal is compacted and read again before these days come."""
     true, aggregator = world
     aggregator.says_the_date = lambda: False
     client = rig.agreed(transport=aggregator)
@@ -208,7 +202,7 @@ def test_days_that_were_reported_under_a_clock_ahead_are_not_reported_again(
     assert len(aggregator.taken) >= 10 + 5
 
 
-def test_a_metric_that_nobody_records_is_planned_anew_by_the_next_start(rig: Rig) -> None:
+def test_unrecorded_metric_is_replanned_at_next_start(rig: Rig) -> None:
     client = rig.agreed(SURVEY)
     rig.clock.move(days=20)
     with collaborators(client).journal as state:
@@ -220,7 +214,7 @@ def test_a_metric_that_nobody_records_is_planned_anew_by_the_next_start(rig: Rig
 
 
 @pytest.mark.parametrize("metric", [HOMEPAGE, WEEKLY], ids=["day", "week"])
-def test_whatever_the_clock_does_no_period_is_sent_under_two_ids_and_all_that_left_is_on_the_ledger(
+def test_random_clock_jumps_send_no_period_twice(
     metric: Metric, rig: Rig, world: tuple[ManualClock, Aggregator], unseen_seed: int
 ) -> None:
     """Lives under a clock that jumps weeks and years, some to aggregators that believe it; answers are lost."""
@@ -267,7 +261,7 @@ def test_whatever_the_clock_does_no_period_is_sent_under_two_ids_and_all_that_le
         assert all(state.was_attempted(metric.digest, period) for _, period in aggregator.taken)
 
 
-def test_runs_of_days_are_joined_and_few(unseen_seed: int) -> None:
+def test_merge_runs_is_sorted_and_bounded(unseen_seed: int) -> None:
     chance, runs = random.Random(unseen_seed), []  # type: ignore[var-annotated]  # noqa: S311
     added = set()
     for _ in range(500):
@@ -280,14 +274,14 @@ def test_runs_of_days_are_joined_and_few(unseen_seed: int) -> None:
     assert all(any(start <= day < end for start, end in runs) for day in added)
 
 
-def test_deliver_still_ends_the_period_now(rig: Rig) -> None:
+def test_deliver_ends_current_period(rig: Rig) -> None:
     client = rig.agreed()
     client.record("homepage", "x")
     assert (deliver(client), deliver(client)) == (1, 0)
 
 
 @pytest.mark.parametrize("hold", [1, 2, 5, 30])
-def test_a_clock_that_jumps_never_makes_two_units_share_a_permanent_response(
+def test_clock_jumps_never_share_a_permanent_response(
     hold: int, rig: Rig, unseen_seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Lifetime epsilon counts epochs as independent: an epoch that a wrong clock visits again is charged and drawn again.

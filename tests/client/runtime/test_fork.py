@@ -1,4 +1,4 @@
-"""Processes: forked, spawned, killed without a goodbye; every report exactly once, counted by a real aggregator."""
+"""Processes that fork, spawn and are killed: a real aggregator counts every report exactly once."""
 
 from __future__ import annotations
 
@@ -103,9 +103,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("way", list(CHILDREN))
-def test_whatever_starts_and_ends_a_child_nothing_is_lost_and_nothing_counted_twice(
-    way: str, url: str, tmp_path: Path
-) -> None:
+def test_child_processes_report_exactly_once(way: str, url: str, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     body = "\n".join("    " + line for line in CHILDREN[way].splitlines())
     program.write_text(PROGRAM.replace("{body}", body))
@@ -136,7 +134,7 @@ def app(environ, start_response):
 """
 
 
-def test_gunicorn_preloads_a_client_and_its_two_workers_are_one_with_it(url: str, tmp_path: Path) -> None:
+def test_preloaded_gunicorn_workers_share_one_client(url: str, tmp_path: Path) -> None:
     """One client made before the fork; both workers record until each has served; every report counted once."""
     pytest.importorskip("gunicorn", reason="gunicorn does not run here")
     (tmp_path / "preloaded.py").write_text(PRELOADED)
@@ -195,13 +193,13 @@ os._exit(0)
 """
 
 
-def test_threads_that_fork_at_the_same_time_hold_nothing_afterwards(tmp_path: Path) -> None:
-    """The second to fork lost what the first had noted, and kept the journal for ever: so did its children."""
+def test_concurrent_forks_release_all_locks(tmp_path: Path) -> None:
+    """The second fork overwrote the first one's list of locks, and the journal stayed locked in it and in its children."""
     subprocess.run([sys.executable, "-c", TOGETHER, METRICS, tmp_path], check=True, timeout=60)
 
 
-def test_a_child_does_not_hold_the_lease_of_the_upload_it_was_forked_in(rig: Rig) -> None:
-    """Its parent was killed in the middle of a request, and nobody on the directory could send while the child lived."""
+def test_forked_child_closes_upload_lease(rig: Rig) -> None:
+    """After its parent was killed during a request, no process of the directory could send while the child lived."""
     client = rig.agreed()
     sender = collaborators(client).sender
     collaborators(client).uploader.start().stop(5)
@@ -239,7 +237,7 @@ os._exit(0)
 """
 
 
-def test_parent_and_child_never_share_a_noise_stream(tmp_path: Path) -> None:
+def test_parent_and_child_have_independent_noise(tmp_path: Path) -> None:
     """Given the permanent bits, which they share, their instantaneous noise agrees as often as independent coins: 4 sigma over 10^5 bits."""
     subprocess.run([sys.executable, "-c", NOISE, METRICS, tmp_path / "state"], check=True, timeout=60)
     rows = [list(map(int, (tmp_path / "state" / who).read_text().split())) for who in ("parent", "child")]

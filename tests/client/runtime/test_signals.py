@@ -1,4 +1,4 @@
-"""Signals, logging and locks: whatever interrupts a call, or is called by it, nothing of ours is held afterwards and nobody waits for ever."""
+"""Signals, logging and locks: after an interrupted call no lock is held and no caller waits forever."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def interrupted_at(number: int, step: Callable[[], object], within: str = "") ->
 
 
 def is_free(client: Client) -> bool:
-    """Say whether another thread, and another process, could go on."""
+    """Return whether another thread and another process can take the locks."""
     got: list[bool] = []
 
     def other() -> None:
@@ -113,7 +113,7 @@ STEPS: dict[str, tuple[int, Callable[[Client], object]]] = {
     "ignore::pytest.PytestUnraisableExceptionWarning"
 )  # the interpreter's own finalizers are interrupted, too
 @pytest.mark.parametrize("step", list(STEPS))
-def test_an_interrupt_anywhere_leaves_no_lock_held_and_nothing_half_done(
+def test_interrupt_leaves_no_lock_held(
     step: str,
     rig: Rig,
     handler: Callable[[Callable[..., Any]], Any],
@@ -172,7 +172,7 @@ OPENING: dict[str, tuple[int, Callable[[Client], object]]] = {
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="nowhere to see what is open")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("step", list(OPENING))
-def test_an_interrupt_anywhere_leaves_no_descriptor_open(
+def test_interrupt_leaves_no_descriptor_open(
     step: str,
     rig: Rig,
     handler: Callable[[Callable[..., Any]], Any],
@@ -211,7 +211,7 @@ def test_an_interrupt_anywhere_leaves_no_descriptor_open(
         number += stride
 
 
-def test_reading_the_journal_anew_keeps_one_descriptor_of_it(rig: Rig) -> None:
+def test_reloading_journal_keeps_one_descriptor(rig: Rig) -> None:
     """Each interrupt makes the next call read the journal anew; until a synchronization, every reading left one descriptor open."""
     client = rig.agreed()
     collaborators(client).uploader.start().stop(5)
@@ -232,7 +232,7 @@ def test_reading_the_journal_anew_keeps_one_descriptor_of_it(rig: Rig) -> None:
     )  # each has the journal, its lock, the snapshot and one renamed journal
 
 
-def test_what_a_signal_handler_records_while_its_thread_is_within_a_journal_is_recorded_later(rig: Rig) -> None:
+def test_recording_in_signal_handler_is_postponed(rig: Rig) -> None:
     """Two clients of one process on one directory: the handler waited for a lock that its own thread held."""
     one, other = rig.agreed(), rig.agreed()
     collaborators(other).uploader.start().stop(5)
@@ -265,10 +265,8 @@ def listen() -> Iterator[Callable[[Callable[[], object]], Handler]]:
         logging.getLogger("hubbub").removeHandler(each)
 
 
-def test_who_logs_for_us_may_record_and_so_may_others_meanwhile(
-    rig: Rig, listen: Callable[[Callable[[], object]], Handler]
-) -> None:
-    """A handler's own lock and the journal's were taken in both orders: what is to be said is said when nothing is held."""
+def test_log_handler_may_record(rig: Rig, listen: Callable[[Callable[[], object]], Handler]) -> None:
+    """A handler's own lock and the journal's were taken in both orders. Messages are now emitted while no lock is held."""
     disk = SimulatedDisk()
     client = rig.agreed(disk=disk)
     collaborators(client).uploader.start().stop(5)
@@ -291,9 +289,7 @@ def test_who_logs_for_us_may_record_and_so_may_others_meanwhile(
     assert client.accounting()["recorded"] == 5
 
 
-def test_what_the_hosts_logging_raises_does_not_reach_the_host(
-    rig: Rig, listen: Callable[[Callable[[], object]], Handler]
-) -> None:
+def test_exceptions_of_log_handlers_are_suppressed(rig: Rig, listen: Callable[[Callable[[], object]], Handler]) -> None:
     def fail() -> None:
         raise AssertionError("no warnings in this program")
 
@@ -306,7 +302,7 @@ def test_what_the_hosts_logging_raises_does_not_reach_the_host(
 
 @pytest.mark.parametrize("kind", [RuntimeError, TimeoutError])
 @pytest.mark.parametrize("where", ["clock", "disk"])
-def test_what_a_signal_handler_raises_is_the_hosts(
+def test_exception_of_signal_handler_reaches_host(
     where: str,
     kind: type[Exception],
     rig: Rig,
@@ -347,7 +343,7 @@ def test_what_a_signal_handler_raises_is_the_hosts(
     assert client.accounting()["recorded"] == 1
 
 
-def test_our_own_failures_still_do_not_reach_the_host(
+def test_internal_error_does_not_reach_host(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(error_guard, "suppress_internal_errors", True)
@@ -382,22 +378,20 @@ session = Session(client)
 """
 
 
-def test_a_finalizer_that_records_when_the_interpreter_ends_is_not_disturbed(tmp_path: Path) -> None:
+def test_finalizer_records_at_interpreter_exit(tmp_path: Path) -> None:
     metrics = DATA / "metrics.toml"
     command = [sys.executable, "-c", AT_THE_END, str(metrics), str(tmp_path / "state")]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert done.stderr == ""
 
 
-def test_a_process_that_holds_the_directory_for_ever_is_waited_for_once(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A stopped process held every other's constructor; now there is one warning, and what is recorded waits in memory."""
+def test_stuck_lock_holder_is_waited_for_once(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stopped process blocked every other constructor. Now there is one warning, and recordings wait in memory."""
     monkeypatch.setattr(journal_module, "LOCK_TIMEOUT_SECONDS", 0.05)
     rig.agreed().close()
     lock = SystemDisk().lock(rig.state / "lock")
     assert lock.acquire(wait=False)
-    with pytest.warns(RuntimeWarning, match="held by another process that does not go on"):
+    with pytest.warns(RuntimeWarning, match="locked by another process that does not continue"):
         client = rig.client()
     monkeypatch.setattr(collaborators(client).journal, "_sleep", lambda _: pytest.fail("it waits again"))
     for _ in range(3):
@@ -410,7 +404,7 @@ def test_a_process_that_holds_the_directory_for_ever_is_waited_for_once(
     assert not collaborators(client).journal.problem
 
 
-def test_delivering_on_a_disk_that_takes_nothing_ends(rig: Rig) -> None:
+def test_deliver_returns_on_full_disk(rig: Rig) -> None:
     rig.state = Path("/proc/no-such-place")
     disk = SimulatedDisk()
     client = rig.agreed(disk=disk)
@@ -428,7 +422,7 @@ def test_delivering_on_a_disk_that_takes_nothing_ends(rig: Rig) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="nowhere to see what is open")
-def test_closed_and_dropped_clients_keep_neither_files_nor_threads(rig: Rig) -> None:
+def test_closed_clients_keep_no_files_or_threads(rig: Rig) -> None:
     def one(client: Client) -> threading.Thread:
         client.record("homepage", "x")
         deliver(client)

@@ -1,4 +1,4 @@
-"""The snapshot is written beside the lock: nobody waits for it, and whoever starts in the middle of it finds everything."""
+"""Compaction: recordings do not wait for it, and a start in the middle of it reads the complete state."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RECORDINGS = 300
 
 
 def told_by(state: State) -> dict[str, Any]:
-    """Everything that a state says, but for what is worked out from the rest or concerns the files."""
+    """Return the fields of a state, except derived ones and those that describe the files."""
     without = ("earliest_period_end", "digests", "erasure_pending", "damaged")
     return {name: value for name, value in vars(state).items() if name not in without}
 
@@ -44,7 +44,7 @@ def state_of(client: Client) -> dict[str, Any]:
 
 
 class Watched:
-    """A file that says what is done to it."""
+    """A file that reports its operations."""
 
     def __init__(self, file: File, name: str, done: Callable[[str, str, int], None]) -> None:
         self._file, self._name, self._done = file, name, done
@@ -78,7 +78,7 @@ class WatchedLock:
 
 
 class WatchedDisk(SystemDisk):
-    """A disk that says what was done to it, and whether the journal's lock was held meanwhile."""
+    """A disk that reports its operations, and whether the journal's lock was held during each."""
 
     def __init__(self) -> None:
         self.done: Callable[[str, str, int], None] = lambda *_: None
@@ -118,8 +118,8 @@ def with_subjects(rig: Rig, disk: WatchedDisk, count: int = SUBJECTS) -> Client:
     return client
 
 
-def test_no_stretch_under_the_lock_grows_with_the_state(rig: Rig) -> None:
-    """The snapshot is appended, synchronized and read without the lock, in pieces; under it only names change and counts are said."""
+def test_compaction_holds_the_lock_for_bounded_time(rig: Rig) -> None:
+    """The snapshot is written, synced and read without the lock, in slices. With the lock, only names change and counters are written."""
     disk = WatchedDisk()
     client, other = with_subjects(rig, disk), rig.client(disk=disk)
     collaborators(other).uploader.start().stop(5)
@@ -150,7 +150,7 @@ def test_no_stretch_under_the_lock_grows_with_the_state(rig: Rig) -> None:
     assert state_of(rig.client()) == state_of(client) == state_of(other)
 
 
-def test_a_start_reads_a_large_directory_beside_the_lock(rig: Rig) -> None:
+def test_start_reads_large_directory_without_lock(rig: Rig) -> None:
     disk = WatchedDisk()
     collaborators(with_subjects(rig, disk)).compactor.compact(always=True)
     read: list[tuple[bool, int]] = []
@@ -163,7 +163,7 @@ def test_a_start_reads_a_large_directory_beside_the_lock(rig: Rig) -> None:
     journal.close()
 
 
-def test_a_process_that_slept_through_a_compaction_goes_on_without_reading_the_snapshot(rig: Rig) -> None:
+def test_idle_process_follows_compaction_without_reading_snapshot(rig: Rig) -> None:
     disk = WatchedDisk()
     client, idle = with_subjects(rig, disk), Journal(rig.state, disk)
     with idle as before:
@@ -208,9 +208,7 @@ def lived(client: Client, rig: Rig, chance: random.Random) -> None:
             client.record("nothing of ours", "x")
 
 
-def test_whoever_starts_at_any_moment_of_a_compaction_finds_the_state_as_it_is(
-    rig: Rig, tmp_path: Path, unseen_seed: int
-) -> None:
+def test_start_during_compaction_reads_complete_state(rig: Rig, tmp_path: Path, unseen_seed: int) -> None:
     """As after a kill there: the directory is copied after each operation of the compaction, between which another process goes on."""
     chance, disk = random.Random(unseen_seed), WatchedDisk()  # noqa: S311
     client, other = rig.agreed(HOMEPAGE, SURVEY, disk=disk), rig.client(HOMEPAGE, SURVEY)
@@ -261,7 +259,7 @@ def test_whoever_starts_at_any_moment_of_a_compaction_finds_the_state_as_it_is(
     } <= places
 
 
-def test_a_compaction_that_was_killed_is_ended_by_the_next(rig: Rig, tmp_path: Path) -> None:
+def test_killed_compaction_is_finished_by_the_next(rig: Rig, tmp_path: Path) -> None:
     disk = WatchedDisk()
     client = with_subjects(rig, disk, 2)
     copies: list[dict[str, Any]] = []
@@ -290,9 +288,7 @@ def test_a_compaction_that_was_killed_is_ended_by_the_next(rig: Rig, tmp_path: P
     assert {ROTATED, f"{SNAPSHOT}.new"} <= left
 
 
-def test_power_that_goes_in_the_middle_of_a_compaction_takes_nothing_that_was_durable(
-    rig: Rig, unseen_seed: int
-) -> None:
+def test_power_loss_during_compaction_keeps_durable_events(rig: Rig, unseen_seed: int) -> None:
     chance = random.Random(unseen_seed)  # noqa: S311
 
     class Failing(SimulatedDisk):
@@ -350,7 +346,7 @@ def test_power_that_goes_in_the_middle_of_a_compaction_takes_nothing_that_was_du
     assert ends == {True, False}
 
 
-def test_consent_withdrawn_in_the_middle_erases_the_half_written_snapshot_too(rig: Rig, tmp_path: Path) -> None:
+def test_consent_withdrawal_erases_unfinished_snapshot(rig: Rig, tmp_path: Path) -> None:
     disk = WatchedDisk()
     client, other = with_subjects(rig, disk), rig.client()
     rows = [draft.bits.hex().encode() for draft in collaborators(client).journal._state.drafts.values()]
@@ -385,7 +381,7 @@ def test_consent_withdrawn_in_the_middle_erases_the_half_written_snapshot_too(ri
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-def test_a_child_forked_in_the_middle_records_and_the_compaction_goes_on(rig: Rig) -> None:
+def test_fork_during_compaction_disturbs_neither_process(rig: Rig) -> None:
     client = with_subjects(rig, WatchedDisk())
     children: list[int] = []
 
@@ -406,10 +402,8 @@ def test_a_child_forked_in_the_middle_records_and_the_compaction_goes_on(rig: Ri
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-def test_processes_that_are_killed_while_all_record_and_compact_lose_nothing(
-    rig: Rig, tmp_path: Path, unseen_seed: int
-) -> None:
-    """What a process was told is recorded is recorded; of its last recording nobody knows."""
+def test_killed_processes_lose_no_recordings_during_compaction(rig: Rig, tmp_path: Path, unseen_seed: int) -> None:
+    """Every recording that returned is counted; the last one of a killed process may be."""
     chance, least, most = random.Random(unseen_seed), 0, 0  # noqa: S311
     rig.agreed().close()
     for _ in range(4):

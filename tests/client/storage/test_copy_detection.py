@@ -1,4 +1,4 @@
-"""A copied state directory: it is noticed, it spends nothing by itself, and a new identity continues the copied ledger."""
+"""Copied state directories: detection, and new identities that continue the copied ledger."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def copied(rig: Rig, to: Path) -> None:
 
 def renew(state: Path) -> None:
     done = CliRunner().invoke(main, ["state", "new-identity", str(state)])
-    assert (done.exit_code, done.output[:36]) == (0, "The directory has a new identity: it"), done.output
+    assert (done.exit_code, done.output[:33]) == (0, "The directory has a new identity."), done.output
 
 
 def identity(rig: Rig) -> tuple[bytes, int, float]:
@@ -49,7 +49,7 @@ def machine_finding(rig: Rig, reader: Callable[[], bytes | None]) -> Health:
     return found.health
 
 
-def test_a_copy_on_another_machine_keeps_secret_and_ledger_and_warns_once(
+def test_copied_directory_keeps_secret_and_warns_once(
     rig: Rig, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     rig.agreed(machine_id=machine(1)).close()
@@ -65,12 +65,10 @@ def test_a_copy_on_another_machine_keeps_secret_and_ledger_and_warns_once(
     assert [line.partition(" was used on another machine before")[0] for line in lines] == [str(rig.state)]
     assert machine_finding(rig, machine(2)) is Health.WARNING
     assert json.loads(CliRunner().invoke(main, ["inspect", str(rig.state), "--json"]).stdout)["machines"] == 2
-    assert "used on 2 machines: " in CliRunner().invoke(main, ["inspect", str(rig.state)]).stdout
+    assert "used on 2 machines. " in CliRunner().invoke(main, ["inspect", str(rig.state)]).stdout
 
 
-def test_the_same_machine_is_never_a_copy_and_no_machine_id_claims_nothing(
-    rig: Rig, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_same_or_unknown_machine_is_not_a_copy(rig: Rig, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Containers have no machine id, or another at each start; macOS has it elsewhere."""
 
     def none() -> None:
@@ -87,7 +85,7 @@ def test_the_same_machine_is_never_a_copy_and_no_machine_id_claims_nothing(
 
 
 @pytest.mark.parametrize("restart", [True, False])
-def test_a_machine_id_is_stored_as_a_keyed_hash_only_and_never_sent(rig: Rig, restart: bool) -> None:
+def test_machine_id_is_stored_only_as_keyed_hash(rig: Rig, restart: bool) -> None:
     client = rig.agreed(machine_id=machine(1))
     if restart:
         client.close()
@@ -104,7 +102,7 @@ def test_a_machine_id_is_stored_as_a_keyed_hash_only_and_never_sent(rig: Rig, re
     assert machine_tag("00" * 32, machine_id) != state.machine_tags[0]
 
 
-def test_withdrawal_of_consent_forgets_the_machines(rig: Rig) -> None:
+def test_consent_withdrawal_deletes_machine_tags(rig: Rig) -> None:
     client = rig.agreed(machine_id=machine(1))
     (tag,) = read_state(rig.state).machine_tags
     client.set_consent("off")
@@ -123,7 +121,7 @@ def test_withdrawal_of_consent_forgets_the_machines(rig: Rig) -> None:
         (None, None),
     ],
 )
-def test_read_machine_id_returns_only_what_systemd_writes(
+def test_read_machine_id_accepts_only_systemd_format(
     tmp_path: Path, content: bytes | None, expected: bytes | None
 ) -> None:
     path = tmp_path / "machine-id"
@@ -132,9 +130,7 @@ def test_read_machine_id_returns_only_what_systemd_writes(
     assert read_machine_id(path) == expected
 
 
-def test_new_identity_draws_a_new_secret_drops_what_the_original_sends_and_continues_the_ledger(
-    rig: Rig, tmp_path: Path
-) -> None:
+def test_new_identity_renews_secret_drops_queue_and_keeps_ledger(rig: Rig, tmp_path: Path) -> None:
     client = rig.agreed(SURVEY, machine_id=machine(1))
     client.record("survey", True)
     rig.clock.move(days=1)
@@ -160,7 +156,7 @@ def test_new_identity_draws_a_new_secret_drops_what_the_original_sends_and_conti
     assert client.consent.level == "on"
 
 
-def test_new_identity_takes_hold_in_a_process_that_runs(rig: Rig) -> None:
+def test_new_identity_applies_to_running_process(rig: Rig) -> None:
     client = rig.agreed(machine_id=machine(1))
     before = identity(rig)[0]
     renew(rig.state)
@@ -170,7 +166,7 @@ def test_new_identity_takes_hold_in_a_process_that_runs(rig: Rig) -> None:
     assert (secret != before, enrollments) == (True, 2)
 
 
-def test_keep_identity_accepts_a_directory_that_was_moved(rig: Rig) -> None:
+def test_keep_identity_accepts_moved_directory(rig: Rig) -> None:
     rig.agreed(machine_id=machine(1)).close()
     rig.client(machine_id=machine(2)).close()
     before = identity(rig)
@@ -182,7 +178,7 @@ def test_keep_identity_accepts_a_directory_that_was_moved(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("name", ["new-identity", "keep-identity"])
-def test_a_directory_without_state_or_of_another_program_is_left_alone(tmp_path: Path, name: str) -> None:
+def test_state_commands_reject_directory_without_state(tmp_path: Path, name: str) -> None:
     (tmp_path / "journal").write_text("Dear diary, today I wrote more than a torn record")
     for directory in (tmp_path, tmp_path / "nothing"):
         done = CliRunner().invoke(main, ["state", name, str(directory)])
@@ -192,12 +188,10 @@ def test_a_directory_without_state_or_of_another_program_is_left_alone(tmp_path:
 
 @pytest.mark.parametrize("how", ["command", "option"])
 @pytest.mark.parametrize("image", ["a chain of restores", "ten restores of one image"])
-def test_ten_restores_with_new_identities_stay_within_the_policys_totals(
-    rig: Rig, tmp_path: Path, how: str, image: str
-) -> None:
+def test_restored_copies_stay_within_policy_totals(rig: Rig, tmp_path: Path, how: str, image: str) -> None:
     """A new secret draws the permanent bits of all values anew, so each costs budget: by default 40 a metric and 100 in total.
 
-    Judged by the ledger and by what was sent: a report is the permanent response, and every distinct one counts.
+    Checked against the ledger and the sent reports: a report is the permanent response, and every distinct one counts.
     """
     policy = Policy(epsilon_report=9)
     params = Params(num_bits=128, num_hashes=2, num_cohorts=1, prob_p=0, prob_q=1, prob_f=0.5)
@@ -240,9 +234,7 @@ def test_ten_restores_with_new_identities_stay_within_the_policys_totals(
 
 
 @pytest.mark.parametrize("number", range(5))
-def test_no_history_of_copies_and_machines_enrolls_by_itself(
-    number: int, rig: Rig, tmp_path: Path, unseen_seed: int
-) -> None:
+def test_copies_and_machine_changes_never_enroll(number: int, rig: Rig, tmp_path: Path, unseen_seed: int) -> None:
     """Random copies, machines with and without ids, restarts, withdrawals and new identities: only the last two make a secret."""
     chance = random.Random(unseen_seed + number)  # noqa: S311
     client, expected = rig.agreed(machine_id=machine(0)), 1
@@ -274,7 +266,7 @@ def test_no_history_of_copies_and_machines_enrolls_by_itself(
         require_balanced(client.accounting())
 
 
-def test_the_machine_id_of_a_client_in_memory_is_not_read(rig: Rig) -> None:
+def test_memory_client_does_not_read_machine_id(rig: Rig) -> None:
     def unread() -> bytes:
         raise AssertionError
 

@@ -1,4 +1,4 @@
-"""Two versions of a definition in one directory: every live process reports its own values, and the totals hold."""
+"""Two versions of a definition in one directory: every running process reports its own values, within the totals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hubbub.testing import deliver
 
 
 def version(number: int, name: str = "quiet") -> Metric:
-    """Return a version of a metric; a report is the permanent response, so it tells which value it is of."""
+    """Return a version of a metric. Its reports are permanent responses, so each identifies its value."""
     params = Params(num_bits=128, num_hashes=8 + number, num_cohorts=1, prob_p=0, prob_q=1, prob_f=0.5)
     return Metric.string(name, params)
 
@@ -53,7 +53,7 @@ def stood_in(client: Client) -> int:
     return int(counts["stood_in"])
 
 
-def test_a_running_process_reports_its_own_values_after_a_changed_definition_opened_the_directory(rig: Rig) -> None:
+def test_running_process_keeps_reporting_after_definition_change(rig: Rig) -> None:
     """It reported 1 of 7 values: its share was taken away, and the last value stood in for the others."""
     old = rig.agreed(OLD, policy=ROOMY)
     new = rig.client(NEW, policy=ROOMY)
@@ -71,7 +71,7 @@ def test_a_running_process_reports_its_own_values_after_a_changed_definition_ope
 
 @dataclass
 class Process:
-    """A client, the versions it runs with, and what it recorded in this period."""
+    """A client, its version of the metric, and its recordings of this period."""
 
     client: Client
     metric: Metric
@@ -83,7 +83,7 @@ class Process:
 
 
 @pytest.mark.parametrize("number", range(6))
-def test_no_interleaving_of_restarts_and_redefinitions_freezes_a_live_process(
+def test_random_restarts_and_redefinitions_keep_live_processes_reporting(
     number: int, rig: Rig, unseen_seed: int
 ) -> None:
     """Random histories of two processes; each has one version of `quiet`, and both have `same`."""
@@ -144,10 +144,8 @@ def require_within(client: Client, policy: Policy) -> None:
 
 
 @pytest.mark.parametrize("number", range(6))
-def test_no_interleaving_exceeds_a_tight_total_and_what_stands_in_is_counted(
-    number: int, rig: Rig, unseen_seed: int
-) -> None:
-    """A total with room for 3 to 8 values, three versions that want 8 each: what was reported in fact stays within it."""
+def test_random_redefinitions_stay_within_tight_total(number: int, rig: Rig, unseen_seed: int) -> None:
+    """A total with room for 3 to 8 values, and three versions that want 8 each: the reports stay within it."""
     chance = random.Random(unseen_seed + number)  # noqa: S311
     total = chance.randrange(3, 9) * PRICE
     tight = Policy(epsilon_report=999, epsilon_enrollment=8 * PRICE, epsilon_metric=8 * PRICE, epsilon_total=total)
@@ -175,8 +173,8 @@ def test_no_interleaving_exceeds_a_tight_total_and_what_stands_in_is_counted(
     assert stood_in(clients[0]) <= repeated
 
 
-def test_the_share_of_a_definition_is_free_once_no_process_has_it(rig: Rig) -> None:
-    """While the old process lives, the new one gets what the total leaves. When the old one ends, it gets its share without a restart."""
+def test_budget_of_unused_definition_is_released(rig: Rig) -> None:
+    """While the old process runs, the new one gets the rest of the total. When the old one ends, it gets its full budget without a restart."""
     price, newer = unit_price(OLD).epsilon, unit_price(NEW).epsilon
     enrollment, total = 4 * newer, 4 * price + 1.5 * newer
     policy = Policy(epsilon_report=999, epsilon_enrollment=enrollment, epsilon_metric=999, epsilon_total=total)
@@ -193,8 +191,8 @@ def test_the_share_of_a_definition_is_free_once_no_process_has_it(rig: Rig) -> N
     assert [path.name.partition(".")[0] for path in rig.state.iterdir()].count("lease") == 1
 
 
-def test_a_metric_that_both_versions_have_keeps_its_share_when_a_new_definition_wants_it(rig: Rig) -> None:
-    """Definitions are served in their order, so the changed one came first and took what the running process relied on."""
+def test_shared_metric_keeps_its_budget(rig: Rig) -> None:
+    """Budgets are allocated in order of the definitions, so the changed one came first and took the running process's budget."""
     price = unit_price(OLD).epsilon
     policy = Policy(epsilon_report=999, epsilon_enrollment=4 * PRICE, epsilon_metric=999, epsilon_total=9.5 * price)
     old = rig.agreed(OLD, SAME, policy=policy)
@@ -217,7 +215,7 @@ def test_a_metric_that_both_versions_have_keeps_its_share_when_a_new_definition_
     require_within(old, policy)
 
 
-def test_a_share_that_becomes_free_is_not_paid_for_by_the_metrics_of_a_running_process(rig: Rig) -> None:
+def test_released_budget_does_not_reduce_running_metrics(rig: Rig) -> None:
     price, newest = unit_price(OLD).epsilon, unit_price(NEWEST).epsilon
     total = 4 * newest + 6.5 * price  # 4 values of the newest, 5 of `same`, 1 of the old
     policy = Policy(epsilon_report=999, epsilon_enrollment=4 * newest, epsilon_metric=999, epsilon_total=total)
@@ -261,7 +259,7 @@ def fork_client(rig: Rig, metric: Metric, policy: Policy, ready: Path) -> int:
     return child
 
 
-def test_a_process_that_is_killed_gives_its_share_back(rig: Rig, children: list[int], tmp_path: Path) -> None:
+def test_killed_process_releases_its_budget(rig: Rig, children: list[int], tmp_path: Path) -> None:
     rig.agreed(OLD, policy=ROOMY).close()
     children.append(fork_client(rig, OLD, ROOMY, tmp_path / "ready"))
     new = rig.client(NEW, policy=ROOMY)
@@ -275,7 +273,7 @@ def test_a_process_that_is_killed_gives_its_share_back(rig: Rig, children: list[
         assert state.accounts["", OLD.digest].reserved_units == 1
 
 
-def test_a_forked_child_keeps_the_share_when_its_parent_ends(rig: Rig, children: list[int], tmp_path: Path) -> None:
+def test_forked_child_keeps_budget_after_parent_exit(rig: Rig, children: list[int], tmp_path: Path) -> None:
     """A server that forks its workers after the client is made: the share is kept as long as one of them lives and records."""
     rig.agreed(OLD, policy=ROOMY).close()
     parent = os.fork()
@@ -302,9 +300,7 @@ def test_a_forked_child_keeps_the_share_when_its_parent_ends(rig: Rig, children:
         os.kill(worker, signal.SIGKILL)
 
 
-def test_reports_that_repeat_the_last_value_for_want_of_budget_are_counted_and_the_first_is_logged(
-    rig: Rig, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_stood_in_reports_are_counted_and_logged_once(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     policy = Policy(
         epsilon_report=999,
         epsilon_metric=2.5 * unit_price(OLD).epsilon,

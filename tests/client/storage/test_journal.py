@@ -1,4 +1,4 @@
-"""The state directory: killed, corrupted, full, without power; what was promised still holds."""
+"""The journal after kills, damage, full disks and power losses."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def state_of(rig: Rig, **options: Any) -> dict[str, Any]:
     return client.accounting()
 
 
-def test_a_flipped_byte_anywhere_never_stops_a_start_and_the_accounting_stays_exact(rig: Rig, unseen_seed: int) -> None:
+def test_flipped_byte_keeps_accounting_exact(rig: Rig, unseen_seed: int) -> None:
     filled(rig)
     journal = rig.state / "journal"
     whole, before = journal.read_bytes(), state_of(rig)
@@ -66,7 +66,7 @@ def test_a_flipped_byte_anywhere_never_stops_a_start_and_the_accounting_stays_ex
         assert counts["dropped"]["corrupt"] <= 2
 
 
-def test_a_journal_cut_anywhere_starts_and_goes_on(rig: Rig, unseen_seed: int) -> None:
+def test_truncated_journal_starts_and_records(rig: Rig, unseen_seed: int) -> None:
     filled(rig)
     journal = rig.state / "journal"
     whole = journal.read_bytes()
@@ -82,7 +82,7 @@ def test_a_journal_cut_anywhere_starts_and_goes_on(rig: Rig, unseen_seed: int) -
         assert counts["chosen"] >= 1
 
 
-def test_a_lost_formed_report_is_counted_as_corrupt(rig: Rig) -> None:
+def test_lost_batch_is_counted_as_corrupt(rig: Rig) -> None:
     filled(rig)
     before = state_of(rig)
     journal = rig.state / "journal"
@@ -97,7 +97,7 @@ def test_a_lost_formed_report_is_counted_as_corrupt(rig: Rig) -> None:
     assert counts["dropped"]["corrupt"] == 1
 
 
-def test_the_ledger_and_the_consent_survive_any_single_damage_of_a_compacted_journal(rig: Rig) -> None:
+def test_ledger_and_consent_survive_one_damaged_record(rig: Rig) -> None:
     filled(rig)
     client = rig.client(HOMEPAGE, SURVEY, environment={"DO_NOT_TRACK": "1"})
     collaborators(client).compactor.compact(always=True)
@@ -122,7 +122,7 @@ def size_of(directory: Path) -> int:
     return sum(path.stat().st_size for path in directory.iterdir())
 
 
-def test_compacting_keeps_everything(rig: Rig) -> None:
+def test_compaction_keeps_state(rig: Rig) -> None:
     filled(rig)
     before = state_of(rig)
     client = rig.client(HOMEPAGE, SURVEY, environment={"DO_NOT_TRACK": "1"})
@@ -138,7 +138,7 @@ def test_compacting_keeps_everything(rig: Rig) -> None:
     assert state_of(rig) == before
 
 
-def test_a_journal_does_not_grow_for_ever(rig: Rig) -> None:
+def test_journal_size_is_bounded(rig: Rig) -> None:
     client = rig.agreed()
     for _ in range(8000):
         client.record("homepage", "x")
@@ -151,10 +151,8 @@ def test_a_journal_does_not_grow_for_ever(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("durability", ["process", "power"])
-def test_power_loss_neither_sends_a_period_twice_nor_forgets_what_was_spent(
-    durability: str, rig: Rig, unseen_seed: int
-) -> None:
-    """200 lives of a client, each ended by a power loss that drops, tears and reorders whatever was not synchronized.
+def test_power_loss_sends_no_period_twice_and_keeps_ledger(durability: str, rig: Rig, unseen_seed: int) -> None:
+    """200 lives of a client, each ended by a power loss that drops, tears and reorders unsynced writes.
 
     Whatever was sent for a metric and period was sent under one id with the same bytes, and the ledger knows of it.
     """
@@ -202,7 +200,7 @@ def test_power_loss_neither_sends_a_period_twice_nor_forgets_what_was_spent(
     assert len(sent) > 20
 
 
-def test_consent_withdrawn_stays_withdrawn_through_power_loss_and_no_secret_is_left(rig: Rig, unseen_seed: int) -> None:
+def test_consent_withdrawal_survives_power_loss(rig: Rig, unseen_seed: int) -> None:
     """100 power losses right after `set_consent("off")`; half of them after a kill that left the secret's draft beside it."""
     chance = random.Random(unseen_seed)  # noqa: S311
     for number in range(100):
@@ -220,7 +218,7 @@ def test_consent_withdrawn_stays_withdrawn_through_power_loss_and_no_secret_is_l
         assert rig.client(HOMEPAGE, disk=disk).consent.level == "off"
 
 
-def test_a_secret_is_whole_or_not_there_whenever_power_goes(rig: Rig, unseen_seed: int) -> None:
+def test_power_loss_leaves_whole_secret_or_none(rig: Rig, unseen_seed: int) -> None:
     chance, path = random.Random(unseen_seed), rig.state / "secret"  # noqa: S311
 
     class Failing(SimulatedDisk):
@@ -245,9 +243,7 @@ def test_a_secret_is_whole_or_not_there_whenever_power_goes(rig: Rig, unseen_see
     assert found == {True, False}
 
 
-def test_a_full_disk_degrades_to_memory_with_one_warning_and_sends_nothing(
-    rig: Rig, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_full_disk_pauses_uploads_with_one_warning(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     disk = SimulatedDisk()
     client = rig.agreed(disk=disk)
     client.record("homepage", "x")
@@ -272,7 +268,7 @@ def test_a_full_disk_degrades_to_memory_with_one_warning_and_sends_nothing(
 
 
 @pytest.mark.skipif(os.geteuid() == 0 and not Path("/proc").exists(), reason="needs a directory nobody can write")
-def test_a_directory_that_cannot_be_written_never_raises(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+def test_unwritable_directory_warns_and_does_not_raise(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     rig.state = Path("/proc/no-such-place")
     with caplog.at_level(logging.WARNING, "hubbub"):
         with pytest.warns(RuntimeWarning, match="will not persist or send reports: /proc/no-such-place") as told:
@@ -288,7 +284,7 @@ def test_a_directory_that_cannot_be_written_never_raises(rig: Rig, caplog: pytes
     require_balanced(counts)
 
 
-def test_a_state_path_that_is_a_file_is_told_with_the_next_step(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+def test_state_path_of_a_file_is_rejected_with_next_step(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     rig.state.write_text("not ours")
     with (
         caplog.at_level(logging.WARNING, "hubbub"),
@@ -304,9 +300,7 @@ def test_a_state_path_that_is_a_file_is_told_with_the_next_step(rig: Rig, caplog
 
 
 @pytest.mark.parametrize("operation", ["open", "open_new", "replace", "remove", "sync_directory"])
-def test_a_compaction_that_fails_halfway_loses_nothing(
-    operation: str, rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_compaction_loses_nothing(operation: str, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """An operation of the disk fails once: the first time that a compaction comes to it, or the second time."""
     whole = getattr(SystemDisk, operation)
     left = 0
@@ -347,7 +341,7 @@ for n in range(1000):
 """
 
 
-def test_eight_processes_on_one_directory_count_every_recording(tmp_path: Path) -> None:
+def test_eight_processes_count_every_recording(tmp_path: Path) -> None:
     metrics = DATA / "metrics.toml"
     from hubbub import Client
 

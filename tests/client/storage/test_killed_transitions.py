@@ -40,7 +40,7 @@ def killed_in(step: Callable[[Killer], None], at: int, told: Path) -> bool:
 
 
 @pytest.mark.parametrize("compacted", [False, True])
-def test_a_kill_anywhere_while_local_becomes_on_sends_nothing_that_local_made(tmp_path: Path, compacted: bool) -> None:
+def test_kill_between_local_and_on_sends_no_local_report(tmp_path: Path, compacted: bool) -> None:
     for at in range(1, MOST_OPERATIONS):
         state, clock = tmp_path / f"state {at}", ManualClock(TODAY)
 
@@ -93,7 +93,7 @@ def test_a_kill_anywhere_while_local_becomes_on_sends_nothing_that_local_made(tm
     raise AssertionError(f"the step has more than {MOST_OPERATIONS} operations")
 
 
-def test_a_kill_anywhere_in_new_identity_keeps_the_ledger_and_a_second_run_completes_it(rig: Rig) -> None:
+def test_killed_new_identity_keeps_ledger_and_can_be_repeated(rig: Rig) -> None:
     client = rig.agreed(QUIET)
     client.record("quiet", "x")
     deliver(client)

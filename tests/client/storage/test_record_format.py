@@ -20,7 +20,7 @@ def hit_by(at: int) -> int:
 
 @settings(max_examples=300, deadline=None)
 @given(at=st.integers(0, len(FILE) - 1), flip=st.integers(1, 255))
-def test_a_flipped_byte_anywhere_loses_the_one_record_it_is_in(at: int, flip: int) -> None:
+def test_flipped_byte_loses_one_record(at: int, flip: int) -> None:
     damaged = bytearray(FILE)
     damaged[at] ^= flip
     found = scan(bytes(damaged))
@@ -31,7 +31,7 @@ def test_a_flipped_byte_anywhere_loses_the_one_record_it_is_in(at: int, flip: in
 
 @settings(max_examples=300, deadline=None)
 @given(at=st.integers(0, len(FILE)), more=st.binary(max_size=40))
-def test_what_was_appended_after_a_torn_end_is_read(at: int, more: bytes) -> None:
+def test_records_after_torn_end_are_read(at: int, more: bytes) -> None:
     """A process was killed while it wrote, and the next one wrote behind it."""
     whole = sum(start <= at for start in STARTS) - 1
     found = scan(FILE[:at] + encode_record(more))
@@ -40,11 +40,11 @@ def test_what_was_appended_after_a_torn_end_is_read(at: int, more: bytes) -> Non
 
 
 @given(st.lists(st.binary(max_size=200)))
-def test_any_payload_comes_back(iter_payloads: list[bytes]) -> None:
+def test_payload_round_trip(iter_payloads: list[bytes]) -> None:
     iter_payloads = [*iter_payloads, MAGIC, encode_record(b"one within another")]
     assert scan(b"".join(map(encode_record, iter_payloads))).payloads == iter_payloads
 
 
 @given(st.binary(max_size=500))
-def test_no_bytes_whatever_make_it_fail(data: bytes) -> None:
+def test_scan_accepts_any_bytes(data: bytes) -> None:
     assert len(scan(data).payloads) <= 1

@@ -19,7 +19,7 @@ print(secret_at(sys.argv[1]).stream("test").digest(8).hex())
 """
 
 
-def test_the_first_call_draws_a_secret_and_the_next_find_it(tmp_path: Path) -> None:
+def test_first_call_creates_secret_and_next_call_reads_it(tmp_path: Path) -> None:
     path = tmp_path / "state" / "secret"
     first, again = secret_at(path), secret_at(path)
     assert first.stream("test").digest(8) == again.stream("test").digest(8)
@@ -27,7 +27,7 @@ def test_the_first_call_draws_a_secret_and_the_next_find_it(tmp_path: Path) -> N
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_processes_that_come_first_at_once_agree(tmp_path: Path) -> None:
+def test_concurrent_first_calls_agree_on_secret(tmp_path: Path) -> None:
     racing = [
         subprocess.Popen([sys.executable, "-c", RACE, tmp_path / "secret"], stdout=subprocess.PIPE) for _ in range(6)
     ]
@@ -36,7 +36,7 @@ def test_processes_that_come_first_at_once_agree(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"x" * 31, b"x" * 33])
-def test_a_damaged_file_is_reported_without_showing_it(content: bytes, tmp_path: Path) -> None:
+def test_damaged_secret_error_hides_content(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "secret").write_bytes(content)
     with pytest.raises(HubbubError, match=f"must hold 32 bytes, it has {len(content)}") as caught:
         secret_at(tmp_path / "secret")

@@ -1,4 +1,4 @@
-"""The file of sent periods: what a damaged journal forgot is not reported twice."""
+"""The file of sent periods: a damaged journal sends no period twice."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ONE_FILE = [name for name, (_, names) in damage_matrix.KINDS.items() if len(name
 
 
 @pytest.mark.parametrize("kind", ONE_FILE)
-def test_damage_of_one_file_reports_no_period_twice_and_loses_no_later_one(kind: str, unseen_seed: int) -> None:
+def test_damage_of_one_file_sends_no_period_twice(kind: str, unseen_seed: int) -> None:
     """Of 40 lives with a truncated journal 25 reported a period twice, before the sent periods had a file of their own."""
     for seed in range(8):
         sent, after = damage_matrix.sent_in_a_life(unseen_seed + seed, *damage_matrix.KINDS[kind])
@@ -33,7 +33,7 @@ def day(number: int) -> str:
     return str(date(2026, 1, 1) + timedelta(days=number))
 
 
-def test_a_damaged_record_costs_itself_alone(tmp_path: Path, unseen_seed: int) -> None:
+def test_damaged_sent_period_costs_one_record(tmp_path: Path, unseen_seed: int) -> None:
     """Any flipped byte loses one record; a cut loses those after it; a torn record does not damage the next one."""
     chance = random.Random(unseen_seed)  # noqa: S311
     file, kept = tmp_path / FILE_NAME, SentPeriods(tmp_path, SystemDisk())
@@ -54,7 +54,7 @@ def test_a_damaged_record_costs_itself_alone(tmp_path: Path, unseen_seed: int) -
         assert len(kept.read()[DIGEST]) == cut // 44 + 1
 
 
-def test_the_file_does_not_grow_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sent_periods_file_size_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Periods that follow each other become one record once the file is large."""
     monkeypatch.setattr("os.fsync", lambda _: None)
     kept = SentPeriods(tmp_path, SystemDisk())
@@ -64,7 +64,7 @@ def test_the_file_does_not_grow_for_ever(tmp_path: Path, monkeypatch: pytest.Mon
     assert kept.read() == {DIGEST: [[day(0), day(2000)]]}
 
 
-def test_nothing_is_sent_before_its_period_is_recorded(rig: Rig) -> None:
+def test_upload_waits_for_sent_period_record(rig: Rig) -> None:
     """A disk that takes the journal and not this file: the batch waits; once the file is taken, it leaves."""
     disk = SimulatedDisk()
     client = rig.agreed(disk=disk)
@@ -85,7 +85,7 @@ def test_nothing_is_sent_before_its_period_is_recorded(rig: Rig) -> None:
     assert not collaborators(client).journal.problem
 
 
-def test_an_undamaged_client_passes_over_nothing(rig: Rig) -> None:
+def test_undamaged_client_skips_no_period(rig: Rig) -> None:
     """Subjects that take part later report the periods that others have reported already."""
     client = rig.agreed(per_subject=True)
     client.subject("ada").record("homepage", "x")

@@ -1,4 +1,4 @@
-"""The state directory and its secret: where they lie, and what a start does that cannot open them."""
+"""The state directory and its secret: paths, owners, modes, and a start that cannot open them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from click.testing import CliRunner
 from tests.client.conftest import HOMEPAGE, Rig, require_balanced
 from tests.support.paths import DATA
 
-from hubbub import Client, DefinitionError, Limits, ParameterError, Policy
+from hubbub import Client, DefinitionError, HubbubError, Limits, ParameterError, Policy
 from hubbub.cli import main
 from hubbub.client import collaborators
 from hubbub.sdk.storage.filesystem import File, SystemDisk
+from hubbub.sdk.storage.record_format import MAGIC
+from hubbub.sdk.storage.state_reader import read_state
 from hubbub.testing import deliver
 
 METRICS = DATA / "metrics.toml"
@@ -38,7 +40,7 @@ class Refusing(SystemDisk):
 @pytest.mark.parametrize("problem", [errno.EACCES, errno.EMFILE, errno.EIO])
 @pytest.mark.parametrize("name", ["secret", "journal"])
 @pytest.mark.filterwarnings("ignore:hubbub cannot use its state directory")
-def test_a_start_that_cannot_open_its_files_enrols_nobody_and_sends_nothing(
+def test_start_with_unreadable_files_does_not_enroll_or_send(
     name: str, problem: int, rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It drew another secret, enrolled and spent under it; after two such starts the metric was refused for ever."""
@@ -74,7 +76,7 @@ def test_a_start_that_cannot_open_its_files_enrols_nobody_and_sends_nothing(
     assert deliver(again) == 1
 
 
-def test_what_waits_is_not_sent_while_the_secret_cannot_be_read(rig: Rig) -> None:
+def test_queue_is_not_sent_without_readable_secret(rig: Rig) -> None:
     client = rig.agreed()
     rig.clock.move(days=1)
     with collaborators(client).journal as state:
@@ -87,9 +89,7 @@ def test_what_waits_is_not_sent_while_the_secret_cannot_be_read(rig: Rig) -> Non
     assert rig.transport.bodies == []
 
 
-def test_a_relative_state_stays_where_it_was_when_the_program_moves(
-    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_relative_state_path_survives_chdir(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("here", "there"):
         (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path / "here")
@@ -102,21 +102,21 @@ def test_a_relative_state_stays_where_it_was_when_the_program_moves(
     assert str(tmp_path / "here") in repr(client)
 
 
-def test_a_tilde_is_the_users_home(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tilde_in_state_path_is_expanded(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     rig.agreed(state="~/hubbub")
     assert (tmp_path / "hubbub" / "journal").exists()
 
 
 @pytest.mark.parametrize("state", ["", " ", "a\0b", 5, None, b"state"])
-def test_a_state_that_is_no_place_is_refused(state: object) -> None:
-    with pytest.raises(ParameterError, match="state must be a path, got "):
+def test_rejects_invalid_state_path(state: object) -> None:
+    with pytest.raises(ParameterError, match="state must be a path that is not empty, got "):
         Client(METRICS, state, "http://127.0.0.1:1")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("subject_id", [None, 42, "", b"ada"])
 @pytest.mark.parametrize("per_subject", [True, False])
-def test_nobody_is_recorded_under_an_id_that_is_none(subject_id: object, per_subject: bool, rig: Rig) -> None:
+def test_rejects_invalid_subject_id(subject_id: object, per_subject: bool, rig: Rig) -> None:
     """`subject(None)` was the installation itself, on a client that is not per_subject."""
     client = rig.agreed(HOMEPAGE, per_subject=per_subject)
     with pytest.raises(ParameterError, match="subject_id must be a string that is not empty, got "):
@@ -130,26 +130,26 @@ def test_nobody_is_recorded_under_an_id_that_is_none(subject_id: object, per_sub
         ({"policy": 5}, r"policy must be hubbub.Policy\(...\), got 5"),
         ({"policy": {"epsilon_report": 3}}, "policy must be hubbub.Policy"),
         ({"limits": 100}, r"limits must be hubbub.Limits\(...\), got 100"),
-        ({"ca_certs": "/nope"}, "ca_certs must be a file of certificates that can be read, got '/nope'"),
-        ({"ca_certs": "."}, "ca_certs must be a file"),
+        ({"ca_certs": "/nope"}, "ca_certs must be a readable PEM file of certificates, got '/nope'"),
+        ({"ca_certs": "."}, "ca_certs must be a readable PEM file"),
         ({"ca_certs": ""}, "ca_certs must be a path"),
         ({"ca_certs": b"x"}, "ca_certs must be a path"),
     ],
 )
-def test_a_setting_of_a_wrong_kind_is_refused_when_the_client_is_made(options: dict[str, Any], told: str) -> None:
+def test_rejects_invalid_client_options(options: dict[str, Any], told: str) -> None:
     """`policy=5` was taken, and nothing was ever recorded."""
     with pytest.raises(ParameterError, match=told):
         Client(METRICS, "state", "http://127.0.0.1:1", **options)
 
 
 @pytest.mark.parametrize("fields", [{"max_reports": 0}, {"max_reports": "9"}, {"max_bytes": 1.5}, {"max_bytes": True}])
-def test_limits_are_whole_numbers(fields: dict[str, Any]) -> None:
-    with pytest.raises(ParameterError, match="must be a whole number, at least 1, got"):
+def test_rejects_invalid_limits(fields: dict[str, Any]) -> None:
+    with pytest.raises(ParameterError, match="must be an integer of at least 1, got"):
         Limits(**fields)
 
 
 @pytest.mark.parametrize("value", ["3", None, True])
-def test_a_policy_is_of_numbers(value: Any) -> None:
+def test_rejects_invalid_policy(value: Any) -> None:
     with pytest.raises(ParameterError, match="epsilon_total must be a number above 0, got"):
         Policy(epsilon_total=value)
 
@@ -157,7 +157,7 @@ def test_a_policy_is_of_numbers(value: Any) -> None:
 @pytest.mark.parametrize("name", ["journal", "secret", "lock", "snapshot"])
 @pytest.mark.filterwarnings("ignore:hubbub cannot use its state directory")
 @pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="this system has no O_NOFOLLOW")
-def test_a_symbolic_link_in_the_directory_is_not_followed(name: str, rig: Rig, tmp_path: Path) -> None:
+def test_symbolic_link_in_state_is_not_followed(name: str, rig: Rig, tmp_path: Path) -> None:
     rig.agreed().close()
     precious = tmp_path / "precious"
     precious.write_bytes(b"not yours, and longer than a torn record")
@@ -166,13 +166,13 @@ def test_a_symbolic_link_in_the_directory_is_not_followed(name: str, rig: Rig, t
     client = rig.agreed()
     client.record("homepage", "x")
     assert deliver(client) == 0
-    assert "has a symbolic link" in collaborators(client).journal.problem
+    assert "symbolic link" in collaborators(client).journal.problem
     assert precious.read_bytes() == b"not yours, and longer than a torn record"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 @pytest.mark.filterwarnings("ignore:hubbub cannot use its state directory")
-def test_a_secret_of_another_user_is_not_used(rig: Rig) -> None:
+def test_secret_of_another_user_is_rejected(rig: Rig) -> None:
     rig.state.mkdir(mode=0o700)
     (rig.state / "secret").write_bytes(b"planted " * 4)
     (rig.state / "secret").chmod(0o666)
@@ -180,13 +180,11 @@ def test_a_secret_of_another_user_is_not_used(rig: Rig) -> None:
     client = rig.agreed()
     client.record("homepage", "x")
     assert client.accounting()["ignored"]["no-state"] == 1
-    assert "secret belongs to user 1234, and this is user 0" in collaborators(client).journal.problem
+    assert "secret belongs to user 1234, this process runs as user 0" in collaborators(client).journal.problem
 
 
 @pytest.mark.parametrize("mode", [0o666, 0o640, 0o604])
-def test_a_secret_that_others_could_read_is_closed_to_them_and_told(
-    mode: int, rig: Rig, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_readable_secret_is_restricted_with_warning(mode: int, rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     rig.agreed().close()
     (rig.state / "secret").chmod(mode)
     for times in (1, 1):  # told once: then it is mended
@@ -196,7 +194,7 @@ def test_a_secret_that_others_could_read_is_closed_to_them_and_told(
 
 
 @pytest.mark.parametrize("name", ["journal", "snapshot"])
-def test_a_directory_of_somebody_else_is_no_clients_state_and_is_left_alone(name: str, rig: Rig) -> None:
+def test_directory_of_another_program_is_left_unchanged(name: str, rig: Rig) -> None:
     """It was read as a damaged journal, and written on."""
     rig.state.mkdir(mode=0o700)
     (rig.state / name).write_bytes(b"Dear diary, today")
@@ -213,14 +211,12 @@ def test_a_directory_of_somebody_else_is_no_clients_state_and_is_left_alone(name
 
 
 @pytest.mark.parametrize("definitions", ["a\0b", None, {}, 5])
-def test_definitions_that_are_no_file_are_refused(definitions: Any) -> None:
-    with pytest.raises(
-        DefinitionError, match="definitions must be a file of metrics, or what load_definitions returned"
-    ):
+def test_rejects_invalid_definitions(definitions: Any) -> None:
+    with pytest.raises(DefinitionError, match="definitions must be the path of a TOML file, or a Definitions object"):
         Client(definitions, "state", "http://127.0.0.1:1")
 
 
-def test_a_journal_whose_long_first_record_is_damaged_is_still_a_journal(rig: Rig) -> None:
+def test_journal_with_damaged_long_first_record_is_recognized(rig: Rig) -> None:
     client = rig.client()
     client.set_consent("on", text="a long notice " * 4000)
     client.record("homepage", "x")
@@ -229,3 +225,20 @@ def test_a_journal_whose_long_first_record_is_damaged_is_still_a_journal(rig: Ri
     journal.write_bytes(b"????" + journal.read_bytes()[4:])
     with collaborators(rig.client()).journal as state:
         assert (state.damaged, state.chosen) == (1, 1)
+
+
+def test_rejects_old_state_format_and_keeps_files(rig: Rig) -> None:
+    """Version 1 had other event names and the last magic byte 1. It was never released, so it is not converted."""
+    rig.agreed().close()
+    journal = rig.state / "journal"
+    old = journal.read_bytes().replace(MAGIC, MAGIC[:-1] + b"\x01")
+    journal.write_bytes(old)
+    message = r"has another state format \(version 1, this hubbub reads version 2\).*delete the directory to start anew"
+    with pytest.raises(HubbubError, match=message):
+        read_state(rig.state)
+    with pytest.warns(RuntimeWarning, match=message):
+        client = rig.client()
+    client.record("homepage", "x")
+    assert deliver(client) == 0
+    client.close()
+    assert journal.read_bytes() == old

@@ -1,4 +1,4 @@
-"""What no honest crowd would do: never said of an honest crowd, whatever its values, and soon said of made-up reports."""
+"""Plausibility tests: no alarm for genuine reports, and detection of fabricated reports."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ CROWDS = [
 
 
 def honest(params: Params, n: int, rng: np.random.Generator, num_periods: int = 1) -> CountProfile:
-    """Draw the profile of n people whose values set any mixture of numbers of bits."""
+    """Draw the profile of n clients with a mixture of numbers of true bits."""
     values = rng.dirichlet(np.full(params.num_hashes + 1, 0.5))
     people = rng.multinomial(n, values)
     ones_histogram = sum(rng.multinomial(n, shape) for n, shape in zip(people, ones_distributions(params), strict=True))
@@ -70,8 +70,8 @@ def poisoned(profile: CountProfile, ones: int, reports: int) -> CountProfile:
 
 
 @pytest.mark.parametrize("params", CROWDS)
-def test_nothing_is_odd_about_an_honest_crowd_of_any_size_and_any_values(params: Params, unseen_seed: int) -> None:
-    """9 x 100 crowds, by bounds of 1e-6 each: extremes, whose is the tightest, truly alarm in one of 500,000 runs of this test."""
+def test_genuine_reports_of_any_number_and_values_are_plausible(params: Params, unseen_seed: int) -> None:
+    """9 x 100 groups. The test of extremes has the tightest bound; this test fails in one of 500,000 runs."""
     rng = np.random.default_rng(unseen_seed)
     sizes = [1, 2, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 1_000_000_000]
     assert [kinds(params, honest(params, n, rng)) for n in sizes * 10] == [set()] * 100
@@ -88,16 +88,14 @@ def test_nothing_is_odd_about_an_honest_crowd_of_any_size_and_any_values(params:
         (bloom(128, 2, p=0.5), 82, 3_500),  # two standard deviations above the mean
     ],
 )
-def test_so_many_made_up_reports_among_a_million_are_seen(
-    params: Params, ones: int, reports: int, unseen_seed: int
-) -> None:
-    """About twice the number from which most crowds are seen (docs/operating.md): missed with a chance below 1e-6."""
+def test_detects_fabricated_reports_among_a_million(params: Params, ones: int, reports: int, unseen_seed: int) -> None:
+    """About twice the number of docs/operating.md: missed with probability below 1e-6."""
     crowd = honest(params, 1_000_000, np.random.default_rng(unseen_seed))
     assert kinds(params, poisoned(crowd, ones, reports)) & {"extreme", "shape"}
 
 
-def test_reports_made_up_to_look_like_any_other_are_not_seen(unseen_seed: int) -> None:
-    """The limit of the watch: whoever draws the noise as a client does and only chooses the value is a client."""
+def test_fabricated_reports_with_genuine_noise_are_not_detected(unseen_seed: int) -> None:
+    """Limit of the tests: fabricated reports with the noise of a client cannot be distinguished from genuine ones."""
     params = bloom(128, 2)
     rng = np.random.default_rng(unseen_seed)
     crowd, forged = honest(params, 100_000, rng), rng.multinomial(50_000, ones_distributions(params)[-1])
@@ -105,7 +103,7 @@ def test_reports_made_up_to_look_like_any_other_are_not_seen(unseen_seed: int) -
     assert kinds(params, CountProfile(crowd.reports, crowd.ones_histogram + forged, 1)) == set()
 
 
-def test_cohorts_that_are_not_drawn_by_chance_are_seen(unseen_seed: int) -> None:
+def test_detects_cohorts_that_are_not_uniform(unseen_seed: int) -> None:
     params = bloom(64, 1)
     crowd = honest(params, 100_000, np.random.default_rng(unseen_seed))
     stuck = crowd.reports.copy()
@@ -113,8 +111,8 @@ def test_cohorts_that_are_not_drawn_by_chance_are_seen(unseen_seed: int) -> None
     assert kinds(params, CountProfile(stuck, None, 1)) == {"cohorts"}
 
 
-def test_the_same_people_in_many_periods_are_not_odd(unseen_seed: int) -> None:
-    """30 days of the same installations have the cohorts of one day 30 times, which is odd only of 30 times as many people."""
+def test_same_clients_in_many_periods_are_plausible(unseen_seed: int) -> None:
+    """30 days of the same clients repeat the cohorts of one day 30 times."""
     params = bloom(64, 1)
     one_day = honest(params, 20_000, np.random.default_rng(unseen_seed))
     assert one_day.ones_histogram is not None
@@ -124,7 +122,7 @@ def test_the_same_people_in_many_periods_are_not_odd(unseen_seed: int) -> None:
 
 
 @pytest.mark.parametrize("params", CROWDS)
-def test_the_shapes_are_sums_of_two_binomials_and_their_tails_are_rarer_than_said(params: Params) -> None:
+def test_ones_distributions_are_sums_of_two_binomials_with_rare_tails(params: Params) -> None:
     k, ones = params.num_bits, np.arange(params.num_bits + 1)
     for a, shape in enumerate(ones_distributions(params)):
         assert shape.sum() == pytest.approx(1, abs=1e-12)
@@ -136,8 +134,8 @@ def test_the_shapes_are_sums_of_two_binomials_and_their_tails_are_rarer_than_sai
 
 
 @pytest.mark.parametrize("params", CROWDS)
-def test_the_smallest_divergence_is_found_and_never_overstated(params: Params, unseen_seed: int) -> None:
-    """At most that of the true mixture, and of many others."""
+def test_divergence_is_minimal_and_never_overstated(params: Params, unseen_seed: int) -> None:
+    """At most the divergence of the true mixture, and of many others."""
     rng = np.random.default_rng(unseen_seed)
     shapes, starts = binned_distributions(params)
     for n in (1_000, 1_000_000):
@@ -155,7 +153,7 @@ def test_the_smallest_divergence_is_found_and_never_overstated(params: Params, u
     assert len(starts) == shapes.shape[1]
 
 
-def test_the_bound_on_the_divergence_is_above_its_exact_chance() -> None:
+def test_divergence_bound_is_above_the_exact_probability() -> None:
     """Enumerates all outcomes of n = 30 reports in 3 bins."""
     n, shape = 30, np.array([0.5, 0.3, 0.2])
     outcomes = [np.array([a, b, n - a - b]) for a in range(n + 1) for b in range(n + 1 - a)]
@@ -166,14 +164,14 @@ def test_the_bound_on_the_divergence_is_above_its_exact_chance() -> None:
         assert math.log(exact) <= log_divergence_bound(distance, 3) + 1e-9
 
 
-def test_the_bound_on_extremes_is_above_its_exact_chance() -> None:
+def test_extremes_bound_is_above_the_exact_probability() -> None:
     for n, chance in ((10, 0.01), (1_000_000, 1e-9), (10**9, 1e-9)):
         for seen in (1, 2, 3, 10):
             assert stats.binom.logsf(seen - 1, n, chance) <= log_extremes_bound(seen, n * chance) + 1e-9
 
 
 @given(st.lists(st.integers(0, 2**13 - 1), max_size=30), st.integers(0, 30))
-def test_ones_are_counted_report_by_report_and_add_up(patterns: list[int], cut: int) -> None:
+def test_ones_histogram_counts_reports_and_adds(patterns: list[int], cut: int) -> None:
     metric = Metric.string("m", bloom(13, 2, m=1))
     rows = [pattern.to_bytes(2, "little") for pattern in patterns]
     counted = [BitCounts.from_rows(metric, bytes(len(part)), b"".join(part)) for part in (rows[:cut], rows[cut:])]
@@ -191,7 +189,7 @@ def test_ones_are_counted_report_by_report_and_add_up(patterns: list[int], cut: 
 
 
 @pytest.mark.parametrize("k", [8, 24, 32, 40, 128, 1024])
-def test_ones_are_counted_in_words_of_any_width(k: int) -> None:
+def test_ones_histogram_for_any_row_width(k: int) -> None:
     rows = np.random.default_rng(k).integers(0, 256, (50, k // 8), np.uint8)
     counts = BitCounts.from_rows(bloom(k, 2, m=1), bytes(50), rows.tobytes())
     assert counts.ones_histogram is not None
@@ -200,15 +198,15 @@ def test_ones_are_counted_in_words_of_any_width(k: int) -> None:
     )
 
 
-def test_what_an_import_does_not_know_stays_unknown() -> None:
+def test_unknown_ones_histogram_stays_unknown() -> None:
     params = bloom(16, 2, m=1)
     imported = BitCounts(params, [3], [[1] * 16])
     assert (imported + BitCounts.empty(params)).ones_histogram is None
     assert kinds(params, imported.count_profile()) == set()
 
 
-def test_the_reports_of_real_clients_are_not_odd() -> None:
-    """Through the encoder: 4,000 installations, half of them with nothing recorded."""
+def test_reports_of_real_encoders_are_plausible() -> None:
+    """Reports of 4,000 encoders, half of them without a value."""
     metric = Metric.string("homepage", bloom(32, 2, m=8))
     encoders = [Encoder(metric, Secret.generate()) for _ in range(4_000)]
     reports = [encoder.encode(None if i % 2 else "a") for i, encoder in enumerate(encoders)]

@@ -1,4 +1,4 @@
-"""Reports and their file: the same counts as a summary's, read back as they were, hostile files refused."""
+"""Report files."""
 
 from __future__ import annotations
 
@@ -36,9 +36,7 @@ from hubbub.summary import report_file as report_file_module
 
 @settings(max_examples=50)
 @given(metric_and_reports(), st.integers(0, 30))
-def test_reports_survive_their_file_in_any_blocks_and_count_as_a_summary_does(
-    drawn: tuple[Metric, list[Report]], cut: int
-) -> None:
+def test_reports_round_trip_in_blocks_and_count_like_a_summary(drawn: tuple[Metric, list[Report]], cut: int) -> None:
     of, given_reports = drawn
     reports = Reports.from_reports(of, given_reports[:cut]) + Reports.from_reports(of, given_reports[cut:])
     assert reports == Reports.from_reports(of, given_reports)
@@ -52,7 +50,7 @@ def test_reports_survive_their_file_in_any_blocks_and_count_as_a_summary_does(
 
 @settings(max_examples=30)
 @given(metric_and_reports(max_bits=12))
-def test_reports_of_few_bits_count_as_patterns(drawn: tuple[Metric, list[Report]]) -> None:
+def test_reports_with_few_bits_have_pattern_counts(drawn: tuple[Metric, list[Report]]) -> None:
     of, given_reports = drawn
     reports = Reports.from_reports(of, given_reports)
     patterns = PatternCounts.from_reports(of, given_reports)
@@ -76,23 +74,23 @@ def test_the_file_says_what_it_is_and_when(tmp_path: Path) -> None:
     assert file.bit_counts().periods == reports.periods
 
 
-def test_a_summary_is_not_taken_for_reports_nor_reports_for_a_summary(tmp_path: Path) -> None:
+def test_rejects_summary_as_reports_and_reports_as_summary(tmp_path: Path) -> None:
     path = tmp_path / "file.parquet"
     path.write_bytes(summary_to_bytes(BitCounts.empty(metric(13))))
-    with pytest.raises(SummaryError, match=r"file\.parquet: this file holds bit-counts, not reports"):
+    with pytest.raises(SummaryError, match=r"file\.parquet: the file contains bit-counts, not reports"):
         read_reports(path)
     write_reports(Reports.empty(metric(13)), path)
-    with pytest.raises(SummaryError, match=r"file\.parquet: this file holds the reports themselves"):
+    with pytest.raises(SummaryError, match=r"file\.parquet: the file contains reports, not a summary"):
         read_summary(path)
 
 
-def test_more_than_16_bits_have_no_pattern_counts() -> None:
+def test_rejects_pattern_counts_of_more_than_16_bits() -> None:
     with pytest.raises(SummaryError, match="pattern counts need num_bits <= 16, got 17"):
         Reports.empty(metric(17)).pattern_counts()
 
 
-def test_blocks_bound_the_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """160,000 reports of 128 bytes, 20 MB, in blocks of 2,000: reading and writing take 1/5 of it at the most."""
+def test_reading_and_writing_in_blocks_bounds_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """160,000 reports of 128 bytes (20 MB) in blocks of 2,000 need at most a fifth of the memory."""
     monkeypatch.setattr(report_file_module, "BLOCK_REPORTS", 2_000)
     of = metric(1024)
     block = np.random.default_rng(1).integers(0, 256, (2_000, 128), np.uint8)
@@ -150,7 +148,7 @@ NOT_REPORTS = {
 
 
 @pytest.mark.parametrize("name", NOT_REPORTS)
-def test_a_file_that_is_no_file_of_reports_is_refused_with_its_name(name: str, tmp_path: Path) -> None:
+def test_rejects_other_files_with_their_name(name: str, tmp_path: Path) -> None:
     path = tmp_path / "not.parquet"
     path.write_bytes(NOT_REPORTS[name])
     with pytest.raises(SummaryError) as caught:
@@ -158,12 +156,12 @@ def test_a_file_that_is_no_file_of_reports_is_refused_with_its_name(name: str, t
     assert str(path) in str(caught.value)
 
 
-def test_a_file_that_is_not_there_is_refused_with_its_name(tmp_path: Path) -> None:
+def test_rejects_missing_file_with_its_name(tmp_path: Path) -> None:
     with pytest.raises(SummaryError, match=r"nowhere\.parquet: cannot be read"):
         read_reports(tmp_path / "nowhere.parquet")
 
 
-def test_a_file_cut_short_or_changed_anywhere_is_refused_or_well_formed() -> None:
+def test_truncated_or_changed_file_is_rejected_or_valid() -> None:
     whole = reports_to_bytes(Reports(metric(13), [0, 3] * 50, [[1, 31], [2, 0]] * 50))
     for length in range(0, len(whole), 13):
         with pytest.raises(SummaryError):
@@ -180,28 +178,28 @@ def test_a_file_cut_short_or_changed_anywhere_is_refused_or_well_formed() -> Non
 @pytest.mark.parametrize(
     ("cohorts", "rows", "told"),
     [
-        ([0], [[0, 0], [0, 0]], r"rows must be \(1, 2\), one of 13 bits a report, got \(2, 2\)"),
-        ([0], [[0]], r"rows must be \(1, 2\), one of 13 bits a report, got \(1, 1\)"),
+        ([0], [[0, 0], [0, 0]], r"rows must have shape \(1, 2\), 13 bits per report, got \(2, 2\)"),
+        ([0], [[0]], r"rows must have shape \(1, 2\), 13 bits per report, got \(1, 1\)"),
         ([[0]], [[0, 0]], "cohorts must|rows"),
         ([4], [[0, 0]], "cohorts must be below 4, got 4"),
         ([-1], [[0, 0]], "cohorts must not be negative"),
-        ([0.5], [[0, 0]], "cohorts must be whole numbers"),
-        ([0], [[0, 32]], "leaves the last 3 of its last byte 0"),
-        ([0], [[0, 256]], "rows must be bytes"),
-        ([0], [[0.0, 1.0]], "rows must be bytes"),
+        ([0.5], [[0, 0]], "cohorts must be integers"),
+        ([0], [[0, 32]], "the last 3 bits of each report of 13 bits must be 0"),
+        ([0], [[0, 256]], "rows must be integers from 0 to 255"),
+        ([0], [[0.0, 1.0]], "rows must be integers from 0 to 255"),
     ],
 )
-def test_arrays_that_are_no_reports_of_their_parameters_are_refused(cohorts: Any, rows: Any, told: str) -> None:
+def test_rejects_arrays_that_do_not_fit_the_parameters(cohorts: Any, rows: Any, told: str) -> None:
     with pytest.raises(SummaryError, match=told):
         Reports(metric(13), cohorts, rows)
 
 
-def test_reports_of_different_definitions_do_not_add_up() -> None:
-    with pytest.raises(SummaryError, match="different definitions do not add up"):
+def test_rejects_sum_of_different_definitions() -> None:
+    with pytest.raises(SummaryError, match="different definitions cannot be added"):
         Reports.empty(metric(13)) + Reports.empty(metric(14))
 
 
-def test_that_odd_reports_were_refused_is_said_in_every_form_and_every_sum() -> None:
+def test_implausible_rejected_is_kept_in_files_and_sums() -> None:
     of = metric(12)
     reports = Reports(of, [0, 1], [[1, 0], [2, 0]], implausible_rejected=True)
     for collected in (

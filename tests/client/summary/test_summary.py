@@ -1,4 +1,4 @@
-"""Summaries: exact sums, in any order, in a file that says what it is."""
+"""Summaries and their files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hubbub.summary import BitCounts, PatternCounts, read_summary, summary_from_
 
 
 @given(metric_and_reports())
-def test_the_kernel_counts_what_counting_bit_by_bit_counts(drawn: tuple[Metric, list[Report]]) -> None:
+def test_vectorized_counts_equal_counts_bit_by_bit(drawn: tuple[Metric, list[Report]]) -> None:
     of, reports = drawn
     counts = BitCounts.from_reports(of, reports)
     for cohort in range(4):
@@ -31,7 +31,7 @@ def test_the_kernel_counts_what_counting_bit_by_bit_counts(drawn: tuple[Metric, 
 
 @settings(max_examples=30)
 @given(metric_and_reports(max_bits=12))
-def test_pattern_counts_count_whole_patterns_and_determine_the_bit_counts(drawn: tuple[Metric, list[Report]]) -> None:
+def test_pattern_counts_determine_bit_counts(drawn: tuple[Metric, list[Report]]) -> None:
     of, reports = drawn
     patterns = PatternCounts.from_reports(of, reports)
     for report in reports:
@@ -43,9 +43,7 @@ def test_pattern_counts_count_whole_patterns_and_determine_the_bit_counts(drawn:
 
 
 @given(metric_and_reports(max_bits=12), st.integers(0, 30), st.booleans())
-def test_summaries_add_up_in_any_order_and_survive_their_file(
-    drawn: tuple[Metric, list[Report]], cut: int, swap: bool
-) -> None:
+def test_summaries_add_in_any_order_and_round_trip(drawn: tuple[Metric, list[Report]], cut: int, swap: bool) -> None:
     of, reports = drawn
     first, second = (reports[cut:], reports[:cut]) if swap else (reports[:cut], reports[cut:])
     bits = BitCounts.from_reports(of, first) + BitCounts.from_reports(of, second)
@@ -103,7 +101,7 @@ NOT_SUMMARIES = [
 
 
 @pytest.mark.parametrize("content", NOT_SUMMARIES)
-def test_a_file_that_is_no_summary_is_refused_with_its_name(content: bytes, tmp_path: Path) -> None:
+def test_rejects_other_files_with_their_name(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "not.parquet"
     path.write_bytes(content)
     with pytest.raises(SummaryError) as caught:
@@ -111,17 +109,17 @@ def test_a_file_that_is_no_summary_is_refused_with_its_name(content: bytes, tmp_
     assert str(path) in str(caught.value)
 
 
-def test_a_summary_cut_short_anywhere_is_refused() -> None:
+def test_rejects_truncated_summary() -> None:
     whole = summary_to_bytes(BitCounts.empty(metric(13)))
     for length in range(0, len(whole), 17):
         with pytest.raises(SummaryError):
             summary_from_bytes(whole[:length])
 
 
-def test_summaries_of_different_definitions_do_not_add_up() -> None:
-    with pytest.raises(SummaryError, match="different definitions do not add up"):
+def test_rejects_sum_of_different_definitions() -> None:
+    with pytest.raises(SummaryError, match="different definitions cannot be added"):
         BitCounts.empty(metric(13)) + BitCounts.empty(metric(14))
-    with pytest.raises(SummaryError, match="different definitions do not add up"):
+    with pytest.raises(SummaryError, match="different definitions cannot be added"):
         PatternCounts.empty(metric(13)) + PatternCounts.empty(metric(12))
 
 
@@ -130,27 +128,27 @@ def test_summaries_of_different_definitions_do_not_add_up() -> None:
     [
         ([1, 1], [[0] * 8] * 4, "reports must have shape"),
         ([1] * 4, [[0] * 9] * 4, "the summary was made under other parameters"),
-        ([1] * 4, [[2] * 8] * 4, "2 ones in a bit, and counts of ones cannot exceed the reports: 1"),
-        ([1.5] * 4, [[0] * 8] * 4, "reports must be whole numbers"),
+        ([1] * 4, [[2] * 8] * 4, "2 ones at one bit but only 1 reports"),
+        ([1.5] * 4, [[0] * 8] * 4, "reports must be integers"),
         ([-1] * 4, [[0] * 8] * 4, "must not be negative, got -1"),
     ],
 )
-def test_arrays_that_do_not_fit_their_parameters_are_refused(reports: Any, ones: Any, told: str) -> None:
+def test_rejects_arrays_that_do_not_fit_the_parameters(reports: Any, ones: Any, told: str) -> None:
     with pytest.raises(SummaryError, match=told):
         BitCounts(metric(8), reports, ones)
 
 
-def test_patterns_of_many_bits_are_refused() -> None:
+def test_rejects_patterns_of_more_than_16_bits() -> None:
     with pytest.raises(SummaryError, match="pattern counts need num_bits <= 16, got 17"):
         PatternCounts.empty(metric(17))
 
 
-def test_summaries_cannot_be_written_to() -> None:
+def test_summary_arrays_are_read_only() -> None:
     summary = BitCounts.empty(metric(8))
     with pytest.raises(ValueError, match="read-only"):
         summary.ones[0, 0] = 1
 
 
-def test_parameters_stand_for_an_unnamed_metric() -> None:
+def test_accepts_params_for_an_unnamed_metric() -> None:
     params = metric(8).params
     assert BitCounts(params, np.zeros(4), np.zeros((4, 8))).metric == Metric.string("unnamed", params)

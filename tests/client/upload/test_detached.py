@@ -1,4 +1,4 @@
-"""A program that ends at once, and the process that it leaves behind to send what is due."""
+"""Detached uploads: a program that ends at once, and the process that sends its due batches."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def state(tmp_path: Path) -> Path:
 
 
 def run(program: str, state: Path, url: str, **options: object) -> float:
-    """Run a program to its end; return how many seconds it took until nobody held its output any more."""
+    """Run a program; return the seconds until its output was closed."""
     began = time.monotonic()
     environment = {name: value for name, value in os.environ.items() if name != "DO_NOT_TRACK"}
     done = subprocess.run(
@@ -87,22 +87,22 @@ def run(program: str, state: Path, url: str, **options: object) -> float:
     return time.monotonic() - began
 
 
-def acquire_lock(what: Callable[[], bool]) -> None:
+def wait_until(what: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 30
     while not what():
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
 
-def test_a_program_that_ends_at_once_has_its_reports_delivered_once(url: str, state: Path) -> None:
+def test_detached_process_delivers_reports_once(url: str, state: Path) -> None:
     run(PROGRAM, state, url)
-    acquire_lock(lambda: read_state(state).acknowledged == 1)
+    wait_until(lambda: read_state(state).acknowledged == 1)
     assert counted(url) == 1
     known = read_state(state)
     assert (known.formed, known.queued_reports) == (1, 0)
 
 
-def test_it_starts_at_most_once_a_day_and_one_at_a_time(state: Path) -> None:
+def test_detached_process_runs_once_a_day_and_alone(state: Path) -> None:
     with server(silent) as url:
         run(PROGRAM, state, url)
         first = read_state(state).detached_started_at
@@ -120,7 +120,7 @@ def test_it_starts_at_most_once_a_day_and_one_at_a_time(state: Path) -> None:
             client.set_consent("off")
 
 
-def test_the_program_does_not_wait_and_consent_withdrawn_ends_the_other_process(state: Path) -> None:
+def test_consent_withdrawal_ends_detached_process(state: Path) -> None:
     """The server never answers: the program's output is closed long before the sender's ten seconds are over."""
     ended: list[bool] = []
 
@@ -131,29 +131,29 @@ def test_the_program_does_not_wait_and_consent_withdrawn_ends_the_other_process(
 
     with server(watching) as url:
         assert run(PROGRAM, state, url) < 5
-        acquire_lock(lambda: any(waiting.possibly_delivered for waiting in read_state(state).queue.values()))
+        wait_until(lambda: any(waiting.possibly_delivered for waiting in read_state(state).queue.values()))
         began = time.monotonic()
         with Client(METRICS, state, url) as client:
             client.set_consent("off")
-        acquire_lock(lambda: bool(ended))
+        wait_until(lambda: bool(ended))
         assert time.monotonic() - began < 5
     assert read_state(state).dropped["consent"] == 1
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
-def test_a_program_that_stays_has_no_zombie(url: str, state: Path) -> None:
+def test_detached_process_leaves_no_zombie(url: str, state: Path) -> None:
     run(STAYS, state, url)
 
 
 @pytest.mark.parametrize("consent", ["off", "local"])
-def test_without_consent_nothing_is_started(consent: str, state: Path) -> None:
+def test_no_detached_process_without_consent(consent: str, state: Path) -> None:
     with Client(METRICS, state, "http://127.0.0.1:1") as client:
         client.set_consent(Consent(consent))
     run(PROGRAM, state, "http://127.0.0.1:1")
     assert read_state(state).detached_started_at == 0
 
 
-def test_only_what_sending_needs_of_the_environment_goes_along() -> None:
+def test_detached_process_inherits_only_needed_variables() -> None:
     parent = {"http_proxy": "a", "NO_PROXY": "b", "SSL_CERT_FILE": "c", "HUBBUB_CONSENT": "on", "AWS_SECRET": "d"}
     kept = child_environment(parent, ["", "/app"])
     assert kept == {
@@ -162,8 +162,8 @@ def test_only_what_sending_needs_of_the_environment_goes_along() -> None:
     }
 
 
-def test_detached_needs_a_directory_and_an_address(tmp_path: Path) -> None:
-    with pytest.raises(ParameterError, match="it goes with neither memory nor transport nor disk"):
+def test_rejects_detached_with_memory_transport_or_disk(tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match="it cannot be combined with"):
         Client(METRICS, tmp_path, "http://127.0.0.1:1", durability="memory", detached=True)
 
 
@@ -182,10 +182,10 @@ time.sleep(1)
 
 
 @pytest.mark.parametrize("frozen", [True, False])
-def test_a_frozen_program_sends_what_is_due_itself(frozen: bool, tmp_path: Path) -> None:
+def test_frozen_program_sends_due_batches_itself(frozen: bool, tmp_path: Path) -> None:
     """One start of a second a day, nine days: every report of a day that is over arrives, and nothing else is started.
 
-    A frozen program's executable is the program, not a Python: what it would start is itself. `sys.frozen` is set by PyInstaller and
+    A frozen program's executable is the program and not Python, so it would start itself. `sys.frozen` is set by PyInstaller and
     others; an embedded interpreter does not set it.
     """
     stand_in, started = tmp_path / "my-app", tmp_path / "started"
@@ -213,5 +213,5 @@ def test_a_frozen_program_sends_what_is_due_itself(frozen: bool, tmp_path: Path)
         (None, False, False),
     ],
 )
-def test_only_an_interpreter_is_started(executable: str | None, frozen: bool, expected: bool) -> None:
+def test_only_python_interpreters_are_started(executable: str | None, frozen: bool, expected: bool) -> None:
     assert is_python(executable, frozen=frozen) is expected

@@ -83,7 +83,7 @@ def value_of(metric: Metric, number: int) -> str | bool | None:
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(made=st.data())
-def test_every_request_of_one_report_has_one_length(tmp_path: Path, made: st.DataObject) -> None:
+def test_request_length_is_constant(tmp_path: Path, made: st.DataObject) -> None:
     """Over metrics, cohorts, period kinds, dates and values; the bytes are those that arrive at a socket."""
     capture = Capture()
     with server(capture) as url:
@@ -127,7 +127,7 @@ def test_the_largest_report_fits_the_fixed_length() -> None:
         assert body.rstrip(b" ").endswith(b"}")
 
 
-def test_padding_is_not_part_of_the_batch() -> None:
+def test_padding_is_removed_from_batch() -> None:
     batch = Batch.from_reports(
         Metric.boolean("b", prob_p=0, prob_q=1, prob_f=0.5),
         Period.containing(PeriodKind.DAY, date(2026, 11, 21)),

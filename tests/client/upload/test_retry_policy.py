@@ -1,4 +1,4 @@
-"""What each answer means: every row of the table."""
+"""Retry policy: every row of the table."""
 
 from __future__ import annotations
 
@@ -66,24 +66,26 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("status", "problem", "certain", "doubtful"), TABLE)
-def test_every_row_of_the_table(status: int | None, problem: str | None, certain: Action, doubtful: Action) -> None:
+def test_decide_returns_documented_action(
+    status: int | None, problem: str | None, certain: Action, doubtful: Action
+) -> None:
     assert decide(status, problem, possibly_delivered=False) is certain
     assert decide(status, problem, possibly_delivered=True) is doubtful
 
 
-def test_the_table_has_every_refusal_and_every_action() -> None:
+def test_retry_table_covers_all_problem_types_and_actions() -> None:
     assert {(refusal.status, refusal.slug) for refusal in ProblemType} <= {(row[0], row[1]) for row in TABLE}
     assert {row[2] for row in TABLE} == set(Action)
 
 
 @pytest.mark.parametrize("status", range(100, 600))
-def test_a_batch_in_doubt_is_never_split_or_set_aside(status: int) -> None:
+def test_possibly_delivered_batch_is_never_split_or_quarantined(status: int) -> None:
     for problem in (None, *(refusal.slug for refusal in ProblemType)):
         assert decide(status, problem, possibly_delivered=True) not in (Action.SPLIT, Action.QUARANTINE)
 
 
 @pytest.mark.parametrize("status", [100, 200, 201, 202, 204, 206, 301, 302, 307, 308])
-def test_what_does_not_repeat_the_id_is_no_answer(status: int) -> None:
+def test_response_without_batch_id_is_ignored(status: int) -> None:
     """Captive portals exist."""
     assert effective_status(UploadResponse(status, batch_id="another"), "mine") is None
     assert effective_status(UploadResponse(status), "mine") is None
@@ -110,11 +112,11 @@ def test_what_does_not_repeat_the_id_is_no_answer(status: int) -> None:
         ("Sat, 99 Nov 2026 12:10:00 GMT", 0.0),
     ],
 )
-def test_retry_after_is_read_in_both_forms_and_clamped_to_an_hour(header: str | None, seconds: float) -> None:
+def test_retry_after_is_parsed_and_clamped(header: str | None, seconds: float) -> None:
     assert retry_after_seconds(header, now=1795262400.0) == seconds  # 2026-11-21 12:00 UTC
 
 
-def test_backoff_is_uniform_below_a_bound_that_doubles_up_to_an_hour(unseen_seed: int) -> None:
+def test_backoff_has_full_jitter_and_cap(unseen_seed: int) -> None:
     random_bytes = SeededBytes(unseen_seed)
     for failures, longest in ((1, 30), (2, 60), (4, 240), (8, 3600), (1000, 3600)):
         waits = [backoff_seconds(failures, 0.0, random_bytes) for _ in range(2000)]
@@ -123,7 +125,7 @@ def test_backoff_is_uniform_below_a_bound_that_doubles_up_to_an_hour(unseen_seed
     assert all(7 <= backoff_seconds(1, 7.0, random_bytes) < 37 for _ in range(100))
 
 
-def test_a_clock_may_be_a_day_off_and_not_more() -> None:
+def test_clock_tolerance_is_one_day() -> None:
     now = 1795262400.0
     assert not is_clock_wrong(None, now)
     assert not is_clock_wrong("nonsense", now)

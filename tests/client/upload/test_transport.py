@@ -1,4 +1,4 @@
-"""The wire: what goes out, what counts as an answer, and a host that never waits."""
+"""HTTP transport: request bytes, accepted responses, deadlines."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def http(status: str, body: bytes, *headers: str) -> bytes:
     return head.encode() + b"\r\n\r\n" + body
 
 
-def test_a_request_has_no_cookies_one_user_agent_and_nothing_that_names_the_client() -> None:
+def test_request_headers_do_not_identify_client() -> None:
     heard: list[bytes] = []
     answer = http("202 Accepted", b'{"batch_id": "x"}', "Set-Cookie: id=1", "Date: Sat, 21 Nov 2026 12:00:00 GMT")
     with server(answering(answer, heard)) as url:
@@ -108,18 +108,18 @@ def test_a_request_has_no_cookies_one_user_agent_and_nothing_that_names_the_clie
         (b"", NO_RESPONSE),
     ],
 )
-def test_answers_are_read_and_nonsense_is_none(text: bytes, expected: UploadResponse) -> None:
+def test_parses_responses_and_ignores_invalid_ones(text: bytes, expected: UploadResponse) -> None:
     with server(answering(text, [])) as url:
         assert HttpTransport(url).send(BODY) == expected
 
 
-def test_a_refused_connection_sent_nothing() -> None:
+def test_refused_connection_is_not_sent() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     assert HttpTransport(f"http://127.0.0.1:{port}").send(BODY) == NOT_SENT
 
 
-def test_a_certificate_must_be_trusted_by_the_system_or_by_the_app() -> None:
+def test_untrusted_certificate_is_rejected() -> None:
     """The same server: with its certificate given it is answered; without, nothing is sent."""
     heard: list[bytes] = []
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -137,7 +137,7 @@ def test_a_certificate_must_be_trusted_by_the_system_or_by_the_app() -> None:
     assert heard[0].endswith(BODY)
 
 
-def test_a_proxy_is_taken_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proxy_from_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[bytes] = []
 
     def refusing(connection: socket.socket) -> None:
@@ -168,13 +168,13 @@ def test_a_proxy_is_taken_from_the_environment(monkeypatch: pytest.MonkeyPatch) 
         *("https://x\0y", "https://a b", "https://", 5, None, b"https://x.org"),
     ],
 )
-def test_only_https_or_this_machine(url: str) -> None:
+def test_rejects_url_without_https(url: str) -> None:
     with pytest.raises(ParameterError, match="url must be"):
         check_url(url)
 
 
 @pytest.mark.parametrize("url", ["https://example.org", "http://localhost:1", "http://127.0.0.1", "http://[::1]:8000"])
-def test_these_addresses_are_fine(url: str) -> None:
+def test_accepts_https_and_loopback_url(url: str) -> None:
     assert check_url(url + "/") == url
 
 
@@ -224,7 +224,7 @@ def dripping_handshake(connection: socket.socket) -> None:
 @pytest.mark.parametrize(
     "serve", [silent, dripping, dripping_headers, always_about_to_answer, huge_header, dripping_handshake]
 )
-def test_no_server_holds_a_request_beyond_its_deadline(
+def test_request_ends_at_total_deadline(
     serve: Callable[[socket.socket], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A deadline of half a second; each of these would go on for at least five, most for ever."""
@@ -237,7 +237,7 @@ def test_no_server_holds_a_request_beyond_its_deadline(
         assert time.monotonic() - began < 4
 
 
-def test_what_is_not_wanted_any_more_is_cut_in_the_middle_and_its_rest_thrown_away() -> None:
+def test_cancelled_request_is_cut_and_rest_discarded() -> None:
     """The other side stops reading after the first bytes; once it reads on, the end of the body never comes."""
     body, wanted = BODY + b" " * (64 << 20), threading.Event()
     heard: list[int] = []
@@ -277,7 +277,7 @@ def resolver(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Event,
 
 
 @pytest.mark.parametrize("why", ["deadline", "consent"])
-def test_no_resolver_holds_a_request(
+def test_slow_dns_lookup_does_not_block_request(
     why: str, resolver: tuple[threading.Event, threading.Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is left to itself; when it answers at last nothing is sent, and until then it is not asked again."""
@@ -306,9 +306,7 @@ def test_no_resolver_holds_a_request(
     assert heard[1].startswith(b"POST")
 
 
-def test_flush_and_consent_do_not_wait_for_a_resolver(
-    resolver: tuple[threading.Event, threading.Event], rig: Rig
-) -> None:
+def test_flush_and_set_consent_do_not_wait_for_dns(resolver: tuple[threading.Event, threading.Event], rig: Rig) -> None:
     asked, _ = resolver
     client = rig.agreed(SURVEY, transport=HttpTransport("http://127.0.0.1:9"))
     rig.clock.move(days=1)
@@ -329,7 +327,7 @@ def test_flush_and_consent_do_not_wait_for_a_resolver(
     assert not loop.is_alive
 
 
-def test_a_program_ends_although_a_resolver_does_not_answer(tmp_path: Path) -> None:
+def test_program_exits_during_dns_lookup(tmp_path: Path) -> None:
     metrics = DATA / "metrics.toml"
     slow = "import socket, time\nsocket.getaddrinfo = lambda *_, **__: time.sleep(3600)\n"
     command = [sys.executable, "-c", slow + EXITING, str(metrics), str(tmp_path / "state"), "http://127.0.0.1:9"]
@@ -337,7 +335,7 @@ def test_a_program_ends_although_a_resolver_does_not_answer(tmp_path: Path) -> N
     assert done.stdout.split()[0] == "False"
 
 
-def test_an_address_that_does_not_answer_leaves_time_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unresponsive_address_leaves_time_for_next(monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[bytes] = []
     batch_id = json.loads(BODY)["batch_id"]
     body = json.dumps({"batch_id": batch_id}).encode()
@@ -358,7 +356,7 @@ def test_an_address_that_does_not_answer_leaves_time_for_the_next(monkeypatch: p
         assert HttpTransport(url).send(BODY).status == 202
 
 
-def test_what_is_not_wanted_is_not_begun() -> None:
+def test_unwanted_request_is_not_started() -> None:
     heard: list[bytes] = []
     with server(answering(b"", heard)) as url:
         assert HttpTransport(url).send(BODY, lambda: False) == NOT_SENT
@@ -369,7 +367,7 @@ def test_what_is_not_wanted_is_not_begun() -> None:
 
 @pytest.mark.parametrize("who", ["this client", "another on the directory"])
 @pytest.mark.parametrize("consent", ["off", "local"])
-def test_consent_withdrawn_stops_an_upload_in_flight(who: str, consent: str, rig: Rig) -> None:
+def test_consent_withdrawal_cancels_upload(who: str, consent: str, rig: Rig) -> None:
     begun, ended = threading.Event(), threading.Event()
 
     def read_all(connection: socket.socket) -> None:
@@ -402,7 +400,7 @@ def resetting(connection: socket.socket) -> None:
 
 
 @pytest.mark.parametrize("serve", [silent, dripping, dripping_headers, resetting])
-def test_flush_keeps_its_time_whatever_the_server_does(serve: Callable[[socket.socket], None], rig: Rig) -> None:
+def test_flush_keeps_timeout_with_slow_server(serve: Callable[[socket.socket], None], rig: Rig) -> None:
     """A second allowed, two hundred seconds of server: the bound is loose because machines are noisy."""
     with server(serve) as url:
         client = rig.agreed(SURVEY, transport=HttpTransport(url))
@@ -442,7 +440,7 @@ print(time.monotonic() - began)
 """
 
 
-def test_a_program_ends_at_once_although_the_server_is_silent(tmp_path: Path) -> None:
+def test_program_exits_during_upload(tmp_path: Path) -> None:
     metrics = DATA / "metrics.toml"
     with server(silent) as url:
         command = [sys.executable, "-c", EXITING, str(metrics), str(tmp_path / "state"), url]
@@ -452,7 +450,7 @@ def test_a_program_ends_at_once_although_the_server_is_silent(tmp_path: Path) ->
     assert float(took) < 1  # 50 ms and the noise of a busy machine; the server would take 5 s
 
 
-def test_what_inspect_shows_is_what_was_sent(tmp_path: Path) -> None:
+def test_inspect_shows_sent_bytes(tmp_path: Path) -> None:
     heard: list[bytes] = []
     metrics = DATA / "metrics.toml"
     with server(answering(http("503 Busy", b""), heard)) as url, Client(metrics, tmp_path / "s", url) as client:
@@ -468,18 +466,18 @@ def test_what_inspect_shows_is_what_was_sent(tmp_path: Path) -> None:
     plain = subprocess.run(
         [program, "inspect", tmp_path / "s", "--last", "9"], capture_output=True, text=True, check=True
     )
-    assert "waits: homepage" in plain.stdout
-    told = [line.removeprefix("sent last: ") for line in plain.stdout.splitlines() if line.startswith("sent last")]
-    assert len(told) == len(set(told)) == 3  # each batch was tried twice
-    for body, request in zip(told, reversed(heard[-3:]), strict=True):
+    assert "queued: homepage" in plain.stdout
+    bodies = [line.removeprefix("last sent: ") for line in plain.stdout.splitlines() if line.startswith("last sent")]
+    assert len(bodies) == len(set(bodies)) == 3  # each batch was tried twice
+    for body, request in zip(bodies, reversed(heard[-3:]), strict=True):
         assert request.rstrip().endswith(body.encode())
     missing = subprocess.run([program, "ledger", tmp_path / "no"], capture_output=True, text=True, check=False)
     assert missing.returncode == 1
     assert "holds no client's state" in missing.stderr
 
 
-def test_damage_is_told_by_ledger_and_inspect(tmp_path: Path) -> None:
-    """Records that were lost took with them what they had spent."""
+def test_ledger_and_inspect_report_damage(tmp_path: Path) -> None:
+    """Lost records may have held spent epsilon."""
     with Client(DATA / "metrics.toml", tmp_path / "s", "http://127.0.0.1:9") as client:
         client.set_consent("on")
         client.record("homepage", "https://example.org/")
@@ -488,5 +486,5 @@ def test_damage_is_told_by_ledger_and_inspect(tmp_path: Path) -> None:
     (tmp_path / "s" / JOURNAL).write_bytes(data)
     program = Path(sys.executable).with_name("hubbub")
     for command in ("ledger", "inspect"):
-        told = subprocess.run([program, command, tmp_path / "s"], capture_output=True, text=True, check=True).stdout
-        assert "damaged: what they said was spent, formed or sent is not known any more" in told
+        output = subprocess.run([program, command, tmp_path / "s"], capture_output=True, text=True, check=True).stdout
+        assert "damaged: the epsilon, reports and uploads in them are lost" in output

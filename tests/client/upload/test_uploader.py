@@ -1,4 +1,4 @@
-"""Delivery: every report once, the same bytes while in doubt, and no burst after an outage."""
+"""Uploads: every report once, unchanged bytes for possibly delivered batches, no burst after an outage."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from hubbub.wire.batch import Batch
 @pytest.mark.parametrize(
     "answer", [NO_RESPONSE, UploadResponse(503), UploadResponse(200, batch_id="a portal's"), UploadResponse(302)]
 )
-def test_what_was_not_taken_is_sent_again_the_same_bytes_through_restarts(answer: UploadResponse, rig: Rig) -> None:
+def test_unaccepted_batch_is_resent_unchanged(answer: UploadResponse, rig: Rig) -> None:
     rig.transport.responses = [answer] * 50
     for attempt in range(51):
         client = rig.agreed()
@@ -41,7 +41,7 @@ def test_what_was_not_taken_is_sent_again_the_same_bytes_through_restarts(answer
     assert client.accounting()["acknowledged"] == 1
 
 
-def test_a_413_halves_a_batch_under_new_ids_unless_it_is_in_doubt(rig: Rig) -> None:
+def test_413_splits_batch_unless_possibly_delivered(rig: Rig) -> None:
     client = rig.agreed()
     with collaborators(client).journal:
         empty = Batch.from_reports(HOMEPAGE, _period(), [])
@@ -71,7 +71,7 @@ def _period() -> Period:
     return Period(TODAY, PeriodKind.DAY)
 
 
-def test_a_refused_report_is_set_aside_only_if_it_never_went_unanswered(rig: Rig) -> None:
+def test_refused_report_is_quarantined_unless_possibly_delivered(rig: Rig) -> None:
     client = rig.agreed()
     rig.transport.responses = [UploadResponse(422, "wrong-size")]
     deliver(client)
@@ -89,7 +89,7 @@ def test_a_refused_report_is_set_aside_only_if_it_never_went_unanswered(rig: Rig
     require_balanced(counts)
 
 
-def test_a_batch_that_never_left_is_not_in_doubt(rig: Rig) -> None:
+def test_unsent_batch_is_not_possibly_delivered(rig: Rig) -> None:
     client = rig.agreed()
     rig.transport.responses = [NOT_SENT]
     deliver(client)
@@ -103,7 +103,7 @@ def test_a_batch_that_never_left_is_not_in_doubt(rig: Rig) -> None:
         assert [waiting.possibly_delivered for waiting in state.queue.values()] == [True]
 
 
-def test_a_kill_while_sending_leaves_the_batch_in_doubt(rig: Rig) -> None:
+def test_kill_during_upload_marks_batch_possibly_delivered(rig: Rig) -> None:
     client = rig.agreed()
 
     def killed(body: bytes, wanted: object) -> UploadResponse:
@@ -116,7 +116,7 @@ def test_a_kill_while_sending_leaves_the_batch_in_doubt(rig: Rig) -> None:
         assert [waiting.possibly_delivered for waiting in state.queue.values()] == [True]
 
 
-def test_a_closed_period_drops_the_batch_and_an_expired_metric_all_of_its(rig: Rig) -> None:
+def test_closed_period_and_expired_metric_drop_batches(rig: Rig) -> None:
     client = rig.agreed(HOMEPAGE, SURVEY)
     rig.transport.responses = [NOT_SENT] * 2
     deliver(client)
@@ -128,12 +128,12 @@ def test_a_closed_period_drops_the_batch_and_an_expired_metric_all_of_its(rig: R
     require_balanced(counts)
 
 
-def test_a_digest_mismatch_holds_its_metric_and_only_it(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+def test_digest_mismatch_holds_only_its_metric(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     client = rig.agreed(HOMEPAGE, SURVEY)
     rig.transport.responses = [UploadResponse(409, "digest-mismatch")]
     with caplog.at_level(logging.WARNING, "hubbub"):
         deliver(client)
-    assert caplog.text.count("another definition") == 1
+    assert caplog.text.count("definition differs from this app") == 1
     tried = len(rig.transport.bodies)
     rig.clock.move(days=3)
     deliver(client)
@@ -144,7 +144,7 @@ def test_a_digest_mismatch_holds_its_metric_and_only_it(rig: Rig, caplog: pytest
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
-def test_an_operators_mistake_pauses_for_an_hour_and_loses_nothing(status: int, rig: Rig) -> None:
+def test_4xx_pauses_uploads_for_an_hour(status: int, rig: Rig) -> None:
     client = rig.agreed()
     rig.transport.responses = [UploadResponse(status)]
     deliver(client)
@@ -157,7 +157,7 @@ def test_an_operators_mistake_pauses_for_an_hour_and_loses_nothing(status: int, 
     assert client.accounting()["acknowledged"] >= 1
 
 
-def test_backoff_and_retry_after_hold_across_restarts(rig: Rig) -> None:
+def test_backoff_survives_restart(rig: Rig) -> None:
     client = rig.agreed()
     rig.transport.responses = [UploadResponse(429, retry_after="1800")]
     deliver(client)
@@ -171,20 +171,20 @@ def test_backoff_and_retry_after_hold_across_restarts(rig: Rig) -> None:
         assert state.backoff_until > rig.clock().timestamp()
 
 
-def test_a_clock_that_disagrees_holds_reports_and_warns_once(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
-    """A wrong clock forms wrong periods: what the aggregator says of them must not delete them."""
+def test_wrong_clock_holds_reports_and_warns_once(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    """A wrong clock builds wrong periods; the aggregator's 410 for them must not delete them."""
     client = rig.agreed()
     wrong = UploadResponse(410, "period-closed", date="Sat, 01 Jan 2000 00:00:00 GMT")
     rig.transport.responses = [wrong, wrong]
     with caplog.at_level(logging.WARNING, "hubbub"):
         deliver(client)
         deliver(client)
-    assert caplog.text.count("clock") == 1
+    assert caplog.text.count("the system clock differs") == 1
     counts = client.accounting()
     assert (counts["queued"], counts["formed"]) == (1, 1)
 
 
-def test_a_month_of_outage_loses_nothing_and_ends_without_a_burst(unseen_seed: int) -> None:
+def test_outage_loses_nothing_and_ends_without_burst(unseen_seed: int) -> None:
     """40 clients, 25 days without an aggregator; then every report arrives, at times uniform over the next day (Kolmogorov-Smirnov, alpha = 1e-6)."""
     import tempfile
     from pathlib import Path
@@ -247,7 +247,7 @@ def an_hour_a_day(rig: Rig, days: int, random_bytes: SeededBytes, seconds: int =
     return sent
 
 
-def test_reports_whose_time_passed_while_the_app_did_not_run_leave_at_times_of_their_own(
+def test_overdue_reports_are_rescheduled_separately(
     rig: Rig, unseen_seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An app that runs an hour a day: all but a few left in the instant of its start, together. Kolmogorov-Smirnov over its hour, alpha = 1e-6."""
@@ -259,7 +259,7 @@ def test_reports_whose_time_passed_while_the_app_did_not_run_leave_at_times_of_t
     require_balanced(rig.client(*METRICS).accounting())
 
 
-def test_an_app_that_runs_a_second_a_day_delivers_everything_one_start_later(
+def test_short_runs_deliver_overdue_reports_at_next_start(
     rig: Rig, unseen_seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hubbub.sdk.upload.uploader.UploadLoop.start", lambda _: None)
@@ -271,7 +271,7 @@ def test_an_app_that_runs_a_second_a_day_delivers_everything_one_start_later(
     assert rig.client(*METRICS).accounting()["dropped"]["age"] == 0
 
 
-def test_who_asks_to_flush_does_not_wait_for_a_second_time(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flush_sends_rescheduled_batches_now(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     client = rig.agreed(*METRICS)
     with monkeypatch.context() as still:
         still.setattr("hubbub.sdk.upload.uploader.UploadLoop.start", lambda _: None)
@@ -293,7 +293,7 @@ def test_who_asks_to_flush_does_not_wait_for_a_second_time(rig: Rig, monkeypatch
     assert len(rig.transport.bodies) == 5
 
 
-def test_halves_are_the_whole() -> None:
+def test_split_batch_keeps_all_rows() -> None:
     chance = random.Random(1)  # noqa: S311
     for n in range(2, 20):
         rows = chance.randbytes(8 * n)

@@ -1,4 +1,4 @@
-"""The wire: a batch survives its JSON, and whatever is not a batch is refused by name."""
+"""JSON encoding and validation of batches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REPORTS = st.lists(st.builds(lambda c, b: Report.from_int(c, b, 13), st.integers
 
 
 @given(REPORTS)
-def test_a_batch_survives_its_json(reports: list[Report]) -> None:
+def test_batch_round_trips_through_json(reports: list[Report]) -> None:
     batch = Batch.from_reports(METRIC, PERIOD, reports)
     assert Batch.from_json(batch.to_json()) == batch
     assert len(batch) == len(reports)
@@ -28,8 +28,8 @@ def test_a_batch_survives_its_json(reports: list[Report]) -> None:
         batch.require_fit(METRIC, max_reports=len(reports))
 
 
-def test_the_golden_body() -> None:
-    """Field by field; other clients are written from this."""
+def test_body_matches_golden_bytes() -> None:
+    """Other clients are written from these bytes."""
     reports = [Report.from_int(3, 0b1_0000_0000_0001, 13), Report.from_int(0, 0b0_0000_0001_0000, 13)]
     body = Batch.from_reports(METRIC, PERIOD, reports, random_bytes=lambda n: bytes(range(n))).to_json()
     assert (
@@ -83,13 +83,13 @@ MALFORMED: list[bytes] = [
 
 
 @pytest.mark.parametrize("malformed", MALFORMED)
-def test_what_is_not_a_batch_is_malformed(malformed: bytes) -> None:
+def test_rejects_malformed_body(malformed: bytes) -> None:
     with pytest.raises(RefusedError) as caught:
         Batch.from_json(malformed)
     assert caught.value.problem_type is ProblemType.MALFORMED
 
 
-def test_a_body_cut_anywhere_is_malformed() -> None:
+def test_rejects_truncated_body() -> None:
     whole = body()
     for length in range(len(whole)):
         with pytest.raises(RefusedError) as caught:
@@ -109,7 +109,7 @@ def test_a_body_cut_anywhere_is_malformed() -> None:
         ({"bits": base64.b64encode(b"\xff\x9f\xff\x1f").decode()}, ProblemType.PADDING_SET),
     ],
 )
-def test_a_batch_that_is_impossible_under_its_metric_is_refused(changes: dict[str, Any], refusal: ProblemType) -> None:
+def test_rejects_batch_that_does_not_fit_its_metric(changes: dict[str, Any], refusal: ProblemType) -> None:
     batch = Batch.from_json(body(**changes))
     with pytest.raises(RefusedError) as caught:
         batch.require_fit(METRIC, max_reports=5)
@@ -117,14 +117,14 @@ def test_a_batch_that_is_impossible_under_its_metric_is_refused(changes: dict[st
 
 
 @pytest.mark.parametrize("cohort", [-1, 256, 10**40])
-def test_a_cohort_that_no_metric_has_is_out_of_range(cohort: int) -> None:
+def test_rejects_cohort_out_of_range(cohort: int) -> None:
     with pytest.raises(RefusedError) as caught:
         Batch.from_json(body(cohorts=[cohort]))
     assert caught.value.problem_type is ProblemType.COHORT_OUT_OF_RANGE
 
 
 @pytest.mark.parametrize("num_bits", range(8, 26))
-def test_every_padding_bit_and_no_other_is_refused(num_bits: int) -> None:
+def test_rejects_every_padding_bit_and_no_other(num_bits: int) -> None:
     metric = Metric.string(
         "m", Params(num_bits=num_bits, num_hashes=2, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=0)
     )
@@ -146,11 +146,11 @@ def test_every_padding_bit_and_no_other_is_refused(num_bits: int) -> None:
             assert caught.value.problem_type is ProblemType.PADDING_SET
 
 
-def test_unknown_fields_are_ignored_so_that_v1_can_grow() -> None:
+def test_ignores_unknown_fields() -> None:
     assert len(Batch.from_json(body(colour="blue"))) == 2
 
 
-def test_every_refusal_has_its_own_slug() -> None:
+def test_problem_slugs_are_unique() -> None:
     slugs = [refusal.slug for refusal in ProblemType]
     assert len(set(slugs)) == len(slugs)
     assert all(400 <= refusal.status < 600 and refusal.meaning.endswith(".") for refusal in ProblemType)

@@ -1,4 +1,4 @@
-"""docs/format.md: its vectors against hubbub, and against a second implementation that was written from that page alone.
+"""docs/format.md: its vectors against hubbub, and against a second implementation written from that page only.
 
 Everything above "hubbub" imports nothing of hubbub. Change the page first, then both implementations.
 """
@@ -248,7 +248,7 @@ def irr_of(k: int, p: int, q: int, prr: bytes, words: list[bytes]) -> bytes:
 # --- the second implementation against the vectors ---------------------------------------------------------------
 
 
-def test_the_page_gives_every_vector() -> None:
+def test_format_page_implementation_matches_every_vector() -> None:
     for v in VECTORS["probabilities"]:
         assert v["a"] == a_of(v["double"], v["digits"]), v
         assert Fraction(v["exact"]) == Fraction(v["double"])
@@ -278,7 +278,7 @@ def test_the_page_gives_every_vector() -> None:
         assert not words, v
 
 
-def test_the_vectors_have_both_sides_of_every_rule() -> None:
+def test_vectors_cover_both_sides_of_every_rule() -> None:
     """Ties to the even a in both directions, refusals, invalid values, h of k - 1, epochs of each kind, masks without words."""
     ties = {
         v["a"]
@@ -302,8 +302,8 @@ def test_the_vectors_have_both_sides_of_every_rule() -> None:
 # --- hubbub against the vectors ----------------------------------------------------------------------------------
 
 
-def test_the_script_writes_the_vectors_that_are_here() -> None:
-    """So hubbub gives every vector, too: the script asks it for each."""
+def test_script_reproduces_the_committed_vectors() -> None:
+    """The script computes every vector with hubbub."""
     written = subprocess.run([sys.executable, make_format_vectors.__file__], capture_output=True, check=True).stdout
     assert json.loads(written) == json.loads((DATA / "format_vectors.json").read_text())
 
@@ -341,7 +341,7 @@ def random_text(chance: random.Random) -> str:
     return "".join(chr(chance.randint(*chance.choice(ranges))) for _ in range(chance.choice([0, 1, 5, 15, 16, 17, 40])))
 
 
-def test_hubbub_and_the_page_agree_on_random_definitions_values_and_secrets(unseen_seed: int) -> None:
+def test_hubbub_matches_the_format_page_on_random_input(unseen_seed: int) -> None:
     chance, agreed = random.Random(unseen_seed), 0  # noqa: S311
     for _ in range(400):
         fields = random_fields(chance)
@@ -377,7 +377,7 @@ def test_hubbub_and_the_page_agree_on_random_definitions_values_and_secrets(unse
     assert agreed > 100
 
 
-def test_hubbub_and_the_page_round_probabilities_alike(unseen_seed: int) -> None:
+def test_hubbub_matches_the_format_page_on_rounding(unseen_seed: int) -> None:
     chance = random.Random(unseen_seed)  # noqa: S311
     asked = [chance.random() for _ in range(300)] + [chance.randrange(2**26) / 2**26 for _ in range(300)]
     asked += [chance.random() * 2.0 ** -chance.randint(20, 30) for _ in range(100)]
@@ -390,7 +390,7 @@ def test_hubbub_and_the_page_round_probabilities_alike(unseen_seed: int) -> None
             assert a == a_of(double, digits), (double, digits)
 
 
-def test_hubbub_and_the_page_number_periods_alike(unseen_seed: int) -> None:
+def test_hubbub_matches_the_format_page_on_period_numbers(unseen_seed: int) -> None:
     chance = random.Random(unseen_seed)  # noqa: S311
     for kind in PeriodKind:
         for _ in range(100):
@@ -398,7 +398,7 @@ def test_hubbub_and_the_page_number_periods_alike(unseen_seed: int) -> None:
             assert period_number(kind, str(period)) == number_of(kind, period.start)
 
 
-def test_a_client_sends_the_page_s_report_in_every_period_of_an_epoch(rig: Rig) -> None:
+def test_client_sends_the_format_pages_report_in_every_period_of_an_epoch(rig: Rig) -> None:
     """p = 0, q = 1: the report is the PRR, of the period's epoch and of the value of the epoch's first period."""
     params = Params(num_bits=64, num_hashes=2, num_cohorts=16, prob_p=0, prob_q=1, prob_f=0.5)
     metric = Metric.string("held", params, hold=3)
@@ -421,13 +421,13 @@ def test_a_client_sends_the_page_s_report_in_every_period_of_an_epoch(rig: Rig) 
 
 
 @pytest.mark.parametrize("category", ["\ud800", "a\udfff", "\ude00\ud83d"])
-def test_a_category_that_no_utf8_can_hold_is_refused_where_it_is_defined(category: str) -> None:
-    """It was taken, had a digest, and then no encoder could be made of it."""
+def test_rejects_categories_with_lone_surrogates(category: str) -> None:
+    """Such a definition would have a digest, but no encoder could be created."""
     with pytest.raises(DefinitionError, match="categories must be encodable as UTF-8"):
         Metric.categorical("c", (category, "b"), prob_p=0, prob_q=1, prob_f=0.5)
 
 
-def test_definitions_are_what_the_page_allows() -> None:
+def test_hubbub_allows_the_definitions_of_the_format_page() -> None:
     for v in VECTORS["definitions"]:
         try:
             Definitions([make_format_vectors.metric_of(v["definition"])])

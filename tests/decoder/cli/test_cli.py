@@ -216,13 +216,13 @@ def test_decode_rejects_summaries_of_different_definitions(summary: Path, candid
     other = tmp_path / "other.parquet"
     params = Params(num_bits=16, num_hashes=1, num_cohorts=16, prob_p=0.25, prob_q=0.75, prob_f=0.25)
     write_summary(simulate_bit_counts(Metric.string("homepage", params), {"a": 10}, np.random.default_rng(0)), other)
-    assert "different definitions do not add up" in error_of("decode", summary, other, "--candidates", candidates)
+    assert "different definitions cannot be added" in error_of("decode", summary, other, "--candidates", candidates)
 
 
 def test_simulate_errors_are_messages_with_exit_code_1(definitions: Path, tmp_path: Path) -> None:
     out = ("--out", tmp_path / "s.parquet")
     uniform = ("--distribution", "uniform")
-    assert "has no metric 'hompage': it has homepage, os" in error_of(
+    assert "has no metric 'hompage'; its metrics are homepage, os" in error_of(
         "simulate", definitions, "hompage", "--reports", 10, *uniform, *out
     )
     assert "Pass the number of reports with --reports" in error_of("simulate", definitions, "os", *uniform, *out)

@@ -30,7 +30,7 @@ YES = Metric.boolean("yes", prob_p=0, prob_q=1, prob_f=0.5)
 def client_counts(metric: Metric, population: dict[str, int], no_value: int, seed: int) -> PatternCounts:
     """Pattern counts of one report per value, each from a new client with its own secret."""
     random_bytes = SeededBytes(seed)
-    values: list[str | bool | None] = [value for value, people in population.items() for _ in range(people)]
+    values: list[str | bool | None] = [value for value, count in population.items() for _ in range(count)]
     if metric.kind is Kind.BOOLEAN:
         values = [value == "true" for value in values]
     values += [None] * no_value

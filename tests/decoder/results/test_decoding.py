@@ -39,7 +39,7 @@ def rendered(thing: object, width: int = 80) -> str:
 
 @pytest.fixture(scope="module")
 def decoding() -> Decoding:
-    population = {"a.example": 60_000, "b.example": 30_000, "nobody asked": 5000}
+    population = {"a.example": 60_000, "b.example": 30_000, "unlisted": 5000}
     counts = simulate_bit_counts(HOMEPAGE, population, np.random.default_rng(11), no_value=5000)
     return decode(counts, ["b.example", "a.example", "c.example", "[red]d[/]"])
 
@@ -233,15 +233,20 @@ def test_csv_json_and_parquet_hold_the_same_estimates(decoding: Decoding, tmp_pa
     for suffix in ("csv", "json", "parquet"):
         decoding.save(tmp_path / f"out.{suffix}")
     rows = list(csv.DictReader((tmp_path / "out.csv").read_text(encoding="utf-8").splitlines()))
-    told = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
+    document = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
     table = pq.read_table(tmp_path / "out.parquet")
     for i, e in enumerate(decoding.estimates):
-        assert float(rows[i]["share"]) == told["estimates"][i]["share"] == table["share"][i].as_py() == e.share
-        assert rows[i]["candidate"] == told["estimates"][i]["candidate"] == table["candidate"][i].as_py() == e.candidate
+        assert float(rows[i]["share"]) == document["estimates"][i]["share"] == table["share"][i].as_py() == e.share
+        assert (
+            rows[i]["candidate"]
+            == document["estimates"][i]["candidate"]
+            == table["candidate"][i].as_py()
+            == e.candidate
+        )
         assert float(rows[i]["q_value"]) == e.q_value
     about = json.loads(table.schema.metadata[b"hubbub-decoding"])
-    assert about["num_reports"] == told["num_reports"] == 100_000
-    assert told["unlisted"]["low"] == decoding.unlisted.low
+    assert about["num_reports"] == document["num_reports"] == 100_000
+    assert document["unlisted"]["low"] == decoding.unlisted.low
 
 
 def test_missing_estimates_are_null_in_json_and_empty_in_csv(tmp_path: Path) -> None:
@@ -300,9 +305,9 @@ def test_one_report_determines_no_totals(unseen_seed: int) -> None:
     decoding = decode(
         simulate_bit_counts(metric, {"v1": 1}, np.random.default_rng(unseen_seed)), [f"v{i}" for i in range(200)]
     )
-    told = decoding.to_dict()
+    document = decoding.to_dict()
     for total in ("listed_total", "unlisted", "no_value"):
-        assert set(told[total].values()) == {None}, total
+        assert set(document[total].values()) == {None}, total
     assert "Total shares are not determined." in summary_lines(decoding)
     assert warned(decoding, "A lasso kept none of them")
     assert not warned(decoding, "There is only one cohort")
@@ -324,7 +329,7 @@ def test_totals_after_screening_are_those_of_the_kept_candidates() -> None:
 @pytest.mark.parametrize(("cohorts", "expected"), [(1, True), (4, True), (8, False)])
 def test_warns_about_few_cohorts_with_unlisted_strings(cohorts: int, expected: bool) -> None:
     metric = Metric.string("x", replace(HOMEPAGE.params, num_bits=32, num_cohorts=cohorts))
-    counts = simulate_bit_counts(metric, {"a": 50_000, "nobody asked": 50_000}, np.random.default_rng(0))
+    counts = simulate_bit_counts(metric, {"a": 50_000, "unlisted": 50_000}, np.random.default_rng(0))
     assert warned(decode(counts, ["a"]), "The variance caused by unlisted strings is poorly estimated") == expected
 
 
@@ -380,7 +385,7 @@ def test_fit_test_and_plausibility_check_warn_once() -> None:
     )
     patterns[0] *= 2
     counts = PatternCounts(HOMEPAGE, patterns)
-    assert {odd.kind for odd in find_implausible(HOMEPAGE.params, counts.bit_counts().count_profile())} == {
+    assert {found.kind for found in find_implausible(HOMEPAGE.params, counts.bit_counts().count_profile())} == {
         "shape",
         "cohorts",
     }
@@ -441,17 +446,17 @@ def test_reports_of_another_hash_scheme_count_as_unlisted(scheme: str) -> None:
     other = {"google-md5": "murmur3-v1", "murmur3-v1": "google-md5"}[scheme]
     sizes = {"num_bits": 32, "num_hashes": 2, "num_cohorts": 16, "prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.25}
     made = Metric.string("x", Params(**sizes, hash_scheme=scheme))  # type: ignore[arg-type]  # ints and floats by name
-    said = Metric.string("x", Params(**sizes, hash_scheme=other))  # type: ignore[arg-type]
+    declared = Metric.string("x", Params(**sizes, hash_scheme=other))  # type: ignore[arg-type]
     counts = simulate_bit_counts(made, {"a": 100_000}, np.random.default_rng(0))
-    decoding = decode(BitCounts(said, counts.reports, counts.ones), ["a", "b"])
+    decoding = decode(BitCounts(declared, counts.reports, counts.ones), ["a", "b"])
     assert not decoding["a"].detected
     assert decoding.unlisted.low > 0.8
 
 
 def test_warns_about_impossible_totals_under_wrong_probabilities() -> None:
-    said = Metric.string("x", Params(num_bits=16, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.5, prob_f=0.5))
+    declared = Metric.string("x", Params(num_bits=16, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.5, prob_f=0.5))
     counts = simulate_bit_counts(HOMEPAGE, {"a": 100_000}, np.random.default_rng(0))
-    wrong = decode(BitCounts(said, counts.reports, counts.ones), ["a", "b"])
+    wrong = decode(BitCounts(declared, counts.reports, counts.ones), ["a", "b"])
     assert warned(
         wrong,
         "A frequent string may be missing from the candidates, the parameters or hash scheme may differ from the clients'",

@@ -29,8 +29,8 @@ def reported(params: Params, seed: int, num_reports: int = 60_000, no_value: int
     """Simulated reports of one string with a quarter of the reports and of 40 others."""
     rng = np.random.default_rng(seed)
     rest = (num_reports - no_value) * 3 // 4
-    people = {f"{seed}-{i}": rest // 40 for i in range(40)} | {f"{seed}-heavy": num_reports - no_value - rest}
-    chunks = list(simulate_reports(Metric.string("x", params), people, rng, no_value=no_value))
+    population = {f"{seed}-{i}": rest // 40 for i in range(40)} | {f"{seed}-heavy": num_reports - no_value - rest}
+    chunks = list(simulate_reports(Metric.string("x", params), population, rng, no_value=no_value))
     return Reports(params, *(np.concatenate(parts) for parts in zip(*chunks, strict=True)))
 
 

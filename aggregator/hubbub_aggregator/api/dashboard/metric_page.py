@@ -34,7 +34,7 @@ class Version:
     probabilities: str
     reports: int
     privacy: tuple[Figure, ...]
-    crowd: CentralEpsilon | None
+    central: CentralEpsilon | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class MetricPage:
     """All data of the page.
 
     implausible : each failed plausibility test once, with its periods
-    stale : number of periods whose figures are not computed yet
+    stale : number of periods without current figures
     """
 
     name: str
@@ -69,7 +69,7 @@ def build_metric_page(service: Service, name: str) -> MetricPage | None:
     current = definitions.get(name)
     if current is None:
         return None
-    service.counters.flush(service.store)
+    service.outcomes.flush(service.store)
     versions = {metric.digest: metric for metric in definitions.versions() if metric.name == name}
     rows = service.store.period_rows(versions)
     reports = {(row.digest, row.period): row.figures.reports for row in rows if row.figures}
@@ -140,8 +140,8 @@ def describe_implausible(failures: Iterable[tuple[str, str, Params]]) -> tuple[s
     descriptions = []
     for kind, periods in by_kind.items():
         last = max(periods)
-        more = f" and {counted(len(periods) - 1, 'earlier period')}" if len(periods) > 1 else ""
-        descriptions.append(f"{last}{more}, {_describe(kind, periods[last])}")
+        more = f" and {format_count(len(periods) - 1, 'earlier period')}" if len(periods) > 1 else ""
+        descriptions.append(f"{last}{more}: {_describe(kind, periods[last])}")
     return tuple(descriptions)
 
 
@@ -151,16 +151,16 @@ def _describe(kind: str, params: Params) -> str:
             low, high = plausible_ones(params)
             return (
                 f"some reports have fewer than {low} or more than {high} ones. An honest client sends such a report with "
-                "probability below 1e-9. The reports are fabricated, or made under other parameters"
+                "probability below 1e-9. The reports are fabricated, or were made with other parameters"
             )
         case "shape":
             return (
-                "no mix of values explains how many ones the reports have. Some reports are fabricated, or made under "
+                "the distribution of the number of ones fits no mix of values. Some reports are fabricated, or were made with "
                 "other parameters"
             )
         case _:
             return (
-                "the cohorts differ in size more than chance allows. A few installations send most of the reports, or "
+                "the cohort sizes differ by more than chance. A few installations send most of the reports, or "
                 "reports are missing or fabricated"
             )
 
@@ -182,7 +182,7 @@ def _version(
         probabilities=f"{_join_numbers(p=params.prob_p, q=params.prob_q, f=params.prob_f)}, hold = {metric.hold or 'none'}",
         reports=sum(count for (digest, _), count in reports.items() if digest == metric.digest),
         privacy=privacy_rows(metric),
-        crowd=last_crowd(service.store, service.settings, metric, smallest, now),
+        central=last_central_epsilon(service.store, service.settings, metric, smallest, now),
     )
 
 

@@ -70,7 +70,7 @@ class RefusalRow:
 class ServiceState:
     """Figures of the service itself.
 
-    stale : number of periods whose figures are not computed yet
+    stale : number of periods without current figures
     """
 
     not_ready: str | None
@@ -94,12 +94,12 @@ class Overview:
     refusals: tuple[RefusalRow, ...]
 
 
-def build_overview(service: Service, writer: GroupWriter, query: str = "", *, problems_only: bool = False) -> Overview:
+def build_overview(service: Service, writer: GroupCommit, query: str = "", *, problems_only: bool = False) -> Overview:
     """Return the current data of the page.
 
     query : words; a row matches if each occurs in its name, owner or description, in upper or lower case
     """
-    service.counters.flush(service.store)
+    service.outcomes.flush(service.store)
     store, now = service.store, service.clock()
     totals, unfolded, refusals = store.version_totals(), store.unfolded_reports(), store.refusals()
     definitions = service.definitions
@@ -126,8 +126,8 @@ def build_overview(service: Service, writer: GroupWriter, query: str = "", *, pr
             reports=sum(line.reports for line in lines),
             refused=refused.total(),
             segments_waiting=sum(segments for segments, _ in unfolded.values()),
-            queue=about(writer.waiting),
-            disk_free=None if free is None else about(free),
+            queue=format_size(writer.queued_bytes),
+            disk_free=None if free is None else format_size(free),
             stale=sum(each.stale for digest, each in totals.items() if digest in defined),
         ),
         lines=tuple(line for line in lines if (line.problems or not problems_only) and _matches(line, query)),
@@ -173,7 +173,7 @@ def find_problems(
 
 
 def last_complete_period(metric: Metric, today: date) -> str:
-    """Return the last period whose reports should all have arrived; clients send them during the period after it.
+    """Return the last period that should have all its reports; clients send them during the period after it.
 
     >>> last_complete_period(Metric.boolean("b", prob_p=0, prob_q=1, prob_f=0.5), date(2024, 6, 15))
     '2024-06-13'

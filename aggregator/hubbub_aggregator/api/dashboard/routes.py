@@ -71,8 +71,8 @@ def get_metric_page(request: Request, name: str) -> Response:
         refused = RefusedError(ProblemType.UNKNOWN_METRIC, f"no metric {name[:64]!r} is defined here; / lists all")
         if not _accepts_html(request):
             raise refused
-        service.counters.turned_away(refused.refusal)
-        return _page("not_found", refused.refusal.status, name=name[:64])
+        service.outcomes.rejected_request(refused.problem_type)
+        return _page("not_found", refused.problem_type.status, name=name[:64])
     return _page("metric", metric=data, signed_in=signed_in)
 
 
@@ -123,9 +123,9 @@ async def post_sign_in(request: Request) -> Response:
     except RefusedError as refused:
         if not _accepts_html(request):
             raise
-        service.counters.turned_away(refused.refusal)
+        service.outcomes.rejected_request(refused.problem_type)
         return HTMLResponse(
-            _sign_in_form(refused.detail, metric), refused.refusal.status, headers=refusal_headers(refused)
+            _sign_in_form(refused.detail, metric), refused.problem_type.status, headers=refusal_headers(refused)
         )
     response = RedirectResponse(_metric_url(metric), _SEE_OTHER)
     _set_cookie(request, response, secret, int(sessions.SESSION_LENGTH.total_seconds()))
@@ -149,12 +149,12 @@ async def _read_form(request: Request, service: Service) -> bytes:
 
 def _metric_url(metric: str) -> str:
     """Return the URL to open after signing in: of a metric's page if this is a valid name, else `/`."""
-    return f"/metric/{metric}" if is_name(metric) else "/"
+    return f"/metric/{metric}" if is_metric_name(metric) else "/"
 
 
 def _sign_in_form(error: str | None, metric: str) -> str:
     hours = int(sessions.SESSION_LENGTH.total_seconds()) // 3600
-    name = metric if is_name(metric) else ""
+    name = metric if is_metric_name(metric) else ""
     return _TEMPLATES.get_template("sign_in.html.j2").render(error=error, hours=hours, metric=name)
 
 

@@ -1,4 +1,4 @@
-"""Build batches: one report for each subject, metric and finished period, whether or not anything was recorded.
+"""Build batches: one report for each subject, metric and finished period, even if nothing was recorded.
 
 Exception: an account of a metric with `hold` or f = 0 sends no more reports once its share of the budget is spent.
 
@@ -179,8 +179,8 @@ class BatchBuilder:
             )
 
     def _current_accounts(self, state: State, keys: Iterable[Key]) -> Iterator[Account]:
-        known = (state.accounts[key] for key in keys if key in state.accounts)
-        return (account for account in known if self._is_current(state, account, account.next_period()))
+        accounts = (state.accounts[key] for key in keys if key in state.accounts)
+        return (account for account in accounts if self._is_current(state, account, account.next_period()))
 
     def _is_current(self, state: State, account: Account, period: Period) -> bool:
         metric = self._definitions.get(account.metric)

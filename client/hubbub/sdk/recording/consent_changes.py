@@ -32,7 +32,7 @@ class ConsentLimit:
 
     def effective(self, consent: Consent) -> Consent:
         """Lesser of a granted consent level and the limit."""
-        return stricter_consent(consent, self.allowed)
+        return consent if self.allowed is Consent.ON else stricter_consent(consent, self.allowed)
 
 
 class ConsentManager:

@@ -16,7 +16,7 @@ from hubbub.consent import Consent
 from hubbub.encoding.bloom import BloomBits, Value
 from hubbub.errors import InvalidValueError
 from hubbub.metrics.definitions import Definitions
-from hubbub.metrics.metric import Metric, has_expired
+from hubbub.metrics.metric import Kind, Metric, has_expired
 from hubbub.privacy.ledger import Account
 from hubbub.randomness import RandomBytes, uniform_below
 from hubbub.sdk.recording.batch_builder import BatchBuilder
@@ -88,7 +88,7 @@ class Recorder:
     def record(self, state: State, subject_id: str | None, name: str, value: Value) -> None:
         """Take one recording, or count it as ignored with its reason.
 
-        The steps: check the consent, find the definition and the value's bits, read the account once, write the draft.
+        The steps: check the consent, find the definition and its encoder, read the account once, write the draft.
         """
         if self._journal.lock_unavailable:
             self.postpone(subject_id, name, value)
@@ -96,9 +96,9 @@ class Recorder:
         try:
             self._check_consent(state)
             metric = self._definition(name)
-            subject, encoder, bloom = self._bloom_bits(state, metric, subject_id, value)
+            subject, encoder, valid = self._encoder(state, metric, subject_id, value)
             account, period = self._account(state, subject, metric)
-            self._draft(state, account, period, encoder, bloom)
+            self._draft(state, account, period, encoder, valid)
         except _Ignored as ignored:
             self.unsaved_ignored[ignored.reason] += 1
 
@@ -116,15 +116,17 @@ class Recorder:
             raise _Ignored("unknown-metric")
         return metric
 
-    def _bloom_bits(
+    def _encoder(
         self, state: State, metric: Metric, subject_id: str | None, value: Value
-    ) -> tuple[str, SubjectEncoder, BloomBits]:
-        """Subject, its encoder of a metric, and the Bloom filter bits of a value."""
+    ) -> tuple[str, SubjectEncoder, Value | BloomBits]:
+        """Subject, its encoder of a metric, and a valid value or its Bloom filter bits."""
         secret = self._encoders.secret(state)
         if secret is None:
             raise _Ignored("no-state")
         subject = "" if subject_id is None else self._encoders.subject(state, secret, subject_id)
         encoder = self._encoders.encoder(metric, subject, secret)
+        if metric.kind is Kind.STRING and type(value) is str and value.isascii():
+            return subject, encoder, value  # valid; its bits are computed only if it becomes the draft
         try:
             return subject, encoder, encoder.bloom_bits(value)
         except InvalidValueError as problem:
@@ -144,7 +146,9 @@ class Recorder:
             account.next_period_start, current.name
         )  # a clock that was set back does not reopen a period
 
-    def _draft(self, state: State, account: Account, period: str, encoder: SubjectEncoder, bloom: BloomBits) -> None:
+    def _draft(
+        self, state: State, account: Account, period: str, encoder: SubjectEncoder, value: Value | BloomBits
+    ) -> None:
         """Write the recording as the period's draft, or as one more recording that the draft stands for."""
         draft = state.drafts.get(account.key)
         count = draft.num_recordings + 1 if draft is not None and draft.period == period else 1
@@ -156,7 +160,7 @@ class Recorder:
             "num_recordings": count,
         }
         if count == 1 or uniform_below(count, self._random_bytes) == 0:
-            report = encoder.encode_period(account, bloom, period)
+            report = encoder.encode_period(account, value, period)
             if report is None:
                 raise _Ignored("policy")
             local = state.consent is Consent.LOCAL

@@ -30,7 +30,7 @@ def check_ca_certs(ca_certs: str | None) -> str | None:
         return None
     path = absolute("ca_certs", ca_certs)
     if not os.access(path, os.R_OK) or not path.is_file():
-        raise ParameterError(f"ca_certs must be a readable file of certificates (PEM), got {ca_certs!r}")
+        raise ParameterError(f"ca_certs must be a readable PEM file of certificates, got {ca_certs!r}")
     return str(path)
 
 

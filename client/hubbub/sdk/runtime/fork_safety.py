@@ -17,7 +17,7 @@ HeldSection = Generator[None, None, None]
 
 
 class ForkAware(Protocol):
-    """An object whose locks must be held during a fork."""
+    """An object with locks that must be held during a fork."""
 
     def _freeze(self) -> HeldSection:
         """Hold the locks from `next` to `close`."""

@@ -69,8 +69,8 @@ def keep_identity(journal: Journal, state: State, machine_id: bytes | None) -> b
     """Remember this machine as the only one that used the directory; return whether it was saved. Call it inside `with journal`."""
     if journal.lock_unavailable:
         return False
-    known = machine_id is not None and state.ledger_key
+    has_tag = machine_id is not None and state.ledger_key
     journal.write(
-        {"event": "machine_tags", "tags": [machine_tag(state.ledger_key, machine_id)] if machine_id and known else []}
+        {"event": "machine_tags", "tags": [machine_tag(state.ledger_key, machine_id)] if machine_id and has_tag else []}
     )
     return not journal.is_degraded

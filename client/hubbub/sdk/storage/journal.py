@@ -391,7 +391,7 @@ class Journal:
 
 
 def _objection(file: File) -> OSError | None:
-    """Return the error of a file that is not a journal of this format; its start decides, or more of it if the start is damaged."""
+    """Return the error of a file that is not a journal of this format. Its start decides, or more of it if the start is damaged."""
     if not is_foreign(file.read(0, 512)):
         return None
     start = file.read(0, _READ_CHUNK_BYTES)

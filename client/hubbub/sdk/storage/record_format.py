@@ -72,7 +72,7 @@ def iter_payloads(chunks: Iterable[bytes]) -> Iterator[bytes | None]:
 def other_version(start: bytes) -> int | None:
     """Return the format version of a file that begins with these bytes, if it has only records of another version.
 
-    >>> other_version(b"\xb5hb\x01" + bytes(8)), other_version(encode_record(b"one")), other_version(b"Dear diary, today")
+    >>> other_version(b"\\xb5hb\\x01" + bytes(8)), other_version(encode_record(b"one")), other_version(b"Dear diary, today")
     (1, None, None)
     """
     at = start.find(MAGIC[:-1])

@@ -1,6 +1,6 @@
 """Client state, rebuilt by replaying journal events.
 
-An event holds the new value of what changed (recordings of a draft, units of an account), so the next event of its kind repairs a lost one.
+An event holds new values, such as the recordings of a draft or the units of an account. A later event of its kind repairs a lost one.
 Reports are numbered when their batch is created: numbers that the replay never sees are counted as `corrupt`.
 
     formed = acknowledged + queued + quarantined + dropped{quota, age, expired, consent, local, copied, corrupt, refused, clock}
@@ -221,9 +221,21 @@ class State:
             del self.drafts[account.key]
 
     def _on_draft_replaced(self, event: Event) -> None:
-        count = self._count_recordings(event)
-        fields = event["report"] | {"period": event["period"], "num_recordings": count, "local": event["local"]}
-        self.drafts[event["subject"], event["digest"]] = Draft.from_dict(fields)
+        report = event["report"]
+        self.drafts[event["subject"], event["digest"]] = (
+            Draft(  # not by from_dict: this is in every new draft's `record`
+                report["cohort"],
+                bytes.fromhex(report["bits"]),
+                bytes.fromhex(report["tag"]),
+                bytes.fromhex(report["sealed"]),
+                report["epoch"],
+                report["costs_unit"],
+                report["stood_in"],
+                event["period"],
+                self._count_recordings(event),
+                event["local"],
+            )
+        )
 
     def _on_draft_merged(self, event: Event) -> None:
         count = self._count_recordings(event)

@@ -54,7 +54,7 @@ def _contents(directory: Path) -> list[bytes]:
     while True:
         inodes = _inodes(paths)
         if not inodes:
-            paths[-1].stat()  # raises the error that says why
+            paths[-1].stat()  # raises the error with the reason
         with suppress(FileNotFoundError):
             contents = [path.read_bytes() for path in inodes]
             if inodes and inodes == _inodes(paths):

@@ -42,7 +42,7 @@ def reschedule_overdue(state: State, now: float, random_bytes: RandomBytes) -> E
     """Return the event that gives overdue batches random times within the next hour; None if no batch is overdue.
 
     A batch is overdue if no process ran at its time, or the machine slept. Sent at once, all reports of one person would leave together at
-    the start of the app. A batch is rescheduled once, and only in the two weeks after its period: an app that never runs for an hour
+    the start of the app. A batch is rescheduled once, and only in the two weeks after its period. An app that never runs for an hour
     sends it at its next start. After an outage of the aggregator, `events_for_response` reschedules.
     """
     if state.failures:
