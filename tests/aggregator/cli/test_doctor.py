@@ -220,7 +220,7 @@ def test_doctor_finds_overdue_retained_reports(
     store.append([make_batch(metric)])  # a later one, not folded yet
     assert found(18, homepage=2) == []
     assert found(19, homepage=2) == ["overdue by more than a day: to drop the reports of homepage 2024-06-15"]
-    assert found(17) == ["reports of homepage are retained, and no --keep-reports names it"]
+    assert found(17) == ["reports of homepage are retained, but --keep-reports does not name the metric"]
     store.drop_reports(metric.digest, "2024-06-15")
     assert found(20, homepage=2) == found(20) == []
 
