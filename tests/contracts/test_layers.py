@@ -120,7 +120,11 @@ def test_module_imports_only_lower_layers(module: str) -> None:
     imported = imports_of(ast.parse(MODULES[module].read_text(encoding="utf-8"))) - {module}
     wrong = {name for name in imported if name.partition(".")[0] == package and upward(module, name)}
     wrong |= {name for name in imported if name.partition(".")[0] not in MAY_IMPORT[package]}
-    wrong |= {name for name in imported if package != "hubbub" and name.startswith(("hubbub.sdk", "hubbub.client", "hubbub.testing"))}
+    wrong |= {
+        name
+        for name in imported
+        if package != "hubbub" and name.startswith(("hubbub.sdk", "hubbub.client", "hubbub.testing"))
+    }
     assert wrong - {name for importer, name in TYPE_ONLY if importer == module} == set()
 
 
