@@ -1,4 +1,4 @@
-"""Promises to operators: documented options, Prometheus metrics, no request data in files or logs, security headers."""
+"""Statements of docs/operating.md: options, Prometheus metrics, no request data in files or logs, security headers."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ def test_files_logs_and_metrics_contain_no_request_data(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Sends canaries with accepted, refused and failing requests, then searches every file, log line and metric."""
+    """Marker strings are sent with accepted, refused and failing requests; no file, log line or metric contains them."""
 
     def fail(*_: object) -> None:
         raise RuntimeError(" ".join(CANARIES))

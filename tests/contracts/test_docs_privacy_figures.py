@@ -125,7 +125,7 @@ def all_bits_right(params: Params, t: int) -> float:
 def test_secret_reveals_the_value_of_one_report(unseen_seed: int) -> None:
     """k = 128, h = 2, p = 0.25, q = 0.75, f = 0.5, 50,000 candidates: the true candidate is the likeliest in 83 % of 400 reports.
 
-    At 80 %, fewer than half of 60 reports have probability 2e-8.
+    The test requires half of 60 reports. At 80 %, fewer have probability 2e-8.
     """
     params, rng = params_of("128, 2", ".25, .75, .5"), np.random.default_rng(unseen_seed)
     ranks = [rank_with_the_secret(params, 50_000, rng) for _ in range(60)]
@@ -133,7 +133,7 @@ def test_secret_reveals_the_value_of_one_report(unseen_seed: int) -> None:
 
 
 def rank_with_the_secret(params: Params, candidates: int, rng: np.random.Generator) -> int:
-    """Return the number of candidates whose permanent bits are nearer to a report than those of the true candidate (p = 1 - q)."""
+    """Return the number of candidates with permanent bits nearer to a report than those of the true candidate (p = 1 - q)."""
     words = rng.integers(0, 1 << 64, (3, candidates, 2), dtype=np.uint64)
     prr = words[0] & words[1]  # f = 1/2: g = 1/4; the two true bits of each change little
     flips = words[2][0] & rng.integers(0, 1 << 64, 2, dtype=np.uint64)  # 1 - q = 1/4

@@ -1,4 +1,4 @@
-"""Layers of the three packages: a folder imports only folders on lower floors, and no two files import each other."""
+"""Layers of the three packages: a folder imports only folders of lower layers, and no two files import each other."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def height_of(module: str) -> int:
 
 
 def imports_of(tree: ast.AST, types_too: bool = True) -> set[str]:
-    """Return the modules of the three packages that a syntax tree imports, those inside functions included.
+    """Return the modules of the three packages that a syntax tree imports, including imports inside functions.
 
     types_too : also those under `if TYPE_CHECKING:`
 
@@ -133,8 +133,8 @@ def test_module_imports_only_lower_layers(module: str) -> None:
 def test_no_two_modules_import_each_other() -> None:
     trees = {module: ast.parse(file.read_text(encoding="utf-8")) for module, file in MODULES.items()}
     arrows = {module: imports_of(tree, types_too=False) - {module} for module, tree in trees.items()}
-    assert sum(map(len, arrows.values())) > 500  # the walk sees imports at all
-    tuple(TopologicalSorter(arrows).static_order())  # raises CycleError, which names the circle
+    assert sum(map(len, arrows.values())) > 500  # the walk finds imports
+    tuple(TopologicalSorter(arrows).static_order())  # raises CycleError, which names the cycle
 
 
 def test_folders_hold_few_files() -> None:

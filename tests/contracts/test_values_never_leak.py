@@ -18,7 +18,7 @@ from hubbub.testing import deliver
 from tests.client.conftest import Rig
 
 CANARY = "canary-5e9b1f0c"
-METRIC = Metric.string(  # k = 128: none of what is searched for occurs by chance
+METRIC = Metric.string(  # k = 128: none of the searched texts occurs by chance
     "homepage", Params(num_bits=128, num_hashes=2, num_cohorts=16, prob_p=0.25, prob_q=0.75, prob_f=0.5)
 )
 
@@ -111,11 +111,11 @@ def test_subjects_have_their_own_secret_cohort_drafts_and_ledger(rig: Rig, tmp_p
         assert "" not in state.digests
     encoders = [each.encoder for each in collaborators(server).encoders._encoders.values()]
     assert len({encoder._permanent_response(5) for encoder in encoders}) == 3
-    assert deliver(server) == 1  # their reports of one metric and period travel together
+    assert deliver(server) == 1  # their reports of one metric and period are sent in one batch
     (batch,) = rig.transport.batches
     assert sorted(batch.cohorts) == sorted(encoder.cohort for encoder in encoders)
     rig.clock.move(days=1)
-    assert deliver(server) == 1  # silence is reported for each
+    assert deliver(server) == 1  # a report without a value is sent for each
     assert len(rig.transport.batches[1]) == 3
     counts = server.accounting()
     assert (counts["recorded"], counts["chosen"], counts["formed"]) == (6, 3, 6)
@@ -133,4 +133,4 @@ def test_only_the_ledger_of_a_subject_survives_off_and_on(rig: Rig) -> None:
     assert deliver(server) == 1
     with collaborators(server).journal as state:
         assert sorted(account.units for account in state.accounts.values()) == [1, 2]
-    assert len(rig.transport.batches[-1]) == 1  # bob was not seen again
+    assert len(rig.transport.batches[-1]) == 1  # bob recorded nothing after that

@@ -1,4 +1,4 @@
-"""Rewrite format_vectors.json. Run this only for a new format.
+"""Generate format_vectors.json. Run this only for a new format.
 
 python tests/data/make_format_vectors.py > tests/data/format_vectors.json
 """
@@ -206,7 +206,7 @@ def positions() -> Iterator[dict[str, Any]]:
 
 
 class Recorded(Secret):
-    """Secret that records the input of its streams, for vectors only."""
+    """A secret that records the input of its streams, for vectors only."""
 
     read = b""
 

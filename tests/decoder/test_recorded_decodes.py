@@ -53,8 +53,11 @@ SAME_LIBRARY_ONLY = {
     "patterns, 400 candidates, google-md5",
     "patterns, more candidates than observations",
 }
-"""Cases that repeat to 1e-9 only with the build of OpenBLAS that recorded them: with more than 300 candidates, the prior is fitted on
-leading eigenvectors, and at an average population several eigenvalues are equal, so rounding decides which eigenvectors are kept."""
+"""Cases that repeat to 1e-9 only with the build of OpenBLAS that recorded them.
+
+With more than 300 candidates, the prior is fitted on leading eigenvectors. At an average population several eigenvalues are equal, so
+rounding decides which eigenvectors are kept.
+"""
 
 Summary = BitCounts | PatternCounts | Reports
 Case = Callable[[], Decoding]

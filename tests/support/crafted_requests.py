@@ -81,7 +81,7 @@ class RequestStrategies:
         return damage()
 
     def hostile(self) -> st.SearchStrategy[Request]:
-        """JSON that is expensive or ambiguous for parsers, alone or as a field of a batch."""
+        """JSON texts that are expensive or ambiguous for parsers, alone or as a field of a batch."""
 
         @st.composite
         def hurt(draw: st.DrawFn) -> Request:

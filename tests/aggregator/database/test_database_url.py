@@ -54,7 +54,7 @@ def definitions_file(tmp_path: Path) -> str:
 
 @pytest.fixture
 def nobody() -> Iterator[Path]:
-    """A directory with definitions that anyone may read, and whoever tests may not write to."""
+    """A directory with definitions that all users can read, and in which the tests' user cannot write."""
     with TemporaryDirectory() as name:
         place, user = Path(name), os.geteuid()
         (place / "metrics.toml").write_text(DEFINITIONS)

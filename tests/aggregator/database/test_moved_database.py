@@ -82,7 +82,7 @@ def holds_all(database: Path, batches: list[Batch]) -> bool:
 
 
 class Trial:
-    """One database, one action at a drawn step, and what was acknowledged."""
+    """One database, one action at a random step, and the acknowledged batches."""
 
     def __init__(self, database: Path, suffix: str, rng: random.Random, *, from_thread: bool) -> None:
         self.database = database

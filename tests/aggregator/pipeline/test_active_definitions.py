@@ -1,4 +1,4 @@
-"""Definitions that change while the service runs: taken whole, or not at all."""
+"""Reload of the definitions while the service runs: the whole file is accepted or rejected."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_requested_reload_logs_changes_at_every_level(
 def test_start_warns_of_removed_versions_with_open_periods(
     store: SqlStore, make_batch: MakeBatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """SIGHUP refuses such a file; at a start nobody holds on to what was, and a start that is refused is an outage."""
+    """SIGHUP rejects such a file. A start accepts it, because there are no earlier definitions and a failed start is an outage."""
     edited_in_place = parse_definitions(DEFINITIONS + NEW_VERSION)
     store.append([make_batch(OLD["theme"], period=f"2024-06-1{day}") for day in (5, 1, 2, 3)])
     store.append([make_batch(OLD["homepage"])])
@@ -156,7 +156,7 @@ def test_start_warns_of_removed_versions_with_open_periods(
 
 @pytest.fixture
 def caller(sqlite_store: SqlStore) -> Iterator[Caller]:
-    """The application, collecting what was collected before."""
+    """Requests to an application that starts with the previous definitions."""
     with started(
         create_app(OLD, sqlite_store, Settings(fold_interval=0.02), FakeClock(), local_address=ADDRESS)
     ) as caller:

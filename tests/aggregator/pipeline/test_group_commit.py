@@ -55,7 +55,7 @@ def metric(definitions: Definitions) -> Metric:
 
 
 async def sent(writer: GroupCommit, batches: Sequence[Batch], gated: GatedStore) -> list[AppendResult | BaseException]:
-    """Let the writer take the first batch, all others arrive meanwhile, then open the gate."""
+    """Let the writer take the first batch, submit all others, then open the gate."""
     first = asyncio.create_task(writer.write(batches[0]))
     while not gated.groups:
         await asyncio.sleep(0.001)

@@ -84,7 +84,7 @@ def test_decoder_warns_of_fabricated_reports(
 
 
 def test_summary_without_ones_histogram_is_read_and_added_to(store: SqlStore, make_batch: MakeBatch) -> None:
-    """Without its numbers of ones those of the sum are unknown, and are not tested."""
+    """The sum with such a summary has no histogram either, and the numbers of ones are not tested."""
     from tests.aggregator.conftest import DEFINITIONS
 
     from hubbub import parse_definitions

@@ -1,4 +1,4 @@
-"""Life of a period: open, closed, purged; a closed period never accepts a batch again."""
+"""Lifecycle of a period: open, closed, purged; a closed period accepts no batch."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_close_deletes_ids_in_small_transactions(store: SqlStore, metric: Metric
 def test_deletion_pauses_so_that_other_writers_get_the_lock(
     database: str, metric: Metric, make_batch: MakeBatch
 ) -> None:
-    """SQLite's lock has no queue: without a pause whoever appends waits for all of it, then is told that the database is locked."""
+    """SQLite's lock has no queue: without a pause an appending process waits until `database is locked` is raised."""
     resumed, pauses = 0.0, list[tuple[float, float]]()
 
     def pause(seconds: float) -> None:
@@ -139,7 +139,7 @@ def test_data_of_removed_definitions_is_kept(
 
 
 def test_append_during_a_close_is_stored_or_refused(database: str, metric: Metric, make_batch: MakeBatch) -> None:
-    """Several replicas at once; each batch is sent until it is answered, some of them again after the close."""
+    """Several replicas append at the same time; each batch is sent until it is stored or refused, some again after the close."""
     stores = [SqlStore.open(database) for _ in range(4)]
     batches = [make_batch(metric, 1) for _ in range(120)]
     stores[0].append(batches[:5])

@@ -1,4 +1,4 @@
-"""Retained reports: stored once beside the counts, sorted, exported, and deleted when due."""
+"""Retained reports: stored once in addition to the counts, sorted, exported, and deleted when due."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_fold_that_fails_after_any_statement_retains_nothing(
 def test_report_file_does_not_depend_on_the_order_of_arrival(
     tmp_path: Path, metric: Metric, make_batch: MakeBatch
 ) -> None:
-    """Byte for byte the same, in whatever order the reports came, were committed and were folded."""
+    """The bytes do not depend on the order in which reports arrive, are committed and are folded."""
     batches = [make_batch(metric, n) for n in (5, 1, 30, 2)]
     files = []
     for number, order in enumerate([(0, 1, 2, 3), (3, 1, 0, 2)]):
@@ -275,7 +275,7 @@ def test_deletion_checkpoints_its_own_changes(
 def test_purged_data_is_in_no_file_while_others_are_connected(
     sqlite_store: SqlStore, tmp_path: Path, metric: Metric, make_batch: MakeBatch
 ) -> None:
-    """It stood in the write-ahead log until the aggregator ended."""
+    """Without a checkpoint it would stay in the write-ahead log until the aggregator ends."""
     canary = bytes([0xCA, 0xFE, 0x0B]) * 2_000
     other = SqlStore.open(str(tmp_path / "reports.db"))
     assert other.open_periods() == []
@@ -299,7 +299,7 @@ def test_purge_does_not_wait_for_readers(tmp_path: Path, metric: Metric, make_ba
     before = len(pauses)
     with transaction(engine, writes=False) as reading:
         reading.exec_driver_sql("SELECT count(*) FROM collection").scalar()
-        store.purge(metric.digest, TODAY)  # of which that reader sees nothing yet
+        store.purge(metric.digest, TODAY)  # not visible to that reader yet
         assert not truncate_wal(engine)
         assert store.append([make_batch(metric, period="2024-06-16")]) == [AppendResult.STORED]
     assert len(pauses) - before > 10

@@ -165,7 +165,7 @@ def test_fold_that_fails_after_any_statement_changes_nothing(
 
 
 def test_commit_is_durable_when_it_returns(tmp_path: Path) -> None:
-    """synchronous = FULL (2) in WAL mode: what SQLite promises to survive a power cut."""
+    """synchronous = FULL (2) in WAL mode: SQLite documents that commits survive a power loss."""
     with open_sqlite(tmp_path / "reports.db").connect() as connection:
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"

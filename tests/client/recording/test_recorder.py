@@ -260,10 +260,11 @@ def test_reports_of_many_subjects_are_built_in_slices(rig: Rig) -> None:
 
 
 def test_batch_rows_are_shuffled(rig: Rig, unseen_seed: int) -> None:
-    """Twelve people, each always the same value of their own, reported without noise; two metrics, 40 days.
+    """Twelve subjects, each with its own constant value, reported without noise; two metrics, 40 days.
 
-    In the order of the accounts row i was one person on all days and for both metrics: a pseudonym. Of 12 shuffled rows one is where it was
-    in the batch before, on average and with variance 1: 79 pairs of batches have 79 +- 9, at alpha = 1e-6 at most 126 (Poisson).
+    In the order of the accounts, row i would be one subject on all days and for both metrics: a pseudonym. Of 12 shuffled rows, one is on
+    average at its position in the previous batch, with variance 1. So 79 pairs of batches have 79 +- 9 such rows. The Poisson bound at
+    alpha = 1e-6 is 126.
     """
     names = tuple(str(n) for n in range(12))
     metrics = [Metric.categorical(name, names, prob_p=0, prob_q=1, prob_f=0) for name in ("one", "other")]

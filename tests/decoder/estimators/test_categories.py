@@ -1,4 +1,4 @@
-"""Categorical and boolean metrics: decoded by formula, exactly."""
+"""Categorical and boolean metrics: closed-form estimates and exact tests."""
 
 from __future__ import annotations
 

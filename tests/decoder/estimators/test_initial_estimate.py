@@ -1,4 +1,4 @@
-"""Initial estimates by cohort: against the whole model, and close to where the iteration ends."""
+"""Initial estimates by cohort: compared with the whole model, and with the final estimates of the iteration."""
 
 from __future__ import annotations
 
@@ -52,9 +52,10 @@ def test_squared_norms_are_those_of_the_columns() -> None:
 
 
 def test_initialize_is_near_the_final_unlisted_variance(unseen_seed: int) -> None:
-    """Half of all reports carry one string, and half carry 100 strings without a candidate: tau**2 is .0025, not the .25 of the frequent one.
+    """Half of all reports carry one string, and half carry 100 unlisted strings: tau**2 is .0025, without the .25 of the listed string.
 
-    Its standard deviation is 2 % of that (25 populations), and the whole model moves it by .5 %: a fifth is ten of them.
+    Its standard deviation is 2 % of that (25 populations), and the whole model changes it by .5 %. The tolerance of a fifth is ten
+    standard deviations.
     """
     population = {"heavy": 1_000_000} | {f"other {i}": 10_000 for i in range(100)}
     model = model_of(population, ["heavy", *(f"w{i}" for i in range(400))], seed=unseen_seed)
@@ -67,9 +68,9 @@ def test_initialize_is_near_the_final_unlisted_variance(unseen_seed: int) -> Non
 
 
 def test_initialize_attributes_weak_candidates_to_priors(unseen_seed: int) -> None:
-    """Half of all reports carry one string, half carry 400 weak candidates: less than half of their sum of squares is left in tau**2.
+    """Half of all reports carry one string, half carry 400 weak candidates: tau**2 is less than half of their sum of squares.
 
-    In 30 populations it was .24 +- .02 of it, and the unlisted share .01 +- .01: the bounds are ten of these away.
+    In 30 populations the ratio was .24 +- .02, and the unlisted share .01 +- .01. The bounds are ten standard deviations away.
     """
     population = {"heavy": 1_000_000} | {f"weak {i}": 2_500 for i in range(400)}
     state, seen = initialize(model_of(population, list(population), seed=unseen_seed))
@@ -78,10 +79,10 @@ def test_initialize_attributes_weak_candidates_to_priors(unseen_seed: int) -> No
 
 
 def test_initialize_subtracts_a_frequent_candidate_once(unseen_seed: int) -> None:
-    """4 populations, 16 or 32 cohorts, 5,000 to 28,000 candidates, every string listed: little is left to unlisted strings.
+    """4 populations, 16 or 32 cohorts, 5,000 to 28,000 candidates, every string listed: tau**2 is near 0.
 
-    tau**2 in sums of squared shares: .006 on average of 120 populations, at most .015. With each strong candidate subtracted as estimated
-    alone it was above .05 in 29 of 48, and at most 6.
+    tau**2 relative to the sum of squared shares: .006 on average of 120 populations, at most .015. When each strong candidate was
+    subtracted with its marginal estimate, the ratio was above .05 in 29 of 48 populations, and at most 6.
     """
     rng = np.random.default_rng(unseen_seed)
     for run in range(4):

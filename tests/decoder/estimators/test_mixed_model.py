@@ -78,7 +78,7 @@ def both_ways(
 def test_estimates_equal_a_model_without_the_own_prior(
     model: tuple[MixedModel, Brute],
 ) -> None:
-    """The cavity, by refitting the whole model for each candidate with its column fixed."""
+    """The leave-one-out estimate, by refitting the whole model for each candidate with its column fixed."""
     made, brute = model
     for solved in both_ways(made):
         solution = solved.estimates()
@@ -179,7 +179,7 @@ def test_overdispersion_is_the_slope_of_the_restricted_likelihood(model: tuple[M
 
 
 def test_identical_candidates_are_as_uncertain_as_the_prior() -> None:
-    """Two columns with equal filters, made by hand: each is as uncertain as the prior of the other."""
+    """Two columns with equal filters, built by hand: the variance of each is the prior variance of the other."""
     table = FilterTable.from_params(PARAMS)
     counts = simulate_pattern_counts(Metric.string("m", PARAMS), {"a": 5000}, np.random.default_rng(3))
     observations = whiten_scores(counts, table, np.tile(table.probabilities, (4, 1)))

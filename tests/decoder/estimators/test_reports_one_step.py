@@ -1,4 +1,4 @@
-"""The full likelihood of retained reports: by hand, at the ends, by enumeration, and from simulation."""
+"""The full likelihood of retained reports: by hand, without noise, by enumeration, and from simulation."""
 
 from __future__ import annotations
 
@@ -149,8 +149,9 @@ def test_simulated_information_matches_all_patterns(scheme: str, unseen_seed: in
 def test_one_step_covers_for_few_reports_with_little_noise(k: int, p: float, alone: bool, unseen_seed: int) -> None:
     """m = 8, 50 candidates, 2,400 reports: the maximum's own information covered .896 of the absent candidates (k = 16).
 
-    20 populations (k = 64: 8) of which 20 strings or two are reported. Estimates of one fit depend on each other, so intervals are taken
-    for half as many: above the binomial's quantile of alpha = 1e-6 at coverage .95; and not because errors are twice too large.
+    20 populations (k = 64: 8), in which 20 strings or two are reported. Estimates of one fit depend on each other, so the intervals count
+    as half as many independent ones. Coverage is tested at .95 with the binomial's 1e-6 quantile. Standard errors are less than twice
+    the spread of the errors.
     """
     num_reports = 2400
     params = string_params(k, 2, 8, p, 1 - p)
@@ -197,8 +198,8 @@ def test_one_step_intervals_cover_shares_among_reporters(
 ) -> None:
     """30 fits of 12 candidates, with and without two large unlisted strings (a fifth of the reports).
 
-    Estimates of one fit depend on each other a little, so the count is tested as that of half as many independent
-    ones: between the binomial's quantiles of alpha = 1e-6 at coverage .95, 180 of them.
+    Estimates of one fit depend on each other a little, so the intervals count as half as many independent ones, 180.
+    Coverage is tested at .95 between the binomial's quantiles of alpha = 1e-6.
     """
     params = string_params(16, h, 32, p, q)
     names = [f"v{i}" for i in range(12)]
@@ -233,8 +234,8 @@ def test_one_step_estimates_unlisted_variance(unseen_seed: int) -> None:
 def test_standard_errors_include_hashing_of_unlisted_strings(monkeypatch: pytest.MonkeyPatch, unseen_seed: int) -> None:
     """One unlisted string of 40 % in 8 cohorts: without tau**2 the errors would be several times too small.
 
-    30 fits of 6 candidates: z**2 is 1 on average. Hashes are shared within a fit, so the mean is taken for one of 30 values of chi-squared
-    with one degree of freedom: in [0.20, 2.8] but for alpha = 1e-6 on either side.
+    30 fits of 6 candidates: z**2 is 1 on average. Hashes are shared within a fit, so the mean counts as one of 30 values of chi-squared
+    with one degree of freedom. It is in [0.20, 2.8] except with probability 1e-6 on either side.
     """
     params = string_params(32, 2, 8)
     rng = np.random.default_rng(unseen_seed)
@@ -261,7 +262,7 @@ def test_standard_errors_include_hashing_of_unlisted_strings(monkeypatch: pytest
 def test_one_step_has_smaller_errors_than_bit_counts(
     scheme: str, monkeypatch: pytest.MonkeyPatch, unseen_seed: int
 ) -> None:
-    """k = 8, h = 2, p = .225, q = .775, f = 0: by a factor of 1.3 or more, in theory 1.4 to 1.6; tau**2 is left out of both."""
+    """k = 8, h = 2, p = .225, q = .775, f = 0: the factor is at least 1.3, in theory 1.4 to 1.6. tau**2 is left out of both."""
     monkeypatch.setattr(fit_module, "_estimate_unlisted_variance", lambda *_: (0.0, 0.0))
     monkeypatch.setattr(BitResiduals, "overdispersion", lambda *_: Overdispersion(1.0, 0.0, 0.0))
     params = string_params(8, 2, 64, 0.225, 0.775, scheme=scheme)
@@ -348,7 +349,7 @@ def test_extreme_parameters_detect_no_absent_candidate(params: Params, num_repor
 
 
 def test_leave_one_out_scores_sum_to_the_estimate(monkeypatch: pytest.MonkeyPatch, unseen_seed: int) -> None:
-    """The step from z is linear, and the score at other shares is so to first order: equal within a fifth, for shares of 3 to 9 %."""
+    """Equal within a fifth for shares of 3 to 9 %: the step is linear in the score at z, and the score is linear to first order."""
     added: list[float] = []
 
     def record(own: list[float], *_: object) -> float:
