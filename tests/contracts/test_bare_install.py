@@ -90,7 +90,7 @@ def test_bare_install_checks_state_directory(bare: Path, tmp_path: Path) -> None
     assert subprocess.run(command, capture_output=True, check=False, env=environment).returncode == 1
 
 
-def test_no_text_installs_hubbub_from_pypi() -> None:
+def test_no_document_installs_hubbub_from_pypi() -> None:
     """The name on PyPI belongs to another project, so `pip install` from there would install another program."""
     told = re.compile(r"pip3? install\b[^\n`]*\bhubbub\b(?!/)")
     listed = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
@@ -120,7 +120,7 @@ def test_no_text_installs_hubbub_from_pypi() -> None:
         "ssl",
     ],
 )
-def test_import_hubbub_is_light(heavy: str) -> None:
+def test_import_hubbub_loads_no_heavy_module(heavy: str) -> None:
     code = f"import sys, hubbub, hubbub.privacy; sys.exit({heavy!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

@@ -208,7 +208,7 @@ def test_prometheus_metrics_count_other_refused_requests(start: StartAggregator,
     ]
 
 
-def test_prometheus_metrics_in_memory_without_store(
+def test_prometheus_metrics_in_memory_need_no_database(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     aggregator = start(store, fold_interval=1000)

@@ -76,9 +76,7 @@ def signed_in(aggregator: Aggregator, bearer: str) -> dict[str, str]:
     return {"cookie": f"{morsel.key}={morsel.value}", "accept": HTML}
 
 
-def test_page_redirects_browsers_to_sign_in_and_refuses_programs_without_token(
-    start: StartAggregator, store: SqlStore
-) -> None:
+def test_page_without_token_redirects_browsers_and_refuses_programs(start: StartAggregator, store: SqlStore) -> None:
     aggregator = start(store, local_reads_without_token=False)
     sent = get(aggregator, accept=HTML)
     assert (sent.status, sent.headers["location"]) == (303, "/sign-in")
@@ -155,7 +153,7 @@ def test_sessions_expire_after_12_hours(start: StartAggregator, store: SqlStore)
     assert get(aggregator, **cookie).status == 303
 
 
-def test_sign_out_ends_the_session_for_all_copies_of_the_cookie(start: StartAggregator, store: SqlStore) -> None:
+def test_sign_out_invalidates_all_copies_of_the_cookie(start: StartAggregator, store: SqlStore) -> None:
     aggregator = start(store, local_reads_without_token=False)
     cookie = signed_in(aggregator, given(store, Scope.READ))
     answer = sign_out(aggregator, **cookie)

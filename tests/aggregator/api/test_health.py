@@ -86,7 +86,7 @@ ReadinessMachine.TestCase.settings = hypothesis_settings(max_examples=100, deadl
 TestReadiness = ReadinessMachine.TestCase
 
 
-def test_readyz_returns_200_while_batches_are_stored_and_probes_wait(
+def test_readyz_returns_200_during_ingestion_and_slow_probes(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Regression: on a slow disk the probe could not get SQLite's lock, so the response was 503 although batches were stored."""

@@ -294,7 +294,7 @@ def test_doctor_finds_a_service_that_is_not_ready(reply: Reply | None, found: li
         ({"/livez": Reply(200, ALIVE), "/": Reply(303, None), "/metrics": Reply(200, None)}, [(Health.ERROR, "proxy")]),
     ],
 )
-def test_doctor_finds_proxies_without_client_address_or_with_open_reads(
+def test_doctor_finds_proxies_without_client_address_or_with_unauthenticated_reads(
     replies: dict[str, Reply], found: list[tuple[Health, str]]
 ) -> None:
     assert problems(list(check_proxy(PUBLIC, lambda url: replies.get(url.removeprefix(PUBLIC))))) == found

@@ -134,7 +134,7 @@ class Trial:
 
 @pytest.mark.parametrize("suffix", ["", "-wal"])
 @pytest.mark.parametrize("from_thread", [False, True])
-def test_moved_database_acknowledges_no_batch_that_a_restart_would_lose(
+def test_moved_database_loses_no_acknowledged_batch_at_restart(
     tmp_path: Path,
     definitions: Definitions,
     make_batch: MakeBatch,

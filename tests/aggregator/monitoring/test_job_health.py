@@ -71,7 +71,7 @@ def test_repeated_job_failure_is_logged_once_a_minute(
     assert caplog.records[-1].getMessage() == "fold_and_expire works again"
 
 
-def test_failing_upkeep_is_shown_in_metrics_and_dashboard_while_batches_are_stored(
+def test_failing_upkeep_is_shown_in_metrics_and_dashboard(
     start: StartAggregator,
     sqlite_store: SqlStore,
     make_batch: MakeBatch,

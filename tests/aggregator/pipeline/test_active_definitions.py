@@ -60,7 +60,7 @@ def test_reload_accepts_new_metrics_and_versions() -> None:
     assert active_definitions.current["theme"].digest != THEME
 
 
-def test_reload_accepts_removed_metrics_without_open_periods_and_new_expiry() -> None:
+def test_reload_accepts_new_expiry_and_removal_of_closed_metrics() -> None:
     assert "theme" not in reloaded(DEFINITIONS).current
     later = reloaded((DEFINITIONS + NEW_METRIC).replace("2030-01-01", "2031-01-01"), open_days("2024-06-15"))
     assert later.last_reload_ok

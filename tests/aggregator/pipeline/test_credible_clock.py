@@ -104,7 +104,7 @@ def test_first_start_accepts_the_clock() -> None:
 
 
 @pytest.mark.parametrize("jump", [40 * DAY, -40 * DAY, TOLERANCE + 1, -TOLERANCE - 1])
-def test_jump_pauses_deletion_until_the_clock_has_agreed_for_24_hours(jump: float) -> None:
+def test_jump_pauses_deletion_until_24_hours_of_agreement(jump: float) -> None:
     state = observed(first(seconds), seconds + 10 + jump, 10)
     assert (state.status, state.candidate, state.credible) == (
         ClockStatus.IN_DOUBT,
@@ -124,7 +124,7 @@ def test_jump_and_back_pauses_deletion_for_24_hours_and_has_one_candidate() -> N
     assert observed(back, seconds + 3.5 + SETTLING, SETTLING).status is ClockStatus.CREDIBLE
 
 
-def test_small_steps_cannot_walk_the_remembered_time() -> None:
+def test_small_steps_do_not_move_the_remembered_time() -> None:
     """A wall clock that gains 5 minutes in every 10 seconds is in doubt before it has gained more than the tolerance."""
     state, wall = first(seconds), seconds
     for _ in range(12 * 24 * 40):

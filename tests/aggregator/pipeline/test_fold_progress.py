@@ -47,7 +47,7 @@ class Segments:
         max_size=20,
     )
 )
-def test_oldest_segment_age_counts_from_the_first_round_that_left_it(
+def test_oldest_segment_age_counts_from_first_round_without_its_fold(
     rounds: list[tuple[int, int, set[int], bool, int]],
 ) -> None:
     """The model stores for each segment the start of the first complete round that did not fold it."""
@@ -76,7 +76,7 @@ def test_oldest_segment_age_is_zero_while_folding_works() -> None:
         assert segments.progress.oldest_segment_age() == 0.0
 
 
-def test_unreachable_database_does_not_hide_the_error_of_a_round() -> None:
+def test_unreachable_database_keeps_the_error_of_the_fold() -> None:
     answers = iter([(1, 2)])
 
     def ids() -> tuple[int, int]:

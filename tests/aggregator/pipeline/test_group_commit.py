@@ -66,7 +66,7 @@ async def sent(writer: GroupCommit, batches: Sequence[Batch], gated: GatedStore)
     return await asyncio.gather(first, *others, return_exceptions=True)
 
 
-def test_batches_that_arrive_during_a_commit_share_the_next_one(
+def test_batches_arriving_during_a_commit_share_the_next_commit(
     gated: GatedStore, metric: Metric, make_batch: MakeBatch
 ) -> None:
     async def scenario() -> None:

@@ -74,9 +74,7 @@ def test_close_deletes_ids_in_small_transactions(store: SqlStore, metric: Metric
     assert read_summary(store, metric).num_reports == 2_500
 
 
-def test_deletion_pauses_so_that_other_writers_get_the_lock(
-    database: str, metric: Metric, make_batch: MakeBatch
-) -> None:
+def test_deletion_releases_the_lock_for_other_writers(database: str, metric: Metric, make_batch: MakeBatch) -> None:
     """SQLite's lock has no queue: without a pause an appending process waits until `database is locked` is raised."""
     resumed, pauses = 0.0, list[tuple[float, float]]()
 

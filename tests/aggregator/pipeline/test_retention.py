@@ -392,7 +392,7 @@ def test_expired_reports_are_not_exported(
         ("from_jfk/reports?period=2024-06-15", 422, "period must be the first day of a week"),
     ],
 )
-def test_export_without_reports_is_refused_by_name(
+def test_export_without_reports_names_the_reason(
     retaining: Aggregator, path: str, status: int, said: str, tmp_path: Path
 ) -> None:
     answer = retaining.get(f"/v1/metrics/{path}")

@@ -17,7 +17,7 @@ from hubbub.metrics.probability import DYADIC_DIGITS, numerator, round_to_dyadic
 
 
 @pytest.mark.parametrize("digits", [1, 2, 3, 4])
-def test_the_mask_has_exactly_its_distribution_when_all_words_are_enumerated(digits: int) -> None:
+def test_mask_distribution_is_exact_over_all_words(digits: int) -> None:
     """For every a and all 4**r sequences of 2-bit words: independent bits, each one with probability a / 2**r."""
     for a in range((1 << digits) + 1):
         seen = Counter(BernoulliMask(a, digits, 2)(iter(words)) for words in itertools.product(range(4), repeat=digits))
@@ -28,7 +28,7 @@ def test_the_mask_has_exactly_its_distribution_when_all_words_are_enumerated(dig
 
 
 @pytest.mark.parametrize("a", [0, 1, 2**22 - 1, 2**22, 2**23, 2**24 - 1, 2**24, 0xABCDEF, 0x000001 << 12])
-def test_one_bit_has_exactly_its_probability_at_24_digits(a: int) -> None:
+def test_bit_probability_is_exact_at_24_digits(a: int) -> None:
     """All sequences of random digits, by the recursion P_j = (digit + P_(j-1)) / 2 from the lowest digit up."""
     by_recursion = Fraction(1 if a == 1 << DYADIC_DIGITS else 0)
     for position in range(DYADIC_DIGITS):
@@ -52,7 +52,7 @@ def _probability_of_one(a: int) -> Fraction:
     return total
 
 
-def test_every_position_of_a_wide_mask_is_drawn() -> None:
+def test_wide_mask_draws_every_position() -> None:
     """Words of ones leave all positions undecided until the lowest digit, which decides all k bits."""
     k = 1024
     everything = (1 << k) - 1

@@ -58,6 +58,6 @@ def test_p_star_and_q_star_are_exact() -> None:
     assert Fraction(params.q_star) == (1 - g) * q + g * p
 
 
-def test_p_star_and_q_star_of_the_papers_example() -> None:
+def test_p_star_and_q_star_match_the_rappor_paper() -> None:
     params = Params(**GOOD)
     assert (params.p_star, params.q_star) == (0.5625, 0.6875)

@@ -14,7 +14,7 @@ from hubbub.privacy import compose, group, parallel, sequential
 from hubbub.privacy.composition import zero_concentrated
 
 
-def test_sequential_parallel_and_group_composition() -> None:
+def test_composition_matches_sequential_parallel_and_group_formulas() -> None:
     assert sequential([1.0, 2.5, 0.5]) == 4.0
     assert parallel([1.0, 2.5, 0.5]) == 2.5
     assert group(0.5, size=3) == 1.5

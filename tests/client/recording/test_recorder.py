@@ -94,7 +94,7 @@ def test_send_time_is_uniform_over_next_period(rig: Rig, unseen_seed: int) -> No
 @pytest.mark.parametrize(
     ("kind", "start", "days"), [(PeriodKind.WEEK, "2026-11-16", 8), (PeriodKind.MONTH, "2026-11-01", 33)]
 )
-def test_weekly_and_monthly_periods(kind: PeriodKind, start: str, days: int, rig: Rig) -> None:
+def test_weekly_and_monthly_periods_start_on_their_first_day(kind: PeriodKind, start: str, days: int, rig: Rig) -> None:
     metric = Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5, period=kind)
     client = rig.agreed(metric)
     client.record("survey", True)

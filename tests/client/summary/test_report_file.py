@@ -58,7 +58,7 @@ def test_reports_with_few_bits_have_pattern_counts(drawn: tuple[Metric, list[Rep
     assert ReportFile(io.BytesIO(reports_to_bytes(reports))).pattern_counts() == patterns
 
 
-def test_the_file_says_what_it_is_and_when(tmp_path: Path) -> None:
+def test_report_file_metadata_describes_the_reports(tmp_path: Path) -> None:
     of = metric(13, num_cohorts=512)
     reports = Reports(of, [511, 0], [[1, 31], [2, 0]], ["2013-01-02", "2013-01-01"])
     write_reports(reports, tmp_path / "r.parquet")

@@ -54,7 +54,7 @@ def test_summaries_add_in_any_order_and_round_trip(drawn: tuple[Metric, list[Rep
     assert summary_from_bytes(summary_to_bytes(patterns)) == patterns
 
 
-def test_the_file_says_what_it_is(tmp_path: Path) -> None:
+def test_summary_file_metadata_describes_the_summary(tmp_path: Path) -> None:
     summary = BitCounts.from_rows(metric(13), bytes([1, 1]), b"\x01\x00\x03\x10", periods=["2013-01-02", "2013-01-01"])
     write_summary(summary, tmp_path / "s.parquet")
     about = json.loads(pq.read_schema(tmp_path / "s.parquet").metadata[b"hubbub"])

@@ -112,7 +112,7 @@ def test_request_length_is_constant(tmp_path: Path, made: st.DataObject) -> None
     assert len(heads) == 1, "the headers of two requests differ"
 
 
-def test_the_largest_report_fits_the_fixed_length() -> None:
+def test_largest_report_fits_the_fixed_length() -> None:
     """The longest name, the most bits and the longest cohort number: a larger limit must make the length larger."""
     largest = Metric.categorical(
         "m" * 64, tuple(f"c{n}" for n in range(1024)), prob_p=0.25, prob_q=0.75, prob_f=0.5, period=PeriodKind.MONTH

@@ -398,7 +398,7 @@ def test_hubbub_matches_the_format_page_on_period_numbers(unseen_seed: int) -> N
             assert period_number(kind, str(period)) == number_of(kind, period.start)
 
 
-def test_client_sends_the_format_pages_report_in_every_period_of_an_epoch(rig: Rig) -> None:
+def test_client_sends_format_page_report_in_every_period_of_an_epoch(rig: Rig) -> None:
     """p = 0, q = 1: the report is the PRR, of the period's epoch and of the value of the epoch's first period."""
     params = Params(num_bits=64, num_hashes=2, num_cohorts=16, prob_p=0, prob_q=1, prob_f=0.5)
     metric = Metric.string("held", params, hold=3)
@@ -427,7 +427,7 @@ def test_rejects_categories_with_lone_surrogates(category: str) -> None:
         Metric.categorical("c", (category, "b"), prob_p=0, prob_q=1, prob_f=0.5)
 
 
-def test_hubbub_allows_the_definitions_of_the_format_page() -> None:
+def test_hubbub_accepts_definitions_of_the_format_page() -> None:
     for v in VECTORS["definitions"]:
         try:
             Definitions([make_format_vectors.metric_of(v["definition"])])

@@ -114,7 +114,7 @@ def test_held_out_directions_correct_unlisted_variance(unseen_seed: int) -> None
     assert settled.unlisted_variance == pytest.approx(state.unlisted_variance, rel=0.1)
 
 
-def test_initialize_without_candidates() -> None:
+def test_initialize_accepts_no_candidates() -> None:
     model = model_of({"a": 1000}, [])
     state, seen = initialize(model)
     assert len(seen.shares) == 0

@@ -33,7 +33,7 @@ def test_keeps_all_candidates_up_to_max_columns(counts: BitCounts) -> None:
     assert selection.counts is counts
 
 
-def test_variance_doubles_with_half_as_many_candidates_as_independent_numbers(
+def test_variance_doubles_with_candidates_for_half_of_the_independent_counts(
     counts: BitCounts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fixed effects: the ratio of 1 / (1 - M/R) at M = 120 and at M = 12, with R = 16 (16 - 1) + 1 = 241.
@@ -86,7 +86,7 @@ def test_screening_passes_at_most_a_quarter_by_chance(
     assert sum(kept) > 0
 
 
-def test_one_cohort_both_screens_and_estimates() -> None:
+def test_single_cohort_is_used_for_screening_and_estimation() -> None:
     params = Params(num_bits=64, num_hashes=2, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=0.25)
     counts = simulate_bit_counts(Metric.string("x", params), {"v0": 100_000}, np.random.default_rng(0))
     selection = select_candidates(counts, design_matrix(NAMES[:200], params))

@@ -75,7 +75,7 @@ def both_ways(
     return [CandidateSpaceSolver(model, priors, unlisted), ObservationSpaceSolver(model, priors, unlisted)]
 
 
-def test_estimates_equal_a_model_without_the_own_prior(
+def test_estimates_equal_refit_without_the_own_prior(
     model: tuple[MixedModel, Brute],
 ) -> None:
     """The leave-one-out estimate, by refitting the whole model for each candidate with its column fixed."""
@@ -143,7 +143,7 @@ def test_totals_without_exchangeable_candidates_are_sums(model: tuple[MixedModel
     assert totals.shares == pytest.approx([solution.posterior_means.sum(), *solution.fixed_effects])
 
 
-def test_scores_equal_a_model_without_the_candidate(model: tuple[MixedModel, Brute]) -> None:
+def test_scores_equal_refit_without_the_candidate(model: tuple[MixedModel, Brute]) -> None:
     """P_{-j} (y - X_{-j} mean_{-j}) by brute force, at every filter; also with no candidate left out."""
     mixed, brute = model
     for left_out in (None, 0, 11):

@@ -86,7 +86,7 @@ def test_estimate_does_not_depend_on_its_own_prior() -> None:
     assert np.all(np.abs(np.delete(now.shares - was.shares, 2)) > 1e-6)
 
 
-def test_without_equals_a_model_without_the_candidate() -> None:
+def test_leave_one_out_equals_refit_without_the_candidate() -> None:
     """Solved again without its row and column."""
     one = Scored(3)
     kept = [0, 1, 2, 3, 5, 6, 7]
