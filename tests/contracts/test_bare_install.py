@@ -92,14 +92,14 @@ def test_bare_install_checks_state_directory(bare: Path, tmp_path: Path) -> None
 
 def test_no_document_installs_hubbub_from_pypi() -> None:
     """The name on PyPI belongs to another project, so `pip install` from there would install another program."""
-    told = re.compile(r"pip3? install\b[^\n`]*\bhubbub\b(?!/)")
+    install_command = re.compile(r"pip3? install\b[^\n`]*\bhubbub\b(?!/)")
     listed = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
     tested = [REPOSITORY / name for name in listed.splitlines() if not name.startswith(("tests/", "docs/progress/"))]
     wrong = [
         f"{file.relative_to(REPOSITORY)}: {found.group()}"
         for file in tested
         if file.suffix in (".py", ".md", ".toml", ".j2", ".yml", ".txt", ".sh") or file.name == "Makefile"
-        for found in told.finditer(file.read_text(encoding="utf-8"))
+        for found in install_command.finditer(file.read_text(encoding="utf-8"))
         if "in a checkout of hubbub" not in found.group() and file.name != "text.py"
     ]
     assert wrong == []

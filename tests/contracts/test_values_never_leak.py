@@ -33,10 +33,10 @@ def hidden(client: Client, secret: bytes) -> list[bytes]:
     encoder = next(iter(collaborators(client).encoders._encoders.values())).encoder
     bloom = encoder.bloom_bits(CANARY)
     prr = PermanentResponse(METRIC, collaborators(client).encoders._secret or pytest.fail("no secret"))(bloom)
-    told = [CANARY.encode(), str(prr).encode(), str(bloom).encode()]
+    secrets = [CANARY.encode(), str(prr).encode(), str(bloom).encode()]
     for number in (prr, bloom):
-        told += forms(number.to_bytes(16, "little")) + forms(number.to_bytes(16, "big"))
-    return told + forms(secret)
+        secrets += forms(number.to_bytes(16, "little")) + forms(number.to_bytes(16, "big"))
+    return secrets + forms(secret)
 
 
 def test_value_permanent_bits_and_secret_never_leak(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
@@ -53,12 +53,12 @@ def test_value_permanent_bits_and_secret_never_leak(rig: Rig, caplog: pytest.Log
         subject = client.subject(CANARY)
         subject.record("homepage", CANARY)
     secret = (rig.state / "secret").read_bytes()
-    seen = [file.read_bytes() for file in rig.state.rglob("*") if file.is_file() and file.name != "secret"]
-    seen += [caplog.text.encode(), *rig.transport.bodies]
-    seen += [
+    outputs = [file.read_bytes() for file in rig.state.rglob("*") if file.is_file() and file.name != "secret"]
+    outputs += [caplog.text.encode(), *rig.transport.bodies]
+    outputs += [
         repr(each).encode() for each in (client, subject, collaborators(client).encoders._secret, client.accounting())
     ]
-    everything = b"\n".join(seen)
+    everything = b"\n".join(outputs)
     assert len(rig.transport.bodies) >= 3
     for needle in hidden(client, secret):
         assert needle not in everything
@@ -84,14 +84,14 @@ def test_internal_error_is_logged_without_message_and_not_raised(
 
 def test_traceback_through_record_has_no_value(rig: Rig) -> None:
     client = rig.agreed(METRIC)
-    told = io.StringIO()
+    output = io.StringIO()
     try:
         client.set_consent("maybe")  # type: ignore[arg-type]
     except ValueError:
-        traceback.print_exc(file=told)
+        traceback.print_exc(file=output)
     with pytest.raises(RuntimeError):
         report_failure(RuntimeError())
-    assert CANARY not in told.getvalue()
+    assert CANARY not in output.getvalue()
 
 
 def test_state_files_are_readable_by_the_owner_only(rig: Rig) -> None:

@@ -99,8 +99,8 @@ class KilledTransport:
     def __init__(self, url: str, killer: Killer) -> None:
         self._transport, self._killer = HttpTransport(url), killer
 
-    def send(self, body: bytes, wanted: Callable[[], bool]) -> UploadResponse:
-        answer: UploadResponse = self._killer.around("send", lambda: self._transport.send(body, wanted))
+    def send(self, body: bytes, is_wanted: Callable[[], bool]) -> UploadResponse:
+        answer: UploadResponse = self._killer.around("send", lambda: self._transport.send(body, is_wanted))
         return answer
 
 

@@ -276,10 +276,10 @@ def _instead() -> dict[str, st.SearchStrategy[Callable[[Any], Any]]]:
     }
     other = st.just(lambda _: _ABSENT) | _JSON.map(lambda value: lambda _: value)
     return {
-        name: st.sampled_from([other, st.sampled_from(some), also.get(name, st.sampled_from(some))]).flatmap(
+        name: st.sampled_from([other, st.sampled_from(changes), also.get(name, st.sampled_from(changes))]).flatmap(
             lambda kind: kind
         )
-        for name, some in nearly.items()
+        for name, changes in nearly.items()
     }
 
 

@@ -39,12 +39,12 @@ HTML = "text/html,*/*;q=0.8"  # what browsers accept
 
 def sign_in(aggregator: Aggregator, bearer: str, **headers: str) -> HttpResponse:
     body = urlencode({"token": bearer.removeprefix("Bearer ")}).encode()
-    asked = {"content_type": "application/x-www-form-urlencoded", "accept": HTML} | headers
+    request_headers = {"content_type": "application/x-www-form-urlencoded", "accept": HTML} | headers
     answer = aggregator.http.request(
         "POST",
         aggregator.url + "/sign-in",
         body=body,
-        headers={name.replace("_", "-"): value for name, value in asked.items()},
+        headers={name.replace("_", "-"): value for name, value in request_headers.items()},
         redirect=False,
     )
     return _http_response(answer)
@@ -418,16 +418,16 @@ def test_page_queries_use_the_index(sqlite_store: SqlStore) -> None:
     """Without the index SQLite would read all pages of all summaries, because the columns follow the summary in each row."""
     definitions = many_definitions(3)
     fill(sqlite_store, definitions, NOON.date(), 3)
-    asked: list[Callable[[], object]] = [
+    queries: list[Callable[[], object]] = [
         sqlite_store.version_totals,
         sqlite_store.implausible_periods,
         sqlite_store.stale_figures,
         lambda: sqlite_store.period_rows([metric.digest for metric in definitions.values()]),
     ]
-    for question in asked:
+    for query in queries:
         statements: list[tuple[str, Any]] = []
         with noted(sqlite_store, statements):
-            question()
+            query()
         [(statement, parameters)] = [each for each in statements if each[0].startswith("SELECT")]
         with transaction(sqlite_store._engine, writes=False) as connection:
             plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).all()

@@ -124,9 +124,9 @@ def test_copy_continues_ids_after_the_copied_ones(
     store.close()
     after = contents(there)
     for name, more in (("segment", 3), ("collection", 2)):
-        known = {row[0] for row in before[name]}
-        assert len({row[0] for row in after[name]} - known) == more
-        assert min({row[0] for row in after[name]} - known) > max(known)
+        ids_before = {row[0] for row in before[name]}
+        assert len({row[0] for row in after[name]} - ids_before) == more
+        assert min({row[0] for row in after[name]} - ids_before) > max(ids_before)
 
 
 def test_copy_during_ingest_is_a_snapshot_with_all_acknowledged_batches(

@@ -501,8 +501,8 @@ def test_each_deletion_is_logged_with_metric_and_period(
     for days in (2, 31, 32, 33):
         upkeep(store, definitions, kept, START + days * DAYS)
     events = [vars(record) for record in caplog.records]
-    said = [(each["action"], each["metric"], each["period"]) for each in events if "action" in each]
-    assert said == [(action, "homepage", "2024-06-15") for action in ("dropped", "closed", "purged")]
+    actions = [(each["action"], each["metric"], each["period"]) for each in events if "action" in each]
+    assert actions == [(action, "homepage", "2024-06-15") for action in ("dropped", "closed", "purged")]
 
 
 def test_replicas_on_postgres_use_the_clock_of_the_server(
@@ -537,8 +537,8 @@ def test_accept_clock_ends_the_pause_in_a_running_process(store: SqlStore, datab
     future = replace(saved.state, generation=99, credible=saved.state.credible + 40 * DAY)
     assert store.save_clock(replace(saved, state=future), saved.state.generation)
     assert [finding.health for finding in check_clock(store)] == [Health.ERROR]
-    told = CliRunner().invoke(main, ["db", "accept-clock", "--json", "--database", database])
-    assert sorted(json.loads(told.stdout)) == ["accepted", "remembered"]
+    result = CliRunner().invoke(main, ["db", "accept-clock", "--json", "--database", database])
+    assert sorted(json.loads(result.stdout)) == ["accepted", "remembered"]
 
 
 def test_clock_is_saved_once_a_minute_and_after_each_jump() -> None:

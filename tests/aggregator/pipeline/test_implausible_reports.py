@@ -149,5 +149,5 @@ def test_reject_implausible_refuses_batches_and_marks_summaries(store: SqlStore,
     assert (summary.num_reports, summary.implausible_rejected) == (4, True)
     assert isinstance(summary, BitCounts)
     assert (BitCounts.empty(wide) + summary).implausible_rejected
-    said = f"rejected reports with fewer than {fewest} or more than {most} ones"
-    assert [warning for warning in decoder.decode(summary, ["x"]).warnings if said in warning]
+    message = f"rejected reports with fewer than {fewest} or more than {most} ones"
+    assert [warning for warning in decoder.decode(summary, ["x"]).warnings if message in warning]

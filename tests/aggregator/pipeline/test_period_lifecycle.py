@@ -149,8 +149,8 @@ def test_append_during_a_close_is_stored_or_refused(database: str, metric: Metri
         return [stores[number].append([batch])[0] for batch in batches]
 
     with ThreadPoolExecutor(len(stores)) as pool:
-        said = list(pool.map(work, [1, 2, 3, 0]))[:3]
-    stored = {n for n in range(120) if n < 5 or any(one[n] is AppendResult.STORED for one in said)}
+        results = list(pool.map(work, [1, 2, 3, 0]))[:3]
+    stored = {n for n in range(120) if n < 5 or any(one[n] is AppendResult.STORED for one in results)}
     assert read_summary(stores[0], metric).num_reports == len(stored)
     assert num_ids(stores[0]) == 0
     assert stores[1].append(batches) == [AppendResult.CLOSED] * 120

@@ -148,8 +148,8 @@ def test_permanent_response_of_a_value_never_changes() -> None:
     """Another encoder with the same secret returns the same bits, so averaging does not remove the noise."""
     secret = Secret(bytes(range(32)))
     again = Secret(bytes(range(32)))
-    seen = {PermanentResponse(STRING, each)(0b101) for each in (secret, again) for _ in range(50)}
-    assert len(seen) == 1
+    responses = {PermanentResponse(STRING, each)(0b101) for each in (secret, again) for _ in range(50)}
+    assert len(responses) == 1
 
 
 def test_permanent_noise_differs_by_value_metric_version_epoch_and_client() -> None:
@@ -220,7 +220,7 @@ def _scripted(drawn: bytes) -> Callable[[int], bytes]:
 
 
 @pytest.mark.parametrize(
-    ("metric", "value", "told"),
+    ("metric", "value", "message"),
     [
         (STRING, 7, "homepage: a string metric accepts a str or None, got a int"),
         (STRING, b"canary", "got a bytes"),
@@ -234,11 +234,11 @@ def _scripted(drawn: bytes) -> Callable[[int], bytes]:
         ),
     ],
 )
-def test_rejects_invalid_value_without_repeating_it(metric: Metric, value: Value, told: str) -> None:
+def test_rejects_invalid_value_without_repeating_it(metric: Metric, value: Value, message: str) -> None:
     """The value is neither in the message nor in the chained exceptions."""
     with pytest.raises(InvalidValueError) as caught:
         Encoder(metric, Secret.generate()).encode(value)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     shown = "".join(traceback.format_exception_only(caught.value))
     assert "canary" not in shown
     assert (caught.value.__cause__, caught.value.__context__) == (None, None)  # not only hidden: crash reporters look

@@ -60,9 +60,9 @@ def test_every_period_has_one_report(rig: Rig) -> None:
     rig.clock.move(days=4)
     client.record("plain", "d")
     deliver(client)
-    told = Counter((batch.metric, batch.period) for batch in rig.transport.batches)
+    reports_per_period = Counter((batch.metric, batch.period) for batch in rig.transport.batches)
     days = [f"2026-11-{day}" for day in (21, 22, 23, 24, 25)]
-    assert told == {(name, day): 1 for name in ("homepage", "plain") for day in days}
+    assert reports_per_period == {(name, day): 1 for name in ("homepage", "plain") for day in days}
     plain = {batch.period: batch.rows[0] for batch in rig.transport.batches if batch.metric == "plain"}
     assert plain == {days[0]: 0b100, days[1]: 0, days[2]: 0, days[3]: 0, days[4]: 0b1000}
 
@@ -140,7 +140,7 @@ def test_wrong_calls_are_logged_once_without_value(rig: Rig, caplog: pytest.LogC
         warned = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
         for number in range(500):
             client.record(f"no_{number}", "x")
-    assert [told.partition(":")[0] for told in warned] == ["record"] * 5
+    assert [warning.partition(":")[0] for warning in warned] == ["record"] * 5
     assert "no such metric is defined; was 'homepage' meant? (defined: homepage, plain)" in warned[0]
     assert "homepage: a string metric accepts a str or None, got a int" in warned[1]
     assert "canary" not in caplog.text
@@ -205,8 +205,8 @@ def test_clock_set_back_does_not_reopen_period(rig: Rig) -> None:
     deliver(client)
     rig.clock.move(days=3)
     deliver(client)
-    told = Counter(batch.period for batch in rig.transport.batches)
-    assert max(told.values()) == 1
+    batches_by_period = Counter(batch.period for batch in rig.transport.batches)
+    assert max(batches_by_period.values()) == 1
 
 
 def test_processes_of_one_client_send_one_report_per_period(rig: Rig) -> None:
@@ -249,10 +249,14 @@ def test_reports_of_many_subjects_are_built_in_slices(rig: Rig) -> None:
         rig.clock.move(days=1)
         collaborators(server).recorder.record(state, "7", "survey", True)
         assert state.formed == 1
-        told = []
+        formed_counts = []
         while collaborators(server).builder.build_due(state):
-            told.append(state.formed)
-        assert told in ([500, 1000], [501, 1000], [501, 1001])  # in whichever part "7" is, there is one less to form
+            formed_counts.append(state.formed)
+        assert formed_counts in (
+            [500, 1000],
+            [501, 1000],
+            [501, 1001],
+        )  # in whichever part "7" is, there is one less to form
         assert state.formed == 1200
         state.accounts = NobodyMayLook(state.accounts)
         assert not collaborators(server).builder.build_due(state)

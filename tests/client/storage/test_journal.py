@@ -161,7 +161,7 @@ def test_power_loss_sends_no_period_twice_and_keeps_ledger(durability: str, rig:
     sent: dict[tuple[str, str], bytes] = {}
     send = rig.transport.send
 
-    def watched(body: bytes, wanted: object) -> UploadResponse:
+    def watched(body: bytes, is_wanted: object) -> UploadResponse:
         batch = Batch.from_json(body)
         assert sent.setdefault((batch.metric, batch.period), body) == body
         answer = send(body)
@@ -271,9 +271,9 @@ def test_full_disk_pauses_uploads_with_one_warning(rig: Rig, caplog: pytest.LogC
 def test_unwritable_directory_warns_and_does_not_raise(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     rig.state = Path("/proc/no-such-place")
     with caplog.at_level(logging.WARNING, "hubbub"):
-        with pytest.warns(RuntimeWarning, match="will not persist or send reports: /proc/no-such-place") as told:
+        with pytest.warns(RuntimeWarning, match="will not persist or send reports: /proc/no-such-place") as warned:
             client = rig.agreed()
-        assert told[0].filename.endswith("conftest.py")  # where Client was called
+        assert warned[0].filename.endswith("conftest.py")  # where Client was called
         client.record("homepage", "x")
         rig.clock.move(days=2)
         client.flush(1)

@@ -62,10 +62,10 @@ def state(tmp_path: Path) -> Path:
         client.set_consent("on")
         client.record("homepage", "x")
         clock.now = datetime.now(UTC)
-        with collaborators(client).journal as known:
-            collaborators(client).builder.build_due(known)
+        with collaborators(client).journal as client_state:
+            collaborators(client).builder.build_due(client_state)
             collaborators(client).journal.write(
-                {"event": "batches_rescheduled", "send_at": dict.fromkeys(known.queue, 0.0), "overdue": False}
+                {"event": "batches_rescheduled", "send_at": dict.fromkeys(client_state.queue, 0.0), "overdue": False}
             )
     return tmp_path / "state"
 
@@ -98,8 +98,8 @@ def test_detached_process_delivers_reports_once(url: str, state: Path) -> None:
     run(PROGRAM, state, url)
     wait_until(lambda: read_state(state).acknowledged == 1)
     assert counted(url) == 1
-    known = read_state(state)
-    assert (known.formed, known.queued_reports) == (1, 0)
+    client_state = read_state(state)
+    assert (client_state.formed, client_state.queued_reports) == (1, 0)
 
 
 def test_detached_process_runs_once_a_day_and_alone(state: Path) -> None:

@@ -34,12 +34,12 @@ def model_of(population: dict[str, int], names: list[str], scheme: str = "murmur
 def test_estimate_per_cohort_agrees_with_priors_of_no_variance(scheme: str) -> None:
     """Priors of variance 1e-14, solved whole: the same shares, fixed effects and overdispersion."""
     model = model_of({f"v{i}": 20_000 // (i + 1) for i in range(20)}, [f"v{i}" for i in range(12)], scheme)
-    known = np.where(np.arange(12) < 2, 0.2, 0.0)
-    seen, overdispersion = estimate_per_cohort(model, known, 3e-3)
-    whole = ObservationSpaceSolver(model, CandidatePriors(known, np.full(12, 1e-14)), 3e-3)
-    assert seen.shares == pytest.approx(whole.estimates().shares, abs=1e-7)
-    assert seen.variances == pytest.approx(whole.estimates().variances, rel=1e-6)
-    assert seen.fixed_effects == pytest.approx(whole.estimates().fixed_effects, abs=1e-6)
+    prior_means = np.where(np.arange(12) < 2, 0.2, 0.0)
+    estimates, overdispersion = estimate_per_cohort(model, prior_means, 3e-3)
+    whole = ObservationSpaceSolver(model, CandidatePriors(prior_means, np.full(12, 1e-14)), 3e-3)
+    assert estimates.shares == pytest.approx(whole.estimates().shares, abs=1e-7)
+    assert estimates.variances == pytest.approx(whole.estimates().variances, rel=1e-6)
+    assert estimates.fixed_effects == pytest.approx(whole.estimates().fixed_effects, abs=1e-6)
     assert overdispersion.ratio == pytest.approx(whole.overdispersion().ratio, rel=1e-6)
     assert overdispersion.step == pytest.approx(whole.overdispersion().step, rel=1e-5)
 
@@ -59,10 +59,10 @@ def test_initialize_is_near_the_final_unlisted_variance(unseen_seed: int) -> Non
     """
     population = {"heavy": 1_000_000} | {f"other {i}": 10_000 for i in range(100)}
     model = model_of(population, ["heavy", *(f"w{i}" for i in range(400))], seed=unseen_seed)
-    state, seen = initialize(model)
+    state, estimates = initialize(model)
     assert state.unlisted_variance == pytest.approx(0.0025, rel=0.2)
-    assert seen.posterior_means[0] == pytest.approx(0.5, abs=0.05)
-    assert seen.fixed_effects[0] == pytest.approx(0.5, abs=0.1)
+    assert estimates.posterior_means[0] == pytest.approx(0.5, abs=0.05)
+    assert estimates.fixed_effects[0] == pytest.approx(0.5, abs=0.1)
     after, _ = iterate(model, state)
     assert after.unlisted_variance == pytest.approx(state.unlisted_variance, rel=0.2)
 
@@ -73,9 +73,9 @@ def test_initialize_attributes_weak_candidates_to_priors(unseen_seed: int) -> No
     In 30 populations the ratio was .24 +- .02, and the unlisted share .01 +- .01. The bounds are ten standard deviations away.
     """
     population = {"heavy": 1_000_000} | {f"weak {i}": 2_500 for i in range(400)}
-    state, seen = initialize(model_of(population, list(population), seed=unseen_seed))
+    state, estimates = initialize(model_of(population, list(population), seed=unseen_seed))
     assert state.unlisted_variance < 0.5 * 400 * (2_500 / 2_000_000) ** 2
-    assert seen.fixed_effects[0] == pytest.approx(0, abs=0.15)
+    assert estimates.fixed_effects[0] == pytest.approx(0, abs=0.15)
 
 
 def test_initialize_subtracts_a_frequent_candidate_once(unseen_seed: int) -> None:
@@ -116,6 +116,6 @@ def test_held_out_directions_correct_unlisted_variance(unseen_seed: int) -> None
 
 def test_initialize_accepts_no_candidates() -> None:
     model = model_of({"a": 1000}, [])
-    state, seen = initialize(model)
-    assert len(seen.shares) == 0
+    state, estimates = initialize(model)
+    assert len(estimates.shares) == 0
     assert iterate(model, state)[1].fixed_effects.sum() == pytest.approx(1, abs=0.2)

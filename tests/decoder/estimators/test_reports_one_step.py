@@ -247,12 +247,14 @@ def test_standard_errors_include_hashing_of_unlisted_strings(monkeypatch: pytest
         people = dict.fromkeys(names[:4], 1500) | {f"{tag}-unlisted": 4000}
         reports = simulated(params, people, int(rng.integers(1 << 62)))
         truth = np.array([people.get(name, 0) for name in names]) / reports.num_reports
-        for known in squares:
+        for is_estimated in squares:
             monkeypatch.setattr(
-                BitResiduals, "overdispersion", overdispersion if known else lambda *_: Overdispersion(1.0, 0.0, 0.0)
+                BitResiduals,
+                "overdispersion",
+                overdispersion if is_estimated else lambda *_: Overdispersion(1.0, 0.0, 0.0),
             )
             fitted = fit_reports_one_step(reports, design_matrix(names, params))
-            squares[known].append(float(np.mean(((fitted.shares - truth) / errors_of(fitted)) ** 2)))
+            squares[is_estimated].append(float(np.mean(((fitted.shares - truth) / errors_of(fitted)) ** 2)))
     low, high = chi2.ppf([ALPHA / 2, 1 - ALPHA / 2], 30) / 30
     assert low < np.mean(squares[True]) < high
     assert np.mean(squares[False]) > 2 * np.mean(squares[True])
