@@ -1,4 +1,4 @@
-"""Links between the documents: each names a file that exists and a heading that it has."""
+"""Links between the documents: the file and the heading of each link exist."""
 
 from __future__ import annotations
 

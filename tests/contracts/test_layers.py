@@ -1,4 +1,4 @@
-"""Layers of the three packages: a folder imports only folders on lower floors, and no two files import each other."""
+"""Layers of the three packages: a folder imports only folders of lower layers, and no two files import each other."""
 
 from __future__ import annotations
 

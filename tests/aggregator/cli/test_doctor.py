@@ -134,6 +134,7 @@ def test_doctor_finds_unusable_databases(file: Path, tmp_path: Path) -> None:
     assert empty.stat().st_size == 0, "nothing is made"
 
 
+@pytest.mark.slow
 def test_doctor_finds_a_locked_database(file: Path, sqlite_store: SqlStore, tmp_path: Path) -> None:
     with sqlite_store._engine.execution_options(hubbub_writes=True).connect() as locked:
         locked.exec_driver_sql("SELECT 1")  # begins a transaction that locks the database for writing
@@ -294,7 +295,7 @@ def test_doctor_finds_a_service_that_is_not_ready(reply: Reply | None, found: li
         ({"/livez": Reply(200, ALIVE), "/": Reply(303, None), "/metrics": Reply(200, None)}, [(Health.ERROR, "proxy")]),
     ],
 )
-def test_doctor_finds_proxies_without_client_address_or_with_open_reads(
+def test_doctor_finds_proxies_without_client_address_or_with_unauthenticated_reads(
     replies: dict[str, Reply], found: list[tuple[Health, str]]
 ) -> None:
     assert problems(list(check_proxy(PUBLIC, lambda url: replies.get(url.removeprefix(PUBLIC))))) == found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import io
 import tempfile
 import uuid
@@ -156,5 +158,5 @@ class StoreMachine(RuleBasedStateMachine):
         self.counted = {i: b for i, b in self.counted.items() if (b.metric, b.period) != (name, period)}
 
 
-TestStore = StoreMachine.TestCase
+TestStore = pytest.mark.slow(StoreMachine.TestCase)
 TestStore.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)

@@ -152,6 +152,7 @@ def test_journal_size_is_bounded(rig: Rig) -> None:
     assert state_of(rig)["recorded"] == 8000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("durability", ["process", "power"])
 def test_power_loss_sends_no_period_twice_and_keeps_ledger(durability: str, rig: Rig, unseen_seed: int) -> None:
     """200 lives of a client, each ended by a power loss that drops, tears and reorders unsynced writes.
@@ -163,7 +164,7 @@ def test_power_loss_sends_no_period_twice_and_keeps_ledger(durability: str, rig:
     sent: dict[tuple[str, str], bytes] = {}
     send = rig.transport.send
 
-    def watched(body: bytes, wanted: object) -> UploadResponse:
+    def watched(body: bytes, is_wanted: object) -> UploadResponse:
         batch = Batch.from_json(body)
         assert sent.setdefault((batch.metric, batch.period), body) == body
         answer = send(body)
@@ -303,9 +304,9 @@ def test_pending_events_add_up_counts() -> None:
 def test_unwritable_directory_warns_and_does_not_raise(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     rig.state = Path("/proc/no-such-place")
     with caplog.at_level(logging.WARNING, "hubbub"):
-        with pytest.warns(RuntimeWarning, match="will not persist or send reports: /proc/no-such-place") as told:
+        with pytest.warns(RuntimeWarning, match="will not persist or send reports: /proc/no-such-place") as warned:
             client = rig.agreed()
-        assert told[0].filename.endswith("conftest.py")  # where Client was called
+        assert warned[0].filename.endswith("conftest.py")  # where Client was called
         client.record("homepage", "x")
         rig.clock.move(days=2)
         client.flush(1)
