@@ -1,4 +1,4 @@
-"""Links and Python paths in the documents: each names a file that exists, and each anchor a heading of its file."""
+"""Names in the documents: links, headings, Python files, and members of public classes exist."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import hubbub
+import hubbub_decoder
 from tests.support.paths import DOCS, REPOSITORY
 
 DOCUMENTS = sorted([*REPOSITORY.glob("*.md"), *DOCS.rglob("*.md")])
@@ -67,6 +69,25 @@ def missing_python_files(text: str) -> list[str]:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(REPOSITORY)))
 def test_python_paths_exist(document: Path) -> None:
     assert missing_python_files(document.read_text(encoding="utf-8")) == []
+
+
+def missing_members(text: str) -> list[str]:
+    """Return the members `Class.member` of public classes in a text that do not exist.
+
+    >>> missing_members("`Client.record`, `Decoding.fit_tests`, `Decoding.fit`, `Other.member`")
+    ['Decoding.fit']
+    """
+    public = {name: getattr(module, name) for module in (hubbub, hubbub_decoder) for name in module.__all__}
+    return [
+        f"{name}.{member}"
+        for name, member in re.findall(r"`([A-Z]\w+)\.(\w+)", text)
+        if name in public and not (hasattr(public[name], member) or member in public[name].__annotations__)
+    ]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(REPOSITORY)))
+def test_members_of_public_classes_exist(document: Path) -> None:
+    assert missing_members(document.read_text(encoding="utf-8")) == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(REPOSITORY)))
