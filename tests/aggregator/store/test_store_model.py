@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 import io
 import tempfile
 import uuid
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
