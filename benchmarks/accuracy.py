@@ -122,7 +122,7 @@ class Result:
 
 
 def interval_score(low: Floats, high: Floats, truth: Floats) -> float:
-    """Mean of width + 40 x distance missed: interval score of 95 % intervals (Gneiting and Raftery 2007)."""
+    """Interval score of 95 % intervals (Gneiting and Raftery 2007): mean of width + 40 x distance to the missed share."""
     missed = np.maximum(low - truth, 0) + np.maximum(truth - high, 0)
     return float(np.mean(high - low + 40 * missed))
 

@@ -1,10 +1,10 @@
-"""How much do honest clients notice of somebody who attacks the aggregator, and how much memory does it take?
+"""Throughput and latency of honest clients, and memory of the aggregator, during attacks.
 
 python -m benchmarks.attacks          (or: make bench-ingest)
 
-Each attack comes from a process of its own. Before and during it, 32 connections send single reports from many networks,
-and one asks for `/livez` every 20 ms. The rate during the attack is divided by the rate just before it, in the same run;
-`idle` is the same with an attacker that sends nothing, which shows the noise of the machine.
+Each attack runs in its own process. Before and during it, 32 connections send single reports from many networks,
+and one requests `/livez` every 20 ms. The rate during the attack is divided by the rate just before it, in the same run.
+`idle` is an attacker that sends nothing: it shows the noise of the machine.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ REQUEST = b"POST /v1/reports HTTP/1.1\r\nHost: x\r\nContent-Type: application/js
 
 
 def forwarded(request: bytes, network: str) -> bytes:
-    """Say that a request comes through our proxy, from this address."""
+    """Return a request with the header of a trusted proxy that forwards it from this address."""
     return request.replace(b"\r\n", f"\r\nX-Forwarded-For: {network}\r\n".encode(), 1)
 
 
@@ -47,7 +47,7 @@ async def idle(_host: str, _port: int) -> None:
 
 
 async def nested(host: str, port: int) -> None:
-    """10 requests a second from one network, each 4.2 MB of nested lists in 4 to 42 kB of gzip."""
+    """Send 10 requests per second from one network, each 4.2 MB of nested lists in 4 to 42 kB of gzip."""
     body = gzip.compress(b'{"x":[' + b"[[[]]]," * 600_000 + b"[]]}", 1)
     head = b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(body)
     request = forwarded(REQUEST, "198.51.100.1") + head + body
@@ -62,7 +62,7 @@ async def nested(host: str, port: int) -> None:
 
 
 async def pipelined(host: str, port: int) -> None:
-    """200 connections that ask for /openapi.json again and again and read nothing; a closed one is opened again."""
+    """Request /openapi.json repeatedly over 200 connections without reading responses; reopen closed connections."""
     request = forwarded(b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n", "198.51.100.1") + b"\r\n"
     end = time.monotonic() + SETTLE + SECONDS
 
@@ -83,7 +83,7 @@ async def pipelined(host: str, port: int) -> None:
 
 
 async def unfinished(host: str, port: int, networks: int = 1) -> None:
-    """600 bodies of 1 MiB, each all but its last bytes; those that are refused are sent again, all at once, each second."""
+    """Send 600 bodies of 1 MiB without their last bytes; send all rejected ones again each second."""
     head = REQUEST + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % (1 << 20)
     end = time.monotonic() + SETTLE + SECONDS
 
@@ -105,7 +105,7 @@ async def unfinished(host: str, port: int, networks: int = 1) -> None:
 
 
 async def readiness(host: str, port: int) -> None:
-    """32 connections of one network that ask for /readyz, each again as soon as it is answered."""
+    """Request /readyz over 32 connections of one network, each again right after its response."""
     request = forwarded(b"GET /readyz HTTP/1.1\r\nHost: x\r\n", "198.51.100.1") + b"\r\n"
     end = time.monotonic() + SETTLE + SECONDS
 
@@ -125,7 +125,7 @@ async def readiness(host: str, port: int) -> None:
 
 
 def attack(name: str, host: str, port: int) -> None:
-    """Attack, in a process of its own, and stop."""
+    """Run one attack for its duration; the target of a child process."""
     attacks = {
         "idle": idle,
         "nested": nested,
@@ -141,7 +141,7 @@ def attack(name: str, host: str, port: int) -> None:
 
 @dataclass
 class Seen:
-    """What honest clients and a prober saw in one stretch of time."""
+    """Figures of honest clients and of a prober over one time interval."""
 
     rate: float
     p99: float  # ms, of single reports
@@ -149,7 +149,7 @@ class Seen:
 
 
 async def honest(address: tuple[str, int], requests: Iterator[bytes], seconds: float) -> Seen:
-    """Send single reports, and ask whether the service is alive."""
+    """Send single reports and request /livez; return the figures."""
     alive: list[float] = []
     tally: OutcomeCounters
     probing = asyncio.create_task(probe(address, alive))
@@ -176,7 +176,7 @@ async def probe(address: tuple[str, int], alive: list[float]) -> None:
 
 
 def measure(name: str) -> tuple[Seen, Seen, float, float]:
-    """Return what was seen before and during an attack, and the resident memory before it and at most, in MiB."""
+    """Return the figures before and during an attack, and the resident memory before it and at most, in MiB."""
     requests = requests_of(parse_definitions(DEFINITIONS)["homepage"], 1, 60_000)
     spread = [forwarded(request, f"203.{n >> 8 & 127}.{n & 255}.1") for n, request in enumerate(requests)]
     with TemporaryDirectory(prefix="hubbub-bench-") as directory:
@@ -204,7 +204,7 @@ def main() -> None:
     print(f"Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; SQLite;")
     print(f"medians of {ROUNDS} rounds, the most memory of all\n")
     print(
-        "| attack | reports/s before | of that during it | p99 ms before, during | /livez p99 ms | resident MiB before, most |"
+        "| attack | reports/s before | fraction during it | p99 ms before, during | /livez p99 ms | resident MiB before, most |"
     )
     print("|---|---|---|---|---|---|")
     for name in ATTACKS:

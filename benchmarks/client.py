@@ -33,7 +33,10 @@ print(took * 1e3, status.partition("VmHWM:")[2].split()[0] if status else "nan")
 
 
 def recording(durability: Literal["process", "power", "memory"], count: int, *, distinct: bool) -> tuple[float, float]:
-    """Return p50 and p99 of one `record()`, in us; `distinct`: every recording is its period's first, the dearest kind."""
+    """Return p50 and p99 of one `record()`, in us.
+
+    distinct : every recording is the first of its period, the most expensive case
+    """
     taken = []
     with (
         tempfile.TemporaryDirectory() as place,
@@ -52,7 +55,7 @@ def recording(durability: Literal["process", "power", "memory"], count: int, *, 
 
 
 def beside_a_compaction(subjects: int) -> tuple[float, float]:
-    """Return how many s the compaction of so many subjects' state takes, and the longest `record()` meanwhile, in ms."""
+    """Return the duration of a compaction of the state of `subjects`, in s, and the longest `record()` during it, in ms."""
     with (
         tempfile.TemporaryDirectory() as place,
         Client(METRICS, place, "http://127.0.0.1:1", per_subject=True) as client,
@@ -65,35 +68,35 @@ def beside_a_compaction(subjects: int) -> tuple[float, float]:
         began, longest, number = time.perf_counter(), 0.0, 0
         compactor.start()
         while compactor.is_alive():
-            asked = time.perf_counter()
+            called = time.perf_counter()
             client.subject(str(number % subjects)).record("homepage", "x")
-            longest, number = max(longest, time.perf_counter() - asked), number + 1
+            longest, number = max(longest, time.perf_counter() - called), number + 1
             time.sleep(0.001)
         return time.perf_counter() - began, longest * 1e3
 
 
 def stall(*, beside_a_client: bool) -> float:
-    """Return p99 of how late the event loop is beside a client whose aggregator does not answer, or alone, in ms."""
+    """Return p99 of the event loop's delay in ms, with or without a client that records; the aggregator does not respond."""
 
     async def loop() -> float:
         late = []
         with tempfile.TemporaryDirectory() as place, Client(METRICS, place, "http://127.0.0.1:1") as client:
             client.set_consent("on")
             for number in range(1000):
-                asked = asyncio.create_task(
+                task = asyncio.create_task(
                     client.arecord("homepage", str(number)) if beside_a_client else asyncio.sleep(0)
                 )
                 began = time.perf_counter()
                 await asyncio.sleep(0.001)
                 late.append((time.perf_counter() - began - 0.001) * 1e3)
-                await asked
+                await task
         return statistics.quantiles(late, n=100)[98]
 
     return asyncio.run(loop())
 
 
 def start(code: str) -> tuple[float, float]:
-    """Return ms that `code` takes in a fresh interpreter, and its peak memory in MB (Linux): medians."""
+    """Return medians of the duration of `code` in a new interpreter, in ms, and its peak memory, in MB (Linux)."""
     rows = [
         tuple(
             map(
@@ -114,8 +117,10 @@ def main() -> None:
     for durability, count in (("memory", RECORDINGS), ("process", RECORDINGS), ("power", 500)):
         for distinct in (False, True):
             p50, p99 = recording(durability, count, distinct=distinct)  # type: ignore[arg-type]
-            print(f"| {durability}, {'a new draft' if distinct else 'as it comes'} | {p50:.1f} | {p99:.1f} |")
-    print("\n| compaction of | takes s | longest record() meanwhile, ms |\n|---|---|---|")
+            print(
+                f"| {durability}, {'each a new draft' if distinct else 'mostly existing drafts'} | {p50:.1f} | {p99:.1f} |"
+            )
+    print("\n| compaction of | duration s | longest record() during it, ms |\n|---|---|---|")
     for subjects in SUBJECTS:
         took, longest = beside_a_compaction(subjects)
         print(f"| {subjects:,} subjects of one metric | {took:.1f} | {longest:.1f} |")
@@ -123,12 +128,12 @@ def main() -> None:
     imported_ms, imported_mb = start("import hubbub")
     body = "import hubbub; from hubbub.sdk.upload.transport import HttpTransport; HttpTransport('http://127.0.0.1:1').send(b'')"
     _, uploaded_mb = start(body)
-    print("\n| over a bare interpreter | |\n|---|---|")
+    print("\n| in addition to a bare interpreter | |\n|---|---|")
     print(f"| import hubbub | {imported_ms - bare_ms:.0f} ms |")
-    print(f"| memory once imported | {imported_mb - bare_mb:.1f} MB |")
+    print(f"| memory after the import | {imported_mb - bare_mb:.1f} MB |")
     print(f"| memory after the first upload | {uploaded_mb - bare_mb:.1f} MB |")
-    print(f"| event loop late, p99: alone | {stall(beside_a_client=False):.2f} ms |")
-    print(f"| event loop late, p99: beside a client | {stall(beside_a_client=True):.2f} ms |")
+    print(f"| event loop delay, p99, without a client | {stall(beside_a_client=False):.2f} ms |")
+    print(f"| event loop delay, p99, with a client | {stall(beside_a_client=True):.2f} ms |")
 
 
 if __name__ == "__main__":

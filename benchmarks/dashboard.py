@@ -1,9 +1,9 @@
-"""How long do the page, a metric's page and /metrics take with many metrics and periods?
+"""Response times of the dashboard, a metric's page and /metrics with many metrics and periods.
 
 python -m benchmarks.dashboard          (or: make bench-pages)
 
-The database has 500 metrics of 128 bits and 64 cohorts, and 90 days of each: 45,000 summaries. Each address is asked
-first by a process that has just started, and then 20 times more. /livez, which does nothing, is asked in the same run.
+The database has 500 metrics of 128 bits and 64 cohorts, and 90 days of each: 45,000 summaries. Each path is requested
+once right after the start of the process, and then 20 times more. The baseline /livez is requested in the same run.
 HUBBUB_BENCH_METRICS and HUBBUB_BENCH_PERIODS change the numbers.
 """
 
@@ -32,7 +32,7 @@ REPEATS = 20
 
 
 def milliseconds(http: urllib3.HTTPConnectionPool, path: str) -> tuple[float, int]:
-    """Return how long a request took, and the bytes of its answer."""
+    """Return the duration of a request in ms, and the size of its response in bytes."""
     began = time.perf_counter()
     answer = http.request("GET", path)
     took = 1e3 * (time.perf_counter() - began)

@@ -1,9 +1,9 @@
-"""How fast are reports folded on one core, and how fast are the counts of 100 million of them read?
+"""Rate of folding reports on one core, and time to read the counts of 100 million reports.
 
 python -m benchmarks.fold          (or: make bench-ingest)
 
-The whole fold reads segments of 1,000 reports from SQLite, counts, and writes the summary back. What is read was folded
-in as counts that somebody made up: 64 cohorts, 128 bits.
+The whole fold reads segments of 1,000 reports from SQLite, counts, and writes the summary back.
+The counts of the read test are synthetic: 64 cohorts, 128 bits.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ ROUNDS, READS, MANY, PERIOD = 5, 50, 100_000_000, "2024-06-15"
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Return how long something takes."""
+    """Return the duration of a call in seconds."""
     began = time.perf_counter()
     work()
     return time.perf_counter() - began
 
 
 def kernel(num_bits: int, reports: int, counting: Callable[..., object]) -> float:
-    """Return how many reports a second are counted, the median of the rounds."""
+    """Return the number of reports counted per second, the median of the rounds."""
     rng = np.random.default_rng(0)
     cohorts = rng.integers(0, 64, reports, np.uint8)
     rows = rng.integers(0, 256, (reports, num_bits // 8), np.uint8)
@@ -47,7 +47,7 @@ def kernel(num_bits: int, reports: int, counting: Callable[..., object]) -> floa
 
 
 def whole_fold(metric: Metric, reports: int) -> float:
-    """Return how many reports a second are folded from a store into a store."""
+    """Return the number of reports per second that a fold reads from a store and writes back."""
     rng = np.random.default_rng(0)
     with TemporaryDirectory() as directory, closing(SqlStore.open(Path(directory) / "reports.db")) as store:
         for _ in range(reports // 1_000):
@@ -58,7 +58,7 @@ def whole_fold(metric: Metric, reports: int) -> float:
 
 
 def read(metric: Metric, definitions: str) -> tuple[float, float]:
-    """Return how many seconds a read of 100 million folded reports takes: in process, and over HTTP."""
+    """Return the seconds that a read of 100 million folded reports takes, in process and over HTTP."""
     m, k = metric.params.num_cohorts, metric.params.num_bits
     rng = np.random.default_rng(0)
     reports = rng.multinomial(MANY, np.full(m, 1 / m))

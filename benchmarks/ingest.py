@@ -1,10 +1,10 @@
-"""How many reports a second does an aggregator take, durably, beside a service that does nothing?
+"""Rate of durably stored reports, compared with a baseline service that stores nothing.
 
 python -m benchmarks.ingest [SQLite | PostgreSQL]         (or: make bench-ingest)
 
-Do-nothing is a FastAPI POST without a body model, on the same server with as many processes and connections, in the same
-run. The load comes from this process, on the same machine, over connections that stay open. Medians over rounds, the two
-taking turns.
+The baseline is a FastAPI POST without a body model, on the same server with as many processes and connections, in the same
+run. The load comes from this process, on the same machine, over connections that stay open. Figures are medians over rounds;
+the two services alternate.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ROUNDS = int(os.environ.get("HUBBUB_BENCH_ROUNDS", "5"))
 
 @dataclass(frozen=True)
 class Case:
-    """One line of the table; beyond `formed` batches they come again, as duplicates."""
+    """One line of the table; after `formed` batches the same batches are sent again, as duplicates."""
 
     engine: str
     processes: int
@@ -94,7 +94,7 @@ with listen("127.0.0.1", 0) as listener:
 
 @dataclass
 class OutcomeCounters:
-    """What a round saw: answers by status, and each answer's latency in seconds."""
+    """Figures of a round: responses by status, and the latency of each in seconds."""
 
     statuses: Counter[int] = field(default_factory=Counter)
     latencies: list[float] = field(default_factory=list)
@@ -107,7 +107,7 @@ class OutcomeCounters:
 
 
 class Lane(asyncio.Protocol):
-    """One connection: sends a request, waits for its answer, sends the next."""
+    """One connection: sends a request, waits for its response, sends the next."""
 
     def __init__(self, requests: Iterator[bytes], tally: OutcomeCounters) -> None:
         self._requests, self._tally = requests, tally
@@ -135,7 +135,7 @@ class Lane(asyncio.Protocol):
         self._transport = None
 
     def sent_now(self) -> None:
-        """Count the time until the next answer from now on."""
+        """Start the latency measurement of the next response."""
         self._sent = time.perf_counter()
 
     def _send(self) -> None:
@@ -146,7 +146,7 @@ class Lane(asyncio.Protocol):
 
 @contextmanager
 def started(command: list[str]) -> Iterator[tuple[str, int, int]]:
-    """Run a service until the block ends; give its host, port and pid."""
+    """Run a service until the block ends; yield its host, port and pid."""
     with subprocess.Popen([sys.executable, *command], stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr
         while (line := process.stderr.readline()).startswith("WARNING"):
@@ -158,7 +158,7 @@ def started(command: list[str]) -> Iterator[tuple[str, int, int]]:
 
 
 def requests_of(metric: Metric, reports: int, number: int) -> list[bytes]:
-    """Form batches under ids of their own; their bits are arbitrary."""
+    """Return requests with batches of arbitrary bits, each under a new id."""
     rng = random.Random(0)  # noqa: S311
     today = datetime.now(UTC).date().isoformat()
     cohorts = bytes(rng.randrange(metric.params.num_cohorts) for _ in range(reports))
@@ -174,7 +174,7 @@ def requests_of(metric: Metric, reports: int, number: int) -> list[bytes]:
 async def drive(
     addresses: Sequence[tuple[str, int]], requests: Iterator[bytes], connections: int, seconds: float
 ) -> OutcomeCounters:
-    """Send requests over so many connections, the addresses taking turns, for so long."""
+    """Send requests over a number of connections, distributed over the addresses, for a number of seconds."""
     tally, loop, turns = OutcomeCounters(), asyncio.get_running_loop(), itertools.cycle(addresses)
     made = [loop.create_connection(lambda: Lane(requests, tally), *next(turns)) for _ in range(connections)]
     lanes = [lane for _, lane in await asyncio.gather(*made)]
@@ -185,7 +185,7 @@ async def drive(
 
 
 def measured(case: Case, server: str) -> tuple[list[OutcomeCounters], list[OutcomeCounters]]:
-    """Return the rounds of doing nothing and ours: each of ours begins with an empty database."""
+    """Return the rounds of the baseline and of the aggregator; each of the latter starts with an empty database."""
     import uvloop
 
     requests = requests_of(parse_definitions(DEFINITIONS)["homepage"], case.reports, case.formed)
@@ -213,8 +213,8 @@ def main(engines: list[str]) -> None:
     )
     print(f"median of {ROUNDS} rounds\n")
     print(
-        "| engine | processes | reports a batch | connections | do-nothing req/s | ours req/s | ratio | reports/s "
-        "| p99 ms | other answers |"
+        "| engine | processes | reports per batch | connections | baseline req/s | aggregator req/s | ratio | reports/s "
+        "| p99 ms | other responses |"
     )
     print("|---|---|---|---|---|---|---|---|---|---|")
     with postgres() as server:
@@ -223,15 +223,15 @@ def main(engines: list[str]) -> None:
                 print(line(case, *measured(case, server)), flush=True)
 
 
-def line(case: Case, nothing: list[OutcomeCounters], ours: list[OutcomeCounters]) -> str:
-    """Write a line of the table."""
-    base, rate = (statistics.median(tally.rate(case.seconds) for tally in tallies) for tallies in (nothing, ours))
+def line(case: Case, baseline: list[OutcomeCounters], ours: list[OutcomeCounters]) -> str:
+    """Return a line of the table."""
+    base, rate = (statistics.median(tally.rate(case.seconds) for tally in tallies) for tallies in (baseline, ours))
     other = sum((tally.statuses for tally in ours), Counter[int]())
-    told = {status: count for status, count in other.items() if status != 202} or "none"
+    others = {status: count for status, count in other.items() if status != 202} or "none"
     p99 = statistics.median(tally.p99() for tally in ours)
     return (
         f"| {case.engine} | {case.processes} | {case.reports:,} | {case.connections} | {base:,.0f} | {rate:,.0f} "
-        f"| {rate / base:.2f} | {rate * case.reports:,.0f} | {p99:.0f} | {told} |"
+        f"| {rate / base:.2f} | {rate * case.reports:,.0f} | {p99:.0f} | {others} |"
     )
 
 

@@ -1,4 +1,4 @@
-"""Does one flipped byte lose acknowledged commits, and what does one append cost beside other processes: SQLite's WAL or the journal?
+"""SQLite's WAL and the journal compared: commits lost to one flipped byte, and latency of an append beside other processes.
 
 python benchmarks/journal_storage.py [FLIPS]          (default: 200 flips in each file)
 
@@ -180,8 +180,8 @@ def main(flips: int) -> None:
     for title, (open_store, name, loss) in stores.items():
         found = losses(open_store, name, loss, flips)
         lost = [each.commits for each in found]
-        seen = sum(each.detected for each in found)
-        print(f"| {title} | {min(lost)} | {statistics.median(lost):g} | {max(lost)} | {seen} of {flips} |")
+        detected = sum(each.detected for each in found)
+        print(f"| {title} | {min(lost)} | {statistics.median(lost):g} | {max(lost)} | {detected} of {flips} |")
     print("\n| one append | processes | pause ms | p50 us | p99 us | max us |\n|---|---|---|---|---|---|")
     for title, (open_store, _, _) in stores.items():
         for processes, pause in ((1, 0.0), (PROCESSES, 0.0), (PROCESSES, PAUSE_SECONDS)):

@@ -1,4 +1,4 @@
-"""How long, in how much memory and how honestly are 110,000 candidates decoded from 1e8 reports of 8 bits? And hashed, 100,000 for 128?
+"""Time, memory and coverage of decoding 110,000 candidates from 1e8 reports of 8 bits, and of hashing 100,000 for 128 bits.
 
 python benchmarks/large_dictionary.py [--candidates 110000] [--clients 100000000] [--seeds 1 2 3]          (or: make bench-large)
 """
@@ -44,7 +44,7 @@ def reports(clients: int, rng: np.random.Generator) -> tuple[PatternCounts, dict
 
 
 def hash_all(candidates: int, params: Params) -> None:
-    """Print how long and in how much memory a design matrix is made."""
+    """Print the time and peak memory of building a design matrix."""
     names = [f"v{i}" for i in range(1, candidates + 1)]
     started = time.perf_counter()
     entries = design_matrix(names, params).matrix.nnz
@@ -56,7 +56,7 @@ def hash_all(candidates: int, params: Params) -> None:
 
 
 def run(candidates: int, clients: int, seed: int) -> tuple[float, int, int]:
-    """Decode one population and print the results; return processor seconds, and the numbers of true and false discoveries."""
+    """Decode one population and print the results; return CPU seconds, and the numbers of true and false discoveries."""
     summary, truth = reports(clients, np.random.default_rng(seed))
     names = [f"v{i}" for i in range(1, candidates + 1)]
     with threadpool_limits(1):
@@ -71,9 +71,9 @@ def run(candidates: int, clients: int, seed: int) -> tuple[float, int, int]:
     false = sum(e.candidate not in truth for e in decoding.detected)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print(
-        f"seed {seed}: {seconds:.1f} s ({processor:.1f} s of processor), peak memory {peak / 1e6:.2f} GB; coverage "
+        f"seed {seed}: {seconds:.1f} s ({processor:.1f} s of CPU), peak memory {peak / 1e6:.2f} GB; coverage "
         f"{covered[shares > 0].mean():.4f} where truth > 0, {covered[shares == 0].mean():.4f} where it is 0, {np.mean(selected):.3f} of the "
-        f"selected; found {len(decoding.detected) - false} and {false} that are absent",
+        f"selected; found {len(decoding.detected) - false} and {false} absent ones",
         flush=True,
     )
     return processor, len(decoding.detected) - false, false
@@ -92,7 +92,7 @@ def main() -> None:
     runs = [run(options.candidates, options.clients, seed) for seed in options.seeds]
     shares = [false / max(1, found + false) for _, found, false in runs]
     error = np.std(shares, ddof=1) / np.sqrt(len(shares)) if len(shares) > 1 else np.nan
-    print(f"false of the found: {100 * np.mean(shares):.1f} % (s.e. {100 * error:.1f})")
+    print(f"false discoveries among the detected: {100 * np.mean(shares):.1f} % (s.e. {100 * error:.1f})")
 
 
 if __name__ == "__main__":

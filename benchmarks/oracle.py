@@ -1,10 +1,10 @@
-"""How many candidates could any decoder detect in the crowded cases? Results of ours with information that no decoder has.
+"""Upper bounds on the detections of any decoder in the crowded cases: our decoder with information that no decoder has.
 
     python -m benchmarks.oracle [--seeds 1] [--out docs/accuracy.md]
 
-"The distribution": the number of candidates with each share is known, but not their names. "All other shares": for each candidate, the
-shares of all other candidates are known, and the variance of the unlisted strings. Each candidate is then tested. The threshold is known as
-well: the largest at which 5 % of the detected candidates are false, which takes the truth.
+"The distribution": the number of candidates with each share is given, but not their names. "All other shares": for each candidate, the
+shares of all other candidates are given, and the variance of the unlisted strings. Each candidate is then tested. The oracle also chooses
+the largest threshold at which 5 % of the detected candidates are false, which depends on the truth.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class Tested(NamedTuple):
 
     @property
     def found(self) -> tuple[int, int]:
-        """How many of those that are there, and of the others, q <= .05 lets through."""
+        """Numbers of present and of absent candidates with q <= .05."""
         picked = q_values(self.p_values) <= _FALSE
         return int((picked & self.there).sum()), int((picked & ~self.there).sum())
 
 
 def prior_of(truth: Floats) -> Prior:
-    """Return the distribution of the shares, those that are there in classes of equal number."""
+    """Return the distribution of the shares; present candidates are in classes of equal size."""
     there = np.sort(truth[truth > 0])
     classes = np.array_split(there, min(_CLASSES, len(there)))
     centres = np.array([0.0, *(each.mean() for each in classes)])
@@ -61,7 +61,7 @@ def prior_of(truth: Floats) -> Prior:
 
 
 def results_with_knowledge(case: Case, regtest: Path | None, entropy: str) -> tuple[Tested, Tested, Tested]:
-    """Test the candidates of a case with no knowledge, with the distribution, and with all other shares."""
+    """Test the candidates of a case without knowledge, with the distribution, and with all other shares."""
     counts, people = reports_of(case, regtest, entropy)
     shares = people / people.sum()
     truth = np.array([shares[v - 1] if v <= len(shares) else 0.0 for v in case.candidates])
@@ -91,7 +91,7 @@ def results_with_knowledge(case: Case, regtest: Path | None, entropy: str) -> tu
 
 
 def most(cases: list[Tested], share: float) -> int:
-    """Return how many that are there one line for all lets through, where at most such a share of all is false."""
+    """Return the number of present candidates above one common threshold, with at most this share of false detections."""
     p, there = (np.concatenate(columns) for columns in zip(*((c.p_values, c.there) for c in cases), strict=True))
     there = there[np.argsort(p, kind="stable")]
     allowed = np.flatnonzero(np.cumsum(~there) <= share * np.arange(1, len(there) + 1))
@@ -113,7 +113,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--regtest", type=Path, default=HERE.parent.parent / "shared" / "reference" / "regtest")
     parser.add_argument("--seeds", type=int, default=1, choices=(1, 2, 3))
-    parser.add_argument("--out", type=Path, help="put the table into that page, in place of the one it has")
+    parser.add_argument("--out", type=Path, help="write the table to this page")
     options = parser.parse_args()
     regtest = options.regtest if options.regtest.is_dir() else None
     rows, _ = r_decoder()

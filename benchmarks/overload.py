@@ -1,10 +1,10 @@
-"""What becomes of an aggregator that is sent three times what it can take?
+"""Goodput, rejections and memory of an aggregator under three times its peak load.
 
 python -m benchmarks.overload          (or: make bench-ingest)
 
-Its capacity is what 128 connections get out of it that each wait for their answers. Then requests leave at three times
-that rate whether or not the earlier ones are answered, over at most 2,000 connections. Goodput: batches stored a second.
-The second case is a queue too short for what arrives, so that most of it is refused: refusing must be cheap.
+The peak is the rate of 128 connections that each wait for their response before the next request. Then requests are sent
+at three times that rate without waiting for responses, over at most 2,000 connections. Goodput is the number of batches
+stored per second. In the last case the queue is short, so most batches are rejected: a rejection must be cheap.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from hubbub import parse_definitions
 
 ROUNDS = int(os.environ.get("HUBBUB_BENCH_ROUNDS", "3"))
 CONNECTIONS, TIMES, TICK = 2_000, 3, 0.01
-FILLING, SECONDS = 3.0, 4.0  # what is answered while the queues fill up does not count
+FILLING, SECONDS = 3.0, 4.0  # responses while the queues fill up are not counted
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,14 @@ class Case:
 
 
 CASES = (
-    Case("as it comes", 1, 100_000),
-    Case("as it comes", 1_000, 8_000),
+    Case("default options", 1, 100_000),
+    Case("default options", 1_000, 8_000),
     Case("a short queue", 1, 100_000, ("--max-queue-bytes", "65536")),
 )
 
 
 class Shot(asyncio.Protocol):
-    """A connection that sends when told to, and is idle again once it is answered."""
+    """A connection that sends one request on demand, and is idle after the response."""
 
     def __init__(self, tally: OutcomeCounters, idle: list[Shot]) -> None:
         self._lane = Lane(iter(()), tally)
@@ -76,27 +76,27 @@ class Shot(asyncio.Protocol):
 
 @dataclass
 class Overload:
-    """What came of it."""
+    """Figures of one overload run."""
 
     tally: OutcomeCounters
-    asked: float  # requests a second; where no connection was idle they wait in front of it
-    unexplained: int  # refused without Retry-After
+    sent_rate: float  # requests per second, those that waited for an idle connection included
+    unexplained: int  # rejected without Retry-After
 
 
 async def flood(address: tuple[str, int], requests: Iterator[bytes], rate: float) -> Overload:
-    """Send so many requests a second, ready for them or not."""
+    """Send `rate` requests per second without waiting for responses; return the figures."""
     tally, loop, idle = OutcomeCounters(), asyncio.get_running_loop(), list[Shot]()
     shots: list[Shot] = []
     for _ in range(CONNECTIONS // 100):
         made = [loop.create_connection(lambda: Shot(tally, idle), *address) for _ in range(100)]
         shots += [shot for _, shot in await asyncio.gather(*made)]
     began, sent = loop.time(), 0
-    seen = OutcomeCounters()
+    is_filling = True
     while (passed := loop.time() - began) < FILLING + SECONDS:
-        if passed > FILLING and seen is not tally:
+        if passed > FILLING and is_filling:
             tally.statuses.clear()
             tally.latencies.clear()
-            seen = tally
+            is_filling = False
         for _ in range(int(passed * rate) - sent):
             sent += 1
             if idle and (request := next(requests, None)):
@@ -109,7 +109,7 @@ async def flood(address: tuple[str, int], requests: Iterator[bytes], rate: float
 
 
 def resident(pid: int, what: str) -> float:
-    """Return a process's resident memory, now (VmRSS) or at most so far (VmHWM), in MiB."""
+    """Return the resident memory of a process in MiB: current (VmRSS) or peak (VmHWM)."""
     found = re.search(rf"{what}:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
     return int(found[1]) / 1024 if found else float("nan")
 
@@ -122,8 +122,8 @@ def main() -> None:
     )
     print(f"median of {ROUNDS} rounds\n")
     print(
-        "| | reports a batch | peak batches/s | sent/s | goodput/s | of peak | refused | without Retry-After "
-        "| other than 2xx, 429, 503 | p99 of stored and refused s | resident MiB before, most |"
+        "| | reports per batch | peak batches/s | sent/s | goodput/s | relative to the peak | rejected | without Retry-After "
+        "| other than 2xx, 429, 503 | p99 of stored and rejected s | resident MiB before, most |"
     )
     print("|---|---|---|---|---|---|---|---|---|---|---|")
     for case in CASES:
@@ -157,7 +157,7 @@ def main() -> None:
         peak, good = statistics.median(peaks), statistics.median(goods)
         share = statistics.median(good / peak for good, peak in zip(goods, peaks, strict=True))
         print(
-            f"| {case.name} | {case.reports:,} | {peak:,.0f} | {statistics.median(over.asked for over in overloads):,.0f} "
+            f"| {case.name} | {case.reports:,} | {peak:,.0f} | {statistics.median(over.sent_rate for over in overloads):,.0f} "
             f"| {good:,.0f} | {share:.2f} | {refused} of {statuses.total()} | {sum(over.unexplained for over in overloads)} "
             f"| {other} | {statistics.median(over.tally.p99() for over in overloads) / 1e3:.2f} "
             f"| {max(m for m, _ in memory):.0f}, {max(m for _, m in memory):.0f} |",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def put_section(path: Path, section: str) -> None:
-    """Put a section, which starts with its heading, in its place of a page, or at the page's end."""
+    """Replace the section with the same heading in a page, or append it to the page."""
     page = path.read_text() if path.exists() else ""
     before, found, rest = page.partition(section.partition("\n")[0])
     after = rest[rest.index("\n## ") :] if found and "\n## " in rest else "\n"

@@ -1,10 +1,11 @@
-"""How long does whoever appends wait while a period's reports and batch ids are dropped?
+"""Commit latency of an appending thread while the reports and batch ids of a period are deleted.
 
 python -m benchmarks.purge [REPORTS [IDS]]         (or: make bench-purge)
 
-A period has so many retained reports of 128 bits, 10 million, and so many batch ids, a million. One thread appends to another period all the time; the times
-of its commits, in ms, are those of a quiet database, while the reports are dropped, and while the ids are. Beside them: how long, at most, the other held the
-database, which is all that a commit can wait for it on a machine that is not busy.
+A period has REPORTS retained reports of 128 bits (default: 10 million) and IDS batch ids (default: a million).
+One thread appends to another period all the time. The table has the times of its commits, in ms: on a database that deletes
+nothing, while the reports are deleted, and while the ids are deleted. The last column is the longest time, in ms, for which the
+deletion held the database. On an idle machine no commit waits longer for it.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def fill(database: str, reports: int, ids: int) -> None:
 
 @contextmanager
 def appending(store: SqlStore) -> Iterator[list[float]]:
-    """Append until the block ends; give the times, in ms, to be read then."""
+    """Append until the block ends; yield the list of commit times in ms, complete after the block."""
     times: list[float] = []
     done = threading.Event()
 
@@ -91,7 +92,7 @@ def measure(database: str, reports: int, ids: int) -> None:
     store.append([batch(OLD)])
     fill(database, reports, ids)
     acts: dict[str, Callable[[], None]] = {
-        "quiet": lambda: time.sleep(QUIET),
+        "nothing": lambda: time.sleep(QUIET),
         "reports": lambda: other.drop_reports(METRIC.digest, OLD),
         "ids": lambda: other.close_period(METRIC.digest, OLD),
     }
@@ -102,8 +103,8 @@ def measure(database: str, reports: int, ids: int) -> None:
             act()
         took = time.perf_counter() - began
         engine = "PostgreSQL" if is_postgres(database) else "SQLite"
-        told = " | ".join(f"{quantile:.1f}" for quantile in np.quantile(times, (0.5, 0.99, 1)))
-        print(f"| {engine} | {name} | {took:.1f} | {len(times)} | {told} | {max(held):.1f} |", flush=True)
+        latencies = " | ".join(f"{quantile:.1f}" for quantile in np.quantile(times, (0.5, 0.99, 1)))
+        print(f"| {engine} | {name} | {took:.1f} | {len(times)} | {latencies} | {max(held):.1f} |", flush=True)
     store.close()
     other.close()
 
@@ -111,7 +112,7 @@ def measure(database: str, reports: int, ids: int) -> None:
 def main(reports: int = 10_000_000, ids: int = 1_000_000) -> None:
     print(f"{reports:,} reports and {ids:,} ids, Python {platform.python_version()}, {os.cpu_count()} cores\n")
     print(
-        "| engine | dropped | s | commits meanwhile | median ms | p99 | longest | held |\n|---|---|---|---|---|---|---|---|"
+        "| engine | dropped | s | commits during it | median ms | p99 | longest | held |\n|---|---|---|---|---|---|---|---|"
     )
     with TemporaryDirectory() as place:
         measure(str(Path(place) / "reports.db"), reports, ids)

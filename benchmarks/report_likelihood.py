@@ -1,4 +1,4 @@
-"""How long does the full likelihood of a million retained reports take, and how much smaller are its errors than those of bit counts?
+"""Time of the full likelihood of a million retained reports, and its standard errors relative to those of bit counts.
 
 python benchmarks/report_likelihood.py [--reports N]          (or: make bench-report-likelihood)
 """
@@ -53,14 +53,16 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--reports", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=int(time.time()))
-    asked = parser.parse_args()
-    print(f"Python {platform.python_version()}, {platform.machine()}; {asked.reports:,} reports, seed {asked.seed}\n")
+    options = parser.parse_args()
+    print(
+        f"Python {platform.python_version()}, {platform.machine()}; {options.reports:,} reports, seed {options.seed}\n"
+    )
     print(
         "| k | h | m | candidates | p, q, f | s | CPU s | peak GiB | covered by 95 % intervals | s.e. of bit counts / of reports |"
     )
     print("|---|---|---|---|---|---|---|---|---|---|")
     for case in CASES:
-        print(row(case, asked.reports, asked.seed), flush=True)
+        print(row(case, options.reports, options.seed), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Repeated simulation and decoding of populations, compared with the true shares; one table row per population."""
+"""Repeated simulation and decoding of populations: errors against the true shares, one table row per population."""
 
 from __future__ import annotations
 

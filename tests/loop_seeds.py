@@ -1,4 +1,4 @@
-"""Run the statistical tests with many seeds, and print how often each failed.
+"""Run the statistical tests with many seeds, and print the number of failures of each.
 
 python -m tests.loop_seeds 20 [--prefix NAME] [pytest arguments]          (or: make seeds)
 
@@ -17,7 +17,7 @@ import pytest
 
 
 class Outcomes:
-    """A pytest plugin: keep the tests that draw from a seed, and collect failures and seconds of each."""
+    """A pytest plugin: selects the tests that draw from a seed, and collects failures and seconds of each."""
 
     def __init__(self) -> None:
         self.failures: dict[str, list[str]] = defaultdict(list)
@@ -34,9 +34,9 @@ class Outcomes:
 
 
 def main() -> int:
-    """Loop; return 1 if a test failed with some seed."""
+    """Run all seeds; return 1 if a test failed with any of them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("seeds", type=int, help="how many seeds")
+    parser.add_argument("seeds", type=int, help="number of seeds")
     parser.add_argument(
         "--prefix", default=f"{time.time():.0f}", help="seeds are NAME-1, NAME-2, ...; default: the time"
     )

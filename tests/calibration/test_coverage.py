@@ -47,12 +47,13 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_intervals_cover_and_false_discovery_rate_holds(case: Case, unseen_seed: int) -> None:
     """Coverage in [.94, .96] for truth > 0 and for truth = 0, false discovery rate <= .05; alpha = 1e-6 each.
 
-    40 to 120 populations of 80 to 1,040 candidates, standard errors from the spread between populations. With chance above .99 it
-    sees a coverage of .89 of the candidates (1,600 intervals in the smallest case) and of .68 of the masses (80).
+    40 to 120 populations of 80 to 1,040 candidates, standard errors from the spread between populations. With probability
+    above .99 it detects a coverage of .89 of the candidates (1,600 intervals in the smallest case), and of .68 of the totals (80).
     """
     rng = np.random.default_rng(unseen_seed)
     metric = Metric.string("simulated", case.params)

@@ -134,7 +134,7 @@ def test_typing_example_uses_every_public_member() -> None:
     assert promised <= members
 
 
-def test_all_is_sorted_and_complete() -> None:
+def test_dunder_all_is_sorted_and_complete() -> None:
     assert hubbub.__all__ == sorted(hubbub.__all__)
     assert all(hasattr(hubbub, name) for name in hubbub.__all__)
 

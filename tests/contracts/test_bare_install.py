@@ -1,4 +1,4 @@
-"""The SDK alone: light to install, light to import, and every command names the extra that it needs."""
+"""The SDK without extras: few dependencies, fast import, and every command names the extra that it needs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ print(len(Encoder(Metric.string("homepage", params), Secret.generate()).encode("
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty environment with nothing but `pip install .`, from a copy without git's or our own leftovers."""
+    """An empty environment after `pip install .`, from a copy without untracked files."""
     place = tmp_path_factory.mktemp("bare")
     kept = ("client", "aggregator", "decoder", "pyproject.toml", "README.md", "LICENSE")
     source = place / "source"
@@ -40,6 +40,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
+@pytest.mark.slow
 def test_bare_install_encodes_without_extras(bare: Path) -> None:
     done = subprocess.run([bare, "-c", ENCODE], capture_output=True, text=True, check=True)
     assert done.stdout == "128\n"
@@ -90,16 +91,16 @@ def test_bare_install_checks_state_directory(bare: Path, tmp_path: Path) -> None
     assert subprocess.run(command, capture_output=True, check=False, env=environment).returncode == 1
 
 
-def test_no_text_installs_hubbub_from_pypi() -> None:
-    """The name on PyPI belongs to another project, so installing it from there installs another program."""
-    told = re.compile(r"pip3? install\b[^\n`]*\bhubbub\b(?!/)")
+def test_no_document_installs_hubbub_from_pypi() -> None:
+    """The name on PyPI belongs to another project, so `pip install` from there would install another program."""
+    install_command = re.compile(r"pip3? install\b[^\n`]*\bhubbub\b(?!/)")
     listed = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
     tested = [REPOSITORY / name for name in listed.splitlines() if not name.startswith(("tests/", "docs/progress/"))]
     wrong = [
         f"{file.relative_to(REPOSITORY)}: {found.group()}"
         for file in tested
         if file.suffix in (".py", ".md", ".toml", ".j2", ".yml", ".txt", ".sh") or file.name == "Makefile"
-        for found in told.finditer(file.read_text(encoding="utf-8"))
+        for found in install_command.finditer(file.read_text(encoding="utf-8"))
         if "in a checkout of hubbub" not in found.group() and file.name != "text.py"
     ]
     assert wrong == []
@@ -120,13 +121,13 @@ def test_no_text_installs_hubbub_from_pypi() -> None:
         "ssl",
     ],
 )
-def test_import_hubbub_is_light(heavy: str) -> None:
+def test_import_hubbub_loads_no_heavy_module(heavy: str) -> None:
     code = f"import sys, hubbub, hubbub.privacy; sys.exit({heavy!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_packages_import_only_lower_packages() -> None:
-    """aggregator -> client, decoder -> client; the client imports neither, and they not each other."""
+    """Allowed imports: aggregator -> client and decoder -> client. The client imports neither of the two."""
     forbidden = {
         "client/hubbub": ("hubbub_aggregator", "hubbub_decoder"),
         "aggregator/hubbub_aggregator": ("hubbub_decoder",),

@@ -1,4 +1,4 @@
-"""Promises to operators: documented options, Prometheus metrics, no request data in files or logs, security headers."""
+"""Statements of docs/operating.md: options, Prometheus metrics, no request data in files or logs, security headers."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def test_prometheus_metrics_count_other_refused_requests(start: StartAggregator,
     ]
 
 
-def test_prometheus_metrics_in_memory_without_store(
+def test_prometheus_metrics_in_memory_need_no_database(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     aggregator = start(store, fold_interval=1000)
@@ -235,7 +235,7 @@ def test_files_logs_and_metrics_contain_no_request_data(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Sends canaries with accepted, refused and failing requests, then searches every file, log line and metric."""
+    """Marker strings are sent with accepted, refused and failing requests; no file, log line or metric contains them."""
 
     def fail(*_: object) -> None:
         raise RuntimeError(" ".join(CANARIES))
@@ -284,6 +284,7 @@ def test_every_response_has_security_headers(start: StartAggregator, store: SqlS
         assert "access-control-allow-origin" not in answer.headers
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in other units elsewhere")
 def test_100_gzip_bombs_use_less_than_20_mib(start: StartAggregator, store: SqlStore) -> None:
     """Each body has 1 GiB of zeros in 1 MiB; at most 4 MiB are inflated at a time."""

@@ -58,14 +58,14 @@ def test_privacy_page_has_the_tables() -> None:
 
 
 @pytest.mark.parametrize("row", EPSILON, ids=lambda row: " ".join(row[:2]))
-def test_epsilon_after_t_reports(row: list[str]) -> None:
+def test_printed_epsilon_after_t_reports_is_current(row: list[str]) -> None:
     params = params_of(*row[:2])
     for shown, t in zip(row[2:], (1, 2, 7, 30, math.inf), strict=True):
         assert is_rounded(shown, epsilon(params, t)), (t, shown, epsilon(params, t))
 
 
 @pytest.mark.parametrize("row", LIFETIME, ids=lambda row: " ".join(row[:3]))
-def test_lifetime_epsilon(row: list[str]) -> None:
+def test_printed_lifetime_epsilon_is_current(row: list[str]) -> None:
     params, hold = params_of(*row[:2]), None if row[2] == "none" else int(row[2])
     if row[0] == "boolean":
         metric = Metric.boolean("m", prob_p=params.prob_p, prob_q=params.prob_q, prob_f=params.prob_f, hold=hold)
@@ -79,14 +79,14 @@ def test_lifetime_epsilon(row: list[str]) -> None:
     assert row[3:] == [report, per_unit, units[0], enrollment, units[1], lifetime]
 
 
-def test_central_epsilon() -> None:
+def test_printed_central_epsilon_is_current() -> None:
     params = params_of("128, 2", ".5, .75, .5")
     for shown, n in zip(CROWD[0][1:], (100, 1_000, 10_000, 200_000), strict=True):
         assert is_rounded(shown, central_epsilon(params, n, 1e-9)), n
 
 
 @pytest.mark.parametrize("row", UNBOUNDED, ids=lambda row: " ".join(row[:2]))
-def test_what_eps_does_not_bound(row: list[str], unseen_seed: int) -> None:
+def test_printed_losses_beyond_epsilon_are_current(row: list[str], unseen_seed: int) -> None:
     """Losses to the last digit; matched shares within five standard errors of 1,000 clients, and 0.5 %."""
     params = params_of(*row[:2])
     shown = [re.findall(r"[\d.]+", cell) for cell in row[2:]]
@@ -103,7 +103,7 @@ def test_what_eps_does_not_bound(row: list[str], unseen_seed: int) -> None:
         assert abs(share_matched(params, 1000, t, rng) - share) <= 5 * math.sqrt(share * (1 - share) / 1000) + 0.005
 
 
-def test_figures_in_the_text() -> None:
+def test_figures_in_the_text_are_current() -> None:
     paper = params_of("128, 2", ".5, .75, .5")
     assert f"eps = 1.07 is {math.exp(epsilon(paper)):.1f} times" in PAGE
     permanent_factors = [round(math.exp(float(row[-1]))) for row in EPSILON[2:4]]
@@ -125,7 +125,7 @@ def all_bits_right(params: Params, t: int) -> float:
 def test_secret_reveals_the_value_of_one_report(unseen_seed: int) -> None:
     """k = 128, h = 2, p = 0.25, q = 0.75, f = 0.5, 50,000 candidates: the true candidate is the likeliest in 83 % of 400 reports.
 
-    At 80 %, fewer than half of 60 reports have probability 2e-8.
+    The test requires half of 60 reports. At 80 %, fewer have probability 2e-8.
     """
     params, rng = params_of("128, 2", ".25, .75, .5"), np.random.default_rng(unseen_seed)
     ranks = [rank_with_the_secret(params, 50_000, rng) for _ in range(60)]
@@ -133,7 +133,7 @@ def test_secret_reveals_the_value_of_one_report(unseen_seed: int) -> None:
 
 
 def rank_with_the_secret(params: Params, candidates: int, rng: np.random.Generator) -> int:
-    """Return the number of candidates whose permanent bits are nearer to a report than those of the true candidate (p = 1 - q)."""
+    """Return the number of candidates with permanent bits nearer to a report than those of the true candidate (p = 1 - q)."""
     words = rng.integers(0, 1 << 64, (3, candidates, 2), dtype=np.uint64)
     prr = words[0] & words[1]  # f = 1/2: g = 1/4; the two true bits of each change little
     flips = words[2][0] & rng.integers(0, 1 << 64, 2, dtype=np.uint64)  # 1 - q = 1/4

@@ -18,7 +18,7 @@ from hubbub.testing import deliver
 from tests.client.conftest import Rig
 
 CANARY = "canary-5e9b1f0c"
-METRIC = Metric.string(  # k = 128: none of what is searched for occurs by chance
+METRIC = Metric.string(  # k = 128: none of the searched texts occurs by chance
     "homepage", Params(num_bits=128, num_hashes=2, num_cohorts=16, prob_p=0.25, prob_q=0.75, prob_f=0.5)
 )
 
@@ -33,10 +33,10 @@ def hidden(client: Client, secret: bytes) -> list[bytes]:
     encoder = next(iter(collaborators(client).encoders._encoders.values())).encoder
     bloom = encoder.bloom_bits(CANARY)
     prr = PermanentResponse(METRIC, collaborators(client).encoders._secret or pytest.fail("no secret"))(bloom)
-    told = [CANARY.encode(), str(prr).encode(), str(bloom).encode()]
+    secrets = [CANARY.encode(), str(prr).encode(), str(bloom).encode()]
     for number in (prr, bloom):
-        told += forms(number.to_bytes(16, "little")) + forms(number.to_bytes(16, "big"))
-    return told + forms(secret)
+        secrets += forms(number.to_bytes(16, "little")) + forms(number.to_bytes(16, "big"))
+    return secrets + forms(secret)
 
 
 def test_value_permanent_bits_and_secret_never_leak(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
@@ -53,12 +53,12 @@ def test_value_permanent_bits_and_secret_never_leak(rig: Rig, caplog: pytest.Log
         subject = client.subject(CANARY)
         subject.record("homepage", CANARY)
     secret = (rig.state / "secret").read_bytes()
-    seen = [file.read_bytes() for file in rig.state.rglob("*") if file.is_file() and file.name != "secret"]
-    seen += [caplog.text.encode(), *rig.transport.bodies]
-    seen += [
+    outputs = [file.read_bytes() for file in rig.state.rglob("*") if file.is_file() and file.name != "secret"]
+    outputs += [caplog.text.encode(), *rig.transport.bodies]
+    outputs += [
         repr(each).encode() for each in (client, subject, collaborators(client).encoders._secret, client.accounting())
     ]
-    everything = b"\n".join(seen)
+    everything = b"\n".join(outputs)
     assert len(rig.transport.bodies) >= 3
     for needle in hidden(client, secret):
         assert needle not in everything
@@ -84,14 +84,14 @@ def test_internal_error_is_logged_without_message_and_not_raised(
 
 def test_traceback_through_record_has_no_value(rig: Rig) -> None:
     client = rig.agreed(METRIC)
-    told = io.StringIO()
+    output = io.StringIO()
     try:
         client.set_consent("maybe")  # type: ignore[arg-type]
     except ValueError:
-        traceback.print_exc(file=told)
+        traceback.print_exc(file=output)
     with pytest.raises(RuntimeError):
         report_failure(RuntimeError())
-    assert CANARY not in told.getvalue()
+    assert CANARY not in output.getvalue()
 
 
 def test_state_files_are_readable_by_the_owner_only(rig: Rig) -> None:
@@ -111,11 +111,11 @@ def test_subjects_have_their_own_secret_cohort_drafts_and_ledger(rig: Rig, tmp_p
         assert "" not in state.digests
     encoders = [each.encoder for each in collaborators(server).encoders._encoders.values()]
     assert len({encoder._permanent_response(5) for encoder in encoders}) == 3
-    assert deliver(server) == 1  # their reports of one metric and period travel together
+    assert deliver(server) == 1  # their reports of one metric and period are sent in one batch
     (batch,) = rig.transport.batches
     assert sorted(batch.cohorts) == sorted(encoder.cohort for encoder in encoders)
     rig.clock.move(days=1)
-    assert deliver(server) == 1  # silence is reported for each
+    assert deliver(server) == 1  # a report without a value is sent for each
     assert len(rig.transport.batches[1]) == 3
     counts = server.accounting()
     assert (counts["recorded"], counts["chosen"], counts["formed"]) == (6, 3, 6)
@@ -133,4 +133,4 @@ def test_only_the_ledger_of_a_subject_survives_off_and_on(rig: Rig) -> None:
     assert deliver(server) == 1
     with collaborators(server).journal as state:
         assert sorted(account.units for account in state.accounts.values()) == [1, 2]
-    assert len(rig.transport.batches[-1]) == 1  # bob was not seen again
+    assert len(rig.transport.batches[-1]) == 1  # bob recorded nothing after that

@@ -1,6 +1,6 @@
-"""The whole public API as a host's code uses it: never run, only type-checked (`make types`).
+"""The whole public API as an app uses it: never run, only type-checked (`make types`).
 
-A variable is named for its class, so that tests/contracts/test_api.py can tell which members are used: all of them.
+Each variable has the name of its class. tests/contracts/test_api.py uses the names to check that all members occur.
 """
 
 from __future__ import annotations

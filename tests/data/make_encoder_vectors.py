@@ -1,4 +1,4 @@
-"""Rewrite encoder_vectors.json. Run this only for a new format: a new hash scheme or domain.
+"""Generate encoder_vectors.json. Run this only for a new format: a new hash scheme or domain.
 
 python tests/data/make_encoder_vectors.py > tests/data/encoder_vectors.json
 """

@@ -1,4 +1,4 @@
-"""Rewrite format_vectors.json. Run this only for a new format.
+"""Generate format_vectors.json. Run this only for a new format.
 
 python tests/data/make_format_vectors.py > tests/data/format_vectors.json
 """
@@ -63,9 +63,25 @@ def metric_of(fields: dict[str, Any]) -> Metric:
 
 def probabilities() -> Iterator[dict[str, Any]]:
     tie = 2.0**-25
-    asked = [0.0, 1.0, 0.5, 0.1, 0.39, 1 / 3, 0.3, 3 * tie, 5 * tie, 7 * tie, tie, 1 - tie, 1 - 3 * tie, 1e-9, 2.0**-24]
+    doubles = [
+        0.0,
+        1.0,
+        0.5,
+        0.1,
+        0.39,
+        1 / 3,
+        0.3,
+        3 * tie,
+        5 * tie,
+        7 * tie,
+        tie,
+        1 - tie,
+        1 - 3 * tie,
+        1e-9,
+        2.0**-24,
+    ]
     for digits in (24, 23):
-        for double in asked + [2 * each for each in asked if 0 < each < 1e-6]:
+        for double in doubles + [2 * each for each in doubles if 0 < each < 1e-6]:
             try:
                 a = numerator(round_to_dyadic("p", double, digits), digits)
             except HubbubError:
@@ -144,14 +160,14 @@ def values() -> Iterator[dict[str, Any]]:
         None,
         True,
     ]
-    asked: list[tuple[dict[str, Any], list[Any]]] = [
+    cases: list[tuple[dict[str, Any], list[Any]]] = [
         (STRING, odd),
         (STRING | {"hash_scheme": "google-md5"}, odd[:11]),
         (BOOLEAN, boolean),
         (systems, listed),
         (strict, listed),
     ]
-    for fields, of_these in asked:
+    for fields, of_these in cases:
         metric = metric_of(definition(fields))
         for value in of_these:
             for cohort in sorted({0, metric.params.num_cohorts - 1}):
@@ -206,7 +222,7 @@ def positions() -> Iterator[dict[str, Any]]:
 
 
 class Recorded(Secret):
-    """Secret that records the input of its streams, for vectors only."""
+    """A secret that records the input of its streams, for vectors only."""
 
     read = b""
 
@@ -219,7 +235,7 @@ class Recorded(Secret):
 
 def permanent() -> Iterator[dict[str, Any]]:
     weekly = STRING | {"hold": 7, "num_bits": 13, "prob_f": 0.45}
-    asked: list[tuple[dict[str, Any], Value]] = [
+    cases: list[tuple[dict[str, Any], Value]] = [
         (STRING, "v1"),
         (weekly, "v1"),
         (STRING | {"prob_f": 0}, "v1"),
@@ -228,7 +244,7 @@ def permanent() -> Iterator[dict[str, Any]]:
         (BOOLEAN, None),
         (categorical("linux", "caf\u00e9", "\U0001f600"), "caf\u00e9"),
     ]
-    for fields, value in asked:
+    for fields, value in cases:
         metric = metric_of(definition(fields))
         for number, epoch in enumerate([None] if metric.hold is None else [0, 2942, -1]):
             key = SeededBytes(f"permanent {number} {metric.digest}")(32)

@@ -53,8 +53,11 @@ SAME_LIBRARY_ONLY = {
     "patterns, 400 candidates, google-md5",
     "patterns, more candidates than observations",
 }
-"""Cases that repeat to 1e-9 only with the build of OpenBLAS that recorded them: with more than 300 candidates, the prior is fitted on
-leading eigenvectors, and at an average population several eigenvalues are equal, so rounding decides which eigenvectors are kept."""
+"""Cases that repeat to 1e-9 only with the build of OpenBLAS that recorded them.
+
+With more than 300 candidates, the prior is fitted on leading eigenvectors. At an average population several eigenvalues are equal, so
+rounding decides which eigenvectors are kept.
+"""
 
 Summary = BitCounts | PatternCounts | Reports
 Case = Callable[[], Decoding]
@@ -202,7 +205,7 @@ def blas_libraries() -> list[str]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_decode_gives_the_recorded_numbers(name: str) -> None:
+def test_decode_equals_the_recorded_numbers(name: str) -> None:
     """Shares, errors, intervals, p and q values, totals and tests of fit, each to 1e-9 relative."""
     recorded = json.loads(FILE.read_text(encoding="utf-8"))
     if name in SAME_LIBRARY_ONLY and blas_libraries() != recorded["libraries"]:
@@ -210,7 +213,7 @@ def test_decode_gives_the_recorded_numbers(name: str) -> None:
     assert differences(numbers_of(CASES[name]()), recorded["decodes"][name]) == []
 
 
-def test_recorded_file_holds_exactly_the_cases() -> None:
+def test_recorded_file_contains_exactly_the_cases() -> None:
     assert list(json.loads(FILE.read_text(encoding="utf-8"))["decodes"]) == list(CASES)
 
 

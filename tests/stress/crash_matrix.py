@@ -1,18 +1,18 @@
-"""Kill the service at named and at random moments, and see that no report is lost and none is counted twice.
+"""Kill the service at failpoints and at random moments, and check that no report is lost or counted twice.
 
 python -m tests.stress.crash_matrix ENGINE PROCESSES CRASHES [SEED]      (or: make matrix, make soak)
 
-A campaign is a database and 25 crashes. Each report has a bit of its own, and no noise, so that its count is seen: 0, 1,
-or the 2 that must not be. The service is forked from this process, which has imported all it needs and opened nothing.
-After every crash acknowledged <= counted <= formed, report by report; at a campaign's end, when every batch of an open
-period has been answered, the two are equal. The clock moves on, so that periods close, and those of one metric are
-purged: what had been acknowledged stays counted as it was, what is purged stays away. Those of the other are retained:
-what is held of it is what is counted.
+A campaign is a database and 25 crashes. Each report sets one bit that no other report sets, without noise. So its count is
+visible: 0 or 1, and 2 would be an error. The service is forked from this process, which has imported all modules and has
+opened no database. After every crash acknowledged <= counted <= formed holds for each report. At the end of a campaign, when
+every batch of an open period has been acknowledged, counted = formed. The clock advances, so that periods close.
+The closed periods of metric `brief` are purged: acknowledged reports stay counted until then, and purged reports do not return.
+The reports of metric `number` are retained: the retained reports equal the counts.
 
-PROCESSES services share the database, each with a port of its own, as behind a proxy. At a named moment the process
-that reaches it is killed. At a random moment all processes are killed, or one of several, whose place a new one takes;
-on PostgreSQL also a backend of the server, or the whole server. Every fifth batch is sent twice at the same time, over
-two connections, to the same process or to two.
+PROCESSES services share the database, each with its own port, as behind a proxy. At a failpoint the process that reaches it
+is killed. At a random moment all processes are killed, or one of several, which is then replaced. On PostgreSQL it can also
+be a backend of the server, or the whole server. Every fifth batch is sent twice at the same time, over two connections, to
+one process or to two.
 """
 
 from __future__ import annotations
@@ -78,20 +78,20 @@ SETTINGS = Settings(fold_interval=0.02, keep_counts={"brief": 0}, keep_reports={
 
 
 def failpoint_names() -> list[str]:
-    """Find every named moment in the sources: a new one is in the matrix by itself."""
+    """Return the names of all failpoints in the sources, so that the matrix includes new ones."""
     sources = Path(hubbub_aggregator.__file__).parent.rglob("*.py")
     return sorted({name for source in sources for name in re.findall(r'\breach\("([^"]+)"\)', source.read_text())})
 
 
 @dataclass
 class Campaign:
-    """One database, the reports formed for it, and what is known of them."""
+    """One database, the reports formed for it, and those that were acknowledged."""
 
     database: str
     rng: random.Random
     processes: int = 1
     server: Postgres | None = None
-    day: int = 0  # how many periods have closed
+    day: int = 0  # number of closed periods
     sent: dict[uuid.UUID, tuple[Batch, range, int]] = field(default_factory=dict)
     acknowledged: set[uuid.UUID] = field(default_factory=set)
     formed: int = 0
@@ -99,11 +99,11 @@ class Campaign:
     lock: threading.Lock = field(default_factory=threading.Lock)
     over: threading.Event = field(default_factory=threading.Event)
     database_died: bool = False
-    odd: list[str] = field(default_factory=list)  # answers that should not have been
+    unexpected: list[str] = field(default_factory=list)  # responses that should not occur
 
     @property
     def victims(self) -> list[str]:
-        """Whoever a random moment may hit."""
+        """The processes that can be killed at a random moment."""
         return [
             ALL,
             *([ONE] if self.processes > 1 else []),
@@ -112,7 +112,7 @@ class Campaign:
 
     @property
     def now(self) -> datetime:
-        """Noon of the last of the days, and from then on one day further for each period that is to close."""
+        """Noon of 2024-07-01, and one day later for each closed period."""
         return datetime(2024, 6, 30, 12, tzinfo=UTC) + timedelta(days=1 + self.day)
 
     def build_due(self, most: int) -> None:
@@ -128,7 +128,7 @@ class Campaign:
                 self.sent[batch.batch_id] = (batch, numbers, day)
 
     def crash(self, target: str | None) -> None:
-        """Run the service until the named moment, or a random one, and send it batches meanwhile."""
+        """Run the service until the failpoint or a random moment, and send batches in the meantime."""
         victim = target or self.rng.choice(self.victims)
         self.database_died = victim in (BACKEND, SERVER)
         self.over.clear()
@@ -137,16 +137,16 @@ class Campaign:
         for thread in threads:
             thread.start()
         if target:
-            service.hear(f"met {target}", GIVE_UP)
-            met = f"met {target}" in service.said
+            service.wait_for(f"met {target}", GIVE_UP)
+            met = f"met {target}" in service.messages
         else:
             if self.rng.random() < 0.8:
-                service.hear("ready", GIVE_UP)
-            service.hear("nothing", self.rng.uniform(0, 0.3))
+                service.wait_for("ready", GIVE_UP)
+            service.wait_for("never sent", self.rng.uniform(0, 0.3))
             self._kill(victim, service)
             met = True
         if self.processes > 1 and not service.is_over:
-            service.hear("nothing", self.rng.choice([0, 0.1, 0.1, 0.8]))  # the others go on
+            service.wait_for("never sent", self.rng.choice([0, 0.1, 0.1, 0.8]))  # the other processes keep running
         service.kill()
         self.over.set()
         for thread in threads:
@@ -182,15 +182,15 @@ class Campaign:
                 if taken:
                     self.acknowledged.add(chosen)
                 if taken.count(202) > 1 or len(in_doubt) + len(closed) + len(taken) < len(statuses):
-                    self.odd.append(f"answers to one batch at the same time: {statuses}")
+                    self.unexpected.append(f"responses to one batch sent in parallel: {statuses}")
             if len(taken) + len(closed) == 0:
                 time.sleep(0.005)
 
     def check(self, counted: dict[str, list[int]]) -> None:
-        """Compare what is counted with what is known."""
-        assert not self.odd, self.odd
+        """Check the counts against the formed and the acknowledged reports."""
+        assert not self.unexpected, self.unexpected
         assert set(counted["number"]) <= {0, 1}, "a report was counted twice"
-        assert not any(counted["number"][self.formed :]), "a report was counted that nobody formed"
+        assert not any(counted["number"][self.formed :]), "a report was counted that was not formed"
         assert set(counted["brief"]) <= {0, 1}
         for batch_id, (batch, numbers, day) in self.sent.items():
             ones = [counted[batch.metric][number] for number in numbers]
@@ -199,13 +199,15 @@ class Campaign:
                 assert all(ones), "an acknowledged report is not counted"
 
     def finish(self) -> None:
-        """Answer whatever can still be answered; then all that is formed is counted, where it can be."""
-        assert len(self.acknowledged) > len(self.sent) / 20, "hardly anything was answered: the crashes prove nothing"
+        """Store all batches of open periods, then check that every report of an open period is counted."""
+        assert len(self.acknowledged) > len(self.sent) / 20, (
+            "5 % of the batches or fewer were acknowledged: the run proves nothing"
+        )
         counted = _in_child(lambda: _settled(self))
         self.acknowledged |= {i for i, (_, _, day) in self.sent.items() if day >= self.day}
         self.check(counted)
         purged = [number for _, numbers, day in self.sent.values() if day < self.day for number in numbers]
-        assert not any(counted["brief"][number] for number in purged), "what was purged has come back"
+        assert not any(counted["brief"][number] for number in purged), "a purged report is counted again"
 
 
 def _batch(metric: Metric, numbers: range, day: int) -> Batch:
@@ -215,28 +217,29 @@ def _batch(metric: Metric, numbers: range, day: int) -> Batch:
 
 
 def _post(ports: Sequence[int], batch: Batch) -> list[int]:
-    """Send a batch to each port at the same time; return the answers that came."""
-    body, asked, statuses = batch.to_json(), [], []
+    """Send a batch to each port at the same time; return the statuses of the responses that arrived."""
+    body, connections, statuses = batch.to_json(), [], []
     with ExitStack() as stack:
         for port in ports:
             connection = stack.enter_context(closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)))
             with suppress(OSError):
                 connection.request("POST", "/v1/reports", body, {"Content-Type": "application/json"})
-                asked.append(connection)
-        for connection in asked:
+                connections.append(connection)
+        for connection in connections:
             with suppress(OSError, http.client.HTTPException):
                 statuses.append(connection.getresponse().status)
     return statuses
 
 
 class Service:
-    """The processes of the service, in one process group; a pipe tells what they say: `ready`, `met MOMENT`.
+    """The processes of the service, in one process group; they send `ready` and `met FAILPOINT` over a pipe.
 
-    ports : where the processes listen; changes when one takes the place of another
+    messages : lines received so far
+    ports    : ports of the processes; changes when a process is replaced
     """
 
     def __init__(self, campaign: Campaign, target: str | None, countdown: int) -> None:
-        self.said: list[str] = []
+        self.messages: list[str] = []
         self.is_over = False
         self._campaign, self._target, self._countdown = campaign, target, countdown
         self._read_end, self._write_end = os.pipe()
@@ -256,19 +259,19 @@ class Service:
                 _serve(self._campaign, listener, self._target, self._countdown, self._write_end)
         self._pids.append(pid)
         self._group = self._group or pid
-        with suppress(OSError):  # it may have done so itself
+        with suppress(OSError):  # the child may have joined the group already
             os.setpgid(pid, self._group)
 
-    def hear(self, words: str, seconds: float) -> None:
-        """Wait until a process says so, so long at most."""
+    def wait_for(self, message: str, seconds: float) -> None:
+        """Wait until a process has sent this message, at most `seconds`."""
         until = time.monotonic() + seconds
-        while words not in self.said:
+        while message not in self.messages:
             if not select([self._read_end], [], [], max(0, until - time.monotonic()))[0]:
                 return
-            self.said += os.read(self._read_end, 1 << 16).decode().splitlines()
+            self.messages += os.read(self._read_end, 1 << 16).decode().splitlines()
 
     def replace_one(self, rng: random.Random) -> None:
-        """Kill a process that is not the group's first, whose id the group has; start another in its place."""
+        """Kill a process other than the first, which is the group's leader, and start another one."""
         number = rng.randrange(1, len(self._pids))
         os.kill(self._pids[number], signal.SIGKILL)
         os.waitpid(self._pids.pop(number), 0)
@@ -289,18 +292,18 @@ class Service:
 
 
 def _serve(campaign: Campaign, listener: socket.socket, target: str | None, countdown: int, write_end: int) -> None:
-    """Be one process of the service, in the child, until killed."""
+    """Run one process of the service, in the child, until it is killed."""
     left = countdown
 
-    def say(words: str) -> None:
-        os.write(write_end, f"{words}\n".encode())
+    def send(message: str) -> None:
+        os.write(write_end, f"{message}\n".encode())
 
     def hook(name: str) -> None:
         nonlocal left
-        if name == target:  # several threads pass here
+        if name == target:  # called from several threads
             left -= 1
             if left <= 0:
-                say(f"met {name}")
+                send(f"met {name}")
                 os.kill(os.getpid(), signal.SIGKILL)
 
     now = campaign.now.timestamp()
@@ -314,14 +317,14 @@ def _serve(campaign: Campaign, listener: socket.socket, target: str | None, coun
             create_app(DEFINITIONS, store, SETTINGS, clock),
             [listener],
             SETTINGS.connection_limits(),
-            lambda: say("ready"),
+            lambda: send("ready"),
         )
     finally:
         os._exit(3)
 
 
 def _in_child(work: Callable[[], dict[str, list[int]]]) -> dict[str, list[int]]:
-    """Do what opens the database in a process of its own: this one must be able to fork."""
+    """Run work that opens the database in a child process, because this process must be able to fork."""
     read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
@@ -330,9 +333,9 @@ def _in_child(work: Callable[[], dict[str, list[int]]]) -> dict[str, list[int]]:
         os._exit(0)
     os.close(write_end)
     with os.fdopen(read_end) as pipe:
-        told: dict[str, list[int]] = json.load(pipe)
+        counted: dict[str, list[int]] = json.load(pipe)
     os.waitpid(child, 0)
-    return told
+    return counted
 
 
 def _counted(store: SqlStore) -> dict[str, list[int]]:
@@ -345,10 +348,10 @@ def _counted(store: SqlStore) -> dict[str, list[int]]:
             file = io.BytesIO()
             write_reports(store, metric, summary.periods, file)
             retained = ReportFile(file).bit_counts().ones[0]
-            odd = {
+            differences = {
                 n: (c, int(r)) for n, (c, r) in enumerate(zip(counted[metric.name], retained, strict=True)) if c != r
             }
-            assert not odd, f"counted and retained differently: {odd}"
+            assert not differences, f"counted and retained differently: {differences}"
     return counted
 
 
@@ -370,14 +373,14 @@ def _ends_a_period(target: str | None) -> bool:
 
 
 def _not_before(target: str | None) -> float:
-    """Say what share of a campaign comes before a moment: tables are made at the first start, a purge needs reports."""
+    """Return the fraction of a campaign before a failpoint: tables are created at the first start, a purge needs reports."""
     if target is not None and target.startswith("start"):
         return -1
     return 0.3 if _ends_a_period(target) else 0
 
 
 def campaign(crashes: int, seed: int, processes: int, server: Postgres | None) -> Counter[str]:
-    """Run one campaign; return how often each moment was met."""
+    """Run one campaign; return the number of crashes at each failpoint."""
     rng = random.Random(seed)  # noqa: S311  (when to kill)
     targets: list[str | None] = [name for name in failpoint_names() if crashes >= CRASHES_A_CAMPAIGN]
     targets += [None] * (crashes - len(targets))

@@ -1,9 +1,9 @@
-"""Damage a client's files at random, let it go on, and count how often a period is reported twice.
+"""Damage a client's files at random, restart the client, and count the periods that are reported twice.
 
 python -m tests.stress.damage_matrix SEEDS          prints one line for each kind of damage
 
-A life: a client records and sends for 8 to 12 days, at times compacts, and ends. Then bytes of its files are lost, and it goes on for three
-days more. "Twice" is a metric and period that left under two ids: a retry of the same batch is not counted.
+In each life a client records and sends for 8 to 12 days, compacts at random, and stops. Then bytes of its files are damaged, and the
+client runs for three more days. "Twice" is a metric and period sent under two batch ids; a retry of the same batch is not counted.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ def sent_in_a_life(seed: int, damage: Damage, names: tuple[str, ...]) -> tuple[d
             for _ in range(days):
                 client.record("homepage", "x")
                 clock.move(days=1)
-                with collaborators(client).journal as known:
-                    collaborators(client).builder.build_due(known)
-                    due = list(known.queue)
+                with collaborators(client).journal as client_state:
+                    collaborators(client).builder.build_due(client_state)
+                    due = list(client_state.queue)
                 for batch_id in due:
                     collaborators(client).sender.send_now(batch_id)
                 if chance.random() < 0.2:

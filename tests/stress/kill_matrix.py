@@ -2,9 +2,9 @@
 
 python -m tests.stress.kill_matrix POINTS SEED          (make matrix: 200, make soak: 1000)
 
-A life of a client is a child forked from this preloaded process. It is killed by SIGKILL before or
-after its n-th operation on the disk or the network, or in the middle of an append with its record half written. At every third point two
-lives share the directory, each killed at its own time. Every tenth point kills the aggregator as well, and starts it again.
+A life of a client is a child forked from this preloaded process. SIGKILL ends it before or after its n-th operation on the disk or the
+network, or in the middle of an append with its record half written. At every third point two lives share the directory, each killed at
+its own time. Every tenth point kills the aggregator as well, and restarts it.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ LIVES, DAYS = 3, 6
 class Killer:
     """Kills this process at its n-th step, and writes the name of the step to a file."""
 
-    def __init__(self, at: int, told: Path) -> None:
+    def __init__(self, at: int, step_file: Path) -> None:
         self._left = at
-        self._describe = told
+        self._step_file = step_file
 
     def step(self, name: str, last: Callable[[], Any] = bool) -> None:
         self._left -= 1
         if self._left == 0:
             last()
-            self._describe.write_text(name)
+            self._step_file.write_text(name)
             os.kill(os.getpid(), signal.SIGKILL)
 
     def around(self, name: str, do: Callable[[], Any]) -> Any:
@@ -99,13 +99,13 @@ class KilledTransport:
     def __init__(self, url: str, killer: Killer) -> None:
         self._transport, self._killer = HttpTransport(url), killer
 
-    def send(self, body: bytes, wanted: Callable[[], bool]) -> UploadResponse:
-        answer: UploadResponse = self._killer.around("send", lambda: self._transport.send(body, wanted))
+    def send(self, body: bytes, is_wanted: Callable[[], bool]) -> UploadResponse:
+        answer: UploadResponse = self._killer.around("send", lambda: self._transport.send(body, is_wanted))
         return answer
 
 
 class Aggregator:
-    """`hubbub serve`, that can be killed and comes back on the same port with the same database."""
+    """A `hubbub serve` that can be killed and restarted on the same port with the same database."""
 
     def __init__(self, place: Path) -> None:
         self._place = place
@@ -133,7 +133,7 @@ class Aggregator:
 
 
 def life(state: Path, url: str, day: datetime, seed: int, killer: Killer) -> None:
-    """Record, let days pass, send; until the killer comes."""
+    """Record, advance the clock and send, until the killer ends the process."""
     chance, clock = random.Random(seed), ManualClock(day.date())  # noqa: S311
     options: dict[str, Any] = {"disk": KilledDisk(killer), "transport": KilledTransport(url, killer), "clock": clock}
     client = Client(METRICS, state, url, policy=UNLIMITED, environment={}, **options)
@@ -150,26 +150,26 @@ def life(state: Path, url: str, day: datetime, seed: int, killer: Killer) -> Non
 
 
 def point(aggregator: Aggregator, place: Path, number: int, chance: random.Random) -> tuple[Counter[str], str]:
-    """Kill one client once in each of its lives; return its accounting once everything is delivered, and where it died."""
+    """Kill one client once in each of its lives; return its accounting after all is delivered, and the steps of the kills."""
     state = place / str(number)
     first = datetime.now(UTC) - timedelta(days=DAYS)
     where = []
     for each in range(LIVES):
         children = []
         for sibling in range(2 if number % 3 == 0 else 1):
-            told = place / f"told {sibling}"
-            told.write_text("nowhere")
-            killer, seed = Killer(chance.randrange(1, 60), told), chance.randrange(1 << 32)
+            step_file = place / f"step {sibling}"
+            step_file.write_text("nowhere")
+            killer, seed = Killer(chance.randrange(1, 60), step_file), chance.randrange(1 << 32)
             child = os.fork()
             if child == 0:
                 life(state, aggregator.url, first + timedelta(days=2 * each), seed, killer)
-            children.append((child, told))
+            children.append((child, step_file))
         if number % 10 == 5 and each == 1:
             aggregator.kill()
             aggregator.start()
-        for child, told in children:
+        for child, step_file in children:
             os.waitpid(child, 0)
-            where.append(told.read_text())
+            where.append(step_file.read_text())
     with Client(METRICS, state, aggregator.url, policy=UNLIMITED, environment={}) as client:
         client.set_consent("on")
         for _ in range(3):
@@ -180,8 +180,8 @@ def point(aggregator: Aggregator, place: Path, number: int, chance: random.Rando
     gone = sum(counts["dropped"].values())
     if counts["formed"] != counts["acknowledged"] + counts["queued"] + counts["quarantined"] + gone:
         raise AssertionError(f"point {number}, killed {where}: {counts}")
-    told_of = {"formed": counts["formed"], "acknowledged": counts["acknowledged"], "lost": gone + counts["queued"]}
-    return Counter(told_of), "; ".join(where)
+    reports = {"formed": counts["formed"], "acknowledged": counts["acknowledged"], "lost": gone + counts["queued"]}
+    return Counter(reports), "; ".join(where)
 
 
 def main(points: int, seed: int) -> None:
@@ -197,8 +197,8 @@ def main(points: int, seed: int) -> None:
             counted = sum(pull_summary(aggregator.local_url, name).num_reports for name in NAMES)
         finally:
             aggregator.kill()
-    told = {"points": points, "seed": seed, "counted": counted, **totals, "killed": dict(places)}
-    sys.stdout.write(json.dumps(told) + "\n")
+    result = {"points": points, "seed": seed, "counted": counted, **totals, "killed": dict(places)}
+    sys.stdout.write(json.dumps(result) + "\n")
     if not (counted == totals["acknowledged"] == totals["formed"]):
         raise SystemExit(1)
 

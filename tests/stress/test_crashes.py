@@ -1,4 +1,4 @@
-"""SIGKILL at every named moment and at random ones: see crash_matrix.py, which this runs once."""
+"""SIGKILL at every failpoint and at random moments: one campaign of crash_matrix.py per engine."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("engine", "processes"), [("sqlite", 1), ("postgres", 2)])
 def test_killed_service_loses_no_report_and_counts_none_twice(engine: str, processes: int, unseen_seed: int) -> None:
-    """25 crashes each: every named moment, which must have been met, and random ones for the rest."""
+    """25 crashes each: one at every failpoint, each of which must be reached, the others at random moments."""
     root = Path(__file__).parents[2]
     matrix = [sys.executable, "-m", "tests.stress.crash_matrix", engine, str(processes), "25", str(unseen_seed)]
     done = subprocess.run(matrix, cwd=root, capture_output=True, text=True, timeout=200, check=False)

@@ -18,7 +18,7 @@ ADDRESS = ("127.0.0.1", 8_000)
 
 @dataclass(frozen=True)
 class AppResponse:
-    """A response; status 0: the client disconnected, and no response was sent."""
+    """A response; with status 0 the client disconnected, and no response was sent."""
 
     status: int
     headers: dict[str, str]

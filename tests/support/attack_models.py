@@ -35,7 +35,7 @@ def one_bit_twice(params: Params, t: int, true: int) -> Floats:
 
 
 def share_matched(params: Params, people: int, t: int, rng: np.random.Generator) -> float:
-    """Return the share of clients, all with one value, whose t reports are linked correctly to their t other reports."""
+    """Return the share of clients, all with one value, with t reports linked correctly to their t other reports."""
     k, h = params.num_bits, params.num_hashes
     true = np.arange(k) < h
     chance_of_one = np.where(true, permanent(params, 1)[1], permanent(params, 0)[1])
@@ -61,7 +61,7 @@ class Loss:
 def loss_of_a_change(params: Params, t: int) -> Loss:
     """Return the loss of 2t linked reports between "v, then w" and "v, then v" (t each).
 
-    All k permanent bits are drawn again, or not. The mean is that of a client whose value changed.
+    All k permanent bits are drawn again, or not. The mean is over the outputs of a client with a changed value.
     """
     k, h = params.num_bits, params.num_hashes
     worst = [0.0, 0.0]

@@ -81,7 +81,7 @@ class RequestStrategies:
         return damage()
 
     def hostile(self) -> st.SearchStrategy[Request]:
-        """JSON that is expensive or ambiguous for parsers, alone or as a field of a batch."""
+        """JSON texts that are expensive or ambiguous for parsers, alone or as a field of a batch."""
 
         @st.composite
         def hurt(draw: st.DrawFn) -> Request:
@@ -276,10 +276,10 @@ def _instead() -> dict[str, st.SearchStrategy[Callable[[Any], Any]]]:
     }
     other = st.just(lambda _: _ABSENT) | _JSON.map(lambda value: lambda _: value)
     return {
-        name: st.sampled_from([other, st.sampled_from(some), also.get(name, st.sampled_from(some))]).flatmap(
+        name: st.sampled_from([other, st.sampled_from(changes), also.get(name, st.sampled_from(changes))]).flatmap(
             lambda kind: kind
         )
-        for name, some in nearly.items()
+        for name, changes in nearly.items()
     }
 
 

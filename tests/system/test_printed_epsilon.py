@@ -218,7 +218,7 @@ SURFACES = ("metrics show", "metrics show --json", "page", "GET /v1/metrics", "d
 
 
 @pytest.mark.parametrize("surface", SURFACES)
-def test_printed_epsilon_is_the_enumerated_one_rounded_up(
+def test_printed_epsilon_is_the_enumerated_epsilon_rounded_up(
     surface: str, printed: dict[str, dict[str, Figures]], metrics: dict[str, Metric]
 ) -> None:
     assert printed[surface].keys() == metrics.keys()

@@ -39,12 +39,12 @@ HTML = "text/html,*/*;q=0.8"  # what browsers accept
 
 def sign_in(aggregator: Aggregator, bearer: str, **headers: str) -> HttpResponse:
     body = urlencode({"token": bearer.removeprefix("Bearer ")}).encode()
-    asked = {"content_type": "application/x-www-form-urlencoded", "accept": HTML} | headers
+    request_headers = {"content_type": "application/x-www-form-urlencoded", "accept": HTML} | headers
     answer = aggregator.http.request(
         "POST",
         aggregator.url + "/sign-in",
         body=body,
-        headers={name.replace("_", "-"): value for name, value in asked.items()},
+        headers={name.replace("_", "-"): value for name, value in request_headers.items()},
         redirect=False,
     )
     return _http_response(answer)
@@ -76,9 +76,7 @@ def signed_in(aggregator: Aggregator, bearer: str) -> dict[str, str]:
     return {"cookie": f"{morsel.key}={morsel.value}", "accept": HTML}
 
 
-def test_page_redirects_browsers_to_sign_in_and_refuses_programs_without_token(
-    start: StartAggregator, store: SqlStore
-) -> None:
+def test_page_without_token_redirects_browsers_and_refuses_programs(start: StartAggregator, store: SqlStore) -> None:
     aggregator = start(store, local_reads_without_token=False)
     sent = get(aggregator, accept=HTML)
     assert (sent.status, sent.headers["location"]) == (303, "/sign-in")
@@ -155,7 +153,7 @@ def test_sessions_expire_after_12_hours(start: StartAggregator, store: SqlStore)
     assert get(aggregator, **cookie).status == 303
 
 
-def test_sign_out_ends_the_session_for_all_copies_of_the_cookie(start: StartAggregator, store: SqlStore) -> None:
+def test_sign_out_invalidates_all_copies_of_the_cookie(start: StartAggregator, store: SqlStore) -> None:
     aggregator = start(store, local_reads_without_token=False)
     cookie = signed_in(aggregator, given(store, Scope.READ))
     answer = sign_out(aggregator, **cookie)
@@ -361,6 +359,7 @@ def test_search_requires_every_word(sqlite_store: SqlStore, query: str, found: l
     assert isinstance(found, int) or query == "opens first" or shown == found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/", "/?q=editor&problems=1", "/metric/editor.first_page", "/metrics"])
 def test_pages_run_a_constant_number_of_statements(store: SqlStore, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     """Count SQL statements; reading a summary fails the test."""
@@ -420,16 +419,16 @@ def test_page_queries_use_the_index(sqlite_store: SqlStore) -> None:
     """Without the index SQLite would read all pages of all summaries, because the columns follow the summary in each row."""
     definitions = many_definitions(3)
     fill(sqlite_store, definitions, NOON.date(), 3)
-    asked: list[Callable[[], object]] = [
+    queries: list[Callable[[], object]] = [
         sqlite_store.version_totals,
         sqlite_store.implausible_periods,
         sqlite_store.stale_figures,
         lambda: sqlite_store.period_rows([metric.digest for metric in definitions.values()]),
     ]
-    for question in asked:
+    for query in queries:
         statements: list[tuple[str, Any]] = []
         with noted(sqlite_store, statements):
-            question()
+            query()
         [(statement, parameters)] = [each for each in statements if each[0].startswith("SELECT")]
         with transaction(sqlite_store._engine, writes=False) as connection:
             plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).all()

@@ -129,7 +129,7 @@ def test_each_single_header_gets_documented_responses_and_no_log(
     assert lines_above_info(caplog) == []
 
 
-def test_origin_that_is_no_url_counts_as_another_site(caller: Caller, caplog: pytest.LogCaptureFixture) -> None:
+def test_invalid_origin_counts_as_another_site(caller: Caller, caplog: pytest.LogCaptureFixture) -> None:
     for path in ("/sign-in", "/sign-out"):
         assert caller.call("POST", path, [(b"origin", b"http://[")], [b"token=x"]).status == 403
     assert lines_above_info(caplog) == []

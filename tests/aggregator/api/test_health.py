@@ -86,7 +86,7 @@ ReadinessMachine.TestCase.settings = hypothesis_settings(max_examples=100, deadl
 TestReadiness = ReadinessMachine.TestCase
 
 
-def test_readyz_returns_200_while_batches_are_stored_and_probes_wait(
+def test_readyz_returns_200_during_ingestion_and_slow_probes(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Regression: on a slow disk the probe could not get SQLite's lock, so the response was 503 although batches were stored."""
@@ -108,9 +108,9 @@ def test_concurrent_readyz_requests_share_one_probe(
     start: StartAggregator, store: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     aggregator, askers = start(store), 16
-    go_on, all_asked = threading.Event(), threading.Event()
+    go_on, all_started = threading.Event(), threading.Event()
     probes: list[int] = []
-    asked: list[int] = []
+    requests_started: list[int] = []
 
     def probe() -> None:
         probes.append(1)
@@ -118,9 +118,9 @@ def test_concurrent_readyz_requests_share_one_probe(
 
     def counted(readiness: ReadinessCheck, writer: GroupCommit) -> Future[None] | None:
         found = require(readiness, writer)
-        asked.append(1)
-        if len(asked) == askers:
-            all_asked.set()
+        requests_started.append(1)
+        if len(requests_started) == askers:
+            all_started.set()
         return found
 
     require = ReadinessCheck.require
@@ -128,7 +128,7 @@ def test_concurrent_readyz_requests_share_one_probe(
     monkeypatch.setattr(ReadinessCheck, "require", counted)
     with ThreadPoolExecutor(askers) as pool:
         answers = [pool.submit(aggregator.get, "/readyz") for _ in range(askers)]
-        assert all_asked.wait(60)
+        assert all_started.wait(60)
         assert aggregator.get("/livez").status == 200, "they take no thread from others"
         go_on.set()
         assert {answer.result().status for answer in answers} == {200}

@@ -83,7 +83,7 @@ def test_rejects_missing_fields(aggregator: Aggregator, good: Batch, field: str)
 @pytest.mark.parametrize(
     "body", [b"", b"[]", b"null", b'"', b"\xff\xfe", b"[" * 20_000, b'{"period": ' + b"9" * 9_000 + b"}"]
 )
-def test_rejects_bodies_that_are_no_json_object(aggregator: Aggregator, body: bytes) -> None:
+def test_rejects_bodies_other_than_json_objects(aggregator: Aggregator, body: bytes) -> None:
     assert_refused(aggregator.post(body), ProblemType.MALFORMED)
 
 
@@ -146,7 +146,7 @@ def test_week_closes_30_days_after_its_sunday(aggregator: Aggregator, make_batch
         aggregator.clock.now = datetime(2024, 6, 15, 12, tzinfo=UTC)
 
 
-def test_rejects_period_that_is_no_first_day(aggregator: Aggregator, make_batch: MakeBatch) -> None:
+def test_rejects_date_that_does_not_start_a_period(aggregator: Aggregator, make_batch: MakeBatch) -> None:
     metric = aggregator.definitions["from_jfk"]
     assert_refused(aggregator.post(make_batch(metric, period="2024-06-11")), ProblemType.PERIOD_MISALIGNED)
 
@@ -172,7 +172,7 @@ def test_rejects_padding_bits(aggregator: Aggregator, good: Batch, bit: int, rep
     assert_refused(aggregator.post(body), ProblemType.PADDING_SET)
 
 
-def test_rejects_no_reports_and_too_many(aggregator: Aggregator, make_batch: MakeBatch) -> None:
+def test_rejects_empty_and_too_large_batches(aggregator: Aggregator, make_batch: MakeBatch) -> None:
     metric = aggregator.definitions["homepage"]
     assert_refused(aggregator.post(make_batch(metric, n=0)), ProblemType.NO_REPORTS)
     assert_refused(aggregator.post(make_batch(metric, n=501)), ProblemType.TOO_MANY_REPORTS)
@@ -232,7 +232,7 @@ def test_rejects_slow_body_and_closes_the_connection(
     assert aggregator.post(body).status == 202
 
 
-def test_rate_limited_network_gets_retry_after_and_others_are_served(
+def test_rate_limit_returns_retry_after_and_serves_other_networks(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch
 ) -> None:
     """Behind a proxy on this machine, the network is that of the last entry of X-Forwarded-For."""

@@ -148,7 +148,7 @@ def test_summary_covers_the_requested_periods(start: StartAggregator, store: Sql
     assert aggregator.summary("homepage").periods == ("2024-06-13", "2024-06-14", "2024-06-15")
 
 
-def test_summary_as_pattern_counts(aggregator: Aggregator, make_batch: MakeBatch) -> None:
+def test_summary_is_served_as_pattern_counts(aggregator: Aggregator, make_batch: MakeBatch) -> None:
     carrier = aggregator.definitions["carrier"]
     batch = make_batch(carrier, 100)
     assert aggregator.post(batch).status == 202

@@ -124,9 +124,9 @@ def test_copy_continues_ids_after_the_copied_ones(
     store.close()
     after = contents(there)
     for name, more in (("segment", 3), ("collection", 2)):
-        known = {row[0] for row in before[name]}
-        assert len({row[0] for row in after[name]} - known) == more
-        assert min({row[0] for row in after[name]} - known) > max(known)
+        ids_before = {row[0] for row in before[name]}
+        assert len({row[0] for row in after[name]} - ids_before) == more
+        assert min({row[0] for row in after[name]} - ids_before) > max(ids_before)
 
 
 def test_copy_during_ingest_is_a_snapshot_with_all_acknowledged_batches(
@@ -268,7 +268,7 @@ def test_backup_on_a_full_disk_fails_and_leaves_no_file(filled: tuple[str, list[
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-def test_backup_whose_time_cannot_be_stored_is_complete_with_a_warning(
+def test_backup_without_stored_time_is_complete_and_warns(
     filled: tuple[str, list[Batch]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
@@ -303,7 +303,7 @@ def test_restore_refuses_a_truncated_backup(backup: Path, tmp_path: Path, share:
 
 
 @pytest.mark.parametrize("number", range(30))
-def test_restore_of_a_backup_with_a_changed_bit_is_refused_or_undamaged(
+def test_restore_refuses_a_changed_bit_or_is_undamaged(
     backup: Path, tmp_path: Path, number: int, unseen_seed: int
 ) -> None:
     """SQLite has no checksum of its contents: a bit that changes within a report is not found, only structure is checked."""
@@ -326,7 +326,7 @@ def test_restore_of_a_backup_with_a_changed_bit_is_refused_or_undamaged(
             assert connection.exec_driver_sql("PRAGMA integrity_check").scalars().all() == ["ok"]
 
 
-def test_restore_of_a_backup_with_an_overwritten_page_is_refused_or_loses_no_row(backup: Path, tmp_path: Path) -> None:
+def test_restore_refuses_an_overwritten_page_or_keeps_all_rows(backup: Path, tmp_path: Path) -> None:
     """Indexes are rebuilt, and the contents of reports have no structure; damage to any other page is found."""
     data, refused = backup.read_bytes(), 0
     rng, pages = random.Random(0), len(data) // 4096  # noqa: S311
@@ -377,7 +377,7 @@ def test_restore_refuses_table_names_that_are_not_text(backup: Path, tmp_path: P
     ],
 )
 @pytest.mark.parametrize("copy", [copy_file, copy_rows])
-def test_restore_and_copy_refuse_a_file_that_no_aggregator_wrote(
+def test_restore_and_copy_refuse_files_of_other_programs(
     backup: Path, tmp_path: Path, statement: str, copy: Any
 ) -> None:
     forged = tmp_path / "forged.db"

@@ -54,7 +54,7 @@ def definitions_file(tmp_path: Path) -> str:
 
 @pytest.fixture
 def nobody() -> Iterator[Path]:
-    """A directory with definitions that anyone may read, and whoever tests may not write to."""
+    """A directory with definitions that all users can read, and in which the tests' user cannot write."""
     with TemporaryDirectory() as name:
         place, user = Path(name), os.geteuid()
         (place / "metrics.toml").write_text(DEFINITIONS)
@@ -88,18 +88,18 @@ def commands(database: str, definitions_file: str, place: Path) -> list[list[str
     ]
 
 
-@pytest.mark.parametrize(("database", "told"), UNUSABLE)
+@pytest.mark.parametrize(("database", "message"), UNUSABLE)
 def test_every_command_refuses_an_invalid_database_name(
-    database: str, told: str, definitions_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    database: str, message: str, definitions_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for arguments in commands(database, definitions_file, tmp_path):
-        said = CliRunner().invoke(main, arguments)
-        assert (said.exit_code, said.stdout) == (2, ""), arguments
-        assert told in said.stderr
-        assert not [secret for secret in SECRETS if secret in said.output]
-    said = CliRunner().invoke(main, ["token", "list"], env={"HUBBUB_DATABASE": database or " "})
-    assert (said.exit_code, told in said.stderr) == (2, True)
+        result = CliRunner().invoke(main, arguments)
+        assert (result.exit_code, result.stdout) == (2, ""), arguments
+        assert message in result.stderr
+        assert not [secret for secret in SECRETS if secret in result.output]
+    result = CliRunner().invoke(main, ["token", "list"], env={"HUBBUB_DATABASE": database or " "})
+    assert (result.exit_code, message in result.stderr) == (2, True)
     for act in (SqlStore.open, is_postgres):
         with pytest.raises(StoreError):
             act(database)
@@ -136,10 +136,10 @@ def test_without_password_keeps_names_without_passwords(database: str) -> None:
 def test_no_command_prints_the_password_of_an_unreachable_server(definitions_file: str, tmp_path: Path) -> None:
     for database in ("postgresql://u:s3cret@127.0.0.1:1/y", "postgresql://u:s3cret/tw0@127.0.0.1:1/y"):
         for arguments in commands(database, definitions_file, tmp_path)[1:]:  # serve is its process's own test
-            said = CliRunner().invoke(main, arguments)
-            assert isinstance(said.exception, SystemExit | None), arguments
-            assert not [secret for secret in SECRETS if secret in said.output]
-            assert "u:***@" in said.output or arguments[0] == "db"
+            result = CliRunner().invoke(main, arguments)
+            assert isinstance(result.exception, SystemExit | None), arguments
+            assert not [secret for secret in SECRETS if secret in result.output]
+            assert "u:***@" in result.output or arguments[0] == "db"
 
 
 @pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1", "UTF8"])
@@ -158,7 +158,7 @@ def test_postgres_database_of_any_encoding_works(
 
 
 def test_open_reports_why_a_file_cannot_be_created(tmp_path: Path) -> None:
-    for place, told in (
+    for place, message in (
         (
             tmp_path / "no" / "such.db",
             rf"the directory {tmp_path}/no does not exist or is not readable: create it, or give another --database",
@@ -166,24 +166,24 @@ def test_open_reports_why_a_file_cannot_be_created(tmp_path: Path) -> None:
         (tmp_path, "the path is a directory: give a file in it"),
         (tmp_path / ("x" * 300), r"the file cannot be created \(File name too long\): give another --database"),
     ):
-        with pytest.raises(StoreError, match=told):
+        with pytest.raises(StoreError, match=message):
             SqlStore.open(place)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_open_and_doctor_report_a_directory_that_is_not_writable(nobody: Path) -> None:
     new = str(nobody / "new.db")
-    told = f"this user may not write to {nobody}: change its owner or mode"
-    with pytest.raises(StoreError, match=told):
+    message = f"this user may not write to {nobody}: change its owner or mode"
+    with pytest.raises(StoreError, match=message):
         SqlStore.open(new)
-    asked = DeploymentOptions(nobody / "metrics.toml", new, "127.0.0.1", Settings())
+    deployment = DeploymentOptions(nobody / "metrics.toml", new, "127.0.0.1", Settings())
     found = [
         finding.observation
-        for finding in check_aggregator(asked, datetime.now(UTC), lambda: None)
+        for finding in check_aggregator(deployment, datetime.now(UTC), lambda: None)
         if finding.health is Health.ERROR
     ]
     assert len(found) == 1
-    assert told in found[0]
+    assert message in found[0]
 
 
 def test_database_files_have_mode_0600(

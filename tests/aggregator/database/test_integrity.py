@@ -47,8 +47,8 @@ def found(database: str) -> list[str]:
 
 
 def checked(database: str) -> tuple[int, str]:
-    said = CliRunner().invoke(main, ["db", "check", "--database", database])
-    return said.exit_code, said.output
+    result = CliRunner().invoke(main, ["db", "check", "--database", database])
+    return result.exit_code, result.output
 
 
 def test_check_of_an_undamaged_database_finds_nothing(filled: str) -> None:
@@ -67,14 +67,14 @@ def test_check_finds_any_overwritten_page(filled: str, tmp_path: Path) -> None:
     for page in range(1, pages):  # without the first the file is no database
         bad.write_bytes(data[: page * PAGE] + rng.randbytes(PAGE) + data[(page + 1) * PAGE :])
         assert found(str(bad)), page
-    code, said = checked(str(bad))
+    code, output = checked(str(bad))
     assert code == 1
     assert (
         "the database is damaged: stop the aggregator, keep the file, and restore the last backup into a new file"
-        in said
+        in output
     )
-    told = json.loads(CliRunner().invoke(main, ["db", "check", "--database", str(bad), "--json"]).stdout)
-    assert told["damaged"]
+    as_json = json.loads(CliRunner().invoke(main, ["db", "check", "--database", str(bad), "--json"]).stdout)
+    assert as_json["damaged"]
     assert [finding.health for finding in check_damage(str(bad))] == [Health.ERROR]
 
 
@@ -92,8 +92,8 @@ def test_doctor_reports_a_damaged_database(filled: str, tmp_path: Path) -> None:
     with bad.open("r+b") as file:
         file.seek(bad.stat().st_size // 2 // PAGE * PAGE)
         file.write(bytes(PAGE))
-    said = CliRunner().invoke(
+    result = CliRunner().invoke(
         main, ["doctor", str(tmp_path / "metrics.toml"), "--refusal-window", "0", "--database", str(bad), "--json"]
     )
-    assert said.exit_code == 1
-    assert [finding for finding in json.loads(said.stdout)["findings"] if "damaged: " in finding["observation"]]
+    assert result.exit_code == 1
+    assert [finding for finding in json.loads(result.stdout)["findings"] if "damaged: " in finding["observation"]]

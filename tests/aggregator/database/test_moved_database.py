@@ -82,7 +82,7 @@ def holds_all(database: Path, batches: list[Batch]) -> bool:
 
 
 class Trial:
-    """One database, one action at a drawn step, and what was acknowledged."""
+    """One database, one action at a random step, and the acknowledged batches."""
 
     def __init__(self, database: Path, suffix: str, rng: random.Random, *, from_thread: bool) -> None:
         self.database = database
@@ -134,7 +134,7 @@ class Trial:
 
 @pytest.mark.parametrize("suffix", ["", "-wal"])
 @pytest.mark.parametrize("from_thread", [False, True])
-def test_moved_database_acknowledges_no_batch_that_a_restart_would_lose(
+def test_moved_database_loses_no_acknowledged_batch_at_restart(
     tmp_path: Path,
     definitions: Definitions,
     make_batch: MakeBatch,
@@ -210,6 +210,7 @@ def test_moved_database_is_answered_503_until_it_is_back(
     assert aggregator.stored() == 6
 
 
+@pytest.mark.slow
 def test_other_processes_and_checkpoints_are_not_reported_as_moved(
     start: StartAggregator,
     sqlite_store: SqlStore,

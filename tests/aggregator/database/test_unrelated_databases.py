@@ -46,9 +46,9 @@ def bytes_of(database: str) -> Any:
 @pytest.mark.parametrize("arguments", LOOKING, ids=" ".join)
 def test_reading_commands_do_not_change_an_empty_database(empty: str, arguments: list[str]) -> None:
     before = bytes_of(empty)
-    said = ran(arguments, empty)
-    assert said.exit_code == 1
-    assert "the database has no tables: create them with `hubbub db create`" in said.output
+    result = ran(arguments, empty)
+    assert result.exit_code == 1
+    assert "the database has no tables: create them with `hubbub db create`" in result.output
     assert bytes_of(empty) == before
 
 
@@ -57,11 +57,11 @@ def test_reading_commands_do_not_change_an_empty_database(empty: str, arguments:
 )
 def test_database_of_another_program_is_refused_and_not_changed(foreign: str, arguments: list[str]) -> None:
     before = bytes_of(foreign)
-    said = ran(arguments, foreign)
-    assert said.exit_code == 1
+    result = ran(arguments, foreign)
+    assert result.exit_code == 1
     assert (
         "the database belongs to another program, its tables are account, address, invoice and 1 more: give"
-        in said.output
+        in result.output
     )
     with pytest.raises(SchemaError, match="another program"):
         SqlStore.open(foreign)
@@ -72,9 +72,9 @@ def test_copy_refuses_a_target_of_another_program(database: str, tmp_path: Path)
     source = tmp_path / "source.db"
     SqlStore.open(source).close()
     sql(database, "CREATE TABLE account (id INTEGER)")
-    said = CliRunner().invoke(main, ["db", "copy", str(source), database])
-    assert said.exit_code == 1
-    assert ("another program" if is_postgres(database) else "exists already") in said.output
+    result = CliRunner().invoke(main, ["db", "copy", str(source), database])
+    assert result.exit_code == 1
+    assert ("another program" if is_postgres(database) else "exists already") in result.output
 
 
 def test_serve_and_token_create_refuse_a_named_database_that_does_not_exist(database: str, tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_repeated_job_failure_is_logged_once_a_minute(
     assert caplog.records[-1].getMessage() == "fold_and_expire works again"
 
 
-def test_failing_upkeep_is_shown_in_metrics_and_dashboard_while_batches_are_stored(
+def test_failing_upkeep_is_shown_in_metrics_and_dashboard(
     start: StartAggregator,
     sqlite_store: SqlStore,
     make_batch: MakeBatch,
@@ -107,10 +107,10 @@ def test_failing_upkeep_is_shown_in_metrics_and_dashboard_while_batches_are_stor
         )
     wait_until(0)
     records = [record for record in caplog.records if record.name == "hubbub_aggregator.monitoring.job_health"]
-    said = {
+    messages = {
         record.getMessage().partition(" (")[0] for record in records
     }  # of which metrics: the first round was under way
-    assert said == {
+    assert messages == {
         "fold_and_expire failed: the database reported an error: database disk image is malformed",
         "fold_and_expire works again",
     }
@@ -130,8 +130,8 @@ def test_database_error_is_one_line_with_next_step_and_without_values(tmp_path: 
         SqlStore.open("postgresql://u:canary@127.0.0.1:1/y")
     assert "\n" not in str(gone.value)
     assert "\t" not in str(gone.value)
-    for told in ('at "127.0.0.1", port 1 failed: Connection refused', "check that PostgreSQL runs"):
-        assert told in str(gone.value)
+    for part in ('at "127.0.0.1", port 1 failed: Connection refused', "check that PostgreSQL runs"):
+        assert part in str(gone.value)
 
 
 def test_postgres_error_has_no_values_of_the_statement(postgres_url: str) -> None:

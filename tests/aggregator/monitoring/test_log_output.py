@@ -48,8 +48,8 @@ def test_text_log_line_has_level_logger_and_message() -> None:
 def test_repeated_warning_is_logged_once_a_minute_with_its_count() -> None:
     now = [0.0]
     once = RateLimitFilter(lambda: now[0])
-    said = [once.filter(record()) for _ in range(5)]
-    assert said == [True, False, False, False, False]
+    is_logged = [once.filter(record()) for _ in range(5)]
+    assert is_logged == [True, False, False, False, False]
     assert once.filter(record("another: %s"))
     assert all(once.filter(record(level=logging.INFO)) for _ in range(3))
     now[0] = 60.0

@@ -1,4 +1,4 @@
-"""Definitions that change while the service runs: taken whole, or not at all."""
+"""Reload of the definitions while the service runs: the whole file is accepted or rejected."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_reload_accepts_new_metrics_and_versions() -> None:
     assert active_definitions.current["theme"].digest != THEME
 
 
-def test_reload_accepts_removed_metrics_without_open_periods_and_new_expiry() -> None:
+def test_reload_accepts_new_expiry_and_removal_of_closed_metrics() -> None:
     assert "theme" not in reloaded(DEFINITIONS).current
     later = reloaded((DEFINITIONS + NEW_METRIC).replace("2030-01-01", "2031-01-01"), open_days("2024-06-15"))
     assert later.last_reload_ok
@@ -69,7 +69,7 @@ def test_reload_accepts_removed_metrics_without_open_periods_and_new_expiry() ->
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("[[metric]", "is not TOML"),
         ("", "there is no [[metric]] table"),
@@ -83,12 +83,12 @@ def test_reload_accepts_removed_metrics_without_open_periods_and_new_expiry() ->
     ids=["broken", "empty", "no mechanism", "gone", "edited in place"],
 )
 def test_rejected_reload_keeps_definitions_and_logs_the_reason(
-    text: str, told: str, caplog: pytest.LogCaptureFixture
+    text: str, message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     active_definitions = reloaded(text, open_days("2024-06-15", "2024-06-14"))
     assert active_definitions.current is OLD
     assert not active_definitions.last_reload_ok
-    assert told in caplog.text
+    assert message in caplog.text
 
 
 def test_reload_with_a_failing_store_keeps_definitions() -> None:
@@ -117,7 +117,7 @@ def test_requested_reload_logs_changes_at_every_level(
     newest = parse_definitions(NEW_METRIC + NEW_VERSION)["theme"].digest[:12]
     expires = DEFINITIONS.replace("2030-01-01", "2031-01-01", 1)
     theme = THEME[:12]
-    for text, told in (
+    for text, message in (
         (DEFINITIONS + NEW_METRIC, "nothing changed"),
         (DEFINITIONS + NEW_METRIC + NEW_VERSION, f"added: theme {newest}; current: theme {newest}"),
         (DEFINITIONS, f"removed: theme {theme}"),
@@ -126,13 +126,13 @@ def test_requested_reload_logs_changes_at_every_level(
         caplog.clear()
         active_definitions = ActiveDefinitions(OLD, lambda text=text: parse_definitions(text), nothing_open)  # type: ignore[misc]
         active_definitions.reload(always_log=True)
-        assert [record.getMessage().partition("; ")[2] for record in caplog.records] == [told]
+        assert [record.getMessage().partition("; ")[2] for record in caplog.records] == [message]
 
 
 def test_start_warns_of_removed_versions_with_open_periods(
     store: SqlStore, make_batch: MakeBatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """SIGHUP refuses such a file; at a start nobody holds on to what was, and a start that is refused is an outage."""
+    """SIGHUP rejects such a file. A start accepts it, because there are no earlier definitions and a failed start is an outage."""
     edited_in_place = parse_definitions(DEFINITIONS + NEW_VERSION)
     store.append([make_batch(OLD["theme"], period=f"2024-06-1{day}") for day in (5, 1, 2, 3)])
     store.append([make_batch(OLD["homepage"])])
@@ -156,7 +156,7 @@ def test_start_warns_of_removed_versions_with_open_periods(
 
 @pytest.fixture
 def caller(sqlite_store: SqlStore) -> Iterator[Caller]:
-    """The application, collecting what was collected before."""
+    """Requests to an application that starts with the previous definitions."""
     with started(
         create_app(OLD, sqlite_store, Settings(fold_interval=0.02), FakeClock(), local_address=ADDRESS)
     ) as caller:

@@ -25,7 +25,7 @@ def smallest_cohorts(store: SqlStore, metric: Metric) -> dict[str, int]:
     return {row.period: row.figures.smallest_cohort for row in store.period_rows([metric.digest]) if row.figures}
 
 
-def test_central_epsilon_of_counts_uses_the_smallest_cohort_of_the_last_complete_period(
+def test_central_epsilon_of_counts_uses_smallest_cohort_of_last_complete_period(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch
 ) -> None:
     aggregator = start(store, fold_interval=1000.0)

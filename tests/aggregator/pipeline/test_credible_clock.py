@@ -82,7 +82,7 @@ class MemoryClockStore:
 
 @dataclass
 class World:
-    """True time, and what the machines show of it; seconds."""
+    """True time, and the clocks of the machines, in seconds."""
 
     now: float = seconds
     offset: float = 0.0  # of the wall clock that all replicas share
@@ -104,7 +104,7 @@ def test_first_start_accepts_the_clock() -> None:
 
 
 @pytest.mark.parametrize("jump", [40 * DAY, -40 * DAY, TOLERANCE + 1, -TOLERANCE - 1])
-def test_jump_pauses_deletion_until_the_clock_has_agreed_for_24_hours(jump: float) -> None:
+def test_jump_pauses_deletion_until_24_hours_of_agreement(jump: float) -> None:
     state = observed(first(seconds), seconds + 10 + jump, 10)
     assert (state.status, state.candidate, state.credible) == (
         ClockStatus.IN_DOUBT,
@@ -124,7 +124,7 @@ def test_jump_and_back_pauses_deletion_for_24_hours_and_has_one_candidate() -> N
     assert observed(back, seconds + 3.5 + SETTLING, SETTLING).status is ClockStatus.CREDIBLE
 
 
-def test_small_steps_cannot_walk_the_remembered_time() -> None:
+def test_small_steps_do_not_move_the_remembered_time() -> None:
     """A wall clock that gains 5 minutes in every 10 seconds is in doubt before it has gained more than the tolerance."""
     state, wall = first(seconds), seconds
     for _ in range(12 * 24 * 40):
@@ -199,7 +199,7 @@ class ClockMachine(RuleBasedStateMachine):
 
     @rule(days=st.floats(1, 60) | st.floats(-60, -1), length=st.floats(0, 9))
     def jump_and_back_between_two_looks(self, days: float, length: float) -> None:
-        """Nothing comes of it."""
+        """A jump that is reversed before an observation changes no reading."""
         before = [clock.reading() for clock in self.running]
         self.world.offset += days * DAY
         assert [clock.reading() for clock in self.running] == before
@@ -209,7 +209,7 @@ class ClockMachine(RuleBasedStateMachine):
 
     @rule(hours=st.floats(1, 20), rate=st.floats(-5e-4, 5e-4))
     def drift(self, hours: float, rate: float) -> None:
-        """At the end NTP sets the wall clock back by what it drifted, at most 36 seconds."""
+        """At the end NTP corrects the drift of the wall clock, at most 36 seconds."""
         before = self.world.offset
         for _ in range(6):
             self.world.now += hours * HOUR / 6
@@ -246,7 +246,7 @@ class ClockMachine(RuleBasedStateMachine):
     @rule(days=st.floats(0.5, 60), jump=st.sampled_from([0.0, 0.0, 40 * DAY, -40 * DAY]))
     def long_downtime(self, days: float, jump: float) -> None:
         self.boot(days * DAY, jump)
-        if abs(days * DAY + jump) > 2 * TOLERANCE:  # else it looks as if no time had passed
+        if abs(days * DAY + jump) > 2 * TOLERANCE:  # otherwise the wall clock shows no elapsed time
             self.jumped_at = self.world.now
 
     def boot(self, downtime: float, jump: float) -> None:
@@ -274,7 +274,7 @@ class ClockMachine(RuleBasedStateMachine):
 
     @invariant()
     def one_candidate_is_no_later_than_true_time(self) -> None:
-        """What has ended by all candidates has truly ended: nothing else is deleted, or answered 410."""
+        """A period that has ended at all candidate times has ended; only such periods are deleted or answered with 410."""
         is_wrong = self.world.offset > TOLERANCE
         if is_wrong and self.world.now - self.jumped_at >= SETTLING - 1:
             self.is_wrong_time_remembered = self.was_wrong_time_remembered = True  # it was shown for 24 hours
@@ -286,7 +286,7 @@ class ClockMachine(RuleBasedStateMachine):
                 self.is_wrong_time_remembered = False
 
     def teardown(self) -> None:
-        """Deletion resumes after 24 hours of agreement and one look, by the wall clock."""
+        """Deletion resumes after 24 hours of agreement and one observation, and uses the wall clock."""
         self.start(0)
         self.start(1)
         for hours in (0, 1, 8, 8, 7):
@@ -311,7 +311,7 @@ def refusal(batch: Batch, definitions: Definitions, reading: Reading) -> Problem
 
 
 class DeletionMachine(ClockMachine):
-    """The same with reports, uploads and upkeep on a database."""
+    """A ClockMachine with reports, uploads and upkeep on a database."""
 
     def __init__(self, database: SqlStore) -> None:
         self.database = database
@@ -336,13 +336,13 @@ class DeletionMachine(ClockMachine):
     @precondition(lambda self: self.running)
     @rule(replica=st.integers(0, 1), age=st.sampled_from([0, 1, 29, 30, 30]), batch_id=st.uuids(version=4))
     def upload(self, replica: int, age: int, batch_id: uuid.UUID) -> None:
-        """A client with a right clock reports a period that is open; it meets the replica that runs."""
+        """A client with a correct clock uploads a report of an open period to a running replica."""
         clock = self.clocks[replica] or self.running[0]
         text = str(self.true_day() - timedelta(days=age))
         batch = Batch(batch_id, METRIC.name, METRIC.digest, text, b"\0", b"\1")
         refused = refusal(batch, DEFINITIONS, clock.reading())
         if refused is not None:
-            if refused is ProblemType.PERIOD_NOT_STARTED:  # clients send it again
+            if refused is ProblemType.PERIOD_NOT_STARTED:  # clients retry it
                 assert clock.reading().now.timestamp() < self.world.now - TOLERANCE, "a clock behind, perhaps accepted"
             elif not self.is_wrong_time_remembered:
                 assert (clock.reading().status, refused) == (ClockStatus.IN_DOUBT, ProblemType.UNAVAILABLE)
@@ -381,6 +381,7 @@ class DeletionMachine(ClockMachine):
             assert keeps_reports(METRIC, KEPT, text, wall - timedelta(seconds=1))
 
 
+@pytest.mark.slow
 def test_clock_in_doubt_delays_all_deletions(database: str) -> None:
     engine = open_postgres(database) if is_postgres(database) else open_sqlite(Path(database))
     store = SqlStore(engine, pause=lambda _seconds: None)
@@ -397,7 +398,7 @@ def test_clock_in_doubt_delays_all_deletions(database: str) -> None:
     st.dates(date(2024, 5, 1), date(2024, 9, 1)),
 )
 def test_admission_in_doubt_is_final_only_if_both_times_agree(times: tuple[int, int], day: date, expires: date) -> None:
-    """Compared with the verdict at each time by itself."""
+    """Compared with the result at each of the two times."""
     metric = replace(METRIC, expires=expires)
     definitions = Definitions([metric])
     batch = Batch(uuid.UUID(int=1, version=4), metric.name, metric.digest, str(day), b"\0", b"\1")
@@ -415,7 +416,7 @@ def test_admission_in_doubt_is_final_only_if_both_times_agree(times: tuple[int, 
 
 
 class SteppedClock:
-    """A service's clock whose wall clock a test sets, over an elapsed clock that it moves."""
+    """A clock of the service, with a wall clock and an elapsed clock that a test sets."""
 
     def __init__(self, store: SqlStore) -> None:
         self.wall, self.elapsed = seconds, 100.0
@@ -474,7 +475,7 @@ def test_jump_of_40_days_for_2_seconds_deletes_and_closes_nothing(
 def test_deletion_due_after_a_jump_waits_for_24_hours_of_agreement(
     store: SqlStore, make_batch: MakeBatch, jump: float, back: float
 ) -> None:
-    """A period that closes 12 hours later, by a wall clock that jumps and stays or comes back."""
+    """A period closes 12 hours after the jump of the wall clock, which stays or is reversed."""
     clock = SteppedClock(store)
 
     def is_open() -> bool:
@@ -489,7 +490,7 @@ def test_deletion_due_after_a_jump_waits_for_24_hours_of_agreement(
     clock.step(SETTLING - 10.0)
     assert is_open()
     clock.step(20.0)
-    assert is_open() == (jump + back < 0), "by a clock that was set back it is not due"
+    assert is_open() == (jump + back < 0), "it is not due by the corrected clock"
 
 
 def test_each_deletion_is_logged_with_metric_and_period(
@@ -501,8 +502,8 @@ def test_each_deletion_is_logged_with_metric_and_period(
     for days in (2, 31, 32, 33):
         upkeep(store, definitions, kept, START + days * DAYS)
     events = [vars(record) for record in caplog.records]
-    said = [(each["action"], each["metric"], each["period"]) for each in events if "action" in each]
-    assert said == [(action, "homepage", "2024-06-15") for action in ("dropped", "closed", "purged")]
+    actions = [(each["action"], each["metric"], each["period"]) for each in events if "action" in each]
+    assert actions == [(action, "homepage", "2024-06-15") for action in ("dropped", "closed", "purged")]
 
 
 def test_replicas_on_postgres_use_the_clock_of_the_server(
@@ -537,8 +538,8 @@ def test_accept_clock_ends_the_pause_in_a_running_process(store: SqlStore, datab
     future = replace(saved.state, generation=99, credible=saved.state.credible + 40 * DAY)
     assert store.save_clock(replace(saved, state=future), saved.state.generation)
     assert [finding.health for finding in check_clock(store)] == [Health.ERROR]
-    told = CliRunner().invoke(main, ["db", "accept-clock", "--json", "--database", database])
-    assert sorted(json.loads(told.stdout)) == ["accepted", "remembered"]
+    result = CliRunner().invoke(main, ["db", "accept-clock", "--json", "--database", database])
+    assert sorted(json.loads(result.stdout)) == ["accepted", "remembered"]
 
 
 def test_clock_is_saved_once_a_minute_and_after_each_jump() -> None:
@@ -555,7 +556,7 @@ def test_clock_is_saved_once_a_minute_and_after_each_jump() -> None:
 
 
 def test_restart_of_the_clock_needs_no_boot_id(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the system names no boot, a downtime is not measured."""
+    """If the system has no boot id, a downtime is not measured."""
     monkeypatch.setattr("hubbub_aggregator.pipeline.credible_clock.read_boot_id", lambda: None)
     store, world = MemoryClockStore(), World()
     CredibleClock(store, world.wall, lambda: world.elapsed(0))

@@ -11,7 +11,7 @@ from hubbub_aggregator.pipeline.fold_progress import FoldProgress
 
 
 class Segments:
-    """Ids of segments beside the round in which each came; a round folds those that are chosen."""
+    """Ids of segments with the round in which each arrived; a round folds the selected ones."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -47,10 +47,10 @@ class Segments:
         max_size=20,
     )
 )
-def test_oldest_segment_age_counts_from_the_first_round_that_left_it(
+def test_oldest_segment_age_counts_from_first_round_without_its_fold(
     rounds: list[tuple[int, int, set[int], bool, int]],
 ) -> None:
-    """A model knows for each segment the start of the first whole round in which it was there and was left."""
+    """The model stores for each segment the start of the first complete round that did not fold it."""
     segments, left, last_fold = Segments(), dict[int, float](), 0.0
     for before, during, folded, fails, seconds in rounds:
         segments.arrive(before)
@@ -66,7 +66,7 @@ def test_oldest_segment_age_counts_from_the_first_round_that_left_it(
 
 
 def test_oldest_segment_age_is_zero_while_folding_works() -> None:
-    """So that a scrape does not tell when a segment arrived."""
+    """Otherwise a scrape would show when a segment arrived."""
     segments = Segments()
     for _ in range(5):
         segments.arrive(2)
@@ -76,7 +76,7 @@ def test_oldest_segment_age_is_zero_while_folding_works() -> None:
         assert segments.progress.oldest_segment_age() == 0.0
 
 
-def test_unreachable_database_does_not_hide_the_error_of_a_round() -> None:
+def test_unreachable_database_keeps_the_error_of_the_fold() -> None:
     answers = iter([(1, 2)])
 
     def ids() -> tuple[int, int]:

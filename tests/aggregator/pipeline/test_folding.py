@@ -1,4 +1,4 @@
-"""Folding: summaries read the same before and after it."""
+"""Folding: reads return the same summaries before and after it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def batches(draw: st.DrawFn) -> Batch:
 
 
 def counted(metric: Metric, stored: Sequence[Batch]) -> Summary:
-    """What a read must be, from the batches themselves."""
+    """Return the expected result of a read, computed from the batches."""
     own = [batch for batch in stored if batch.digest == metric.digest]
     cohorts, rows = b"".join(batch.cohorts for batch in own), b"".join(batch.rows for batch in own)
     return summary_type(metric).from_rows(metric, cohorts, rows, {batch.period for batch in own})
@@ -65,7 +65,7 @@ def counted(metric: Metric, stored: Sequence[Batch]) -> Summary:
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.one_of(st.lists(batches(), min_size=1, max_size=4), st.integers(1, 12)), max_size=10))
 def test_read_summary_equals_the_sum_of_all_reports_at_any_time(steps: list[list[Batch] | int]) -> None:
-    """A step appends a group, or folds in pieces of so many reports; after each the reads agree."""
+    """A step appends a group of batches, or folds in pieces of a number of reports; all reads agree after each step."""
     with tempfile.TemporaryDirectory() as folder:
         store = SqlStore.open(Path(folder) / "reports.db")
         stored: dict[uuid.UUID, Batch] = {}

@@ -55,7 +55,7 @@ def metric(definitions: Definitions) -> Metric:
 
 
 async def sent(writer: GroupCommit, batches: Sequence[Batch], gated: GatedStore) -> list[AppendResult | BaseException]:
-    """Let the writer take the first batch, all others arrive meanwhile, then open the gate."""
+    """Let the writer take the first batch, submit all others, then open the gate."""
     first = asyncio.create_task(writer.write(batches[0]))
     while not gated.groups:
         await asyncio.sleep(0.001)
@@ -66,7 +66,7 @@ async def sent(writer: GroupCommit, batches: Sequence[Batch], gated: GatedStore)
     return await asyncio.gather(first, *others, return_exceptions=True)
 
 
-def test_batches_that_arrive_during_a_commit_share_the_next_one(
+def test_batches_arriving_during_a_commit_share_the_next_commit(
     gated: GatedStore, metric: Metric, make_batch: MakeBatch
 ) -> None:
     async def scenario() -> None:
@@ -101,9 +101,9 @@ def test_full_queue_refuses_batches_until_there_is_room(
 ) -> None:
     async def scenario() -> None:
         writer = GroupCommit(gated, Settings(max_queue_bytes=3 * 1100))  # a batch of 3 reports weighs 1024 + 3 + 9
-        said = await sent(writer, [make_batch(metric) for _ in range(5)], gated)
-        assert said[:3] == [AppendResult.STORED] * 3
-        for refused in said[3:]:
+        results = await sent(writer, [make_batch(metric) for _ in range(5)], gated)
+        assert results[:3] == [AppendResult.STORED] * 3
+        for refused in results[3:]:
             assert isinstance(refused, RefusedError)
             assert refused.problem_type is ProblemType.UNAVAILABLE
         assert await writer.write(make_batch(metric))
@@ -134,8 +134,8 @@ def test_failed_commit_refuses_all_its_batches(
 
     asyncio.run(scenario())
     assert read_summary(gated, metric).num_reports == 15
-    said = [record.getMessage() for record in caplog.records]
-    assert said == ["commit failed: OSError"] * 2 + ["commit works again"]
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages == ["commit failed: OSError"] * 2 + ["commit works again"]
     gated.close()
 
 

@@ -84,7 +84,7 @@ def test_decoder_warns_of_fabricated_reports(
 
 
 def test_summary_without_ones_histogram_is_read_and_added_to(store: SqlStore, make_batch: MakeBatch) -> None:
-    """Without its numbers of ones those of the sum are unknown, and are not tested."""
+    """The sum with such a summary has no histogram either, and the numbers of ones are not tested."""
     from tests.aggregator.conftest import DEFINITIONS
 
     from hubbub import parse_definitions
@@ -149,5 +149,5 @@ def test_reject_implausible_refuses_batches_and_marks_summaries(store: SqlStore,
     assert (summary.num_reports, summary.implausible_rejected) == (4, True)
     assert isinstance(summary, BitCounts)
     assert (BitCounts.empty(wide) + summary).implausible_rejected
-    said = f"rejected reports with fewer than {fewest} or more than {most} ones"
-    assert [warning for warning in decoder.decode(summary, ["x"]).warnings if said in warning]
+    message = f"rejected reports with fewer than {fewest} or more than {most} ones"
+    assert [warning for warning in decoder.decode(summary, ["x"]).warnings if message in warning]

@@ -1,4 +1,4 @@
-"""Life of a period: open, closed, purged; a closed period never accepts a batch again."""
+"""Lifecycle of a period: open, closed, purged; a closed period accepts no batch."""
 
 from __future__ import annotations
 
@@ -74,10 +74,8 @@ def test_close_deletes_ids_in_small_transactions(store: SqlStore, metric: Metric
     assert read_summary(store, metric).num_reports == 2_500
 
 
-def test_deletion_pauses_so_that_other_writers_get_the_lock(
-    database: str, metric: Metric, make_batch: MakeBatch
-) -> None:
-    """SQLite's lock has no queue: without a pause whoever appends waits for all of it, then is told that the database is locked."""
+def test_deletion_releases_the_lock_for_other_writers(database: str, metric: Metric, make_batch: MakeBatch) -> None:
+    """SQLite's lock has no queue: without a pause an appending process waits until `database is locked` is raised."""
     resumed, pauses = 0.0, list[tuple[float, float]]()
 
     def pause(seconds: float) -> None:
@@ -139,7 +137,7 @@ def test_data_of_removed_definitions_is_kept(
 
 
 def test_append_during_a_close_is_stored_or_refused(database: str, metric: Metric, make_batch: MakeBatch) -> None:
-    """Several replicas at once; each batch is sent until it is answered, some of them again after the close."""
+    """Several replicas append at the same time; each batch is sent until it is stored or refused, some again after the close."""
     stores = [SqlStore.open(database) for _ in range(4)]
     batches = [make_batch(metric, 1) for _ in range(120)]
     stores[0].append(batches[:5])
@@ -151,8 +149,8 @@ def test_append_during_a_close_is_stored_or_refused(database: str, metric: Metri
         return [stores[number].append([batch])[0] for batch in batches]
 
     with ThreadPoolExecutor(len(stores)) as pool:
-        said = list(pool.map(work, [1, 2, 3, 0]))[:3]
-    stored = {n for n in range(120) if n < 5 or any(one[n] is AppendResult.STORED for one in said)}
+        results = list(pool.map(work, [1, 2, 3, 0]))[:3]
+    stored = {n for n in range(120) if n < 5 or any(one[n] is AppendResult.STORED for one in results)}
     assert read_summary(stores[0], metric).num_reports == len(stored)
     assert num_ids(stores[0]) == 0
     assert stores[1].append(batches) == [AppendResult.CLOSED] * 120

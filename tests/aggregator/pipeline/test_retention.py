@@ -1,4 +1,4 @@
-"""Retained reports: stored once beside the counts, sorted, exported, and deleted when due."""
+"""Retained reports: stored once in addition to the counts, sorted, exported, and deleted when due."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_fold_that_fails_after_any_statement_retains_nothing(
 def test_report_file_does_not_depend_on_the_order_of_arrival(
     tmp_path: Path, metric: Metric, make_batch: MakeBatch
 ) -> None:
-    """Byte for byte the same, in whatever order the reports came, were committed and were folded."""
+    """The bytes do not depend on the order in which reports arrive, are committed and are folded."""
     batches = [make_batch(metric, n) for n in (5, 1, 30, 2)]
     files = []
     for number, order in enumerate([(0, 1, 2, 3), (3, 1, 0, 2)]):
@@ -179,9 +179,9 @@ def test_large_report_file_has_random_sorted_parts(store: SqlStore, metric: Metr
     ]
     assert all(part == sorted(part) for part in parts)
     assert sorted(pair for part in parts for pair in part) == sent(first, *others)
-    known = set(sent(first))
+    sent_pairs = set(sent(first))
     for part in parts:
-        assert abs(sum(pair in known for pair in part) - 1_000 / 3) < 4.9 * np.sqrt(1_000 * 2 / 9) + 5
+        assert abs(sum(pair in sent_pairs for pair in part) - 1_000 / 3) < 4.9 * np.sqrt(1_000 * 2 / 9) + 5
 
 
 def test_report_export_needs_bounded_memory(
@@ -275,7 +275,7 @@ def test_deletion_checkpoints_its_own_changes(
 def test_purged_data_is_in_no_file_while_others_are_connected(
     sqlite_store: SqlStore, tmp_path: Path, metric: Metric, make_batch: MakeBatch
 ) -> None:
-    """It stood in the write-ahead log until the aggregator ended."""
+    """Without a checkpoint it would stay in the write-ahead log until the aggregator ends."""
     canary = bytes([0xCA, 0xFE, 0x0B]) * 2_000
     other = SqlStore.open(str(tmp_path / "reports.db"))
     assert other.open_periods() == []
@@ -299,7 +299,7 @@ def test_purge_does_not_wait_for_readers(tmp_path: Path, metric: Metric, make_ba
     before = len(pauses)
     with transaction(engine, writes=False) as reading:
         reading.exec_driver_sql("SELECT count(*) FROM collection").scalar()
-        store.purge(metric.digest, TODAY)  # of which that reader sees nothing yet
+        store.purge(metric.digest, TODAY)  # not visible to that reader yet
         assert not truncate_wal(engine)
         assert store.append([make_batch(metric, period="2024-06-16")]) == [AppendResult.STORED]
     assert len(pauses) - before > 10
@@ -379,26 +379,26 @@ def test_expired_reports_are_not_exported(
 
 
 @pytest.mark.parametrize(
-    ("path", "status", "said"),
+    ("path", "status", "message"),
     [
         (
             "carrier/reports",
             404,
-            "the reports of carrier are not retained here: `hubbub serve --keep-reports carrier=N` does",
+            "the reports of carrier are not retained; `hubbub serve --keep-reports carrier=N` retains them",
         ),
-        ("nothing/reports", 404, "'nothing' is not collected here"),
+        ("nothing/reports", 404, "no metric 'nothing' is defined here"),
         ("homepage/reports?digest=0", 422, "digest: homepage has no version '0'"),
         ("homepage/reports?period=2024-6-1", 422, "period must be a date"),
         ("from_jfk/reports?period=2024-06-15", 422, "period must be the first day of a week"),
     ],
 )
-def test_export_without_reports_is_refused_by_name(
-    retaining: Aggregator, path: str, status: int, said: str, tmp_path: Path
+def test_export_without_reports_names_the_reason(
+    retaining: Aggregator, path: str, status: int, message: str, tmp_path: Path
 ) -> None:
     answer = retaining.get(f"/v1/metrics/{path}")
     assert answer.status == status
     assert answer.headers["content-type"] == "application/problem+json"
-    assert said in answer.json["detail"]
+    assert message in answer.json["detail"]
     if status == 404:
         with pytest.raises(PullError, match="answered 404"):
             pull_reports(retaining.url, path.split("/")[0], tmp_path / "none.parquet")
@@ -409,11 +409,11 @@ def test_export_needs_the_read_scope(start: StartAggregator, store: SqlStore) ->
     aggregator = start(store, keep_reports={"homepage": 2}, local_reads_without_token=False)
     for name, scope in (("r", Scope.READ), ("m", Scope.METRICS)):
         store.add_token(Token(name, frozenset([scope])), hash_secret(f"hubbub_{name}"))
-    said = [
+    statuses = [
         aggregator.get("/v1/metrics/homepage/reports", **headers).status
         for headers in ({}, {"authorization": "Bearer hubbub_m"}, {"authorization": "Bearer hubbub_r"})
     ]
-    assert said == [401, 403, 200]
+    assert statuses == [401, 403, 200]
 
 
 def test_concurrent_report_export_is_refused_with_503(retaining: Aggregator, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -433,13 +433,13 @@ def test_export_on_a_full_disk_is_507(retaining: Aggregator, monkeypatch: pytest
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"keep_reports": {"homepage": -1}}, "keep_reports must be 0 to 10000 periods, got -1 for homepage"),
         ({"keep_counts": {"homepage": 10_001}}, "keep_counts must be 0 to 10000 periods, got 10001 for homepage"),
         ({"keep_counts": {"homepage": 30}, "keep_reports": {"homepage": 31}}, "reports do not outlive their counts"),
     ],
 )
-def test_invalid_keep_options_are_refused(settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(ParameterError, match=said):
+def test_invalid_keep_options_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
         Settings(**settings)

@@ -73,7 +73,7 @@ def status_of_next(answers: BinaryIO) -> bytes:
     ],
     ids=lambda sent: repr(sent[:60]),
 )
-def test_rejects_bytes_that_are_not_http(aggregator: Aggregator, sent: bytes) -> None:
+def test_rejects_requests_other_than_http(aggregator: Aggregator, sent: bytes) -> None:
     status, headers, problem = exchange(aggregator, sent)
     assert status == b"HTTP/1.1 400 Bad Request"
     assert (headers["content-type"], headers["connection"]) == ("application/problem+json", "close")

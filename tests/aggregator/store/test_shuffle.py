@@ -26,5 +26,5 @@ def test_shuffle_keeps_cohort_and_bits_together() -> None:
 def test_shuffle_orders_are_equally_likely(unseen_seed: int) -> None:
     """All 24 orders of 4 reports, 200 expected of each: an order missing, or twice as likely, is seen for sure."""
     random_bytes = SeededBytes(unseen_seed)
-    seen = Counter(shuffle_reports(b"\0\1\2\3", b"abcd", random_bytes)[0] for _ in range(24 * 200))
-    assert chisquare([seen[bytes(order)] for order in permutations(range(4))]).pvalue > ALPHA
+    frequencies = Counter(shuffle_reports(b"\0\1\2\3", b"abcd", random_bytes)[0] for _ in range(24 * 200))
+    assert chisquare([frequencies[bytes(order)] for order in permutations(range(4))]).pvalue > ALPHA

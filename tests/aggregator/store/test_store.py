@@ -87,8 +87,8 @@ def test_concurrent_appends_of_one_batch_store_it_once(database: str, metric: Me
     batches = [make_batch(metric) for _ in range(8)]
     stores = [SqlStore.open(database) for _ in range(4)]
     with ThreadPoolExecutor(len(stores)) as pool:
-        said = list(pool.map(lambda store: [store.append([batch])[0] for batch in batches], stores))
-    assert [column.count(AppendResult.STORED) for column in zip(*said, strict=True)] == [1] * 8
+        results = list(pool.map(lambda store: [store.append([batch])[0] for batch in batches], stores))
+    assert [column.count(AppendResult.STORED) for column in zip(*results, strict=True)] == [1] * 8
     assert read_summary(stores[0], metric).num_reports == 24
     for store in stores:
         store.close()
@@ -108,8 +108,8 @@ def test_read_returns_the_appended_reports(store: SqlStore, definitions: Definit
 def test_read_takes_periods_and_stops_early(store: SqlStore, metric: Metric, make_batch: MakeBatch) -> None:
     for period in ("2024-06-13", "2024-06-14", "2024-06-14", "2024-06-15"):
         store.append([make_batch(metric, period=period)])
-    asked = list(store.read(metric.digest, ["2024-06-14", "2024-06-13"], max_reports=3))
-    assert [(each.period, len(each.segments)) for each in asked] == [("2024-06-13", 1), ("2024-06-14", 1)]
+    periods_read = list(store.read(metric.digest, ["2024-06-14", "2024-06-13"], max_reports=3))
+    assert [(each.period, len(each.segments)) for each in periods_read] == [("2024-06-13", 1), ("2024-06-14", 1)]
     assert list(store.read(metric.digest, [])) == []
 
 
@@ -165,7 +165,7 @@ def test_fold_that_fails_after_any_statement_changes_nothing(
 
 
 def test_commit_is_durable_when_it_returns(tmp_path: Path) -> None:
-    """synchronous = FULL (2) in WAL mode: what SQLite promises to survive a power cut."""
+    """synchronous = FULL (2) in WAL mode: SQLite documents that commits survive a power loss."""
     with open_sqlite(tmp_path / "reports.db").connect() as connection:
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
@@ -174,9 +174,7 @@ def test_commit_is_durable_when_it_returns(tmp_path: Path) -> None:
         connection.engine.dispose()
 
 
-def test_database_has_no_column_for_the_time_of_a_report_an_address_or_an_agent(
-    sqlite_store: SqlStore, tmp_path: Path
-) -> None:
+def test_database_has_no_column_for_report_time_address_or_agent(sqlite_store: SqlStore, tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "reports.db") as database:
         names = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         columns = {

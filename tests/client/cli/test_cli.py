@@ -66,10 +66,10 @@ def test_check_prints_one_line_if_valid_and_one_error_if_not(tmp_path: Path) -> 
     assert fine.stderr == ""
     wrong = tmp_path / "wrong.toml"
     wrong.write_text(METRICS.read_text().replace("prob_f = 0.5", "prob_f = 1", 1))
-    told = hubbub("metrics", "check", wrong)
-    assert (told.returncode, told.stdout) == (1, "")
-    assert "homepage: prob_f must be in [0, 1), got 1" in told.stderr
-    assert "Traceback" not in told.stderr
+    result = hubbub("metrics", "check", wrong)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "homepage: prob_f must be in [0, 1), got 1" in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -95,9 +95,9 @@ def test_check_warns_about_expired_blocked_and_linkable_metrics(
     odd = tmp_path / "odd.toml"
     assert written in METRICS.read_text()
     odd.write_text(METRICS.read_text().replace(written, instead, 1))
-    told = hubbub("metrics", "check", odd)
-    assert told.returncode == 0
-    assert f"warning: {warning}" in told.stderr
+    result = hubbub("metrics", "check", odd)
+    assert result.returncode == 0
+    assert f"warning: {warning}" in result.stderr
     assert json.loads(hubbub("metrics", "check", odd, "--json").stdout)["warnings"][0].startswith(warning)
 
 
@@ -113,13 +113,13 @@ def test_encode_prints_reports_and_rejects_unknown_metrics() -> None:
     reports = json.loads(hubbub("encode", METRICS, "dark_mode", "true", "false", "--json").stdout)
     assert [len(report["bits"]) for report in reports] == [1, 1]
     assert len(json.loads(hubbub("encode", METRICS, "homepage", "--json").stdout)) == 1
-    for arguments, told in (
+    for arguments, message in (
         (("encode", METRICS, "weight", "3"), "has no metric 'weight'; its metrics are homepage, os, dark_mode"),
         (("encode", METRICS, "dark_mode", "yes"), "a value of a boolean metric must be true or false"),
     ):
         refused = hubbub(*arguments)
         assert refused.returncode == 1
-        assert told in refused.stderr
+        assert message in refused.stderr
 
 
 def test_wrong_usage_exits_with_2() -> None:
@@ -132,8 +132,8 @@ def test_wrong_usage_exits_with_2() -> None:
 def test_full_disk_is_one_error_line(arguments: tuple[str | Path, ...]) -> None:
     program = Path(sys.executable).with_name("hubbub")
     with Path("/dev/full").open("w") as full:
-        told = subprocess.run([program, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert (told.returncode, told.stderr) == (1, "Error: cannot write the output: No space left on device\n")
+        result = subprocess.run([program, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (result.returncode, result.stderr) == (1, "Error: cannot write the output: No space left on device\n")
 
 
 def test_error_for_directory_without_state_differs_from_missing_directory(tmp_path: Path) -> None:
@@ -142,9 +142,9 @@ def test_error_for_directory_without_state_differs_from_missing_directory(tmp_pa
 
 @pytest.mark.parametrize("group", [(), ("db",), ("import",), ("metrics",), ("token",)])
 def test_group_help_has_an_example_and_untruncated_summaries(group: tuple[str, ...]) -> None:
-    told = hubbub(*group, "--help").stdout
-    assert "Example:\n    hubbub" in told
-    assert "..." not in told.replace("[ARGS]...", "")
+    help_text = hubbub(*group, "--help").stdout
+    assert "Example:\n    hubbub" in help_text
+    assert "..." not in help_text.replace("[ARGS]...", "")
 
 
 def test_unreadable_state_is_one_error_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,9 +61,13 @@ def test_inspect_prints_the_consent_with_its_text_and_time(rig: Rig) -> None:
     client.set_consent("local", 'notice\x1b[31m "1"')
     shown = CliRunner().invoke(main, ["inspect", str(rig.state)]).stdout
     assert 'consent: local since 2026-11-21T12:00:00+00:00, text "notice\\u001b[31m \\"1\\""\n' in shown
-    told = printed("inspect", str(rig.state))
-    assert isinstance(told, dict)
-    assert told["consent"] == {"level": "local", "text": 'notice\x1b[31m "1"', "time": "2026-11-21T12:00:00+00:00"}
+    printed_state = printed("inspect", str(rig.state))
+    assert isinstance(printed_state, dict)
+    assert printed_state["consent"] == {
+        "level": "local",
+        "text": 'notice\x1b[31m "1"',
+        "time": "2026-11-21T12:00:00+00:00",
+    }
     client.close()
     rig.clock.move(days=1)
     again = rig.client()

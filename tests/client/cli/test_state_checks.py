@@ -25,7 +25,7 @@ METRICS = DATA / "metrics.toml"
 
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
-    """State directory of an app whose user gave consent."""
+    """State directory of an app after the user gave consent."""
     directory = tmp_path / "state"
     client = Client(METRICS, directory, "http://127.0.0.1:9", environment={})
     client.set_consent("on", "v1")

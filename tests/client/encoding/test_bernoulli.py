@@ -17,18 +17,20 @@ from hubbub.metrics.probability import DYADIC_DIGITS, numerator, round_to_dyadic
 
 
 @pytest.mark.parametrize("digits", [1, 2, 3, 4])
-def test_the_mask_has_exactly_its_distribution_when_all_words_are_enumerated(digits: int) -> None:
+def test_mask_distribution_is_exact_over_all_words(digits: int) -> None:
     """For every a and all 4**r sequences of 2-bit words: independent bits, each one with probability a / 2**r."""
     for a in range((1 << digits) + 1):
-        seen = Counter(BernoulliMask(a, digits, 2)(iter(words)) for words in itertools.product(range(4), repeat=digits))
+        frequencies = Counter(
+            BernoulliMask(a, digits, 2)(iter(words)) for words in itertools.product(range(4), repeat=digits)
+        )
         one = Fraction(a, 1 << digits)
         for mask in range(4):
             expected = (one if mask & 1 else 1 - one) * (one if mask & 2 else 1 - one)
-            assert Fraction(seen[mask], 4**digits) == expected, (a, digits, mask)
+            assert Fraction(frequencies[mask], 4**digits) == expected, (a, digits, mask)
 
 
 @pytest.mark.parametrize("a", [0, 1, 2**22 - 1, 2**22, 2**23, 2**24 - 1, 2**24, 0xABCDEF, 0x000001 << 12])
-def test_one_bit_has_exactly_its_probability_at_24_digits(a: int) -> None:
+def test_bit_probability_is_exact_at_24_digits(a: int) -> None:
     """All sequences of random digits, by the recursion P_j = (digit + P_(j-1)) / 2 from the lowest digit up."""
     by_recursion = Fraction(1 if a == 1 << DYADIC_DIGITS else 0)
     for position in range(DYADIC_DIGITS):
@@ -52,7 +54,7 @@ def _probability_of_one(a: int) -> Fraction:
     return total
 
 
-def test_every_position_of_a_wide_mask_is_drawn() -> None:
+def test_wide_mask_draws_every_position() -> None:
     """Words of ones leave all positions undecided until the lowest digit, which decides all k bits."""
     k = 1024
     everything = (1 << k) - 1
@@ -71,20 +73,20 @@ def test_probabilities_0_and_1_consume_no_words(a: int) -> None:
 
 
 @given(st.floats(0, 1), st.sampled_from([DYADIC_DIGITS - 1, DYADIC_DIGITS]))
-def test_rounds_to_the_nearest_dyadic_fraction(asked: float, digits: int) -> None:
+def test_rounds_to_the_nearest_dyadic_fraction(probability: float, digits: int) -> None:
     half_a_step = Fraction(1, 2 << digits)
     try:
-        held = round_to_dyadic("prob", asked, digits)
+        held = round_to_dyadic("prob", probability, digits)
     except ParameterError:
-        assert 0 < asked < 1
-        assert min(Fraction(asked), 1 - Fraction(asked)) <= half_a_step
+        assert 0 < probability < 1
+        assert min(Fraction(probability), 1 - Fraction(probability)) <= half_a_step
         return
-    assert abs(Fraction(held) - Fraction(asked)) <= half_a_step
+    assert abs(Fraction(held) - Fraction(probability)) <= half_a_step
     assert Fraction(numerator(held, digits), 1 << digits) == Fraction(held)
     assert round_to_dyadic("prob", held, digits) == held
 
 
-@pytest.mark.parametrize("asked", [-0.1, 1.1, float("nan"), float("inf"), 1e-9, 1 - 1e-9, "0.5", True, None])
-def test_rejects_unrepresentable_probability_with_name_and_value(asked: object) -> None:
+@pytest.mark.parametrize("probability", [-0.1, 1.1, float("nan"), float("inf"), 1e-9, 1 - 1e-9, "0.5", True, None])
+def test_rejects_unrepresentable_probability_with_name_and_value(probability: object) -> None:
     with pytest.raises(ParameterError, match=r"prob_p must be .* got"):
-        round_to_dyadic("prob_p", asked, DYADIC_DIGITS)  # type: ignore[arg-type]
+        round_to_dyadic("prob_p", probability, DYADIC_DIGITS)  # type: ignore[arg-type]

@@ -63,7 +63,7 @@ def true_bits(metric: Metric, value: Value) -> NDArray[np.bool_]:
 
 
 @pytest.mark.parametrize(("metric", "value"), SHAPES)
-def test_every_bit_of_every_cohort_is_reported_at_p_star_or_q_star(
+def test_reported_bits_have_rates_p_star_and_q_star_in_every_cohort(
     metric: Metric, value: Value, unseen_seed: int
 ) -> None:
     """5,000 new clients per cohort. alpha = 1e-6; a bit without its PRR or IRR is off by > 15 sigma."""
@@ -77,6 +77,7 @@ def test_every_bit_of_every_cohort_is_reported_at_p_star_or_q_star(
     assert rates_p_value(np.array(rows, bool), np.array(cohorts), expected) > ALPHA
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bit", range(13))
 @pytest.mark.parametrize("left_out", ["prr", "irr", "both"])
 def test_rates_check_detects_one_bit_without_noise(bit: int, left_out: str, unseen_seed: int) -> None:
@@ -101,7 +102,7 @@ def test_rates_check_detects_one_bit_without_noise(bit: int, left_out: str, unse
 
 
 @pytest.mark.parametrize("metric", [STRING, ODD, CATEGORICAL, BOOLEAN])
-def test_the_permanent_bits_flip_with_probability_half_f_at_every_position(metric: Metric, unseen_seed: int) -> None:
+def test_permanent_bits_flip_with_probability_half_f_at_every_position(metric: Metric, unseen_seed: int) -> None:
     """PRR alone, over 10,000 secrets, for Bloom bits all zero and all one. alpha = 1e-6."""
     random_bytes = SeededBytes(unseen_seed)
     k = metric.params.num_bits
@@ -117,7 +118,7 @@ def test_the_permanent_bits_flip_with_probability_half_f_at_every_position(metri
 
 
 @pytest.mark.parametrize("metric", [STRING, ODD, CATEGORICAL, BOOLEAN])
-def test_the_instantaneous_bits_are_one_with_p_or_q_at_every_position(metric: Metric, unseen_seed: int) -> None:
+def test_instantaneous_bits_are_one_with_probability_p_or_q_at_every_position(metric: Metric, unseen_seed: int) -> None:
     """IRR alone, 10,000 reports of permanent bits all zero, all one and alternating. alpha = 1e-6."""
     k = metric.params.num_bits
     respond = InstantaneousResponse(metric.params, SeededBytes(unseen_seed))
@@ -148,11 +149,11 @@ def test_permanent_response_of_a_value_never_changes() -> None:
     """Another encoder with the same secret returns the same bits, so averaging does not remove the noise."""
     secret = Secret(bytes(range(32)))
     again = Secret(bytes(range(32)))
-    seen = {PermanentResponse(STRING, each)(0b101) for each in (secret, again) for _ in range(50)}
-    assert len(seen) == 1
+    responses = {PermanentResponse(STRING, each)(0b101) for each in (secret, again) for _ in range(50)}
+    assert len(responses) == 1
 
 
-def test_permanent_noise_differs_between_values_metrics_versions_epochs_and_clients() -> None:
+def test_permanent_noise_differs_by_value_metric_version_epoch_and_client() -> None:
     """128 bits at f = 0.98 coincide with probability below 2**-60."""
 
     def metric(name: str, num_hashes: int = 2, prob_f: float = 0.98, hold: int | None = None) -> Metric:
@@ -173,7 +174,7 @@ def test_permanent_noise_differs_between_values_metrics_versions_epochs_and_clie
     assert len(set(noises)) == len(noises)
 
 
-def test_changing_p_q_m_or_the_description_keeps_the_permanent_response() -> None:
+def test_permanent_response_does_not_depend_on_p_q_m_or_description() -> None:
     """A new expiry date, or other p and q, do not cost a second permanent response."""
     params = Params(num_bits=64, num_hashes=2, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.5)
     retuned = Params(num_bits=64, num_hashes=2, num_cohorts=16, prob_p=0.4, prob_q=0.6, prob_f=0.5)
@@ -182,7 +183,7 @@ def test_changing_p_q_m_or_the_description_keeps_the_permanent_response() -> Non
     assert PermanentResponse(Metric.string("a", retuned, description="new"), secret)(0b11) == before
 
 
-def test_the_classic_two_coin_survey_is_a_boolean_metric() -> None:
+def test_boolean_metric_equals_the_two_coin_survey() -> None:
     """f = .5, p = 0, q = 1: the report is the permanent response itself, the truth with probability 3/4."""
     survey = Metric.boolean("smokes", prob_p=0, prob_q=1, prob_f=0.5)
     for number in range(100):
@@ -220,7 +221,7 @@ def _scripted(drawn: bytes) -> Callable[[int], bytes]:
 
 
 @pytest.mark.parametrize(
-    ("metric", "value", "told"),
+    ("metric", "value", "message"),
     [
         (STRING, 7, "homepage: a string metric accepts a str or None, got a int"),
         (STRING, b"canary", "got a bytes"),
@@ -234,11 +235,11 @@ def _scripted(drawn: bytes) -> Callable[[int], bytes]:
         ),
     ],
 )
-def test_rejects_invalid_value_without_repeating_it(metric: Metric, value: Value, told: str) -> None:
+def test_rejects_invalid_value_without_repeating_it(metric: Metric, value: Value, message: str) -> None:
     """The value is neither in the message nor in the chained exceptions."""
     with pytest.raises(InvalidValueError) as caught:
         Encoder(metric, Secret.generate()).encode(value)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     shown = "".join(traceback.format_exception_only(caught.value))
     assert "canary" not in shown
     assert (caught.value.__cause__, caught.value.__context__) == (None, None)  # not only hidden: crash reporters look

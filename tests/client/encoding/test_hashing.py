@@ -45,15 +45,15 @@ def test_murmur3_v1_takes_the_rth_free_position(value: bytes, cohort: int, num_b
 
 
 @pytest.mark.parametrize(("num_bits", "num_hashes"), [(8, 2), (13, 1), (9, 3)])
-def test_every_subset_of_bits_is_equally_likely_over_values_in_every_cohort(num_bits: int, num_hashes: int) -> None:
+def test_bit_subsets_are_equally_likely_in_every_cohort(num_bits: int, num_hashes: int) -> None:
     """Chi-squared over all subsets, 60 expected each, for 16 cohorts, at alpha = 1e-6 together."""
     subsets = list(itertools.combinations(range(num_bits), num_hashes))
     for cohort in range(16):
-        seen = dict.fromkeys(subsets, 0)
+        frequencies = dict.fromkeys(subsets, 0)
         for number in range(60 * len(subsets)):
             positions = murmur3_v1.bit_positions(b"value %d" % number, cohort, num_bits, num_hashes)
-            seen[tuple(sorted(positions))] += 1
-        assert stats.chisquare(list(seen.values())).pvalue > ALPHA / 16, cohort
+            frequencies[tuple(sorted(positions))] += 1
+        assert stats.chisquare(list(frequencies.values())).pvalue > ALPHA / 16, cohort
 
 
 def test_cohorts_hash_one_value_independently() -> None:

@@ -42,10 +42,10 @@ def test_cohort_depends_on_the_secret_only_modulo_m() -> None:
 def test_cohorts_are_uniform(unseen_seed: int) -> None:
     """Chi-squared over 256 cohorts, 50 expected each, alpha = 1e-6."""
     random_bytes = SeededBytes(unseen_seed)
-    seen = [0] * 256
+    frequencies = [0] * 256
     for _ in range(256 * 50):
-        seen[Secret.generate(random_bytes).cohort(256)] += 1
-    assert stats.chisquare(seen).pvalue > 1e-6
+        frequencies[Secret.generate(random_bytes).cohort(256)] += 1
+    assert stats.chisquare(frequencies).pvalue > 1e-6
 
 
 def test_streams_of_different_fields_never_coincide() -> None:

@@ -25,7 +25,7 @@ def test_parses_metrics_by_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "message"),
     [
         ("prob_f = 0.5", "prob_f = 1", "prob_f must be in [0, 1), got 1: at f = 1 every bit is a fair coin"),
         ("prob_f = 0.5", "prob_f = '1/2'", "prob_f must be a number in [0, 1], got '1/2': write it as 0.25"),
@@ -47,14 +47,14 @@ def test_parses_metrics_by_name() -> None:
         ("[[metric]]", "[[metrics]]", "unknown top-level key 'metrics': metrics are [[metric]] tables"),
     ],
 )
-def test_rejects_invalid_definitions_with_name_value_and_rule(old: str, new: str, told: str, tmp_path: Path) -> None:
+def test_rejects_invalid_definitions_with_name_value_and_rule(old: str, new: str, message: str, tmp_path: Path) -> None:
     text = "[[metric]]" + STRING_TABLE
     assert old in text
     path = tmp_path / "metrics.toml"
     path.write_text(text.replace(old, new))
     with pytest.raises(DefinitionError) as caught:
         load_definitions(path)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert str(path) in str(caught.value)
 
 
@@ -68,7 +68,7 @@ def test_rejects_file_without_metrics(content: bytes, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("categories", "other", "told"),
+    ("categories", "other", "message"),
     [
         (("only",), None, "a categorical metric needs 2 to 1024 categories, got 1"),
         (("a", "a", "b"), None, "categories must be distinct, got a more than once"),
@@ -76,8 +76,8 @@ def test_rejects_file_without_metrics(content: bytes, tmp_path: Path) -> None:
         (("a", "b"), "c", "other must be one of the categories, got 'c'"),
     ],
 )
-def test_rejects_invalid_categories(categories: tuple[str, ...], other: str | None, told: str) -> None:
-    with pytest.raises(DefinitionError, match=told):
+def test_rejects_invalid_categories(categories: tuple[str, ...], other: str | None, message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
         Metric.categorical("os", categories, other=other, prob_p=0.25, prob_q=0.75, prob_f=0.5)
 
 
@@ -124,10 +124,10 @@ def test_digest_is_pinned_and_ignores_documentation_fields() -> None:
 
 def test_definition_round_trips_through_json_and_changes_are_detected() -> None:
     for metric in load_definitions(FILE).versions():
-        said = json.loads(json.dumps(metric.to_dict()))
-        assert Metric.from_dict(said) == metric
+        fields = json.loads(json.dumps(metric.to_dict()))
+        assert Metric.from_dict(fields) == metric
         with pytest.raises(HubbubError):
-            Metric.from_dict({**said, "prob_p": 0.125})
-        for field in said:
+            Metric.from_dict({**fields, "prob_p": 0.125})
+        for field in fields:
             with pytest.raises(HubbubError):
-                Metric.from_dict({key: value for key, value in said.items() if key != field})
+                Metric.from_dict({key: value for key, value in fields.items() if key != field})

@@ -20,7 +20,7 @@ GOOD: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "told"),
+    ("field", "value", "message"),
     [
         ("prob_f", 1, "prob_f must be in [0, 1), got 1: at f = 1 every bit is a fair coin"),
         ("prob_f", 1.0, "got 1.0: at f = 1"),
@@ -39,10 +39,10 @@ GOOD: dict[str, Any] = {
         ("hash_scheme", "one-hot", "one-hot needs num_hashes = 1 and num_cohorts = 1, got 2 and 64"),
     ],
 )
-def test_rejects_invalid_parameters_with_value_rule_and_next_step(field: str, value: object, told: str) -> None:
+def test_rejects_invalid_parameters_with_value_rule_and_next_step(field: str, value: object, message: str) -> None:
     with pytest.raises(ParameterError) as caught:
         Params(**{**GOOD, field: value})
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_rejects_google_md5_with_too_many_bits_or_hashes() -> None:
@@ -58,6 +58,6 @@ def test_p_star_and_q_star_are_exact() -> None:
     assert Fraction(params.q_star) == (1 - g) * q + g * p
 
 
-def test_p_star_and_q_star_of_the_papers_example() -> None:
+def test_p_star_and_q_star_match_the_rappor_paper() -> None:
     params = Params(**GOOD)
     assert (params.p_star, params.q_star) == (0.5625, 0.6875)

@@ -39,7 +39,7 @@ class Life:
         self.metrics, self.policy = metrics, policy
         self.clock, self.random_bytes = ManualClock(date(2026, 11, 21)), SeededBytes(1)
         self.journal = Journal(Path("state"), MemoryDisk())
-        self.told: list[tuple[str, str, str]] = []
+        self.sent_periods: list[tuple[str, str, str]] = []
         with self.journal as state:
             self.journal.write({"event": "consent", "level": "on", "text": "", "time": 0.0, "reports_from": ""})
             assert state.consent == "on"
@@ -83,13 +83,13 @@ class Life:
                 self.secret = Secret.generate(self.random_bytes)
             case "redefined":
                 first = self.metrics[0]
-                noise = NOISE | {"prob_q": 0.75 + 2**-10 * (1 + len(self.told))}
+                noise = NOISE | {"prob_q": 0.75 + 2**-10 * (1 + len(self.sent_periods))}
                 self.metrics = (Metric.categorical(first.name, ("a", "b", "c", "d"), **noise), *self.metrics[1:])
         if step in ("restart", "off and on", "secret lost", "redefined"):
             self.start()
         with self.journal as state:
             self.builder.build_due(state)
-            self.told += sorted(
+            self.sent_periods += sorted(
                 (waiting.batch.metric, waiting.batch.digest, waiting.batch.period) for waiting in state.queue.values()
             )
             for batch_id in list(state.queue):
@@ -122,12 +122,12 @@ def test_periods_with_reports_do_not_depend_on_values(
         epsilon_metric=share * price,
         epsilon_total=total * price,
     )
-    told = []
+    sent_periods = []
     for _ in range(2):
         life = Life(metrics, policy)
         for step in steps:
             life.record(first.name, data.draw(VALUES))
             life.record(second.name, ["b"])
             life.step(step)
-        told.append(life.told)
-    assert told[0] == told[1]
+        sent_periods.append(life.sent_periods)
+    assert sent_periods[0] == sent_periods[1]

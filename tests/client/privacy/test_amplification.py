@@ -166,7 +166,7 @@ def test_infinite_epsilon_stays_infinite() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reports", "delta", "periods", "told"),
+    ("reports", "delta", "periods", "message"),
     [
         (0, 1e-9, 1, "reports must be an integer >= 1, got 0"),
         (True, 1e-9, 1, "reports must be an integer"),
@@ -175,7 +175,7 @@ def test_infinite_epsilon_stays_infinite() -> None:
         (10, 1e-9, 0, "must be an integer >= 1"),
     ],
 )
-def test_rejects_invalid_arguments(reports: int, delta: float, periods: int, told: str) -> None:
+def test_rejects_invalid_arguments(reports: int, delta: float, periods: int, message: str) -> None:
     params = Params.one_hot(2, prob_p=0.25, prob_q=0.75, prob_f=0.25)
-    with pytest.raises(ParameterError, match=told):
+    with pytest.raises(ParameterError, match=message):
         central_epsilon(params, reports, delta, periods)

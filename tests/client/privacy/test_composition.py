@@ -14,7 +14,7 @@ from hubbub.privacy import compose, group, parallel, sequential
 from hubbub.privacy.composition import zero_concentrated
 
 
-def test_sequential_parallel_and_group_composition() -> None:
+def test_composition_matches_sequential_parallel_and_group_formulas() -> None:
     assert sequential([1.0, 2.5, 0.5]) == 4.0
     assert parallel([1.0, 2.5, 0.5]) == 2.5
     assert group(0.5, size=3) == 1.5
@@ -37,7 +37,10 @@ def test_sequential_composition_is_tight_for_randomized_responses() -> None:
 
 @pytest.mark.parametrize(("epsilon", "times"), [(0.1, 20), (0.5, 7), (1.0, 10)])
 def test_optimal_composition_equals_theorem_3_3(epsilon: float, times: int) -> None:
-    """Theorem 3.3: ((n - 2i) eps, delta_i) with delta_i = sum_{l<i} C(n,l) (e^((n-l)eps) - e^((n-2i+l)eps)) / (1+e^eps)^n."""
+    """Theorem 3.3: ((n - 2i) eps, delta_i)-DP.
+
+    delta_i = sum_{l<i} C(n,l) (e^((n-l)eps) - e^((n-2i+l)eps)) / (1+e^eps)^n
+    """
     for i in range(1, times // 2 + 1):
         delta = (
             sum(

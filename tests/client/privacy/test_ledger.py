@@ -93,18 +93,18 @@ def test_missed_periods_together_stay_within_the_budget(rig: Rig) -> None:
 def test_changed_definition_has_its_own_account_within_the_total(rig: Rig) -> None:
     price = epsilon_permanent(SURVEY.params)
     policy = Policy(epsilon_report=100, epsilon_metric=100, epsilon_total=4.5 * price)
-    seen = []
+    formed_counts = []
     for q in (1.0, 0.99, 0.98):
         version = Metric.boolean("survey", prob_p=0, prob_q=q, prob_f=0.5)
         client = rig.agreed(version, policy=policy)
         client.record("survey", False)
         deliver(client)
-        seen.append(client.accounting()["formed"])
+        formed_counts.append(client.accounting()["formed"])
         with collaborators(client).journal as state:
             assert state.spent("") <= policy.epsilon_total
         client.close()
         rig.clock.move(days=1)
-    assert seen == [1, 2, 2]
+    assert formed_counts == [1, 2, 2]
 
 
 def test_metric_without_budget_left_is_refused_before_recording(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
@@ -219,8 +219,8 @@ def test_default_policy_allows_a_second_enrollment_and_then_stops(rig: Rig, capl
 
 @pytest.mark.parametrize("name", ["epsilon_enrollment", "epsilon_metric", "epsilon_total"])
 def test_refusal_names_the_tightest_limit(name: str) -> None:
-    told = Policy(**{"epsilon_report": 9, name: 4.3}).objection(QUIET)
-    assert told == (
+    objection = Policy(**{"epsilon_report": 9, name: 4.3}).objection(QUIET)
+    assert objection == (
         f"quiet: a value costs eps = 4.395, above Policy.{name} = 4.3: define the metric with more noise, or raise {name}"
     )
 

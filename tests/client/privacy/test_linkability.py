@@ -58,10 +58,10 @@ def test_simulated_matching_stays_below_the_bound(pqf: tuple[float, float, float
 
 def test_warns_about_linkable_reports_only() -> None:
     hundred = tuple(f"c{i}" for i in range(100))
-    told = linkability_warning(Metric.categorical("country", hundred, prob_p=0, prob_q=1, prob_f=0.5))
-    assert told is not None
-    assert "country: two reports of one client can be linked" in told
-    assert "among up to 2.64e+24 clients" in told
+    warning = linkability_warning(Metric.categorical("country", hundred, prob_p=0, prob_q=1, prob_f=0.5))
+    assert warning is not None
+    assert "country: two reports of one client can be linked" in warning
+    assert "among up to 2.64e+24 clients" in warning
     for quiet in (
         Metric.categorical("country", hundred, prob_p=0, prob_q=1, prob_f=0.5, hold=1),
         Metric.categorical("country", hundred, prob_p=0.4, prob_q=0.6, prob_f=0.5),

@@ -36,7 +36,7 @@ def close(closed: float, enumerated: float) -> bool:
 @pytest.mark.parametrize("t", [1, 2, 3])
 @pytest.mark.parametrize("pqf", PROBABILITIES)
 @pytest.mark.parametrize(("k", "h"), SHAPES)
-def test_strings_hashed_to_distinct_bits(k: int, h: int, pqf: tuple[float, float, float], t: int) -> None:
+def test_epsilon_of_murmur3_strings_equals_enumeration(k: int, h: int, pqf: tuple[float, float, float], t: int) -> None:
     """All h-subsets and "no value": the largest loss over every pair and every output of t reports."""
     params = Params(num_bits=k, num_hashes=h, num_cohorts=1, prob_p=pqf[0], prob_q=pqf[1], prob_f=pqf[2])
     assert close(epsilon(params, t), largest_loss(report_distribution(params, bloom_filters(k, {0, h}), t)))
@@ -45,7 +45,7 @@ def test_strings_hashed_to_distinct_bits(k: int, h: int, pqf: tuple[float, float
 @pytest.mark.parametrize("t", [1, 2])
 @pytest.mark.parametrize("pqf", PROBABILITIES)
 @pytest.mark.parametrize(("k", "h"), [(2, 1), (3, 2), (4, 2), (4, 3), (5, 3), (6, 2)])
-def test_strings_hashed_by_google_md5_whose_bits_may_coincide(
+def test_epsilon_of_google_md5_strings_equals_enumeration(
     k: int, h: int, pqf: tuple[float, float, float], t: int
 ) -> None:
     params = Params(
@@ -58,7 +58,7 @@ def test_strings_hashed_by_google_md5_whose_bits_may_coincide(
 @pytest.mark.parametrize("t", [1, 2, 3])
 @pytest.mark.parametrize("pqf", PROBABILITIES)
 @pytest.mark.parametrize("k", [1, 2, 3, 6])
-def test_categories_and_booleans(k: int, pqf: tuple[float, float, float], t: int) -> None:
+def test_epsilon_of_categories_and_booleans_equals_enumeration(k: int, pqf: tuple[float, float, float], t: int) -> None:
     """One bit per category; k = 1 is a boolean metric."""
     params = Params.one_hot(k, prob_p=pqf[0], prob_q=pqf[1], prob_f=pqf[2])
     assert close(epsilon(params, t), largest_loss(report_distribution(params, bloom_filters(k, {0, 1}), t)))
@@ -82,7 +82,7 @@ def test_no_value_is_the_worst_neighbour_of_3_hashes_in_4_bits() -> None:
         (32, 1, (0.25, 0.75, 0.5), 1.0217, 2.1972),
     ],
 )
-def test_epsilon_equals_the_papers_theorems_at_both_ends(
+def test_epsilon_equals_theorems_1_and_2_of_the_rappor_paper(
     k: int, h: int, pqf: tuple[float, float, float], once: float, forever: float
 ) -> None:
     """t = 1: h ln(q*(1-p*) / (p*(1-q*))); t -> infinity: 2 h ln((1-f/2) / (f/2))."""

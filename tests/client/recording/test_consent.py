@@ -102,7 +102,7 @@ def test_consent_withdrawal_during_upload_counts_batch_once(rig: Rig) -> None:
     client = rig.agreed()
     take = rig.transport.send
 
-    def withdrawn_meanwhile(body: bytes, wanted: object) -> object:
+    def withdrawn_meanwhile(body: bytes, is_wanted: object) -> object:
         client.set_consent("off")
         return take(body)
 

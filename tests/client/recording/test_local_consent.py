@@ -73,7 +73,7 @@ def effective(client: Client) -> Consent:
 def watch(rig: Rig, observer: Observer, chance: random.Random) -> None:
     """Let the transport lose half of its answers, and the observer see every request."""
 
-    def send(body: bytes, wanted: object) -> UploadResponse:
+    def send(body: bytes, is_wanted: object) -> UploadResponse:
         batch = Batch.from_json(body)
         observer.sent.append(batch)
         return UploadResponse(202, batch_id=str(batch.batch_id)) if chance.random() < 0.5 else UploadResponse(None)

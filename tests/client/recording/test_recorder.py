@@ -60,9 +60,9 @@ def test_every_period_has_one_report(rig: Rig) -> None:
     rig.clock.move(days=4)
     client.record("plain", "d")
     deliver(client)
-    told = Counter((batch.metric, batch.period) for batch in rig.transport.batches)
+    reports_per_period = Counter((batch.metric, batch.period) for batch in rig.transport.batches)
     days = [f"2026-11-{day}" for day in (21, 22, 23, 24, 25)]
-    assert told == {(name, day): 1 for name in ("homepage", "plain") for day in days}
+    assert reports_per_period == {(name, day): 1 for name in ("homepage", "plain") for day in days}
     plain = {batch.period: batch.rows[0] for batch in rig.transport.batches if batch.metric == "plain"}
     assert plain == {days[0]: 0b100, days[1]: 0, days[2]: 0, days[3]: 0, days[4]: 0b1000}
 
@@ -94,7 +94,7 @@ def test_send_time_is_uniform_over_next_period(rig: Rig, unseen_seed: int) -> No
 @pytest.mark.parametrize(
     ("kind", "start", "days"), [(PeriodKind.WEEK, "2026-11-16", 8), (PeriodKind.MONTH, "2026-11-01", 33)]
 )
-def test_weekly_and_monthly_periods(kind: PeriodKind, start: str, days: int, rig: Rig) -> None:
+def test_weekly_and_monthly_periods_start_on_their_first_day(kind: PeriodKind, start: str, days: int, rig: Rig) -> None:
     metric = Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5, period=kind)
     client = rig.agreed(metric)
     client.record("survey", True)
@@ -140,7 +140,7 @@ def test_wrong_calls_are_logged_once_without_value(rig: Rig, caplog: pytest.LogC
         warned = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
         for number in range(500):
             client.record(f"no_{number}", "x")
-    assert [told.partition(":")[0] for told in warned] == ["record"] * 5
+    assert [warning.partition(":")[0] for warning in warned] == ["record"] * 5
     assert "no such metric is defined; was 'homepage' meant? (defined: homepage, plain)" in warned[0]
     assert "homepage: a string metric accepts a str or None, got a int" in warned[1]
     assert "canary" not in caplog.text
@@ -205,8 +205,8 @@ def test_clock_set_back_does_not_reopen_period(rig: Rig) -> None:
     deliver(client)
     rig.clock.move(days=3)
     deliver(client)
-    told = Counter(batch.period for batch in rig.transport.batches)
-    assert max(told.values()) == 1
+    batches_by_period = Counter(batch.period for batch in rig.transport.batches)
+    assert max(batches_by_period.values()) == 1
 
 
 def test_processes_of_one_client_send_one_report_per_period(rig: Rig) -> None:
@@ -249,10 +249,14 @@ def test_reports_of_many_subjects_are_built_in_slices(rig: Rig) -> None:
         rig.clock.move(days=1)
         collaborators(server).recorder.record(state, "7", "survey", True)
         assert state.formed == 1
-        told = []
+        formed_counts = []
         while collaborators(server).builder.build_due(state):
-            told.append(state.formed)
-        assert told in ([500, 1000], [501, 1000], [501, 1001])  # in whichever part "7" is, there is one less to form
+            formed_counts.append(state.formed)
+        assert formed_counts in (
+            [500, 1000],
+            [501, 1000],
+            [501, 1001],
+        )  # in whichever part "7" is, there is one less to form
         assert state.formed == 1200
         state.accounts = NobodyMayLook(state.accounts)
         assert not collaborators(server).builder.build_due(state)
@@ -260,10 +264,11 @@ def test_reports_of_many_subjects_are_built_in_slices(rig: Rig) -> None:
 
 
 def test_batch_rows_are_shuffled(rig: Rig, unseen_seed: int) -> None:
-    """Twelve people, each always the same value of their own, reported without noise; two metrics, 40 days.
+    """Twelve subjects, each with its own constant value, reported without noise; two metrics, 40 days.
 
-    In the order of the accounts row i was one person on all days and for both metrics: a pseudonym. Of 12 shuffled rows one is where it was
-    in the batch before, on average and with variance 1: 79 pairs of batches have 79 +- 9, at alpha = 1e-6 at most 126 (Poisson).
+    In the order of the accounts, row i would be one subject on all days and for both metrics: a pseudonym. Of 12 shuffled rows, one is on
+    average at its position in the previous batch, with variance 1. So 79 pairs of batches have 79 +- 9 such rows. The Poisson bound at
+    alpha = 1e-6 is 126.
     """
     names = tuple(str(n) for n in range(12))
     metrics = [Metric.categorical(name, names, prob_p=0, prob_q=1, prob_f=0) for name in ("one", "other")]

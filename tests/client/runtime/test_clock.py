@@ -37,7 +37,7 @@ class Aggregator:
         self.lost: Callable[[], bool] = lambda: False
         self.says_the_date: Callable[[], bool] = lambda: True
 
-    def send(self, body: bytes, wanted: object = None) -> UploadResponse:  # noqa: ARG002
+    def send(self, body: bytes, is_wanted: object = None) -> UploadResponse:  # noqa: ARG002
         batch, now = Batch.from_json(body), self.clock()
         about = (batch.metric, batch.period)
         dated: dict[str, Any] = {"date": format_datetime(now, usegmt=True)} if self.says_the_date() else {}

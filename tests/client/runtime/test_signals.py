@@ -108,6 +108,7 @@ STEPS: dict[str, tuple[int, Callable[[Client], object]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="another way to trace instructions")
 @pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning"
@@ -168,6 +169,7 @@ OPENING: dict[str, tuple[int, Callable[[Client], object]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="another way to trace instructions")
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="nowhere to see what is open")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -244,10 +246,10 @@ def test_recording_in_signal_handler_is_postponed(rig: Rig) -> None:
 class Handler(logging.Handler):
     def __init__(self, emit: Callable[[], object]) -> None:
         super().__init__()
-        self._emit, self.told = emit, 0
+        self._emit, self.num_emitted = emit, 0
 
     def emit(self, record: logging.LogRecord) -> None:  # noqa: ARG002
-        self.told += 1
+        self.num_emitted += 1
         self._emit()
 
 
@@ -284,7 +286,7 @@ def test_log_handler_may_record(rig: Rig, listen: Callable[[Callable[[], object]
     disk.full = False
     collaborators(client).journal.sync()
     client.record("no-such-metric", "x")
-    assert handler.told == 3
+    assert handler.num_emitted == 3
     assert done == [True, True, True]
     assert client.accounting()["recorded"] == 5
 
@@ -296,7 +298,7 @@ def test_exceptions_of_log_handlers_are_suppressed(rig: Rig, listen: Callable[[C
     handler = listen(fail)
     client = rig.agreed()
     client.record("no-such-metric", "x")
-    assert handler.told == 1
+    assert handler.num_emitted == 1
     assert client.accounting()["ignored"]["unknown-metric"] == 1
 
 

@@ -32,7 +32,7 @@ SUBJECTS = 3 * EVENTS_PER_SLICE
 RECORDINGS = 300
 
 
-def told_by(state: State) -> dict[str, Any]:
+def comparable_fields(state: State) -> dict[str, Any]:
     """Return the fields of a state, except derived ones and those that describe the files."""
     without = ("earliest_period_end", "digests", "erasure_pending", "damaged")
     return {name: value for name, value in vars(state).items() if name not in without}
@@ -40,7 +40,7 @@ def told_by(state: State) -> dict[str, Any]:
 
 def state_of(client: Client) -> dict[str, Any]:
     with collaborators(client).journal as state:
-        return told_by(state)
+        return comparable_fields(state)
 
 
 class Watched:
@@ -64,16 +64,16 @@ class Watched:
 
 
 class WatchedLock:
-    def __init__(self, lock: Lock, told: Callable[[bool], None]) -> None:
-        self._lock, self._told, self.close = lock, told, lock.close
+    def __init__(self, lock: Lock, on_change: Callable[[bool], None]) -> None:
+        self._lock, self._on_change, self.close = lock, on_change, lock.close
 
     def acquire(self, *, wait: bool) -> bool:
         got = self._lock.acquire(wait=wait)
-        self._told(got)
+        self._on_change(got)
         return got
 
     def release(self) -> None:
-        self._told(False)
+        self._on_change(False)
         self._lock.release()
 
 
@@ -104,9 +104,9 @@ class WatchedDisk(SystemDisk):
 
     def lock(self, path: Path) -> Lock:
         lock = super().lock(path)
-        return WatchedLock(lock, self._told) if path.name == "lock" else lock
+        return WatchedLock(lock, self._on_change) if path.name == "lock" else lock
 
-    def _told(self, held: bool) -> None:
+    def _on_change(self, held: bool) -> None:
         self.locked = held
 
 
@@ -173,13 +173,13 @@ def test_idle_process_follows_compaction_without_reading_snapshot(rig: Rig) -> N
     client.record("homepage", "x")
     with idle as state:
         assert state is before
-    assert told_by(state) == state_of(client)
+    assert comparable_fields(state) == state_of(client)
     for _ in range(2):  # one more than it can follow
         collaborators(client).compactor.compact(always=True)
     client.record("homepage", "x")
     with idle as state:
         assert state is not before
-    assert told_by(state) == state_of(client)
+    assert comparable_fields(state) == state_of(client)
     idle.close()
 
 
@@ -225,9 +225,9 @@ def test_start_during_compaction_reads_complete_state(rig: Rig, tmp_path: Path, 
         shutil.copytree(rig.state, tmp_path / "copy", dirs_exist_ok=False)
         copied = Journal(tmp_path / "copy", SystemDisk())
         with copied as state:
-            assert told_by(state) == told_by(collaborators(client).journal._state)
+            assert comparable_fields(state) == comparable_fields(collaborators(client).journal._state)
             assert state.damaged == 0
-        assert told_by(read_state(tmp_path / "copy")) == told_by(state)
+        assert comparable_fields(read_state(tmp_path / "copy")) == comparable_fields(state)
         copied.close()
         shutil.rmtree(tmp_path / "copy")
         inside = False
@@ -267,12 +267,12 @@ def test_killed_compaction_is_finished_by_the_next(rig: Rig, tmp_path: Path) -> 
     def killed(what: str, *_: object) -> None:
         if what != "read":
             shutil.copytree(rig.state, tmp_path / f"{len(copies)}")
-            copies.append(told_by(collaborators(client).journal._state))
+            copies.append(comparable_fields(collaborators(client).journal._state))
 
     disk.done = killed
     collaborators(client).compactor.compact(always=True)
     left = set()
-    for number, known in enumerate(copies):
+    for number, durable_state in enumerate(copies):
         place = tmp_path / f"{number}"
         left |= {path.name for path in place.iterdir()}
         journal = Journal(place, SystemDisk())
@@ -284,7 +284,7 @@ def test_killed_compaction_is_finished_by_the_next(rig: Rig, tmp_path: Path) -> 
         assert compactor.compact() == due
         assert not (place / ROTATED).exists()
         journal.close()
-        assert told_by(read_state(place)) == known
+        assert comparable_fields(read_state(place)) == durable_state
     assert {ROTATED, f"{SNAPSHOT}.new"} <= left
 
 
@@ -325,7 +325,7 @@ def test_power_loss_during_compaction_keeps_durable_events(rig: Rig, unseen_seed
             collaborators(client).compactor.compact(always=True)
             client.record("homepage", "y")
         collaborators(client).journal.sync()
-        known = state_of(client)
+        durable_state = state_of(client)
         if number % 3:
             client.record("homepage", "z")  # not durable yet
         disk.left = 1 + number // 9
@@ -337,12 +337,12 @@ def test_power_loss_during_compaction_keeps_durable_events(rig: Rig, unseen_seed
             collaborators(last).uploader.start().stop(5)
             last.record("homepage", "")
             assert collaborators(last).journal.sync()
-            known = state_of(last)
+            durable_state = state_of(last)
         found = rig.client(disk=disk.after_power_loss(chance), environment={"DO_NOT_TRACK": "1"})
         if number % 3 == 2 and not done:  # what was not durable is there or not
-            assert state_of(found)["accounts"] == known["accounts"]
+            assert state_of(found)["accounts"] == durable_state["accounts"]
         else:
-            assert state_of(found) == known
+            assert state_of(found) == durable_state
     assert ends == {True, False}
 
 
@@ -409,18 +409,18 @@ def test_killed_processes_lose_no_recordings_during_compaction(rig: Rig, tmp_pat
     for _ in range(4):
         children = []
         for number in range(3):
-            told = tmp_path / f"told {number}"
-            told.write_bytes(b"")
+            count_file = tmp_path / f"count {number}"
+            count_file.write_bytes(b"")
             child = os.fork()
             if child == 0:
-                recording_and_compacting(rig.client(), told)
-            children.append((child, told))
+                recording_and_compacting(rig.client(), count_file)
+            children.append((child, count_file))
         time.sleep(chance.random() / 2)  # whenever: no result depends on it
-        for child, told in children:
+        for child, count_file in children:
             if chance.random() < 0.7:
                 os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
-            recorded = len(told.read_bytes())
+            recorded = len(count_file.read_bytes())
             least, most = least + recorded, most + min(recorded + 1, RECORDINGS)
     counts = rig.client(environment={"DO_NOT_TRACK": "1"}).accounting()
     assert least <= counts["recorded"] <= most
@@ -428,13 +428,13 @@ def test_killed_processes_lose_no_recordings_during_compaction(rig: Rig, tmp_pat
     require_balanced(counts)
 
 
-def recording_and_compacting(client: Client, told: Path) -> None:
+def recording_and_compacting(client: Client, count_file: Path) -> None:
     def compact() -> None:
         while True:
             collaborators(client).compactor.compact(always=True)
 
     threading.Thread(target=compact, daemon=True).start()
-    with told.open("ab", buffering=0) as file:
+    with count_file.open("ab", buffering=0) as file:
         for number in range(RECORDINGS):
             client.record("homepage", str(number))
             file.write(b".")

@@ -82,8 +82,9 @@ class Process:
         return self.metric, SAME
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(6))
-def test_random_restarts_and_redefinitions_keep_live_processes_reporting(
+def test_live_processes_keep_reporting_after_random_restarts_and_redefinitions(
     number: int, rig: Rig, unseen_seed: int
 ) -> None:
     """Random histories of two processes; each has one version of `quiet`, and both have `same`."""
@@ -300,7 +301,7 @@ def test_forked_child_keeps_budget_after_parent_exit(rig: Rig, children: list[in
         os.kill(worker, signal.SIGKILL)
 
 
-def test_stood_in_reports_are_counted_and_logged_once(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+def test_replaced_reports_are_counted_and_logged_once(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     policy = Policy(
         epsilon_report=999,
         epsilon_metric=2.5 * unit_price(OLD).epsilon,

@@ -26,13 +26,13 @@ QUIET = Metric.string("quiet", Params(num_bits=128, num_hashes=8, num_cohorts=1,
 MOST_OPERATIONS = 200
 
 
-def killed_in(step: Callable[[Killer], None], at: int, told: Path) -> bool:
+def killed_in(step: Callable[[Killer], None], at: int, step_file: Path) -> bool:
     """Run a step in a child that dies at its `at`-th operation; return whether it came so far."""
-    told.write_text("")
+    step_file.write_text("")
     child = os.fork()
     if child == 0:
         try:
-            step(Killer(at, told))
+            step(Killer(at, step_file))
         finally:
             os._exit(0)
     _, status = os.waitpid(child, 0)
@@ -74,7 +74,7 @@ def test_kill_between_local_and_on_sends_no_local_report(tmp_path: Path, compact
             killed.record("quiet", "on")
             killed.close()
 
-        was_killed = killed_in(becomes_on, at, tmp_path / "told")
+        was_killed = killed_in(becomes_on, at, tmp_path / "step")
         transport = RecordingTransport()
         with client(transport, SystemDisk()) as after:
             deliver(after)  # before consent is said again: it is what the kill left
@@ -113,7 +113,7 @@ def test_killed_new_identity_keeps_ledger_and_can_be_repeated(rig: Rig) -> None:
             assert Compactor(journal, disk).compact(always=True)
             journal.close()
 
-        was_killed = killed_in(renew, at, rig.state.with_name("told"))
+        was_killed = killed_in(renew, at, rig.state.with_name("step"))
         assert [each.units for each in read_state(rig.state).accounts.values()] == units
         renew(None)
         state = read_state(rig.state)

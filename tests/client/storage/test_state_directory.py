@@ -125,7 +125,7 @@ def test_rejects_invalid_subject_id(subject_id: object, per_subject: bool, rig: 
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"policy": 5}, r"policy must be hubbub.Policy\(...\), got 5"),
         ({"policy": {"epsilon_report": 3}}, "policy must be hubbub.Policy"),
@@ -136,9 +136,9 @@ def test_rejects_invalid_subject_id(subject_id: object, per_subject: bool, rig: 
         ({"ca_certs": b"x"}, "ca_certs must be a path"),
     ],
 )
-def test_rejects_invalid_client_options(options: dict[str, Any], told: str) -> None:
+def test_rejects_invalid_client_options(options: dict[str, Any], message: str) -> None:
     """`policy=5` was taken, and nothing was ever recorded."""
-    with pytest.raises(ParameterError, match=told):
+    with pytest.raises(ParameterError, match=message):
         Client(METRICS, "state", "http://127.0.0.1:1", **options)
 
 

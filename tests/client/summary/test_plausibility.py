@@ -140,12 +140,12 @@ def test_divergence_is_minimal_and_never_overstated(params: Params, unseen_seed:
     shapes, starts = binned_distributions(params)
     for n in (1_000, 1_000_000):
         truth = rng.dirichlet(np.full(len(shapes), 0.5))
-        seen = rng.multinomial(n, truth @ shapes / (truth @ shapes).sum())
-        found = divergence(seen, shapes)
-        there = seen > 0
+        counts = rng.multinomial(n, truth @ shapes / (truth @ shapes).sum())
+        found = divergence(counts, shapes)
+        there = counts > 0
 
         def apart(weights: NDArray[np.float64]) -> float:
-            share = seen[there] / n  # noqa: B023  (called in this round only)
+            share = counts[there] / n  # noqa: B023  (called in this round only)
             return float(n * share @ np.log(share / (weights @ shapes)[there]))  # noqa: B023
 
         assert found <= min(apart(truth), *(apart(w) for w in rng.dirichlet(np.ones(len(shapes)), 50))) + 1e-6
@@ -158,7 +158,7 @@ def test_divergence_bound_is_above_the_exact_probability() -> None:
     n, shape = 30, np.array([0.5, 0.3, 0.2])
     outcomes = [np.array([a, b, n - a - b]) for a in range(n + 1) for b in range(n + 1 - a)]
     chances = stats.multinomial.pmf(outcomes, n, shape)
-    apart = np.array([divergence(seen, shape[None]) for seen in outcomes])
+    apart = np.array([divergence(outcome, shape[None]) for outcome in outcomes])
     for distance in (2.5, 4, 8, 16, 25):
         exact = chances[apart >= distance - 1e-9].sum()
         assert math.log(exact) <= log_divergence_bound(distance, 3) + 1e-9
@@ -166,8 +166,8 @@ def test_divergence_bound_is_above_the_exact_probability() -> None:
 
 def test_extremes_bound_is_above_the_exact_probability() -> None:
     for n, chance in ((10, 0.01), (1_000_000, 1e-9), (10**9, 1e-9)):
-        for seen in (1, 2, 3, 10):
-            assert stats.binom.logsf(seen - 1, n, chance) <= log_extremes_bound(seen, n * chance) + 1e-9
+        for count in (1, 2, 3, 10):
+            assert stats.binom.logsf(count - 1, n, chance) <= log_extremes_bound(count, n * chance) + 1e-9
 
 
 @given(st.lists(st.integers(0, 2**13 - 1), max_size=30), st.integers(0, 30))

@@ -58,7 +58,7 @@ def test_reports_with_few_bits_have_pattern_counts(drawn: tuple[Metric, list[Rep
     assert ReportFile(io.BytesIO(reports_to_bytes(reports))).pattern_counts() == patterns
 
 
-def test_the_file_says_what_it_is_and_when(tmp_path: Path) -> None:
+def test_report_file_metadata_describes_the_reports(tmp_path: Path) -> None:
     of = metric(13, num_cohorts=512)
     reports = Reports(of, [511, 0], [[1, 31], [2, 0]], ["2013-01-02", "2013-01-01"])
     write_reports(reports, tmp_path / "r.parquet")
@@ -114,11 +114,11 @@ def test_reading_and_writing_in_blocks_bounds_memory(monkeypatch: pytest.MonkeyP
 
 def rewritten(about: dict[str, Any] | None = None, columns: dict[str, Any] | None = None) -> bytes:
     table = pq.read_table(io.BytesIO(reports_to_bytes(Reports(metric(13), [0, 3], [[1, 31], [2, 0]]))))
-    said = json.loads(table.schema.metadata[b"hubbub"])
+    metadata = json.loads(table.schema.metadata[b"hubbub"])
     for name, values in (columns or {}).items():
         table = table.set_column(table.schema.get_field_index(name), name, values)
     sink = io.BytesIO()
-    pq.write_table(table.replace_schema_metadata({"hubbub": json.dumps({**said, **(about or {})})}), sink)
+    pq.write_table(table.replace_schema_metadata({"hubbub": json.dumps({**metadata, **(about or {})})}), sink)
     return sink.getvalue()
 
 
@@ -176,7 +176,7 @@ def test_truncated_or_changed_file_is_rejected_or_valid() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cohorts", "rows", "told"),
+    ("cohorts", "rows", "message"),
     [
         ([0], [[0, 0], [0, 0]], r"rows must have shape \(1, 2\), 13 bits per report, got \(2, 2\)"),
         ([0], [[0]], r"rows must have shape \(1, 2\), 13 bits per report, got \(1, 1\)"),
@@ -189,8 +189,8 @@ def test_truncated_or_changed_file_is_rejected_or_valid() -> None:
         ([0], [[0.0, 1.0]], "rows must be integers from 0 to 255"),
     ],
 )
-def test_rejects_arrays_that_do_not_fit_the_parameters(cohorts: Any, rows: Any, told: str) -> None:
-    with pytest.raises(SummaryError, match=told):
+def test_rejects_arrays_that_do_not_fit_the_parameters(cohorts: Any, rows: Any, message: str) -> None:
+    with pytest.raises(SummaryError, match=message):
         Reports(metric(13), cohorts, rows)
 
 

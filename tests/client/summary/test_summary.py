@@ -54,7 +54,7 @@ def test_summaries_add_in_any_order_and_round_trip(drawn: tuple[Metric, list[Rep
     assert summary_from_bytes(summary_to_bytes(patterns)) == patterns
 
 
-def test_the_file_says_what_it_is(tmp_path: Path) -> None:
+def test_summary_file_metadata_describes_the_summary(tmp_path: Path) -> None:
     summary = BitCounts.from_rows(metric(13), bytes([1, 1]), b"\x01\x00\x03\x10", periods=["2013-01-02", "2013-01-01"])
     write_summary(summary, tmp_path / "s.parquet")
     about = json.loads(pq.read_schema(tmp_path / "s.parquet").metadata[b"hubbub"])
@@ -67,14 +67,14 @@ def test_the_file_says_what_it_is(tmp_path: Path) -> None:
 
 def rewritten(about: dict[str, Any] | None = None, **columns: Any) -> bytes:
     table = pq.read_table(io.BytesIO(summary_to_bytes(BitCounts.empty(metric(13)))))
-    said = json.loads(table.schema.metadata[b"hubbub"])
+    metadata = json.loads(table.schema.metadata[b"hubbub"])
     for name, values in columns.items():
         table = (
             table.drop_columns([name])
             if values is None
             else table.set_column(table.schema.get_field_index(name), name, values)
         )
-    table = table.replace_schema_metadata({"hubbub": json.dumps({**said, **(about or {})})})
+    table = table.replace_schema_metadata({"hubbub": json.dumps({**metadata, **(about or {})})})
     sink = io.BytesIO()
     pq.write_table(table, sink)
     return sink.getvalue()
@@ -124,7 +124,7 @@ def test_rejects_sum_of_different_definitions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reports", "ones", "told"),
+    ("reports", "ones", "message"),
     [
         ([1, 1], [[0] * 8] * 4, "reports must have shape"),
         ([1] * 4, [[0] * 9] * 4, "the summary was made under other parameters"),
@@ -133,8 +133,8 @@ def test_rejects_sum_of_different_definitions() -> None:
         ([-1] * 4, [[0] * 8] * 4, "must not be negative, got -1"),
     ],
 )
-def test_rejects_arrays_that_do_not_fit_the_parameters(reports: Any, ones: Any, told: str) -> None:
-    with pytest.raises(SummaryError, match=told):
+def test_rejects_arrays_that_do_not_fit_the_parameters(reports: Any, ones: Any, message: str) -> None:
+    with pytest.raises(SummaryError, match=message):
         BitCounts(metric(8), reports, ones)
 
 

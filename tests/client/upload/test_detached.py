@@ -62,10 +62,10 @@ def state(tmp_path: Path) -> Path:
         client.set_consent("on")
         client.record("homepage", "x")
         clock.now = datetime.now(UTC)
-        with collaborators(client).journal as known:
-            collaborators(client).builder.build_due(known)
+        with collaborators(client).journal as client_state:
+            collaborators(client).builder.build_due(client_state)
             collaborators(client).journal.write(
-                {"event": "batches_rescheduled", "send_at": dict.fromkeys(known.queue, 0.0), "overdue": False}
+                {"event": "batches_rescheduled", "send_at": dict.fromkeys(client_state.queue, 0.0), "overdue": False}
             )
     return tmp_path / "state"
 
@@ -94,12 +94,13 @@ def wait_until(what: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_detached_process_delivers_reports_once(url: str, state: Path) -> None:
     run(PROGRAM, state, url)
     wait_until(lambda: read_state(state).acknowledged == 1)
     assert counted(url) == 1
-    known = read_state(state)
-    assert (known.formed, known.queued_reports) == (1, 0)
+    client_state = read_state(state)
+    assert (client_state.formed, client_state.queued_reports) == (1, 0)
 
 
 def test_detached_process_runs_once_a_day_and_alone(state: Path) -> None:
@@ -181,6 +182,7 @@ time.sleep(1)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("frozen", [True, False])
 def test_frozen_program_sends_due_batches_itself(frozen: bool, tmp_path: Path) -> None:
     """One start of a second a day, nine days: every report of a day that is over arrives, and nothing else is started.

@@ -88,10 +88,10 @@ def test_request_length_is_constant(tmp_path: Path, made: st.DataObject) -> None
     capture = Capture()
     with server(capture) as url:
         for seed in range(3):  # three clients: three cohorts
-            asked = made.draw(definitions())
+            definitions_drawn = made.draw(definitions())
             clock = ManualClock(made.draw(st.dates(date(2000, 1, 1), date(2090, 1, 1))))
             client = Client(
-                asked,
+                definitions_drawn,
                 tmp_path,
                 url,
                 durability="memory",
@@ -103,16 +103,16 @@ def test_request_length_is_constant(tmp_path: Path, made: st.DataObject) -> None
             )
             with client:
                 client.set_consent("on")
-                for name, metric in asked.items():
+                for name, metric in definitions_drawn.items():
                     client.record(name, value_of(metric, made.draw(st.integers(0, 300))))
-                assert deliver(client) == len(asked)
+                assert deliver(client) == len(definitions_drawn)
     assert len(capture.requests) >= 3
     assert {len(request) for request in capture.requests} == {len(capture.requests[0])}
     heads = {request.partition(EMPTY_LINE)[0] for request in capture.requests}
     assert len(heads) == 1, "the headers of two requests differ"
 
 
-def test_the_largest_report_fits_the_fixed_length() -> None:
+def test_largest_report_fits_the_fixed_length() -> None:
     """The longest name, the most bits and the longest cohort number: a larger limit must make the length larger."""
     largest = Metric.categorical(
         "m" * 64, tuple(f"c{n}" for n in range(1024)), prob_p=0.25, prob_q=0.75, prob_f=0.5, period=PeriodKind.MONTH

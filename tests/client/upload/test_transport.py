@@ -76,8 +76,8 @@ def test_request_headers_do_not_identify_client() -> None:
     answer = http("202 Accepted", b'{"batch_id": "x"}', "Set-Cookie: id=1", "Date: Sat, 21 Nov 2026 12:00:00 GMT")
     with server(answering(answer, heard)) as url:
         transport = HttpTransport(url)
-        told = [transport.send(BODY) for _ in range(2)]
-    assert told == [UploadResponse(202, batch_id="x", date="Sat, 21 Nov 2026 12:00:00 GMT")] * 2
+        responses = [transport.send(BODY) for _ in range(2)]
+    assert responses == [UploadResponse(202, batch_id="x", date="Sat, 21 Nov 2026 12:00:00 GMT")] * 2
     assert heard[0] == heard[1]
     head, _, body = heard[0].partition(b"\r\n\r\n")
     lines = head.decode().split("\r\n")
@@ -239,14 +239,14 @@ def test_request_ends_at_total_deadline(
 
 def test_cancelled_request_is_cut_and_rest_discarded() -> None:
     """The other side stops reading after the first bytes; once it reads on, the end of the body never comes."""
-    body, wanted = BODY + b" " * (64 << 20), threading.Event()
+    body, upload_wanted = BODY + b" " * (64 << 20), threading.Event()
     heard: list[int] = []
     read_on = threading.Event()
-    wanted.set()
+    upload_wanted.set()
 
     def stalling(connection: socket.socket) -> None:
         heard.append(len(connection.recv(1000)))
-        wanted.clear()
+        upload_wanted.clear()
         read_on.wait(30)
         with suppress(ConnectionResetError):
             while part := connection.recv(1 << 20):
@@ -254,7 +254,7 @@ def test_cancelled_request_is_cut_and_rest_discarded() -> None:
         heard.append(-1)
 
     with server(stalling) as url:
-        assert HttpTransport(url).send(body, wanted.is_set) == NO_RESPONSE
+        assert HttpTransport(url).send(body, upload_wanted.is_set) == NO_RESPONSE
         read_on.set()
         while heard[-1] != -1:
             time.sleep(0.01)
@@ -264,15 +264,15 @@ def test_cancelled_request_is_cut_and_rest_discarded() -> None:
 @pytest.fixture
 def resolver(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Event, threading.Event]]:
     """A resolver that answers when it is let: (it was asked, let it answer)."""
-    asked, answer, resolve = threading.Event(), threading.Event(), socket.getaddrinfo
+    lookup_started, answer, resolve = threading.Event(), threading.Event(), socket.getaddrinfo
 
     def slow(*question: Any, **more: Any) -> Any:
-        asked.set()
+        lookup_started.set()
         answer.wait(60)
         return resolve(*question, **more)
 
     monkeypatch.setattr(socket, "getaddrinfo", slow)
-    yield asked, answer
+    yield lookup_started, answer
     answer.set()
 
 
@@ -281,7 +281,7 @@ def test_slow_dns_lookup_does_not_block_request(
     why: str, resolver: tuple[threading.Event, threading.Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is left to itself; when it answers at last nothing is sent, and until then it is not asked again."""
-    asked, answer = resolver
+    lookup_started, answer = resolver
     heard: list[bytes] = []
     connected = threading.Event()
 
@@ -292,11 +292,11 @@ def test_slow_dns_lookup_does_not_block_request(
     monkeypatch.setattr("hubbub.sdk.upload.transport.REQUEST_TIMEOUT_SECONDS", 0.3 if why == "deadline" else 60.0)
     with server(serve) as url:
         transport = HttpTransport(url)
-        assert transport.send(BODY, lambda: why == "deadline" or not asked.is_set()) == NOT_SENT
-        assert asked.is_set()
-        asked.clear()
+        assert transport.send(BODY, lambda: why == "deadline" or not lookup_started.is_set()) == NOT_SENT
+        assert lookup_started.is_set()
+        lookup_started.clear()
         assert transport.send(BODY) == NOT_SENT
-        assert not asked.is_set()
+        assert not lookup_started.is_set()
         answer.set()
         assert transport._connect_thread is not None
         transport._connect_thread.join(30)
@@ -307,7 +307,7 @@ def test_slow_dns_lookup_does_not_block_request(
 
 
 def test_flush_and_set_consent_do_not_wait_for_dns(resolver: tuple[threading.Event, threading.Event], rig: Rig) -> None:
-    asked, _ = resolver
+    lookup_started, _ = resolver
     client = rig.agreed(SURVEY, transport=HttpTransport("http://127.0.0.1:9"))
     rig.clock.move(days=1)
     with collaborators(client).journal as state:
@@ -318,7 +318,7 @@ def test_flush_and_set_consent_do_not_wait_for_dns(resolver: tuple[threading.Eve
     done: list[bool] = []
     flush = threading.Thread(target=lambda: done.append(client.flush(0.2)))
     flush.start()
-    assert asked.wait(30)
+    assert lookup_started.wait(30)
     flush.join(30)
     assert done == [False]
     client.set_consent("off")
@@ -460,9 +460,9 @@ def test_inspect_shows_sent_bytes(tmp_path: Path) -> None:
         deliver(client)
     program = Path(sys.executable).with_name("hubbub")
     shown = subprocess.run([program, "inspect", tmp_path / "s", "--json"], capture_output=True, text=True, check=True)
-    said = json.loads(shown.stdout)
-    assert [heard[-1].endswith(body.encode()) for body in said["last_sent"]] == [True]
-    assert said["last_sent"][0] in [each["body"] for each in said["queued"]]
+    inspected = json.loads(shown.stdout)
+    assert [heard[-1].endswith(body.encode()) for body in inspected["last_sent"]] == [True]
+    assert inspected["last_sent"][0] in [each["body"] for each in inspected["queued"]]
     plain = subprocess.run(
         [program, "inspect", tmp_path / "s", "--last", "9"], capture_output=True, text=True, check=True
     )

@@ -106,7 +106,7 @@ def test_unsent_batch_is_not_possibly_delivered(rig: Rig) -> None:
 def test_kill_during_upload_marks_batch_possibly_delivered(rig: Rig) -> None:
     client = rig.agreed()
 
-    def killed(body: bytes, wanted: object) -> UploadResponse:
+    def killed(body: bytes, is_wanted: object) -> UploadResponse:
         raise KeyboardInterrupt
 
     rig.transport.send = killed  # type: ignore[method-assign,assignment]
@@ -190,7 +190,7 @@ def test_outage_loses_nothing_and_ends_without_burst(unseen_seed: int) -> None:
     from pathlib import Path
 
     moments: list[float] = []
-    told: Counter[int] = Counter()
+    clients_by_reports: Counter[int] = Counter()
     with tempfile.TemporaryDirectory() as place:
         for number in range(40):
             rig = Rig(Path(place) / str(number), ManualClock(TODAY), RecordingTransport(), [])
@@ -217,10 +217,10 @@ def test_outage_loses_nothing_and_ends_without_burst(unseen_seed: int) -> None:
             counts = client.accounting()
             require_balanced(counts)
             assert counts["dropped"] == dict.fromkeys(counts["dropped"], 0)
-            told[counts["acknowledged"]] += 1
+            clients_by_reports[counts["acknowledged"]] += 1
             assert {batch.period for batch in rig.transport.batches} >= {f"2026-11-{day}" for day in range(21, 31)}
             client.close()
-    assert min(told) >= 25
+    assert min(clients_by_reports) >= 25
     within = [moment for moment in moments if moment <= 1]
     assert len(within) > 800
     assert stats.kstest(within, "uniform").pvalue > 1e-6
@@ -264,9 +264,9 @@ def test_short_runs_deliver_overdue_reports_at_next_start(
 ) -> None:
     monkeypatch.setattr("hubbub.sdk.upload.uploader.UploadLoop.start", lambda _: None)
     sent = an_hour_a_day(rig, 10, SeededBytes(unseen_seed), seconds=1)
-    told = Counter(batch.period for batch in rig.transport.batches)
-    assert set(told.values()) == {5}  # formed on the day after, late a day later, sent the day after that
-    assert max(told) == "2026-11-27"
+    batches_by_period = Counter(batch.period for batch in rig.transport.batches)
+    assert set(batches_by_period.values()) == {5}  # formed on the day after, late a day later, sent the day after that
+    assert max(batches_by_period) == "2026-11-27"
     assert max(Counter(sent).values()) >= 5  # together: this is said in docs/privacy.md
     assert rig.client(*METRICS).accounting()["dropped"]["age"] == 0
 

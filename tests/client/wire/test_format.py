@@ -269,8 +269,8 @@ def test_format_page_implementation_matches_every_vector() -> None:
         value = bytes.fromhex(v["value_utf8"])
         assert v["positions"] == positions_of(v["hash_scheme"], value, v["cohort"], v["num_bits"], v["num_hashes"]), v
     for v in VECTORS["permanent"]:
-        asked = v["definition"], bytes.fromhex(v["secret"]), v["epoch"], bytes.fromhex(v["bloom"])
-        assert (v["input"], v["prr"]) == (prr_input(*asked).hex(), prr_of(*asked).hex()), v
+        inputs = v["definition"], bytes.fromhex(v["secret"]), v["epoch"], bytes.fromhex(v["bloom"])
+        assert (v["input"], v["prr"]) == (prr_input(*inputs).hex(), prr_of(*inputs).hex()), v
     for v in VECTORS["instantaneous"]:
         words = [bytes.fromhex(word) for word in v["words"]]
         assert len(words) == v["words_of_p"] + v["words_of_q"]
@@ -379,9 +379,9 @@ def test_hubbub_matches_the_format_page_on_random_input(unseen_seed: int) -> Non
 
 def test_hubbub_matches_the_format_page_on_rounding(unseen_seed: int) -> None:
     chance = random.Random(unseen_seed)  # noqa: S311
-    asked = [chance.random() for _ in range(300)] + [chance.randrange(2**26) / 2**26 for _ in range(300)]
-    asked += [chance.random() * 2.0 ** -chance.randint(20, 30) for _ in range(100)]
-    for double in asked:
+    doubles = [chance.random() for _ in range(300)] + [chance.randrange(2**26) / 2**26 for _ in range(300)]
+    doubles += [chance.random() * 2.0 ** -chance.randint(20, 30) for _ in range(100)]
+    for double in doubles:
         for digits in (23, 24):
             try:
                 a = numerator(round_to_dyadic("p", double, digits), digits)
@@ -398,7 +398,7 @@ def test_hubbub_matches_the_format_page_on_period_numbers(unseen_seed: int) -> N
             assert period_number(kind, str(period)) == number_of(kind, period.start)
 
 
-def test_client_sends_the_format_pages_report_in_every_period_of_an_epoch(rig: Rig) -> None:
+def test_client_sends_format_page_report_in_every_period_of_an_epoch(rig: Rig) -> None:
     """p = 0, q = 1: the report is the PRR, of the period's epoch and of the value of the epoch's first period."""
     params = Params(num_bits=64, num_hashes=2, num_cohorts=16, prob_p=0, prob_q=1, prob_f=0.5)
     metric = Metric.string("held", params, hold=3)
@@ -427,7 +427,7 @@ def test_rejects_categories_with_lone_surrogates(category: str) -> None:
         Metric.categorical("c", (category, "b"), prob_p=0, prob_q=1, prob_f=0.5)
 
 
-def test_hubbub_allows_the_definitions_of_the_format_page() -> None:
+def test_hubbub_accepts_definitions_of_the_format_page() -> None:
     for v in VECTORS["definitions"]:
         try:
             Definitions([make_format_vectors.metric_of(v["definition"])])

@@ -79,7 +79,7 @@ def test_reads_parameters_counts_and_map_of_the_analysis_app() -> None:
     assert positions[7, 0].tolist() == [63, 128]  # V_8 has position 64 twice in cohort 0
 
 
-def test_map_gives_a_design_matrix_with_a_one_at_every_position() -> None:
+def test_map_positions_are_the_ones_of_the_design_matrix() -> None:
     params = read_params(APP / "params.csv")
     design = read_map_design(APP / "map.csv", params)
     for row, column in zip(csv.reader((APP / "map.csv").read_text().splitlines()), range(300), strict=True):
@@ -368,7 +368,7 @@ def test_other_maps_give_a_string_metric(rows: list[str], tmp_path: Path) -> Non
     assert categories_of_map(names, positions, SMALL) is None
 
 
-def test_map_of_one_cohort_is_categorical_only_if_every_bit_has_a_name(tmp_path: Path) -> None:
+def test_map_of_one_cohort_is_categorical_if_every_bit_has_a_name(tmp_path: Path) -> None:
     params = replace(SMALL, num_cohorts=1)
     full = [f"c{bit},{bit + 1}" for bit in range(8)]
     assert categories_of_map(*read_map(write_file(tmp_path, "\n".join(full)), params), params) == tuple(

@@ -33,19 +33,19 @@ def metric(k: int = 32, h: int = 2, m: int = 16, scheme: str = "murmur3-v1") -> 
     )
 
 
-def drawn(asked: Metric, seed: int, values: int, reports: int = 1_000_000) -> tuple[BitCounts, dict[str, int]]:
+def drawn(of_metric: Metric, seed: int, values: int, reports: int = 1_000_000) -> tuple[BitCounts, dict[str, int]]:
     rng = np.random.default_rng(seed)
     people = draw_population(distribution_shares("zipf1", values), reports, rng)
-    return simulate_bit_counts(asked, people, rng), people
+    return simulate_bit_counts(of_metric, people, rng), people
 
 
 @pytest.mark.parametrize("scheme", ["murmur3-v1", "google-md5"])
 def test_bit_model_agrees_with_dense_generalized_least_squares(scheme: str, unseen_seed: int) -> None:
     """Both solvers, with the bits of a candidate added up; coincident bits of google-md5 count once."""
-    asked = metric(8, 3, 3, scheme)
-    counts, _ = drawn(asked, unseen_seed, 10)
-    design = design_matrix([f"v{i}" for i in range(1, 9)], asked.params)
-    random_string = RandomStringMoments.from_params(asked.params)
+    string_metric = metric(8, 3, 3, scheme)
+    counts, _ = drawn(string_metric, unseen_seed, 10)
+    design = design_matrix([f"v{i}" for i in range(1, 9)], string_metric.params)
+    random_string = RandomStringMoments.from_params(string_metric.params)
     observations = _whiten_bits(counts, design, random_string, np.zeros(8), 1.0)
     others, scatter = np.append(random_string.mean, 0)[:, None], np.zeros((9, 9))
     scatter[:8, :8] = random_string.covariance
@@ -90,8 +90,8 @@ def test_fit_bits_agrees_with_fixed_effects_for_few_candidates(unseen_seed: int)
 def test_fit_bits_covers_and_has_smaller_errors_than_fixed_effects(unseen_seed: int) -> None:
     """12 populations, 300 candidates and 497 numbers: 95 % intervals cover, and few discoveries are false.
 
-    Errors are at most .85 of those with fixed effects: without the other candidates' noise it would be sqrt(1 - 270/497) = .68, and it is
-    .76 +- .02 (25 draws).
+    Errors are at most .85 of those with fixed effects; measured: .76 +- .02 (25 draws).
+    Without the other candidates' noise the ratio would be sqrt(1 - 270/497) = .68.
     """
     covered, false = [], []
     for run in range(12):
@@ -113,17 +113,17 @@ def test_fit_bits_covers_and_has_smaller_errors_than_fixed_effects(unseen_seed: 
 
 def test_fit_bits_estimates_unlisted_variance(unseen_seed: int) -> None:
     """tau**2 = .3**2 of one unlisted string, within six of its standard errors, which are a tenth of it."""
-    asked = metric(m=64)
+    string_metric = metric(m=64)
     people = {**{f"v{i}": 2_000 for i in range(200)}, "not on the list": 170_000}
-    counts = simulate_bit_counts(asked, people, np.random.default_rng(unseen_seed))
-    fitted = fit_bits(counts, design_matrix([f"v{i}" for i in range(200)], asked.params))
+    counts = simulate_bit_counts(string_metric, people, np.random.default_rng(unseen_seed))
+    fitted = fit_bits(counts, design_matrix([f"v{i}" for i in range(200)], string_metric.params))
     truth = (170 / 570) ** 2
     assert fitted.unlisted_variance_error < 0.15 * truth
     assert abs(fitted.unlisted_variance - truth) < 6 * fitted.unlisted_variance_error
 
 
 def test_random_filters_score_the_bits_they_set() -> None:
-    """All pairs of 8 bits, one of which scores 8: seven of 28. Of 1,024 bits, a fair draw of pairs."""
+    """Of the 28 pairs of 8 bits, the seven with the bit of score 8 score. Of 1,024 bits, pairs are drawn uniformly."""
     few = Params(num_bits=8, num_hashes=2, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=0)
     strings = RandomFilters.from_params(few)
     assert sorted(strings.scores(np.append(8.0, np.zeros(8)))) == [0.0] * 21 + [8.0] * 7

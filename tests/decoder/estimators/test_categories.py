@@ -1,4 +1,4 @@
-"""Categorical and boolean metrics: decoded by formula, exactly."""
+"""Categorical and boolean metrics: closed-form estimates and exact tests."""
 
 from __future__ import annotations
 
@@ -63,6 +63,7 @@ def test_category_p_values_are_binomial_tails(p: float, q: float) -> None:
     assert found == pytest.approx(tails, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_category_intervals_cover_and_fdr_holds(unseen_seed: int) -> None:
     """Coverage in [.94, .96] for each of 4 bits and for the total: 4,000 runs, alpha = 1e-6, detect a coverage of .925."""
     rng = np.random.default_rng(unseen_seed)
@@ -82,7 +83,7 @@ def test_category_intervals_cover_and_fdr_holds(unseen_seed: int) -> None:
     assert false_share / runs < 0.05 + reach
 
 
-def test_categories_that_are_not_asked_for_count_as_unlisted() -> None:
+def test_unrequested_categories_count_as_unlisted() -> None:
     counts = simulate_bit_counts(colour(), {"red": 60_000, "green": 40_000}, np.random.default_rng(1))
     decoding = decode(counts, ["green", "blue"])
     assert [e.candidate for e in decoding.estimates] == ["green", "blue"]
@@ -95,7 +96,7 @@ def test_rejects_unknown_category_by_name() -> None:
         decode(BitCounts(colour(), [10], [[1, 2, 3, 4]]), ["pink"])
 
 
-def test_two_coin_survey_by_hand() -> None:
+def test_two_coin_survey_equals_hand_calculation() -> None:
     """1,000 answers, 400 of them yes: (0.4 - 1/4) / (1/2) = 0.3, error sqrt(3/16 / 1000) / (1/2) = 0.0274."""
     survey = Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5)
     decoding = decode(BitCounts(survey, [1000], [[400]]))

@@ -1,4 +1,4 @@
-"""Screening by lasso: only with too many candidates, and in cohorts that are not estimated from."""
+"""Screening by lasso: only with too many candidates, and in cohorts that the estimates do not use."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def test_keeps_all_candidates_up_to_max_columns(counts: BitCounts) -> None:
     assert selection.counts is counts
 
 
-def test_variance_doubles_with_half_as_many_candidates_as_independent_numbers(
+def test_variance_doubles_with_candidates_for_half_of_the_independent_counts(
     counts: BitCounts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """R = 16 (16 - 1) + 1 = 241: 1 / (1 - M/R) for M = 120 over that for M = 12, as fixed effects; within 2 % (.13 +- .07 % in 100 draws).
+    """Fixed effects: the ratio of 1 / (1 - M/R) at M = 120 and at M = 12, with R = 16 (16 - 1) + 1 = 241.
 
-    tau**2 is left out, since it is estimated from the reports.
+    Tolerance: 2 % (.13 +- .07 % in 100 draws). tau**2 is left out, because it is estimated from the reports.
     """
     monkeypatch.setattr(fit_module, "_estimate_unlisted_variance", lambda *_: (0.0, 0.0))
     assert independent_numbers(counts) == 241
@@ -49,7 +49,7 @@ def test_variance_doubles_with_half_as_many_candidates_as_independent_numbers(
 
 
 def test_screening_cohorts_are_not_estimated_from(counts: BitCounts) -> None:
-    """Changing the reports to estimate from does not change the selection."""
+    """The selection does not depend on the reports of the other cohorts."""
     design = design_matrix(NAMES, PARAMS)
     selection = select_candidates(counts, design)
     estimated_from = selection.counts.reports > 0
@@ -72,10 +72,10 @@ def test_screening_keeps_frequent_candidates(counts: BitCounts) -> None:
 def test_screening_passes_at_most_a_quarter_by_chance(
     unseen_seed: int,
 ) -> None:
-    """No report has a value: each of 1000 passes alone with chance 10 / 1000, and a lasso keeps fewer than alone would pass.
+    """No report has a value: each of 1000 candidates passes a marginal test with probability 10 / 1000; a lasso keeps fewer.
 
-    At most the 1 - 1e-6 / 12 quantile of a Poisson variable of mean 10, in each of 12 draws. Where the noise of all bits together is low
-    none may pass: in 6 of 40 draws, so in all of 12 with a chance below 1e-6 (at .3, the upper end of that share's interval).
+    Bound: the 1 - 1e-6 / 12 quantile of a Poisson variable of mean 10, in each of 12 draws. If the total noise of the bits is low, none
+    may pass. This happened in 6 of 40 draws, a share of at most .3, so it happens in all 12 with probability below 1e-6.
     """
     rng, design = np.random.default_rng(unseen_seed), design_matrix(NAMES[:1000], PARAMS)
     metric = Metric.string("x", PARAMS)
@@ -86,7 +86,7 @@ def test_screening_passes_at_most_a_quarter_by_chance(
     assert sum(kept) > 0
 
 
-def test_one_cohort_both_screens_and_estimates() -> None:
+def test_single_cohort_is_used_for_screening_and_estimation() -> None:
     params = Params(num_bits=64, num_hashes=2, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=0.25)
     counts = simulate_bit_counts(Metric.string("x", params), {"v0": 100_000}, np.random.default_rng(0))
     selection = select_candidates(counts, design_matrix(NAMES[:200], params))

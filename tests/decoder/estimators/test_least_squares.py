@@ -1,4 +1,4 @@
-"""The fit: by hand, at the ends, against its definition, and by another method."""
+"""Least squares with fixed effects: by hand, without noise, by enumeration, and compared with a dense solution in numpy."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_ignores_cohorts_without_reports() -> None:
 
 
 def test_undetermined_shares_are_nan_and_warned_about() -> None:
-    """a + c = b + d in every bit of the one cohort, so the four shares are not determined; e is."""
+    """a + c = b + d in every bit of the only cohort, so these four shares are not determined; e is determined."""
     params = string_params(64, 2, 1)
     by_bits: dict[tuple[int, ...], str] = {}
     for i in range(200_000):

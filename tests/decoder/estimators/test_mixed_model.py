@@ -75,10 +75,10 @@ def both_ways(
     return [CandidateSpaceSolver(model, priors, unlisted), ObservationSpaceSolver(model, priors, unlisted)]
 
 
-def test_estimates_equal_a_model_without_the_own_prior(
+def test_estimates_equal_refit_without_the_own_prior(
     model: tuple[MixedModel, Brute],
 ) -> None:
-    """The cavity, by refitting the whole model for each candidate with its column fixed."""
+    """The leave-one-out estimate, by refitting the whole model for each candidate with its column fixed."""
     made, brute = model
     for solved in both_ways(made):
         solution = solved.estimates()
@@ -143,7 +143,7 @@ def test_totals_without_exchangeable_candidates_are_sums(model: tuple[MixedModel
     assert totals.shares == pytest.approx([solution.posterior_means.sum(), *solution.fixed_effects])
 
 
-def test_scores_equal_a_model_without_the_candidate(model: tuple[MixedModel, Brute]) -> None:
+def test_scores_equal_refit_without_the_candidate(model: tuple[MixedModel, Brute]) -> None:
     """P_{-j} (y - X_{-j} mean_{-j}) by brute force, at every filter; also with no candidate left out."""
     mixed, brute = model
     for left_out in (None, 0, 11):
@@ -179,7 +179,7 @@ def test_overdispersion_is_the_slope_of_the_restricted_likelihood(model: tuple[M
 
 
 def test_identical_candidates_are_as_uncertain_as_the_prior() -> None:
-    """Two columns with equal filters, made by hand: each is as uncertain as the prior of the other."""
+    """Two columns with equal filters, built by hand: the variance of each is the prior variance of the other."""
     table = FilterTable.from_params(PARAMS)
     counts = simulate_pattern_counts(Metric.string("m", PARAMS), {"a": 5000}, np.random.default_rng(3))
     observations = whiten_scores(counts, table, np.tile(table.probabilities, (4, 1)))

@@ -42,11 +42,12 @@ def test_patterns_without_noise_are_nearly_exact() -> None:
         assert decoding[name].std_error < 0.02
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("listed", "absent", "pqf"),
     [
         (40, 20, (0.225, 0.775, 0.0)),
-        (30, 30, (0.225, 0.775, 0.0)),  # a quarter of the values, 5 % of the people, are on no list
+        (30, 30, (0.225, 0.775, 0.0)),  # a quarter of the values, sent by 5 % of the people, are unlisted
         (40, 400, (0.39, 0.61, 0.45)),  # 440 candidates, more than twice the 8 x 32 numbers that carry most information
     ],
 )
@@ -55,8 +56,8 @@ def test_pattern_intervals_cover_and_false_discoveries_are_few(
 ) -> None:
     """40 populations of 200,000: coverage .95 within 1.5 points beyond chance, false discovery rate at most 5 %; alpha = 1e-6.
 
-    Candidates of one decoding share noise, so chance is measured between decodings. How strings hash is part of it: names are new each time,
-    or an absent candidate that hashes like frequent ones would be false in all of them.
+    Candidates of one decoding share noise, so the variance is measured between decodings. Strings have new names in each decoding.
+    Otherwise an absent candidate that hashes like frequent ones would be a false discovery in all of them.
     """
     rng = np.random.default_rng(unseen_seed)
     covered: dict[str, list[float]] = defaultdict(list)
@@ -84,8 +85,8 @@ def test_matching_priors_reproduce_the_posterior(unseen_seed: int) -> None:
     rng = np.random.default_rng(unseen_seed)
     v = np.full(300, 1e-6)
     x = rng.normal(np.where(np.arange(300) < 30, 0.004, 0.0), 1e-3)
-    seen = ShareEstimates(x, v, x, np.zeros(2))
-    priors = empirical_bayes._matching_priors(*empirical_bayes._posterior(seen, 1.0))
+    share_estimates = ShareEstimates(x, v, x, np.zeros(2))
+    priors = empirical_bayes._matching_priors(*empirical_bayes._posterior(share_estimates, 1.0))
     joined = 1 / (1 / v + 1 / priors.variances)
     mean, variance = fit_prior(x, v).posterior(x, v)
     assert joined * (x / v + priors.means / priors.variances) == pytest.approx(mean, rel=1e-6, abs=1e-12)
@@ -96,9 +97,9 @@ def test_matching_priors_reproduce_the_posterior(unseen_seed: int) -> None:
 
 
 def test_empirical_prior_reduces_errors(unseen_seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """300 strings of equal share, far below its noise: errors a tenth smaller than with mean 0 and the true mean square, and valid.
+    """300 strings of equal share, far below its noise: valid errors, a tenth smaller than with mean 0 and the true mean square.
 
-    The estimates depend on one prior: of 60 draws, 3 to 28 of 300 intervals missed. So they count as 100, alpha = 1e-6.
+    The estimates depend on one prior: in 60 draws, 3 to 28 of 300 intervals missed. So they count as 100 independent ones, alpha = 1e-6.
     """
     population = {f"v{i}": 8_000 for i in range(300)}
     crowd = metric(m=64, pqf=(0.39, 0.61, 0.45))
@@ -112,6 +113,7 @@ def test_empirical_prior_reduces_errors(unseen_seed: int, monkeypatch: pytest.Mo
     assert hits / 300 >= binom.ppf(ALPHA, 100, 0.93) / 100
 
 
+@pytest.mark.slow
 def test_intervals_of_totals_cover(unseen_seed: int) -> None:
     """Candidates, unlisted and no value, 100 populations: 95 % intervals cover at least as often as chance allows at 1e-6."""
     rng = np.random.default_rng(unseen_seed)
@@ -138,6 +140,7 @@ def test_population_target_adds_sampling_variance(unseen_seed: int) -> None:
     assert population["a"].share == x
 
 
+@pytest.mark.slow
 def test_selection_adjusted_intervals_cover_detected_candidates(unseen_seed: int) -> None:
     """60 populations: 95 % of the detected candidates are inside their adjusted intervals; alpha = 1e-6."""
     rng = np.random.default_rng(unseen_seed)
@@ -166,14 +169,18 @@ def test_patterns_with_too_many_filters_are_decoded_from_bits() -> None:
     assert decode(counts, ["a", "b"])["a"].detected
 
 
+@pytest.mark.slow
 def test_all_directions_have_smaller_errors_than_leading_directions(
     unseen_seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """27,500 candidates in 32 cohorts, solved on all directions, then on those only that the priors were fitted on.
+    """27,500 candidates in 32 cohorts, solved on all directions, and on the leading directions that the priors were fitted on.
 
-    Of 36 populations, mean (standard deviation), bound: spread of error / standard error 1.024 (0.024), .85 to 1.2; coverage
-    0.951 (0.0016, at most .957), .94 to .97; errors relative to those on the leading directions, 0.66 (0.07, at most 0.83), 1;
-    detected 48 (4) against 19 (6); false 2.0 (1.8, at most 7), 15.
+    Figure                                           36 populations: mean (sd)     bound
+    Spread of error / standard error                 1.024 (0.024)                 .85 to 1.2
+    Coverage                                         0.951 (0.0016), at most .957  .94 to .97
+    Errors relative to those on leading directions   0.66 (0.07), at most 0.83     1
+    Detected on all, on leading directions           48 (4), 19 (6)
+    False discoveries                                2.0 (1.8), at most 7          15
     """
     rng = np.random.default_rng(unseen_seed)
     crowd = Metric.string("m", replace(metric().params, hash_scheme="google-md5"))

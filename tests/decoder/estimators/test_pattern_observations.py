@@ -1,4 +1,4 @@
-"""Patterns -> observations: every filter, every cohort, the efficient score."""
+"""Observations from pattern counts: filters, pattern probabilities and the efficient score of every cohort."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_filter_indices_match_client_bloom_filters(scheme: str) -> None:
 
 
 def test_whitened_scores_are_linear_in_the_shares(unseen_seed: int) -> None:
-    """Counts that shares theta make expected, and weights taken elsewhere: y = A theta."""
+    """Counts at their expectation under shares theta, and weights at other shares: y = A theta."""
     params = params_of("murmur3-v1", m=1)
     table, rng = FilterTable.from_params(params), np.random.default_rng(unseen_seed)
     theta, elsewhere = rng.dirichlet(np.ones(len(table.filters)), size=2)

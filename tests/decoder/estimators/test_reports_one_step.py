@@ -1,4 +1,4 @@
-"""The full likelihood of retained reports: by hand, at the ends, by enumeration, and from simulation."""
+"""The full likelihood of retained reports: by hand, without noise, by enumeration, and from simulation."""
 
 from __future__ import annotations
 
@@ -87,6 +87,7 @@ def test_one_step_without_noise_is_exact() -> None:
     assert np.all(errors_of(fitted) <= 0.15 / 873)  # sqrt(x (1 - x) / N) would be 0.016
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["murmur3-v1", "google-md5"])
 @pytest.mark.parametrize(("p", "q", "f"), [(0.25, 0.75, 0.0), (0.5, 0.75, 0.5), (0.75, 0.25, 0.25), (0.05, 0.9, 0.0)])
 def test_one_step_is_near_the_maximum_likelihood_estimate(
@@ -141,6 +142,7 @@ def test_simulated_information_matches_all_patterns(scheme: str, unseen_seed: in
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("k", "p", "alone"),
     [(16, 0.15, False), (16, 0.15, True), (64, 0.05, False)],
@@ -149,8 +151,9 @@ def test_simulated_information_matches_all_patterns(scheme: str, unseen_seed: in
 def test_one_step_covers_for_few_reports_with_little_noise(k: int, p: float, alone: bool, unseen_seed: int) -> None:
     """m = 8, 50 candidates, 2,400 reports: the maximum's own information covered .896 of the absent candidates (k = 16).
 
-    20 populations (k = 64: 8) of which 20 strings or two are reported. Estimates of one fit depend on each other, so intervals are taken
-    for half as many: above the binomial's quantile of alpha = 1e-6 at coverage .95; and not because errors are twice too large.
+    20 populations (k = 64: 8), in which 20 strings or two are reported. Estimates of one fit depend on each other, so the intervals count
+    as half as many independent ones. Coverage is tested at .95 with the binomial's 1e-6 quantile. Standard errors are less than twice
+    the spread of the errors.
     """
     num_reports = 2400
     params = string_params(k, 2, 8, p, 1 - p)
@@ -191,14 +194,15 @@ def test_order_of_reports_does_not_matter(unseen_seed: int) -> None:
     assert shares_of(one) == pytest.approx(shares_of(other), abs=1e-3 * errors_of(one).min())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("p", "q", "h", "unlisted"), [(0.25, 0.75, 2, 0), (0.25, 0.75, 2, 1), (0.2, 0.8, 1, 1)])
 def test_one_step_intervals_cover_shares_among_reporters(
     p: float, q: float, h: int, unlisted: int, unseen_seed: int
 ) -> None:
     """30 fits of 12 candidates, with and without two large unlisted strings (a fifth of the reports).
 
-    Estimates of one fit depend on each other a little, so the count is tested as that of half as many independent
-    ones: between the binomial's quantiles of alpha = 1e-6 at coverage .95, 180 of them.
+    Estimates of one fit depend on each other a little, so the intervals count as half as many independent ones, 180.
+    Coverage is tested at .95 between the binomial's quantiles of alpha = 1e-6.
     """
     params = string_params(16, h, 32, p, q)
     names = [f"v{i}" for i in range(12)]
@@ -216,6 +220,7 @@ def test_one_step_intervals_cover_shares_among_reporters(
     assert low <= share <= high
 
 
+@pytest.mark.slow
 def test_one_step_estimates_unlisted_variance(unseen_seed: int) -> None:
     """Mean of 30 fits of new strings, k = 64, 64 cohorts; 6 standard errors of the mean."""
     params = string_params(64, 2, 64, 0.15, 0.85)
@@ -230,11 +235,12 @@ def test_one_step_estimates_unlisted_variance(unseen_seed: int) -> None:
     assert abs(np.mean(found) - (0.3**2 + 0.1**2)) < 6 * np.std(found, ddof=1) / math.sqrt(30)
 
 
+@pytest.mark.slow
 def test_standard_errors_include_hashing_of_unlisted_strings(monkeypatch: pytest.MonkeyPatch, unseen_seed: int) -> None:
     """One unlisted string of 40 % in 8 cohorts: without tau**2 the errors would be several times too small.
 
-    30 fits of 6 candidates: z**2 is 1 on average. Hashes are shared within a fit, so the mean is taken for one of 30 values of chi-squared
-    with one degree of freedom: in [0.20, 2.8] but for alpha = 1e-6 on either side.
+    30 fits of 6 candidates: z**2 is 1 on average. Hashes are shared within a fit, so the mean counts as one of 30 values of chi-squared
+    with one degree of freedom. It is in [0.20, 2.8] except with probability 1e-6 on either side.
     """
     params = string_params(32, 2, 8)
     rng = np.random.default_rng(unseen_seed)
@@ -246,12 +252,14 @@ def test_standard_errors_include_hashing_of_unlisted_strings(monkeypatch: pytest
         people = dict.fromkeys(names[:4], 1500) | {f"{tag}-unlisted": 4000}
         reports = simulated(params, people, int(rng.integers(1 << 62)))
         truth = np.array([people.get(name, 0) for name in names]) / reports.num_reports
-        for known in squares:
+        for is_estimated in squares:
             monkeypatch.setattr(
-                BitResiduals, "overdispersion", overdispersion if known else lambda *_: Overdispersion(1.0, 0.0, 0.0)
+                BitResiduals,
+                "overdispersion",
+                overdispersion if is_estimated else lambda *_: Overdispersion(1.0, 0.0, 0.0),
             )
             fitted = fit_reports_one_step(reports, design_matrix(names, params))
-            squares[known].append(float(np.mean(((fitted.shares - truth) / errors_of(fitted)) ** 2)))
+            squares[is_estimated].append(float(np.mean(((fitted.shares - truth) / errors_of(fitted)) ** 2)))
     low, high = chi2.ppf([ALPHA / 2, 1 - ALPHA / 2], 30) / 30
     assert low < np.mean(squares[True]) < high
     assert np.mean(squares[False]) > 2 * np.mean(squares[True])
@@ -261,7 +269,7 @@ def test_standard_errors_include_hashing_of_unlisted_strings(monkeypatch: pytest
 def test_one_step_has_smaller_errors_than_bit_counts(
     scheme: str, monkeypatch: pytest.MonkeyPatch, unseen_seed: int
 ) -> None:
-    """k = 8, h = 2, p = .225, q = .775, f = 0: by a factor of 1.3 or more, in theory 1.4 to 1.6; tau**2 is left out of both."""
+    """k = 8, h = 2, p = .225, q = .775, f = 0: the factor is at least 1.3, in theory 1.4 to 1.6. tau**2 is left out of both."""
     monkeypatch.setattr(fit_module, "_estimate_unlisted_variance", lambda *_: (0.0, 0.0))
     monkeypatch.setattr(BitResiduals, "overdispersion", lambda *_: Overdispersion(1.0, 0.0, 0.0))
     params = string_params(8, 2, 64, 0.225, 0.775, scheme=scheme)
@@ -325,6 +333,7 @@ def test_reports_of_few_bits_are_decoded_as_patterns(unseen_seed: int) -> None:
     assert any("A lasso" in warning for warning in decoding.warnings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("params", "num_reports"),
     [
@@ -348,7 +357,7 @@ def test_extreme_parameters_detect_no_absent_candidate(params: Params, num_repor
 
 
 def test_leave_one_out_scores_sum_to_the_estimate(monkeypatch: pytest.MonkeyPatch, unseen_seed: int) -> None:
-    """The step from z is linear, and the score at other shares is so to first order: equal within a fifth, for shares of 3 to 9 %."""
+    """Equal within a fifth for shares of 3 to 9 %: the step is linear in the score at z, and the score is linear to first order."""
     added: list[float] = []
 
     def record(own: list[float], *_: object) -> float:

@@ -39,7 +39,7 @@ def test_null_distribution_of_small_scores_is_normal() -> None:
 
 
 def test_rare_large_score_widens_the_upper_tail_only() -> None:
-    """One string in ten is off by 5.4, the others by -.6: never below by more than a normal."""
+    """One string in ten has an error of 5.4, the others of -.6: the lower tail is not wider than a normal's."""
     law = NullDistribution.from_scores([np.array([-0.6] * 9 + [5.4])])
     assert law.upper_quantile(0.025) == pytest.approx(5.4, abs=0.02)
     assert law.lower_quantile(0.025) == pytest.approx(1.959964, abs=1e-6)
@@ -47,7 +47,7 @@ def test_rare_large_score_widens_the_upper_tail_only() -> None:
 
 
 def test_collision_p_value_caps_the_part_of_a_cohort() -> None:
-    """Five cohorts of five filters, all 3,125 strings: the share of those whose capped sum is at least the candidate's."""
+    """Five cohorts of five filters, all 3,125 strings: the share of strings with a capped sum of at least the candidate's."""
     rng = np.random.default_rng(8)
     chances = np.array([0.1, 0.3, 0.2, 0.15, 0.25])
     scores = [np.round(rng.normal(size=5) * 30) / 50 for _ in range(5)]
@@ -70,7 +70,10 @@ def test_collision_p_value_is_large_for_scores_in_two_of_four_cohorts() -> None:
 
 
 def test_collision_p_value_compares_the_sum_with_many_cohorts() -> None:
-    """Of 3 filters one scores .5: a string's sum is binomial. Three cohorts of score 4 are a sum of 12 among 64, and three that are capped among 63."""
+    """One of 3 filters scores .5, so the sum of a string is binomial.
+
+    Three cohorts of score 4 give a sum of 12 with 64 cohorts; with 63 cohorts the three are capped.
+    """
     scores = [np.array([0.5, 0.0, 0.0])] * 64
     own = [4.0] * 3 + [0.0] * 61
     assert collision_p_value(own, scores, 1 / 28) == pytest.approx(binom.sf(23, 64, 1 / 3), rel=1e-6)
@@ -84,8 +87,11 @@ def test_collision_p_value_ignores_cohorts_without_reports() -> None:
 
 
 def test_detects_present_candidates_beside_a_frequent_unlisted_string(unseen_seed: int) -> None:
-    """14 % have it, a third of the reports carry no candidate, 400 candidates are absent, 8 cohorts: detected in 40 of 40 first runs, so 9 times in 10 at the least and 6 of 14 but
-    for 2 in a million; judged by the sum of its cohorts' parts alone, 1 in 6."""
+    """14 % of the reports carry the candidate, a third carry no candidate; 400 candidates are absent; 8 cohorts.
+
+    It was detected in 40 of 40 runs. So the probability is at least .9, and fewer than 6 of 14 have probability 2e-6.
+    With the plain sum of the cohorts' scores it was detected in one run of 6.
+    """
     rng = np.random.default_rng(unseen_seed)
     params = Params(num_bits=8, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.25)
     metric, found = Metric.string("m", params), 0
@@ -97,16 +103,18 @@ def test_detects_present_candidates_beside_a_frequent_unlisted_string(unseen_see
     assert found >= 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "cohorts", "runs"), [("patterns", 16, 20), ("bits", 8, 24)], ids=["whole patterns", "bits"]
 )
 def test_frequent_unlisted_string_causes_few_false_discoveries(
     kind: str, cohorts: int, runs: int, unseen_seed: int
 ) -> None:
-    """More than a third of the reports carry an unlisted string; 400 candidates are absent. Of them at most .015 have
-    p < .01 and at least .93 are covered, alpha = 1e-6 each by the spread between populations; a warning names the missing string.
+    """More than a third of the reports carry an unlisted string; 400 candidates are absent.
 
-    Taken for normal, .068 (patterns) and .024 (bits) had p < .01, and .88 and .95 were covered.
+    Of these at most .015 have p < .01, and at least .93 are covered; alpha = 1e-6 each, by the spread between populations.
+    A warning names the missing string. With a normal null distribution .068 (patterns) and .024 (bits) had p < .01, and .88 and .95
+    were covered.
     """
     rng = np.random.default_rng(unseen_seed)
     k = 8 if kind == "patterns" else 64

@@ -195,7 +195,7 @@ def test_summary_lines_name_reports_needed_when_nothing_is_detectable(unseen_see
 
 
 @pytest.mark.parametrize(("error", "determined"), [(0.249, True), (0.251, False), (math.nan, False)])
-def test_total_with_a_standard_error_above_a_quarter_is_not_determined(error: float, determined: bool) -> None:
+def test_total_with_standard_error_above_a_quarter_is_undetermined(error: float, determined: bool) -> None:
     """From a standard error of .25, the interval is as wide as [0, 1]."""
     counts = BitCounts(HOMEPAGE, np.full(8, 100), np.full((8, 16), 40))
     one = np.array([0.1])
@@ -350,7 +350,7 @@ def test_warns_about_white_space_around_candidates() -> None:
     assert not warned(decode(counts, ["a", "a b"]), "white space")
 
 
-def test_rejects_anything_but_a_summary_and_names_read_collected() -> None:
+def test_rejects_other_types_than_summaries_and_names_read_collected() -> None:
     for given in ("homepage.parquet", None, 5):
         with pytest.raises(SummaryError, match=r"got \w+: hubbub.summary.read_collected\(path\)"):
             decode(given, ["a"])  # type: ignore[arg-type]  # that is what is tested
@@ -372,7 +372,7 @@ def test_warns_about_unequal_cohorts_of_few_reports() -> None:
     reports = np.array([0, 0, *[25] * 6])
     decoding = decode(BitCounts(HOMEPAGE, reports, np.tile(reports[:, None] // 2, 16)), ["a"])
     assert not any(test.name == "equal_cohorts" for test in decoding.fit_tests)
-    assert warned(decoding, "cohorts are unequal beyond chance")
+    assert warned(decoding, "Cohort sizes differ more than by chance")
 
 
 def test_fit_test_and_plausibility_check_warn_once() -> None:
