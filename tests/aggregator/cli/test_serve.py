@@ -224,7 +224,7 @@ def test_start_warns_once_of_a_definition_edited_in_place(
     definitions_file.write_text(DEFINITIONS.replace("prob_q = 1", "prob_q = 0.75"))
     restarted = serve()
     assert (restarted.before + restarted.end(signal.SIGTERM)).count(
-        f"number of digest {metric.digest[:12]} is changed or gone"
+        f"number with digest {metric.digest[:12]} is changed or removed"
     ) == 1
 
 
@@ -265,8 +265,8 @@ def test_sighup_reloads_definitions_and_logs_json(definitions_file: Path, tmp_pa
         assert collected() == {"number"}
         definitions_file.write_text(DEFINITIONS + NEW_METRIC)
         popen.send_signal(signal.SIGHUP)
-        output = read_until("the definitions are read, of number, theme; added: theme")
-        assert (output["level"], output["metrics"], len(output["added"]), output["gone"]) == (
+        output = read_until("reloaded the definitions of number, theme; added: theme")
+        assert (output["level"], output["metrics"], len(output["added"]), output["removed"]) == (
             "info",
             ["number", "theme"],
             1,
@@ -275,7 +275,7 @@ def test_sighup_reloads_definitions_and_logs_json(definitions_file: Path, tmp_pa
         assert collected() == {"number theme"}
         definitions_file.write_text(DEFINITIONS + "[[")
         popen.send_signal(signal.SIGHUP)
-        assert read_until("the definitions are not reloaded")["level"] == "error"
+        assert read_until("the definitions were not reloaded")["level"] == "error"
         assert collected() == {"number theme"}
         with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=30) as client:
             client.sendall(b"canary\r\n\r\n")
