@@ -34,7 +34,7 @@ from hubbub_aggregator.store.tokens import Scope, hash_secret
 if TYPE_CHECKING:
     from tests.aggregator.conftest import Aggregator, HttpResponse, MakeBatch, StartAggregator
 
-HTML = "text/html,*/*;q=0.8"  # what browsers accept
+HTML = "text/html,*/*;q=0.8"  # the Accept header of browsers
 
 
 def sign_in(aggregator: Aggregator, bearer: str, **headers: str) -> HttpResponse:

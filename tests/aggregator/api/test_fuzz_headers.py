@@ -221,5 +221,5 @@ def test_random_connection_events_get_documented_responses_and_no_log(
     assert lines_above_info(caplog) == []
     statuses = Counter(status for _, answers in ended for status in answers)
     assert {status for status in statuses if status >= 500} <= DOCUMENTED
-    assert {200, 202, 400, 404, 405} <= set(statuses), "the generator reaches what is taken and what is refused"
+    assert {200, 202, 400, 404, 405} <= set(statuses), "the generator makes no accepted or no refused request"
     assert len({ending for ending, _ in ended}) == 5

@@ -84,7 +84,7 @@ def unfinished(aggregator: Aggregator, network: bytes, sent: int) -> socket.sock
     host, port = aggregator.url.removeprefix("http://").split(":")
     client = socket.create_connection((host, int(port)), timeout=30)
     client.sendall(HEAD % network + b"Content-Encoding: gzip\r\nContent-Length: 100000\r\n\r\n")
-    with suppress(ConnectionError):  # refused meanwhile
+    with suppress(ConnectionError):  # refused during that time
         client.sendall(b" " * sent)
     return client
 

@@ -94,7 +94,7 @@ def test_doctor_warns_of_undefined_metrics_in_keep_counts(file: Path, tmp_path: 
     [
         ("127.0.0.1", False, []),
         ("::1", True, []),
-        ("0.0.0.0", False, [Health.WARNING]),  # noqa: S104  (what is warned of)
+        ("0.0.0.0", False, [Health.WARNING]),  # noqa: S104  (the warning is tested)
         ("example.org", True, [Health.WARNING]),
     ],
 )

@@ -251,7 +251,7 @@ def test_failed_backup_leaves_no_file(
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 def test_backup_on_a_full_disk_fails_and_leaves_no_file(filled: tuple[str, list[Batch]], tmp_path: Path) -> None:
-    """The limit on a file's size stands for the disk."""
+    """The disk is simulated with a limit on the size of a file."""
     (place := tmp_path / "backups").mkdir()
     copy_file(filled[0], str(tmp_path / "complete.db"))
     room = (tmp_path / "complete.db").stat().st_size - 4096

@@ -59,7 +59,7 @@ def nobody() -> Iterator[Path]:
         place, user = Path(name), os.geteuid()
         (place / "metrics.toml").write_text(DEFINITIONS)
         place.chmod(0o755 if user == 0 else 0o555)
-        if user == 0:  # who may write anywhere
+        if user == 0:  # root can write anywhere
             os.seteuid(pwd.getpwnam("nobody").pw_uid)
         try:
             yield place

@@ -220,7 +220,7 @@ class ClockMachine(RuleBasedStateMachine):
 
     @rule(replica=st.integers(0, 1), hours=st.floats(0, 100))
     def suspend_one_virtual_machine(self, replica: int, hours: float) -> None:
-        """Its elapsed clock stands still as well; the other replica goes on."""
+        """Its elapsed clock stands still as well; the other replica keeps running."""
         other = self.clocks[1 - replica]
         if other is None:
             return

@@ -218,7 +218,7 @@ def test_keep_reports_deletes_reports_and_keeps_counts(
     assert read_summary(store, metric).num_reports == 6
     store.append([make_batch(metric, period=YESTERDAY)])
     upkeep(store, definitions, RETAIN, last)
-    assert store.periods_with_reports(metric.digest) == [TODAY], "what comes late is counted, not retained"
+    assert store.periods_with_reports(metric.digest) == [TODAY], "late reports are counted, not retained"
     assert read_summary(store, metric).num_reports == 9
 
 

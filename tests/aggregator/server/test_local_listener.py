@@ -54,7 +54,7 @@ def statuses(url: str, **headers: str) -> list[int]:
         return [http.request("GET", url + path, headers=named, redirect=False).status for path in READING]
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])  # noqa: S104  (what is tested)
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])  # noqa: S104  (the test needs it)
 def test_only_the_local_listener_serves_reads_without_token(tmp_path: Path, host: str) -> None:
     with serving(tmp_path, "--local-reads-without-token", "--host", host) as printed:
         found = re.search(

@@ -29,7 +29,7 @@ def machine(number: int) -> Callable[[], bytes]:
 
 
 def copied(rig: Rig, to: Path) -> None:
-    """Copy the directory, as a backup, an image or a cloned disk does, and go on with the copy."""
+    """Copy the directory, as a backup, an image or a cloned disk does, and start a client on the copy."""
     shutil.copytree(rig.state, to)
     rig.state = to
 

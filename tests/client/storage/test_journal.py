@@ -154,7 +154,7 @@ def test_journal_size_is_bounded(rig: Rig) -> None:
 def test_power_loss_sends_no_period_twice_and_keeps_ledger(durability: str, rig: Rig, unseen_seed: int) -> None:
     """200 lives of a client, each ended by a power loss that drops, tears and reorders unsynced writes.
 
-    Whatever was sent for a metric and period was sent under one id with the same bytes, and the ledger knows of it.
+    All requests for a metric and period have one batch id and the same bytes, and the ledger has counted them.
     """
     chance, disk = random.Random(unseen_seed), SimulatedDisk()  # noqa: S311
     random_bytes = SeededBytes(unseen_seed)

@@ -27,7 +27,7 @@ MOST_OPERATIONS = 200
 
 
 def killed_in(step: Callable[[Killer], None], at: int, step_file: Path) -> bool:
-    """Run a step in a child that dies at its `at`-th operation; return whether it came so far."""
+    """Run a step in a child that is killed at its `at`-th operation; return whether it reached that operation."""
     step_file.write_text("")
     child = os.fork()
     if child == 0:
@@ -77,7 +77,7 @@ def test_kill_between_local_and_on_sends_no_local_report(tmp_path: Path, compact
         was_killed = killed_in(becomes_on, at, tmp_path / "step")
         transport = RecordingTransport()
         with client(transport, SystemDisk()) as after:
-            deliver(after)  # before consent is said again: it is what the kill left
+            deliver(after)  # before set_consent: the state after the kill
             after.set_consent("on")
             clock.move(days=1)
             deliver(after)
