@@ -47,6 +47,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_intervals_cover_and_false_discovery_rate_holds(case: Case, unseen_seed: int) -> None:
     """Coverage in [.94, .96] for truth > 0 and for truth = 0, false discovery rate <= .05; alpha = 1e-6 each.

@@ -40,6 +40,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
+@pytest.mark.slow
 def test_bare_install_encodes_without_extras(bare: Path) -> None:
     done = subprocess.run([bare, "-c", ENCODE], capture_output=True, text=True, check=True)
     assert done.stdout == "128\n"

@@ -1,4 +1,4 @@
-"""Links between the documents: the file and the heading of each link exist."""
+"""Names in the documents: links, headings, Python files, and members of public classes exist."""
 
 from __future__ import annotations
 
@@ -7,9 +7,23 @@ from pathlib import Path
 
 import pytest
 
+import hubbub
+import hubbub_decoder
 from tests.support.paths import DOCS, REPOSITORY
 
 DOCUMENTS = sorted([*REPOSITORY.glob("*.md"), *DOCS.rglob("*.md")])
+SOURCE_FOLDERS = [
+    REPOSITORY / folder
+    for folder in (
+        "client/hubbub",
+        "aggregator/hubbub_aggregator",
+        "decoder/hubbub_decoder",
+        "tests",
+        "benchmarks",
+        "examples",
+    )
+]
+SOURCE_FILES = {path for folder in SOURCE_FOLDERS for path in folder.rglob("*.py")}
 
 
 def anchors_of(markdown: str) -> set[str]:
@@ -34,6 +48,46 @@ def broken_links(document: Path) -> list[str]:
         ):
             broken.append(f"{target}#{anchor}")
     return broken
+
+
+def missing_python_files(text: str) -> list[str]:
+    """Return the Python paths in a text that name no file.
+
+    A path starts at the repository or at a source folder; a bare file name may be in any source folder.
+
+    >>> missing_python_files("`store/clock_state.py`, `tests/conftest.py`, `clock_state.py` and `store/credible_clock.py`")
+    ['store/credible_clock.py']
+    """
+    names = {path.name for path in SOURCE_FILES}
+    return [
+        path
+        for path in re.findall(r"[\w./-]+\.py\b", text)
+        if path not in names and SOURCE_FILES.isdisjoint(folder / path for folder in (REPOSITORY, *SOURCE_FOLDERS))
+    ]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(REPOSITORY)))
+def test_python_paths_exist(document: Path) -> None:
+    assert missing_python_files(document.read_text(encoding="utf-8")) == []
+
+
+def missing_members(text: str) -> list[str]:
+    """Return the members `Class.member` of public classes in a text that do not exist.
+
+    >>> missing_members("`Client.record`, `Decoding.fit_tests`, `Decoding.fit`, `Other.member`")
+    ['Decoding.fit']
+    """
+    public = {name: getattr(module, name) for module in (hubbub, hubbub_decoder) for name in module.__all__}
+    return [
+        f"{name}.{member}"
+        for name, member in re.findall(r"`([A-Z]\w+)\.(\w+)", text)
+        if name in public and not (hasattr(public[name], member) or member in public[name].__annotations__)
+    ]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(REPOSITORY)))
+def test_members_of_public_classes_exist(document: Path) -> None:
+    assert missing_members(document.read_text(encoding="utf-8")) == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(REPOSITORY)))

@@ -284,6 +284,7 @@ def test_every_response_has_security_headers(start: StartAggregator, store: SqlS
         assert "access-control-allow-origin" not in answer.headers
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in other units elsewhere")
 def test_100_gzip_bombs_use_less_than_20_mib(start: StartAggregator, store: SqlStore) -> None:
     """Each body has 1 GiB of zeros in 1 MiB; at most 4 MiB are inflated at a time."""

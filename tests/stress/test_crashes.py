@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("engine", "processes"), [("sqlite", 1), ("postgres", 2)])
 def test_killed_service_loses_no_report_and_counts_none_twice(engine: str, processes: int, unseen_seed: int) -> None:
     """25 crashes each: one at every failpoint, each of which must be reached, the others at random moments."""

@@ -6,9 +6,11 @@ import json
 import subprocess
 import sys
 
+import pytest
 from tests.support.paths import REPOSITORY
 
 
+@pytest.mark.slow
 def test_kill_matrix_counts_every_report_once(unseen_seed: int) -> None:
     command = [sys.executable, "-m", "tests.stress.kill_matrix", "25", str(unseen_seed)]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=200)

@@ -30,6 +30,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]
     return json.loads(done.stdout), out
 
 
+@pytest.mark.slow
 def test_counts_every_flight_once_per_metric(run: tuple[dict[str, Any], Path]) -> None:
     result, _ = run
     assert [metric["decoding"]["num_reports"] for metric in result["metrics"]] == [40_000] * 3

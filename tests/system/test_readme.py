@@ -77,6 +77,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
     return folder, embedded, run(sys.executable, "-c", decode, cwd=folder)
 
 
+@pytest.mark.slow
 def test_client_example_sends_a_report(outputs: tuple[Path, str, str]) -> None:
     folder, embedded, _ = outputs
     assert embedded == "1 tried, 1 acknowledged\n"

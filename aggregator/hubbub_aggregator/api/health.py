@@ -6,16 +6,12 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Lock
-from typing import TYPE_CHECKING
 
 from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.errors import StoreError
+from hubbub_aggregator.monitoring.disk_space import DiskSpace
+from hubbub_aggregator.pipeline.group_commit import GroupCommit
 from hubbub_aggregator.store.interface import Store
-
-if TYPE_CHECKING:
-    from hubbub_aggregator.api.service import Service
-    from hubbub_aggregator.monitoring.disk_space import DiskSpace
-    from hubbub_aggregator.pipeline.group_commit import GroupCommit
 
 FRESH_SECONDS = 10.0
 """A commit in the last 10 seconds proves readiness. A probe would have to wait behind the commits of a busy, slow disk."""
@@ -55,10 +51,10 @@ class ReadinessCheck:
         self._executor.shutdown()
 
 
-def readiness_error(service: Service, writer: GroupCommit) -> str | None:
+def readiness_error(readiness: ReadinessCheck, writer: GroupCommit) -> str | None:
     """Return the reason for which batches are not stored, None if they are."""
     try:
-        probe = service.readiness.require(writer)
+        probe = readiness.require(writer)
         if probe is not None:
             probe.result()
     except RefusedError as refused:

@@ -111,9 +111,9 @@ def create(
 @database_option
 @json_option
 def list_(database: str, as_json: bool) -> None:
-    """List all tokens with their scopes and the UTC dates of creation, last use and expiry.
+    """List tokens with their scopes and dates (UTC).
 
-    A token expires at the start of its expiry date.
+    Dates: creation, last use and expiry. A token expires at the start of its expiry date.
 
     \b
     Example:

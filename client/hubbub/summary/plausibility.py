@@ -64,14 +64,14 @@ def _failed_tests(params: Params, profile: CountProfile) -> Iterator[Implausibil
             yield Implausibility(
                 "extreme",
                 f"{num_extreme:,} of {profile.num_reports:,} reports have fewer than {low} or more than {high} ones, which has a probability below "
-                "1e-9 for a genuine report. The reports are fabricated or were made with other parameters",
+                "1e-9 for a genuine report. The reports are fabricated or were made with other parameters.",
             )
         distributions, starts = binned_distributions(params)
         observed = np.add.reduceat(profile.ones_histogram, starts)
         if log_divergence_bound(divergence(observed, distributions) / periods, len(starts)) < _LOG_ALARM_RATE_PER_TEST:
             yield Implausibility(
                 "shape",
-                "the histogram of the number of ones fits no mixture of values. Some reports are fabricated or were made with other parameters",
+                "The histogram of the number of ones fits no mixture of values. Some reports are fabricated or were made with other parameters.",
             )
     m = len(profile.reports)
     if m > 1 and profile.num_reports:
@@ -79,8 +79,8 @@ def _failed_tests(params: Params, profile: CountProfile) -> Iterator[Implausibil
         if log_divergence_bound(cohort_divergence / periods, m) < _LOG_ALARM_RATE_PER_TEST:
             yield Implausibility(
                 "cohorts",
-                f"cohort sizes differ more than by chance, from {profile.reports.min():,} to {profile.reports.max():,} reports. A few "
-                "clients send most of them, or reports are missing or fabricated",
+                f"Cohort sizes differ more than by chance, from {profile.reports.min():,} to {profile.reports.max():,} reports. A few "
+                "clients send most of them, or reports are missing or fabricated.",
             )
 
 

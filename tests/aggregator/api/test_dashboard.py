@@ -359,6 +359,7 @@ def test_search_requires_every_word(sqlite_store: SqlStore, query: str, found: l
     assert isinstance(found, int) or query == "opens first" or shown == found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/", "/?q=editor&problems=1", "/metric/editor.first_page", "/metrics"])
 def test_pages_run_a_constant_number_of_statements(store: SqlStore, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     """Count SQL statements; reading a summary fails the test."""

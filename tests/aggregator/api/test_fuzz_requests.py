@@ -71,6 +71,7 @@ def inflated(request: Request) -> bytes:
     return zlib.decompress(body, 31) if body.startswith(b"\x1f\x8b") else body
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(0)
 def test_random_requests_are_refused_as_documented_or_counted_once(
     caller: Caller,

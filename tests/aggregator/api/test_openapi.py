@@ -39,6 +39,7 @@ def guarded(definitions: Definitions, tmp_path_factory: pytest.TempPathFactory) 
     store.close()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize(
     ("config", "headers"),

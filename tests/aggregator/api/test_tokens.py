@@ -105,7 +105,9 @@ def test_token_command_creates_lists_and_revokes(store: SqlStore, database: str)
     secret = json.loads(made.stdout)["token"]
     today = datetime.now(UTC).date()
     assert store.token(hash_secret(secret)) == Token("analysts", frozenset({Scope.READ, Scope.METRICS}), created=today)
-    assert "revoke it first" in run(token, ["create", "analysts", "--scope", "read", *where]).output
+    assert (
+        "exists already: rotate it, revoke it" in run(token, ["create", "analysts", "--scope", "read", *where]).output
+    )
     listed = run(token, ["list", "--json", *where])
     assert json.loads(listed.stdout) == [
         {

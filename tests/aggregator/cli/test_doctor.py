@@ -134,6 +134,7 @@ def test_doctor_finds_unusable_databases(file: Path, tmp_path: Path) -> None:
     assert empty.stat().st_size == 0, "nothing is made"
 
 
+@pytest.mark.slow
 def test_doctor_finds_a_locked_database(file: Path, sqlite_store: SqlStore, tmp_path: Path) -> None:
     with sqlite_store._engine.execution_options(hubbub_writes=True).connect() as locked:
         locked.exec_driver_sql("SELECT 1")  # begins a transaction that locks the database for writing
@@ -219,8 +220,8 @@ def test_doctor_finds_overdue_retained_reports(
     fold(store, metric, keeps_reports=lambda _period: True)
     store.append([make_batch(metric)])  # a later one, not folded yet
     assert found(18, homepage=2) == []
-    assert found(19, homepage=2) == ["due for more than a day: to drop the reports of homepage 2024-06-15"]
-    assert found(17) == ["reports of homepage are retained, and no --keep-reports names it"]
+    assert found(19, homepage=2) == ["overdue by more than a day: to drop the reports of homepage 2024-06-15"]
+    assert found(17) == ["reports of homepage are retained, but --keep-reports does not name the metric"]
     store.drop_reports(metric.digest, "2024-06-15")
     assert found(20, homepage=2) == found(20) == []
 
@@ -246,7 +247,7 @@ def test_doctor_prints_table_or_json_and_exits_with_1_on_errors(file: Path, tmp_
     well = CliRunner().invoke(main, arguments)
     assert well.exit_code == 0
     assert [line.split()[0] for line in well.stdout.splitlines() if line[0] != " "].count("warning") == 1
-    assert "-> `hubbub token create NAME --scope read`" in well.stdout
+    assert "-> run `hubbub token create NAME --scope read`" in well.stdout
     bad = CliRunner().invoke(main, [*arguments, "--json", "--require-report-token"])
     printed = json.loads(bad.stdout)
     assert (bad.exit_code, printed["has_errors"]) == (1, True)
@@ -260,7 +261,7 @@ def test_doctor_reads_the_options_of_serve(file: Path, tmp_path: Path) -> None:
     arguments = ["doctor", str(file), "--config", str(tmp_path / "serve.toml"), "--json", "--refusal-window", "0"]
     result = CliRunner().invoke(main, arguments, env={"HUBBUB_DATABASE": str(tmp_path / "x.db")})
     assert "--min-free-disk is 878.9 TiB" in result.stdout
-    assert "x.db is not there" in result.stdout
+    assert "x.db does not exist" in result.stdout
 
 
 PUBLIC = "https://telemetry.example.org"

@@ -171,6 +171,7 @@ def test_responses_omit_server_header_and_logs_omit_clients(serve: Callable[...,
     assert output == ""
 
 
+@pytest.mark.slow
 def test_start_errors_are_one_line_with_exit_code_1(definitions_file: Path, tmp_path: Path) -> None:
     assert "nowhere.toml: cannot be read" in failure(tmp_path / "nowhere.toml")
     wrong = tmp_path / "wrong.toml"
@@ -190,6 +191,7 @@ def test_refuses_address_in_use(serve: Callable[..., Process], definitions_file:
     assert f"cannot listen on 127.0.0.1:{port}" in failure(definitions_file, "--port", port)
 
 
+@pytest.mark.slow
 def test_replicas_on_one_database_store_every_batch_once(
     serve: Callable[..., Process], definitions_file: Path, database: str
 ) -> None:
@@ -292,6 +294,7 @@ def test_sighup_reloads_definitions_and_logs_json(definitions_file: Path, tmp_pa
     assert "Invalid HTTP request" not in str(messages), "a request is no event"
 
 
+@pytest.mark.slow
 def test_invalid_options_are_usage_errors(definitions_file: Path) -> None:
     for option, messages in (
         (["--max-body", "0"], "max_body must be above 0"),
@@ -338,6 +341,7 @@ class Sender:
                 self.num_answers += 1
 
 
+@pytest.mark.slow
 def test_sigkill_loses_no_acknowledged_batch_and_counts_none_twice(
     serve: Callable[..., Process], definitions_file: Path, unseen_seed: int
 ) -> None:

@@ -235,6 +235,7 @@ def test_concurrent_upgrades_run_once(version_6: str, next_release: Callable[...
     assert versions == [(SCHEMA_VERSION, NEXT), *[(NEXT, NEXT)] * 3]
 
 
+@pytest.mark.slow
 def test_upgrade_that_fails_after_any_statement_changes_nothing(
     version_6: str, next_release: Callable[..., Path]
 ) -> None:

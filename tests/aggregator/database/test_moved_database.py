@@ -210,6 +210,7 @@ def test_moved_database_is_answered_503_until_it_is_back(
     assert aggregator.stored() == 6
 
 
+@pytest.mark.slow
 def test_other_processes_and_checkpoints_are_not_reported_as_moved(
     start: StartAggregator,
     sqlite_store: SqlStore,

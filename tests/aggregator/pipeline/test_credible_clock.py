@@ -381,6 +381,7 @@ class DeletionMachine(ClockMachine):
             assert keeps_reports(METRIC, KEPT, text, wall - timedelta(seconds=1))
 
 
+@pytest.mark.slow
 def test_clock_in_doubt_delays_all_deletions(database: str) -> None:
     engine = open_postgres(database) if is_postgres(database) else open_sqlite(Path(database))
     store = SqlStore(engine, pause=lambda _seconds: None)

@@ -384,9 +384,9 @@ def test_expired_reports_are_not_exported(
         (
             "carrier/reports",
             404,
-            "the reports of carrier are not retained here: `hubbub serve --keep-reports carrier=N` does",
+            "the reports of carrier are not retained; `hubbub serve --keep-reports carrier=N` retains them",
         ),
-        ("nothing/reports", 404, "'nothing' is not collected here"),
+        ("nothing/reports", 404, "no metric 'nothing' is defined here"),
         ("homepage/reports?digest=0", 422, "digest: homepage has no version '0'"),
         ("homepage/reports?period=2024-6-1", 422, "period must be a date"),
         ("from_jfk/reports?period=2024-06-15", 422, "period must be the first day of a week"),

@@ -162,6 +162,7 @@ http {{ {paths} access_log off; server {{
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", ["", "proxy_set_header Host $host;", "proxy_set_header Host localhost;"])
 def test_minimal_nginx_exposes_no_reads_without_token(
     certificate: Certificate, tmp_path: Path, make_batch: MakeBatch, more: str

@@ -8,6 +8,7 @@ import uuid
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
@@ -156,5 +157,5 @@ class StoreMachine(RuleBasedStateMachine):
         self.counted = {i: b for i, b in self.counted.items() if (b.metric, b.period) != (name, period)}
 
 
-TestStore = StoreMachine.TestCase
+TestStore = pytest.mark.slow(StoreMachine.TestCase)
 TestStore.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)

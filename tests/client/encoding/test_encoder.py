@@ -77,6 +77,7 @@ def test_reported_bits_have_rates_p_star_and_q_star_in_every_cohort(
     assert rates_p_value(np.array(rows, bool), np.array(cohorts), expected) > ALPHA
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bit", range(13))
 @pytest.mark.parametrize("left_out", ["prr", "irr", "both"])
 def test_rates_check_detects_one_bit_without_noise(bit: int, left_out: str, unseen_seed: int) -> None:

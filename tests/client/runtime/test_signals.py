@@ -108,6 +108,7 @@ STEPS: dict[str, tuple[int, Callable[[Client], object]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="another way to trace instructions")
 @pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning"
@@ -168,6 +169,7 @@ OPENING: dict[str, tuple[int, Callable[[Client], object]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="another way to trace instructions")
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="nowhere to see what is open")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

@@ -82,6 +82,7 @@ class Process:
         return self.metric, SAME
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(6))
 def test_live_processes_keep_reporting_after_random_restarts_and_redefinitions(
     number: int, rig: Rig, unseen_seed: int

@@ -21,10 +21,12 @@ from tests.support.power_loss_filesystem import SimulatedDisk
 from hubbub.cli.inspect import command as inspect_command
 from hubbub.cli.ledger import command as ledger_command
 from hubbub.client import collaborators
-from hubbub.sdk.storage.events import JOURNAL, ROTATED, SNAPSHOT
+from hubbub.sdk.storage.events import JOURNAL, ROTATED, SNAPSHOT, Event
 from hubbub.sdk.storage.filesystem import SystemDisk
+from hubbub.sdk.storage.pending_events import PendingEvents
 from hubbub.sdk.storage.record_format import encode_record, scan
 from hubbub.sdk.storage.secret_file import secret_at
+from hubbub.sdk.storage.state import State
 from hubbub.sdk.upload.retry_policy import NO_RESPONSE, UploadResponse
 from hubbub.testing import SeededBytes, deliver
 from hubbub.wire.batch import Batch
@@ -150,6 +152,7 @@ def test_journal_size_is_bounded(rig: Rig) -> None:
     assert state_of(rig)["recorded"] == 8000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("durability", ["process", "power"])
 def test_power_loss_sends_no_period_twice_and_keeps_ledger(durability: str, rig: Rig, unseen_seed: int) -> None:
     """200 lives of a client, each ended by a power loss that drops, tears and reorders unsynced writes.
@@ -265,6 +268,36 @@ def test_full_disk_pauses_uploads_with_one_warning(rig: Rig, caplog: pytest.LogC
     again = rig.client(disk=disk)
     assert again.accounting()["recorded"] == 22
     require_balanced(again.accounting())
+
+
+def test_full_disk_keeps_the_account_of_every_subject(rig: Rig) -> None:
+    disk = SimulatedDisk()
+    client = rig.agreed(disk=disk, per_subject=True)
+    disk.full = True
+    for name in ("ada", "bo", "cy"):
+        client.subject(name).record("homepage", "x")
+    with collaborators(client).journal as state:
+        accounts = {key: account.to_dict() for key, account in state.accounts.items()}
+    assert len(accounts) == 3
+    disk.full = False
+    client.close()
+    with collaborators(rig.client(disk=disk, per_subject=True)).journal as state:
+        assert {key: account.to_dict() for key, account in state.accounts.items()} == accounts
+
+
+def test_pending_events_add_up_counts() -> None:
+    pending, state, expected = PendingEvents(), State(), State()
+    events: list[Event] = [
+        {"event": "recordings_ignored", "counts": {"expired": 2}},
+        {"event": "recordings_ignored", "counts": {"expired": 1, "no-state": 4}},
+    ]
+    pending.keep(events[:1])
+    pending.keep(events[1:])
+    for event in pending.events.values():
+        state.apply(event)
+    for event in events:
+        expected.apply(event)
+    assert dict(state.ignored) == dict(expected.ignored) == {"expired": 3, "no-state": 4}
 
 
 @pytest.mark.skipif(os.geteuid() == 0 and not Path("/proc").exists(), reason="needs a directory nobody can write")

@@ -20,6 +20,7 @@ DIGEST = HOMEPAGE.digest
 ONE_FILE = [name for name, (_, names) in damage_matrix.KINDS.items() if len(names) == 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ONE_FILE)
 def test_damage_of_one_file_sends_no_period_twice(kind: str, unseen_seed: int) -> None:
     """Without the file of sent periods, 25 of 40 clients with a truncated journal reported a period twice."""

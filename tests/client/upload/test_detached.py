@@ -94,6 +94,7 @@ def wait_until(what: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_detached_process_delivers_reports_once(url: str, state: Path) -> None:
     run(PROGRAM, state, url)
     wait_until(lambda: read_state(state).acknowledged == 1)
@@ -181,6 +182,7 @@ time.sleep(1)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("frozen", [True, False])
 def test_frozen_program_sends_due_batches_itself(frozen: bool, tmp_path: Path) -> None:
     """One start of a second a day, nine days: every report of a day that is over arrives, and nothing else is started.

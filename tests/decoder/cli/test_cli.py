@@ -291,6 +291,7 @@ def test_decode_rejects_an_empty_summary(candidates: Path, tmp_path: Path) -> No
     assert "holds no report" in error_of("decode", tmp_path / "s.parquet", "--candidates", candidates)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bits", "patterns", "reports"])
 def test_decode_adds_up_reports_and_counts_and_prints_the_form(
     kind: str, definitions: Path, candidates: Path, tmp_path: Path

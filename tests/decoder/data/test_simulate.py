@@ -83,6 +83,7 @@ def test_draw_bits_has_the_exact_probability(numerator: int) -> None:
     assert np.count_nonzero(bits) == numerator
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["murmur3-v1", "google-md5"])
 def test_bit_counts_have_the_mean_and_covariance_of_the_decoder_model(scheme: str, unseen_seed: int) -> None:
     """5000 summaries of 300 reports: means and covariances of 3 cohorts x 8 bits, alpha = 1e-6 in total.

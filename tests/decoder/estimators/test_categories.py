@@ -63,6 +63,7 @@ def test_category_p_values_are_binomial_tails(p: float, q: float) -> None:
     assert found == pytest.approx(tails, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_category_intervals_cover_and_fdr_holds(unseen_seed: int) -> None:
     """Coverage in [.94, .96] for each of 4 bits and for the total: 4,000 runs, alpha = 1e-6, detect a coverage of .925."""
     rng = np.random.default_rng(unseen_seed)

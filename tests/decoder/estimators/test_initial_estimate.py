@@ -78,6 +78,7 @@ def test_initialize_attributes_weak_candidates_to_priors(unseen_seed: int) -> No
     assert estimates.fixed_effects[0] == pytest.approx(0, abs=0.15)
 
 
+@pytest.mark.slow
 def test_initialize_subtracts_a_frequent_candidate_once(unseen_seed: int) -> None:
     """4 populations, 16 or 32 cohorts, 5,000 to 28,000 candidates, every string listed: tau**2 is near 0.
 

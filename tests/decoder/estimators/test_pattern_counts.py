@@ -42,6 +42,7 @@ def test_patterns_without_noise_are_nearly_exact() -> None:
         assert decoding[name].std_error < 0.02
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("listed", "absent", "pqf"),
     [
@@ -112,6 +113,7 @@ def test_empirical_prior_reduces_errors(unseen_seed: int, monkeypatch: pytest.Mo
     assert hits / 300 >= binom.ppf(ALPHA, 100, 0.93) / 100
 
 
+@pytest.mark.slow
 def test_intervals_of_totals_cover(unseen_seed: int) -> None:
     """Candidates, unlisted and no value, 100 populations: 95 % intervals cover at least as often as chance allows at 1e-6."""
     rng = np.random.default_rng(unseen_seed)
@@ -138,6 +140,7 @@ def test_population_target_adds_sampling_variance(unseen_seed: int) -> None:
     assert population["a"].share == x
 
 
+@pytest.mark.slow
 def test_selection_adjusted_intervals_cover_detected_candidates(unseen_seed: int) -> None:
     """60 populations: 95 % of the detected candidates are inside their adjusted intervals; alpha = 1e-6."""
     rng = np.random.default_rng(unseen_seed)
@@ -166,6 +169,7 @@ def test_patterns_with_too_many_filters_are_decoded_from_bits() -> None:
     assert decode(counts, ["a", "b"])["a"].detected
 
 
+@pytest.mark.slow
 def test_all_directions_have_smaller_errors_than_leading_directions(
     unseen_seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

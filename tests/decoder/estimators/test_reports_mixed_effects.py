@@ -130,6 +130,7 @@ def test_sum_constraint_makes_totals_sum_to_one() -> None:
     assert abs(ReportScoreSolver(one.model, one.priors, 0.01).totals(flags).shares.sum() - 1) > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("h", "of_bits", "left_open"), [(1, 1.02, 0.95), (2, 0.9, 1.0)])
 def test_mixed_effects_have_smaller_errors_than_bit_counts_and_fixed_effects(
     h: int, of_bits: float, left_open: float, unseen_seed: int

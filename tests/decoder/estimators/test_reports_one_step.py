@@ -87,6 +87,7 @@ def test_one_step_without_noise_is_exact() -> None:
     assert np.all(errors_of(fitted) <= 0.15 / 873)  # sqrt(x (1 - x) / N) would be 0.016
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["murmur3-v1", "google-md5"])
 @pytest.mark.parametrize(("p", "q", "f"), [(0.25, 0.75, 0.0), (0.5, 0.75, 0.5), (0.75, 0.25, 0.25), (0.05, 0.9, 0.0)])
 def test_one_step_is_near_the_maximum_likelihood_estimate(
@@ -141,6 +142,7 @@ def test_simulated_information_matches_all_patterns(scheme: str, unseen_seed: in
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("k", "p", "alone"),
     [(16, 0.15, False), (16, 0.15, True), (64, 0.05, False)],
@@ -192,6 +194,7 @@ def test_order_of_reports_does_not_matter(unseen_seed: int) -> None:
     assert shares_of(one) == pytest.approx(shares_of(other), abs=1e-3 * errors_of(one).min())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("p", "q", "h", "unlisted"), [(0.25, 0.75, 2, 0), (0.25, 0.75, 2, 1), (0.2, 0.8, 1, 1)])
 def test_one_step_intervals_cover_shares_among_reporters(
     p: float, q: float, h: int, unlisted: int, unseen_seed: int
@@ -217,6 +220,7 @@ def test_one_step_intervals_cover_shares_among_reporters(
     assert low <= share <= high
 
 
+@pytest.mark.slow
 def test_one_step_estimates_unlisted_variance(unseen_seed: int) -> None:
     """Mean of 30 fits of new strings, k = 64, 64 cohorts; 6 standard errors of the mean."""
     params = string_params(64, 2, 64, 0.15, 0.85)
@@ -231,6 +235,7 @@ def test_one_step_estimates_unlisted_variance(unseen_seed: int) -> None:
     assert abs(np.mean(found) - (0.3**2 + 0.1**2)) < 6 * np.std(found, ddof=1) / math.sqrt(30)
 
 
+@pytest.mark.slow
 def test_standard_errors_include_hashing_of_unlisted_strings(monkeypatch: pytest.MonkeyPatch, unseen_seed: int) -> None:
     """One unlisted string of 40 % in 8 cohorts: without tau**2 the errors would be several times too small.
 
@@ -328,6 +333,7 @@ def test_reports_of_few_bits_are_decoded_as_patterns(unseen_seed: int) -> None:
     assert any("A lasso" in warning for warning in decoding.warnings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("params", "num_reports"),
     [

@@ -103,6 +103,7 @@ def test_detects_present_candidates_beside_a_frequent_unlisted_string(unseen_see
     assert found >= 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "cohorts", "runs"), [("patterns", 16, 20), ("bits", 8, 24)], ids=["whole patterns", "bits"]
 )

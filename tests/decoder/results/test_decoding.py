@@ -372,7 +372,7 @@ def test_warns_about_unequal_cohorts_of_few_reports() -> None:
     reports = np.array([0, 0, *[25] * 6])
     decoding = decode(BitCounts(HOMEPAGE, reports, np.tile(reports[:, None] // 2, 16)), ["a"])
     assert not any(test.name == "equal_cohorts" for test in decoding.fit_tests)
-    assert warned(decoding, "cohorts are unequal beyond chance")
+    assert warned(decoding, "Cohort sizes differ more than by chance")
 
 
 def test_fit_test_and_plausibility_check_warn_once() -> None:

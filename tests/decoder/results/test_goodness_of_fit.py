@@ -59,6 +59,7 @@ def test_exact_mixture_has_chi_squared_zero() -> None:
     assert statistic == pytest.approx(0, abs=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["murmur3-v1", "google-md5"])
 @pytest.mark.parametrize(("k", "f"), [(8, 0.0), (8, 0.45), (24, 0.0)])
 def test_genuine_reports_raise_no_alarm(scheme: str, k: int, f: float, unseen_seed: int) -> None:

@@ -121,7 +121,7 @@ def build_overview(service: Service, writer: GroupCommit, query: str = "", *, pr
     defined = {metric.digest for metric in definitions.versions()}
     return Overview(
         service=ServiceState(
-            not_ready=readiness_error(service, writer),
+            not_ready=readiness_error(service.readiness, writer),
             failing_jobs=tuple(job for job, failing in service.job_health.failing().items() if failing),
             reports=sum(line.reports for line in lines),
             refused=refused.total(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections import Counter
 from collections.abc import Iterable
 
 from hubbub.sdk.storage.events import Event
@@ -11,7 +12,7 @@ MAX_PENDING_EVENTS = 10_000
 
 
 class PendingEvents:
-    """The last event of each kind for each item, the oldest first."""
+    """Last event of each kind for each item, the oldest first. Most events state a new value, so the last one is enough."""
 
     def __init__(self) -> None:
         self.events: dict[tuple[object, ...], Event] = {}
@@ -19,13 +20,31 @@ class PendingEvents:
     def keep(self, events: Iterable[Event]) -> None:
         """Keep events; beyond `MAX_PENDING_EVENTS` the oldest are dropped."""
         for event in events:
+            account = event.get("account", {})
             batch = event.get("batch") or event.get("queued", {}).get("batch", {})
-            item = event.get("batch_id") or batch.get("batch_id") or event.get("account", {}).get("digest")
-            key = (event["event"], event.get("subject"), event.get("digest"), event.get("period"), item)
-            self.events.pop(key, None)
-            self.events[key] = event
+            key = (
+                event["event"],
+                event.get("subject", account.get("subject")),
+                event.get("digest", account.get("digest")),
+                event.get("period"),
+                event.get("batch_id", batch.get("batch_id")),
+                event.get("overdue"),
+            )
+            earlier = self.events.pop(key, None)
+            self.events[key] = event if earlier is None else _combine(earlier, event)
         while len(self.events) > MAX_PENDING_EVENTS:
             self.events.pop(next(iter(self.events)))
+
+
+def _combine(earlier: Event, event: Event) -> Event:
+    """Return one event with the effect of two of the same key."""
+    match event["event"]:
+        case "recordings_ignored":
+            return event | {"counts": dict(Counter(earlier["counts"]) + Counter(event["counts"]))}
+        case "batches_rescheduled":
+            return event | {"send_at": earlier["send_at"] | event["send_at"]}
+        case _:
+            return event
 
 
 def describe_os_error(problem: OSError) -> str:
