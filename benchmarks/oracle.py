@@ -16,11 +16,11 @@ from typing import NamedTuple
 from unittest import mock
 
 import numpy as np
-from benchmarks.accuracy import DISTRIBUTIONS, Case, interval_score, r_decoder, reports_of
-from benchmarks.pages import put_section
 from scipy.stats import norm
 from threadpoolctl import threadpool_limits
 
+from benchmarks.accuracy import DISTRIBUTIONS, Case, interval_score, r_decoder, reports_of
+from benchmarks.pages import put_section
 from hubbub_decoder import decode
 from hubbub_decoder.array_types import Flags, Floats
 from hubbub_decoder.estimators import empirical_bayes

@@ -14,10 +14,6 @@ from urllib.parse import urlencode
 
 import pytest
 from sqlalchemy import event
-from tests.aggregator.api.test_problem_responses import assert_refused
-from tests.aggregator.api.test_tokens import given
-from tests.aggregator.conftest import NOON, running
-from tests.support.many_metrics import fill, many_definitions
 
 from hubbub import Definitions, Metric, Params, ProblemType
 from hubbub_aggregator.api import sessions
@@ -30,6 +26,10 @@ from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.period_figures import PeriodFigures, StoredFigures
 from hubbub_aggregator.store.sql_store import SqlStore
 from hubbub_aggregator.store.tokens import Scope, hash_secret
+from tests.aggregator.api.test_problem_responses import assert_refused
+from tests.aggregator.api.test_tokens import given
+from tests.aggregator.conftest import NOON, running
+from tests.support.many_metrics import fill, many_definitions
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import Aggregator, HttpResponse, MakeBatch, StartAggregator

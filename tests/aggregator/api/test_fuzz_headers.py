@@ -19,14 +19,14 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from tests.aggregator.conftest import FakeClock
-from tests.support.asgi import ADDRESS, Caller, started
 
 from hubbub import Definitions
 from hubbub_aggregator.app import create_app
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
 from hubbub_aggregator.store.tokens import Scope, Token, hash_secret
+from tests.aggregator.conftest import FakeClock
+from tests.support.asgi import ADDRESS, Caller, started
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator

@@ -16,15 +16,15 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, seed
 from hypothesis import settings as hypothesis_settings
-from tests.aggregator.conftest import FakeClock
-from tests.support.asgi import ADDRESS, AppResponse, Caller, started
-from tests.support.crafted_requests import MAX_BODY, MAX_REPORTS, Request, RequestStrategies, fits
 
 from hubbub import Definitions
 from hubbub_aggregator.app import create_app
 from hubbub_aggregator.pipeline.folding import read_summary
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
+from tests.aggregator.conftest import FakeClock
+from tests.support.asgi import ADDRESS, AppResponse, Caller, started
+from tests.support.crafted_requests import MAX_BODY, MAX_REPORTS, Request, RequestStrategies, fits
 
 NUM_REQUESTS = int(os.environ.get("HUBBUB_REQUESTS", "1500"))
 AT_ONCE = 2_500  # hypothesis keeps every example of a run in memory

@@ -15,9 +15,8 @@ from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.api.request_body import BodyMemory, BodyReservation
 
 if TYPE_CHECKING:
-    from tests.aggregator.conftest import Aggregator, MakeBatch, StartAggregator
-
     from hubbub_aggregator.store.sql_store import SqlStore
+    from tests.aggregator.conftest import Aggregator, MakeBatch, StartAggregator
 
 TOTAL, SHARE, FREE = 40_000, 30_000, 4_096
 HOSTS = ["192.0.2.1", "192.0.2.99", "198.51.100.7", "2001:db8::1", "203.0.113.5", "local"]

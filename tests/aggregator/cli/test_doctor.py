@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
-from tests.aggregator.conftest import DEFINITIONS, NOON
 
 from hubbub import Definitions, ProblemType
 from hubbub.cli import main
@@ -29,6 +28,7 @@ from hubbub_aggregator.pipeline.folding import fold
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
 from hubbub_aggregator.store.tokens import Scope, Token, hash_secret
+from tests.aggregator.conftest import DEFINITIONS, NOON
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator

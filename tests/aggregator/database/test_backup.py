@@ -18,9 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.support.crashing_store import DiesError
-from tests.support.databases import contents, new_postgres, sql
-from tests.support.postgres import binary
 
 from hubbub import Batch, Definitions
 from hubbub.cli import main
@@ -37,6 +34,9 @@ from hubbub_aggregator.store.clock_state import ClockState, StoredClock
 from hubbub_aggregator.store.interface import AppendResult
 from hubbub_aggregator.store.sql_store import SqlStore
 from hubbub_aggregator.store.tokens import Scope, Token
+from tests.support.crashing_store import DiesError
+from tests.support.databases import contents, new_postgres, sql
+from tests.support.postgres import binary
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch

@@ -18,7 +18,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from sqlalchemy import delete
-from tests.aggregator.conftest import running
 
 from hubbub import Batch, Definitions, Metric
 from hubbub.cli import main
@@ -47,6 +46,7 @@ from hubbub_aggregator.store.clock_state import (
 )
 from hubbub_aggregator.store.interface import AppendResult
 from hubbub_aggregator.store.sql_store import SqlStore
+from tests.aggregator.conftest import running
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch

@@ -15,14 +15,14 @@ import urllib3
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from tests.aggregator.conftest import DEFINITIONS
-from tests.support.asgi import Caller, started
 
 from hubbub import Definitions
 from hubbub_aggregator.api.service import Address
 from hubbub_aggregator.app import create_app
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
+from tests.aggregator.conftest import DEFINITIONS
+from tests.support.asgi import Caller, started
 
 HUBBUB = str(Path(sys.executable).parent / "hubbub")
 READING = ("/", "/metrics", "/v1/metrics/homepage/summary")

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 import urllib3
-from tests.aggregator.conftest import DEFINITIONS
-from tests.support.paths import DOCS
 
 from hubbub import parse_definitions
 from hubbub_aggregator.pipeline.folding import read_summary
 from hubbub_aggregator.store.sql_store import SqlStore
+from tests.aggregator.conftest import DEFINITIONS
+from tests.support.paths import DOCS
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator

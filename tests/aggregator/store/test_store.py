@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.crashing_store import dies
 
 from hubbub import Definitions, Metric
 from hubbub.summary import BitCounts, summary_to_bytes
@@ -21,6 +20,7 @@ from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.pipeline.folding import read_summary, summarize
 from hubbub_aggregator.store.interface import AppendResult, StoredPeriod
 from hubbub_aggregator.store.sql_store import SqlStore
+from tests.support.crashing_store import dies
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch

@@ -8,8 +8,6 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.client.conftest import HOMEPAGE, SURVEY, Rig, require_balanced
-from tests.support.power_loss_filesystem import SimulatedDisk
 
 from hubbub import Consent, ParameterError
 from hubbub.client import collaborators
@@ -17,6 +15,8 @@ from hubbub.consent import consent_limit, stricter_consent
 from hubbub.sdk.storage.compaction import protected_events
 from hubbub.sdk.storage.filesystem import File, SystemDisk
 from hubbub.testing import deliver
+from tests.client.conftest import HOMEPAGE, SURVEY, Rig, require_balanced
+from tests.support.power_loss_filesystem import SimulatedDisk
 
 
 def everything_in(place: Path) -> bytes:

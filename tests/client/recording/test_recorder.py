@@ -11,7 +11,6 @@ from typing import NoReturn
 
 import pytest
 from scipy import stats
-from tests.client.conftest import HOMEPAGE, SURVEY, TODAY, Rig, require_balanced
 
 from hubbub import Kind, Metric, Params, PeriodKind, Policy
 from hubbub.client import collaborators
@@ -23,6 +22,7 @@ from hubbub.sdk.storage.state_reader import read_state
 from hubbub.sdk.upload.retry_policy import UploadResponse
 from hubbub.sdk.upload.uploader import UploadLoop
 from hubbub.testing import ManualClock, SeededBytes, deliver
+from tests.client.conftest import HOMEPAGE, SURVEY, TODAY, Rig, require_balanced
 
 ALPHA = 1e-6
 PLAIN = Metric(  # no noise (p = 0, q = 1, f = 0): the report has the selected value

@@ -12,7 +12,6 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from tests.client.conftest import HOMEPAGE, SURVEY, TODAY, Rig, require_balanced
 
 from hubbub import Batch, Metric, Params, PeriodKind
 from hubbub.cli.findings import Health
@@ -22,6 +21,7 @@ from hubbub.privacy.ledger import Account, EncodedReport
 from hubbub.sdk.storage.state import MAX_RUNS, merge_runs
 from hubbub.sdk.upload.retry_policy import NO_RESPONSE, UploadResponse
 from hubbub.testing import ManualClock, SeededBytes, deliver
+from tests.client.conftest import HOMEPAGE, SURVEY, TODAY, Rig, require_balanced
 
 WEEKLY = Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5, period=PeriodKind.WEEK)
 

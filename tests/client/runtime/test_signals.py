@@ -19,9 +19,6 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from tests.client.conftest import Rig, require_balanced
-from tests.support.paths import DATA
-from tests.support.power_loss_filesystem import SimulatedDisk
 
 from hubbub import Client
 from hubbub.client import collaborators
@@ -30,6 +27,9 @@ from hubbub.sdk.storage import journal as journal_module
 from hubbub.sdk.storage.filesystem import SystemDisk
 from hubbub.sdk.storage.secret_file import secret_at
 from hubbub.testing import deliver
+from tests.client.conftest import Rig, require_balanced
+from tests.support.paths import DATA
+from tests.support.power_loss_filesystem import SimulatedDisk
 
 
 class Interrupted(BaseException):

@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.client.conftest import HOMEPAGE, SURVEY, Rig, require_balanced
-from tests.support.power_loss_filesystem import SimulatedDisk
 
 from hubbub import Client
 from hubbub.client import collaborators
@@ -27,6 +25,8 @@ from hubbub.sdk.storage.state import State
 from hubbub.sdk.storage.state_reader import read_state
 from hubbub.sdk.upload.retry_policy import NO_RESPONSE, UploadResponse
 from hubbub.testing import deliver
+from tests.client.conftest import HOMEPAGE, SURVEY, Rig, require_balanced
+from tests.support.power_loss_filesystem import SimulatedDisk
 
 SUBJECTS = 3 * EVENTS_PER_SLICE
 RECORDINGS = 300

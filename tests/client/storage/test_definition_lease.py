@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from tests.client.conftest import Rig, require_balanced
 
 from hubbub import Client, Metric, Params, Policy
 from hubbub.client import collaborators
 from hubbub.encoding.encoder import Encoder
 from hubbub.privacy.pricing import unit_price
 from hubbub.testing import deliver
+from tests.client.conftest import Rig, require_balanced
 
 
 def version(number: int, name: str = "quiet") -> Metric:

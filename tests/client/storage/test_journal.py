@@ -14,9 +14,6 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tests.client.conftest import HOMEPAGE, SURVEY, Rig, require_balanced
-from tests.support.paths import DATA
-from tests.support.power_loss_filesystem import SimulatedDisk
 
 from hubbub.cli.inspect import command as inspect_command
 from hubbub.cli.ledger import command as ledger_command
@@ -30,6 +27,9 @@ from hubbub.sdk.storage.state import State
 from hubbub.sdk.upload.retry_policy import NO_RESPONSE, UploadResponse
 from hubbub.testing import SeededBytes, deliver
 from hubbub.wire.batch import Batch
+from tests.client.conftest import HOMEPAGE, SURVEY, Rig, require_balanced
+from tests.support.paths import DATA
+from tests.support.power_loss_filesystem import SimulatedDisk
 
 
 def filled(rig: Rig, days: int = 6) -> None:

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.client.conftest import TODAY, Rig, require_balanced
-from tests.stress.kill_matrix import KilledDisk, Killer
 
 from hubbub import Client, Definitions, Metric, Params
 from hubbub.client import collaborators
@@ -21,6 +19,8 @@ from hubbub.sdk.storage.journal import Journal
 from hubbub.sdk.storage.secret_file import SecretFile, secret_at
 from hubbub.sdk.storage.state_reader import read_state
 from hubbub.testing import UNLIMITED, ManualClock, RecordingTransport, deliver
+from tests.client.conftest import TODAY, Rig, require_balanced
+from tests.stress.kill_matrix import KilledDisk, Killer
 
 QUIET = Metric.string("quiet", Params(num_bits=128, num_hashes=8, num_cohorts=1, prob_p=0, prob_q=1, prob_f=0.5))
 MOST_OPERATIONS = 200

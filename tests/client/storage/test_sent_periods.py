@@ -7,14 +7,14 @@ from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
-from tests.client.conftest import HOMEPAGE, Rig
-from tests.stress import damage_matrix
-from tests.support.power_loss_filesystem import SimulatedDisk
 
 from hubbub.client import collaborators
 from hubbub.sdk.storage.filesystem import SystemDisk
 from hubbub.sdk.storage.sent_periods import FILE_NAME, SentPeriods
 from hubbub.testing import deliver
+from tests.client.conftest import HOMEPAGE, Rig
+from tests.stress import damage_matrix
+from tests.support.power_loss_filesystem import SimulatedDisk
 
 DIGEST = HOMEPAGE.digest
 ONE_FILE = [name for name, (_, names) in damage_matrix.KINDS.items() if len(names) == 1]

@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tests.client.conftest import HOMEPAGE, Rig, require_balanced
-from tests.support.paths import DATA
 
 from hubbub import Client, DefinitionError, HubbubError, Limits, ParameterError, Policy
 from hubbub.cli import main
@@ -20,6 +18,8 @@ from hubbub.sdk.storage.filesystem import File, SystemDisk
 from hubbub.sdk.storage.record_format import MAGIC
 from hubbub.sdk.storage.state_reader import read_state
 from hubbub.testing import deliver
+from tests.client.conftest import HOMEPAGE, Rig, require_balanced
+from tests.support.paths import DATA
 
 METRICS = DATA / "metrics.toml"
 

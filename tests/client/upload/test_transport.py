@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.client.conftest import SURVEY, Rig, require_balanced
-from tests.support.paths import DATA
 
 from hubbub import Client, Consent, ParameterError
 from hubbub.client import collaborators
@@ -25,6 +23,8 @@ from hubbub.sdk.upload.retry_policy import NO_RESPONSE, NOT_SENT, UploadResponse
 from hubbub.sdk.upload.transport import HttpTransport
 from hubbub.testing import deliver
 from hubbub.wire.urls import check_url
+from tests.client.conftest import SURVEY, Rig, require_balanced
+from tests.support.paths import DATA
 
 CERTIFICATE = DATA / "localhost.pem"
 BODY = b'{"batch_id":"4d3c0e46-4b1c-4b7e-9f55-3a8f3c2d1e0f"}'

@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from scipy import stats
-from tests.client.conftest import HOMEPAGE, SURVEY, TODAY, Rig, require_balanced
 
 from hubbub import Metric, Period, PeriodKind
 from hubbub.client import collaborators
@@ -19,6 +18,7 @@ from hubbub.sdk.upload.response_handling import split_batch
 from hubbub.sdk.upload.retry_policy import NO_RESPONSE, NOT_SENT, UploadResponse
 from hubbub.testing import ManualClock, RecordingTransport, SeededBytes, deliver
 from hubbub.wire.batch import Batch
+from tests.client.conftest import HOMEPAGE, SURVEY, TODAY, Rig, require_balanced
 
 
 @pytest.mark.parametrize(
