@@ -26,9 +26,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import uvloop
+
 from benchmarks.ingest import DEFINITIONS, OutcomeCounters, drive, requests_of, started
 from benchmarks.overload import resident
-
 from hubbub import parse_definitions
 
 ROUNDS = int(os.environ.get("HUBBUB_BENCH_ROUNDS", "3"))

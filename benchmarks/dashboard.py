@@ -19,11 +19,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import urllib3
-from benchmarks.ingest import started
-from tests.support.many_metrics import definitions_text, fill
 
+from benchmarks.ingest import started
 from hubbub import parse_definitions
 from hubbub_aggregator.store.sql_store import SqlStore
+from tests.support.many_metrics import definitions_text, fill
 
 METRICS, PERIODS = (
     int(os.environ.get(f"HUBBUB_BENCH_{name}", default)) for name, default in (("METRICS", 500), ("PERIODS", 90))

@@ -20,8 +20,8 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import urllib3
-from benchmarks.ingest import DEFINITIONS, started
 
+from benchmarks.ingest import DEFINITIONS, started
 from hubbub import Batch, Metric, parse_definitions
 from hubbub.summary import BitCounts, summary_from_bytes, summary_to_bytes
 from hubbub.summary.counting import count_bits, count_patterns

@@ -19,10 +19,10 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
-from benchmarks.pages import put_section
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from benchmarks.pages import put_section
 from hubbub import Metric, Params
 from hubbub.summary import PatternCounts, Reports
 from hubbub_decoder.data.populations import distribution_shares, draw_population

@@ -29,10 +29,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import cast
 
+from hubbub import Batch, Metric, parse_definitions
 from tests.support.databases import new_postgres
 from tests.support.postgres import postgres
-
-from hubbub import Batch, Metric, parse_definitions
 
 ROUNDS = int(os.environ.get("HUBBUB_BENCH_ROUNDS", "5"))
 

@@ -50,9 +50,14 @@ class Loss(NamedTuple):
 
 def event(subject: str) -> Event:
     """Return a draft as `record()` appends it, of one subject; a later one of that subject replaces it."""
-    names = {"e": "draft", "s": subject, "m": "d" * 64, "p": "2026-11-22", "n": 1}
-    report = {"c": 7, "row": "5a" * 16, "tag": "t" * 32, "sealed": "s" * 64, "epoch": None}
-    return {**names, **report, "fresh": True, "stood_in": False, "local": False}
+    names = {"event": "draft_replaced", "subject": subject, "digest": "d" * 64, "period": "2026-11-22"}
+    report = {"cohort": 7, "bits": "5a" * 16, "tag": "74" * 32, "sealed": "73" * 64, "epoch": None}
+    return {
+        **names,
+        "num_recordings": 1,
+        "report": {**report, "costs_unit": True, "stood_in": False},
+        "local": False,
+    }
 
 
 def open_sqlite(directory: Path) -> Append:

@@ -13,9 +13,9 @@ import time
 from typing import NamedTuple
 
 import numpy as np
-from benchmarks.runs import REPORTS, Run, compare, put_table
 from numpy.typing import NDArray
 
+from benchmarks.runs import REPORTS, Run, compare, put_table
 from hubbub import Metric, Params
 from hubbub.summary import PatternCounts, Reports
 from hubbub_decoder import decode

@@ -9,8 +9,8 @@ import time
 from typing import NamedTuple
 
 import numpy as np
-from benchmarks.runs import REPORTS, Run, compare, put_table
 
+from benchmarks.runs import REPORTS, Run, compare, put_table
 from hubbub import Metric, Params
 from hubbub_decoder import decode
 from hubbub_decoder.data.populations import distribution_shares, draw_population

@@ -1,6 +1,6 @@
 """Upper bounds on the detections of any decoder in the crowded cases: our decoder with information that no decoder has.
 
-    python -m benchmarks.oracle [--seeds 1] [--out docs/accuracy.md]
+    python -m benchmarks.oracle [--regtest DIR] [--seeds 1] [--out docs/accuracy.md]
 
 "The distribution": the number of candidates with each share is given, but not their names. "All other shares": for each candidate, the
 shares of all other candidates are given, and the variance of the unlisted strings. Each candidate is then tested. The oracle also chooses
@@ -10,16 +10,17 @@ the largest threshold at which 5 % of the detected candidates are false, which d
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
 
 import numpy as np
-from benchmarks.accuracy import DISTRIBUTIONS, HERE, Case, interval_score, r_decoder, reports_of
-from benchmarks.pages import put_section
 from scipy.stats import norm
 from threadpoolctl import threadpool_limits
 
+from benchmarks.accuracy import DISTRIBUTIONS, Case, interval_score, r_decoder, reports_of
+from benchmarks.pages import put_section
 from hubbub_decoder import decode
 from hubbub_decoder.array_types import Flags, Floats
 from hubbub_decoder.estimators import empirical_bayes
@@ -111,11 +112,16 @@ def line(cell: str, knowledge: str, cases: list[Tested]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--regtest", type=Path, default=HERE.parent.parent / "shared" / "reference" / "regtest")
+    parser.add_argument(
+        "--regtest",
+        type=Path,
+        default=os.environ.get("HUBBUB_REGTEST"),
+        help="directory of google/rappor's regression reports (default: $HUBBUB_REGTEST; without it, reports are simulated)",
+    )
     parser.add_argument("--seeds", type=int, default=1, choices=(1, 2, 3))
     parser.add_argument("--out", type=Path, help="write the table to this page")
     options = parser.parse_args()
-    regtest = options.regtest if options.regtest.is_dir() else None
+    regtest: Path | None = options.regtest
     rows, _ = r_decoder()
     lines = []
     with threadpool_limits(1):

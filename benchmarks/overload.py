@@ -22,7 +22,6 @@ from tempfile import TemporaryDirectory
 from typing import cast
 
 from benchmarks.ingest import DEFINITIONS, Lane, OutcomeCounters, drive, requests_of, started
-
 from hubbub import parse_definitions
 
 ROUNDS = int(os.environ.get("HUBBUB_BENCH_ROUNDS", "3"))

@@ -23,7 +23,6 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 from sqlalchemy import insert, text
-from tests.support.postgres import postgres
 
 from hubbub import Batch, Metric, Params
 from hubbub_aggregator.database.database_url import is_postgres
@@ -36,6 +35,7 @@ from hubbub_aggregator.database.engine import (
 )
 from hubbub_aggregator.database.schema import retained
 from hubbub_aggregator.store.sql_store import SqlStore
+from tests.support.postgres import postgres
 
 METRIC = Metric.string("m", Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.5))
 OLD, NEW, BLOCK, QUIET = "2024-06-14", "2024-06-15", 1 << 16, 15.0

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import numpy as np
-from benchmarks.pages import put_section
 from threadpoolctl import threadpool_limits
 
+from benchmarks.pages import put_section
 from hubbub_decoder import Decoding
 
 REPORTS = 1_000_000

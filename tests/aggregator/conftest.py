@@ -16,8 +16,6 @@ from typing import Any
 import pytest
 import urllib3
 import uvicorn
-from tests.support.databases import make_version_6, new_postgres
-from tests.support.postgres import postgres
 
 from hubbub import Batch, Definitions, Metric, parse_definitions
 from hubbub.summary import Summary, summary_from_bytes
@@ -27,6 +25,8 @@ from hubbub_aggregator.pipeline.folding import read_summary
 from hubbub_aggregator.server.listener import bound_address, bound_url, listen, uvicorn_config
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
+from tests.support.databases import make_version_6, new_postgres
+from tests.support.postgres import postgres
 
 DEFINITIONS = """
 [[metric]]                  # k > 16: folded into bit counts; padding bits

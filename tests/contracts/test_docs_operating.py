@@ -145,7 +145,7 @@ def test_prometheus_metrics_omit_undefined_names(
     names = set(aggregator.definitions)
     assert {metric for metric, _ in counted} == {"", *names}
     assert len(counted) == 2 * len(names) + 2 + len(ProblemType) - 1 + 1, (
-        "two results of each metric, and what occurred"
+        "two results of each metric, and one per refusal that occurred"
     )
 
 

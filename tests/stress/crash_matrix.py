@@ -39,9 +39,6 @@ from pathlib import Path
 from select import select
 from tempfile import TemporaryDirectory
 
-from tests.support.databases import new_postgres
-from tests.support.postgres import Postgres, postgres_server
-
 import hubbub_aggregator
 from hubbub import Batch, Metric, parse_definitions
 from hubbub.summary import BitCounts, ReportFile
@@ -54,6 +51,8 @@ from hubbub_aggregator.pipeline.retention import upkeep
 from hubbub_aggregator.server.listener import listen, run
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
+from tests.support.databases import new_postgres
+from tests.support.postgres import Postgres, postgres_server
 
 CRASHES_A_CAMPAIGN, BITS, SENDERS, GIVE_UP = 25, 1_024, 4, 15.0
 ALL, ONE = "all at a random moment", "one process at a random moment"

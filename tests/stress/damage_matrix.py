@@ -17,12 +17,11 @@ from collections.abc import Callable
 from datetime import date, timedelta
 from pathlib import Path
 
-from tests.client.conftest import HOMEPAGE, SURVEY
-
 from hubbub import Client, Definitions
 from hubbub.client import collaborators
 from hubbub.testing import UNLIMITED, ManualClock, RecordingTransport
 from hubbub.wire.batch import Batch
+from tests.client.conftest import HOMEPAGE, SURVEY
 
 Damage = Callable[[Path, random.Random], None]
 

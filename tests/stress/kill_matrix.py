@@ -23,8 +23,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from tests.support.paths import DATA
-
 from hubbub import Client
 from hubbub.client import collaborators
 from hubbub.sdk.storage.filesystem import File, SystemDisk
@@ -32,6 +30,7 @@ from hubbub.sdk.upload.retry_policy import UploadResponse
 from hubbub.sdk.upload.transport import HttpTransport
 from hubbub.testing import UNLIMITED, ManualClock, deliver
 from hubbub_decoder.data.pull import pull_summary
+from tests.support.paths import DATA
 
 METRICS = DATA / "metrics.toml"
 NAMES = ("homepage", "os", "dark_mode")

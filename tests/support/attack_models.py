@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from tests.support.enumerate_mechanism import Floats
 
 from hubbub import Params
+from tests.support.enumerate_mechanism import Floats
 
 
 def counts(t: int, rate: float) -> Floats:

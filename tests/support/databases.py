@@ -9,10 +9,10 @@ from typing import Any
 
 import psycopg
 from sqlalchemy import MetaData, select
-from tests.support.paths import DATA
 
 from hubbub_aggregator.database.database_url import is_postgres
 from hubbub_aggregator.database.engine import open_existing, transaction
+from tests.support.paths import DATA
 
 
 def new_postgres(server: str) -> str:

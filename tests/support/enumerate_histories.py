@@ -17,9 +17,9 @@ import math
 from collections.abc import Hashable, Sequence
 
 import numpy as np
-from tests.support.enumerate_mechanism import Floats, instantaneous_kernel, permanent_kernel
 
 from hubbub import Kind, Metric
+from tests.support.enumerate_mechanism import Floats, instantaneous_kernel, permanent_kernel
 
 MAX_PERIODS = 10
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 import urllib3
-from tests.support.paths import REPOSITORY
 
 from hubbub.sdk.storage.state_reader import read_state
+from tests.support.paths import REPOSITORY
 
 EXAMPLES = REPOSITORY / "examples"
 

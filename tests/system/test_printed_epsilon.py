@@ -21,6 +21,16 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 from scipy.stats import beta
+
+from hubbub import Encoder, Kind, Metric, Params, Policy, Secret, parse_definitions
+from hubbub.cli import main
+from hubbub.client import collaborators
+from hubbub.privacy import epsilon_lifetime, epsilon_permanent, privacy_figures
+from hubbub.summary import BitCounts
+from hubbub.testing import deliver
+from hubbub_aggregator.settings import Settings
+from hubbub_aggregator.store.sql_store import SqlStore
+from hubbub_decoder import decode
 from tests.aggregator.conftest import Aggregator, running
 from tests.client.conftest import Rig
 from tests.client.conftest import rig as rig
@@ -33,16 +43,6 @@ from tests.support.enumerate_histories import (
     same_changes,
 )
 from tests.support.enumerate_mechanism import largest_loss, report_distribution
-
-from hubbub import Encoder, Kind, Metric, Params, Policy, Secret, parse_definitions
-from hubbub.cli import main
-from hubbub.client import collaborators
-from hubbub.privacy import epsilon_lifetime, epsilon_permanent, privacy_figures
-from hubbub.summary import BitCounts
-from hubbub.testing import deliver
-from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.sql_store import SqlStore
-from hubbub_decoder import decode
 
 ALPHA = 1e-6
 MANY = 20_000  # reports of one permanent response; approximates infinitely many

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.paths import REPOSITORY
 
 from hubbub.summary import read_summary
+from tests.support.paths import REPOSITORY
 
 README = (REPOSITORY / "README.md").read_text()
 BIN = Path(sys.executable).parent

@@ -85,7 +85,7 @@ def create(
     """
     from hubbub_aggregator.database.database_url import without_password
     from hubbub_aggregator.store.sql_store import SqlStore
-    from hubbub_aggregator.store.tokens import Scope, Token, hash_secret, new_token
+    from hubbub_aggregator.store.tokens import Scope, Token, hash_secret, iso_date, new_token
 
     is_default = not is_named(context)
     if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", name):
@@ -102,7 +102,7 @@ def create(
     if store.created:
         click.echo(f"created a new database at {without_password(database)}", err=True)
     if as_json:
-        print_json({"name": name, "scopes": sorted(set(scopes)), "expires": _text(token.expires), "token": secret})
+        print_json({"name": name, "scopes": sorted(set(scopes)), "expires": iso_date(token.expires), "token": secret})
     else:
         click.echo(secret)
 
@@ -136,18 +136,16 @@ def list_(database: str, as_json: bool) -> None:
 
 
 def _json(token: Token, today: date) -> dict[str, Any]:
+    from hubbub_aggregator.store.tokens import iso_date
+
     return {
         "name": token.name,
         "scopes": sorted(token.scopes),
-        "created": _text(token.created),
-        "last_used": _text(token.last_used),
-        "expires": _text(token.expires),
+        "created": iso_date(token.created),
+        "last_used": iso_date(token.last_used),
+        "expires": iso_date(token.expires),
         "expired": token.has_expired(today),
     }
-
-
-def _text(day: date | None) -> str | None:
-    return None if day is None else day.isoformat()
 
 
 def _row(token: Token, today: date) -> tuple[str, ...]:
@@ -183,7 +181,7 @@ def rotate(name: str, expires: str | None, database: str, as_json: bool) -> None
     """
     from hubbub_aggregator.database.engine import open_existing, prefix_errors
     from hubbub_aggregator.store.sql_store import SqlStore
-    from hubbub_aggregator.store.tokens import hash_secret, new_token
+    from hubbub_aggregator.store.tokens import hash_secret, iso_date, new_token
 
     today, secret = utc_now().date(), new_token()
     with prefix_errors(database):
@@ -201,7 +199,7 @@ def rotate(name: str, expires: str | None, database: str, as_json: bool) -> None
             if not SqlStore(engine, create=False).rotate_token(new, hash_secret(secret)):
                 raise click.ClickException(_UNKNOWN.format(name))
     if as_json:
-        print_json({"name": name, "scopes": sorted(new.scopes), "expires": _text(new.expires), "token": secret})
+        print_json({"name": name, "scopes": sorted(new.scopes), "expires": iso_date(new.expires), "token": secret})
     else:
         click.echo(secret)
 

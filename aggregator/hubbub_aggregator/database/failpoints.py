@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-
-def _do_nothing(_name: str) -> None:
-    pass
-
-
-_hook: Callable[[str], None] = _do_nothing
+_hook: Callable[[str], None] | None = None
 
 
 def reach(name: str) -> None:
     """Mark the failpoint `name`; without a test's hook this does nothing."""
-    _hook(name)
+    if _hook is not None:
+        _hook(name)
 
 
 def listen(hook: Callable[[str], None]) -> None:

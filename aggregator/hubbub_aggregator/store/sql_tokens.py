@@ -11,7 +11,7 @@ from sqlalchemy import Engine, Row, Select, delete, func, insert, select, update
 from hubbub_aggregator.database.engine import fetch_all, insert_new, transaction
 from hubbub_aggregator.database.schema import session
 from hubbub_aggregator.database.schema import token as token_table
-from hubbub_aggregator.store.tokens import Scope, Token
+from hubbub_aggregator.store.tokens import Scope, Token, iso_date
 
 
 class SqlTokens:
@@ -22,7 +22,7 @@ class SqlTokens:
 
     def add_token(self, token: Token, hashed: bytes) -> bool:
         new: dict[str, Any] = {"name": token.name, "secret_hash": hashed, "scopes": " ".join(sorted(token.scopes))}
-        new |= {"created": _iso(token.created), "expires": _iso(token.expires)}
+        new |= {"created": iso_date(token.created), "expires": iso_date(token.expires)}
         with transaction(self._engine, writes=True) as connection:
             added = insert_new(connection, token_table).returning(token_table.c.name)
             return connection.execute(added, new).first() is not None
@@ -37,9 +37,9 @@ class SqlTokens:
         is_this = token_table.c.name == token.name
         new = {
             "secret_hash": hashed,
-            "created": _iso(token.created),
+            "created": iso_date(token.created),
             "last_used": None,
-            "expires": _iso(token.expires),
+            "expires": iso_date(token.expires),
         }
         with transaction(self._engine, writes=True) as connection:
             rotated = connection.execute(update(token_table).where(is_this).values(new)).rowcount == 1
@@ -79,7 +79,3 @@ class SqlTokens:
 def _token(row: Row[*tuple[Any, ...]]) -> Token:
     days = (None if day is None else date.fromisoformat(day) for day in (row.created, row.last_used, row.expires))
     return Token(row.name, frozenset(map(Scope, row.scopes.split())), *days)
-
-
-def _iso(day: date | None) -> str | None:
-    return None if day is None else day.isoformat()

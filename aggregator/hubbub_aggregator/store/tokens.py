@@ -55,6 +55,11 @@ class Token:
         return self.expires is not None and today >= self.expires
 
 
+def iso_date(day: date | None) -> str | None:
+    """Return a date of a token in ISO 8601, or None."""
+    return None if day is None else day.isoformat()
+
+
 def new_token(random_bytes: RandomBytes = system_random_bytes) -> str:
     """Return a new secret of 32 random bytes: so much entropy needs no salt and no slow hash."""
     return _PREFIX + base64.urlsafe_b64encode(random_bytes(32)).rstrip(b"=").decode()

@@ -18,9 +18,8 @@ from hubbub_aggregator.api.batch_decoding import decode_batch
 from hubbub_aggregator.pipeline.active_definitions import largest_batch
 
 if TYPE_CHECKING:
-    from tests.aggregator.conftest import StartAggregator
-
     from hubbub_aggregator.store.sql_store import SqlStore
+    from tests.aggregator.conftest import StartAggregator
 
 NAMES = ("batch_id", "metric", "digest", "period", "cohorts", "bits")
 

@@ -14,10 +14,6 @@ from urllib.parse import urlencode
 
 import pytest
 from sqlalchemy import event
-from tests.aggregator.api.test_problem_responses import assert_refused
-from tests.aggregator.api.test_tokens import given
-from tests.aggregator.conftest import NOON, running
-from tests.support.many_metrics import fill, many_definitions
 
 from hubbub import Definitions, Metric, Params, ProblemType
 from hubbub_aggregator.api import sessions
@@ -30,11 +26,15 @@ from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.period_figures import PeriodFigures, StoredFigures
 from hubbub_aggregator.store.sql_store import SqlStore
 from hubbub_aggregator.store.tokens import Scope, hash_secret
+from tests.aggregator.api.test_problem_responses import assert_refused
+from tests.aggregator.api.test_tokens import given
+from tests.aggregator.conftest import NOON, running
+from tests.support.many_metrics import fill, many_definitions
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import Aggregator, HttpResponse, MakeBatch, StartAggregator
 
-HTML = "text/html,*/*;q=0.8"  # what browsers accept
+HTML = "text/html,*/*;q=0.8"  # the Accept header of browsers
 
 
 def sign_in(aggregator: Aggregator, bearer: str, **headers: str) -> HttpResponse:

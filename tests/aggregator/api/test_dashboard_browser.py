@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.aggregator.api.test_tokens import given
-from tests.aggregator.conftest import NOON, running
-from tests.support.chromium import chromium, requested, require
-from tests.support.databases import sql
-from tests.support.many_metrics import fill, many_definitions
 
 from hubbub.summary import read_summary
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
 from hubbub_aggregator.store.tokens import Scope
+from tests.aggregator.api.test_tokens import given
+from tests.aggregator.conftest import NOON, running
+from tests.support.chromium import chromium, requested, require
+from tests.support.databases import sql
+from tests.support.many_metrics import fill, many_definitions
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator

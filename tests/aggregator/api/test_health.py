@@ -18,9 +18,8 @@ from hubbub_aggregator.errors import DatabaseMovedError, StoreError
 from hubbub_aggregator.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
-    from tests.aggregator.conftest import MakeBatch, StartAggregator
-
     from hubbub_aggregator.pipeline.group_commit import GroupCommit
+    from tests.aggregator.conftest import MakeBatch, StartAggregator
 
 
 class FakeStore:

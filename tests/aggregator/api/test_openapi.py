@@ -17,12 +17,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.aggregator.conftest import Aggregator, running
 
 from hubbub import Definitions
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
 from hubbub_aggregator.store.tokens import Scope, Token, hash_secret
+from tests.aggregator.conftest import Aggregator, running
 
 NUM_CASES = os.environ.get("HUBBUB_CASES", "10")  # per route, in addition to boundary cases of the document
 BEYOND_THE_DOCUMENT = "positive_data_acceptance"  # the document cannot express whether a batch fits its metric

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.aggregator.conftest import running
 
 from hubbub import Batch, Definitions, ProblemType
 from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.interface import StoredPeriod
 from hubbub_aggregator.store.sql_store import SqlStore
+from tests.aggregator.conftest import running
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import Aggregator, HttpResponse, MakeBatch, StartAggregator

@@ -15,9 +15,8 @@ from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.api.request_body import BodyMemory, BodyReservation
 
 if TYPE_CHECKING:
-    from tests.aggregator.conftest import Aggregator, MakeBatch, StartAggregator
-
     from hubbub_aggregator.store.sql_store import SqlStore
+    from tests.aggregator.conftest import Aggregator, MakeBatch, StartAggregator
 
 TOTAL, SHARE, FREE = 40_000, 30_000, 4_096
 HOSTS = ["192.0.2.1", "192.0.2.99", "198.51.100.7", "2001:db8::1", "203.0.113.5", "local"]
@@ -84,7 +83,7 @@ def unfinished(aggregator: Aggregator, network: bytes, sent: int) -> socket.sock
     host, port = aggregator.url.removeprefix("http://").split(":")
     client = socket.create_connection((host, int(port)), timeout=30)
     client.sendall(HEAD % network + b"Content-Encoding: gzip\r\nContent-Length: 100000\r\n\r\n")
-    with suppress(ConnectionError):  # refused meanwhile
+    with suppress(ConnectionError):  # refused during that time
         client.sendall(b" " * sent)
     return client
 

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
-from tests.aggregator.api.test_problem_responses import assert_refused
-from tests.aggregator.conftest import NOON
 
 from hubbub.cli import main
 from hubbub.wire.problems import ProblemType, RefusedError
@@ -21,6 +19,8 @@ from hubbub_aggregator.cli.token import command as token
 from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.store.sql_store import SqlStore
 from hubbub_aggregator.store.tokens import Scope, Token, hash_secret, new_token
+from tests.aggregator.api.test_problem_responses import assert_refused
+from tests.aggregator.conftest import NOON
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import Aggregator, HttpResponse, MakeBatch, StartAggregator

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
-from tests.aggregator.conftest import DEFINITIONS, NOON
 
 from hubbub import Definitions, ProblemType
 from hubbub.cli import main
@@ -29,6 +28,7 @@ from hubbub_aggregator.pipeline.folding import fold
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
 from hubbub_aggregator.store.tokens import Scope, Token, hash_secret
+from tests.aggregator.conftest import DEFINITIONS, NOON
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator
@@ -94,7 +94,7 @@ def test_doctor_warns_of_undefined_metrics_in_keep_counts(file: Path, tmp_path: 
     [
         ("127.0.0.1", False, []),
         ("::1", True, []),
-        ("0.0.0.0", False, [Health.WARNING]),  # noqa: S104  (what is warned of)
+        ("0.0.0.0", False, [Health.WARNING]),  # noqa: S104  (the warning is tested)
         ("example.org", True, [Health.WARNING]),
     ],
 )

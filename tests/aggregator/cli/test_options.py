@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from tests.aggregator.conftest import DEFINITIONS
 
 from hubbub.cli import main
 from hubbub_aggregator.cli.serve import command as serve
+from tests.aggregator.conftest import DEFINITIONS
 
 
 def test_options_precedence_flag_environment_file(tmp_path: Path) -> None:

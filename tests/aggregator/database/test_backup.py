@@ -18,9 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.support.crashing_store import DiesError
-from tests.support.databases import contents, new_postgres, sql
-from tests.support.postgres import binary
 
 from hubbub import Batch, Definitions
 from hubbub.cli import main
@@ -37,6 +34,9 @@ from hubbub_aggregator.store.clock_state import ClockState, StoredClock
 from hubbub_aggregator.store.interface import AppendResult
 from hubbub_aggregator.store.sql_store import SqlStore
 from hubbub_aggregator.store.tokens import Scope, Token
+from tests.support.crashing_store import DiesError
+from tests.support.databases import contents, new_postgres, sql
+from tests.support.postgres import binary
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch
@@ -251,7 +251,7 @@ def test_failed_backup_leaves_no_file(
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 def test_backup_on_a_full_disk_fails_and_leaves_no_file(filled: tuple[str, list[Batch]], tmp_path: Path) -> None:
-    """The limit on a file's size stands for the disk."""
+    """The disk is simulated with a limit on the size of a file."""
     (place := tmp_path / "backups").mkdir()
     copy_file(filled[0], str(tmp_path / "complete.db"))
     room = (tmp_path / "complete.db").stat().st_size - 4096

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 from click.testing import CliRunner
-from tests.aggregator.conftest import DEFINITIONS
 
 from hubbub import Definitions
 from hubbub.cli import main
@@ -26,6 +25,7 @@ from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
 from hubbub_aggregator.store.tokens import Scope, Token, hash_secret
+from tests.aggregator.conftest import DEFINITIONS
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch
@@ -59,7 +59,7 @@ def nobody() -> Iterator[Path]:
         place, user = Path(name), os.geteuid()
         (place / "metrics.toml").write_text(DEFINITIONS)
         place.chmod(0o755 if user == 0 else 0o555)
-        if user == 0:  # who may write anywhere
+        if user == 0:  # root can write anywhere
             os.seteuid(pwd.getpwnam("nobody").pw_uid)
         try:
             yield place

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
-from tests.aggregator.conftest import DEFINITIONS
-from tests.support.databases import sql
 
 from hubbub import Definitions
 from hubbub.cli import main
@@ -22,6 +20,8 @@ from hubbub_aggregator.database.integrity import find_damage
 from hubbub_aggregator.database.schema import SCHEMA_VERSION
 from hubbub_aggregator.pipeline.folding import fold
 from hubbub_aggregator.store.sql_store import SqlStore
+from tests.aggregator.conftest import DEFINITIONS
+from tests.support.databases import sql
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch

@@ -16,8 +16,6 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from click.testing import CliRunner
 from sqlalchemy import Connection, event, select
-from tests.support.crashing_store import dies
-from tests.support.databases import contents, sql
 
 from hubbub import Definitions
 from hubbub.cli import main
@@ -31,6 +29,8 @@ from hubbub_aggregator.pipeline.folding import fold, read_summary
 from hubbub_aggregator.store.interface import AppendResult
 from hubbub_aggregator.store.sql_store import SqlStore
 from hubbub_aggregator.store.tokens import Scope, Token
+from tests.support.crashing_store import dies
+from tests.support.databases import contents, sql
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.aggregator.conftest import DEFINITIONS
-from tests.support.databases import contents, sql
 
 from hubbub.cli import main
 from hubbub_aggregator.database.database_url import is_postgres
 from hubbub_aggregator.errors import SchemaError
 from hubbub_aggregator.store.sql_store import SqlStore
+from tests.aggregator.conftest import DEFINITIONS
+from tests.support.databases import contents, sql
 
 LOOKING = [["token", "list"], ["token", "revoke", "x"], ["db", "check"]]
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.aggregator.conftest import FakeClock
-from tests.support.asgi import ADDRESS, AppResponse, Caller, started
 
 from hubbub import Definitions
 from hubbub.errors import ParameterError
 from hubbub_aggregator.app import create_app
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
+from tests.aggregator.conftest import FakeClock
+from tests.support.asgi import ADDRESS, AppResponse, Caller, started
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 from sqlalchemy import event, insert
-from tests.support.databases import new_postgres
 
 from hubbub_aggregator.database.engine import open_sqlite, transaction
 from hubbub_aggregator.database.schema import refusal
@@ -17,6 +16,7 @@ from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.monitoring.job_health import JobHealth
 from hubbub_aggregator.monitoring.log_output import RateLimitFilter
 from hubbub_aggregator.store.sql_store import SqlStore
+from tests.support.databases import new_postgres
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator

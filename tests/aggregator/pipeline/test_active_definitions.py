@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.aggregator.conftest import DEFINITIONS, FakeClock
-from tests.support.asgi import ADDRESS, Caller, started
 
 from hubbub import parse_definitions
 from hubbub_aggregator.app import create_app
@@ -17,6 +15,8 @@ from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.pipeline.active_definitions import ActiveDefinitions, warn_of_removed_metrics
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
+from tests.aggregator.conftest import DEFINITIONS, FakeClock
+from tests.support.asgi import ADDRESS, Caller, started
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch

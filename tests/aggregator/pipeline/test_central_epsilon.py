@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.aggregator.api.test_dashboard import get
 
 from hubbub import Metric
 from hubbub.privacy import central_epsilon, epsilon
@@ -14,6 +13,7 @@ from hubbub_aggregator.pipeline.central_epsilon import DELTA, CentralEpsilon, la
 from hubbub_aggregator.pipeline.retention import upkeep
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
+from tests.aggregator.api.test_dashboard import get
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator

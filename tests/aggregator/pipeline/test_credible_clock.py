@@ -18,7 +18,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from sqlalchemy import delete
-from tests.aggregator.conftest import running
 
 from hubbub import Batch, Definitions, Metric
 from hubbub.cli import main
@@ -47,6 +46,7 @@ from hubbub_aggregator.store.clock_state import (
 )
 from hubbub_aggregator.store.interface import AppendResult
 from hubbub_aggregator.store.sql_store import SqlStore
+from tests.aggregator.conftest import running
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch
@@ -220,7 +220,7 @@ class ClockMachine(RuleBasedStateMachine):
 
     @rule(replica=st.integers(0, 1), hours=st.floats(0, 100))
     def suspend_one_virtual_machine(self, replica: int, hours: float) -> None:
-        """Its elapsed clock stands still as well; the other replica goes on."""
+        """Its elapsed clock stands still as well; the other replica keeps running."""
         other = self.clocks[1 - replica]
         if other is None:
             return

@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from tests.aggregator.api.test_dashboard import get
-from tests.aggregator.api.test_problem_responses import assert_refused
-from tests.aggregator.conftest import running
 
 from hubbub import Batch, Metric, ProblemType, parse_definitions
 from hubbub.summary import BitCounts
@@ -18,6 +15,9 @@ from hubbub_aggregator.pipeline.retention import upkeep
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.period_figures import PeriodFigures
 from hubbub_aggregator.store.sql_store import SqlStore
+from tests.aggregator.api.test_dashboard import get
+from tests.aggregator.api.test_problem_responses import assert_refused
+from tests.aggregator.conftest import running
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import Aggregator, MakeBatch, StartAggregator
@@ -85,11 +85,10 @@ def test_decoder_warns_of_fabricated_reports(
 
 def test_summary_without_ones_histogram_is_read_and_added_to(store: SqlStore, make_batch: MakeBatch) -> None:
     """The sum with such a summary has no histogram either, and the numbers of ones are not tested."""
-    from tests.aggregator.conftest import DEFINITIONS
-
     from hubbub import parse_definitions
     from hubbub.summary import summary_to_bytes
     from hubbub_aggregator.pipeline.folding import fold, read_summary, summarize
+    from tests.aggregator.conftest import DEFINITIONS
 
     homepage = parse_definitions(DEFINITIONS)["homepage"]
     store.append([make_batch(homepage, n=5)])

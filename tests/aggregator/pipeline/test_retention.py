@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from sqlalchemy import event
-from tests.support.crashing_store import dies
 
 from hubbub import Batch, Definitions, Metric
 from hubbub.cli import main
@@ -33,6 +32,7 @@ from hubbub_aggregator.store.sql_store import SqlStore
 from hubbub_aggregator.store.tokens import Scope, Token, hash_secret
 from hubbub_decoder.data.pull import pull_reports
 from hubbub_decoder.errors import PullError
+from tests.support.crashing_store import dies
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import Aggregator, MakeBatch, StartAggregator
@@ -218,7 +218,7 @@ def test_keep_reports_deletes_reports_and_keeps_counts(
     assert read_summary(store, metric).num_reports == 6
     store.append([make_batch(metric, period=YESTERDAY)])
     upkeep(store, definitions, RETAIN, last)
-    assert store.periods_with_reports(metric.digest) == [TODAY], "what comes late is counted, not retained"
+    assert store.periods_with_reports(metric.digest) == [TODAY], "late reports are counted, not retained"
     assert read_summary(store, metric).num_reports == 9
 
 

@@ -35,5 +35,5 @@ def test_requests_without_client_are_one_network() -> None:
     assert [proxies.client_address(host, None) for host in ("127.0.0.1", "::1", "10.1.2.3")] == [LOCAL] * 3
     assert proxies.client_address("127.0.0.1", "10.1.2.3, 127.0.0.1") == LOCAL
     assert proxies.client_address("127.0.0.1", "192.0.2.1, local") == LOCAL, (
-        "what stands left of a proxy's entry is the client's"
+        "entries left of the nearest proxy's entry are written by the client"
     )

@@ -15,9 +15,8 @@ from hubbub_aggregator.server.client_address import Proxies
 from hubbub_aggregator.server.connection_limits import ConnectionLimits
 
 if TYPE_CHECKING:
-    from tests.aggregator.conftest import Aggregator, StartAggregator
-
     from hubbub_aggregator.store.sql_store import SqlStore
+    from tests.aggregator.conftest import Aggregator, StartAggregator
 
 GET = b"GET /%s HTTP/1.1\r\nHost: x\r\n\r\n"
 

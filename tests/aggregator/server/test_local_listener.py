@@ -15,14 +15,14 @@ import urllib3
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from tests.aggregator.conftest import DEFINITIONS
-from tests.support.asgi import Caller, started
 
 from hubbub import Definitions
 from hubbub_aggregator.api.service import Address
 from hubbub_aggregator.app import create_app
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
+from tests.aggregator.conftest import DEFINITIONS
+from tests.support.asgi import Caller, started
 
 HUBBUB = str(Path(sys.executable).parent / "hubbub")
 READING = ("/", "/metrics", "/v1/metrics/homepage/summary")
@@ -54,7 +54,7 @@ def statuses(url: str, **headers: str) -> list[int]:
         return [http.request("GET", url + path, headers=named, redirect=False).status for path in READING]
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])  # noqa: S104  (what is tested)
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])  # noqa: S104  (the test needs it)
 def test_only_the_local_listener_serves_reads_without_token(tmp_path: Path, host: str) -> None:
     with serving(tmp_path, "--local-reads-without-token", "--host", host) as printed:
         found = re.search(

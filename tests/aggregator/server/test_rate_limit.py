@@ -19,10 +19,9 @@ from hubbub_aggregator.server.client_address import LOCAL
 from hubbub_aggregator.server.rate_limit import RateLimit
 
 if TYPE_CHECKING:
-    from tests.aggregator.conftest import MakeBatch, StartAggregator
-
     from hubbub import Batch, Definitions
     from hubbub_aggregator.store.sql_store import SqlStore
+    from tests.aggregator.conftest import MakeBatch, StartAggregator
 
 BURST = 40.0
 

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 import urllib3
-from tests.aggregator.conftest import DEFINITIONS
-from tests.support.paths import DOCS
 
 from hubbub import parse_definitions
 from hubbub_aggregator.pipeline.folding import read_summary
 from hubbub_aggregator.store.sql_store import SqlStore
+from tests.aggregator.conftest import DEFINITIONS
+from tests.support.paths import DOCS
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator
@@ -148,7 +148,7 @@ def test_nginx_forwards_batches_and_logs_no_requests(
             proxy.request("POST", "/v1/reports", body=body, headers=json | {"X-Forwarded-For": str(n)}).status
             for n in range(40)
         }
-        assert statuses == {200, 429}, "clients are limited by the address that nginx saw, whatever they write"
+        assert statuses == {200, 429}, "a header of the client changed the address of the rate limit"
     assert (tmp_path / "hubbub.log").read_text() == ""
 
 

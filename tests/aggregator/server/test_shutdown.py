@@ -138,7 +138,7 @@ def test_closing_a_period_folds_segments_between_steps(
     settings = Settings(fold_interval=1)
     upkeep(store, definitions, settings, due, elapsed=lambda: float(next(seconds)))
     assert len(waiting) >= 6
-    assert set(waiting) == {0}, "what came in one pause is folded before the next"
+    assert set(waiting) == {0}, "segments that arrive in one pause are folded before the next"
     assert store.segments_waiting() == 0
     store.close()
 
@@ -197,7 +197,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., tuple[int, str, int]]]:
                         stop,
                     )
                     status = 0
-                    threading._shutdown()  # type: ignore[attr-defined]  # what the interpreter does at its end
+                    threading._shutdown()  # type: ignore[attr-defined]  # as the interpreter does at exit
                 finally:
                     os._exit(status)
         os.close(write_end)

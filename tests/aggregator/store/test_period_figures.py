@@ -7,10 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from sqlalchemy import update
-from tests.aggregator.conftest import NOON
-from tests.aggregator.pipeline.test_implausible_reports import all_ones, honest
-from tests.support.databases import sql
-from tests.support.many_metrics import fill, many_definitions
 
 from hubbub import Definitions
 from hubbub.summary import summary_to_bytes
@@ -20,6 +16,10 @@ from hubbub_aggregator.errors import JobError
 from hubbub_aggregator.pipeline.folding import compute_figures, fold, summarize
 from hubbub_aggregator.store.period_figures import PeriodFigures, VersionTotals
 from hubbub_aggregator.store.sql_store import SqlStore
+from tests.aggregator.conftest import NOON
+from tests.aggregator.pipeline.test_implausible_reports import all_ones, honest
+from tests.support.databases import sql
+from tests.support.many_metrics import fill, many_definitions
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch
@@ -130,9 +130,8 @@ def test_damaged_summary_does_not_stop_other_figures(store: SqlStore, database: 
 
 
 def test_running_service_computes_missing_figures(store: SqlStore) -> None:
-    from tests.aggregator.conftest import running
-
     from hubbub_aggregator.settings import Settings
+    from tests.aggregator.conftest import running
 
     definitions = many_definitions(2)
     fill(store, definitions, NOON.date(), 2, computed=False)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.crashing_store import dies
 
 from hubbub import Definitions, Metric
 from hubbub.summary import BitCounts, summary_to_bytes
@@ -21,6 +20,7 @@ from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.pipeline.folding import read_summary, summarize
 from hubbub_aggregator.store.interface import AppendResult, StoredPeriod
 from hubbub_aggregator.store.sql_store import SqlStore
+from tests.support.crashing_store import dies
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch
@@ -199,7 +199,7 @@ def test_database_has_no_column_for_report_time_address_or_agent(sqlite_store: S
         *("refusal.metric", "refusal.reason", "refusal.count"),
         *("token.name", "token.secret_hash", "token.scopes"),
         *("token.created", "token.last_used", "token.expires"),  # UTC days
-        *("session.secret_hash", "session.token", "session.expires"),  # of those who read, never of those who report
+        *("session.secret_hash", "session.token", "session.expires"),  # of readers, never of clients
         *(
             f"{name}.{column}"
             for name in ("segment", "retained")
@@ -228,7 +228,7 @@ def test_store_keeps_data_after_its_process_ends(database: str, metric: Metric, 
 
 
 def test_open_waits_for_a_process_that_creates_the_file(tmp_path: Path) -> None:
-    """SQLite does not wait by itself where the journal's mode is to change: a worker ended with `database is locked`."""
+    """SQLite does not wait when the journal mode changes: without a retry a worker ended with `database is locked`."""
     other = sqlite3.connect(tmp_path / "new.db", isolation_level=None, check_same_thread=False)
     other.execute("BEGIN IMMEDIATE")
     done = threading.Timer(0.2, lambda: other.execute("COMMIT"))

@@ -32,7 +32,7 @@ LIMITS = Settings(keep_counts={"brief": 31}, keep_reports={"all": 1_000})
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """A store on disk beside a dictionary: batch id -> batch, of all that must be counted."""
+    """A store on disk and its model, a dictionary from batch id to batch of all batches that must be counted."""
 
     batches, holdings = Bundle("batches"), Bundle("holdings")
 
@@ -85,7 +85,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(begun=consumes(holdings))
     def end_a_fold_that_began_earlier(self, begun: list[StoredPeriod]) -> None:
-        """Another may have folded, closed or purged meanwhile: then it changes nothing."""
+        """If another process has folded, closed or purged in the meantime, the fold changes nothing."""
         for holding in begun:
             metric = next(metric for metric in METRICS if metric.digest == holding.digest)
             self.store.fold(holding, summary_to_bytes(summarize(metric, holding)), metric.name in LIMITS.keep_reports)

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import click
 import pytest
-from tests.support.paths import DATA
 
 from hubbub.cli import main
 from hubbub.errors import HubbubError
 from hubbub.sdk.storage.state_reader import read_state
+from tests.support.paths import DATA
 
 METRICS = DATA / "metrics.toml"
 

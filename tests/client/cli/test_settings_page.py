@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from tests.client.conftest import HOMEPAGE, SURVEY, Rig
-from tests.support.power_loss_filesystem import SimulatedDisk
 
 from hubbub import Client, Consent, ConsentRecord
 from hubbub.cli import main
@@ -18,6 +16,8 @@ from hubbub.client import collaborators
 from hubbub.sdk.storage.filesystem import SystemDisk
 from hubbub.sdk.storage.state_reader import read_state
 from hubbub.testing import deliver
+from tests.client.conftest import HOMEPAGE, SURVEY, Rig
+from tests.support.power_loss_filesystem import SimulatedDisk
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

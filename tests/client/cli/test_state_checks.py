@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from tests.support.paths import DATA
 
 from hubbub import Client
 from hubbub.cli import main
@@ -19,6 +18,7 @@ from hubbub.cli.findings import Finding, Health
 from hubbub.cli.state_checks import check_state
 from hubbub.sdk.upload.retry_policy import UploadResponse
 from hubbub.testing import RecordingTransport, deliver
+from tests.support.paths import DATA
 
 METRICS = DATA / "metrics.toml"
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import stats
-from tests.support.paths import DATA
 
 from hubbub import Encoder, InvalidValueError, Metric, Params, Secret
 from hubbub.encoding.bloom import Value, bloom_bits
@@ -20,6 +19,7 @@ from hubbub.encoding.permanent import PermanentResponse
 from hubbub.errors import DefinitionError, HubbubError
 from hubbub.randomness import system_random_bytes
 from hubbub.testing import SeededBytes
+from tests.support.paths import DATA
 
 ALPHA = 1e-6
 

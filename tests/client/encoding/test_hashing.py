@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
-from tests.support.paths import DATA
 
 from hubbub.encoding.hashing import google_md5, murmur3_v1
+from tests.support.paths import DATA
 
 ALPHA = 1e-6
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from tests.client.conftest import HOMEPAGE, SURVEY
-
 from hubbub import Secret
 from hubbub.encoding.sealed_values import Sealer
 from hubbub.randomness import system_random_bytes
+from tests.client.conftest import HOMEPAGE, SURVEY
 
 
 def test_sealed_bits_open_only_with_the_same_secret() -> None:

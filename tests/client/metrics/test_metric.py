@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.paths import DATA
 
 from hubbub import DefinitionError, HubbubError, Metric, Params, load_definitions, parse_definitions
+from tests.support.paths import DATA
 
 FILE = DATA / "metrics.toml"
 PARAMS = Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.5)

@@ -7,7 +7,6 @@ import logging
 
 import pytest
 from click.testing import CliRunner
-from tests.client.conftest import HOMEPAGE, SURVEY, Rig, require_balanced
 
 from hubbub import Metric, ParameterError, Params, Policy
 from hubbub.cli import ledger
@@ -15,6 +14,7 @@ from hubbub.client import collaborators
 from hubbub.privacy import epsilon, epsilon_permanent
 from hubbub.sdk.storage.record_format import encode_record, scan
 from hubbub.testing import deliver
+from tests.client.conftest import HOMEPAGE, SURVEY, Rig, require_balanced
 
 QUIET = Metric.string(  # no IRR noise: two reports are equal exactly when their permanent bits are; one cohort, where a to d differ
     "quiet", Params(num_bits=64, num_hashes=2, num_cohorts=1, prob_p=0, prob_q=1, prob_f=0.5)

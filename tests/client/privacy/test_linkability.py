@@ -7,12 +7,12 @@ import math
 
 import numpy as np
 import pytest
-from tests.support.attack_models import share_matched
-from tests.support.enumerate_mechanism import bloom_filters, report_distribution
 
 from hubbub import Metric, ParameterError, Params
 from hubbub.privacy import effective_group_size, match_probability_bound
 from hubbub.privacy.linkability import linkability_warning, mutual_information
+from tests.support.attack_models import share_matched
+from tests.support.enumerate_mechanism import bloom_filters, report_distribution
 
 PROBABILITIES = [(0.5, 0.75, 0.5), (0.1, 0.6, 0.25), (0.0, 1.0, 0.5), (0.0, 0.5, 0.25), (0.3, 0.8, 0.0)]
 

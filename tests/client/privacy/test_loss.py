@@ -8,11 +8,11 @@ import math
 import numpy as np
 import pytest
 from scipy.stats import binom
-from tests.support.attack_models import one_bit, one_bit_twice
-from tests.support.enumerate_mechanism import Floats, bloom_filters, largest_loss, report_distribution
 
 from hubbub import ParameterError, Params
 from hubbub.privacy import epsilon, epsilon_of_values, epsilon_permanent
+from tests.support.attack_models import one_bit, one_bit_twice
+from tests.support.enumerate_mechanism import Floats, bloom_filters, largest_loss, report_distribution
 
 ALPHA = 1e-6
 

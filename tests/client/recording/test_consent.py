@@ -8,8 +8,6 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.client.conftest import HOMEPAGE, SURVEY, Rig, require_balanced
-from tests.support.power_loss_filesystem import SimulatedDisk
 
 from hubbub import Consent, ParameterError
 from hubbub.client import collaborators
@@ -17,6 +15,8 @@ from hubbub.consent import consent_limit, stricter_consent
 from hubbub.sdk.storage.compaction import protected_events
 from hubbub.sdk.storage.filesystem import File, SystemDisk
 from hubbub.testing import deliver
+from tests.client.conftest import HOMEPAGE, SURVEY, Rig, require_balanced
+from tests.support.power_loss_filesystem import SimulatedDisk
 
 
 def everything_in(place: Path) -> bytes:
@@ -167,7 +167,7 @@ def test_journal_contains_no_recorded_value(rig: Rig) -> None:
 
 
 class SealedDirectory(SystemDisk):
-    """Mode 0500 as anybody but root finds it: files that are there can be written, none comes, none goes."""
+    """A directory of mode 0500 for a user other than root: existing files can be written, none created or deleted."""
 
     sealed = False
 
@@ -223,11 +223,13 @@ def test_unsaved_off_applies_to_process_and_children(rig: Rig) -> None:
     disk.full = True
     with pytest.warns(RuntimeWarning, match="the previous value may apply after a restart"):
         assert client.set_consent("off") is False
-    collaborators(client).journal.after_fork_in_child()  # forgets what could not be written: the parent has it
+    collaborators(
+        client
+    ).journal.after_fork_in_child()  # the child drops unwritten events, because the parent keeps them
     rig.clock.move(days=3)
     disk.full = False
     with collaborators(client).journal as state:
-        assert (agreed, state.consent) == (state.consent_event(), "on")  # the disk says on
+        assert (agreed, state.consent) == (state.consent_event(), "on")  # the file still has "on"
     client.record("homepage", "https://example.org/")
     assert client.consent.effective == "off"
     for batch_id in list(state.queue):

@@ -8,8 +8,6 @@ from itertools import count
 from typing import Any
 
 import pytest
-from tests.client.conftest import HOMEPAGE, Rig, require_balanced
-from tests.support.power_loss_filesystem import SimulatedDisk
 
 from hubbub import Client, Consent, Metric, Params, Policy
 from hubbub.client import collaborators
@@ -20,6 +18,8 @@ from hubbub.sdk.upload.retry_policy import UploadResponse
 from hubbub.testing import SeededBytes, deliver
 from hubbub.wire.batch import Batch
 from hubbub.wire.dates import parse_period
+from tests.client.conftest import HOMEPAGE, Rig, require_balanced
+from tests.support.power_loss_filesystem import SimulatedDisk
 
 PARAMS = Params(num_bits=128, num_hashes=8, num_cohorts=1, prob_p=0, prob_q=1, prob_f=0.5)
 QUIET = Metric.string("quiet", PARAMS)  # a report is the permanent response, and no two values have the same

@@ -11,7 +11,6 @@ from typing import NoReturn
 
 import pytest
 from scipy import stats
-from tests.client.conftest import HOMEPAGE, SURVEY, TODAY, Rig, require_balanced
 
 from hubbub import Kind, Metric, Params, PeriodKind, Policy
 from hubbub.client import collaborators
@@ -23,9 +22,10 @@ from hubbub.sdk.storage.state_reader import read_state
 from hubbub.sdk.upload.retry_policy import UploadResponse
 from hubbub.sdk.upload.uploader import UploadLoop
 from hubbub.testing import ManualClock, SeededBytes, deliver
+from tests.client.conftest import HOMEPAGE, SURVEY, TODAY, Rig, require_balanced
 
 ALPHA = 1e-6
-PLAIN = Metric(  # no noise at all (p = 0, q = 1, f = 0): what is reported is what was chosen
+PLAIN = Metric(  # no noise (p = 0, q = 1, f = 0): the report has the selected value
     "plain",
     Kind.CATEGORICAL,
     Params.one_hot(5, prob_p=0, prob_q=1, prob_f=0),
@@ -44,7 +44,7 @@ def test_reservoir_sampling_is_uniform(rig: Rig, unseen_seed: int) -> None:
         with collaborators(client).journal as state:
             (draft,) = state.drafts.values()
             chosen[draft.bits] += 1
-        if period % 50 == 0:  # what waits is gone through at each new period
+        if period % 50 == 0:  # each new period iterates over the queue
             deliver(client)
         rig.clock.move(days=1)
     assert len(chosen) == 5
@@ -150,7 +150,7 @@ def test_wrong_calls_are_logged_once_without_value(rig: Rig, caplog: pytest.LogC
 
 
 def test_hold_repeats_first_value_for_whole_epoch(rig: Rig) -> None:
-    """2026-11-26 begins an epoch of seven days: the value of its first day stands for all, whatever is recorded later."""
+    """2026-11-26 begins an epoch of seven days: all its reports have the value of the first day."""
     rig.clock.now = ManualClock(date(2026, 11, 26))()
     client = rig.agreed(HELD)
     for value in ("b", "c", "a", None, "c", "c", "c", "a"):
@@ -298,7 +298,7 @@ def test_batch_rows_are_shuffled(rig: Rig, unseen_seed: int) -> None:
 
 
 def test_batch_membership_is_redrawn_each_day(rig: Rig) -> None:
-    """1,200 subjects are formed 500 at a time: in the order of the accounts the same 500 would be together for ever."""
+    """1,200 subjects are built 500 at a time: in the order of the accounts the same 500 would always share a batch."""
     server = rig.agreed(SURVEY, per_subject=True, durability="memory")
     collaborators(server).uploader.stop()
     together = []

@@ -12,7 +12,6 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from tests.client.conftest import HOMEPAGE, SURVEY, TODAY, Rig, require_balanced
 
 from hubbub import Batch, Metric, Params, PeriodKind
 from hubbub.cli.findings import Health
@@ -22,6 +21,7 @@ from hubbub.privacy.ledger import Account, EncodedReport
 from hubbub.sdk.storage.state import MAX_RUNS, merge_runs
 from hubbub.sdk.upload.retry_policy import NO_RESPONSE, UploadResponse
 from hubbub.testing import ManualClock, SeededBytes, deliver
+from tests.client.conftest import HOMEPAGE, SURVEY, TODAY, Rig, require_balanced
 
 WEEKLY = Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5, period=PeriodKind.WEEK)
 
@@ -61,7 +61,7 @@ def world(rig: Rig) -> tuple[ManualClock, Aggregator]:
 
 
 def days(rig: Rig, true: ManualClock, number: int, client: Any) -> None:
-    """Live so many days under a clock that is right."""
+    """Run the client for a number of days under a correct clock."""
     for _ in range(number):
         client.record("homepage", "https://example.org/")
         for _ in range(2):
@@ -75,7 +75,7 @@ def days(rig: Rig, true: ManualClock, number: int, client: Any) -> None:
 def findings(rig: Rig) -> list[tuple[Health, str]]:
     moment = rig.clock().timestamp()
     for path in rig.state.iterdir():
-        os.utime(path, (moment, moment))  # the files say nothing of it
+        os.utime(path, (moment, moment))  # the files do not contain it
     return [
         (each.health, each.observation) for each in check_state(rig.state, rig.clock(), {}) if each.check == "clock"
     ]
@@ -106,7 +106,7 @@ def test_recovers_from_clock_ten_years_ahead(
     assert max(period for _, period in aggregator.taken) < str(true.now.date())
     assert 1 <= caplog.text.count("the clock was ahead") <= 2
     counts = client.accounting()
-    assert counts["dropped"]["clock"] == 2 * 28  # what the wrong clock made, once an answer confirmed the date
+    assert counts["dropped"]["clock"] == 2 * 28  # batches of the wrong clock, after a response confirmed the date
     require_balanced(counts)
     client.close()
     assert [health for health, _ in findings(rig)] == [Health.OK]

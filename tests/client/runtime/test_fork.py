@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 import urllib3
-from tests.client.conftest import Rig
-from tests.support.http_server import METRICS, served
 
 from hubbub import Client
 from hubbub.client import collaborators
 from hubbub.testing import deliver
+from tests.client.conftest import Rig
+from tests.support.http_server import METRICS, served
 
 
 @pytest.fixture(scope="module")

@@ -19,9 +19,6 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from tests.client.conftest import Rig, require_balanced
-from tests.support.paths import DATA
-from tests.support.power_loss_filesystem import SimulatedDisk
 
 from hubbub import Client
 from hubbub.client import collaborators
@@ -30,6 +27,9 @@ from hubbub.sdk.storage import journal as journal_module
 from hubbub.sdk.storage.filesystem import SystemDisk
 from hubbub.sdk.storage.secret_file import secret_at
 from hubbub.testing import deliver
+from tests.client.conftest import Rig, require_balanced
+from tests.support.paths import DATA
+from tests.support.power_loss_filesystem import SimulatedDisk
 
 
 class Interrupted(BaseException):
@@ -50,7 +50,7 @@ def handler() -> Iterator[Callable[[Callable[..., Any]], Any]]:
 
 
 def interrupted_at(number: int, step: Callable[[], object], within: str = "") -> bool:
-    """Interrupt a step before its n-th instruction, of those in a file of this name; return whether it has so many."""
+    """Interrupt a step before its n-th instruction in a file of this name; return whether it has at least n."""
     left, tripping, usual = number, Tripping(), sys.gettrace()
 
     def trace(frame: FrameType, event: str, _: object) -> Any:
@@ -61,7 +61,7 @@ def interrupted_at(number: int, step: Callable[[], object], within: str = "") ->
         if event == "opcode":
             left -= 1
             if left == 0:
-                sys.settrace(None)  # it would be what is interrupted
+                sys.settrace(None)  # the signal would interrupt it
                 tripping[signal.SIGUSR1]
         return trace
 
@@ -183,7 +183,7 @@ def test_interrupt_leaves_no_descriptor_open(
 ) -> None:
     """A handler that raised every millisecond left 450 descriptors open after 3,966 interrupts.
 
-    Descriptors are bare numbers in disk.py alone: this is every instruction there (of a compaction every 13th).
+    Only disk.py handles descriptors as numbers: the test covers every instruction there (of a compaction every 13th).
     """
 
     def interrupt(*_: object) -> None:
@@ -202,7 +202,7 @@ def test_interrupt_leaves_no_descriptor_open(
     number, may_continue = 1 + unseen_seed % stride, True
     while (
         may_continue and number < 4000
-    ):  # pytest keeps interrupted finalizers, whose files each later opening looks at: there may be no end
+    ):  # pytest keeps interrupted finalizers; each later opening checks their files, so this may not end
         collaborators(client).journal.close()  # so that the step opens everything
         may_continue = interrupted_at(number, lambda: do(client), within="disk.py")
         if step == "compact":
@@ -235,7 +235,7 @@ def test_reloading_journal_keeps_one_descriptor(rig: Rig) -> None:
 
 
 def test_recording_in_signal_handler_is_postponed(rig: Rig) -> None:
-    """Two clients of one process on one directory: the handler waited for a lock that its own thread held."""
+    """Two clients of one process on one directory: without postponement the handler waits for a lock of its own thread."""
     one, other = rig.agreed(), rig.agreed()
     collaborators(other).uploader.start().stop(5)
     collaborators(other).journal._sleep = lambda _: pytest.fail("it waits for its own thread")
@@ -311,7 +311,7 @@ def test_exception_of_signal_handler_reaches_host(
     handler: Callable[[Callable[..., Any]], Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A time limit of the host's framework, raised in the middle of `record`, was swallowed as a failure of ours, or taken for a broken disk."""
+    """A timeout that the host raises during `record` must not be suppressed as an internal error or handled as a disk error."""
     monkeypatch.setattr(error_guard, "suppress_internal_errors", True)
     alarmed = False
 

@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.client.conftest import HOMEPAGE, SURVEY, Rig, require_balanced
-from tests.support.power_loss_filesystem import SimulatedDisk
 
 from hubbub import Client
 from hubbub.client import collaborators
@@ -27,6 +25,8 @@ from hubbub.sdk.storage.state import State
 from hubbub.sdk.storage.state_reader import read_state
 from hubbub.sdk.upload.retry_policy import NO_RESPONSE, UploadResponse
 from hubbub.testing import deliver
+from tests.client.conftest import HOMEPAGE, SURVEY, Rig, require_balanced
+from tests.support.power_loss_filesystem import SimulatedDisk
 
 SUBJECTS = 3 * EVENTS_PER_SLICE
 RECORDINGS = 300
@@ -209,7 +209,7 @@ def lived(client: Client, rig: Rig, chance: random.Random) -> None:
 
 
 def test_start_during_compaction_reads_complete_state(rig: Rig, tmp_path: Path, unseen_seed: int) -> None:
-    """As after a kill there: the directory is copied after each operation of the compaction, between which another process goes on."""
+    """As after a kill: the directory is copied after each operation of the compaction, and another process records in between."""
     chance, disk = random.Random(unseen_seed), WatchedDisk()  # noqa: S311
     client, other = rig.agreed(HOMEPAGE, SURVEY, disk=disk), rig.client(HOMEPAGE, SURVEY)
     for each in (client, other):
@@ -332,14 +332,14 @@ def test_power_loss_during_compaction_keeps_durable_events(rig: Rig, unseen_seed
         done = collaborators(client).compactor.compact(always=True)
         ends.add(done)
         disk.left = 0
-        if done or number % 3 == 1:  # somebody makes durable what is there
+        if done or number % 3 == 1:  # a client syncs the files
             last = client if number % 4 else rig.client(disk=disk)
             collaborators(last).uploader.start().stop(5)
             last.record("homepage", "")
             assert collaborators(last).journal.sync()
             durable_state = state_of(last)
         found = rig.client(disk=disk.after_power_loss(chance), environment={"DO_NOT_TRACK": "1"})
-        if number % 3 == 2 and not done:  # what was not durable is there or not
+        if number % 3 == 2 and not done:  # unsynced events may be lost
             assert state_of(found)["accounts"] == durable_state["accounts"]
         else:
             assert state_of(found) == durable_state

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tests.client.conftest import SURVEY, Rig, require_balanced
 
 from hubbub import Client, Metric, Params, Policy
 from hubbub.cli import main
@@ -22,6 +21,7 @@ from hubbub.privacy.pricing import unit_price
 from hubbub.sdk.runtime.machine_id import machine_tag, read_machine_id
 from hubbub.sdk.storage.state_reader import read_state
 from hubbub.testing import deliver
+from tests.client.conftest import SURVEY, Rig, require_balanced
 
 
 def machine(number: int) -> Callable[[], bytes]:
@@ -29,7 +29,7 @@ def machine(number: int) -> Callable[[], bytes]:
 
 
 def copied(rig: Rig, to: Path) -> None:
-    """Copy the directory, as a backup, an image or a cloned disk does, and go on with the copy."""
+    """Copy the directory, as a backup, an image or a cloned disk does, and start a client on the copy."""
     shutil.copytree(rig.state, to)
     rig.state = to
 

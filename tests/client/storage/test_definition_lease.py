@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from tests.client.conftest import Rig, require_balanced
 
 from hubbub import Client, Metric, Params, Policy
 from hubbub.client import collaborators
 from hubbub.encoding.encoder import Encoder
 from hubbub.privacy.pricing import unit_price
 from hubbub.testing import deliver
+from tests.client.conftest import Rig, require_balanced
 
 
 def version(number: int, name: str = "quiet") -> Metric:
@@ -120,7 +120,7 @@ def test_live_processes_keep_reporting_after_random_restarts_and_redefinitions(
                 redefined = chance.choice((OLD, NEW, NEWEST, process.metric))
                 kept = dict(process.recorded) if redefined == process.metric else {}
                 kept |= {SAME.digest: process.recorded[SAME.digest]} if SAME.digest in process.recorded else {}
-                if process.metric in other.metrics:  # the other one goes on with the draft
+                if process.metric in other.metrics:  # the other process uses the draft
                     other.recorded |= process.recorded
                 client = rig.client(redefined, SAME, policy=ROOMY)
                 for metric in (redefined, SAME):  # a draft that an earlier process of this version left
@@ -210,7 +210,7 @@ def test_shared_metric_keeps_its_budget(rig: Rig) -> None:
             client.record("same", str(day))
         rig.clock.move(days=1)
     new.close()
-    old.flush(5)  # shares out anew what the other one left, and keeps its own
+    old.flush(5)  # allocates the budget that the other process released, and keeps its own
     assert reserved() == [5, 4]
     assert list(rows(old, rig, SAME).values()) == [row_of(old, SAME, str(day)) for day in range(3)]
     require_within(old, policy)

@@ -14,9 +14,6 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tests.client.conftest import HOMEPAGE, SURVEY, Rig, require_balanced
-from tests.support.paths import DATA
-from tests.support.power_loss_filesystem import SimulatedDisk
 
 from hubbub.cli.inspect import command as inspect_command
 from hubbub.cli.ledger import command as ledger_command
@@ -30,6 +27,9 @@ from hubbub.sdk.storage.state import State
 from hubbub.sdk.upload.retry_policy import NO_RESPONSE, UploadResponse
 from hubbub.testing import SeededBytes, deliver
 from hubbub.wire.batch import Batch
+from tests.client.conftest import HOMEPAGE, SURVEY, Rig, require_balanced
+from tests.support.paths import DATA
+from tests.support.power_loss_filesystem import SimulatedDisk
 
 
 def filled(rig: Rig, days: int = 6) -> None:
@@ -157,7 +157,7 @@ def test_journal_size_is_bounded(rig: Rig) -> None:
 def test_power_loss_sends_no_period_twice_and_keeps_ledger(durability: str, rig: Rig, unseen_seed: int) -> None:
     """200 lives of a client, each ended by a power loss that drops, tears and reorders unsynced writes.
 
-    Whatever was sent for a metric and period was sent under one id with the same bytes, and the ledger knows of it.
+    All requests for a metric and period have one batch id and the same bytes, and the ledger has counted them.
     """
     chance, disk = random.Random(unseen_seed), SimulatedDisk()  # noqa: S311
     random_bytes = SeededBytes(unseen_seed)

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.client.conftest import Rig, require_balanced
 
 from hubbub import Client
 from hubbub.client import collaborators
 from hubbub.sdk.storage.filesystem import Lock, SystemDisk
 from hubbub.testing import deliver
+from tests.client.conftest import Rig, require_balanced
 
 
 class FailingLock:

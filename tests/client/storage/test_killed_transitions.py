@@ -7,8 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.client.conftest import TODAY, Rig, require_balanced
-from tests.stress.kill_matrix import KilledDisk, Killer
 
 from hubbub import Client, Definitions, Metric, Params
 from hubbub.client import collaborators
@@ -21,13 +19,15 @@ from hubbub.sdk.storage.journal import Journal
 from hubbub.sdk.storage.secret_file import SecretFile, secret_at
 from hubbub.sdk.storage.state_reader import read_state
 from hubbub.testing import UNLIMITED, ManualClock, RecordingTransport, deliver
+from tests.client.conftest import TODAY, Rig, require_balanced
+from tests.stress.kill_matrix import KilledDisk, Killer
 
 QUIET = Metric.string("quiet", Params(num_bits=128, num_hashes=8, num_cohorts=1, prob_p=0, prob_q=1, prob_f=0.5))
 MOST_OPERATIONS = 200
 
 
 def killed_in(step: Callable[[Killer], None], at: int, step_file: Path) -> bool:
-    """Run a step in a child that dies at its `at`-th operation; return whether it came so far."""
+    """Run a step in a child that is killed at its `at`-th operation; return whether it reached that operation."""
     step_file.write_text("")
     child = os.fork()
     if child == 0:
@@ -77,7 +77,7 @@ def test_kill_between_local_and_on_sends_no_local_report(tmp_path: Path, compact
         was_killed = killed_in(becomes_on, at, tmp_path / "step")
         transport = RecordingTransport()
         with client(transport, SystemDisk()) as after:
-            deliver(after)  # before consent is said again: it is what the kill left
+            deliver(after)  # before set_consent: the state after the kill
             after.set_consent("on")
             clock.move(days=1)
             deliver(after)

@@ -1,4 +1,4 @@
-"""Records: whatever happens to some bytes, exactly the records they belong to are lost."""
+"""Record format: damaged bytes lose exactly the records that contain them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The secret's file: one secret, whichever process comes first, for its owner alone."""
+"""The file of the secret: concurrent processes agree on one secret, and only its owner can read it."""
 
 from __future__ import annotations
 

@@ -7,14 +7,14 @@ from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
-from tests.client.conftest import HOMEPAGE, Rig
-from tests.stress import damage_matrix
-from tests.support.power_loss_filesystem import SimulatedDisk
 
 from hubbub.client import collaborators
 from hubbub.sdk.storage.filesystem import SystemDisk
 from hubbub.sdk.storage.sent_periods import FILE_NAME, SentPeriods
 from hubbub.testing import deliver
+from tests.client.conftest import HOMEPAGE, Rig
+from tests.stress import damage_matrix
+from tests.support.power_loss_filesystem import SimulatedDisk
 
 DIGEST = HOMEPAGE.digest
 ONE_FILE = [name for name, (_, names) in damage_matrix.KINDS.items() if len(names) == 1]
@@ -23,7 +23,7 @@ ONE_FILE = [name for name, (_, names) in damage_matrix.KINDS.items() if len(name
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ONE_FILE)
 def test_damage_of_one_file_sends_no_period_twice(kind: str, unseen_seed: int) -> None:
-    """Of 40 lives with a truncated journal 25 reported a period twice, before the sent periods had a file of their own."""
+    """Without the file of sent periods, 25 of 40 clients with a truncated journal reported a period twice."""
     for seed in range(8):
         sent, after = damage_matrix.sent_in_a_life(unseen_seed + seed, *damage_matrix.KINDS[kind])
         assert max(sent.values()) == 1, (kind, unseen_seed + seed)

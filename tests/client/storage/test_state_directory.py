@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tests.client.conftest import HOMEPAGE, Rig, require_balanced
-from tests.support.paths import DATA
 
 from hubbub import Client, DefinitionError, HubbubError, Limits, ParameterError, Policy
 from hubbub.cli import main
@@ -20,6 +18,8 @@ from hubbub.sdk.storage.filesystem import File, SystemDisk
 from hubbub.sdk.storage.record_format import MAGIC
 from hubbub.sdk.storage.state_reader import read_state
 from hubbub.testing import deliver
+from tests.client.conftest import HOMEPAGE, Rig, require_balanced
+from tests.support.paths import DATA
 
 METRICS = DATA / "metrics.toml"
 
@@ -43,7 +43,7 @@ class Refusing(SystemDisk):
 def test_start_with_unreadable_files_does_not_enroll_or_send(
     name: str, problem: int, rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It drew another secret, enrolled and spent under it; after two such starts the metric was refused for ever."""
+    """With a new secret it would enroll and spend again; after two such starts the metric would be refused permanently."""
     client = rig.agreed(policy=Policy())
     client.record("homepage", "https://example.org/")
     client.close()
@@ -187,7 +187,7 @@ def test_secret_of_another_user_is_rejected(rig: Rig) -> None:
 def test_readable_secret_is_restricted_with_warning(mode: int, rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     rig.agreed().close()
     (rig.state / "secret").chmod(mode)
-    for times in (1, 1):  # told once: then it is mended
+    for times in (1, 1):  # warned once, because the mode is corrected then
         rig.client().record("homepage", "x")
         assert caplog.text.count(f"secret had mode {mode:04o}") == times
     assert (rig.state / "secret").stat().st_mode & 0o777 == 0o600

@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.crafted_reports import metric, metric_and_reports
 
 from hubbub import Metric, Report, SummaryError
 from hubbub.summary import (
@@ -32,6 +31,7 @@ from hubbub.summary import (
     write_reports,
 )
 from hubbub.summary import report_file as report_file_module
+from tests.support.crafted_reports import metric, metric_and_reports
 
 
 @settings(max_examples=50)

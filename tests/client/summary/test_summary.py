@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.crafted_reports import metric, metric_and_reports
 
 from hubbub import Metric, Report, SummaryError
 from hubbub.summary import BitCounts, PatternCounts, read_summary, summary_from_bytes, summary_to_bytes, write_summary
+from tests.support.crafted_reports import metric, metric_and_reports
 
 
 @given(metric_and_reports())

@@ -12,10 +12,6 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from tests.client.runtime.test_fork import counted
-from tests.client.upload.test_request_length import Capture
-from tests.client.upload.test_transport import server, silent
-from tests.support.http_server import METRICS, served
 
 from hubbub import Client, Consent, ParameterError
 from hubbub.client import collaborators
@@ -23,6 +19,10 @@ from hubbub.sdk.storage.state_reader import read_state
 from hubbub.sdk.upload.detached import child_environment, is_python
 from hubbub.testing import ManualClock
 from hubbub.wire.batch import Batch
+from tests.client.runtime.test_fork import counted
+from tests.client.upload.test_request_length import Capture
+from tests.client.upload.test_transport import server, silent
+from tests.support.http_server import METRICS, served
 
 PROGRAM = """
 import sys

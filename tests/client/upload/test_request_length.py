@@ -9,7 +9,6 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.client.upload.test_transport import http, server
 
 from hubbub import Client, Definitions, Kind, Metric, Params, PeriodKind
 from hubbub.metrics.periods import Period
@@ -17,6 +16,7 @@ from hubbub.sdk.upload.transport import HttpTransport
 from hubbub.testing import UNLIMITED, ManualClock, SeededBytes, deliver
 from hubbub.wire.batch import SINGLE_REPORT_BYTES, Batch
 from hubbub.wire.report import Report
+from tests.client.upload.test_transport import http, server
 
 EMPTY_LINE = b"\r\n\r\n"
 

@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.client.conftest import SURVEY, Rig, require_balanced
-from tests.support.paths import DATA
 
 from hubbub import Client, Consent, ParameterError
 from hubbub.client import collaborators
@@ -25,6 +23,8 @@ from hubbub.sdk.upload.retry_policy import NO_RESPONSE, NOT_SENT, UploadResponse
 from hubbub.sdk.upload.transport import HttpTransport
 from hubbub.testing import deliver
 from hubbub.wire.urls import check_url
+from tests.client.conftest import SURVEY, Rig, require_balanced
+from tests.support.paths import DATA
 
 CERTIFICATE = DATA / "localhost.pem"
 BODY = b'{"batch_id":"4d3c0e46-4b1c-4b7e-9f55-3a8f3c2d1e0f"}'
@@ -227,7 +227,7 @@ def dripping_handshake(connection: socket.socket) -> None:
 def test_request_ends_at_total_deadline(
     serve: Callable[[socket.socket], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A deadline of half a second; each of these would go on for at least five, most for ever."""
+    """A deadline of half a second; each of these responses takes at least five seconds, most never end."""
     monkeypatch.setattr("hubbub.sdk.upload.transport.REQUEST_TIMEOUT_SECONDS", 0.5)
     with server(serve) as url:
         began = time.monotonic()
@@ -263,7 +263,7 @@ def test_cancelled_request_is_cut_and_rest_discarded() -> None:
 
 @pytest.fixture
 def resolver(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Event, threading.Event]]:
-    """A resolver that answers when it is let: (it was asked, let it answer)."""
+    """A resolver that waits for an event before it answers: (event of the lookup, event that releases the answer)."""
     lookup_started, answer, resolve = threading.Event(), threading.Event(), socket.getaddrinfo
 
     def slow(*question: Any, **more: Any) -> Any:
@@ -280,7 +280,7 @@ def resolver(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Event,
 def test_slow_dns_lookup_does_not_block_request(
     why: str, resolver: tuple[threading.Event, threading.Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is left to itself; when it answers at last nothing is sent, and until then it is not asked again."""
+    """The lookup continues in its thread: no second lookup starts, and nothing is sent after the answer."""
     lookup_started, answer = resolver
     heard: list[bytes] = []
     connected = threading.Event()
@@ -344,7 +344,7 @@ def test_unresponsive_address_leaves_time_for_next(monkeypatch: pytest.MonkeyPat
     with server(answering(taken, heard)) as url, socket.socket() as hole, ExitStack() as queue:
         hole.bind(("127.0.0.1", 0))
         hole.listen(0)
-        for _ in range(4):  # whoever comes after these is not answered
+        for _ in range(4):  # later connections get no response
             waiting = queue.enter_context(socket.socket())
             waiting.setblocking(False)
             waiting.connect_ex(hole.getsockname())

@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from scipy import stats
-from tests.client.conftest import HOMEPAGE, SURVEY, TODAY, Rig, require_balanced
 
 from hubbub import Metric, Period, PeriodKind
 from hubbub.client import collaborators
@@ -19,6 +18,7 @@ from hubbub.sdk.upload.response_handling import split_batch
 from hubbub.sdk.upload.retry_policy import NO_RESPONSE, NOT_SENT, UploadResponse
 from hubbub.testing import ManualClock, RecordingTransport, SeededBytes, deliver
 from hubbub.wire.batch import Batch
+from tests.client.conftest import HOMEPAGE, SURVEY, TODAY, Rig, require_balanced
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_short_runs_deliver_overdue_reports_at_next_start(
     batches_by_period = Counter(batch.period for batch in rig.transport.batches)
     assert set(batches_by_period.values()) == {5}  # formed on the day after, late a day later, sent the day after that
     assert max(batches_by_period) == "2026-11-27"
-    assert max(Counter(sent).values()) >= 5  # together: this is said in docs/privacy.md
+    assert max(Counter(sent).values()) >= 5  # together, as docs/privacy.md states
     assert rig.client(*METRICS).accounting()["dropped"]["age"] == 0
 
 

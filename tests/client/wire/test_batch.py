@@ -37,7 +37,7 @@ def test_body_matches_golden_bytes() -> None:
         == (
             b'{"batch_id":"00010203-0405-4607-8809-0a0b0c0d0e0f"'  # 16 random bytes as a UUID of version 4
             b',"metric":"odd"'
-            b',"digest":"' + METRIC.digest.encode() + b'"'  # SHA-256 of what the bits mean
+            b',"digest":"' + METRIC.digest.encode() + b'"'  # SHA-256 of the definition
             b',"period":"2013-01-01"'  # the UTC day it starts on
             b',"cohorts":[3,0]'  # one a report
             b',"bits":"ARAQAA=="}'  # rows 01 10 and 10 00: bit 0 and bit 12; bit 4

@@ -17,9 +17,6 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from tests.client.conftest import Rig
-from tests.data import make_format_vectors
-from tests.support.paths import DATA
 
 from hubbub import Definitions, Encoder, HubbubError, InvalidValueError, Metric, Params, PeriodKind, Secret
 from hubbub.encoding.bloom import bloom_bits
@@ -28,6 +25,9 @@ from hubbub.errors import DefinitionError
 from hubbub.metrics.periods import Period, period_number
 from hubbub.metrics.probability import numerator, round_to_dyadic
 from hubbub.testing import deliver
+from tests.client.conftest import Rig
+from tests.data import make_format_vectors
+from tests.support.paths import DATA
 
 VECTORS: dict[str, list[dict[str, Any]]] = json.loads((DATA / "format_vectors.json").read_text())
 

@@ -53,7 +53,7 @@ def test_numpy_strings_become_python_strings() -> None:
 @pytest.mark.parametrize("given", [5, {"a": 1}, "ab", b"ab", 2.5])
 def test_rejects_candidates_that_are_not_a_list(given: object) -> None:
     with pytest.raises(CandidateError, match="candidates must be a list of strings, got"):
-        distinct_candidates(given)  # type: ignore[arg-type]  # that is what is tested
+        distinct_candidates(given)  # type: ignore[arg-type]  # an invalid type is tested
 
 
 def test_csv_candidates_are_in_the_named_column(tmp_path: Path) -> None:

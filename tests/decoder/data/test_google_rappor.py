@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from tests.support.paths import DATA
 
 from hubbub import Metric, Params
 from hubbub.cli import main
@@ -33,6 +32,7 @@ from hubbub_decoder.data.google_rappor import (
 from hubbub_decoder.data.simulate import simulate_reports
 from hubbub_decoder.errors import ForeignFileError
 from hubbub_decoder.model.design_matrix import design_matrix
+from tests.support.paths import DATA
 
 APP = DATA / "google_rappor"
 SMALL = Params(num_bits=8, num_hashes=2, num_cohorts=4, prob_p=0.25, prob_q=0.75, prob_f=0.5, hash_scheme="google-md5")

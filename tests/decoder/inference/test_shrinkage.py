@@ -33,7 +33,7 @@ def test_posterior_median_of_undetermined_share_is_zero() -> None:
 
 
 def test_posterior_medians_of_pure_noise_are_zero(unseen_seed: int) -> None:
-    """200 sets of 300 estimates of nothing: hardly more than the 1 % of the test guess anything; alpha = 1e-6."""
+    """200 sets of 300 estimates of absent candidates: at most about 1 % of the sets have a positive median; alpha = 1e-6."""
     rng = np.random.default_rng(unseen_seed)
     anything = sum(
         bool(posterior_medians(rng.normal(0, 0.01, 300), np.full(300, 0.01)).shares.any()) for _ in range(200)
@@ -74,7 +74,7 @@ def test_credible_intervals_cover_on_average_and_are_narrower(unseen_seed: int) 
 
 
 def test_posterior_median_of_frequent_candidate_is_its_estimate(unseen_seed: int) -> None:
-    """One of 100 standard errors among many of nothing: within half a standard error, its interval as wide as its own."""
+    """One estimate of 100 standard errors among absent candidates: equal within half a standard error, with an interval of equal width."""
     rng = np.random.default_rng(unseen_seed)
     x = rng.normal(np.append(0.4, np.zeros(200)), 0.004)
     guess = posterior_medians(x, np.full(201, 0.004))

@@ -353,7 +353,7 @@ def test_warns_about_white_space_around_candidates() -> None:
 def test_rejects_other_types_than_summaries_and_names_read_collected() -> None:
     for given in ("homepage.parquet", None, 5):
         with pytest.raises(SummaryError, match=r"got \w+: hubbub.summary.read_collected\(path\)"):
-            decode(given, ["a"])  # type: ignore[arg-type]  # that is what is tested
+            decode(given, ["a"])  # type: ignore[arg-type]  # an invalid type is tested
 
 
 def test_warns_about_few_reports() -> None:

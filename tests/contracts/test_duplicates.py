@@ -1,0 +1,41 @@
+"""No helper is defined twice in the three packages."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+
+from tests.contracts.test_layers import MODULES
+
+MIN_NODES = 12
+"""Functions with fewer nodes in their syntax tree are trivial: stubs of command groups, one-line conversions."""
+
+
+def body_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.stmt]:
+    """Return the statements of a function without its docstring.
+
+    >>> ast.unparse(body_of(ast.parse("def f(x):\\n    'Return x + 1.'\\n    return x + 1").body[0]))
+    'return x + 1'
+    """
+    return function.body[1:] if ast.get_docstring(function) is not None else function.body
+
+
+def duplicates(sources: dict[str, str]) -> list[list[str]]:
+    """Return the names of module-level functions with equal bodies, in groups; `sources` maps modules to their code.
+
+    >>> add = "def {}(x):\\n    return (x + 1) * (x + 2) - x * 3"
+    >>> duplicates({"a": add.format("f"), "b": add.format("g"), "c": "def h(x):\\n    return x"})
+    [['a.f', 'b.g']]
+    """
+    names: dict[str, list[str]] = defaultdict(list)
+    for module, source in sources.items():
+        for function in ast.parse(source).body:
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                body = body_of(function)
+                if sum(1 for statement in body for _ in ast.walk(statement)) >= MIN_NODES:
+                    names["\n".join(map(ast.dump, body))].append(f"{module}.{function.name}")
+    return [group for group in names.values() if len(group) > 1]
+
+
+def test_no_two_functions_have_the_same_body() -> None:
+    assert duplicates({module: file.read_text(encoding="utf-8") for module, file in MODULES.items()}) == []
