@@ -45,13 +45,16 @@ def text_of(node: ast.AST) -> str | None:
 
 
 def messages(tree: ast.Module, place: str) -> Iterator[tuple[str, str]]:
-    """Yield (place, text) of each string of some words that is an argument of a call: errors, logs, warnings, help."""
+    """Yield (place, text) of each call with a text of some words: errors, log lines, warnings, help.
+
+    The texts of one call are one message, as a finding is printed with its observation, impact and next step.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
-            for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
-                text = text_of(argument)
-                if text and len(text.split()) >= MIN_WORDS and not text.lstrip().upper().startswith("SELECT"):
-                    yield f"{place}:{argument.lineno}", text
+            arguments = (*node.args, *(keyword.value for keyword in node.keywords))
+            texts = [text for text in map(text_of, arguments) if text]
+            if any(len(text.split()) >= MIN_WORDS for text in texts):
+                yield f"{place}:{node.lineno}", "\n".join(texts)
 
 
 def main() -> None:
