@@ -64,7 +64,10 @@ class FileIdentity:
                 self._wal = None
 
     def require_unmoved(self) -> None:
-        """Raise DatabaseMovedError unless both paths lead to the open files. Log an error once, and a warning on recovery."""
+        """Raise DatabaseMovedError if the file or its `-wal` was moved, replaced or truncated while open.
+
+        Logs an error the first time, and a warning on recovery.
+        """
         moved = self._moved_file()
         with self._lock:
             changed, self._moved = self._moved != (moved is not None), moved is not None

@@ -25,7 +25,7 @@ class SchemaVersion:
     """Version of a database's tables.
 
     number            : the version itself
-    oldest_compatible : oldest schema version that a release may have to work with these tables
+    oldest_compatible : oldest schema version whose release works with these tables
     """
 
     number: int

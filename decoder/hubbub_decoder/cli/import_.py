@@ -38,7 +38,10 @@ def command() -> None:
     help="Client that sent the reports: python rounds f up to a multiple of 1/128, cpp down. Default: f as written.",
 )  # fmt: skip
 @click.option(
-    "--out", required=True, type=PATH, help="Output file (.parquet): a summary, or individual reports if k > 16."
+    "--out",
+    required=True,
+    type=PATH,
+    help="Output file (.parquet): a summary; with --reports and k > 16, the individual reports.",
 )
 @click.option("--candidates-out", type=PATH, help="Also write the candidates of the map to this file, one per line.")
 @json_option

@@ -1,7 +1,7 @@
 """Empirical Bayes: alternate between estimating shares and fitting the prior of shares and the variance of unlisted strings.
 
 Model:     that of `mixed_model.py`, with the priors N(mean_v, variance_v) of the candidates and tau**2 unknown
-Estimator: 1. `initialize`: estimate each cohort separately, without priors, strong candidates subtracted
+Estimator: 1. `initialize`: estimate each candidate separately, without priors, strong candidates subtracted
            2. `iterate`: solve the mixed model; fit a common prior to all estimates (`inference/prior.py`); give each candidate the normal
               prior that, joined with its estimate, has the mean and variance of its posterior (expectation propagation):
 
@@ -54,14 +54,15 @@ class EmpiricalBayesState:
 
 
 def initialize(model: MixedModel) -> tuple[EmpiricalBayesState, ShareEstimates]:
-    """Initial state: each cohort estimated separately, strong candidates subtracted, all other strings taken for noise.
+    """Return the initial priors and tau**2, and the estimates behind them: one candidate at a time, without priors.
 
-    There tau**2 is the sum of squared shares of all strings but the strong. Less the squares that the posterior expects of the
-    candidates, it is that of the unlisted strings.
+    Strong candidates (above 3.5 standard errors) are subtracted; all other strings count as noise. The fitted tau**2 is then the sum of
+    squared shares of all strings that were not subtracted. For the unlisted strings the part of the candidates is removed:
+    sum E (x_v - subtracted_v)**2 under the posterior; at least a quarter of tau**2 remains.
     """
     strong, unlisted_variance = np.zeros(model.num_candidates), 0.0
     for _ in range(_MAX_INITIAL_ROUNDS):
-        estimates, overdispersion = estimate_per_cohort(model, strong, unlisted_variance)
+        estimates, overdispersion = estimate_candidates_separately(model, strong, unlisted_variance)
         before, subtracted = unlisted_variance, strong
         unlisted_variance = max(before + overdispersion.step, 0.0)
         scores = estimates.shares / np.sqrt(overdispersion.ratio * estimates.variances)
@@ -81,7 +82,7 @@ def initialize(model: MixedModel) -> tuple[EmpiricalBayesState, ShareEstimates]:
     return state, replace(estimates, posterior_means=mean, fixed_effects=effects)
 
 
-def estimate_per_cohort(
+def estimate_candidates_separately(
     model: MixedModel, known: Floats, unlisted_variance: float
 ) -> tuple[ShareEstimates, Overdispersion]:
     """Estimate one candidate at a time, given the shares of some and with all other strings as noise.

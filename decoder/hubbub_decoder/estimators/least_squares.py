@@ -45,7 +45,7 @@ _MIN_COHORTS_FOR_RANDOM_EFFECTS = 3
 def use_fixed_effects(counts: BitCounts, design: DesignMatrix) -> bool:
     """Whether to fit all shares as fixed effects: for few candidates, or too few cohorts to treat hashing as random.
 
-    M columns of random bits multiply every variance by 1 / (1 - M/R), R the independent numbers; M <= R / 20 counts as few.
+    M columns of random bits multiply every variance by 1 / (1 - M/R), R the number of independent numbers in the counts; M <= R / 20 counts as few.
     """
     few = len(design.groups) <= independent_numbers(counts) // _NUMBERS_PER_CANDIDATE
     return few or int((counts.reports > 0).sum()) < _MIN_COHORTS_FOR_RANDOM_EFFECTS

@@ -266,7 +266,7 @@ class MixedModel:
 
 
 class CandidateSpaceSolver(SolvedModel):
-    """Henderson's mixed model equations, in M + o unknowns: for fewer candidates than observations.
+    """Henderson's mixed model equations, in M + o unknowns (shares and fixed effects): for fewer candidates than observations.
 
         (Z'Z + D) (x, f) = Z'y + D mean        Z = (X, F) of the whitened model        D = diag(1/variance), 0 for the fixed effects
 

@@ -12,7 +12,7 @@ from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.data.simulate import simulate_pattern_counts
 from hubbub_decoder.estimators.empirical_bayes import (
     estimate_on_held_out_directions,
-    estimate_per_cohort,
+    estimate_candidates_separately,
     initialize,
     iterate,
 )
@@ -31,11 +31,11 @@ def model_of(population: dict[str, int], names: list[str], scheme: str = "murmur
 
 
 @pytest.mark.parametrize("scheme", ["murmur3-v1", "google-md5"])
-def test_estimate_per_cohort_agrees_with_priors_of_no_variance(scheme: str) -> None:
+def test_estimate_candidates_separately_agrees_with_priors_of_no_variance(scheme: str) -> None:
     """Priors of variance 1e-14, solved whole: the same shares, fixed effects and overdispersion."""
     model = model_of({f"v{i}": 20_000 // (i + 1) for i in range(20)}, [f"v{i}" for i in range(12)], scheme)
     prior_means = np.where(np.arange(12) < 2, 0.2, 0.0)
-    estimates, overdispersion = estimate_per_cohort(model, prior_means, 3e-3)
+    estimates, overdispersion = estimate_candidates_separately(model, prior_means, 3e-3)
     whole = ObservationSpaceSolver(model, CandidatePriors(prior_means, np.full(12, 1e-14)), 3e-3)
     assert estimates.shares == pytest.approx(whole.estimates().shares, abs=1e-7)
     assert estimates.variances == pytest.approx(whole.estimates().variances, rel=1e-6)
