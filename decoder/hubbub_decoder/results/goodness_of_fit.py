@@ -14,6 +14,7 @@ from scipy import stats
 
 from hubbub.metrics.params import Params
 from hubbub.summary import BitCounts, PatternCounts, Reports
+from hubbub.summary.plausibility import ones_distributions
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.estimators.pattern_counts import FilterTable, supports_pattern_likelihood
 from hubbub_decoder.model.debias import bit_shares
@@ -71,23 +72,13 @@ def _pattern_tests(counts: PatternCounts) -> Iterator[FitTest | None]:
 
 
 def _ones_probabilities(params: Params) -> Floats:
-    """Probabilities of t reported ones given d true bits.
-
-        P(t | d) = sum_j Binomial(j; d, q*) Binomial(t - j; k - d, p*)
+    """Probabilities of t reported ones given d true bits, `plausibility.ones_distributions`.
 
     returns : (k + 1, sizes)   rows t = 0 .. k; columns d = 0 and h (google-md5: d = 0 .. h)
-
-    The number of ones depends on the string only through the number d of bits that it sets.
     """
-    k, h = params.num_bits, params.num_hashes
+    h = params.num_hashes
     sizes = range(h + 1) if params.hash_scheme == "google-md5" else (0, h)
-    return np.column_stack([
-        np.convolve(
-            stats.binom.pmf(np.arange(d + 1), d, params.q_star),
-            stats.binom.pmf(np.arange(k - d + 1), k - d, params.p_star),
-        )
-        for d in sizes
-    ])  # fmt: skip
+    return ones_distributions(params)[list(sizes)].T
 
 
 def _coincident_hash_test(ones: NDArray[np.int64], params: Params) -> FitTest | None:
