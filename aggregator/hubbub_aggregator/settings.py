@@ -97,7 +97,10 @@ class Settings:
         "Reject batches that contain a report with a number of ones that an honest client produces with probability "
         "below 1e-9. Rejects a few honest clients permanently and biases shares by up to 1e-9 / (q* - p*).",
     )
-    require_report_token: bool = _setting(False, "Require a token with scope `report` to send batches.")
+    require_report_token: bool = _setting(
+        False,
+        "Require a token with scope `report` to send batches. hubbub's client sends no token; a reverse proxy must add it.",
+    )
 
     def __post_init__(self) -> None:
         for setting in fields(self):
