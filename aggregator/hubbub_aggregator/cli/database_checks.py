@@ -46,9 +46,19 @@ _ADVICE = {
 
 
 def check_database(
-    database: str, definitions: Definitions | None, settings: Settings, now: datetime, pause: Callable[[], None]
+    database: str,
+    definitions: Definitions | None,
+    settings: Settings,
+    now: datetime,
+    pause: Callable[[], None],
+    *,
+    is_created: bool = False,
 ) -> Iterator[Finding]:
-    """Run all checks of the database; `definitions` None: their file cannot be read."""
+    """Run all checks of the database.
+
+    definitions : None: their file cannot be read
+    is_created  : `hubbub serve` with these options creates a missing database
+    """
     if not is_postgres(database) and not is_there(Path(database)):
         try:
             require_place(Path(database))
@@ -59,6 +69,9 @@ def check_database(
                 "`hubbub serve` cannot create the database",
                 "fix the path, then start the service",
             )
+            return
+        if is_created:
+            yield ok("database", f"{database} does not exist yet: hubbub serve creates it")
             return
         yield warning(
             "database",
@@ -74,6 +87,9 @@ def check_database(
             transaction(engine, writes=False) as connection,
         ):
             if version_of(connection) is None:
+                if is_created:
+                    yield ok("database", f"{database} has no tables yet: hubbub serve creates them")
+                    return
                 yield warning(
                     "database",
                     f"{database} has no tables",

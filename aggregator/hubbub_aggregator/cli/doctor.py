@@ -11,6 +11,7 @@ import click
 
 from hubbub.cli.findings import Checks, Finding
 from hubbub.errors import ParameterError
+from hubbub_aggregator.cli.database_option import is_named
 from hubbub_aggregator.cli.serve import command as serve
 from hubbub_aggregator.settings import Settings
 
@@ -40,6 +41,7 @@ def _run(
     host: str,
     port: int,
     database: str,
+    create: bool,
     **others: Any,
 ) -> Iterator[Finding]:
     """Check an aggregator that is started with these options of `hubbub serve`."""
@@ -50,7 +52,15 @@ def _run(
 
     settings = {name: value for name, value in others.items() if name in Settings.__dataclass_fields__}
     try:
-        options = DeploymentOptions(definitions, database, host, Settings(**settings), port, url)
+        options = DeploymentOptions(
+            definitions,
+            database,
+            host,
+            Settings(**settings),
+            port,
+            url,
+            creates_database=create or not is_named(click.get_current_context()),
+        )
     except ParameterError as problem:
         raise click.UsageError(str(problem)) from None
     return check_aggregator(options, now, partial(time.sleep, refusal_window))

@@ -264,6 +264,25 @@ def test_doctor_reads_the_options_of_serve(file: Path, tmp_path: Path) -> None:
     assert "x.db does not exist" in result.stdout
 
 
+def test_doctor_accepts_a_missing_database_that_serve_creates(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def found(*arguments: str) -> dict[str, str]:
+        options = ["--json", "--refusal-window", "0", "--port", "0"]
+        done = CliRunner().invoke(main, ["doctor", str(file), *options, *arguments])
+        (finding,) = [each for each in json.loads(done.stdout)["findings"] if each["check"] == "database"]
+        return {key: finding[key] for key in ("health", "observation")}
+
+    text = "hubbub.db does not exist yet: hubbub serve creates it"
+    assert found() == {"health": "ok", "observation": text}
+    assert found("--database", "hubbub.db", "--create") == {"health": "ok", "observation": text}
+    assert found("--database", "hubbub.db") == {"health": "warning", "observation": "hubbub.db does not exist"}
+    (tmp_path / "hubbub.db").touch(mode=0o600)
+    assert found()["health"] == "ok"
+
+
 PUBLIC = "https://telemetry.example.org"
 ALIVE = {"status": "alive", "client_named": True}
 
