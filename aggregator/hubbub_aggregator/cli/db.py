@@ -115,6 +115,7 @@ def upgrade(database: str, as_json: bool) -> None:
       hubbub db backup before.db && hubbub db upgrade
     """
     from hubbub_aggregator.database.engine import open_existing, prefix_errors, transaction
+    from hubbub_aggregator.database.schema_version import require_served
     from hubbub_aggregator.database.upgrade import upgrade as upgrade_tables
 
     with (
@@ -123,6 +124,7 @@ def upgrade(database: str, as_json: bool) -> None:
         transaction(engine, writes=True) as connection,
     ):
         before, after = upgrade_tables(connection)
+        require_served(connection)
     if as_json:
         print_json({"from": before, "to": after})
     else:
