@@ -149,7 +149,10 @@ POST_REPORTS: _Route = {
 }
 
 GET_METRICS: _Route = {
-    "responses": {200: _json("The metrics.", Metrics), **openapi_responses(ProblemType.INTERNAL_ERROR)},
+    "responses": {
+        200: _json("The metrics.", Metrics),
+        **openapi_responses(ProblemType.INVALID_QUERY, ProblemType.INTERNAL_ERROR),
+    },
 }
 
 GET_SUMMARY: _Route = {

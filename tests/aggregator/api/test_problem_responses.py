@@ -315,10 +315,28 @@ def test_method_not_allowed_lists_allowed_methods(aggregator: Aggregator) -> Non
 
 
 @pytest.mark.parametrize(
-    "query", ["period=yesterday", "period=2024-06-15&period=", "counts=ones", "counts=patterns", "digest=%ED%A0%80"]
+    "query", ["period=yesterday", "period=2024-06-15&period=", "kind=ones", "kind=patterns", "digest=%ED%A0%80"]
 )
 def test_rejects_invalid_query_parameters(aggregator: Aggregator, query: str) -> None:
     assert_refused(aggregator.get(f"/v1/metrics/homepage/summary?{query}"), ProblemType.INVALID_QUERY)
+
+
+@pytest.mark.parametrize(
+    ("path", "detail"),
+    [
+        ("/v1/metrics?a=1", "unknown parameter 'a'; this address has no parameters"),
+        (
+            "/v1/metrics/homepage/summary?perod=2024-06-15",
+            "unknown parameter 'perod'; parameters are digest, kind, period",
+        ),
+        ("/v1/metrics/homepage/summary?counts=bits", "unknown parameter 'counts'; parameters are digest, kind, period"),
+        ("/v1/metrics/homepage/reports?kind=bits", "unknown parameter 'kind'; parameters are digest, period"),
+    ],
+)
+def test_rejects_unknown_query_parameters(aggregator: Aggregator, path: str, detail: str) -> None:
+    answer = aggregator.get(path)
+    assert_refused(answer, ProblemType.INVALID_QUERY)
+    assert answer.json["detail"] == detail
 
 
 def test_unexpected_error_returns_500_without_values_in_log(
