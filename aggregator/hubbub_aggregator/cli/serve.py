@@ -51,6 +51,21 @@ def _settings_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+def settings_of(values: Mapping[str, Any]) -> Settings:
+    """Return the settings with the values of options; a usage error names the option and the variable."""
+    try:
+        return Settings(**values)
+    except ParameterError as problem:
+        rule, separator, rest = str(problem).partition(", got")
+        names = "|".join(setting.name for setting in fields(Settings))
+        named = re.sub(rf"\b({names})\b", lambda name: _option_and_variable(name[1]), rule)
+        raise click.UsageError(named + separator + rest) from None
+
+
+def _option_and_variable(setting: str) -> str:
+    return f"--{setting.replace('_', '-')} ({VARIABLE_PREFIX}_{setting.upper()})"
+
+
 def _parse_periods(_context: click.Context, _option: click.Parameter, texts: tuple[str, ...]) -> dict[str, int]:
     """Parse NAME=N arguments into a number of periods by metric name."""
     parsed = {}
@@ -204,10 +219,7 @@ def command(
     from hubbub_aggregator.server.listener import bound_address, bound_url, listen, run
     from hubbub_aggregator.store.sql_store import SqlStore
 
-    try:
-        checked = Settings(**settings)
-    except ParameterError as problem:
-        raise click.UsageError(str(problem)) from None
+    checked = settings_of(settings)
     load = partial(load_definitions, definitions)
     metrics = load()
     configure(log_format, log_level)
