@@ -197,7 +197,10 @@ def _allowed_methods(request: Request, of_first_route: str) -> list[str]:
 
 def _invalid_query(request: Request, invalid: RequestValidationError) -> Response:
     _count(request, ProblemType.INVALID_QUERY)
-    detail = "; ".join(f"{'.'.join(map(str, error['loc'][1:]))}: {error['msg']}" for error in invalid.errors())
+    detail = "; ".join(
+        f"{'.'.join(map(str, error['loc'][1:]))}: {error['msg']}, got {error['input']!r:.80}"
+        for error in invalid.errors()
+    )
     return problem_response(ProblemType.INVALID_QUERY, detail)
 
 

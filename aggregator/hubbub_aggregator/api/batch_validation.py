@@ -48,7 +48,8 @@ def _metric_version(batch: Batch, definitions: Definitions) -> Metric:
         raise RefusedError(
             ProblemType.DIGEST_MISMATCH,
             f"the batch has digest {batch.digest[:64]!r}, but {current.name} is defined with digest {current.digest}: "
-            "the meaning of a bit differs between the two definitions",
+            "the meaning of a bit differs between the two definitions. Ship the app with the aggregator's definition, or "
+            "add this version to the aggregator's definitions",
         )
     return version
 

@@ -18,7 +18,7 @@ from hubbub_aggregator.database.database_url import is_postgres
 from hubbub_aggregator.database.engine import open_existing, prefix_errors, transaction
 from hubbub_aggregator.database.integrity import NEXT_STEP, find_damage
 from hubbub_aggregator.database.schema_version import require_served, version_of
-from hubbub_aggregator.database.sqlite_file import is_there, require_place
+from hubbub_aggregator.database.sqlite_file import FIND_OR_CREATE, is_there, require_place
 from hubbub_aggregator.errors import SchemaError, StoreError
 from hubbub_aggregator.pipeline.retention import counts_expire_at, keeps_reports
 from hubbub_aggregator.settings import Settings
@@ -77,7 +77,7 @@ def check_database(
             "database",
             f"{database} does not exist",
             "`hubbub serve` does not start if the file named by --database does not exist",
-            "check the path, and that its volume is mounted; before the first start run `hubbub db create`",
+            FIND_OR_CREATE,
         )
         return
     try:
@@ -111,7 +111,8 @@ def check_database(
                 yield from check_periods(store, definitions, settings, now)
             yield from check_refusals(store, pause)
     except SchemaError as problem:
-        yield error("database", str(problem), "`hubbub serve` does not start on it", "follow the advice in the message")
+        advice = str(problem).rpartition(": ")[2]
+        yield error("database", str(problem), "`hubbub serve` does not start on it", advice)
     except StoreError as problem:
         yield error("database", str(problem), "no batch can be stored", "check that the database runs and is writable")
 
@@ -310,4 +311,4 @@ def check_refusals(store: Store, pause: Callable[[], None]) -> Iterator[Finding]
         counts = ", ".join(
             f"{count} {slug}{f' of {metric}' if metric else ''}" for (metric, slug), count in most.items()
         )
-        yield ok("refusals", f"none now that an operator can change; most frequent in total: {counts or 'none'}")
+        yield ok("refusals", f"no refused batches that an operator can fix; most frequent in total: {counts or 'none'}")

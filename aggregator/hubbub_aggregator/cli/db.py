@@ -108,7 +108,7 @@ def check(database: str, as_json: bool) -> None:
 def upgrade(database: str, as_json: bool) -> None:
     """Upgrade a database to the current schema.
 
-    The upgrade is one transaction. Processes of the version before keep running on it. Take a backup first: there is no downgrade.
+    The upgrade is one transaction. Processes of the previous version can keep running. Take a backup first: there is no downgrade.
 
     \b
     Example:
@@ -272,7 +272,8 @@ def restore(file: str, database: str, as_json: bool) -> None:
 def copy(source: str, target: str, as_json: bool) -> None:
     """Copy a database, also between engines.
 
-    FROM and TO are SQLite files or postgresql:// URLs. TO must be empty. Stop the aggregator first: TO lacks the batches that it stores later.
+    FROM and TO are SQLite files or postgresql:// URLs. A SQLite TO must not exist; a PostgreSQL TO must have no tables, or empty ones.
+    Stop the aggregator first: TO lacks the batches that it stores later.
 
     \b
     Example:

@@ -239,7 +239,8 @@ def command(
             local_address, local_url = bound_address(local), bound_url(local)
         store = stack.enter_context(closing(SqlStore.open(database, create=create or not is_named(context))))
         if store.created:
-            logger.warning("created a new database at %s", without_password(database))
+            level = logging.WARNING if is_named(context) else logging.INFO
+            logger.log(level, "created a new database at %s", without_password(database))
         warn_of_removed_metrics(metrics, store)
         app = create_app(metrics, store, checked, free=free, reload=load, local_address=local_address)
         ready = partial(announce, log_format, bound_url(listeners[0]), local_url)

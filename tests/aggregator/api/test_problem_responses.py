@@ -109,6 +109,7 @@ def test_rejects_unknown_digest(aggregator: Aggregator, good: Batch) -> None:
     answer = aggregator.post(altered(good, digest="0" * 64))
     assert_refused(answer, ProblemType.DIGEST_MISMATCH)
     assert aggregator.definitions["homepage"].digest in answer.json["detail"]
+    assert "Ship the app with the aggregator's definition, or add this version" in answer.json["detail"]
 
 
 def test_rejects_expired_metric(aggregator: Aggregator, make_batch: MakeBatch) -> None:
@@ -319,6 +320,11 @@ def test_method_not_allowed_lists_allowed_methods(aggregator: Aggregator) -> Non
 )
 def test_rejects_invalid_query_parameters(aggregator: Aggregator, query: str) -> None:
     assert_refused(aggregator.get(f"/v1/metrics/homepage/summary?{query}"), ProblemType.INVALID_QUERY)
+
+
+def test_invalid_parameter_shows_value_and_allowed_ones(aggregator: Aggregator) -> None:
+    detail = aggregator.get("/v1/metrics/homepage/summary?kind=ones").json["detail"]
+    assert detail == "kind: Input should be 'bits' or 'patterns', got 'ones'"
 
 
 @pytest.mark.parametrize(
