@@ -7,7 +7,6 @@ from pathlib import Path
 
 from hubbub_aggregator.errors import StoreError
 
-
 FIND_OR_CREATE = "check the path, and that its volume is mounted; before the first start run `hubbub db create`"
 """Next step if a database file does not exist."""
 

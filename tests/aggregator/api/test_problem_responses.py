@@ -389,6 +389,16 @@ def test_every_problem_type_has_a_page(aggregator: Aggregator, refusal: ProblemT
     answer = aggregator.get(f"/problems/{refusal.slug}")
     assert (answer.status, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert f"<h1>{refusal.slug}</h1>" in answer.body.decode()
+    assert '<a href="/">All metrics</a>' in answer.body.decode()
+    of_batches = refusal not in {
+        ProblemType.NOT_HTTP,
+        ProblemType.HEADERS_TOO_LARGE,
+        ProblemType.CROSS_SITE,
+        ProblemType.NOT_FOUND,
+        ProblemType.METHOD_NOT_ALLOWED,
+        ProblemType.INVALID_QUERY,
+    }
+    assert ("No part of a refused batch is stored." in answer.body.decode()) == of_batches
 
 
 def test_every_problem_type_is_tested() -> None:

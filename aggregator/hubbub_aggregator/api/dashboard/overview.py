@@ -59,7 +59,7 @@ class MetricLine:
 
 @dataclass(frozen=True, slots=True)
 class RefusalRow:
-    """Refused batches by metric and reason. metric : empty if it is not defined here"""
+    """Refused batches by metric and reason. metric : empty if it is not known here"""
 
     metric: str
     reason: str
