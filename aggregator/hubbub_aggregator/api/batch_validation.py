@@ -88,5 +88,5 @@ def _check_plausible(batch: Batch, metric: Metric) -> None:
         raise RefusedError(
             ProblemType.IMPLAUSIBLE_REPORT,
             f"report {first} has {ones[first]} ones. An honest report of {metric.name} has {fewest} to {most}, except with "
-            "probability below 1e-9. This aggregator rejects others (--reject-implausible)",
+            "probability below 1e-9. This aggregator refuses others (--reject-implausible)",
         )
