@@ -22,6 +22,7 @@ from starlette.types import ASGIApp
 from hubbub.metrics.definitions import Definitions
 from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.api.bearer_auth import TokenAuthorizer
+from hubbub_aggregator.api.dashboard.routes import accepts_html, not_found_page
 from hubbub_aggregator.api.dashboard.routes import routes as dashboard_routes
 from hubbub_aggregator.api.health import ReadinessCheck
 from hubbub_aggregator.api.ingest import IngestMiddleware
@@ -173,6 +174,8 @@ def _framework_error(request: Request, refused: HTTPException) -> Response:
     match refused.status_code:
         case 404:
             _count(request, ProblemType.NOT_FOUND)
+            if accepts_html(request):
+                return not_found_page()
             return problem_response(ProblemType.NOT_FOUND, "no route has this path; /openapi.json lists all routes")
         case 405:
             _count(request, ProblemType.METHOD_NOT_ALLOWED)
@@ -197,7 +200,10 @@ def _allowed_methods(request: Request, of_first_route: str) -> list[str]:
 
 def _invalid_query(request: Request, invalid: RequestValidationError) -> Response:
     _count(request, ProblemType.INVALID_QUERY)
-    detail = "; ".join(f"{'.'.join(map(str, error['loc'][1:]))}: {error['msg']}" for error in invalid.errors())
+    detail = "; ".join(
+        f"{'.'.join(map(str, error['loc'][1:]))}: {error['msg']}, got {error['input']!r:.80}"
+        for error in invalid.errors()
+    )
     return problem_response(ProblemType.INVALID_QUERY, detail)
 
 

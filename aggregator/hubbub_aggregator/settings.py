@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, cast
 
 from hubbub.errors import ParameterError
 from hubbub_aggregator.server.client_address import Proxies, parse_network
@@ -94,16 +94,17 @@ class Settings:
     )
     reject_implausible: bool = _setting(
         False,
-        "Reject batches that contain a report with a number of ones that an honest client produces with probability "
-        "below 1e-9. Rejects a few honest clients permanently and biases shares by up to 1e-9 / (q* - p*).",
+        "Refuse batches that contain a report with a number of ones that an honest client produces with probability "
+        "below 1e-9. Refuses a few honest clients permanently and biases shares by up to 1e-9 / (q* - p*).",
     )
-    require_report_token: bool = _setting(False, "Require a token with scope `report` to send batches.")
+    require_report_token: bool = _setting(
+        False,
+        "Require a token with scope `report` to send batches. hubbub's client sends no token; a reverse proxy must add it.",
+    )
 
     def __post_init__(self) -> None:
         for setting in fields(self):
-            value = getattr(self, setting.name)
-            if type(value) in (int, float) and not 0 < value < math.inf:
-                raise ParameterError(f"{setting.name} must be above 0 and finite, got {value}")
+            _check_value(setting.name, str(setting.type), getattr(self, setting.name))
         if self.max_body > self.max_body_memory // NETWORKS_SHARE:
             raise ParameterError(
                 f"max_body_memory must be at least {NETWORKS_SHARE} times max_body, got {self.max_body_memory} and {self.max_body}: "
@@ -130,3 +131,26 @@ class Settings:
     def connection_limits(self) -> ConnectionLimits:
         """Return the limits of open connections for one server process, with no connection counted yet."""
         return ConnectionLimits(self.max_connections, self.max_network_connections, Proxies(self.trusted_proxy))
+
+
+def _check_value(name: str, annotation: str, value: object) -> None:
+    """Raise ParameterError unless a value has the type of its setting; numbers must be above 0 and finite."""
+    match annotation:
+        case "bool":
+            is_valid, rule = isinstance(value, bool), "True or False"
+        case "int":
+            is_valid, rule = type(value) is int, "an integer"
+        case "float":
+            is_valid, rule = type(value) in (int, float), "a number"
+        case "tuple[str, ...]":
+            is_valid = isinstance(value, (tuple, list)) and all(isinstance(each, str) for each in value)
+            rule = "a tuple of texts"
+        case _:
+            is_valid = isinstance(value, Mapping) and all(
+                isinstance(metric, str) and type(periods) is int for metric, periods in value.items()
+            )
+            rule = "a mapping of metric names to integers"
+    if not is_valid:
+        raise ParameterError(f"{name} must be {rule}, got {value!r}")
+    if type(value) in (int, float) and not 0 < cast(float, value) < math.inf:
+        raise ParameterError(f"{name} must be above 0{' and finite' if annotation == 'float' else ''}, got {value}")

@@ -195,7 +195,7 @@ def test_prometheus_metrics_count_other_refused_requests(start: StartAggregator,
         ("/metrics", bad),
         ("/", bad),
         ("/nothing", {}),
-        ("/v1/metrics/homepage/summary?counts=all", {}),
+        ("/v1/metrics/homepage/summary?kind=all", {}),
     ):
         aggregator.get(path, **headers)
     aggregator.request("PUT", "/livez")

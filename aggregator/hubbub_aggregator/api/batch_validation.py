@@ -48,7 +48,8 @@ def _metric_version(batch: Batch, definitions: Definitions) -> Metric:
         raise RefusedError(
             ProblemType.DIGEST_MISMATCH,
             f"the batch has digest {batch.digest[:64]!r}, but {current.name} is defined with digest {current.digest}: "
-            "the meaning of a bit differs between the two definitions",
+            "the meaning of a bit differs between the two definitions. Ship the app with the aggregator's definition, or "
+            "add this version to the aggregator's definitions",
         )
     return version
 
@@ -87,5 +88,5 @@ def _check_plausible(batch: Batch, metric: Metric) -> None:
         raise RefusedError(
             ProblemType.IMPLAUSIBLE_REPORT,
             f"report {first} has {ones[first]} ones. An honest report of {metric.name} has {fewest} to {most}, except with "
-            "probability below 1e-9. This aggregator rejects others (--reject-implausible)",
+            "probability below 1e-9. This aggregator refuses others (--reject-implausible)",
         )

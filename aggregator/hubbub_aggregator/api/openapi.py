@@ -16,7 +16,7 @@ from hubbub.metrics.metric import Kind
 from hubbub.metrics.periods import PeriodKind
 from hubbub.summary.summary_file import CONTENT_TYPE as SUMMARY_TYPE
 from hubbub.wire.problems import ProblemType
-from hubbub_aggregator.http.problems import openapi_responses
+from hubbub_aggregator.http.problems import NOT_OF_BATCHES, openapi_responses
 from hubbub_aggregator.store.clock_state import ClockStatus
 
 _Route = dict[str, Any]
@@ -109,15 +109,6 @@ class Readiness(BaseModel):
 
 
 _READ_PROBLEMS = (ProblemType.UNAUTHORIZED, ProblemType.FORBIDDEN, ProblemType.INTERNAL_ERROR, ProblemType.UNAVAILABLE)
-_NOT_OF_BATCHES = {
-    ProblemType.NOT_HTTP,
-    ProblemType.HEADERS_TOO_LARGE,
-    ProblemType.CROSS_SITE,
-    ProblemType.NOT_FOUND,
-    ProblemType.METHOD_NOT_ALLOWED,
-    ProblemType.INVALID_QUERY,
-}
-"""Problems of the connection and of other routes."""
 _HTML: _Route = {"text/html": {"schema": {"type": "string"}}}
 _PAGE: _Route = {"description": "The page.", "content": _HTML}
 _REDIRECT: _Route = {"description": "To `/`, to the page of a metric, or to the form at `/sign-in`."}
@@ -144,12 +135,15 @@ POST_REPORTS: _Route = {
     "responses": {
         202: _json("Stored durably.", StoredBatch),
         200: _json("Stored earlier; counted once.", StoredBatch),
-        **openapi_responses(*(problem for problem in ProblemType if problem not in _NOT_OF_BATCHES)),
+        **openapi_responses(*(problem for problem in ProblemType if problem not in NOT_OF_BATCHES)),
     },
 }
 
 GET_METRICS: _Route = {
-    "responses": {200: _json("The metrics.", Metrics), **openapi_responses(ProblemType.INTERNAL_ERROR)},
+    "responses": {
+        200: _json("The metrics.", Metrics),
+        **openapi_responses(ProblemType.INVALID_QUERY, ProblemType.INTERNAL_ERROR),
+    },
 }
 
 GET_SUMMARY: _Route = {

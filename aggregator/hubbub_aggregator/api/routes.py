@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Body, Query, Request, Security
+from fastapi import APIRouter, Body, Depends, Query, Request, Security
 from fastapi.security import HTTPBearer
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 
@@ -54,7 +54,16 @@ async def post_reports(batch: Annotated[openapi.BatchBody, Body(media_type=BATCH
     raise AssertionError("IngestMiddleware handles this path; the route exists for the OpenAPI document")
 
 
-@get_and_head(routes, "/v1/metrics", **openapi.GET_METRICS)
+def _refuse_unknown_parameters(request: Request) -> None:
+    """Raise RefusedError if the request has a query parameter that its route does not have."""
+    known = sorted(parameter.alias for parameter in request.scope["route"].dependant.query_params)
+    unknown = next((name for name in request.query_params if name not in known), None)
+    if unknown is not None:
+        rule = f"parameters are {', '.join(known)}" if known else "this address has no parameters"
+        raise RefusedError(ProblemType.INVALID_QUERY, f"unknown parameter {unknown[:64]!r}; {rule}")
+
+
+@get_and_head(routes, "/v1/metrics", dependencies=[Depends(_refuse_unknown_parameters)], **openapi.GET_METRICS)
 def get_metrics(request: Request) -> Response:
     """Every version of every metric, and the privacy figures of its reports."""
     service: Service = request.state.service
@@ -98,7 +107,7 @@ def _as_download(response: Response, name: str, *parts: str) -> Response:
     routes,
     "/v1/metrics/{name}/summary",
     response_class=SummaryResponse,
-    dependencies=[Security(_require_read_scope)],
+    dependencies=[Security(_require_read_scope), Depends(_refuse_unknown_parameters)],
     **openapi.GET_SUMMARY,
 )
 def get_summary(
@@ -106,20 +115,20 @@ def get_summary(
     name: str,
     period: Periods = None,
     digest: Digest = None,
-    counts: Annotated[
+    kind: Annotated[
         Literal["bits", "patterns"], Query(description="Patterns: only for metrics with at most 16 bits.")
     ] = "bits",
 ) -> Response:
     """Current counts of all reports of a metric version: the summary file."""
     service: Service = request.state.service
     metric = _requested_metric(service.definitions, name, digest)
-    if counts == "patterns" and metric.params.num_bits > MAX_PATTERN_BITS:
+    if kind == "patterns" and metric.params.num_bits > MAX_PATTERN_BITS:
         raise RefusedError(
             ProblemType.INVALID_QUERY,
-            f"counts=patterns needs at most {MAX_PATTERN_BITS} bits, {name} has {metric.params.num_bits}. Use counts=bits",
+            f"kind=patterns needs at most {MAX_PATTERN_BITS} bits, {name} has {metric.params.num_bits}. Use kind=bits",
         )
     summary = read_summary(service.store, metric, None if period is None else _requested_periods(metric, period))
-    if counts == "bits" and isinstance(summary, PatternCounts):
+    if kind == "bits" and isinstance(summary, PatternCounts):
         summary = summary.bit_counts()
     file = SummaryResponse(
         summary_to_bytes(replace(summary, implausible_rejected=_implausible_rejected(service, name)))
@@ -131,7 +140,7 @@ def get_summary(
     routes,
     "/v1/metrics/{name}/reports",
     response_class=SummaryResponse,
-    dependencies=[Security(_require_read_scope)],
+    dependencies=[Security(_require_read_scope), Depends(_refuse_unknown_parameters)],
     **openapi.GET_REPORTS,
 )
 def get_reports(

@@ -18,7 +18,7 @@ from hubbub_aggregator.database.database_url import is_postgres
 from hubbub_aggregator.database.engine import open_existing, prefix_errors, transaction
 from hubbub_aggregator.database.integrity import NEXT_STEP, find_damage
 from hubbub_aggregator.database.schema_version import require_served, version_of
-from hubbub_aggregator.database.sqlite_file import is_there, require_place
+from hubbub_aggregator.database.sqlite_file import FIND_OR_CREATE, is_there, require_place
 from hubbub_aggregator.errors import SchemaError, StoreError
 from hubbub_aggregator.pipeline.retention import counts_expire_at, keeps_reports
 from hubbub_aggregator.settings import Settings
@@ -46,9 +46,19 @@ _ADVICE = {
 
 
 def check_database(
-    database: str, definitions: Definitions | None, settings: Settings, now: datetime, pause: Callable[[], None]
+    database: str,
+    definitions: Definitions | None,
+    settings: Settings,
+    now: datetime,
+    pause: Callable[[], None],
+    *,
+    is_created: bool = False,
 ) -> Iterator[Finding]:
-    """Run all checks of the database; `definitions` None: their file cannot be read."""
+    """Run all checks of the database.
+
+    definitions : None: their file cannot be read
+    is_created  : `hubbub serve` with these options creates a missing database
+    """
     if not is_postgres(database) and not is_there(Path(database)):
         try:
             require_place(Path(database))
@@ -60,11 +70,14 @@ def check_database(
                 "fix the path, then start the service",
             )
             return
+        if is_created:
+            yield ok("database", f"{database} does not exist yet: hubbub serve creates it")
+            return
         yield warning(
             "database",
             f"{database} does not exist",
             "`hubbub serve` does not start if the file named by --database does not exist",
-            "check the path, and that its volume is mounted; before the first start run `hubbub db create`",
+            FIND_OR_CREATE,
         )
         return
     try:
@@ -74,6 +87,9 @@ def check_database(
             transaction(engine, writes=False) as connection,
         ):
             if version_of(connection) is None:
+                if is_created:
+                    yield ok("database", f"{database} has no tables yet: hubbub serve creates them")
+                    return
                 yield warning(
                     "database",
                     f"{database} has no tables",
@@ -95,7 +111,8 @@ def check_database(
                 yield from check_periods(store, definitions, settings, now)
             yield from check_refusals(store, pause)
     except SchemaError as problem:
-        yield error("database", str(problem), "`hubbub serve` does not start on it", "follow the advice in the message")
+        advice = str(problem).rpartition(": ")[2]
+        yield error("database", str(problem), "`hubbub serve` does not start on it", advice)
     except StoreError as problem:
         yield error("database", str(problem), "no batch can be stored", "check that the database runs and is writable")
 
@@ -294,4 +311,4 @@ def check_refusals(store: Store, pause: Callable[[], None]) -> Iterator[Finding]
         counts = ", ".join(
             f"{count} {slug}{f' of {metric}' if metric else ''}" for (metric, slug), count in most.items()
         )
-        yield ok("refusals", f"none now that an operator can change; most frequent in total: {counts or 'none'}")
+        yield ok("refusals", f"no refused batches that an operator can fix; most frequent in total: {counts or 'none'}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hubbub.cli.output import json_option, print_json
+from hubbub.text import format_count
 from hubbub_aggregator.cli.database_option import DatabaseName, database_option
 
 if TYPE_CHECKING:
@@ -107,13 +108,14 @@ def check(database: str, as_json: bool) -> None:
 def upgrade(database: str, as_json: bool) -> None:
     """Upgrade a database to the current schema.
 
-    The upgrade is one transaction. Processes of the version before keep running on it. Take a backup first: there is no downgrade.
+    The upgrade is one transaction. Processes of the previous version can keep running. Take a backup first: there is no downgrade.
 
     \b
     Example:
       hubbub db backup before.db && hubbub db upgrade
     """
     from hubbub_aggregator.database.engine import open_existing, prefix_errors, transaction
+    from hubbub_aggregator.database.schema_version import require_served
     from hubbub_aggregator.database.upgrade import upgrade as upgrade_tables
 
     with (
@@ -122,6 +124,7 @@ def upgrade(database: str, as_json: bool) -> None:
         transaction(engine, writes=True) as connection,
     ):
         before, after = upgrade_tables(connection)
+        require_served(connection)
     if as_json:
         print_json({"from": before, "to": after})
     else:
@@ -190,7 +193,7 @@ def backup(file: str, database: str, as_json: bool) -> None:
     _require_sqlite(database, "run pg_dump --format=custom --file FILE URL, then `hubbub db record-backup`")
     _require_sqlite(file, "a backup is a SQLite file; to copy the database to PostgreSQL use `hubbub db copy`")
     began = int(time.time())
-    _copy(copy_file, database, file, as_json)
+    _copy(copy_file, database, file, as_json, "wrote backup")
     try:
         record_backup(database, began)
     except StoreError as problem:
@@ -223,12 +226,21 @@ def record_backup_(began: int | None, database: str, as_json: bool) -> None:
 
     from hubbub_aggregator.database.backup import record_backup
     from hubbub_aggregator.database.engine import prefix_errors
+    from hubbub_aggregator.store.clock_state import time_text
 
-    seconds = int(time.time()) if began is None else began
+    now = int(time.time())
+    seconds = now if began is None else began
+    if seconds > now:
+        raise click.BadParameter(
+            f"{seconds} is after now, {now}: give the start of the backup in seconds since 1970, such as $(date +%s)",
+            param_hint="--began",
+        )
     with prefix_errors(database):
         record_backup(database, seconds)
     if as_json:
         print_json({"last_backup": seconds})
+    else:
+        click.echo(f"recorded a backup of {time_text(seconds)}")
 
 
 @command.command()
@@ -250,7 +262,7 @@ def restore(file: str, database: str, as_json: bool) -> None:
 
     _require_sqlite(file, "a dump of PostgreSQL is restored with pg_restore")
     _require_sqlite(database, "use pg_restore for a dump, or `hubbub db copy FILE URL` for a SQLite backup")
-    _copy(copy_file, file, database, as_json)
+    _copy(copy_file, file, database, as_json, "restored")
 
 
 @command.command()
@@ -260,7 +272,8 @@ def restore(file: str, database: str, as_json: bool) -> None:
 def copy(source: str, target: str, as_json: bool) -> None:
     """Copy a database, also between engines.
 
-    FROM and TO are SQLite files or postgresql:// URLs. TO must be empty. Stop the aggregator first: TO lacks the batches that it stores later.
+    FROM and TO are SQLite files or postgresql:// URLs. A SQLite TO must not exist; a PostgreSQL TO must have no tables, or empty ones.
+    Stop the aggregator first: TO lacks the batches that it stores later.
 
     \b
     Example:
@@ -271,7 +284,7 @@ def copy(source: str, target: str, as_json: bool) -> None:
     from hubbub_aggregator.database.row_copy import copy_rows
 
     by_rows = is_postgres(source) or is_postgres(target)
-    _copy(copy_rows if by_rows else copy_file, source, target, as_json)
+    _copy(copy_rows if by_rows else copy_file, source, target, as_json, "copied to")
 
 
 def _require_sqlite(database: str, advice: str) -> None:
@@ -281,7 +294,7 @@ def _require_sqlite(database: str, advice: str) -> None:
         raise click.UsageError(f"{without_password(database)} is not a SQLite file: {advice}")
 
 
-def _copy(run: Callable[[str, str], dict[str, int]], source: str, target: str, as_json: bool) -> None:
+def _copy(run: Callable[[str, str], dict[str, int]], source: str, target: str, as_json: bool, action: str) -> None:
     from hubbub_aggregator.database.database_url import without_password
     from hubbub_aggregator.database.engine import prefix_errors
 
@@ -290,5 +303,4 @@ def _copy(run: Callable[[str, str], dict[str, int]], source: str, target: str, a
     if as_json:
         print_json({"from": without_password(source), "to": without_password(target), "rows": rows})
     else:
-        counts = ", ".join(f"{count:,} in {name}" for name, count in rows.items() if count) or "no rows"
-        click.echo(f"{without_password(target)} is complete: {counts}")
+        click.echo(f"{action} {without_password(target)} ({format_count(sum(rows.values()), 'row')})")

@@ -28,6 +28,7 @@ class DeploymentOptions:
     """Options with which `hubbub serve` is started, and the URL at which clients reach the aggregator.
 
     port : 0: the running service is not checked      public_url : None: the proxy is not checked
+    creates_database : whether `hubbub serve` creates a missing database: with --create, or if none is named
     """
 
     definitions: Path
@@ -36,6 +37,7 @@ class DeploymentOptions:
     settings: Settings
     port: int = 0
     public_url: str | None = None
+    creates_database: bool = False
 
 
 def check_aggregator(
@@ -66,7 +68,9 @@ def check_aggregator(
         yield _check_disk(Path(options.database), options.settings)
         yield from _check_modes(Path(options.database))
     yield check_clock(modification_times(*files), now)
-    yield from check_database(options.database, definitions, options.settings, now, pause)
+    yield from check_database(
+        options.database, definitions, options.settings, now, pause, is_created=options.creates_database
+    )
     if options.port:
         yield from check_service(local_url(options.host, options.port), fetch)
     if options.public_url is not None:

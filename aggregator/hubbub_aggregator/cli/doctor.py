@@ -10,8 +10,9 @@ from typing import Any
 import click
 
 from hubbub.cli.findings import Checks, Finding
-from hubbub.errors import ParameterError
+from hubbub_aggregator.cli.database_option import is_named
 from hubbub_aggregator.cli.serve import command as serve
+from hubbub_aggregator.cli.serve import settings_of
 from hubbub_aggregator.settings import Settings
 
 _NOT_SHARED = {"definitions", "print_config"}
@@ -40,6 +41,7 @@ def _run(
     host: str,
     port: int,
     database: str,
+    create: bool,
     **others: Any,
 ) -> Iterator[Finding]:
     """Check an aggregator that is started with these options of `hubbub serve`."""
@@ -49,10 +51,8 @@ def _run(
     from hubbub_aggregator.cli.deployment_checks import DeploymentOptions, check_aggregator
 
     settings = {name: value for name, value in others.items() if name in Settings.__dataclass_fields__}
-    try:
-        options = DeploymentOptions(definitions, database, host, Settings(**settings), port, url)
-    except ParameterError as problem:
-        raise click.UsageError(str(problem)) from None
+    is_created = create or not is_named(click.get_current_context())
+    options = DeploymentOptions(definitions, database, host, settings_of(settings), port, url, is_created)
     return check_aggregator(options, now, partial(time.sleep, refusal_window))
 
 

@@ -51,6 +51,21 @@ def _settings_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+def settings_of(values: Mapping[str, Any]) -> Settings:
+    """Return the settings with the values of options; a usage error names the option and the variable."""
+    try:
+        return Settings(**values)
+    except ParameterError as problem:
+        rule, separator, rest = str(problem).partition(", got")
+        names = "|".join(setting.name for setting in fields(Settings))
+        named = re.sub(rf"\b({names})\b", lambda name: _option_and_variable(name[1]), rule)
+        raise click.UsageError(named + separator + rest) from None
+
+
+def _option_and_variable(setting: str) -> str:
+    return f"--{setting.replace('_', '-')} ({VARIABLE_PREFIX}_{setting.upper()})"
+
+
 def _parse_periods(_context: click.Context, _option: click.Parameter, texts: tuple[str, ...]) -> dict[str, int]:
     """Parse NAME=N arguments into a number of periods by metric name."""
     parsed = {}
@@ -204,10 +219,7 @@ def command(
     from hubbub_aggregator.server.listener import bound_address, bound_url, listen, run
     from hubbub_aggregator.store.sql_store import SqlStore
 
-    try:
-        checked = Settings(**settings)
-    except ParameterError as problem:
-        raise click.UsageError(str(problem)) from None
+    checked = settings_of(settings)
     load = partial(load_definitions, definitions)
     metrics = load()
     configure(log_format, log_level)
@@ -227,7 +239,8 @@ def command(
             local_address, local_url = bound_address(local), bound_url(local)
         store = stack.enter_context(closing(SqlStore.open(database, create=create or not is_named(context))))
         if store.created:
-            logger.warning("created a new database at %s", without_password(database))
+            level = logging.WARNING if is_named(context) else logging.INFO
+            logger.log(level, "created a new database at %s", without_password(database))
         warn_of_removed_metrics(metrics, store)
         app = create_app(metrics, store, checked, free=free, reload=load, local_address=local_address)
         ready = partial(announce, log_format, bound_url(listeners[0]), local_url)
@@ -239,7 +252,7 @@ def _settings_warnings(settings: Settings, metrics: Iterable[str]) -> list[str]:
     warnings = []
     if settings.reject_implausible:
         warnings.append(
-            "--reject-implausible is on: a few honest clients are rejected permanently, and shares are biased by up to "
+            "--reject-implausible is on: a few honest clients are refused permanently, and shares are biased by up to "
             "1e-9 / (q* - p*). Summaries record this. Leave the option out if you need unbiased shares"
         )
     for option, named in (("keep-counts", settings.keep_counts), ("keep-reports", settings.keep_reports)):

@@ -52,7 +52,12 @@ def check_service(url: str, fetch: Fetch) -> Iterator[Finding]:
     """Check that the running service stores batches."""
     reply = fetch(f"{url}/readyz")
     if reply is None:
-        yield ok("service", f"no response from {url}: the service is not running, or has another --host or --port")
+        yield warning(
+            "service",
+            f"no response from {url}",
+            "the service is not running, or has another --host or --port",
+            "start the service, or pass its --host and --port",
+        )
     elif reply.status == 200:
         yield ok("service", f"running at {url} and storing batches")
     elif _field(reply, "detail") is None:
@@ -84,11 +89,11 @@ def check_proxy(url: str, fetch: Fetch) -> Iterator[Finding]:
         )
         return
     if client_named:
-        yield ok("proxy", f"{url} names its clients in X-Forwarded-For")
+        yield ok("proxy", f"requests to {url} arrive with X-Forwarded-For")
     else:
         yield warning(
             "proxy",
-            f"{url} does not name its clients",
+            f"{url}: requests arrive without X-Forwarded-For",
             "all clients together have the rate limit of one network",
             "set X-Forwarded-For to the client's address in the proxy (docs/operating.md)",
         )

@@ -227,3 +227,5 @@ def revoke(name: str, database: str, as_json: bool) -> None:
             raise click.ClickException(_UNKNOWN.format(name))
     if as_json:
         print_json({"revoked": name})
+    else:
+        click.echo(f"revoked the token {name!r}: a running aggregator refuses it within 5 seconds")

@@ -30,7 +30,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from hubbub.text import install_hint
 from hubbub_aggregator.database.database_url import is_postgres, postgres_url, without_password
 from hubbub_aggregator.database.file_identity import FileIdentity
-from hubbub_aggregator.database.sqlite_file import claim, is_there, require_place
+from hubbub_aggregator.database.sqlite_file import FIND_OR_CREATE, claim, is_there, require_place
 from hubbub_aggregator.errors import StoreError
 
 _LOCK_TIMEOUT_SECONDS = 10.0
@@ -179,7 +179,7 @@ def open_existing(database: str, *, read_only: bool = False) -> Iterator[Engine]
     elif is_there(Path(database)):
         engine = open_sqlite(Path(database), read_only=read_only)
     else:
-        raise StoreError("the file does not exist: give the --database of an aggregator")
+        raise StoreError(f"the file does not exist: {FIND_OR_CREATE}")
     try:
         yield engine
     finally:

@@ -7,6 +7,9 @@ from pathlib import Path
 
 from hubbub_aggregator.errors import StoreError
 
+FIND_OR_CREATE = "check the path, and that its volume is mounted; before the first start run `hubbub db create`"
+"""Next step if a database file does not exist."""
+
 
 def require_place(file: Path, *, read_only: bool = False) -> None:
     """Raise StoreError with the reason if a SQLite file cannot be at this path; SQLite gives no reason."""
@@ -30,10 +33,7 @@ def require_file(file: Path) -> None:
     """Raise StoreError if the file does not exist: the path may be mistyped, or its volume not mounted."""
     if not is_there(file):
         require_place(file)
-        raise StoreError(
-            "the file does not exist: check the path, and that its volume is mounted; create a new database with "
-            "`hubbub db create` or --create"
-        )
+        raise StoreError(f"the file does not exist: {FIND_OR_CREATE}")
 
 
 def is_there(path: Path) -> bool:

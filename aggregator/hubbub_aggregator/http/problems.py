@@ -16,6 +16,15 @@ from hubbub_aggregator.http.stylesheet import STYLE
 CONTENT_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = 5
 RETRY_STATUSES = {408, 429, 503, 507}
+NOT_OF_BATCHES = {
+    ProblemType.NOT_HTTP,
+    ProblemType.HEADERS_TOO_LARGE,
+    ProblemType.CROSS_SITE,
+    ProblemType.NOT_FOUND,
+    ProblemType.METHOD_NOT_ALLOWED,
+    ProblemType.INVALID_QUERY,
+}
+"""Problems of the connection and of other routes than POST /v1/reports."""
 
 
 def problem_response(problem: ProblemType, detail: str, headers: Mapping[str, str] | None = None) -> Response:
@@ -93,7 +102,8 @@ def problem_page(problem: ProblemType) -> str:
 <h1>{problem.slug}</h1>
 <p>{escape(problem.meaning)}</p>
 <p><strong>Next step.</strong> {escape(_next_step(problem))}</p>
-<p>HTTP status {problem.status}. No part of a refused batch is stored.</p>
+<p>HTTP status {problem.status}.{"" if problem in NOT_OF_BATCHES else " No part of a refused batch is stored."}</p>
+<p><a href="/">All metrics</a></p>
 </main>
 </html>
 """

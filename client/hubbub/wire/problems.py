@@ -42,7 +42,7 @@ class ProblemType(Enum):
     TOO_MANY_REPORTS = ("too-many-reports", 422, "The batch contains more reports than one request may.")
     PERIOD_MISALIGNED = ("period-misaligned", 422, "The period is not the first day of a period of this metric.")
     PERIOD_NOT_STARTED = ("period-not-started", 422, "The period starts more than one day in the future.")
-    INVALID_QUERY = ("invalid-query", 422, "A query parameter has an invalid value.")
+    INVALID_QUERY = ("invalid-query", 422, "A query parameter is unknown or has an invalid value.")
     IMPLAUSIBLE_REPORT = (
         "implausible-report",
         422,

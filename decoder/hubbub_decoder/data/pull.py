@@ -49,7 +49,7 @@ def pull_summary(
 
     Raises PullError if the aggregator is unreachable, answers with an error, or sends anything but this summary.
     """
-    address = _request_url(url, metric, "summary", periods, {"digest": digest, "counts": kind})
+    address = _request_url(url, metric, "summary", periods, {"digest": digest, "kind": kind})
     body = b"".join(_download(url, address, token, http, progress, _MAX_SUMMARY_BYTES))
     try:
         summary = summary_from_bytes(body)

@@ -245,9 +245,11 @@ def test_pages_show_the_figures_of_stored_batches(
     assert aggregator.post(b"{}").status == 400
     page = get(aggregator).body.decode()
     assert '<dd id="reports">1,434</dd>' in page
-    closed = r'href="/problems/period-closed">period-closed</a></td><td><a href="/metric/homepage">homepage</a></td>'
+    closed = r'href="/problems/period-closed">period-closed</a></td><td class="word"><a href="/metric/homepage">homepage</a></td>'
     assert re.search(closed + r'<td class="n">1<', page)
-    assert re.search(r'href="/problems/malformed">malformed</a></td><td>undefined</td><td class="n">1<', page)
+    assert re.search(
+        r'href="/problems/malformed">malformed</a></td><td class="word">not known</td><td class="n">1<', page
+    )
     for words in ("no reports yet", "expired on 2024-06-15", "1 batch refused", "3 GiB", "ready: batches are stored"):
         assert words in page
     homepage, from_jfk, carrier, gone = (
@@ -483,6 +485,15 @@ def test_undefined_metric_has_no_page(start: StartAggregator, sqlite_store: SqlS
     assert_refused(get(aggregator, "/metric/nothing"), ProblemType.UNKNOWN_METRIC)
     page = get(aggregator, "/metric/nothing", accept=HTML)
     assert (page.status, b"<h1>Metric not found</h1>" in page.body) == (404, True)
+
+
+def test_unknown_address_has_a_page_for_browsers(start: StartAggregator, sqlite_store: SqlStore) -> None:
+    aggregator = start(sqlite_store)
+    assert_refused(get(aggregator, "/nosuch"), ProblemType.NOT_FOUND)
+    page = get(aggregator, "/nosuch", accept=HTML)
+    assert (page.status, page.headers["content-type"]) == (404, "text/html; charset=utf-8")
+    assert b"<h1>Page not found</h1>" in page.body
+    assert "content-security-policy" in page.headers
 
 
 def test_metric_page_shows_stale_figures(store: SqlStore) -> None:

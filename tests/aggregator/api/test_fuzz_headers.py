@@ -37,7 +37,7 @@ PATHS = (
     "/v1/metrics",
     "/v1/metrics/homepage/summary",
     "/v1/metrics/homepage/reports?period=2024-06-15",
-    "/v1/metrics/carrier/summary?counts=patterns&period=%00&digest=%ff",
+    "/v1/metrics/carrier/summary?kind=patterns&period=%00&digest=%ff",
     "/metrics",
     "/livez",
     "/readyz",

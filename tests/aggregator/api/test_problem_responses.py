@@ -109,6 +109,7 @@ def test_rejects_unknown_digest(aggregator: Aggregator, good: Batch) -> None:
     answer = aggregator.post(altered(good, digest="0" * 64))
     assert_refused(answer, ProblemType.DIGEST_MISMATCH)
     assert aggregator.definitions["homepage"].digest in answer.json["detail"]
+    assert "Ship the app with the aggregator's definition, or add this version" in answer.json["detail"]
 
 
 def test_rejects_expired_metric(aggregator: Aggregator, make_batch: MakeBatch) -> None:
@@ -315,10 +316,33 @@ def test_method_not_allowed_lists_allowed_methods(aggregator: Aggregator) -> Non
 
 
 @pytest.mark.parametrize(
-    "query", ["period=yesterday", "period=2024-06-15&period=", "counts=ones", "counts=patterns", "digest=%ED%A0%80"]
+    "query", ["period=yesterday", "period=2024-06-15&period=", "kind=ones", "kind=patterns", "digest=%ED%A0%80"]
 )
 def test_rejects_invalid_query_parameters(aggregator: Aggregator, query: str) -> None:
     assert_refused(aggregator.get(f"/v1/metrics/homepage/summary?{query}"), ProblemType.INVALID_QUERY)
+
+
+def test_invalid_parameter_shows_value_and_allowed_ones(aggregator: Aggregator) -> None:
+    detail = aggregator.get("/v1/metrics/homepage/summary?kind=ones").json["detail"]
+    assert detail == "kind: Input should be 'bits' or 'patterns', got 'ones'"
+
+
+@pytest.mark.parametrize(
+    ("path", "detail"),
+    [
+        ("/v1/metrics?a=1", "unknown parameter 'a'; this address has no parameters"),
+        (
+            "/v1/metrics/homepage/summary?perod=2024-06-15",
+            "unknown parameter 'perod'; parameters are digest, kind, period",
+        ),
+        ("/v1/metrics/homepage/summary?counts=bits", "unknown parameter 'counts'; parameters are digest, kind, period"),
+        ("/v1/metrics/homepage/reports?kind=bits", "unknown parameter 'kind'; parameters are digest, period"),
+    ],
+)
+def test_rejects_unknown_query_parameters(aggregator: Aggregator, path: str, detail: str) -> None:
+    answer = aggregator.get(path)
+    assert_refused(answer, ProblemType.INVALID_QUERY)
+    assert answer.json["detail"] == detail
 
 
 def test_unexpected_error_returns_500_without_values_in_log(
@@ -365,6 +389,16 @@ def test_every_problem_type_has_a_page(aggregator: Aggregator, refusal: ProblemT
     answer = aggregator.get(f"/problems/{refusal.slug}")
     assert (answer.status, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert f"<h1>{refusal.slug}</h1>" in answer.body.decode()
+    assert '<a href="/">All metrics</a>' in answer.body.decode()
+    of_batches = refusal not in {
+        ProblemType.NOT_HTTP,
+        ProblemType.HEADERS_TOO_LARGE,
+        ProblemType.CROSS_SITE,
+        ProblemType.NOT_FOUND,
+        ProblemType.METHOD_NOT_ALLOWED,
+        ProblemType.INVALID_QUERY,
+    }
+    assert ("No part of a refused batch is stored." in answer.body.decode()) == of_batches
 
 
 def test_every_problem_type_is_tested() -> None:

@@ -152,7 +152,7 @@ def test_summary_is_served_as_pattern_counts(aggregator: Aggregator, make_batch:
     carrier = aggregator.definitions["carrier"]
     batch = make_batch(carrier, 100)
     assert aggregator.post(batch).status == 202
-    patterns, bits = aggregator.summary("carrier", "?counts=patterns"), aggregator.summary("carrier")
+    patterns, bits = aggregator.summary("carrier", "?kind=patterns"), aggregator.summary("carrier")
     assert isinstance(patterns, PatternCounts)
     assert patterns == PatternCounts.from_rows(carrier, batch.cohorts, batch.rows, [batch.period])
     assert patterns.bit_counts() == bits
@@ -251,7 +251,7 @@ def test_head_returns_the_headers_of_get(start: StartAggregator, store: SqlStore
     reads = [path.format(name="homepage", slug="malformed") for path in paths if "get" in paths[path]]
     reads.remove("/sign-in")  # the local listener redirects from the form
     assert {aggregator.get(path).status for path in reads} == {200}
-    for path in (*reads, "/openapi.json", "/nowhere", "/problems/no-such", "/v1/metrics/homepage/summary?counts=ones"):
+    for path in (*reads, "/openapi.json", "/nowhere", "/problems/no-such", "/v1/metrics/homepage/summary?kind=ones"):
         response, alone = aggregator.get(path), aggregator.request("HEAD", path)
         assert (alone.status, bool(response.body), alone.body) == (response.status, True, b"")
         changing = {"date": "", "content-length": response.headers["content-length"]}  # of /metrics: seconds

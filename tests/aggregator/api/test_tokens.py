@@ -127,6 +127,9 @@ def test_token_command_creates_lists_and_revokes(store: SqlStore, database: str)
     assert (revoked.exit_code, json.loads(revoked.stdout)) == (0, {"revoked": "analysts"})
     assert store.token(hash_secret(secret)) is None
     assert run(token, ["revoke", "analysts", *where]).exit_code == 1
+    run(token, ["create", "analysts", "--scope", "read", *where])
+    done = run(token, ["revoke", "analysts", *where])
+    assert done.stdout == "revoked the token 'analysts': a running aggregator refuses it within 5 seconds\n"
     assert run(token, ["create", "not a name", "--scope", "read", *where]).exit_code == 2
 
 
@@ -134,7 +137,10 @@ def test_token_command_creates_lists_and_revokes(store: SqlStore, database: str)
 def test_token_command_creates_no_database(tmp_path: Path, command: list[str]) -> None:
     result = CliRunner().invoke(main, ["token", *command, "--database", str(tmp_path / "report.db")])
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "report.db: the file does not exist: give the --database of an aggregator" in result.stderr
+    assert (
+        "report.db: the file does not exist: check the path, and that its volume is mounted; before the first"
+        in result.stderr
+    )
     assert not list(tmp_path.iterdir())
 
 

@@ -29,6 +29,7 @@ from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
 from hubbub_aggregator.store.tokens import Scope, Token, hash_secret
 from tests.aggregator.conftest import DEFINITIONS, NOON
+from tests.support.databases import sql
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator
@@ -134,6 +135,13 @@ def test_doctor_finds_unusable_databases(file: Path, tmp_path: Path) -> None:
     assert empty.stat().st_size == 0, "nothing is made"
 
 
+def test_doctor_repeats_the_advice_of_a_schema_error(file: Path, sqlite_store: SqlStore, tmp_path: Path) -> None:
+    sql(str(tmp_path / "reports.db"), "UPDATE alembic_version SET version_num = '0005'")
+    (found,) = [each for each in all_findings(file, tmp_path / "reports.db") if each.health is Health.ERROR]
+    assert found.observation.endswith(found.next_step)
+    assert found.next_step == "create a new one with `hubbub db create`"
+
+
 @pytest.mark.slow
 def test_doctor_finds_a_locked_database(file: Path, sqlite_store: SqlStore, tmp_path: Path) -> None:
     with sqlite_store._engine.execution_options(hubbub_writes=True).connect() as locked:
@@ -233,6 +241,7 @@ def test_doctor_finds_growing_refusals(store: SqlStore) -> None:
     during(("homepage", ProblemType.DIGEST_MISMATCH), ("", ProblemType.MALFORMED))()
     quiet = list(check_refusals(store, lambda: None))
     assert problems(quiet) == []
+    assert quiet[0].observation.startswith("no refused batches that an operator can fix; most frequent in total: ")
     assert "5 digest-mismatch of homepage" in quiet[0].observation
     grown = list(check_refusals(store, during(("homepage", ProblemType.DIGEST_MISMATCH), ("", ProblemType.MALFORMED))))
     assert problems(grown) == [(Health.WARNING, "refusals")]
@@ -264,6 +273,25 @@ def test_doctor_reads_the_options_of_serve(file: Path, tmp_path: Path) -> None:
     assert "x.db does not exist" in result.stdout
 
 
+def test_doctor_accepts_a_missing_database_that_serve_creates(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def found(*arguments: str) -> dict[str, str]:
+        options = ["--json", "--refusal-window", "0", "--port", "0"]
+        done = CliRunner().invoke(main, ["doctor", str(file), *options, *arguments])
+        (finding,) = [each for each in json.loads(done.stdout)["findings"] if each["check"] == "database"]
+        return {key: finding[key] for key in ("health", "observation")}
+
+    text = "hubbub.db does not exist yet: hubbub serve creates it"
+    assert found() == {"health": "ok", "observation": text}
+    assert found("--database", "hubbub.db", "--create") == {"health": "ok", "observation": text}
+    assert found("--database", "hubbub.db") == {"health": "warning", "observation": "hubbub.db does not exist"}
+    (tmp_path / "hubbub.db").touch(mode=0o600)
+    assert found()["health"] == "ok"
+
+
 PUBLIC = "https://telemetry.example.org"
 ALIVE = {"status": "alive", "client_named": True}
 
@@ -271,7 +299,7 @@ ALIVE = {"status": "alive", "client_named": True}
 @pytest.mark.parametrize(
     ("reply", "found"),
     [
-        (None, []),
+        (None, [(Health.WARNING, "service")]),
         (Reply(200, {"status": "ready"}), []),
         (Reply(503, {"detail": "the database file was removed"}), [(Health.ERROR, "service")]),
         (Reply(507, {"detail": "the disk is full"}), [(Health.ERROR, "service")]),

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+from hubbub import ParameterError
 from hubbub.cli import main
 from hubbub_aggregator.cli.serve import command as serve
+from hubbub_aggregator.settings import Settings
 from tests.aggregator.conftest import DEFINITIONS
 
 
@@ -72,6 +77,50 @@ def test_print_config_rejects_invalid_options(tmp_path: Path, options: list[str]
     assert CliRunner().invoke(serve, [str(definitions), "--print-config", *options]).exit_code == 2
     definitions.unlink()
     assert CliRunner().invoke(main, ["serve", str(definitions), "--print-config"]).exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--max-body", "0"], "--max-body (HUBBUB_MAX_BODY) must be above 0, got 0"),
+        (
+            ["--max-body", "1GiB"],
+            "--max-body-memory (HUBBUB_MAX_BODY_MEMORY) must be at least 8 times --max-body (HUBBUB_MAX_BODY), got ",
+        ),
+        (
+            ["--keep-counts", "max_body=10001"],
+            "--keep-counts (HUBBUB_KEEP_COUNTS) must be 0 to 10000 periods, got 10001 for max_body",
+        ),
+    ],
+)
+@pytest.mark.parametrize("command", ["serve", "doctor"])
+def test_errors_of_settings_name_option_and_variable(
+    tmp_path: Path, command: str, arguments: list[str], message: str
+) -> None:
+    (definitions := tmp_path / "metrics.toml").write_text(DEFINITIONS)
+    done = CliRunner().invoke(main, [command, str(definitions), *arguments])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert message in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"client_rate": "x"}, "client_rate must be a number, got 'x'"),
+        ({"client_rate": True}, "client_rate must be a number, got True"),
+        ({"max_body": 1.5}, "max_body must be an integer, got 1.5"),
+        ({"max_body": "1 MB"}, "max_body must be an integer, got '1 MB'"),
+        ({"max_body": True}, "max_body must be an integer, got True"),
+        ({"require_report_token": 1}, "require_report_token must be True or False, got 1"),
+        ({"cors_origin": "https://a.example"}, "cors_origin must be a tuple of texts, got 'https://a.example'"),
+        ({"keep_counts": {"homepage": "3"}}, "keep_counts must be a mapping of metric names to integers, got "),
+        ({"keep_reports": ["homepage=3"]}, "keep_reports must be a mapping of metric names to integers, got "),
+        ({"client_rate": math.nan}, "client_rate must be above 0 and finite, got nan"),
+    ],
+)
+def test_settings_refuse_values_of_other_types(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ParameterError, match=re.escape(message)):
+        Settings(**settings)
 
 
 def test_warns_of_unknown_variables(tmp_path: Path) -> None:

@@ -297,10 +297,13 @@ def test_sighup_reloads_definitions_and_logs_json(definitions_file: Path, tmp_pa
 @pytest.mark.slow
 def test_invalid_options_are_usage_errors(definitions_file: Path) -> None:
     for option, messages in (
-        (["--max-body", "0"], "max_body must be above 0"),
-        (["--fold-interval", "inf"], "fold_interval must be above 0 and finite"),
-        (["--cors-origin", "example.org"], "cors_origin must be https://host"),
-        (["--trusted-proxy", "10.0.0.1/8"], "trusted_proxy must be a network, such as 10.0.0.0/8, or an address"),
+        (["--max-body", "0"], "--max-body (HUBBUB_MAX_BODY) must be above 0, got 0"),
+        (["--fold-interval", "inf"], "--fold-interval (HUBBUB_FOLD_INTERVAL) must be above 0 and finite, got inf"),
+        (["--cors-origin", "example.org"], "--cors-origin (HUBBUB_CORS_ORIGIN) must be https://host"),
+        (
+            ["--trusted-proxy", "10.0.0.1/8"],
+            "--trusted-proxy (HUBBUB_TRUSTED_PROXY) must be a network, such as 10.0.0.0/8",
+        ),
         (["--log-format", "xml"], "'xml' is not one of"),
     ):
         program = [str(Path(sys.executable).parent / "hubbub"), "serve", str(definitions_file), *option]
@@ -397,6 +400,6 @@ def test_reject_implausible_warns_of_its_bias(definitions_file: Path) -> None:
         for options in ([], ["--reject-implausible"])
     ]
     assert [done.returncode for done in ended] == [1, 1]
-    assert "rejected permanently" not in ended[0].stderr
-    assert "--reject-implausible is on: a few honest clients are rejected permanently" in ended[1].stderr
+    assert "refused permanently" not in ended[0].stderr
+    assert "--reject-implausible is on: a few honest clients are refused permanently" in ended[1].stderr
     assert "shares are biased by up to 1e-9 / (q* - p*)" in ended[1].stderr

@@ -460,7 +460,7 @@ def test_db_backup_and_db_restore_keep_all_rows_and_store_the_time(
     database, file, there = filled[0], tmp_path / "backup.db", tmp_path / "restored.db"
     done = run("backup", file, "--database", database)
     assert (done.exit_code, done.stderr) == (0, "")
-    assert done.stdout.startswith(f"{file} is complete: 1 in clock, 5 in collection, ")
+    assert done.stdout == f"wrote backup {file} (21 rows)\n"
     restored = json.loads(run("restore", file, "--database", there, "--json").stdout)
     assert restored["rows"] == ROWS
     assert contents(str(there), MARKS) == contents(database, MARKS)
@@ -509,9 +509,13 @@ def test_db_backup_and_db_restore_name_the_tools_of_postgres(tmp_path: Path) -> 
 
 
 def test_db_record_backup_stores_the_time(filled: tuple[str, list[Batch]]) -> None:
-    assert run("record-backup", "--began", "1800000000", "--database", filled[0]).exit_code == 0
+    done = run("record-backup", "--began", "1700000000", "--database", filled[0])
+    assert (done.exit_code, done.stdout) == (0, "recorded a backup of 2023-11-14 22:13 UTC\n")
+    refused = run("record-backup", "--began", "99999999999", "--database", filled[0])
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "99999999999 is after now, " in refused.stderr
     with closing(SqlStore.open(filled[0])) as store:
-        assert store.last_backup() == 1_800_000_000
+        assert store.last_backup() == 1_700_000_000
     recorded = json.loads(run("record-backup", "--database", filled[0], "--json").stdout)
     assert 0 <= time.time() - recorded["last_backup"] < 3_600
 

@@ -297,6 +297,10 @@ def test_db_check_and_db_upgrade_print_version_and_next_step(version_6: str, tmp
     refused = run("check")
     assert refused.exit_code == 1
     assert refused.output.startswith(f"schema version {NEXT}: the database has schema version {NEXT}, which works with")
+    upgrade_refused = run("upgrade")
+    assert (upgrade_refused.exit_code, upgrade_refused.stdout) == (1, "")
+    assert upgrade_refused.stderr.endswith(refused.output.removeprefix(f"schema version {NEXT}: "))
+    assert "install the newer hubbub" in upgrade_refused.stderr
     sql(version_6, "UPDATE alembic_version SET version_num = '0005'")
     for command in ("check", "upgrade"):
         old = run(command)

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from hubbub.cli import main
 from hubbub_aggregator.database.database_url import is_postgres
 from hubbub_aggregator.errors import SchemaError
+from hubbub_aggregator.server import listener
 from hubbub_aggregator.store.sql_store import SqlStore
 from tests.aggregator.conftest import DEFINITIONS
 from tests.support.databases import contents, sql
@@ -110,6 +111,20 @@ def test_db_create_creates_tables_in_an_empty_file(tmp_path: Path) -> None:
     (file := tmp_path / "empty.db").touch()
     assert json.loads(ran(["db", "create", "--json"], str(file)).stdout)["created"] is True
     assert ran(["token", "list"], str(file)).exit_code == 0
+
+
+def test_serve_logs_the_creation_of_the_default_database_at_info(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (definitions := tmp_path / "metrics.toml").write_text(DEFINITIONS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HUBBUB_DATABASE", raising=False)
+    monkeypatch.setattr(listener, "run", lambda *_: None)
+    for level, num_lines in (("info", 1), ("warning", 0)):
+        done = CliRunner().invoke(main, ["serve", str(definitions), "--port", "0", "--log-level", level])
+        assert (done.exit_code, Path("hubbub.db").exists()) == (0, True)
+        assert done.stderr.count("created a new database at hubbub.db") == num_lines
+        Path("hubbub.db").unlink()
 
 
 def test_token_create_creates_the_default_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,7 +52,7 @@ def test_requests_periods_digest_and_kind(aggregator: FakeAggregator, counts: Bi
         ("period", "2026-03-01"),
         ("period", "2026-03-02"),
         ("digest", METRIC.digest),
-        ("counts", "bits"),
+        ("kind", "bits"),
     ]
 
 

@@ -26,8 +26,8 @@ class Severity(IntEnum):
 
     IMPLAUSIBLE = 1
     REFUSED = 2
-    SILENT = 3
-    NO_REPORTS = 4
+    NO_REPORTS = 3
+    NO_REPORTS_YET = 4
     EXPIRED = 5
 
 
@@ -59,7 +59,7 @@ class MetricLine:
 
 @dataclass(frozen=True, slots=True)
 class RefusalRow:
-    """Refused batches by metric and reason. metric : empty if it is not defined here"""
+    """Refused batches by metric and reason. metric : empty if it is not known here"""
 
     metric: str
     reason: str
@@ -166,9 +166,9 @@ def find_problems(
     if has_expired(metric, today):
         problems.append(Problem(Severity.EXPIRED, f"expired on {metric.expires}"))
     elif latest is None:
-        problems.append(Problem(Severity.NO_REPORTS, "no reports yet"))
+        problems.append(Problem(Severity.NO_REPORTS_YET, "no reports yet"))
     elif latest < last_complete_period(metric, today):
-        problems.append(Problem(Severity.SILENT, f"no reports since {latest}"))
+        problems.append(Problem(Severity.NO_REPORTS, f"no reports since {latest}"))
     return tuple(problems)
 
 

@@ -69,10 +69,10 @@ def get_metric_page(request: Request, name: str) -> Response:
     data = build_metric_page(service, name)
     if data is None:
         refused = RefusedError(ProblemType.UNKNOWN_METRIC, f"no metric {name[:64]!r} is defined here; / lists all")
-        if not _accepts_html(request):
+        if not accepts_html(request):
             raise refused
         service.outcomes.rejected_request(refused.problem_type)
-        return _page("not_found", refused.problem_type.status, name=name[:64])
+        return not_found_page(name[:64])
     return _page("metric", metric=data, signed_in=signed_in)
 
 
@@ -87,10 +87,15 @@ def _require_reader(request: Request, sign_in_url: str, signed_in: bool) -> Resp
     if signed_in or may_read_without_token(service, request):
         return None
     authorization = request.headers.get("authorization")
-    if authorization is None and _accepts_html(request):
+    if authorization is None and accepts_html(request):
         return RedirectResponse(sign_in_url, _SEE_OTHER)
     service.authorizer.require(Scope.READ, authorization)
     return None
+
+
+def not_found_page(metric: str | None = None) -> Response:
+    """Return the page of status 404: no metric has this name; None: no page has the requested address."""
+    return _page("not_found", ProblemType.NOT_FOUND.status, name=metric)
 
 
 def _page(template: str, status: int = 200, **values: object) -> Response:
@@ -121,7 +126,7 @@ async def post_sign_in(request: Request) -> Response:
         secret = await run_in_threadpool(sessions.sign_in, service.store, service.clock, token)
         await run_in_threadpool(sessions.sign_out, service.store, _cookie(request))
     except RefusedError as refused:
-        if not _accepts_html(request):
+        if not accepts_html(request):
             raise
         service.outcomes.rejected_request(refused.problem_type)
         return HTMLResponse(
@@ -158,7 +163,8 @@ def _sign_in_form(error: str | None, metric: str) -> str:
     return _TEMPLATES.get_template("sign_in.html.j2").render(error=error, hours=hours, metric=name)
 
 
-def _accepts_html(request: Request) -> bool:
+def accepts_html(request: Request) -> bool:
+    """Return whether the client accepts HTML, as browsers do."""
     return "text/html" in request.headers.get("accept", "")
 
 
