@@ -124,7 +124,12 @@ def _request_url(url: str, metric: str, resource: str, periods: Sequence[str], f
 
 
 def _authorization(token: str | None) -> dict[str, str]:
-    token = os.environ.get("HUBBUB_TOKEN") if token is None else token
+    token = (os.environ.get("HUBBUB_TOKEN", "") if token is None else token).strip()
+    if not re.fullmatch(r"[\x20-\x7e]*", token):
+        raise PullError(
+            "HUBBUB_TOKEN contains a character that a header cannot carry (a line break, for example). "
+            "Set it to the token that `hubbub token create` printed."
+        )
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 
