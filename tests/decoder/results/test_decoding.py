@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from hubbub import Metric, Params, SummaryError
 from hubbub.summary import BitCounts, PatternCounts
 from hubbub.summary.plausibility import find_implausible
 from hubbub_decoder import CandidateError, Decoding, Estimate, OutputError, ShareEstimate, decode
+from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.data.simulate import simulate_bit_counts, simulate_pattern_counts
 from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.inference.multiple_testing import q_values
@@ -192,6 +194,22 @@ def test_summary_lines_name_reports_needed_when_nothing_is_detectable(unseen_see
     text = " ".join(summary_lines(decode(counts, ["a", "b"])))
     assert "too few to detect any candidate. A limit of 1% needs" in text
     assert "Total shares are not determined." in text
+
+
+@pytest.mark.parametrize("num_reports", [1_000_000, 20_000_000])
+def test_promises_no_lower_limit_that_unlisted_strings_prevent(unseen_seed: int, num_reports: int) -> None:
+    """All 100 values are unlisted: the limit is 2.3 % of a million reports, and 2.2 % of 20 million."""
+    params = Params(num_bits=64, num_hashes=1, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.25)
+    shares = distribution_shares("zipf1", 100)
+    rng = np.random.default_rng(unseen_seed)
+    counts = simulate_bit_counts(Metric.string("m", params), draw_population(shares, num_reports, rng), rng)
+    absent = decode(counts, [f"w{i}" for i in range(200)])
+    text = " ".join(summary_lines(absent))
+    assert re.search(r"More reports do not lower this limit below [12]\.\d\d%: unlisted strings cause it", text)
+    assert "needs" not in text
+    assert 0.7 * absent.detection_limit < absent.lowest_detection_limit <= absent.detection_limit
+    listed = decode(counts, [*shares, "w1"])
+    assert "More reports" not in " ".join(summary_lines(listed))
 
 
 @pytest.mark.parametrize(("error", "determined"), [(0.249, True), (0.251, False), (math.nan, False)])
