@@ -174,14 +174,15 @@ def _warnings(
 ) -> list[str]:
     """Warnings about the decoding of a string metric, in the order of its steps."""
     reports = summary if isinstance(summary, Reports) else None
+    few_cohorts = [*warnings.warn_few_cohorts(selection.counts, decoding)]
     return [
         *warnings.warn_counts(counts),
         *warnings.warn_padded_candidates(design),
         *warnings.warn_merged_candidates(design, repeated),
-        *warnings.warn_screening(design, selection),
+        *warnings.warn_screening(design, selection, few_cohorts=bool(few_cohorts)),
         *warnings.warn_unused_reports(reports, design.take(selection.columns)),
         *warnings.warn_undetermined_shares(int(np.isnan(fit.shares[selection.columns]).sum())),
-        *warnings.warn_few_cohorts(selection.counts, decoding),
+        *few_cohorts,
         *warnings.warn_frequent_unlisted_string(fit.null_distribution, fit.unlisted_variance),
         *warnings.warn_undetermined_totals(decoding),
         *warnings.warn_impossible_totals(decoding, None if _is_pattern_fit(summary) else fit),

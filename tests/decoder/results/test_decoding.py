@@ -208,6 +208,7 @@ def test_promises_no_lower_limit_that_unlisted_strings_prevent(unseen_seed: int,
     assert re.search(r"More reports do not lower this limit below [12]\.\d\d%: unlisted strings cause it", text)
     assert "needs" not in text
     assert 0.7 * absent.detection_limit < absent.lowest_detection_limit <= absent.detection_limit
+    assert "The frequent strings may be missing from the list, or the candidates" in " ".join(absent.warnings)
     listed = decode(counts, [*shares, "w1"])
     assert "More reports" not in " ".join(summary_lines(listed))
 
@@ -479,3 +480,14 @@ def test_warns_about_impossible_totals_under_wrong_probabilities() -> None:
         wrong,
         "A frequent string may be missing from the candidates, the parameters or hash scheme may differ from the clients'",
     )
+
+
+@pytest.mark.parametrize(("num_cohorts", "few"), [(4, True), (64, False)])
+def test_screening_does_not_call_intervals_of_few_cohorts_valid(unseen_seed: int, num_cohorts: int, few: bool) -> None:
+    metric = Metric.string("m", replace(HOMEPAGE.params, num_cohorts=num_cohorts))
+    people = {f"{unseen_seed} {i}": 20_000 for i in range(10)}
+    counts = simulate_bit_counts(metric, people, np.random.default_rng(unseen_seed))
+    decoding = decode(counts, [*list(people)[:5], *(f"absent {i}" for i in range(33 * num_cohorts))])
+    assert warned(decoding, "A lasso on half of the cohorts kept")
+    assert warned(decoding, "intervals may be too narrow") == few
+    assert warned(decoding, "intervals stay valid but are wider") != few
