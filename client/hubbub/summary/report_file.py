@@ -182,7 +182,7 @@ def read_collected(path: str | Path) -> Summary | Reports:
     try:
         metadata = json.loads((pq.read_schema(path).metadata or {}).get(b"hubbub", b"{}"))
         holds_reports = isinstance(metadata, dict) and metadata.get("counts") == KIND
-    except (pa.ArrowException, ValueError, OSError):
+    except (pa.ArrowException, TypeError, ValueError, OSError):
         holds_reports = False
     return read_reports(path) if holds_reports else read_summary(path)
 

@@ -34,6 +34,8 @@ def write_summary(summary: Summary, path: str | Path) -> None:
 
 def read_summary(path: str | Path) -> Summary:
     """Return the summary of a file; raises SummaryError with the path for any other file."""
+    if not isinstance(path, str | Path) or "\0" in str(path):
+        raise SummaryError(f"path must be the path of a summary file, got {path!r}")
     try:
         data = Path(path).read_bytes()
     except OSError as problem:

@@ -15,7 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hubbub import Metric, Report, SummaryError
-from hubbub.summary import BitCounts, PatternCounts, read_summary, summary_from_bytes, summary_to_bytes, write_summary
+from hubbub.summary import (
+    BitCounts,
+    PatternCounts,
+    read_collected,
+    read_summary,
+    summary_from_bytes,
+    summary_to_bytes,
+    write_summary,
+)
 from tests.support.crafted_reports import metric, metric_and_reports
 
 
@@ -152,3 +160,10 @@ def test_summary_arrays_are_read_only() -> None:
 def test_accepts_params_for_an_unnamed_metric() -> None:
     params = metric(8).params
     assert BitCounts(params, np.zeros(4), np.zeros((4, 8))).metric == Metric.string("unnamed", params)
+
+
+@pytest.mark.parametrize("read", [read_summary, read_collected])
+@pytest.mark.parametrize("path", [None, 5])
+def test_summary_file_must_be_a_path(read: Any, path: Any) -> None:
+    with pytest.raises(SummaryError, match="path must be the path of a summary file, got"):
+        read(path)

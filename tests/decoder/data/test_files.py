@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -98,6 +99,12 @@ def test_rejects_candidate_files_without_candidates(name: str, content: bytes, m
 def test_missing_candidate_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(CandidateError, match=r"none\.txt cannot be read: No such file"):
         read_candidates(tmp_path / "none.txt")
+
+
+@pytest.mark.parametrize("path", [5, None, "a\0b"])
+def test_candidate_file_must_be_a_path(path: Any) -> None:
+    with pytest.raises(CandidateError, match="path must be the path of a text file"):
+        read_candidates(path)
 
 
 def test_population_adds_up_repeated_values(tmp_path: Path) -> None:
