@@ -115,7 +115,9 @@ class ReportFile:
                 raise SummaryError("cannot be read: No such file or directory") from None
             metadata = json.loads((self._file.schema_arrow.metadata or {})[b"hubbub"])
             if metadata["format"] != FORMAT:
-                raise SummaryError(f"the file has format {metadata['format']!r}, but this version reads {FORMAT!r}")
+                raise SummaryError(
+                    f"the file has format {metadata['format']!r}, but this version reads {FORMAT!r}: install the newer hubbub"
+                )
             if metadata["counts"] != KIND:
                 raise SummaryError(f"the file contains {metadata['counts']}, not reports")
             self.metric = Metric.from_dict(metadata["metric"])

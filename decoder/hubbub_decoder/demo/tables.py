@@ -33,8 +33,8 @@ def comparison_table(comparison: Comparison, names: Mapping[str, str], max_rows:
             " = ".join((estimate.candidate, *estimate.indistinguishable_from)),
             names.get(estimate.candidate, ""),
             f"{comparison.true_share(estimate):.2%}",
-            f"{estimate.share:.2%}",
-            f"{estimate.low:.2%} .. {estimate.high:.2%}",
+            f"{estimate.share:z.2%}",
+            f"{estimate.low:z.2%} .. {estimate.high:z.2%}",
             interval_bar(estimate, scale, BAR_WIDTH),
             style="" if comparison.is_covered(estimate) else "yellow",
         )

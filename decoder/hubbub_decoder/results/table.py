@@ -71,8 +71,8 @@ class DecodingTable:
             interval = displayed_interval(e)
             table.add_row(
                 name,
-                f"{e.share:.2%}",
-                f"{interval.low:.2%}{between}{interval.high:.2%}",
+                f"{e.share:z.2%}",
+                f"{interval.low:z.2%}{between}{interval.high:z.2%}",
                 "<1e-99" if e.q_value < 1e-99 else f"{e.q_value:.0e}" if e.q_value < 0.001 else f"{e.q_value:.3f}",
                 *([interval_bar(interval, scale, bar_width)] if bar_width else []),
                 style="" if e.detected else "dim",
@@ -174,7 +174,7 @@ def _lower_limit(decoding: Decoding, share: float) -> str:
 def _format_share(total: ShareEstimate) -> str:
     if math.isnan(total.share):
         return _UNDETERMINED
-    return f"{total.share:.1%} ({total.low:.1%} .. {total.high:.1%})"
+    return f"{total.share:z.1%} ({total.low:z.1%} .. {total.high:z.1%})"
 
 
 def _round_below(share: float) -> float:

@@ -88,6 +88,12 @@ def rewritten(about: dict[str, Any] | None = None, **columns: Any) -> bytes:
     return sink.getvalue()
 
 
+def parquet_without_metadata() -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"a": [1]}), sink)
+    return sink.getvalue()
+
+
 NOT_SUMMARIES = [
     b"",
     b"PAR1",
@@ -167,3 +173,21 @@ def test_accepts_params_for_an_unnamed_metric() -> None:
 def test_summary_file_must_be_a_path(read: Any, path: Any) -> None:
     with pytest.raises(SummaryError, match="path must be the path of a summary file, got"):
         read(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"hello, world", "this is not a Parquet file, or it is damaged: use a file"),
+        (parquet_without_metadata(), "this Parquet file has no hubbub metadata: use a file"),
+        (rewritten({"format": "hubbub-summary/9"}), "format 'hubbub-summary/9', .*: install the newer hubbub"),
+    ],
+)
+def test_error_names_the_reason_that_a_file_is_no_summary(content: bytes, message: str) -> None:
+    with pytest.raises(SummaryError, match=message):
+        summary_from_bytes(content)
+
+
+def test_pattern_counts_of_many_bits_name_the_option() -> None:
+    with pytest.raises(SummaryError, match=r"use BitCounts \(--kind bits\), or retain the reports"):
+        PatternCounts.empty(metric(17))

@@ -162,7 +162,7 @@ def test_population_of_a_categorical_metric_has_its_categories() -> None:
         "true",
         "false",
     ]
-    with pytest.raises(PopulationError, match="has 2 values, got 3"):
+    with pytest.raises(PopulationError, match=r"has 2 values, got 3\. Leave out num_values \(--values\)"):
         draw_from_distribution(os, "zipf1", 3, 100, rng)
     with pytest.raises(PopulationError, match="at least 1 value"):
         distribution_shares("zipf1", 0)

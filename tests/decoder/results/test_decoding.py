@@ -491,3 +491,10 @@ def test_screening_does_not_call_intervals_of_few_cohorts_valid(unseen_seed: int
     assert warned(decoding, "A lasso on half of the cohorts kept")
     assert warned(decoding, "intervals may be too narrow") == few
     assert warned(decoding, "intervals stay valid but are wider") != few
+
+
+def test_table_shows_no_negative_zero() -> None:
+    decoding = by_hand()
+    first = decoding.estimates[0]
+    decoding = replace(decoding, estimates=(replace(first, share=-1e-6, low=-1e-6, selection_adjusted_low=-1e-6),))
+    assert "-0.00%" not in rendered(DecodingTable(decoding, everything=True))
