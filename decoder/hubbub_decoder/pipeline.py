@@ -20,10 +20,10 @@ from hubbub_decoder.estimators.categories import fit_categories, select_categori
 from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.estimators.lasso_screening import Selection, select_candidates
 from hubbub_decoder.estimators.least_squares import fit_least_squares, use_fixed_effects
-from hubbub_decoder.estimators.pattern_counts import fit_patterns, supports_pattern_likelihood
+from hubbub_decoder.estimators.pattern_counts import count_filters, fit_patterns, supports_pattern_likelihood
 from hubbub_decoder.estimators.reports.mixed_effects import fit_reports_mixed, within_size_limit
 from hubbub_decoder.estimators.reports.one_step import fit_reports_one_step
-from hubbub_decoder.inference.intervals import Target
+from hubbub_decoder.inference.intervals import Target, unlisted_std_error
 from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
 from hubbub_decoder.results import warnings
 from hubbub_decoder.results.build import build_decoding
@@ -76,6 +76,7 @@ def decode(
         selection = select_candidates(counts, design, keep_all=_is_pattern_fit(summary))
         fit = _fit(summary, counts, design, selection)
         decoding = build_decoding(fit, design.groups, counts, target, confidence, fdr)
+        decoding = replace(decoding, lowest_detection_limit=_lowest_detection_limit(summary, fit, decoding))
         if len(selection.columns) < len(design.groups):
             decoding = replace(decoding, num_screened=len(selection.columns))
         messages = _warnings(summary, counts, design, repeated, selection, fit, decoding)
@@ -100,6 +101,21 @@ def _fit(summary: Collected, counts: BitCounts, design: DesignMatrix, selection:
     else:
         fit = fit_least_squares(selection.counts, kept, n) if fixed else fit_bits(selection.counts, kept, n)
     return fit.expand(selection.columns, len(design.groups), p_value=math.nan if selection.independent else 1.0)
+
+
+def _lowest_detection_limit(summary: Collected, fit: FitResult, decoding: Decoding) -> float:
+    """Detection limit with infinitely many reports, for tau**2 two standard errors below its estimate; 0 if that is below 0.
+
+    Bit counts of a cohort have at most k independent numbers about the unlisted strings; patterns and reports have one for each filter.
+    """
+    params = summary.metric.params
+    if isinstance(summary, BitCounts):
+        dimensions = params.num_bits - (params.hash_scheme != "google-md5")
+    else:
+        dimensions = count_filters(params) - 2  # without "no value", and the probabilities sum to 1
+    surely = fit.unlisted_variance - 2 * fit.unlisted_variance_error
+    error = unlisted_std_error(surely, params.num_cohorts, dimensions)
+    return decoding.detection_limit * min(error / fit.null_error, 1) if error and fit.null_error < math.inf else 0.0
 
 
 def _is_pattern_fit(summary: Collected) -> bool:
@@ -158,14 +174,15 @@ def _warnings(
 ) -> list[str]:
     """Warnings about the decoding of a string metric, in the order of its steps."""
     reports = summary if isinstance(summary, Reports) else None
+    few_cohorts = [*warnings.warn_few_cohorts(selection.counts, decoding)]
     return [
         *warnings.warn_counts(counts),
         *warnings.warn_padded_candidates(design),
         *warnings.warn_merged_candidates(design, repeated),
-        *warnings.warn_screening(design, selection),
+        *warnings.warn_screening(design, selection, few_cohorts=bool(few_cohorts)),
         *warnings.warn_unused_reports(reports, design.take(selection.columns)),
         *warnings.warn_undetermined_shares(int(np.isnan(fit.shares[selection.columns]).sum())),
-        *warnings.warn_few_cohorts(selection.counts, decoding),
+        *few_cohorts,
         *warnings.warn_frequent_unlisted_string(fit.null_distribution, fit.unlisted_variance),
         *warnings.warn_undetermined_totals(decoding),
         *warnings.warn_impossible_totals(decoding, None if _is_pattern_fit(summary) else fit),

@@ -17,7 +17,7 @@ from hubbub.encoding.bloom import BloomBits, Value, bloom_bits
 from hubbub.encoding.instantaneous import InstantaneousResponse
 from hubbub.encoding.permanent import PermanentResponse
 from hubbub.encoding.secret import Secret
-from hubbub.errors import InvalidValueError
+from hubbub.errors import InvalidValueError, ParameterError
 from hubbub.metrics.metric import Metric
 from hubbub.randomness import RandomBytes, system_random_bytes
 from hubbub.wire.report import Report
@@ -30,6 +30,8 @@ class Encoder:
     secret       : determines the cohort and all permanent responses, so no table of permanent responses is stored
     random_bytes : randomness of the instantaneous responses
 
+    Raises ParameterError if `metric` is not a Metric or `secret` not a Secret.
+
     >>> from hubbub.metrics.params import Params
     >>> metric = Metric.string(
     ...     "homepage", Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.5)
@@ -40,6 +42,14 @@ class Encoder:
     """
 
     def __init__(self, metric: Metric, secret: Secret, random_bytes: RandomBytes = system_random_bytes) -> None:
+        if not isinstance(metric, Metric):
+            raise ParameterError(
+                f"metric must be a Metric, got {type(metric).__name__}: pass Metric.string(...), for example"
+            )
+        if not isinstance(secret, Secret):
+            raise ParameterError(
+                f"secret must be a Secret, got {type(secret).__name__}: pass Secret(key) or Secret.generate()"
+            )
         self.metric = metric.require_collectable()
         self.cohort = secret.cohort(metric.params.num_cohorts)
         self._permanent_response = PermanentResponse(metric, secret)

@@ -92,6 +92,8 @@ def parse_definitions(text: str) -> Definitions:
     """
     import tomllib  # not needed by apps that define their metrics in Python
 
+    if not isinstance(text, str):
+        raise DefinitionError(f"definitions must be TOML text, got {type(text).__name__}: pass a str")
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as problem:

@@ -92,6 +92,6 @@ def _check_num_bits(metric: Metric) -> Params:
     if metric.params.num_bits > MAX_PATTERN_BITS:
         raise SummaryError(
             f"{metric.name}: pattern counts need num_bits <= {MAX_PATTERN_BITS}, got {metric.params.num_bits}: "
-            "use BitCounts, or retain the reports"
+            "use BitCounts (--kind bits), or retain the reports"
         )
     return metric.params

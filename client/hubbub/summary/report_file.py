@@ -115,7 +115,9 @@ class ReportFile:
                 raise SummaryError("cannot be read: No such file or directory") from None
             metadata = json.loads((self._file.schema_arrow.metadata or {})[b"hubbub"])
             if metadata["format"] != FORMAT:
-                raise SummaryError(f"the file has format {metadata['format']!r}, but this version reads {FORMAT!r}")
+                raise SummaryError(
+                    f"the file has format {metadata['format']!r}, but this version reads {FORMAT!r}: install the newer hubbub"
+                )
             if metadata["counts"] != KIND:
                 raise SummaryError(f"the file contains {metadata['counts']}, not reports")
             self.metric = Metric.from_dict(metadata["metric"])
@@ -182,7 +184,7 @@ def read_collected(path: str | Path) -> Summary | Reports:
     try:
         metadata = json.loads((pq.read_schema(path).metadata or {}).get(b"hubbub", b"{}"))
         holds_reports = isinstance(metadata, dict) and metadata.get("counts") == KIND
-    except (pa.ArrowException, ValueError, OSError):
+    except (pa.ArrowException, TypeError, ValueError, OSError):
         holds_reports = False
     return read_reports(path) if holds_reports else read_summary(path)
 

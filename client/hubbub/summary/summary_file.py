@@ -27,6 +27,9 @@ FORMAT = "hubbub-summary/1"
 CONTENT_TYPE = "application/vnd.apache.parquet"
 
 
+_REMEDY = "use a file written by `hubbub pull` or `hubbub simulate`"
+
+
 def write_summary(summary: Summary, path: str | Path) -> None:
     """Write a summary file."""
     Path(path).write_bytes(summary_to_bytes(summary))
@@ -34,6 +37,8 @@ def write_summary(summary: Summary, path: str | Path) -> None:
 
 def read_summary(path: str | Path) -> Summary:
     """Return the summary of a file; raises SummaryError with the path for any other file."""
+    if not isinstance(path, str | Path) or "\0" in str(path):
+        raise SummaryError(f"path must be the path of a summary file, got {path!r}")
     try:
         data = Path(path).read_bytes()
     except OSError as problem:
@@ -71,9 +76,17 @@ def summary_from_bytes(data: bytes) -> Summary:
     """Return the summary of the bytes of a file; raises SummaryError for other bytes."""
     try:
         table = pq.read_table(io.BytesIO(data))
-        metadata = json.loads((table.schema.metadata or {})[b"hubbub"])
+    except (pa.ArrowException, KeyError, TypeError, ValueError, IndexError, OSError):
+        raise SummaryError(f"this is not a Parquet file, or it is damaged: {_REMEDY}") from None
+    about = (table.schema.metadata or {}).get(b"hubbub")
+    if about is None:
+        raise SummaryError(f"this Parquet file has no hubbub metadata: {_REMEDY}")
+    try:
+        metadata = json.loads(about)
         if metadata["format"] != FORMAT:
-            raise SummaryError(f"the file has format {metadata['format']!r}, but this version reads {FORMAT!r}")
+            raise SummaryError(
+                f"the file has format {metadata['format']!r}, but this version reads {FORMAT!r}: install the newer hubbub"
+            )
         metric = Metric.from_dict(metadata["metric"])
         periods = tuple(metadata["periods"])
         implausible_rejected = bool(metadata.get("implausible_rejected", False))
@@ -91,10 +104,7 @@ def summary_from_bytes(data: bytes) -> Summary:
     except HubbubError:
         raise
     except (pa.ArrowException, KeyError, TypeError, ValueError, IndexError, OSError) as problem:
-        raise SummaryError(
-            f"this is not a hubbub summary ({len(data)} bytes; {type(problem).__name__}): "
-            "use a file written by `hubbub pull` or `hubbub simulate`"
-        ) from None
+        raise SummaryError(f"this is not a hubbub summary ({type(problem).__name__}): {_REMEDY}") from None
 
 
 def read_count_profile(data: bytes) -> CountProfile:

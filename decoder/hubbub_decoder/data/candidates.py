@@ -82,6 +82,8 @@ def write_candidates(candidates: list[str], path: str | Path) -> None:
 
 def read_text(path: str | Path) -> str:
     """Read UTF-8 text with or without a byte order mark; raises CandidateError for other content."""
+    if not isinstance(path, str | Path) or "\0" in str(path):
+        raise CandidateError(f"path must be the path of a text file, got {path!r}. Pass a str or a Path.")
     try:
         data = sys.stdin.buffer.read() if str(path) == "-" else Path(path).read_bytes()
     except OSError as problem:

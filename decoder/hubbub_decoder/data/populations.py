@@ -56,7 +56,7 @@ def draw_from_distribution(
             values = ("true", "false")
     if num_values not in (None, len(values)):
         raise PopulationError(
-            f"{metric.name}: a {metric.kind} metric has {len(values)} values, got {num_values}. Leave out the number of values."
+            f"{metric.name}: a {metric.kind} metric has {len(values)} values, got {num_values}. Leave out num_values (--values)."
         )
     shares = distribution_shares(distribution, len(values)).values()
     return draw_population(dict(zip(values, shares, strict=True)), num_reports, rng)

@@ -124,7 +124,12 @@ def _request_url(url: str, metric: str, resource: str, periods: Sequence[str], f
 
 
 def _authorization(token: str | None) -> dict[str, str]:
-    token = os.environ.get("HUBBUB_TOKEN") if token is None else token
+    token = (os.environ.get("HUBBUB_TOKEN", "") if token is None else token).strip()
+    if not re.fullmatch(r"[\x20-\x7e]*", token):
+        raise PullError(
+            "HUBBUB_TOKEN contains a character that a header cannot carry (a line break, for example). "
+            "Set it to the token that `hubbub token create` printed."
+        )
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 
@@ -149,7 +154,7 @@ def _download(
             yield piece
     except urllib3.exceptions.HTTPError as problem:
         raise PullError(
-            f"{url} did not respond ({_cause(problem)}). Check the address, and that the aggregator is running."
+            f"no response from {url}: {_cause(problem)}. Check the address, and that the aggregator is running."
         ) from None
 
 
@@ -179,5 +184,7 @@ def _detail(response: urllib3.BaseHTTPResponse, body: bytes) -> str:
 
 
 def _cause(problem: BaseException) -> str:
+    """Reason of a failed request, without the name of the connection object in front."""
     reason = getattr(problem, "reason", None)
-    return str(reason if isinstance(reason, BaseException) else problem)
+    cause = reason if isinstance(reason, BaseException) else problem
+    return re.sub(r"^(<.*?>|\w+\(.*?\)): ", "", str(cause.args[0] if len(cause.args) > 1 else cause))

@@ -8,6 +8,7 @@ one, and p* otherwise. `draw_bits` draws with exactly these probabilities.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from numbers import Integral
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,8 +35,10 @@ def simulate_bit_counts(
     population : number of reports of each value
     no_value   : number of reports without a value
 
-    Raises PopulationError for negative numbers, and for values that a categorical or boolean metric does not have.
+    Raises PopulationError for arguments of the wrong type, for negative numbers, and for values that a categorical or boolean metric
+    does not have.
     """
+    _check_arguments(metric, population, no_value)
     params = metric.params
     m, k = params.num_cohorts, params.num_bits
     reports = _draw_cohorts(np.array([no_value]), m, rng)[0]
@@ -54,6 +57,7 @@ def simulate_pattern_counts(
     metric: Metric, population: Population, rng: np.random.Generator, *, no_value: int = 0
 ) -> PatternCounts:
     """Random pattern counts of a population, k <= 16; parameters and errors as for `simulate_bit_counts`."""
+    _check_arguments(metric, population, no_value)
     counts = PatternCounts.empty(metric).counts.copy()
     for cohorts, rows in simulate_reports(metric, population, rng, no_value=no_value):
         counts += count_patterns(cohorts, rows, metric.params.num_cohorts, metric.params.num_bits)
@@ -68,6 +72,7 @@ def simulate_reports(
     yields : cohorts (n,) uint16, packed bits (n, ceil(k / 8)) uint8
     Parameters and errors as for `simulate_bit_counts`.
     """
+    _check_arguments(metric, population, no_value)
     params = metric.params
     k = params.num_bits
     block_size = max(1, _CELLS_PER_BLOCK // k)
@@ -101,13 +106,32 @@ def draw_bits(probability: float, shape: tuple[int, ...], rng: np.random.Generat
     return bits
 
 
+def _check_arguments(metric: Metric, population: Population, no_value: int) -> None:
+    """Raise PopulationError for an argument of the wrong type and for a negative number of reports."""
+    if not isinstance(metric, Metric):
+        raise PopulationError(
+            f"metric must be a Metric, got {type(metric).__name__}. Pass Metric.string(...), for example."
+        )
+    if not isinstance(population, Mapping):
+        raise PopulationError(
+            f"{metric.name}: population must be a dict of value and number of reports, got {type(population).__name__}."
+        )
+    for value in population:
+        if not isinstance(value, str):
+            raise PopulationError(f"{metric.name}: a value of the population must be a string, got {value!r}.")
+    for name, number in (
+        *(("the number of reports of a value", each) for each in population.values()),
+        ("no_value", no_value),
+    ):
+        if not isinstance(number, Integral):
+            raise PopulationError(f"{metric.name}: {name} must be an integer, got {number!r}.")
+        if number < 0:
+            raise PopulationError(f"{metric.name}: {name} must not be negative, got {number}.")
+
+
 def _blocks(metric: Metric, population: Population) -> Iterator[tuple[NDArray[np.int16], NDArray[np.int64]]]:
     """Yield blocks of values: bit positions (M, m, h) and numbers of reports (M,)."""
     counts = np.array(list(population.values()), np.int64)
-    if counts.size and counts.min() < 0:
-        raise PopulationError(
-            f"{metric.name}: the number of reports of a value must not be negative, got {counts.min()}."
-        )
     params = metric.params
     values = list(population)
     block_size = max(1, _CELLS_PER_BLOCK // (params.num_cohorts * params.num_hashes))

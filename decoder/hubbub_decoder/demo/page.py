@@ -55,7 +55,9 @@ def _section(comparison: Comparison, names: Mapping[str, str]) -> Section:
     plots = [
         Plot(
             to_svg(plot_intervals(decoding, truth, names=names)),
-            "The largest estimates with 95 % confidence intervals, and the true shares.",
+            "The estimate with its 95 % confidence interval, and the true share."
+            if decoding.metric.kind is Kind.BOOLEAN
+            else "The largest estimates with 95 % confidence intervals, and the true shares.",
         )
     ]
     if decoding.metric.kind is Kind.STRING:

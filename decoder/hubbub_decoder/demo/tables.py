@@ -26,6 +26,7 @@ def comparison_table(comparison: Comparison, names: Mapping[str, str], max_rows:
     table.add_column("", no_wrap=True, overflow="ellipsis", max_width=26, style="dim")
     for heading in ("true share", "estimate", f"{decoding.confidence:.0%} interval"):
         table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("detected", no_wrap=True)
     table.add_column("", no_wrap=True)
     scale = max((estimate.high for estimate in rows), default=1.0)
     for estimate in rows:
@@ -33,8 +34,9 @@ def comparison_table(comparison: Comparison, names: Mapping[str, str], max_rows:
             " = ".join((estimate.candidate, *estimate.indistinguishable_from)),
             names.get(estimate.candidate, ""),
             f"{comparison.true_share(estimate):.2%}",
-            f"{estimate.share:.2%}",
-            f"{estimate.low:.2%} .. {estimate.high:.2%}",
+            f"{estimate.share:z.2%}",
+            f"{estimate.low:z.2%} .. {estimate.high:z.2%}",
+            "yes" if estimate.detected else "",
             interval_bar(estimate, scale, BAR_WIDTH),
             style="" if comparison.is_covered(estimate) else "yellow",
         )
@@ -67,7 +69,7 @@ def privacy_table(comparisons: Sequence[Comparison]) -> Table:
     for heading in ("metric", "mechanism"):
         table.add_column(heading, no_wrap=True)
     table.add_column("epsilon per report", justify="right")
-    table.add_column("per value", justify="right")
+    table.add_column("epsilon per value", justify="right")
     for name, mechanism, report, value in privacy_rows(comparisons):
         table.add_row(name, mechanism, shown_epsilon(report), shown_epsilon(value))
     return table

@@ -89,10 +89,34 @@ def detection_limit(null_std_error: float, num_tests: int, fdr: float, null: Nul
     return float((threshold + norm.ppf(DETECTION_POWER)) * null_std_error)
 
 
-def reports_to_detect(share: float, limit: float, num_reports: int) -> int:
-    """Number of reports at which `share` is the detection limit, given the `limit` of `num_reports`: errors shrink as 1 / sqrt(N).
+def unlisted_std_error(unlisted_variance: float, num_cohorts: int, dimensions: int) -> float:
+    """Standard error of a candidate that remains with infinitely many reports, from collisions with unlisted strings: tau / sqrt(m d).
+
+    It is a lower bound, since other candidates take up some of the m d observations.
+
+    unlisted_variance : tau**2      num_cohorts : m      dimensions : d, rank of the covariance V of a random string's indicator
+
+    >>> unlisted_std_error(0.04, num_cohorts=25, dimensions=4)
+    0.02
+    """
+    return (
+        math.sqrt(max(unlisted_variance, 0) / (num_cohorts * dimensions)) if unlisted_variance > 0 < dimensions else 0.0
+    )
+
+
+def reports_to_detect(share: float, limit: float, num_reports: int, lowest_limit: float = 0.0) -> int | None:
+    """Number of reports that lowers the detection limit to `share`, given the `limit` of `num_reports`; None if no number does.
+
+        N' = N (limit**2 - lowest**2) / (share**2 - lowest**2)        the noise part of the variance shrinks as 1 / N
+
+    lowest_limit : limit with infinitely many reports, caused by unlisted strings
 
     >>> reports_to_detect(0.001, limit=0.002, num_reports=1000)
     4000
+    >>> reports_to_detect(0.01, limit=0.023, num_reports=1000, lowest_limit=0.02) is None
+    True
     """
-    return math.ceil(num_reports * (limit / share) ** 2)
+    if share <= lowest_limit:
+        return None
+    lowest = (lowest_limit / share) ** 2
+    return math.ceil(num_reports * ((limit / share) ** 2 - lowest) / (1 - lowest))

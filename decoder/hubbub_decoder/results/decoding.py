@@ -43,6 +43,7 @@ class Decoding:
     periods         : first days of the reporting periods, as the summary lists them
     fit_tests       : goodness-of-fit tests; each with p < 1e-6 adds a warning
     num_screened    : number of candidates that a lasso kept; None if all candidates were estimated
+    lowest_detection_limit : detection limit below which no number of reports leads, because of unlisted strings
 
     Iterates over its estimates; `decoding["a"]` is the estimate of candidate "a", and `"a" in decoding` tests for it.
     Displays itself as a table with `rich.print(decoding)` or in a notebook; `save` writes CSV, JSON or Parquet.
@@ -61,6 +62,7 @@ class Decoding:
     periods: tuple[str, ...] = ()
     fit_tests: tuple[FitTest, ...] = ()
     num_screened: int | None = None
+    lowest_detection_limit: float = 0.0
 
     @property
     def detected(self) -> tuple[Estimate, ...]:
@@ -99,6 +101,7 @@ class Decoding:
             "no_value": _json_fields(self.no_value),
             "num_screened": self.num_screened,
             "detection_limit": _finite_or_none(self.detection_limit),
+            "lowest_detection_limit": self.lowest_detection_limit,
             "warnings": list(self.warnings),
             "fit_tests": [asdict(test) for test in self.fit_tests],
             "estimates": [_json_fields(estimate) for estimate in self.estimates],

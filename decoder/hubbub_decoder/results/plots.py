@@ -66,7 +66,7 @@ def plot_against_truth(decoding: Decoding, truth: Mapping[str, float]) -> Figure
     axes.set_xlabel("true share")
     axes.set_ylabel(f"estimated share, {decoding.confidence:.0%} confidence interval")
     axes.yaxis.set_major_formatter(PercentFormatter(1, symbol=" %"))
-    axes.legend(frameon=False)
+    figure.legend(loc="outside upper right", ncols=3, frameon=False)
     _format_axes(axes)
     return figure
 

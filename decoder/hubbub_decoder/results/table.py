@@ -71,8 +71,8 @@ class DecodingTable:
             interval = displayed_interval(e)
             table.add_row(
                 name,
-                f"{e.share:.2%}",
-                f"{interval.low:.2%}{between}{interval.high:.2%}",
+                f"{e.share:z.2%}",
+                f"{interval.low:z.2%}{between}{interval.high:z.2%}",
                 "<1e-99" if e.q_value < 1e-99 else f"{e.q_value:.0e}" if e.q_value < 0.001 else f"{e.q_value:.3f}",
                 *([interval_bar(interval, scale, bar_width)] if bar_width else []),
                 style="" if e.detected else "dim",
@@ -147,24 +147,34 @@ def summary_lines(decoding: Decoding) -> Iterator[str]:
     yield f"Detected: {detected:,} of {tested:,} (false discovery rate {decoding.fdr:.0%}); {tested - detected:,} not detected."
     limit = decoding.detection_limit
     if 1 <= limit < math.inf:
-        needed = reports_to_detect(_EXAMPLE_LIMIT, limit, decoding.num_reports)
         yield (
             "Detection limit: above 100%; these reports are too few to detect any candidate. "
-            f"A limit of {_format_percent(_EXAMPLE_LIMIT)} needs {_round_up(needed)} reports."
+            f"{_lower_limit(decoding, _EXAMPLE_LIMIT)}"
         )
     elif 0 < limit < 1:
-        smaller = _round_below(limit / 2)
-        needed = reports_to_detect(smaller, limit, decoding.num_reports)
         yield (
             f"Detection limit: {limit:.2%} (a candidate with this share is detected with probability 0.9). "
-            f"A limit of {_format_percent(smaller)} needs {_round_up(needed)} reports."
+            f"{_lower_limit(decoding, _round_below(limit / 2))}"
         )
+
+
+def _lower_limit(decoding: Decoding, share: float) -> str:
+    """Return how many reports a detection limit of `share` needs, or that unlisted strings prevent it."""
+    lowest = decoding.lowest_detection_limit
+    needed = reports_to_detect(share, decoding.detection_limit, decoding.num_reports, lowest)
+    if needed is None:
+        return (
+            f"More reports do not lower this limit below {lowest:.2%}: unlisted strings cause it. "
+            "Add frequent strings to the candidates, or use a metric with more cohorts."
+        )
+    at_least = "at least " if lowest else ""
+    return f"A limit of {_format_percent(share)} needs {at_least}{_round_up(needed)} reports."
 
 
 def _format_share(total: ShareEstimate) -> str:
     if math.isnan(total.share):
         return _UNDETERMINED
-    return f"{total.share:.1%} ({total.low:.1%} .. {total.high:.1%})"
+    return f"{total.share:z.1%} ({total.low:z.1%} .. {total.high:z.1%})"
 
 
 def _round_below(share: float) -> float:

@@ -102,9 +102,10 @@ def warn_nothing_detected(decoding: Decoding) -> Iterator[str]:
         scheme = decoding.metric.params.hash_scheme
         imported = " For imported data with its own hashing, pass the map (--map)." if scheme == "google-md5" else ""
         yield (
-            f"No candidate was detected, although {min(unlisted.share, 1):.0%} of the reports carry an unlisted string. The candidates "
-            "may be encoded differently from the clients' strings. Compare hash scheme, cohort numbering, spelling, upper and lower "
-            f"case, and white space with the clients'.{imported}"
+            f"No candidate was detected, although {min(unlisted.share, 1):.0%} of the reports carry an unlisted string. The frequent "
+            "strings may be missing from the list, or the candidates may be encoded differently from the clients' strings. Add frequent "
+            "strings to the candidates. Compare hash scheme, cohort numbering, spelling, upper and lower case, and white space with the "
+            f"clients'.{imported}"
         )
 
 
@@ -137,13 +138,13 @@ def warn_merged_candidates(design: DesignMatrix, repeated: int) -> Iterator[str]
         )
 
 
-def warn_screening(design: DesignMatrix, selection: Selection) -> Iterator[str]:
-    """Warn when a lasso screened out candidates."""
+def warn_screening(design: DesignMatrix, selection: Selection, *, few_cohorts: bool = False) -> Iterator[str]:
+    """Warn when a lasso screened out candidates; few_cohorts : whether `warn_few_cohorts` doubts the intervals."""
     columns, kept = len(design.groups), len(selection.columns)
     if kept < columns:
         method = (
             _KEPT_BY_OTHER_COHORTS if selection.independent else _KEPT_BY_SAME_REPORTS if kept else _NONE_KEPT
-        ).format(kept=f"{kept:,}")
+        ).format(kept=f"{kept:,}", intervals="" if few_cohorts else ", so intervals stay valid but are wider")
         yield (
             f"{columns:,} candidates are too many for these counts. {method} The other candidates count as unlisted. "
             "Pass fewer candidates to avoid this."
@@ -205,7 +206,9 @@ def warn_impossible_totals(decoding: Decoding, fitted: FitResult | None = None) 
             yield f"The bits vary more than an unlisted share of {largest:.1%} can explain. {_MISMATCH}"
 
 
-_KEPT_BY_OTHER_COHORTS = "A lasso on half of the cohorts kept {kept}; shares were estimated from the other half, so intervals stay valid but are wider."
+_KEPT_BY_OTHER_COHORTS = (
+    "A lasso on half of the cohorts kept {kept}; shares were estimated from the other half{intervals}."
+)
 _KEPT_BY_SAME_REPORTS = (
     "A lasso kept {kept}. There is only one cohort, so shares were estimated from the same reports: kept candidates tend to have "
     "too large shares and too narrow intervals."

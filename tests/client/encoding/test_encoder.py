@@ -6,6 +6,7 @@ import json
 import logging
 import traceback
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from hubbub import Encoder, InvalidValueError, Metric, Params, Secret
 from hubbub.encoding.bloom import Value, bloom_bits
 from hubbub.encoding.instantaneous import InstantaneousResponse
 from hubbub.encoding.permanent import PermanentResponse
-from hubbub.errors import DefinitionError, HubbubError
+from hubbub.errors import DefinitionError, HubbubError, ParameterError
 from hubbub.randomness import system_random_bytes
 from hubbub.testing import SeededBytes
 from tests.support.paths import DATA
@@ -279,3 +280,14 @@ def test_rejects_random_bytes_of_another_length(given: int) -> None:
     """Missing words would be zeros, which are bits without noise."""
     with pytest.raises(HubbubError, match=f"returned {given} bytes"):
         InstantaneousResponse(STRING.params, lambda _: bytes(given))(0)
+
+
+def test_encoder_rejects_a_metric_name_and_a_bare_key_without_showing_it() -> None:
+    metric = Metric.boolean("yes", prob_p=0.25, prob_q=0.75, prob_f=0.5)
+    name: Any = "homepage"
+    key: Any = b"s3cret" * 6
+    with pytest.raises(ParameterError, match="metric must be a Metric, got str"):
+        Encoder(name, Secret.generate())
+    with pytest.raises(ParameterError, match="secret must be a Secret, got bytes") as error:
+        Encoder(metric, key)
+    assert "s3cret" not in str(error.value)

@@ -131,3 +131,9 @@ def test_definition_round_trips_through_json_and_changes_are_detected() -> None:
         for field in fields:
             with pytest.raises(HubbubError):
                 Metric.from_dict({key: value for key, value in fields.items() if key != field})
+
+
+def test_rejects_definitions_that_are_not_text() -> None:
+    number: Any = 5
+    with pytest.raises(DefinitionError, match="definitions must be TOML text, got int"):
+        parse_definitions(number)

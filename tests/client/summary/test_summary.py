@@ -15,7 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hubbub import Metric, Report, SummaryError
-from hubbub.summary import BitCounts, PatternCounts, read_summary, summary_from_bytes, summary_to_bytes, write_summary
+from hubbub.summary import (
+    BitCounts,
+    PatternCounts,
+    read_collected,
+    read_summary,
+    summary_from_bytes,
+    summary_to_bytes,
+    write_summary,
+)
 from tests.support.crafted_reports import metric, metric_and_reports
 
 
@@ -77,6 +85,12 @@ def rewritten(about: dict[str, Any] | None = None, **columns: Any) -> bytes:
     table = table.replace_schema_metadata({"hubbub": json.dumps({**metadata, **(about or {})})})
     sink = io.BytesIO()
     pq.write_table(table, sink)
+    return sink.getvalue()
+
+
+def parquet_without_metadata() -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"a": [1]}), sink)
     return sink.getvalue()
 
 
@@ -152,3 +166,28 @@ def test_summary_arrays_are_read_only() -> None:
 def test_accepts_params_for_an_unnamed_metric() -> None:
     params = metric(8).params
     assert BitCounts(params, np.zeros(4), np.zeros((4, 8))).metric == Metric.string("unnamed", params)
+
+
+@pytest.mark.parametrize("read", [read_summary, read_collected])
+@pytest.mark.parametrize("path", [None, 5])
+def test_summary_file_must_be_a_path(read: Any, path: Any) -> None:
+    with pytest.raises(SummaryError, match="path must be the path of a summary file, got"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"hello, world", "this is not a Parquet file, or it is damaged: use a file"),
+        (parquet_without_metadata(), "this Parquet file has no hubbub metadata: use a file"),
+        (rewritten({"format": "hubbub-summary/9"}), "format 'hubbub-summary/9', .*: install the newer hubbub"),
+    ],
+)
+def test_error_names_the_reason_that_a_file_is_no_summary(content: bytes, message: str) -> None:
+    with pytest.raises(SummaryError, match=message):
+        summary_from_bytes(content)
+
+
+def test_pattern_counts_of_many_bits_name_the_option() -> None:
+    with pytest.raises(SummaryError, match=r"use BitCounts \(--kind bits\), or retain the reports"):
+        PatternCounts.empty(metric(17))

@@ -198,12 +198,14 @@ def test_decode_errors_are_messages_with_exit_code_1(
     assert "empty.txt has no candidate" in error_of("decode", summary, "--candidates", empty)
     assert "is a binary file" in error_of("decode", summary, "--candidates", _binary(tmp_path))
     assert "Pass --candidates FILE or --map FILE" in error_of("decode", summary)
-    assert "not a hubbub summary" in error_of("decode", definitions, "--candidates", candidates)
+    assert "not a Parquet file" in error_of("decode", definitions, "--candidates", candidates)
     assert "No such file" in error_of("decode", tmp_path / "none.parquet", "--candidates", candidates)
     assert "must end in .csv" in error_of("decode", summary, "--candidates", candidates, "--out", tmp_path / "o.txt")
     truncated = tmp_path / "half.parquet"
     truncated.write_bytes(summary.read_bytes()[:-100])
-    assert "half.parquet: this is not a hubbub summary" in error_of("decode", truncated, "--candidates", candidates)
+    assert "half.parquet: this is not a Parquet file, or it is damaged" in error_of(
+        "decode", truncated, "--candidates", candidates
+    )
 
 
 def _binary(folder: Path) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -100,6 +101,12 @@ def test_missing_candidate_file_is_an_error(tmp_path: Path) -> None:
         read_candidates(tmp_path / "none.txt")
 
 
+@pytest.mark.parametrize("path", [5, None, "a\0b"])
+def test_candidate_file_must_be_a_path(path: Any) -> None:
+    with pytest.raises(CandidateError, match="path must be the path of a text file"):
+        read_candidates(path)
+
+
 def test_population_adds_up_repeated_values(tmp_path: Path) -> None:
     path = tmp_path / "counts.csv"
     path.write_text("origin,value,count\nJFK,LAX,3\nEWR,LAX,4\nEWR,ORD,0\n")
@@ -155,7 +162,7 @@ def test_population_of_a_categorical_metric_has_its_categories() -> None:
         "true",
         "false",
     ]
-    with pytest.raises(PopulationError, match="has 2 values, got 3"):
+    with pytest.raises(PopulationError, match=r"has 2 values, got 3\. Leave out num_values \(--values\)"):
         draw_from_distribution(os, "zipf1", 3, 100, rng)
     with pytest.raises(PopulationError, match="at least 1 value"):
         distribution_shares("zipf1", 0)

@@ -12,7 +12,7 @@ import pytest
 from hubbub import Metric, Params
 from hubbub.summary import BitCounts, summary_to_bytes
 from hubbub_decoder import PullError
-from hubbub_decoder.data.pull import pull_summary
+from hubbub_decoder.data.pull import _authorization, pull_summary
 from hubbub_decoder.data.simulate import simulate_bit_counts
 
 METRIC = Metric.string("homepage", Params(num_bits=8, num_hashes=1, num_cohorts=2, prob_p=0.25, prob_q=0.75, prob_f=0))
@@ -87,7 +87,7 @@ def test_rejects_a_response_that_is_not_a_summary(aggregator: FakeAggregator) ->
 
 def test_rejects_a_truncated_response(aggregator: FakeAggregator, counts: BitCounts) -> None:
     aggregator.headers = {"Content-Length": str(len(aggregator.body) + 10)}
-    with pytest.raises(PullError, match="did not respond"):
+    with pytest.raises(PullError, match="no response from http"):
         pull_summary(aggregator.url, "homepage")
 
 
@@ -126,5 +126,24 @@ def test_rejects_an_invalid_metric_name(aggregator: FakeAggregator) -> None:
 
 
 def test_unreachable_aggregator_is_an_error() -> None:
-    with pytest.raises(PullError, match=r"did not respond .*Check the address, and that the aggregator is running"):
+    message = r"^no response from http://127\.0\.0\.1:9: Failed .* refused\. Check the address, and that the aggregator is running"
+    with pytest.raises(PullError, match=message):
         pull_summary("http://127.0.0.1:9", "homepage")
+
+
+@pytest.mark.parametrize("token", ["s3cret\nx", "s3cret\rx", "s3cret\x1b", "s3cret\x7f", "s3cret\u2026"])
+@pytest.mark.parametrize("from_environment", [True, False])
+def test_rejects_a_token_that_a_header_cannot_carry_without_showing_it(
+    aggregator: FakeAggregator, monkeypatch: pytest.MonkeyPatch, token: str, from_environment: bool
+) -> None:
+    if from_environment:
+        monkeypatch.setenv("HUBBUB_TOKEN", token)
+    with pytest.raises(PullError, match=r"^HUBBUB_TOKEN contains a character .*`hubbub token create` printed") as error:
+        pull_summary(aggregator.url, "homepage", token=None if from_environment else token)
+    assert "s3cret" not in str(error.value)
+    assert aggregator.requests == []
+
+
+@pytest.mark.parametrize("token", ["s3cret\n", " s3cret\r\n"])
+def test_strips_white_space_around_the_token(token: str) -> None:
+    assert _authorization(token) == {"Authorization": "Bearer s3cret"}

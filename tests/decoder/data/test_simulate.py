@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -165,3 +165,22 @@ def test_unknown_category_becomes_other_or_is_rejected() -> None:
         )
     with pytest.raises(PopulationError, match="must not be negative, got -1"):
         simulate_bit_counts(STRING, {"b": -1}, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize(
+    ("metric", "population", "no_value", "message"),
+    [
+        ("s", {"a": 1}, 0, "metric must be a Metric, got str"),
+        (STRING, {"a": 1.5}, 0, "must be an integer, got 1.5"),
+        (STRING, {1: 1}, 0, "must be a string, got 1"),
+        (STRING, ["a"], 0, "must be a dict .* got list"),
+        (STRING, {"a": 1}, -1, "no_value must not be negative, got -1"),
+        (STRING, {"a": 1}, 1.0, "no_value must be an integer, got 1.0"),
+    ],
+)
+@pytest.mark.parametrize("simulate", [simulate_bit_counts, simulate_pattern_counts])
+def test_rejects_arguments_of_the_wrong_type(
+    simulate: Any, metric: Any, population: Any, no_value: Any, message: str
+) -> None:
+    with pytest.raises(PopulationError, match=message):
+        simulate(metric, population, np.random.default_rng(0), no_value=no_value)

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from hubbub import Metric, Params, SummaryError
 from hubbub.summary import BitCounts, PatternCounts
 from hubbub.summary.plausibility import find_implausible
 from hubbub_decoder import CandidateError, Decoding, Estimate, OutputError, ShareEstimate, decode
+from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.data.simulate import simulate_bit_counts, simulate_pattern_counts
 from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.inference.multiple_testing import q_values
@@ -192,6 +194,23 @@ def test_summary_lines_name_reports_needed_when_nothing_is_detectable(unseen_see
     text = " ".join(summary_lines(decode(counts, ["a", "b"])))
     assert "too few to detect any candidate. A limit of 1% needs" in text
     assert "Total shares are not determined." in text
+
+
+@pytest.mark.parametrize("num_reports", [1_000_000, 20_000_000])
+def test_promises_no_lower_limit_that_unlisted_strings_prevent(unseen_seed: int, num_reports: int) -> None:
+    """All 100 values are unlisted: the limit is 2.3 % of a million reports, and 2.2 % of 20 million."""
+    params = Params(num_bits=64, num_hashes=1, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.25)
+    shares = distribution_shares("zipf1", 100)
+    rng = np.random.default_rng(unseen_seed)
+    counts = simulate_bit_counts(Metric.string("m", params), draw_population(shares, num_reports, rng), rng)
+    absent = decode(counts, [f"w{i}" for i in range(200)])
+    text = " ".join(summary_lines(absent))
+    assert re.search(r"More reports do not lower this limit below [12]\.\d\d%: unlisted strings cause it", text)
+    assert "needs" not in text
+    assert 0.7 * absent.detection_limit < absent.lowest_detection_limit <= absent.detection_limit
+    assert "The frequent strings may be missing from the list, or the candidates" in " ".join(absent.warnings)
+    listed = decode(counts, [*shares, "w1"])
+    assert "More reports" not in " ".join(summary_lines(listed))
 
 
 @pytest.mark.parametrize(("error", "determined"), [(0.249, True), (0.251, False), (math.nan, False)])
@@ -461,3 +480,21 @@ def test_warns_about_impossible_totals_under_wrong_probabilities() -> None:
         wrong,
         "A frequent string may be missing from the candidates, the parameters or hash scheme may differ from the clients'",
     )
+
+
+@pytest.mark.parametrize(("num_cohorts", "few"), [(4, True), (64, False)])
+def test_screening_does_not_call_intervals_of_few_cohorts_valid(unseen_seed: int, num_cohorts: int, few: bool) -> None:
+    metric = Metric.string("m", replace(HOMEPAGE.params, num_cohorts=num_cohorts))
+    people = {f"{unseen_seed} {i}": 20_000 for i in range(10)}
+    counts = simulate_bit_counts(metric, people, np.random.default_rng(unseen_seed))
+    decoding = decode(counts, [*list(people)[:5], *(f"absent {i}" for i in range(33 * num_cohorts))])
+    assert warned(decoding, "A lasso on half of the cohorts kept")
+    assert warned(decoding, "intervals may be too narrow") == few
+    assert warned(decoding, "intervals stay valid but are wider") != few
+
+
+def test_table_shows_no_negative_zero() -> None:
+    decoding = by_hand()
+    first = decoding.estimates[0]
+    decoding = replace(decoding, estimates=(replace(first, share=-1e-6, low=-1e-6, selection_adjusted_low=-1e-6),))
+    assert "-0.00%" not in rendered(DecodingTable(decoding, everything=True))

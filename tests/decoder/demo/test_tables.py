@@ -1,0 +1,62 @@
+"""Tables, plots and captions of the demo."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+from rich.console import Console, RenderableType
+
+from hubbub import Metric, Params
+from hubbub_decoder import decode
+from hubbub_decoder.data.simulate import simulate_bit_counts
+from hubbub_decoder.demo.comparison import Comparison
+from hubbub_decoder.demo.page import render_page
+from hubbub_decoder.demo.tables import comparison_table, privacy_table
+from hubbub_decoder.results.plots import plot_against_truth
+
+PARAMS = Params(num_bits=16, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.5)
+YES = Metric.boolean("yes", prob_p=0.25, prob_q=0.75, prob_f=0.5)
+
+
+def compared(metric: Metric, population: dict[str, int], candidates: list[str] | None) -> Comparison:
+    total = sum(population.values())
+    counts = simulate_bit_counts(metric, population, np.random.default_rng(0))
+    return Comparison(decode(counts, candidates), {value: n / total for value, n in population.items()})
+
+
+STRING = compared(Metric.string("homepage", PARAMS), {"a": 60_000, "b": 40_000}, ["a", "b", "absent"])
+BOOLEAN = compared(YES, {"true": 600, "false": 400}, None)
+
+
+def rendered(table: RenderableType) -> str:
+    console = Console(width=140, file=io.StringIO(), no_color=True)
+    console.print(table)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_comparison_table_marks_detected_candidates() -> None:
+    lines = [line.split() for line in rendered(comparison_table(STRING, {})).splitlines()]
+    marked = {words[0]: "yes" in words for words in lines if words and words[0] in ("a", "b", "absent")}
+    assert marked == {"a": True, "b": True, "absent": False}
+
+
+def test_privacy_table_names_both_epsilons() -> None:
+    text = rendered(privacy_table([STRING]))
+    assert "epsilon per report" in text
+    assert "epsilon per value" in text
+
+
+def test_legend_of_the_scatter_plot_is_above_the_points() -> None:
+    figure = plot_against_truth(STRING.decoding, STRING.truth)
+    figure.canvas.draw()
+    axes, (legend,) = figure.axes[0], figure.legends
+    assert legend.get_window_extent().y0 >= axes.get_window_extent().y1
+    assert legend.get_window_extent().x1 <= figure.bbox.x1
+    assert legend.get_window_extent().y1 <= figure.bbox.y1
+
+
+def test_caption_of_a_boolean_metric_names_one_estimate() -> None:
+    assert "The largest estimates" not in render_page([BOOLEAN], {}, 1000)
+    assert "The largest estimates" in render_page([STRING], {}, 1000)
