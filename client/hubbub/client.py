@@ -34,6 +34,7 @@ from hubbub.sdk.runtime.arguments import (
     check_ca_certs,
     check_consent_text,
     check_subject_id,
+    check_timeout,
     instance_or_default,
 )
 from hubbub.sdk.runtime.async_worker import AsyncWorker
@@ -276,7 +277,8 @@ class Client:
 
         A report is due after its period has ended and its random send time has passed.
         """
-        return call_safely(lambda: self._parts.uploader.flush(timeout), otherwise=False)
+        seconds = check_timeout(timeout)
+        return call_safely(lambda: self._parts.uploader.flush(seconds), otherwise=False)
 
     def close(self) -> None:
         """Stop the background thread. Nothing is lost: the next start continues."""
@@ -328,9 +330,10 @@ class Client:
                 parts.recorder.unsaved_ignored["consent"] += 1
                 return
             if subject_id is None and self._per_subject:
-                raise ParameterError(
+                parts.recorder.ignore_wrong_call(
                     "this client is per_subject: call client.subject(id).record(...) instead of client.record(...)"
                 )
+                return
             if holds_journal():
                 parts.recorder.postpone(subject_id, metric, value)
                 if parts.uploader.is_started:

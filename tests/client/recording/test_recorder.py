@@ -7,12 +7,12 @@ import logging
 from collections import Counter
 from datetime import UTC, date, datetime
 from threading import Thread
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 from scipy import stats
 
-from hubbub import Kind, Metric, Params, PeriodKind, Policy
+from hubbub import Kind, Metric, ParameterError, Params, PeriodKind, Policy
 from hubbub.client import collaborators
 from hubbub.privacy.ledger import Account, Key
 from hubbub.sdk.recording.enrollment import Enrollment
@@ -147,6 +147,26 @@ def test_wrong_calls_are_logged_once_without_value(rig: Rig, caplog: pytest.LogC
     assert "424242" not in caplog.text
     assert len(caplog.records) < 120
     assert client.accounting()["ignored"] | {"invalid": 6, "unknown-metric": 512} == client.accounting()["ignored"]
+
+
+def test_per_subject_client_logs_and_counts_record_without_subject(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    server = rig.agreed(SURVEY, per_subject=True, durability="memory")
+    for _ in range(2):
+        server.record("survey", True)
+    assert server.accounting()["ignored"]["invalid"] == 2
+    (warning,) = [each for each in caplog.records if each.levelno >= logging.WARNING]
+    assert "call client.subject(id).record(...) instead of client.record(...)" in warning.getMessage()
+
+
+@pytest.mark.parametrize("timeout", ["x", None, True, float("nan")])
+def test_flush_rejects_timeout_that_is_no_number(timeout: Any, rig: Rig) -> None:
+    with pytest.raises(ParameterError, match="timeout must be a number of seconds, got"):
+        rig.client().flush(timeout)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, 5.0, float("inf"), 10**400])
+def test_flush_accepts_any_number(timeout: float, rig: Rig) -> None:
+    assert rig.client().flush(timeout) in (True, False)
 
 
 def test_hold_repeats_first_value_for_whole_epoch(rig: Rig) -> None:

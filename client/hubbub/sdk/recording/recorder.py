@@ -215,6 +215,11 @@ class Recorder:
         counts["ignored"] = {reason: n + ignored[reason] for reason, n in counts["ignored"].items()}
         return counts
 
+    def ignore_wrong_call(self, message: str) -> None:
+        """Count a wrong call of `record` as ignored (`invalid`), and log its message once."""
+        self._log_once(f"record: {message}")
+        self.unsaved_ignored["invalid"] += 1
+
     def _warn_unknown(self, name: object) -> None:
         """Warn once for each unknown name, up to the limit of `OncePerKey`."""
         if not isinstance(name, str):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
+import threading
+from numbers import Real
 from pathlib import Path
 from typing import TypeVar
 
@@ -47,6 +50,15 @@ def check_consent_text(agreed: str) -> str:
         description = f"one of {len(agreed)}" if isinstance(agreed, str) else f"{type(agreed).__name__}: pass str(text)"
         raise ParameterError(f"text must be a string of at most {MAX_TEXT_CHARACTERS} characters, got {description}")
     return agreed
+
+
+def check_timeout(timeout: float) -> float:
+    """Return a timeout in seconds, checked, and at most the longest one that threads can wait."""
+    if isinstance(timeout, Real) and not isinstance(timeout, bool):
+        seconds = float(min(timeout, threading.TIMEOUT_MAX / 2))
+        if not math.isnan(seconds):
+            return seconds
+    raise ParameterError(f"timeout must be a number of seconds, got {timeout!r}")
 
 
 def check_subject_id(subject_id: str) -> str:
