@@ -16,6 +16,7 @@ from hubbub.privacy.pricing import shown_epsilon
 from hubbub.sdk.runtime.machine_id import MachineIdReader, machine_tag, read_machine_id
 from hubbub.sdk.storage.state import State
 from hubbub.sdk.storage.state_reader import read_state
+from hubbub.sdk.upload.retry_policy import REPORT_TOKEN_HINT
 from hubbub.text import format_count
 
 _OVERDUE_AFTER = timedelta(days=3)
@@ -197,6 +198,22 @@ def _waiting(state: State, now: datetime) -> Finding:
             f"reports of {', '.join(paused)} are held: the aggregator's definition differs from the app's",
             "aggregators accept reports until 30 days after their period; later reports are dropped",
             "compare the app's definitions with the aggregator's /v1/metrics, and ship the current definition with the app",
+        )
+    unknown = state.unknown_metrics()
+    if unknown:
+        return error(
+            "spool",
+            f"reports of {', '.join(unknown)} are kept: the aggregator has no metric of this name; last error: "
+            f"{state.last_error or 'none since'}",
+            "aggregators accept reports until 30 days after their period; later reports are dropped",
+            "add the metric to the aggregator's definitions; the client tries again every hour",
+        )
+    if state.failures and REPORT_TOKEN_HINT in state.last_error:
+        return error(
+            "spool",
+            f"{format_count(len(state.queue), 'batch')} queued; last error: {state.last_error}",
+            "aggregators accept reports until 30 days after their period; later reports are dropped",
+            "let a proxy add a token with scope report, or start the aggregator without --require-report-token",
         )
     if state.failures > 1:
         return warning(
