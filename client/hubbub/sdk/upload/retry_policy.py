@@ -14,7 +14,7 @@ BACKOFF_CAP_SECONDS = 3600.0
 PAUSE_SECONDS = 3600.0
 MAX_RETRY_AFTER_SECONDS = 3600.0
 CLOCK_TOLERANCE_SECONDS = 86400.0
-REPORT_TOKEN_HINT = (
+UNAUTHORIZED_HINT = (
     "the aggregator requires a report token (--require-report-token), which this client cannot send; let a proxy add it "
     "or start the aggregator without the option"
 )
@@ -61,7 +61,7 @@ class UploadResponse:
             return f"no response: {self.failure}" if self.failure else "no response"
         text = f"{self.status} {self.problem}" if self.problem else str(self.status)
         needs_token = self.status in (401, 403) and self.problem != "cross-site"
-        return f"{text}: {REPORT_TOKEN_HINT}" if needs_token else text
+        return f"{text}: {UNAUTHORIZED_HINT}" if needs_token else text
 
 
 NO_RESPONSE = UploadResponse(None)
