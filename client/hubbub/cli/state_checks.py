@@ -10,13 +10,12 @@ from pathlib import Path
 from hubbub.cli.findings import Finding, Health, check_clock, error, modification_times, ok, warning
 from hubbub.consent import Consent, consent_limit
 from hubbub.encoding.secret import SECRET_BYTES
-from hubbub.errors import HubbubError
 from hubbub.metrics.periods import Period
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub.sdk.runtime.machine_id import MachineIdReader, machine_tag, read_machine_id
 from hubbub.sdk.storage.state import State
-from hubbub.sdk.storage.state_reader import read_state
-from hubbub.sdk.upload.retry_policy import REPORT_TOKEN_HINT
+from hubbub.sdk.storage.state_reader import UnreadableStateError, read_state
+from hubbub.sdk.upload.retry_policy import UNAUTHORIZED_HINT
 from hubbub.text import format_count
 
 _OVERDUE_AFTER = timedelta(days=3)
@@ -32,10 +31,8 @@ def check_state(
     """
     try:
         state = read_state(directory)
-    except HubbubError as problem:
-        yield error(
-            "state", str(problem), "the state of the client cannot be checked", "pass the state directory of the client"
-        )
+    except UnreadableStateError as problem:
+        yield error("state", problem.observation, "the state of the client cannot be checked", problem.next_step)
         return
     links = sorted(path.name for path in directory.iterdir() if path.is_symlink())
     if links:
@@ -208,7 +205,7 @@ def _waiting(state: State, now: datetime) -> Finding:
             "aggregators accept reports until 30 days after their period; later reports are dropped",
             "add the metric to the aggregator's definitions; the client tries again every hour",
         )
-    if state.failures and REPORT_TOKEN_HINT in state.last_error:
+    if state.failures and UNAUTHORIZED_HINT in state.last_error:
         return error(
             "spool",
             f"{format_count(len(state.queue), 'batch')} queued; last error: {state.last_error}",

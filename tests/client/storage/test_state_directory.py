@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from hubbub import Client, DefinitionError, HubbubError, Limits, ParameterError, Policy
 from hubbub.cli import main
+from hubbub.cli.state_checks import check_state
 from hubbub.client import collaborators
 from hubbub.sdk.storage.filesystem import File, SystemDisk
 from hubbub.sdk.storage.record_format import MAGIC
@@ -227,13 +228,22 @@ def test_journal_with_damaged_long_first_record_is_recognized(rig: Rig) -> None:
         assert (state.damaged, state.chosen) == (1, 1)
 
 
-def test_rejects_old_state_format_and_keeps_files(rig: Rig) -> None:
-    """Version 1 had other event names and the last magic byte 1. It was never released, so it is not converted."""
+@pytest.mark.parametrize(
+    ("version", "next_step"),
+    [
+        (1, "delete the directory to start anew; this starts a new ledger and spends epsilon again"),
+        (3, "install the newer hubbub"),
+    ],
+)
+def test_rejects_other_state_format_and_keeps_files(
+    version: int, next_step: str, rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Version 1 had other event names. It was never released, so it is not converted."""
     rig.agreed().close()
     journal = rig.state / "journal"
-    old = journal.read_bytes().replace(MAGIC, MAGIC[:-1] + b"\x01")
+    old = journal.read_bytes().replace(MAGIC, MAGIC[:-1] + bytes([version]))
     journal.write_bytes(old)
-    message = r"has another state format \(version 1, this hubbub reads version 2\).*delete the directory to start anew"
+    message = f"has state format version {version}, this hubbub reads version 2.*: {next_step}"
     with pytest.raises(HubbubError, match=message):
         read_state(rig.state)
     with pytest.warns(RuntimeWarning, match=message):
@@ -242,3 +252,8 @@ def test_rejects_old_state_format_and_keeps_files(rig: Rig) -> None:
     assert deliver(client) == 0
     client.close()
     assert journal.read_bytes() == old
+    assert "in memory" not in caplog.text
+    assert "hubbub records and sends nothing until" in caplog.text
+    (finding,) = check_state(rig.state, rig.clock(), {})
+    assert f"has state format version {version}" in finding.observation
+    assert finding.next_step == next_step
