@@ -28,7 +28,6 @@ def bloom_bits(metric: Metric, value: Value, cohort: int) -> BloomBits:
 
     Raises InvalidValueError; its message never contains the value.
 
-
     >>> metric = Metric.categorical("os", ("linux", "macos", "windows"), prob_p=0.25, prob_q=0.75, prob_f=0.5)
     >>> bin(bloom_bits(metric, "windows", cohort=0)), bloom_bits(metric, None, cohort=0)
     ('0b100', 0)
@@ -38,13 +37,11 @@ def bloom_bits(metric: Metric, value: Value, cohort: int) -> BloomBits:
     if metric.kind is Kind.BOOLEAN:
         if not isinstance(value, bool):
             raise InvalidValueError(
-                f"{metric.name}: a boolean metric accepts True, False or None, got a {_type_name(value)}"
+                f"{metric.name}: a boolean metric accepts True, False or None, got {_type_name(value)}"
             )
         return BloomBits(value)
     if not isinstance(value, str):
-        raise InvalidValueError(
-            f"{metric.name}: a {metric.kind} metric accepts a str or None, got a {_type_name(value)}"
-        )
+        raise InvalidValueError(f"{metric.name}: a {metric.kind} metric accepts a str or None, got {_type_name(value)}")
     if metric.kind is Kind.CATEGORICAL:
         return _category_bit(metric, value)
     text = _utf8(value)
@@ -80,4 +77,5 @@ def _category_bit(metric: Metric, value: str) -> BloomBits:
 
 
 def _type_name(value: object) -> str:
-    return type(value).__name__
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"

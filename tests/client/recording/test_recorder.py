@@ -104,13 +104,15 @@ def test_weekly_and_monthly_periods_start_on_their_first_day(kind: PeriodKind, s
     assert min(batch.period for batch in rig.transport.batches) == start
 
 
-def test_ignored_recordings_are_counted_by_reason(rig: Rig) -> None:
+def test_ignored_recordings_are_counted_by_reason(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     expired = Metric.boolean("old", prob_p=0, prob_q=1, prob_f=0.5, expires=TODAY)
     client = rig.agreed(HOMEPAGE, expired)
     client.record("homepage", 7)  # type: ignore[arg-type]
     client.record("homepage", "\ud800")
     client.record("nothing", "x")
-    client.record("old", True)
+    for _ in range(2):
+        client.record("old", True)
+    assert caplog.text.count(f"record: old expired on {TODAY}: its recordings are ignored") == 1
     client.record("homepage", "x")
     counts = client.accounting()
     assert counts["ignored"] == {
@@ -118,10 +120,10 @@ def test_ignored_recordings_are_counted_by_reason(rig: Rig) -> None:
         "invalid": 2,
         "unknown-metric": 1,
         "policy": 0,
-        "expired": 1,
+        "expired": 2,
         "no-state": 0,
     }
-    assert counts["recorded"] == 5
+    assert counts["recorded"] == 6
     require_balanced(counts)
     client.close()
     assert rig.client(HOMEPAGE, expired).accounting()["chosen"] == 1
@@ -142,7 +144,7 @@ def test_wrong_calls_are_logged_once_without_value(rig: Rig, caplog: pytest.LogC
             client.record(f"no_{number}", "x")
     assert [warning.partition(":")[0] for warning in warned] == ["record"] * 5
     assert "no such metric is defined; was 'homepage' meant? (defined: homepage, plain)" in warned[0]
-    assert "homepage: a string metric accepts a str or None, got a int" in warned[1]
+    assert "homepage: a string metric accepts a str or None, got an int" in warned[1]
     assert "canary" not in caplog.text
     assert "424242" not in caplog.text
     assert len(caplog.records) < 120

@@ -145,7 +145,7 @@ def test_rejects_invalid_client_options(options: dict[str, Any], message: str) -
 
 @pytest.mark.parametrize("fields", [{"max_reports": 0}, {"max_reports": "9"}, {"max_bytes": 1.5}, {"max_bytes": True}])
 def test_rejects_invalid_limits(fields: dict[str, Any]) -> None:
-    with pytest.raises(ParameterError, match="must be an integer of at least 1, got"):
+    with pytest.raises(ParameterError, match="must be an integer >= 1, got"):
         Limits(**fields)
 
 
@@ -257,3 +257,8 @@ def test_rejects_other_state_format_and_keeps_files(
     (finding,) = check_state(rig.state, rig.clock(), {})
     assert f"has state format version {version}" in finding.observation
     assert finding.next_step == next_step
+
+
+def test_empty_subject_id_is_quoted_in_error(rig: Rig) -> None:
+    with pytest.raises(ParameterError, match="subject_id must be a string that is not empty, got '':"):
+        rig.client().subject("")

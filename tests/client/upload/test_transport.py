@@ -88,6 +88,15 @@ def test_failure_has_reason_and_address_without_class_names(monkeypatch: pytest.
     assert "Connection refused" in proxy_refused
 
 
+@pytest.mark.parametrize("user", ["canary:canary@", "canary@", "@"])
+def test_rejects_url_with_user_name_without_repeating_it(user: str) -> None:
+    with pytest.raises(
+        ParameterError, match=r"no user name and password, got https://\.\.\.@example\.org:8443"
+    ) as caught:
+        check_url(f"https://{user}example.org:8443")
+    assert "canary" not in str(caught.value)
+
+
 def test_request_headers_do_not_identify_client() -> None:
     heard: list[bytes] = []
     answer = http("202 Accepted", b'{"batch_id": "x"}', "Set-Cookie: id=1", "Date: Sat, 21 Nov 2026 12:00:00 GMT")

@@ -137,6 +137,7 @@ class Recorder:
         """Account of a subject and metric, brought to the current period, and the period of the draft."""
         current = self._clock.current(metric.period)
         if has_expired(metric, current.period.start):
+            self._log_once(f"record: {metric.name} expired on {metric.expires}: its recordings are ignored")
             raise _Ignored("expired")
         account = self._enrollment.account(state, subject, metric)
         if account.refused:

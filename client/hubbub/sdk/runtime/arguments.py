@@ -64,8 +64,9 @@ def check_timeout(timeout: float) -> float:
 def check_subject_id(subject_id: str) -> str:
     """Return the id of a subject, checked."""
     if not isinstance(subject_id, str) or not subject_id:
+        given = "''" if isinstance(subject_id, str) else type(subject_id).__name__
         raise ParameterError(
-            f"subject_id must be a string that is not empty, got {type(subject_id).__name__}: pass the id of one person, and do not "
+            f"subject_id must be a string that is not empty, got {given}: pass the id of one person, and do not "
             "record for a person without an id"
         )
     return subject_id
