@@ -125,7 +125,8 @@ def _format(about: dict[str, Any]) -> str:
     probabilities = f"p = {about['prob_p']:.6g}, q = {about['prob_q']:.6g}, f = {about['prob_f']:.6g}"
     titles = {"lifetime": "lifetime epsilon"}
     limits = ("epsilon_enrollment", "epsilon_metric", "epsilon_total")
-    linked = f"effective group size of two reports of one value: {about['effective_group_size_2_reports']:,.3g} clients"
+    group_size = f"{about['effective_group_size_2_reports']:,.3g}"
+    linked = f"effective group size of two reports of one value: {group_size} client{'' if group_size == '1' else 's'}"
     lines = [
         f"{about['name']}  ({about['kind']}, one report per {about['period']}, expires {about['expires']})",
         f"  {about['description']}  [{about['owner']}]",

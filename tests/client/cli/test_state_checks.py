@@ -107,7 +107,7 @@ def test_doctor_inspect_and_log_name_the_reason_of_queued_reports(
     client.record("dark_mode", True)
     deliver(client)
     client.close()
-    found = [each for each in problems(directory) if each.check == "spool"]
+    found = [each for each in problems(directory) if each.check == "queue"]
     assert [(each.health, observation in each.observation) for each in found] == [(health, True)], found
     shown = CliRunner().invoke(main, ["inspect", str(directory)]).stdout
     assert re.search(rf"^queued: dark_mode of [0-9-]+, {queued}", shown, re.MULTILINE)
