@@ -101,6 +101,19 @@ def test_check_warns_about_expired_blocked_and_linkable_metrics(
     assert json.loads(hubbub("metrics", "check", odd, "--json").stdout)["warnings"][0].startswith(warning)
 
 
+@pytest.mark.parametrize(("num_cohorts", "number"), [(1, 1), (2, 1), (4, 0)])
+def test_check_warns_about_string_metrics_with_few_cohorts(num_cohorts: int, number: int, tmp_path: Path) -> None:
+    file = tmp_path / "metrics.toml"
+    file.write_text(METRICS.read_text().replace("num_cohorts = 64", f"num_cohorts = {num_cohorts}", 1))
+    result = hubbub("metrics", "check", file)
+    assert result.returncode == 0
+    warning = (
+        f"warning: homepage: num_cohorts = {num_cohorts}: a detected candidate may be a frequent unlisted string. "
+        "Use 8 or more cohorts."
+    )
+    assert result.stderr.count(warning) == number
+
+
 def test_check_warns_if_the_total_is_too_small(tmp_path: Path) -> None:
     many = tmp_path / "many.toml"
     homepage = METRICS.read_text().partition("[[metric]]")[2].partition("[[metric]]")[0]
