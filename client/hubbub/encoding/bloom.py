@@ -32,6 +32,11 @@ def bloom_bits(metric: Metric, value: Value, cohort: int) -> BloomBits:
     >>> bin(bloom_bits(metric, "windows", cohort=0)), bloom_bits(metric, None, cohort=0)
     ('0b100', 0)
     """
+    if (
+        type(value) is str and metric.kind is Kind.STRING and value.isascii()
+    ):  # the common case, without the other checks
+        params = metric.params
+        return _bits_at(_HASH_FUNCTIONS[params.hash_scheme](value.encode(), cohort, params.num_bits, params.num_hashes))
     if value is None:
         return BloomBits(0)
     if metric.kind is Kind.BOOLEAN:
