@@ -94,8 +94,8 @@ class Settings:
     )
     reject_implausible: bool = _setting(
         False,
-        "Refuse batches that contain a report with a number of ones that an honest client produces with probability "
-        "below 1e-9. Refuses a few honest clients permanently and biases shares by up to 1e-9 / (q* - p*).",
+        "Refuse batches that contain a report with a number of ones that a genuine client produces with probability "
+        "below 1e-9. Refuses a few genuine clients permanently and biases shares by up to 1e-9 / (q* - p*).",
     )
     require_report_token: bool = _setting(
         False,

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from hubbub.consent import Consent, ConsentRecord, consent_limit
+from hubbub.consent import Consent, ConsentRecord, consent_limit, consent_variable_warning
 from hubbub.encoding.bloom import Value
 from hubbub.errors import HubbubError, ParameterError
 from hubbub.metrics.definitions import Definitions, load_definitions
@@ -34,11 +34,12 @@ from hubbub.sdk.runtime.arguments import (
     check_ca_certs,
     check_consent_text,
     check_subject_id,
+    check_timeout,
     instance_or_default,
 )
 from hubbub.sdk.runtime.async_worker import AsyncWorker
 from hubbub.sdk.runtime.clock import PeriodClock
-from hubbub.sdk.runtime.error_guard import call_safely, report_failure
+from hubbub.sdk.runtime.error_guard import call_safely, log, report_failure
 from hubbub.sdk.runtime.fork_safety import HeldSection, register, registered_clients
 from hubbub.sdk.runtime.machine_id import MachineIdReader, read_machine_id
 from hubbub.sdk.runtime.safe_logging import holds_journal
@@ -156,7 +157,11 @@ class Client:
         self._machine_id = machine_id if durability != "memory" else lambda: None
         self._clock = clock
         self._random_bytes = random_bytes
-        self._environment_allows = consent_limit(os.environ if environment is None else environment)
+        environment = os.environ if environment is None else environment
+        self._environment_allows = consent_limit(environment)
+        variable_warning = consent_variable_warning(environment)
+        if variable_warning is not None:
+            log(logging.WARNING, "%s", variable_warning)
         self._given_disk = disk
         self._async_worker = AsyncWorker()
         self._parts = self._build()
@@ -276,7 +281,8 @@ class Client:
 
         A report is due after its period has ended and its random send time has passed.
         """
-        return call_safely(lambda: self._parts.uploader.flush(timeout), otherwise=False)
+        seconds = check_timeout(timeout)
+        return call_safely(lambda: self._parts.uploader.flush(seconds), otherwise=False)
 
     def close(self) -> None:
         """Stop the background thread. Nothing is lost: the next start continues."""
@@ -328,9 +334,10 @@ class Client:
                 parts.recorder.unsaved_ignored["consent"] += 1
                 return
             if subject_id is None and self._per_subject:
-                raise ParameterError(
+                parts.recorder.ignore_wrong_call(
                     "this client is per_subject: call client.subject(id).record(...) instead of client.record(...)"
                 )
+                return
             if holds_journal():
                 parts.recorder.postpone(subject_id, metric, value)
                 if parts.uploader.is_started:

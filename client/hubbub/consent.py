@@ -39,6 +39,7 @@ class ConsentRecord:
 
 _FALSE_VALUES = ("", "0", "false", "no")
 _LEVELS = tuple(Consent)
+_MAX_SHOWN_CHARACTERS = 32
 
 
 def consent_limit(environment: Mapping[str, str]) -> Consent:
@@ -54,6 +55,18 @@ def consent_limit(environment: Mapping[str, str]) -> Consent:
         return Consent.OFF
     level = environment.get("HUBBUB_CONSENT", "").strip().lower() or Consent.ON
     return Consent(level) if level in _LEVELS else Consent.OFF
+
+
+def consent_variable_warning(environment: Mapping[str, str]) -> str | None:
+    """Return a warning about a `HUBBUB_CONSENT` that is not a level, or None.
+
+    >>> consent_variable_warning({"HUBBUB_CONSENT": "yes"}), consent_variable_warning({"HUBBUB_CONSENT": "on"})
+    ("HUBBUB_CONSENT='yes' is not off, local or on: off applies", None)
+    """
+    value = environment.get("HUBBUB_CONSENT", "")
+    if value.strip().lower() in ("", *_LEVELS):
+        return None
+    return f"HUBBUB_CONSENT={value[:_MAX_SHOWN_CHARACTERS]!r} is not off, local or on: off applies"
 
 
 def stricter_consent(one: Consent, other: Consent) -> Consent:

@@ -86,7 +86,7 @@ def test_bare_install_checks_state_directory(bare: Path, tmp_path: Path) -> None
     checked = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert checked.stderr == ""
     found = {finding["check"]: finding["health"] for finding in json.loads(checked.stdout)["findings"]}
-    assert found == dict.fromkeys(("clock", "secret", "journal", "consent", "spool", "ledger", "machine"), "ok")
+    assert found == dict.fromkeys(("clock", "secret", "journal", "consent", "queue", "ledger", "machine"), "ok")
     (state / "secret").write_bytes(b"short")
     assert subprocess.run(command, capture_output=True, check=False, env=environment).returncode == 1
 

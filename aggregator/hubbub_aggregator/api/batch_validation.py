@@ -87,6 +87,6 @@ def _check_plausible(batch: Batch, metric: Metric) -> None:
         first = implausible[0]
         raise RefusedError(
             ProblemType.IMPLAUSIBLE_REPORT,
-            f"report {first} has {ones[first]} ones. An honest report of {metric.name} has {fewest} to {most}, except with "
+            f"report {first} has {ones[first]} ones. A genuine report of {metric.name} has {fewest} to {most}, except with "
             "probability below 1e-9. This aggregator refuses others (--reject-implausible)",
         )

@@ -252,7 +252,7 @@ def _settings_warnings(settings: Settings, metrics: Iterable[str]) -> list[str]:
     warnings = []
     if settings.reject_implausible:
         warnings.append(
-            "--reject-implausible is on: a few honest clients are refused permanently, and shares are biased by up to "
+            "--reject-implausible is on: a few genuine clients are refused permanently, and shares are biased by up to "
             "1e-9 / (q* - p*). Summaries record this. Leave the option out if you need unbiased shares"
         )
     for option, named in (("keep-counts", settings.keep_counts), ("keep-reports", settings.keep_reports)):

@@ -60,6 +60,8 @@ def command(directory: Path, *, count: int, as_json: bool) -> None:
         click.echo(
             f"last uploads failed: {format_count(state.failures, 'attempt')}, last error: {state.last_error or 'no response'}"
         )
+    for name in state.unknown_metrics():
+        click.echo(f"kept: {name}: the aggregator has no metric of this name. Add it to the aggregator's definitions")
     for each in sorted(report["queued"], key=lambda each: str(each["send_time"])):
         doubt = ", possibly delivered" if each["possibly_delivered"] else ""
         click.echo(f"queued: {each['metric']} of {each['period']}, {_when(each)}{doubt}")

@@ -34,14 +34,14 @@ def command(directory: Path, *, as_json: bool) -> None:
     print_damage(state)
     for each in state.accounts.values():
         click.echo(
-            f"{each.metric:20} {each.digest[:12]}  {format_count(each.units, each.unit)} x {shown_epsilon(each.epsilon_per_unit)} = eps {shown_epsilon(each.spent)} "
+            f"{each.metric:20} {each.digest[:12]}  {format_count(each.units, each.unit)} x {shown_epsilon(each.epsilon_per_unit)} = epsilon {shown_epsilon(each.spent)} "
             f"of {shown_epsilon(each.reserved_epsilon)} reserved, {format_count(each.reports, 'report')}{_subject_suffix(each.subject)}"
         )
         if each.refused:
             click.echo(f"not collected{_subject_suffix(each.subject)}: {each.refused}")
     for subject in sorted(state.digests):
         click.echo(
-            f"total eps {shown_epsilon(state.spent(subject))} (with drafts) of {shown_epsilon(state.reserved(subject))} reserved{_subject_suffix(subject)}. "
+            f"total epsilon {shown_epsilon(state.spent(subject))} (with drafts) of {shown_epsilon(state.reserved(subject))} reserved{_subject_suffix(subject)}. "
             "It bounds the difference between histories of values that change at the same times"
         )
     for each in state.accounts.values():

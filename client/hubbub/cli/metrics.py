@@ -11,6 +11,8 @@ from hubbub.cli.output import PATH, json_option, print_json
 from hubbub.text import format_count
 
 _DELTA = 1e-9
+_MIN_STRING_COHORTS = 4
+"""With fewer cohorts, an unlisted string can have the bits of a candidate in every cohort."""
 
 
 @click.group()
@@ -29,8 +31,8 @@ def command() -> None:
 def check(definitions: Path, *, as_json: bool) -> None:
     """Check the definitions file DEFINITIONS.
 
-    Exit code 1 if the file is invalid. Also warns about expired metrics, metrics that the default Policy blocks or soon exhausts, and metrics with reports that
-    can be linked to one client.
+    Exit code 1 if the file is invalid. Also warns about expired metrics, metrics that the default Policy blocks or soon exhausts, metrics with reports that
+    can be linked to one client, and string metrics with few cohorts.
 
     \b
     Example:
@@ -39,7 +41,7 @@ def check(definitions: Path, *, as_json: bool) -> None:
     from datetime import UTC, datetime
 
     from hubbub.metrics.definitions import load_definitions
-    from hubbub.metrics.metric import has_expired
+    from hubbub.metrics.metric import Kind, has_expired
     from hubbub.privacy.allocation import policy_warnings
     from hubbub.privacy.linkability import linkability_warning
     from hubbub.privacy.policy import Policy
@@ -55,6 +57,12 @@ def check(definitions: Path, *, as_json: bool) -> None:
     ]
     warnings += (f"under the default Policy: {text}" for text in policy_warnings(Policy(), collected, today))
     warnings += filter(None, map(linkability_warning, collected))
+    warnings += (
+        f"{metric.name}: num_cohorts = {metric.params.num_cohorts}: a detected candidate may be a frequent unlisted string. "
+        "Use 8 or more cohorts."
+        for metric in collected
+        if metric.kind is Kind.STRING and metric.params.num_cohorts < _MIN_STRING_COHORTS
+    )
     if as_json:
         digests = {metric.name: metric.digest for metric in loaded.versions()}
         print_json({"metrics": digests, "warnings": warnings})
@@ -125,7 +133,8 @@ def _format(about: dict[str, Any]) -> str:
     probabilities = f"p = {about['prob_p']:.6g}, q = {about['prob_q']:.6g}, f = {about['prob_f']:.6g}"
     titles = {"lifetime": "lifetime epsilon"}
     limits = ("epsilon_enrollment", "epsilon_metric", "epsilon_total")
-    linked = f"effective group size of two reports of one value: {about['effective_group_size_2_reports']:,.3g} clients"
+    group_size = f"{about['effective_group_size_2_reports']:,.3g}"
+    linked = f"effective group size of two reports of one value: {group_size} client{'' if group_size == '1' else 's'}"
     lines = [
         f"{about['name']}  ({about['kind']}, one report per {about['period']}, expires {about['expires']})",
         f"  {about['description']}  [{about['owner']}]",

@@ -58,9 +58,9 @@ def new_identity(directory: Path) -> None:
 @command.command("keep-identity")
 @click.argument("directory", metavar="STATE", type=PATH)
 def keep_identity(directory: Path) -> None:
-    """Accept this machine for a state directory that was moved, not copied.
+    """Accept this machine for a moved directory.
 
-    Does not change the secret or the ledger. `hubbub doctor --state` no longer warns about the earlier machine.
+    For a state directory that was moved, not copied. Does not change the secret or the ledger. `hubbub doctor --state` no longer warns about the earlier machine.
 
     \b
     Example:

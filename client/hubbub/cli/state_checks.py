@@ -10,12 +10,12 @@ from pathlib import Path
 from hubbub.cli.findings import Finding, Health, check_clock, error, modification_times, ok, warning
 from hubbub.consent import Consent, consent_limit
 from hubbub.encoding.secret import SECRET_BYTES
-from hubbub.errors import HubbubError
 from hubbub.metrics.periods import Period
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub.sdk.runtime.machine_id import MachineIdReader, machine_tag, read_machine_id
 from hubbub.sdk.storage.state import State
-from hubbub.sdk.storage.state_reader import read_state
+from hubbub.sdk.storage.state_reader import UnreadableStateError, read_state
+from hubbub.sdk.upload.retry_policy import UNAUTHORIZED_HINT
 from hubbub.text import format_count
 
 _OVERDUE_AFTER = timedelta(days=3)
@@ -31,10 +31,8 @@ def check_state(
     """
     try:
         state = read_state(directory)
-    except HubbubError as problem:
-        yield error(
-            "state", str(problem), "the state of the client cannot be checked", "pass the state directory of the client"
-        )
+    except UnreadableStateError as problem:
+        yield error("state", problem.observation, "the state of the client cannot be checked", problem.next_step)
         return
     links = sorted(path.name for path in directory.iterdir() if path.is_symlink())
     if links:
@@ -183,7 +181,7 @@ def _waiting(state: State, now: datetime) -> Finding:
     if state.quarantine:
         problem = next(reversed(state.quarantine.values()))[1]
         return error(
-            "spool",
+            "queue",
             f"{format_count(len(state.quarantine), 'batch')} permanently refused, the last with {problem}",
             "the aggregator does not accept this client's batches, and these reports are not sent again",
             "compare the app's definitions with the aggregator's /v1/metrics; `hubbub inspect` shows the batches",
@@ -193,27 +191,43 @@ def _waiting(state: State, now: datetime) -> Finding:
     )
     if paused:
         return error(
-            "spool",
+            "queue",
             f"reports of {', '.join(paused)} are held: the aggregator's definition differs from the app's",
             "aggregators accept reports until 30 days after their period; later reports are dropped",
             "compare the app's definitions with the aggregator's /v1/metrics, and ship the current definition with the app",
         )
+    unknown = state.unknown_metrics()
+    if unknown:
+        return error(
+            "queue",
+            f"reports of {', '.join(unknown)} are kept: the aggregator has no metric of this name; last error: "
+            f"{state.last_error or 'none since'}",
+            "aggregators accept reports until 30 days after their period; later reports are dropped",
+            "add the metric to the aggregator's definitions; the client tries again every hour",
+        )
+    if state.failures and UNAUTHORIZED_HINT in state.last_error:
+        return error(
+            "queue",
+            f"{format_count(len(state.queue), 'batch')} queued; last error: {state.last_error}",
+            "aggregators accept reports until 30 days after their period; later reports are dropped",
+            "let a proxy add a token with scope report, or start the aggregator without --require-report-token",
+        )
     if state.failures > 1:
         return warning(
-            "spool",
+            "queue",
             f"{format_count(len(state.queue), 'batch')} queued; the last {state.failures} upload attempts failed, last error: {state.last_error or 'no response'}",
             "aggregators accept reports until 30 days after their period; later reports are dropped",
             "check the address, the certificate and the proxy, and that the aggregator responds",
         )
     if overdue:
         return warning(
-            "spool",
+            "queue",
             f"{len(overdue)} of {format_count(len(state.queue), 'batch')} are overdue by more than {_OVERDUE_AFTER.days} days",
             "aggregators accept reports until 30 days after their period; later reports are dropped",
             "check that the aggregator is reachable from this machine, and that the app runs long enough to upload",
         )
     return ok(
-        "spool",
+        "queue",
         f"{format_count(len(state.queue), 'batch')} queued, {format_count(state.acknowledged, 'report')} acknowledged",
     )
 
@@ -230,5 +244,5 @@ def _ledger(state: State) -> Finding:
     total = max((state.spent(subject) for subject in state.digests), default=0.0)
     return ok(
         "ledger",
-        f"{format_count(len(state.accounts), 'account')}, at most eps = {shown_epsilon(total)} spent by one subject, {format_count(state.enrollments, 'enrollment')}",
+        f"{format_count(len(state.accounts), 'account')}, at most epsilon = {shown_epsilon(total)} spent by one subject, {format_count(state.enrollments, 'enrollment')}",
     )

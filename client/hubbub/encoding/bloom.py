@@ -28,23 +28,25 @@ def bloom_bits(metric: Metric, value: Value, cohort: int) -> BloomBits:
 
     Raises InvalidValueError; its message never contains the value.
 
-
     >>> metric = Metric.categorical("os", ("linux", "macos", "windows"), prob_p=0.25, prob_q=0.75, prob_f=0.5)
     >>> bin(bloom_bits(metric, "windows", cohort=0)), bloom_bits(metric, None, cohort=0)
     ('0b100', 0)
     """
+    if (
+        type(value) is str and metric.kind is Kind.STRING and value.isascii()
+    ):  # the common case, without the other checks
+        params = metric.params
+        return _bits_at(_HASH_FUNCTIONS[params.hash_scheme](value.encode(), cohort, params.num_bits, params.num_hashes))
     if value is None:
         return BloomBits(0)
     if metric.kind is Kind.BOOLEAN:
         if not isinstance(value, bool):
             raise InvalidValueError(
-                f"{metric.name}: a boolean metric accepts True, False or None, got a {_type_name(value)}"
+                f"{metric.name}: a boolean metric accepts True, False or None, got {_type_name(value)}"
             )
         return BloomBits(value)
     if not isinstance(value, str):
-        raise InvalidValueError(
-            f"{metric.name}: a {metric.kind} metric accepts a str or None, got a {_type_name(value)}"
-        )
+        raise InvalidValueError(f"{metric.name}: a {metric.kind} metric accepts a str or None, got {_type_name(value)}")
     if metric.kind is Kind.CATEGORICAL:
         return _category_bit(metric, value)
     text = _utf8(value)
@@ -80,4 +82,5 @@ def _category_bit(metric: Metric, value: str) -> BloomBits:
 
 
 def _type_name(value: object) -> str:
-    return type(value).__name__
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"

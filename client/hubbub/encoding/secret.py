@@ -41,10 +41,8 @@ class Secret:
 
     def __init__(self, key: bytes) -> None:
         if not isinstance(key, bytes) or len(key) != SECRET_BYTES:
-            raise ParameterError(
-                f"a secret must have {SECRET_BYTES} bytes, got {type(key).__name__} of "
-                f"{len(key) if isinstance(key, bytes) else 'no'} bytes: use Secret.generate()"
-            )
+            given = f"{len(key)} bytes" if isinstance(key, bytes) else type(key).__name__
+            raise ParameterError(f"a secret must have {SECRET_BYTES} bytes, got {given}: use Secret.generate()")
         self._key = key
 
     @classmethod

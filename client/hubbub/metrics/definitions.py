@@ -116,7 +116,25 @@ def _metric(table: dict[str, Any]) -> Metric:
         raise DefinitionError(message if message.startswith(f"{label}:") else f"{label}: {message}") from None
 
 
+def _check_keys(table: dict[str, Any]) -> None:
+    """Raise DefinitionError for a key that no metric of this kind has."""
+    kind = table.get("kind")
+    kinds = [Kind(kind)] if kind in tuple(Kind) else list(Kind)
+    fields = (field for each in kinds for group in _FIELDS_OF_KIND[each] for field in group)
+    allowed = sorted({*_REQUIRED, *fields, *_OPTIONAL})
+    unknown = next((field for field in table if field not in allowed), None)
+    if unknown is None:
+        return
+    from difflib import get_close_matches
+
+    listed = f"a {kinds[0]} metric" if len(kinds) == 1 else "a metric"
+    near = get_close_matches(unknown, [field for field in allowed if field not in table], 1)
+    hint = f"did you mean {near[0]}? A{listed[1:]}" if near else listed
+    raise DefinitionError(f"unknown key {unknown!r}: {hint} has {', '.join(allowed)}")
+
+
 def _parse_metric(table: dict[str, Any]) -> Metric:
+    _check_keys(table)
     for field in _REQUIRED:
         if field not in table:
             raise DefinitionError(f"{field} is missing: every metric needs {', '.join(_REQUIRED)}")
@@ -128,10 +146,6 @@ def _parse_metric(table: dict[str, Any]) -> Metric:
     for field in required:
         if field not in table:
             raise DefinitionError(f"{field} is missing: a {kind} metric needs {', '.join(required)}")
-    allowed = {*_REQUIRED, *required, *optional, *_OPTIONAL}
-    for field in table:
-        if field not in allowed:
-            raise DefinitionError(f"unknown key {field!r}: a {kind} metric has {', '.join(sorted(allowed))}")
     for field in ("description", "owner"):
         if not isinstance(table[field], str) or not table[field].strip():
             raise DefinitionError(f"{field} must be a non-empty text for the users, got {table[field]!r}")

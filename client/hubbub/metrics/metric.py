@@ -78,7 +78,7 @@ class Metric:
         object.__setattr__(self, "period", _member(PeriodKind, "period", self.period, self.name))
         object.__setattr__(self, "categories", tuple(self.categories))
         if self.hold is not None and (isinstance(self.hold, bool) or not isinstance(self.hold, int) or self.hold < 1):
-            raise DefinitionError(f"{self.name}: hold must be an integer number of periods >= 1, got {self.hold!r}")
+            raise DefinitionError(f"{self.name}: hold must be an integer >= 1, got {self.hold!r}")
         match self.kind:
             case Kind.STRING:
                 self._check_string()

@@ -114,4 +114,4 @@ class Params:
 
 def _check_integer(name: str, value: object, low: int, high: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise ParameterError(f"{name} must be a whole number in [{low}, {high}], got {value!r}")
+        raise ParameterError(f"{name} must be an integer in [{low}, {high}], got {value!r}")

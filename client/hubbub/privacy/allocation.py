@@ -20,7 +20,7 @@ from hubbub.metrics.metric import Metric
 from hubbub.metrics.periods import Period
 from hubbub.privacy.ledger import Account
 from hubbub.privacy.policy import Policy
-from hubbub.privacy.pricing import affordable_units, distinct_values, shown_epsilon, unit_price
+from hubbub.privacy.pricing import affordable_units, cost_text, distinct_values, shown_epsilon, unit_price
 
 
 def new_account(subject: str, metric: Metric, period: Period) -> Account:
@@ -43,7 +43,7 @@ def policy_warnings(policy: Policy, metrics: Sequence[Metric], today: date) -> I
     """Yield a warning for each metric that a new client's policy blocks, or that soon exhausts its reservation."""
     requested = [(metric, new_account("", metric, Period.containing(metric.period, today))) for metric in metrics]
     for (metric, _), account in zip(requested, allocate(policy, [], requested, 1), strict=True):
-        cost = f"{metric.name}: a {account.unit} costs eps = {shown_epsilon(account.epsilon_per_unit)}"
+        cost = f"{metric.name}: {cost_text(account.unit, account.epsilon_per_unit)}"
         units = f"{account.reserved_units:g} {account.unit}{'' if account.reserved_units == 1 else 's'}"
         max_units = min(distinct_values(metric), policy.units(account.epsilon_per_unit, 0))
         if account.refused:
@@ -130,7 +130,7 @@ def max_units_spent(account: Account, policy: Policy) -> float:
 
 def _no_budget_left(metric: Metric, policy: Policy, account: Account, spent: float) -> str:
     """Return the reason why no unit is left: the limit of the metric, or the total."""
-    cost = f"{metric.name}: a {account.unit} costs eps = {shown_epsilon(account.epsilon_per_unit)}, but "
+    cost = f"{metric.name}: {cost_text(account.unit, account.epsilon_per_unit)}, but "
     spent_epsilon = spent * account.epsilon_per_unit
     if affordable_units(policy.epsilon_metric - spent_epsilon, account.epsilon_per_unit) < 1:
         return (

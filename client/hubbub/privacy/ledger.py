@@ -69,7 +69,7 @@ class Account:
     reserved_units    : units of the total budget that belong to this account, spent or not
     spent_before_enrollment : units of them that earlier enrollments can have spent
     refused           : reason why the metric is not collected, or ""; see `allocation.py`
-    replanned_before  : after a clock error, periods before this day may have a batch already; see `Former.bring_back`
+    replanned_before  : after a clock error, periods before this day may have a batch already; see `BatchBuilder.replan_after_clock_error`
     newest_epoch      : largest epoch ever charged in this enrollment (metrics with `hold`)
     response          : number of the permanent response of `epoch`, see `response_number`
     """

@@ -6,7 +6,7 @@
 
 A client draws a new secret when consent is withdrawn and given again, and when the secret is lost. Epochs, and reports without
 permanent noise, are independent given the values, so their sum bounds any two histories. The sum over distinct values bounds
-only two histories that change at the same times: docs/privacy.md, "What eps does not bound".
+only two histories that change at the same times: docs/privacy.md, "Limits of epsilon".
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class PrivacyFigures:
             yield FigureRow("per epoch", self.epsilon_unit, f"hold = {self.hold}: one value and {drawn} for {lasts}")
         if self.unit == "value":
             most = "" if math.isinf(self.units_enrollment) or self.objection else f", up to V = {self.units_enrollment}"
-            stays = "while the value stays: any number of reports from one permanent response"
+            stays = "any number of reports of one unchanging value, from one permanent response"
             yield FigureRow("per value", self.epsilon_unit, f"{stays}; V distinct values cost V times as much{most}")
         if self.objection is not None:
             yield FigureRow("per enrollment", math.inf, "the policy blocks the metric")
@@ -163,11 +163,11 @@ def _odds(epsilon: float) -> str:
     """Return the largest factor by which odds can change, as text, rounded up to a tenth.
 
     >>> _odds(math.log(3)), _odds(math.inf)
-    ('at most 3 times', 'without bound')
+    ('by a factor of at most 3', 'without bound')
     """
     if epsilon > math.log(1e6):
-        return "without bound" if math.isinf(epsilon) else "more than a million times"
-    return f"at most {math.ceil((math.exp(epsilon) - _ROUNDING_SLACK) * 10) / 10:,.10g} times"
+        return "without bound" if math.isinf(epsilon) else "by a factor of more than a million"
+    return f"by a factor of at most {math.ceil((math.exp(epsilon) - _ROUNDING_SLACK) * 10) / 10:,.10g}"
 
 
 def _up_to(units: float, noun: str) -> str:

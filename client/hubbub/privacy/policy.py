@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hubbub.errors import ParameterError
 from hubbub.metrics.metric import Metric
 from hubbub.privacy.loss import epsilon
-from hubbub.privacy.pricing import ROUNDING_SLACK, affordable_units, shown_epsilon, unit_price
+from hubbub.privacy.pricing import ROUNDING_SLACK, affordable_units, cost_text, unit_price
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class Policy:
         once, price = epsilon(metric.params), unit_price(metric)
         if once > self.epsilon_report + ROUNDING_SLACK:
             return (
-                f"{metric.name}: a report costs eps = {shown_epsilon(once)}, above Policy.epsilon_report = {self.epsilon_report:g}: "
+                f"{metric.name}: {cost_text('report', once)}, above Policy.epsilon_report = {self.epsilon_report:g}: "
                 "define the metric with more noise, or raise epsilon_report"
             )
         name = min(
@@ -51,7 +51,7 @@ class Policy:
         )
         if price.epsilon > getattr(self, name) + ROUNDING_SLACK:
             return (
-                f"{metric.name}: a {price.unit} costs eps = {shown_epsilon(price.epsilon)}, above "
+                f"{metric.name}: {cost_text(price.unit, price.epsilon)}, above "
                 f"Policy.{name} = {getattr(self, name):g}: define the metric with more noise, or raise {name}"
             )
         return None

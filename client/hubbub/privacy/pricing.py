@@ -67,6 +67,18 @@ def distinct_values(metric: Metric) -> float:
             return math.inf
 
 
+def cost_text(unit: str, epsilon: float) -> str:
+    """Return the epsilon of one report or unit in words.
+
+    >>> cost_text("value", 4.3944), cost_text("report", math.inf)
+    ('a value costs epsilon = 4.395', "a report's epsilon is unbounded")
+    """
+    name = f"{'an' if unit[0] in 'aeiou' else 'a'} {unit}"
+    return (
+        f"{name}'s epsilon is unbounded" if math.isinf(epsilon) else f"{name} costs epsilon = {shown_epsilon(epsilon)}"
+    )
+
+
 def shown_epsilon(epsilon: float) -> str:
     """Return an epsilon with three decimals, rounded up so that a printed bound is never below the exact one.
 

@@ -71,7 +71,7 @@ class BitCounts(ReportData):
             counted = int(self.ones_histogram.sum()), int(self.ones_histogram @ np.arange(k + 1))
             if counted != (self.num_reports, self.ones.sum()):
                 raise SummaryError(
-                    f"{metric.name}: with_ones counts {counted[0]} reports with {counted[1]} ones, the cohorts have "
+                    f"{metric.name}: ones_histogram counts {counted[0]} reports with {counted[1]} ones, the cohorts have "
                     f"{self.num_reports} with {self.ones.sum()}: both must be of the same reports"
                 )
 

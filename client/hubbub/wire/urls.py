@@ -24,6 +24,11 @@ def check_url(url: str) -> str:
         is_valid = parts.hostname and parts.scheme in ("http", "https") and parts.port != 0
     except ValueError:  # unbalanced brackets, or an invalid port
         is_valid = False
+    if is_valid and "@" in parts.netloc:
+        raise ParameterError(
+            f"url must have no user name and password, got {parts.scheme}://...@{parts.netloc.rpartition('@')[2]}: delete the part "
+            "before the @"
+        )
     if not is_valid or parts.query or parts.fragment:
         raise ParameterError(
             f"url must be an address such as https://telemetry.example.org, without query and fragment, got {url!r}"

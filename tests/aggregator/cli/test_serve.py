@@ -401,5 +401,5 @@ def test_reject_implausible_warns_of_its_bias(definitions_file: Path) -> None:
     ]
     assert [done.returncode for done in ended] == [1, 1]
     assert "refused permanently" not in ended[0].stderr
-    assert "--reject-implausible is on: a few honest clients are refused permanently" in ended[1].stderr
+    assert "--reject-implausible is on: a few genuine clients are refused permanently" in ended[1].stderr
     assert "shares are biased by up to 1e-9 / (q* - p*)" in ended[1].stderr

@@ -36,7 +36,7 @@ def test_show_prints_parameters_and_epsilon() -> None:
         "per enrollment": "17.578",
         "lifetime epsilon": "39.551",
     }
-    assert "while the value stays: any number of reports from one permanent response" in shown.stdout
+    assert "any number of reports of one unchanging value, from one permanent response" in shown.stdout
     assert "f = 0.5; hold = none" in shown.stdout
     assert "effective group size of two reports of one value: 12.7 clients" in shown.stdout
     assert "without hold, changes of the value are visible in linked reports" in shown.stdout
@@ -78,9 +78,9 @@ def test_check_prints_one_line_if_valid_and_one_error_if_not(tmp_path: Path) -> 
         (
             "prob_q = 0.75\nprob_f = 0.5",
             "prob_q = 0.5\nprob_f = 0",
-            "under the default Policy: homepage: a period costs eps = ",
+            "under the default Policy: homepage: a period costs epsilon = ",
         ),
-        ("prob_p = 0.25", "prob_p = 0.0001", "under the default Policy: homepage: a report costs eps ="),
+        ("prob_p = 0.25", "prob_p = 0.0001", "under the default Policy: homepage: a report costs epsilon ="),
         ("expires = 2099-01-01", "expires = 2020-01-01", "homepage: expired on 2020-01-01"),
         (
             "prob_q = 0.75\nprob_f = 0.5",
@@ -99,6 +99,19 @@ def test_check_warns_about_expired_blocked_and_linkable_metrics(
     assert result.returncode == 0
     assert f"warning: {warning}" in result.stderr
     assert json.loads(hubbub("metrics", "check", odd, "--json").stdout)["warnings"][0].startswith(warning)
+
+
+@pytest.mark.parametrize(("num_cohorts", "number"), [(1, 1), (2, 1), (4, 0)])
+def test_check_warns_about_string_metrics_with_few_cohorts(num_cohorts: int, number: int, tmp_path: Path) -> None:
+    file = tmp_path / "metrics.toml"
+    file.write_text(METRICS.read_text().replace("num_cohorts = 64", f"num_cohorts = {num_cohorts}", 1))
+    result = hubbub("metrics", "check", file)
+    assert result.returncode == 0
+    warning = (
+        f"warning: homepage: num_cohorts = {num_cohorts}: a detected candidate may be a frequent unlisted string. "
+        "Use 8 or more cohorts."
+    )
+    assert result.stderr.count(warning) == number
 
 
 def test_check_warns_if_the_total_is_too_small(tmp_path: Path) -> None:
@@ -171,3 +184,19 @@ def test_file_errors_have_one_form_in_all_commands() -> None:
     ]
     assert len(paths) > 20
     assert not any(path.readable for path in paths)
+
+
+@pytest.mark.parametrize("group", ["state", "metrics"])
+def test_group_help_shows_whole_summaries(group: str) -> None:
+    assert "..." not in hubbub(group, "--help").stdout.partition("Commands:")[2]
+
+
+def test_metrics_show_prints_one_client_in_the_singular(tmp_path: Path) -> None:
+    file = tmp_path / "metrics.toml"
+    file.write_text(
+        '[[metric]]\nname = "dark"\nkind = "boolean"\ndescription = "d"\nowner = "o"\nexpires = 2099-01-01\n'
+        "prob_p = 0\nprob_q = 1\nprob_f = 0.5\nhold = 1\n"
+    )
+    shown = hubbub("metrics", "show", file).stdout
+    assert "effective group size of two reports of one value: 1 client\n" in shown
+    assert "by a factor of at most" in shown

@@ -72,6 +72,7 @@ def test_reports_missing_consent_wrong_clock_and_damaged_journal(state: Path) ->
 
 
 REFUSED = UploadResponse(None, request_sent=False, failure="certificate verify failed")
+UNKNOWN = UploadResponse(404, problem="unknown-metric")
 MISMATCH = UploadResponse(409, problem="digest-mismatch")
 
 
@@ -84,7 +85,10 @@ MISMATCH = UploadResponse(409, problem="digest-mismatch")
             "the last 3 upload attempts failed, last error: 404",
             "to be sent after 20",
         ),
-        (REFUSED, Health.WARNING, "last error: no answer (certificate verify failed)", "to be sent after 20"),
+        (REFUSED, Health.WARNING, "last error: no response: certificate verify failed", "to be sent after 20"),
+        (UNKNOWN, Health.ERROR, "the aggregator has no metric of this name; last error: 404", "to be sent after 20"),
+        (UploadResponse(401, "unauthorized"), Health.ERROR, "requires a report token", "to be sent after 20"),
+        (UploadResponse(403, "forbidden"), Health.ERROR, "requires a report token", "to be sent after 20"),
         (MISMATCH, Health.ERROR, "of dark_mode, homepage, os are held", "held until the app"),
     ],
 )
@@ -103,13 +107,15 @@ def test_doctor_inspect_and_log_name_the_reason_of_queued_reports(
     client.record("dark_mode", True)
     deliver(client)
     client.close()
-    found = [each for each in problems(directory) if each.check == "spool"]
+    found = [each for each in problems(directory) if each.check == "queue"]
     assert [(each.health, observation in each.observation) for each in found] == [(health, True)], found
     shown = CliRunner().invoke(main, ["inspect", str(directory)]).stdout
     assert re.search(rf"^queued: dark_mode of [0-9-]+, {queued}", shown, re.MULTILINE)
     assert ("last sent: {" in shown) == answer.request_sent
     assert answer.description in caplog.text
-    assert ("Reports are kept" in caplog.text) == (answer.status == 404)
+    assert ("Reports are kept" in caplog.text) == (answer.status in (401, 403, 404))
+    assert (observation in caplog.text) == (observation == "requires a report token")
+    assert ("kept: dark_mode: the aggregator has no metric" in shown) == (answer is UNKNOWN)
 
 
 def test_directory_without_state_is_one_error_with_exit_code_1(tmp_path: Path, state: Path) -> None:

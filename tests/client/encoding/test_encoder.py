@@ -224,11 +224,11 @@ def _scripted(drawn: bytes) -> Callable[[int], bytes]:
 @pytest.mark.parametrize(
     ("metric", "value", "message"),
     [
-        (STRING, 7, "homepage: a string metric accepts a str or None, got a int"),
+        (STRING, 7, "homepage: a string metric accepts a str or None, got an int"),
         (STRING, b"canary", "got a bytes"),
         (STRING, "canary \ud800", "cannot be encoded as UTF-8"),
         (BOOLEAN, "canary", "accepts True, False or None, got a str"),
-        (BOOLEAN, 1, "got a int"),
+        (BOOLEAN, 1, "got an int"),
         (
             Metric.categorical("os", ("a", "b"), prob_p=0.25, prob_q=0.75, prob_f=0.5),
             "canary",

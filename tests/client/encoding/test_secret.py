@@ -29,6 +29,7 @@ def test_rejects_secret_of_another_length_without_repeating_it(key: object) -> N
     with pytest.raises(ParameterError, match=r"a secret must have 32 bytes, got .*: use Secret\.generate") as caught:
         Secret(key)  # type: ignore[arg-type]
     assert "short" not in str(caught.value)
+    assert "of no bytes" not in str(caught.value)
 
 
 def test_cohort_depends_on_the_secret_only_modulo_m() -> None:

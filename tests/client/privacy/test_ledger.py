@@ -58,7 +58,7 @@ def test_report_above_the_policy_blocks_the_metric(rig: Rig, caplog: pytest.LogC
     with caplog.at_level(logging.WARNING, "hubbub"):
         client = rig.agreed(HOMEPAGE, policy=Policy(epsilon_report=1))
         client.record("homepage", "x")
-    assert "homepage: a report costs eps = 2.0" in caplog.text
+    assert "homepage: a report costs epsilon = 2.0" in caplog.text
     assert caplog.text.count("homepage") == 1
     rig.clock.move(days=2)
     assert deliver(client) == 0
@@ -115,7 +115,7 @@ def test_metric_without_budget_left_is_refused_before_recording(rig: Rig, caplog
         client = rig.agreed(one, two, policy=Policy(epsilon_report=99, epsilon_metric=99, epsilon_total=3.5 * price))
     assert (
         caplog.text.count(
-            "two: a value costs eps = 4.395, but not enough of Policy.epsilon_total = 15.3806 is left after the metrics' reservations"
+            "two: a value costs epsilon = 4.395, but not enough of Policy.epsilon_total = 15.3806 is left after the metrics' reservations"
         )
         == 1
     )
@@ -212,7 +212,7 @@ def test_default_policy_allows_a_second_enrollment_and_then_stops(rig: Rig, capl
             assert ("The metric is not collected" in caplog.text) == (enrollment == 3)
     assert reserved == [4, 8, 9, 9]
     assert (
-        "quiet: a value costs eps = 4.395, but earlier enrollments (consent withdrawn and given again, a lost secret) can have spent 39.551 "
+        "quiet: a value costs epsilon = 4.395, but earlier enrollments (consent withdrawn and given again, a lost secret) can have spent 39.551 "
         "of Policy.epsilon_metric = 40. Raise epsilon_metric to collect the metric from this client"
     ) in caplog.text
 
@@ -221,7 +221,7 @@ def test_default_policy_allows_a_second_enrollment_and_then_stops(rig: Rig, capl
 def test_refusal_names_the_tightest_limit(name: str) -> None:
     objection = Policy(**{"epsilon_report": 9, name: 4.3}).objection(QUIET)
     assert objection == (
-        f"quiet: a value costs eps = 4.395, above Policy.{name} = 4.3: define the metric with more noise, or raise {name}"
+        f"quiet: a value costs epsilon = 4.395, above Policy.{name} = 4.3: define the metric with more noise, or raise {name}"
     )
 
 

@@ -114,6 +114,15 @@ def test_consent_withdrawal_during_upload_counts_batch_once(rig: Rig) -> None:
     require_balanced(counts)
 
 
+@pytest.mark.parametrize(("value", "number"), [("yes", 1), ("on", 0), ("", 0), (" Local ", 0), ("off", 0)])
+def test_unknown_consent_variable_is_logged(
+    value: str, number: int, rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.client(environment={"HUBBUB_CONSENT": value})
+    assert caplog.text.count(f"HUBBUB_CONSENT={value!r} is not off, local or on: off applies") == number
+    assert len(caplog.records) == number
+
+
 @pytest.mark.parametrize("variable", ["DO_NOT_TRACK", "HUBBUB_CONSENT"])
 def test_environment_stops_recording_without_erasing(variable: str, rig: Rig) -> None:
     rig.agreed().close()

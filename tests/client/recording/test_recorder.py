@@ -7,12 +7,12 @@ import logging
 from collections import Counter
 from datetime import UTC, date, datetime
 from threading import Thread
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 from scipy import stats
 
-from hubbub import Kind, Metric, Params, PeriodKind, Policy
+from hubbub import Kind, Metric, ParameterError, Params, PeriodKind, Policy
 from hubbub.client import collaborators
 from hubbub.privacy.ledger import Account, Key
 from hubbub.sdk.recording.enrollment import Enrollment
@@ -104,13 +104,15 @@ def test_weekly_and_monthly_periods_start_on_their_first_day(kind: PeriodKind, s
     assert min(batch.period for batch in rig.transport.batches) == start
 
 
-def test_ignored_recordings_are_counted_by_reason(rig: Rig) -> None:
+def test_ignored_recordings_are_counted_by_reason(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     expired = Metric.boolean("old", prob_p=0, prob_q=1, prob_f=0.5, expires=TODAY)
     client = rig.agreed(HOMEPAGE, expired)
     client.record("homepage", 7)  # type: ignore[arg-type]
     client.record("homepage", "\ud800")
     client.record("nothing", "x")
-    client.record("old", True)
+    for _ in range(2):
+        client.record("old", True)
+    assert caplog.text.count(f"record: old expired on {TODAY}: its recordings are ignored") == 1
     client.record("homepage", "x")
     counts = client.accounting()
     assert counts["ignored"] == {
@@ -118,10 +120,10 @@ def test_ignored_recordings_are_counted_by_reason(rig: Rig) -> None:
         "invalid": 2,
         "unknown-metric": 1,
         "policy": 0,
-        "expired": 1,
+        "expired": 2,
         "no-state": 0,
     }
-    assert counts["recorded"] == 5
+    assert counts["recorded"] == 6
     require_balanced(counts)
     client.close()
     assert rig.client(HOMEPAGE, expired).accounting()["chosen"] == 1
@@ -142,11 +144,31 @@ def test_wrong_calls_are_logged_once_without_value(rig: Rig, caplog: pytest.LogC
             client.record(f"no_{number}", "x")
     assert [warning.partition(":")[0] for warning in warned] == ["record"] * 5
     assert "no such metric is defined; was 'homepage' meant? (defined: homepage, plain)" in warned[0]
-    assert "homepage: a string metric accepts a str or None, got a int" in warned[1]
+    assert "homepage: a string metric accepts a str or None, got an int" in warned[1]
     assert "canary" not in caplog.text
     assert "424242" not in caplog.text
     assert len(caplog.records) < 120
     assert client.accounting()["ignored"] | {"invalid": 6, "unknown-metric": 512} == client.accounting()["ignored"]
+
+
+def test_per_subject_client_logs_and_counts_record_without_subject(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    server = rig.agreed(SURVEY, per_subject=True, durability="memory")
+    for _ in range(2):
+        server.record("survey", True)
+    assert server.accounting()["ignored"]["invalid"] == 2
+    (warning,) = [each for each in caplog.records if each.levelno >= logging.WARNING]
+    assert "call client.subject(id).record(...) instead of client.record(...)" in warning.getMessage()
+
+
+@pytest.mark.parametrize("timeout", ["x", None, True, float("nan")])
+def test_flush_rejects_timeout_that_is_no_number(timeout: Any, rig: Rig) -> None:
+    with pytest.raises(ParameterError, match="timeout must be a number of seconds, got"):
+        rig.client().flush(timeout)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, 5.0, float("inf"), 10**400])
+def test_flush_accepts_any_number(timeout: float, rig: Rig) -> None:
+    assert rig.client().flush(timeout) in (True, False)
 
 
 def test_hold_repeats_first_value_for_whole_epoch(rig: Rig) -> None:

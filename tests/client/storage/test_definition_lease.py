@@ -319,5 +319,5 @@ def test_replaced_reports_are_counted_and_logged_once(rig: Rig, caplog: pytest.L
     client.close()
     assert stood_in(rig.client(OLD, policy=policy)) == 3
     (line,) = (record.getMessage() for record in caplog.records)
-    assert line.startswith("quiet: the budget has room for 2 values (eps = ")
+    assert line.startswith("quiet: the budget has room for 2 values (epsilon = ")
     assert "secret value" not in line

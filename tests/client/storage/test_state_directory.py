@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from hubbub import Client, DefinitionError, HubbubError, Limits, ParameterError, Policy
 from hubbub.cli import main
+from hubbub.cli.state_checks import check_state
 from hubbub.client import collaborators
 from hubbub.sdk.storage.filesystem import File, SystemDisk
 from hubbub.sdk.storage.record_format import MAGIC
@@ -144,7 +145,7 @@ def test_rejects_invalid_client_options(options: dict[str, Any], message: str) -
 
 @pytest.mark.parametrize("fields", [{"max_reports": 0}, {"max_reports": "9"}, {"max_bytes": 1.5}, {"max_bytes": True}])
 def test_rejects_invalid_limits(fields: dict[str, Any]) -> None:
-    with pytest.raises(ParameterError, match="must be an integer of at least 1, got"):
+    with pytest.raises(ParameterError, match="must be an integer >= 1, got"):
         Limits(**fields)
 
 
@@ -227,13 +228,22 @@ def test_journal_with_damaged_long_first_record_is_recognized(rig: Rig) -> None:
         assert (state.damaged, state.chosen) == (1, 1)
 
 
-def test_rejects_old_state_format_and_keeps_files(rig: Rig) -> None:
-    """Version 1 had other event names and the last magic byte 1. It was never released, so it is not converted."""
+@pytest.mark.parametrize(
+    ("version", "next_step"),
+    [
+        (1, "delete the directory to start anew; this starts a new ledger and spends epsilon again"),
+        (3, "install the newer hubbub"),
+    ],
+)
+def test_rejects_other_state_format_and_keeps_files(
+    version: int, next_step: str, rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Version 1 had other event names. It was never released, so it is not converted."""
     rig.agreed().close()
     journal = rig.state / "journal"
-    old = journal.read_bytes().replace(MAGIC, MAGIC[:-1] + b"\x01")
+    old = journal.read_bytes().replace(MAGIC, MAGIC[:-1] + bytes([version]))
     journal.write_bytes(old)
-    message = r"has another state format \(version 1, this hubbub reads version 2\).*delete the directory to start anew"
+    message = f"has state format version {version}, this hubbub reads version 2.*: {next_step}"
     with pytest.raises(HubbubError, match=message):
         read_state(rig.state)
     with pytest.warns(RuntimeWarning, match=message):
@@ -242,3 +252,13 @@ def test_rejects_old_state_format_and_keeps_files(rig: Rig) -> None:
     assert deliver(client) == 0
     client.close()
     assert journal.read_bytes() == old
+    assert "in memory" not in caplog.text
+    assert "hubbub records and sends nothing until" in caplog.text
+    (finding,) = check_state(rig.state, rig.clock(), {})
+    assert f"has state format version {version}" in finding.observation
+    assert finding.next_step == next_step
+
+
+def test_empty_subject_id_is_quoted_in_error(rig: Rig) -> None:
+    with pytest.raises(ParameterError, match="subject_id must be a string that is not empty, got '':"):
+        rig.client().subject("")

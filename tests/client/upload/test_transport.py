@@ -71,6 +71,32 @@ def http(status: str, body: bytes, *headers: str) -> bytes:
     return head.encode() + b"\r\n\r\n" + body
 
 
+def test_failure_has_reason_and_address_without_class_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        closed = f"127.0.0.1:{listener.getsockname()[1]}"
+    refused = HttpTransport(f"http://{closed}").send(BODY).description
+    monkeypatch.setenv("https_proxy", f"http://{closed}")
+    proxy_refused = HttpTransport("https://telemetry.example.org").send(BODY).description
+    with server(lambda _: None) as url:
+        ended = HttpTransport(url).send(BODY).description
+    for text, address in ((refused, closed), (proxy_refused, closed), (ended, url.partition("//")[2])):
+        assert text.startswith("no response: ")
+        assert text.endswith(f" ({address})")
+        assert "Connection(" not in text
+        assert "Cancellable" not in text
+    assert "Connection refused" in refused
+    assert "Connection refused" in proxy_refused
+
+
+@pytest.mark.parametrize("user", ["canary:canary@", "canary@", "@"])
+def test_rejects_url_with_user_name_without_repeating_it(user: str) -> None:
+    with pytest.raises(
+        ParameterError, match=r"no user name and password, got https://\.\.\.@example\.org:8443"
+    ) as caught:
+        check_url(f"https://{user}example.org:8443")
+    assert "canary" not in str(caught.value)
+
+
 def test_request_headers_do_not_identify_client() -> None:
     heard: list[bytes] = []
     answer = http("202 Accepted", b'{"batch_id": "x"}', "Set-Cookie: id=1", "Date: Sat, 21 Nov 2026 12:00:00 GMT")

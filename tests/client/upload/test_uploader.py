@@ -143,6 +143,22 @@ def test_digest_mismatch_holds_only_its_metric(rig: Rig, caplog: pytest.LogCaptu
     assert {json.loads(body)["metric"] for body in rig.transport.bodies[tried:]} == {"homepage", "survey"} - {held}
 
 
+def test_unknown_metric_is_logged_once_until_aggregator_accepts_it(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    client = rig.agreed()
+    rig.transport.responses = [UploadResponse(404, "unknown-metric")] * 2
+    with caplog.at_level(logging.WARNING, "hubbub"):
+        for _ in range(2):
+            deliver(client)
+            with collaborators(client).journal as state:
+                assert (state.unknown_metrics(), state.last_error) == (["homepage"], "404 unknown-metric (homepage)")
+            rig.clock.move(hours=2)
+    assert caplog.text.count("homepage: the aggregator has no metric of this name") == 1
+    deliver(client)
+    assert client.accounting()["acknowledged"] >= 1
+    with collaborators(client).journal as state:
+        assert (state.unknown_metrics(), state.last_error) == ([], "")
+
+
 @pytest.mark.parametrize("status", [401, 403, 404])
 def test_4xx_pauses_uploads_for_an_hour(status: int, rig: Rig) -> None:
     client = rig.agreed()

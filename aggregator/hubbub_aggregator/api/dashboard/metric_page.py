@@ -150,7 +150,7 @@ def _describe(kind: str, params: Params) -> str:
         case "extreme":
             low, high = plausible_ones(params)
             return (
-                f"some reports have fewer than {low} or more than {high} ones. An honest client sends such a report with "
+                f"some reports have fewer than {low} or more than {high} ones. A genuine client sends such a report with "
                 "probability below 1e-9. The reports are fabricated, or were made with other parameters"
             )
         case "shape":

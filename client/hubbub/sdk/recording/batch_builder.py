@@ -170,7 +170,7 @@ class BatchBuilder:
         account = next(account for report, account in reports if report.stood_in)
         if self._is_new(account.digest):
             log_when_unlocked(
-                "%s: the budget has room for %d values (eps = %.3f), and a value beyond them was recorded. The report repeats the "
+                "%s: the budget has room for %d values (epsilon = %.3f), and a value beyond them was recorded. The report repeats the "
                 "value reported last, and accounting() counts it as `stood_in`. Many such reports bias the estimates: raise "
                 "epsilon_enrollment in Policy, or set `hold` in the definition.",
                 account.metric,

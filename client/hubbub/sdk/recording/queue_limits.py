@@ -30,7 +30,7 @@ class Limits:
         for name in self.__slots__:
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ParameterError(f"{name} must be an integer of at least 1, got {value!r}")
+                raise ParameterError(f"{name} must be an integer >= 1, got {value!r}")
 
 
 def find_discarded(state: State, definitions: Definitions, limits: Limits, now: datetime) -> dict[str, str]:

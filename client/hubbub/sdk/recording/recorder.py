@@ -137,6 +137,7 @@ class Recorder:
         """Account of a subject and metric, brought to the current period, and the period of the draft."""
         current = self._clock.current(metric.period)
         if has_expired(metric, current.period.start):
+            self._log_once(f"record: {metric.name} expired on {metric.expires}: its recordings are ignored")
             raise _Ignored("expired")
         account = self._enrollment.account(state, subject, metric)
         if account.refused:
@@ -214,6 +215,11 @@ class Recorder:
         counts["recorded"] += ignored.total()
         counts["ignored"] = {reason: n + ignored[reason] for reason, n in counts["ignored"].items()}
         return counts
+
+    def ignore_wrong_call(self, message: str) -> None:
+        """Count a wrong call of `record` as ignored (`invalid`), and log its message once."""
+        self._log_once(f"record: {message}")
+        self.unsaved_ignored["invalid"] += 1
 
     def _warn_unknown(self, name: object) -> None:
         """Warn once for each unknown name, up to the limit of `OncePerKey`."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
+import threading
+from numbers import Real
 from pathlib import Path
 from typing import TypeVar
 
@@ -49,11 +52,21 @@ def check_consent_text(agreed: str) -> str:
     return agreed
 
 
+def check_timeout(timeout: float) -> float:
+    """Return a timeout in seconds, checked, and at most the longest one that threads can wait."""
+    if isinstance(timeout, Real) and not isinstance(timeout, bool):
+        seconds = float(min(timeout, threading.TIMEOUT_MAX / 2))
+        if not math.isnan(seconds):
+            return seconds
+    raise ParameterError(f"timeout must be a number of seconds, got {timeout!r}")
+
+
 def check_subject_id(subject_id: str) -> str:
     """Return the id of a subject, checked."""
     if not isinstance(subject_id, str) or not subject_id:
+        given = "''" if isinstance(subject_id, str) else type(subject_id).__name__
         raise ParameterError(
-            f"subject_id must be a string that is not empty, got {type(subject_id).__name__}: pass the id of one person, and do not "
+            f"subject_id must be a string that is not empty, got {given}: pass the id of one person, and do not "
             "record for a person without an id"
         )
     return subject_id

@@ -24,7 +24,7 @@ from hubbub.sdk.runtime.safe_logging import flush_pending_logs, journal_threads,
 from hubbub.sdk.storage.events import JOURNAL, ROTATED, SNAPSHOT, Event, continuation, encode_records, replay
 from hubbub.sdk.storage.filesystem import Disk, File, Lock
 from hubbub.sdk.storage.pending_events import PendingEvents, describe_os_error
-from hubbub.sdk.storage.record_format import FORMAT_VERSION, is_foreign, other_version
+from hubbub.sdk.storage.record_format import OtherFormatError, describe_version, is_foreign, other_version
 from hubbub.sdk.storage.sent_periods import SentPeriods
 from hubbub.sdk.storage.state import State
 
@@ -378,8 +378,11 @@ class Journal:
             raise problem
         if not self.problem:
             self.problem = f"{path or self.directory} {describe_os_error(problem)}"
+            is_unreadable = self._file is None and problem.errno in (errno.EPROTO, errno.EBADMSG)
             log_when_unlocked(
-                "%s. hubbub keeps recording in memory and pauses uploads until the directory is usable again.",
+                "%s. hubbub records and sends nothing until the directory is usable."
+                if is_unreadable
+                else "%s. hubbub keeps recording in memory and pauses uploads until the directory is usable again.",
                 self.problem,
             )
 
@@ -397,7 +400,7 @@ def _objection(file: File) -> OSError | None:
     start = file.read(0, _READ_CHUNK_BYTES)
     version = other_version(start)
     if version is not None:
-        return OSError(errno.EPROTO, f"version {version}, this hubbub reads version {FORMAT_VERSION}")
+        return OtherFormatError(errno.EPROTO, ": ".join(describe_version(version)))
     if is_foreign(start):
         return OSError(errno.EBADMSG, "its journal or snapshot belongs to another program")
     return None

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from hubbub.sdk.storage.events import Event
+from hubbub.sdk.storage.record_format import OtherFormatError
 
 MAX_PENDING_EVENTS = 10_000
 
@@ -50,12 +51,12 @@ def _combine(earlier: Event, event: Event) -> Event:
 def describe_os_error(problem: OSError) -> str:
     """Return the reason why a state directory cannot be used, and the next step, in words."""
     reason = problem.strerror or type(problem).__name__
+    if isinstance(problem, OtherFormatError):
+        return reason
     own_directory = "give Client a directory of its own as `state`"
     match problem.errno:
         case errno.EBADMSG:
             return f"is not a client's state ({reason}): {own_directory}"
-        case errno.EPROTO:
-            return f"has another state format ({reason}). Its ledger and reports cannot be read: delete the directory to start anew"
         case errno.ELOOP:
             return f"is or contains a symbolic link, which hubbub does not follow ({reason}): {own_directory}"
         case errno.EEXIST | errno.ENOTDIR:

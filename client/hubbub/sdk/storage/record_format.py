@@ -69,6 +69,25 @@ def iter_payloads(chunks: Iterable[bytes]) -> Iterator[bytes | None]:
         data = data[at:]
 
 
+class OtherFormatError(OSError):
+    """State files of another format version, see `describe_version`."""
+
+
+def describe_version(version: int) -> tuple[str, str]:
+    """Return what is wrong with state files of another format version, and the next step.
+
+    >>> ": ".join(describe_version(9))
+    'has state format version 9, this hubbub reads version 2: install the newer hubbub'
+    """
+    differs = f"has state format version {version}, this hubbub reads version {FORMAT_VERSION}"
+    if version > FORMAT_VERSION:
+        return differs, "install the newer hubbub"
+    return (
+        f"{differs}. Its ledger and reports cannot be read",
+        "delete the directory to start anew; this starts a new ledger and spends epsilon again",
+    )
+
+
 def other_version(start: bytes) -> int | None:
     """Return the format version of a file that begins with these bytes, if it has only records of another version.
 
@@ -76,11 +95,9 @@ def other_version(start: bytes) -> int | None:
     (1, None, None)
     """
     at = start.find(MAGIC[:-1])
-    return (
-        start[at + 3]
-        if MAGIC not in start and 0 <= at < len(start) - 3 and 0 < start[at + 3] < FORMAT_VERSION
-        else None
-    )
+    if MAGIC in start or not 0 <= at < len(start) - 3:
+        return None
+    return start[at + 3] or None
 
 
 def is_foreign(start: bytes) -> bool:

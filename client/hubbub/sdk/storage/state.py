@@ -348,6 +348,11 @@ class State:
     def _on_detached_started(self, event: Event) -> None:
         self.detached_started_at = event["time"]
 
+    def unknown_metrics(self) -> list[str]:
+        """Return the names of the metrics with queued reports that the aggregator does not have."""
+        queued = (each.batch for each in self.queue.values())
+        return sorted({batch.metric for batch in queued if self.paused_metrics.get(batch.digest)})
+
     def _on_metric_paused(self, event: Event) -> None:
         self.paused_metrics[event["digest"]] = event["until"]
 

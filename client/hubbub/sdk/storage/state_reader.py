@@ -13,15 +13,24 @@ from typing import Any
 
 from hubbub.errors import HubbubError
 from hubbub.sdk.storage.events import JOURNAL, ROTATED, SNAPSHOT, replay
-from hubbub.sdk.storage.record_format import FORMAT_VERSION, is_foreign, other_version
+from hubbub.sdk.storage.record_format import describe_version, is_foreign, other_version
 from hubbub.sdk.storage.state import QueuedBatch, State
 from hubbub.wire.json_values import replace_non_finite
+
+
+class UnreadableStateError(HubbubError):
+    """Directory without a state that this version reads: `observation` and `next_step`."""
+
+    def __init__(self, observation: str, next_step: str) -> None:
+        super().__init__(f"{observation}: {next_step}")
+        self.observation = observation
+        self.next_step = next_step
 
 
 def read_state(directory: Path) -> State:
     """Return the state of a directory on disk. It takes no lock, so a record that is being written may be missing.
 
-    Raises HubbubError if the directory holds no state, or one of another format.
+    Raises UnreadableStateError if the directory holds no state, or one of another format.
     """
     next_step = "give the directory that the app passes to Client as `state`"
     try:
@@ -32,16 +41,14 @@ def read_state(directory: Path) -> State:
             reason = "it is a file"
         elif isinstance(problem, FileNotFoundError) and directory.is_dir():
             reason = "there is no journal in it"
-        raise HubbubError(f"{directory} holds no client's state ({reason}): {next_step}") from None
+        raise UnreadableStateError(f"{directory} holds no client's state ({reason})", next_step) from None
     version = next(filter(None, map(other_version, contents)), None)
     if version is not None:
-        raise HubbubError(
-            f"{directory} has another state format (version {version}, this hubbub reads version {FORMAT_VERSION}). Its ledger and reports "
-            "cannot be read: delete the directory to start anew"
-        )
+        differs, next_step = describe_version(version)
+        raise UnreadableStateError(f"{directory} {differs}", next_step)
     if any(is_foreign(content) for content in contents):
-        raise HubbubError(
-            f"{directory} is not a client's state: its journal or snapshot belongs to another program; {next_step}"
+        raise UnreadableStateError(
+            f"{directory} is not a client's state (its journal or snapshot belongs to another program)", next_step
         )
     state = State()
     state.account_for_losses(sum(replay(state.apply, (content,)) for content in contents))

@@ -122,7 +122,7 @@ def cancellable_connection(connection: type[Any], canceller: RequestCanceller, s
     """
     from urllib3.exceptions import NewConnectionError
 
-    class Cuttable(connection):  # type: ignore[misc]
+    class CancellableConnection(connection):  # type: ignore[misc]
         def _new_conn(self) -> socket.socket:
             opened = canceller.open(super()._new_conn)
             opened.settimeout(seconds)
@@ -135,4 +135,4 @@ def cancellable_connection(connection: type[Any], canceller: RequestCanceller, s
                 raise NewConnectionError(self, "the request was cancelled")
             canceller.request_sent = True
 
-    return Cuttable
+    return CancellableConnection

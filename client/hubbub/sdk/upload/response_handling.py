@@ -62,6 +62,10 @@ def events_for_response(
     match action:
         case Action.ACCEPT:
             events.append(_removed(batch_id, "acknowledged"))
+            if state.paused_metrics.get(batch.digest):
+                events.append({"event": "metric_paused", "digest": batch.digest, "until": 0.0})
+            if state.last_error and not state.failures:
+                events.append(_backoff(0, 0.0))
             if other_clock:
                 events.append(_backoff(0, now + PAUSE_SECONDS))
         case Action.RETRY:
@@ -77,6 +81,13 @@ def events_for_response(
                 )
             events.append(_backoff(state.failures + 1, now + PAUSE_SECONDS, response.description))
         case Action.PAUSE_METRIC:
+            if not state.paused_metrics.get(batch.digest):
+                log_when_unlocked(
+                    "%s: the aggregator has no metric of this name. Reports are kept and tried again in an hour. Add the metric to the "
+                    "aggregator's definitions.",
+                    batch.metric,
+                )
+            events.append(_backoff(0, 0.0, f"{response.description} ({batch.metric})"))
             events.append({"event": "metric_paused", "digest": batch.digest, "until": now + PAUSE_SECONDS})
         case Action.HOLD_METRIC:
             log_when_unlocked(

@@ -14,6 +14,10 @@ BACKOFF_CAP_SECONDS = 3600.0
 PAUSE_SECONDS = 3600.0
 MAX_RETRY_AFTER_SECONDS = 3600.0
 CLOCK_TOLERANCE_SECONDS = 86400.0
+UNAUTHORIZED_HINT = (
+    "the aggregator requires a report token (--require-report-token), which this client cannot send; let a proxy add it "
+    "or start the aggregator without the option"
+)
 
 
 class Action(Enum):
@@ -54,8 +58,10 @@ class UploadResponse:
     def description(self) -> str:
         """Status and problem type in words, for logs and `hubbub inspect`."""
         if self.status is None:
-            return f"no answer ({self.failure})" if self.failure else "no answer"
-        return f"{self.status} {self.problem}" if self.problem else str(self.status)
+            return f"no response: {self.failure}" if self.failure else "no response"
+        text = f"{self.status} {self.problem}" if self.problem else str(self.status)
+        needs_token = self.status in (401, 403) and self.problem != "cross-site"
+        return f"{text}: {UNAUTHORIZED_HINT}" if needs_token else text
 
 
 NO_RESPONSE = UploadResponse(None)

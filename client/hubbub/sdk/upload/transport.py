@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,13 +24,17 @@ MAX_ADDRESSES = 3
 MAX_RESPONSE_BYTES = 1 << 16
 
 
+_CONNECTION = re.compile(r"\w+\(host='?(?P<host>[^',]+)'?, port=(?P<port>\d+)\): ")
+"""Prefix of urllib3's messages: the class, host and port of a connection or pool."""
+
+
 def always() -> bool:
     """Never cancel a request."""
     return True
 
 
 class Transport(Protocol):
-    """Sends the bytes of a batch, and cancels the request once `is_is_wanted` returns False; never raises."""
+    """Sends the bytes of a batch, and cancels the request once `is_wanted` returns False; never raises."""
 
     def send(self, body: bytes, is_wanted: Callable[[], bool] = always) -> UploadResponse: ...
 
@@ -93,7 +98,9 @@ class HttpTransport:
             ValueError,
             RuntimeError,
         ) as problem:  # RuntimeError: no more threads, the interpreter shuts down
-            return replace(NO_RESPONSE if canceller.request_sent else NOT_SENT, failure=_describe_error(problem))
+            return replace(
+                NO_RESPONSE if canceller.request_sent else NOT_SENT, failure=_describe_error(problem, self._url)
+            )
         finally:
             self._connect_thread = canceller.connect_thread
 
@@ -108,7 +115,7 @@ class HttpTransport:
         manager = _through(proxy, options) if proxy else urllib3.PoolManager(**options)
         manager.pool_classes_by_scheme = {
             scheme: type(
-                "CuttablePool",
+                "CancellablePool",
                 (pool,),
                 {"ConnectionCls": cancellable_connection(pool.ConnectionCls, canceller, REQUEST_TIMEOUT_SECONDS)},
             )
@@ -138,10 +145,24 @@ def _through(proxy: str, options: dict[str, Any]) -> Any:
     return urllib3.ProxyManager(parts.geturl(), proxy_headers=headers, **options)
 
 
-def _describe_error(problem: BaseException) -> str:
-    """Return an error on one short line of ASCII, because its text may come from the server."""
-    text = " ".join(str(problem).split())[:200] or type(problem).__name__
-    return text.encode("ascii", "backslashreplace").decode()
+def _describe_error(problem: BaseException, url: str) -> str:
+    """Return the reason and address of an error, on one short line of ASCII, because its text may come from the server."""
+    reason = " ".join(_reason(problem).split())
+    found = _CONNECTION.search(reason)
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    host, port_name = (found["host"], found["port"]) if found else (parts.hostname, port)
+    text = _CONNECTION.sub("", reason)[:200] or type(problem).__name__
+    return f"{text} ({host}:{port_name})".encode("ascii", "backslashreplace").decode()
+
+
+def _reason(problem: BaseException) -> str:
+    """Return the text of an error and of the errors that caused it. urllib3 passes them as arguments."""
+    if isinstance(problem, OSError) or not problem.args:
+        return str(problem)
+    parts = (each for each in problem.args if isinstance(each, str | BaseException))
+    texts = [_reason(each) if isinstance(each, BaseException) else each for each in parts]
+    return ": ".join(text.rstrip(".") for text in texts if text)
 
 
 def _read(response: Any) -> bytes:
