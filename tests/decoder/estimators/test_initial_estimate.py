@@ -11,8 +11,8 @@ from hubbub import Metric, Params
 from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.data.simulate import simulate_pattern_counts
 from hubbub_decoder.estimators.empirical_bayes import (
-    estimate_on_held_out_directions,
     estimate_candidates_separately,
+    estimate_on_held_out_directions,
     initialize,
     iterate,
 )
