@@ -70,14 +70,14 @@ def test_repeats_a_rejected_batch_with_the_same_bytes_and_id(url: str) -> None:
 @pytest.mark.parametrize("status", [400, 204, 302, 500])
 def test_other_statuses_raise_delivery_error_with_the_status(url: str, status: int) -> None:
     RecordingHandler.statuses = [status]
-    with pytest.raises(DeliveryError, match=f"answered {status} to a batch of destination"):
+    with pytest.raises(DeliveryError, match=f"did not confirm a batch of metric destination: status {status}"):
         send_reports(url, FLIGHTS, TODAY)
 
 
 def test_response_without_the_batch_id_raises_delivery_error(url: str) -> None:
     """A captive portal also answers 200."""
     RecordingHandler.echo = False
-    with pytest.raises(DeliveryError, match="answered 202 to a batch of destination"):
+    with pytest.raises(DeliveryError, match="did not confirm a batch of metric destination: status 202"):
         send_reports(url, FLIGHTS, TODAY)
 
 

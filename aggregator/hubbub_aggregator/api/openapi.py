@@ -95,7 +95,8 @@ class Liveness(BaseModel):
 
     status: Literal["alive"]
     client_named: bool = Field(
-        description="False: the request comes from this machine or a trusted proxy, without an address in X-Forwarded-For."
+        description="Whether the client's address is known. False: the request comes from this machine or a trusted proxy, and "
+        "X-Forwarded-For contains no address; set this header in the proxy."
     )
 
 

@@ -146,7 +146,7 @@ def _check_server_clock(connection: Connection, now: datetime) -> Iterator[Findi
 
 
 def check_clock(store: Store) -> Iterator[Finding]:
-    """Compare the time in the database with the wall clock."""
+    """Compare the wall clock with the credible time that the database keeps (`store/clock_state.py`), to find a clock that jumped."""
     saved = store.clock()
     if saved is None:
         return
@@ -155,17 +155,17 @@ def check_clock(store: Store) -> Iterator[Finding]:
     if wall < state.credible - TOLERANCE:
         yield error(
             "clock",
-            f"the clock is {time_text(wall)}, the time in the database is {time_text(state.credible)}",
+            f"the clock is {time_text(wall)}, the credible time in the database is {time_text(state.credible)}",
             "the clock is behind: the service closes no period and deletes nothing",
             accept,
         )
     elif state.status is ClockStatus.CREDIBLE:
-        yield ok("clock", f"agrees with the time in the database, {time_text(state.credible)}")
+        yield ok("clock", f"agrees with the credible time in the database, {time_text(state.credible)}")
     else:
         left = (SETTLING - state.agreed) / 3_600
         yield warning(
             "clock",
-            f"the clock jumped: it is {time_text(wall)}, the time in the database is {time_text(state.credible)}",
+            f"the clock jumped: it is {time_text(wall)}, the credible time in the database is {time_text(state.credible)}",
             f"the service closes no period and deletes nothing until the clock has agreed for {left:.0f} more hours",
             accept,
         )

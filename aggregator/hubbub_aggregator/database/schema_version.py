@@ -101,9 +101,8 @@ def require_served(connection: Connection) -> None:
         )
     if version.oldest_compatible > SCHEMA_VERSION:
         raise SchemaError(
-            f"the database has schema version {version.number}, which works with schema version "
-            f"{version.oldest_compatible} and later, this hubbub has schema version {SCHEMA_VERSION}: "
-            "install the newer hubbub"
+            f"the database has schema version {version.number}, and works with hubbub of schema version "
+            f"{version.oldest_compatible} or later, but this hubbub has {SCHEMA_VERSION}: install the newer hubbub"
         )
 
 

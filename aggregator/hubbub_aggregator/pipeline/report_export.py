@@ -73,7 +73,10 @@ def reports_file(store: Store, metric: Metric, periods: Collection[str], *, impl
             file.close()
             if problem.errno != errno.ENOSPC:
                 raise
-            raise RefusedError(ProblemType.DISK_FULL, "the disk has no room for the file of these reports") from None
+            raise RefusedError(
+                ProblemType.DISK_FULL,
+                "the aggregator has no room for the temporary file of this download: request fewer periods, or free space in TMPDIR",
+            ) from None
         except BaseException:
             file.close()
             raise

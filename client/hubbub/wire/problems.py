@@ -60,7 +60,7 @@ class ProblemType(Enum):
         503,
         "The aggregator is temporarily unable to process the request. Send the same request again later.",
     )
-    DISK_FULL = ("disk-full", 507, "The aggregator's disk is almost full. Send the same batch again later.")
+    DISK_FULL = ("disk-full", 507, "The aggregator's disk is almost full. Send the same request again later.")
 
     def __init__(self, slug: str, status: int, meaning: str) -> None:
         self.slug = slug

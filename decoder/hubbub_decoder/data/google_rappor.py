@@ -29,6 +29,7 @@ from hubbub.metrics.params import Params
 from hubbub.summary import BitCounts, PatternCounts, Summary
 from hubbub.summary.counting import count_bits, count_ones, count_patterns
 from hubbub.summary.pattern_counts import MAX_PATTERN_BITS
+from hubbub.text import escape_untrusted
 from hubbub_decoder.errors import ForeignFileError
 from hubbub_decoder.model.design_matrix import DesignMatrix, design_from_positions
 from hubbub_decoder.model.vectorized_hashing import Positions, bit_positions
@@ -227,7 +228,7 @@ def _parse_reports(
         bits = cells[bits_at].strip()
         if len(bits) != k or bits.strip("01"):
             raise ForeignFileError(
-                f"{path}: line {line}: the bits must be k = {k} digits 0 or 1, got {len(bits)} characters. "
+                f"{path}: line {line}: the bits must be k = {k} digits, each 0 or 1, got '{escape_untrusted(bits)}'. "
                 "Check that the reports belong to these parameters."
             )
         cohorts[row] = cohort

@@ -81,4 +81,7 @@ def send_batch(http: urllib3.PoolManager, url: str, batch: Batch) -> None:
             f"{url} did not respond ({type(problem).__name__}). Check that the aggregator is still running."
         ) from None
     if response.status not in (200, 202) or json.loads(response.data).get("batch_id") != str(batch.batch_id):
-        raise DeliveryError(f"{url} answered {response.status} to a batch of {batch.metric}: {response.data[:300]!r}")
+        raise DeliveryError(
+            f"{url} did not confirm a batch of metric {batch.metric}: status {response.status}, {response.data[:300]!r}. "
+            "Check that the url is an aggregator's that collects this metric, and read its log."
+        )

@@ -78,7 +78,7 @@ def selection_adjusted_level(fdr: float, detected: int, tests: int) -> float:
 def detection_limit(null_std_error: float, num_tests: int, fdr: float, null: NullDistribution | None = None) -> float:
     """Smallest share that is detected with probability 0.9, even if it is the only one.
 
-        x = (z(1 - fdr / M) + z(.9)) s        z : normal quantiles; the first is that of `null`
+        x = (z(1 - fdr / M) + z(.9)) s        z : normal quantiles; the first is that of `null`, if given
 
     fdr / M is the first step of Benjamini and Hochberg's procedure, which is Bonferroni's.
 

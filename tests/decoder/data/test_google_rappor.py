@@ -222,7 +222,7 @@ def test_rejects_malformed_maps(text: str, message: str, tmp_path: Path) -> None
         ("1,0,00000000\n", "line 1 must name the columns cohort and irr"),
         ("client,cohort,irr\n1,4,00000000\n", "line 2: cohort must be below m = 4, got 4"),
         ("client,cohort,irr\n1,-1,00000000\n", "line 2: cohort must be a non-negative integer, got '-1'"),
-        ("client,cohort,irr\n1,0,0000000\n", "line 2: the bits must be k = 8 digits 0 or 1, got 7"),
+        ("client,cohort,irr\n1,0,0000000\n", "line 2: the bits must be k = 8 digits, each 0 or 1, got '0000000'"),
         ("client,cohort,irr\n1,0,00000002\n", "line 2: the bits must be k = 8 digits"),
         ("client,cohort,irr\n1,0\n", "line 2 must have 3 columns like the header, got 2"),
     ],

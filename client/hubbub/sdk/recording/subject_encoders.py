@@ -93,7 +93,7 @@ class SubjectEncoders:
     def secret(self, state: State) -> Secret | None:
         """Return the client's secret; one that the ledger has not seen is a new enrollment.
 
-        None while the disk shows no ledger or no secret: a file that cannot be opened today is no reason to enrol anew.
+        None while the ledger or the secret cannot be read: a file that cannot be opened today must not start a new enrollment.
         """
         if self._secret is None or self._secret_tag != state.secret_tag:
             secret = self._load() if self._journal.is_read else None

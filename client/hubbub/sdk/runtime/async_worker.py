@@ -13,7 +13,7 @@ P = ParamSpec("P")
 
 
 class AsyncWorker:
-    """Dedicated thread for calls of coroutines, started by the first call. The host's own executor may be busy or shut down."""
+    """Dedicated thread for calls that coroutines make, started by the first: the host's own executor may be busy or shut down."""
 
     def __init__(self) -> None:
         self._starting = threading.RLock()

@@ -175,7 +175,7 @@ def protected_events(state: State) -> Iterator[Event]:
 
 
 def other_events(state: State) -> Iterator[Event]:
-    """Yield the rest of the state, except the counters."""
+    """Yield queue, drafts, quarantine, pauses and backoff: all of the state except `protected_events` and the counters."""
     for _, queued in _live_items(state.queue):
         yield {"event": "batch_snapshot", "queued": queued.to_dict()}
     for (subject, digest), draft in _live_items(state.drafts):
