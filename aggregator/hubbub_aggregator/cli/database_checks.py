@@ -254,7 +254,8 @@ def check_periods(store: Store, definitions: Definitions, settings: Settings, no
             "retention",
             f"reports of {format_names(unnamed)} are retained, but --keep-reports does not name the metric",
             "a service with these options deletes them permanently",
-            f"to keep them, pass --keep-reports {unnamed[0]}=N to `hubbub serve` and to this command",
+            f"to keep them for N periods after their period's end, pass --keep-reports {unnamed[0]}=N, once for each of these "
+            "metrics, to `hubbub serve` and to this command",
         )
     if early:
         yield warning(

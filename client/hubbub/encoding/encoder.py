@@ -81,7 +81,8 @@ class Encoder:
         has_hold = self.metric.hold is not None
         if has_hold and epoch is None:
             raise InvalidValueError(
-                f"{self.metric.name}: epoch is missing: a metric with `hold` needs its current epoch"
+                f"{self.metric.name}: epoch is missing: for a metric with `hold`, pass the number of the current epoch, "
+                "the number of the period divided by `hold`, rounded down"
             )
         if not has_hold and epoch is not None:
             raise InvalidValueError(f"{self.metric.name}: epoch was given, but the metric has no `hold`: omit epoch")

@@ -20,7 +20,10 @@ from hubbub.cli.output import PATH, json_option, print_json
     type=click.Choice(["uniform", "exp", "gauss", "zipf1", "zipf1.5"]),
     help="Distribution of the values v1, v2, ... (or of the metric's categories).",
 )
-@click.option("--values", type=click.IntRange(min=1), help="Number of values of the distribution. Default: 100.")
+@click.option(
+    "--values", type=click.IntRange(min=1),
+    help="Number of different values of the distribution, for a string metric only. Default: 100.",
+)  # fmt: skip
 @click.option("--population", "population_path", type=PATH, help="Population: .csv with the columns value and count.")
 @click.option("--seed", type=click.IntRange(min=0), help="Seed for a reproducible result. Default: random.")
 @click.option(
