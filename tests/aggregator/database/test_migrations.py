@@ -223,7 +223,7 @@ def test_incompatible_newer_schema_is_refused(
 ) -> None:
     upgraded(database, NEXT, next_release(oldest_compatible=NEXT))
     for act in (store.probe, lambda: SqlStore.open(database)):
-        with pytest.raises(StoreError, match=f"schema version {NEXT}, .* has schema version {SCHEMA_VERSION}: install"):
+        with pytest.raises(StoreError, match=f"schema version {NEXT}, .* this hubbub has {SCHEMA_VERSION}: install"):
             act()
     assert upgraded(database) == (NEXT, NEXT), "there is no downgrade"
 
@@ -296,7 +296,7 @@ def test_db_check_and_db_upgrade_print_version_and_next_step(version_6: str, tmp
     sql(version_6, f"UPDATE hubbub_schema SET oldest_compatible = {NEXT}")
     refused = run("check")
     assert refused.exit_code == 1
-    assert refused.output.startswith(f"schema version {NEXT}: the database has schema version {NEXT}, which works with")
+    assert refused.output.startswith(f"schema version {NEXT}: the database has schema version {NEXT}, and works with")
     upgrade_refused = run("upgrade")
     assert (upgrade_refused.exit_code, upgrade_refused.stdout) == (1, "")
     assert upgrade_refused.stderr.endswith(refused.output.removeprefix(f"schema version {NEXT}: "))
