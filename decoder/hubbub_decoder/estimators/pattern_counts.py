@@ -11,8 +11,8 @@ The number of reports is random too. Estimator: the efficient score, whitened, i
 
     I_c = n_c R' diag(1/pi_c) R        y_c = I_c**-1/2 R' diag(1/pi_c) counts_c = I_c**1/2 theta_c + N(0, I)        pi_c = R theta_c
 
-taken twice, at an average population and at the shares found: two steps of Newton's method. With more than 300 candidates the priors are
-fitted on the leading directions of y_c. The shares are then estimated on all directions (decision 12).
+taken twice, at an average population and at the shares found: two steps of Newton's method. With more than 5,000 numbers and 25,000,000 numbers
+x candidates the priors are fitted on the leading directions of y_c, and the shares estimated on the leading 5,000 (decision 12).
 Variance:  Var of `mixed_model.py`; less x**2 / N as a population's share, less x / N as a share among the reporters.
 docs/mathematics.md, section 7.
 """
@@ -45,7 +45,6 @@ MAX_TABLE_CELLS = 1 << 25
 """Largest table P(pattern | filter) to build."""
 
 _MIN_EXPECTED_SHARE = 1e-3  # of the unlisted strings, and of "no value", in the weights
-_MAX_CANDIDATES_ON_ALL_DIRECTIONS = 300  # for fitting priors
 _KEPT_TRACE, _EXTRA_DIRECTIONS = 0.97, 4  # of the leading directions: share of the trace, and most directions beyond k
 _MAX_OBSERVATIONS, _MAX_PRODUCT = (
     5_000,
@@ -74,7 +73,8 @@ def fit_patterns(counts: PatternCounts, design: DesignMatrix) -> FitResult:
     def observe(expected: Floats) -> tuple[Observations, MixedModel]:
         """All observations with the weights of expected shares, and the model of those that priors are fitted on."""
         everything = whiten_scores(counts, table, expected)
-        if candidates <= _MAX_CANDIDATES_ON_ALL_DIRECTIONS:
+        size = everything.size
+        if size <= _MAX_OBSERVATIONS or size * candidates <= _MAX_PRODUCT:
             return everything, _pattern_model(everything, table, filter_of)
         return everything, _pattern_model(split_directions(everything, table, _KEPT_TRACE, most), table, filter_of)
 
