@@ -15,10 +15,10 @@ from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub_decoder.data.candidates import distinct_candidates
 from hubbub_decoder.data.combine import Collected
 from hubbub_decoder.errors import CandidateError
-from hubbub_decoder.estimators.bit_counts import fit_bits
+from hubbub_decoder.estimators.bit_counts import fit_bits, is_crowded
 from hubbub_decoder.estimators.categories import fit_categories, select_categories
 from hubbub_decoder.estimators.fit_result import FitResult
-from hubbub_decoder.estimators.lasso_screening import Selection, select_candidates
+from hubbub_decoder.estimators.lasso_screening import Method, Selection, select_candidates
 from hubbub_decoder.estimators.least_squares import fit_least_squares, use_fixed_effects
 from hubbub_decoder.estimators.pattern_counts import count_filters, fit_patterns, supports_pattern_likelihood
 from hubbub_decoder.estimators.reports.mixed_effects import fit_reports_mixed, within_size_limit
@@ -38,6 +38,7 @@ def decode(
     confidence: float = 0.95,
     fdr: float = 0.05,
     target: Target = "reporters",
+    method: Method = "auto",
 ) -> Decoding:
     """Estimate the share of the reports that carry each candidate.
 
@@ -47,6 +48,8 @@ def decode(
     fdr        : false discovery rate of the detected candidates, in (0, 1)
     target     : "reporters": shares among the reporters; "population": shares of the population of which they are a random
                  sample, with wider intervals
+    method     : "auto": all candidates are estimated (up to 100,000 of bit counts); "lasso": only those that a lasso on the bits of
+                 half of the cohorts keeps, from the other half
 
     Raises SummaryError without reports or for arguments out of range, CandidateError for candidates that cannot be tested.
 
@@ -56,10 +59,12 @@ def decode(
     >>> [(e.candidate, round(e.share, 3), round(e.std_error, 3)) for e in decoding.estimates]
     [('linux', 0.5, 0.027), ('macos', 0.3, 0.027)]
     """
-    _check_arguments(summary, confidence, fdr, target)
+    _check_arguments(summary, confidence, fdr, target, method)
     if isinstance(summary, Reports) and supports_pattern_likelihood(summary.metric.params):
         summary = summary.pattern_counts()
     counts = summary if isinstance(summary, BitCounts) else summary.bit_counts()
+    if method == "lasso" and isinstance(summary, PatternCounts):
+        summary = counts
     metric = counts.metric
     if counts.num_reports == 0:
         raise SummaryError(
@@ -73,7 +78,7 @@ def decode(
         messages = [*warnings.warn_counts(counts), *warnings.warn_impossible_totals(decoding)]
     else:
         design, repeated = _design(metric, candidates)
-        selection = select_candidates(counts, design, keep_all=_is_pattern_fit(summary))
+        selection = select_candidates(counts, design, method=method, keep_all=_is_pattern_fit(summary))
         fit = _fit(summary, counts, design, selection)
         decoding = build_decoding(fit, design.groups, counts, target, confidence, fdr)
         decoding = replace(decoding, lowest_detection_limit=_lowest_detection_limit(summary, fit, decoding))
@@ -95,7 +100,7 @@ def _fit(summary: Collected, counts: BitCounts, design: DesignMatrix, selection:
         return fit_patterns(summary, design)
     kept, n = design.take(selection.columns), counts.num_reports
     fixed = use_fixed_effects(selection.counts, kept)
-    if isinstance(summary, Reports) and within_size_limit(kept):
+    if isinstance(summary, Reports) and within_size_limit(kept) and not is_crowded(selection.counts, kept):
         reports = selection.reports_of(summary)
         fit = fit_reports_one_step(reports, kept, n) if fixed else fit_reports_mixed(reports, kept, n)
     else:
@@ -149,7 +154,7 @@ def _category_names(metric: Metric, candidates: Iterable[str] | DesignMatrix | N
     return None if candidates is None else distinct_candidates(candidates)[0]
 
 
-def _check_arguments(summary: object, confidence: float, fdr: float, target: str) -> None:
+def _check_arguments(summary: object, confidence: float, fdr: float, target: str, method: str) -> None:
     """Raise SummaryError for a wrong type or a value out of range."""
     if not isinstance(summary, BitCounts | PatternCounts | Reports):
         raise SummaryError(
@@ -161,6 +166,8 @@ def _check_arguments(summary: object, confidence: float, fdr: float, target: str
             raise SummaryError(f"{name} must be a number in (0, 1), got {value!r}")
     if target not in ("reporters", "population"):
         raise SummaryError(f'target must be "reporters" or "population", got {target!r}')
+    if method not in ("auto", "lasso"):
+        raise SummaryError(f'method must be "auto" or "lasso", got {method!r}')
 
 
 def _warnings(

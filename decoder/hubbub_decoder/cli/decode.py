@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import click
 
@@ -32,6 +33,10 @@ from hubbub.cli.output import PATH, json_option, print_json
     "--fdr", default=0.05, show_default=True, type=click.FloatRange(0, 1, min_open=True, max_open=True),
     help="False discovery rate: the expected share of false positives among the detected candidates.",
 )  # fmt: skip
+@click.option(
+    "--method", default="auto", show_default=True, type=click.Choice(["auto", "lasso"]),
+    help="auto estimates every candidate; lasso only those that a lasso on half of the cohorts keeps.",
+)  # fmt: skip
 def command(
     summaries: tuple[Path, ...],
     candidates_path: Path | None,
@@ -41,6 +46,7 @@ def command(
     everything: bool,
     confidence: float,
     fdr: float,
+    method: Literal["auto", "lasso"],
 ) -> None:
     """Estimate the share of reports that carry each candidate.
 
@@ -85,8 +91,8 @@ def command(
                     f"{summary.metric.name} is a {summary.metric.kind} metric and needs no map. Leave out --map."
                 )
             candidates = read_map_design(map_path, summary.metric.params)
-        status.update(f"decoding {describe(summary)} ... (minutes for thousands of candidates)")
-        decoding = decode(summary, candidates, confidence=confidence, fdr=fdr)
+        status.update(f"decoding {describe(summary)} ...")
+        decoding = decode(summary, candidates, confidence=confidence, fdr=fdr, method=method)
         input_warnings = warn_repeated_inputs(list(zip(map(str, summaries), parts, strict=True)))
         decoding = replace(decoding, warnings=(*input_warnings, *decoding.warnings))
     stderr.print(f"decoded {describe(summary)}", highlight=False)

@@ -13,7 +13,7 @@ from hubbub.summary.plausibility import TAIL_PROBABILITY, find_implausible, plau
 from hubbub.text import escape_untrusted, format_count
 from hubbub_decoder.data.combine import Collected
 from hubbub_decoder.estimators.fit_result import FitResult
-from hubbub_decoder.estimators.lasso_screening import Selection
+from hubbub_decoder.estimators.lasso_screening import MAX_CANDIDATES, Selection
 from hubbub_decoder.estimators.reports import mixed_effects
 from hubbub_decoder.inference.null_distribution import NullDistribution
 from hubbub_decoder.model.design_matrix import DesignMatrix
@@ -139,15 +139,15 @@ def warn_merged_candidates(design: DesignMatrix, repeated: int) -> Iterator[str]
 
 
 def warn_screening(design: DesignMatrix, selection: Selection, *, few_cohorts: bool = False) -> Iterator[str]:
-    """Warn when a lasso screened out candidates; few_cohorts : whether `warn_few_cohorts` doubts the intervals."""
+    """Warn when a lasso left candidates out; few_cohorts : whether `warn_few_cohorts` doubts the intervals."""
     columns, kept = len(design.groups), len(selection.columns)
     if kept < columns:
         method = (
             _KEPT_BY_OTHER_COHORTS if selection.independent else _KEPT_BY_SAME_REPORTS if kept else _NONE_KEPT
         ).format(kept=f"{kept:,}", intervals="" if few_cohorts else ", so intervals stay valid but are wider")
         yield (
-            f"{columns:,} candidates are too many for these counts. {method} The other candidates count as unlisted. "
-            "Pass fewer candidates to avoid this."
+            f"{columns - kept:,} of {columns:,} candidates were left out. {method} The other candidates count as unlisted. "
+            f'Up to {MAX_CANDIDATES:,} candidates of bit counts are all estimated, with method "auto". Pass no more than that to avoid this.'
         )
 
 

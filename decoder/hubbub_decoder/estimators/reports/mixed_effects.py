@@ -30,8 +30,8 @@ from scipy import linalg
 
 from hubbub.summary import Reports
 from hubbub_decoder.array_types import Flags, Floats, Indices
-from hubbub_decoder.estimators.bit_counts import initialize_from_bits
-from hubbub_decoder.estimators.empirical_bayes import exchangeable_totals, iterate
+from hubbub_decoder.estimators.bit_counts import pass_bit_messages
+from hubbub_decoder.estimators.empirical_bayes import EmpiricalBayesState, exchangeable_totals, iterate, matching_priors
 from hubbub_decoder.estimators.fit_result import FitResult, sum_totals
 from hubbub_decoder.estimators.mixed_model import (
     CandidatePriors,
@@ -82,7 +82,10 @@ def fit_reports_mixed(
     total = num_reports or n
     ordered, mixture = SortedReports.from_reports(reports), Mixture.from_design(design)
     rng = np.random.default_rng(seed)
-    state, estimates = initialize_from_bits(counts, design)
+    bits = pass_bit_messages(counts, design)
+    estimates, beliefs = bits.estimates, bits.beliefs
+    priors = matching_priors(estimates.shares, estimates.variances, beliefs.means, beliefs.variances)
+    state = EmpiricalBayesState(priors, beliefs.unlisted_variance, bits.overdispersion.error)
     no_value = 1 - float(estimates.posterior_means.sum() + estimates.fixed_effects[0])
     z = plausible_shares(estimates.shares, np.sqrt(estimates.variances), no_value)
     for last in (False, True):
@@ -106,7 +109,7 @@ def fit_reports_mixed(
     sums, variances = sum_totals(totals.shares[:2], totals.covariance[:2, :2])
     return FitResult.from_mixed_model(
         final,
-        state,
+        (state.unlisted_variance, state.unlisted_variance_error),
         tests,
         totals=(sums, variances, reporter_variance(variances, sums, total)),
         variances=lambda variance, share: (variance, reporter_variance(variance, share, total)),
