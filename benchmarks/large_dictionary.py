@@ -16,8 +16,8 @@ from hubbub import Metric, Params
 from hubbub.summary import PatternCounts
 from hubbub_decoder import decode
 from hubbub_decoder.data.populations import distribution_shares
-from hubbub_decoder.estimators.pattern_counts import FilterTable
 from hubbub_decoder.model.design_matrix import design_matrix
+from hubbub_decoder.model.pattern_likelihood import FilterTable
 from hubbub_decoder.model.vectorized_hashing import bit_positions
 
 PARAMS = Params(

@@ -16,8 +16,8 @@ from hubbub.metrics.params import Params
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub.summary.plausibility import ones_distributions
 from hubbub_decoder.array_types import Floats
-from hubbub_decoder.estimators.pattern_counts import FilterTable, supports_pattern_likelihood
 from hubbub_decoder.model.debias import bit_shares
+from hubbub_decoder.model.pattern_likelihood import FilterTable, supports_pattern_likelihood
 from hubbub_decoder.model.random_string import RandomStringMoments, md5_bit_probabilities
 from hubbub_decoder.results.estimates import FitTest
 

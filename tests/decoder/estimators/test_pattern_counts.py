@@ -16,8 +16,8 @@ from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.data.simulate import simulate_pattern_counts
 from hubbub_decoder.estimators import empirical_bayes, pattern_counts
 from hubbub_decoder.estimators.mixed_model import CandidatePriors, ShareEstimates
-from hubbub_decoder.estimators.pattern_counts import supports_pattern_likelihood
 from hubbub_decoder.inference.prior import fit_prior
+from hubbub_decoder.model.pattern_likelihood import supports_pattern_likelihood
 
 ALPHA = 1e-6
 

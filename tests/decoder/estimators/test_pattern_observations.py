@@ -12,14 +12,9 @@ from hubbub import Metric, Params
 from hubbub.encoding.bloom import bloom_bits
 from hubbub.summary import PatternCounts
 from hubbub_decoder.data.simulate import simulate_pattern_counts
-from hubbub_decoder.estimators.pattern_counts import (
-    FilterTable,
-    count_filters,
-    filter_indices,
-    split_directions,
-    whiten_scores,
-)
+from hubbub_decoder.estimators.pattern_counts import split_directions
 from hubbub_decoder.model.design_matrix import design_matrix
+from hubbub_decoder.model.pattern_likelihood import FilterTable, count_filters, filter_indices, whiten_scores
 
 
 def params_of(scheme: str, k: int = 8, h: int = 2, m: int = 3) -> Params:

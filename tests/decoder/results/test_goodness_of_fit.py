@@ -12,7 +12,7 @@ from hubbub import Metric, Params
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub_decoder import decode
 from hubbub_decoder.data.simulate import simulate_reports
-from hubbub_decoder.estimators.pattern_counts import FilterTable
+from hubbub_decoder.model.pattern_likelihood import FilterTable
 from hubbub_decoder.results.estimates import FitTest
 from hubbub_decoder.results.goodness_of_fit import _mixture_chi_squared, run_fit_tests
 
