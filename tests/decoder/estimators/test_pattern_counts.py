@@ -163,7 +163,7 @@ def test_selection_adjusted_intervals_cover_detected_candidates(unseen_seed: int
 
 def test_patterns_with_too_many_filters_are_decoded_from_bits() -> None:
     assert supports_pattern_likelihood(metric(8, 2).params)
-    assert supports_pattern_likelihood(metric(16, 2).params)
+    assert supports_pattern_likelihood(metric(16, 3).params)
     assert not supports_pattern_likelihood(metric(16, 6).params)
     counts = simulate_pattern_counts(metric(16, 6), {"a": 5000}, np.random.default_rng(1))
     assert decode(counts, ["a", "b"])["a"].detected
