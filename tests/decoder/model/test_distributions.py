@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy import stats
 
 from hubbub_decoder.model.distributions import binom, chi2, norm, student_t
@@ -24,7 +25,7 @@ POINTS = np.concatenate([np.linspace(-40, 40, 401), [-np.inf, np.inf, np.nan]])
         (chi2.isf(TAILS[1:, None], [1, 2, 50]), stats.chi2.isf(TAILS[1:, None], [1, 2, 50])),
     ],
 )
-def test_continuous_distributions_equal_those_of_scipy_stats(ours: object, theirs: object) -> None:
+def test_continuous_distributions_equal_those_of_scipy_stats(ours: NDArray[np.float64], theirs: NDArray[np.float64]) -> None:
     np.testing.assert_allclose(ours, theirs, rtol=1e-11, atol=0)
 
 
