@@ -25,7 +25,9 @@ POINTS = np.concatenate([np.linspace(-40, 40, 401), [-np.inf, np.inf, np.nan]])
         (chi2.isf(TAILS[1:, None], [1, 2, 50]), stats.chi2.isf(TAILS[1:, None], [1, 2, 50])),
     ],
 )
-def test_continuous_distributions_equal_those_of_scipy_stats(ours: NDArray[np.float64], theirs: NDArray[np.float64]) -> None:
+def test_continuous_distributions_equal_those_of_scipy_stats(
+    ours: NDArray[np.float64], theirs: NDArray[np.float64]
+) -> None:
     np.testing.assert_allclose(ours, theirs, rtol=1e-11, atol=0)
 
 
