@@ -12,13 +12,14 @@ import numpy as np
 from hubbub.errors import SummaryError
 from hubbub.metrics.metric import Kind, Metric
 from hubbub.summary import BitCounts, PatternCounts, Reports
+from hubbub_decoder.blas_threads import idle_blas_threads, one_blas_thread
 from hubbub_decoder.data.candidates import distinct_candidates
 from hubbub_decoder.data.combine import Collected
 from hubbub_decoder.errors import CandidateError
 from hubbub_decoder.estimators.bit_counts import fit_bits
 from hubbub_decoder.estimators.categories import fit_categories, select_categories
 from hubbub_decoder.estimators.fit_result import FitResult
-from hubbub_decoder.estimators.lasso_screening import Selection, select_candidates
+from hubbub_decoder.estimators.lasso_screening import Selection, independent_numbers, select_candidates
 from hubbub_decoder.estimators.least_squares import fit_least_squares, use_fixed_effects
 from hubbub_decoder.estimators.pattern_counts import fit_patterns
 from hubbub_decoder.estimators.reports.mixed_effects import fit_reports_mixed, within_size_limit
@@ -32,6 +33,7 @@ from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.goodness_of_fit import run_fit_tests
 
 
+@one_blas_thread()
 def decode(
     summary: BitCounts | PatternCounts | Reports,
     candidates: Iterable[str] | DesignMatrix | None = None,
@@ -48,6 +50,8 @@ def decode(
     fdr        : false discovery rate of the detected candidates, in (0, 1)
     target     : "reporters": shares among the reporters; "population": shares of the population of which they are a random
                  sample, with wider intervals
+
+    BLAS is limited to one thread in the whole process until `decode` returns; large models use the idle cores (decision 75).
 
     Raises SummaryError without reports or for arguments out of range, CandidateError for candidates that cannot be tested.
 
@@ -75,7 +79,8 @@ def decode(
     else:
         design, repeated = _design(metric, candidates)
         selection = select_candidates(counts, design, keep_all=_is_pattern_fit(summary))
-        fit = _fit(summary, counts, design, selection)
+        with idle_blas_threads(_largest_dimension(summary, selection)):
+            fit = _fit(summary, counts, design, selection)
         decoding = build_decoding(fit, design.groups, counts, target, confidence, fdr)
         decoding = replace(decoding, lowest_detection_limit=_lowest_detection_limit(summary, fit, decoding))
         if len(selection.columns) < len(design.groups):
@@ -117,6 +122,16 @@ def _lowest_detection_limit(summary: Collected, fit: FitResult, decoding: Decodi
     surely = fit.unlisted_variance - 2 * fit.unlisted_variance_error
     error = unlisted_std_error(surely, params.num_cohorts, dimensions)
     return decoding.detection_limit * min(error / fit.null_error, 1) if error and fit.null_error < math.inf else 0.0
+
+
+def _largest_dimension(summary: Collected, selection: Selection) -> int:
+    """Largest dimension of a dense matrix in the fit: the number of shares or of independent numbers, whichever is smaller."""
+    shares = len(selection.columns)
+    if isinstance(summary, Reports):
+        return shares
+    if _is_pattern_fit(summary):
+        return min(shares, summary.metric.params.num_cohorts * (count_filters(summary.metric.params) - 1))
+    return min(shares, independent_numbers(selection.counts))
 
 
 def _is_pattern_fit(summary: Collected) -> bool:

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binom
 
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
@@ -24,6 +23,7 @@ from hubbub.summary import BitCounts
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.errors import CandidateError
 from hubbub_decoder.estimators.fit_result import FitResult
+from hubbub_decoder.model.distributions import binom
 
 
 def select_categories(metric: Metric, asked: Sequence[str] | None) -> tuple[str, ...]:

@@ -9,10 +9,10 @@ import math
 from typing import Literal
 
 import numpy as np
-from scipy.stats import norm
 
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.inference.null_distribution import NullDistribution
+from hubbub_decoder.model.distributions import norm
 
 DETECTION_POWER = 0.9
 

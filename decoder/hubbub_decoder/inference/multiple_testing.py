@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
-from scipy.stats import norm
 
 from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.inference.null_distribution import NullDistribution, collision_p_value
+from hubbub_decoder.model.distributions import norm
 from hubbub_decoder.model.random_string import RandomFilters
 
 _RECHECK_BELOW = 0.1  # p- and q-value
