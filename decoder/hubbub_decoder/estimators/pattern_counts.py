@@ -39,7 +39,9 @@ from hubbub_decoder.estimators.fit_result import FitResult, compare_with_random_
 from hubbub_decoder.estimators.mixed_model import MixedModel, Observations, ShareEstimates
 from hubbub_decoder.inference.intervals import poisson_variances
 from hubbub_decoder.model.design_matrix import DesignMatrix
+from hubbub_decoder.model.pattern_repetition import repeated_score_covariance
 from hubbub_decoder.model.random_string import RandomFilters, filter_probabilities
+from hubbub_decoder.model.repetition import ONCE, Repetition
 
 MAX_TABLE_CELLS = 1 << 25
 """Largest table P(pattern | filter) to build."""
@@ -94,7 +96,7 @@ def fit_patterns(counts: PatternCounts, design: DesignMatrix) -> FitResult:
         solved, final, filter_of[:, None], RandomFilters.from_probabilities(table.probabilities)
     )
     listed, unlisted, no_value = totals.shares
-    n = counts.num_reports
+    n = Repetition.from_periods(counts.metric, counts.periods).num_clients(counts.num_reports)
     return FitResult.from_mixed_model(
         final,
         state,
@@ -172,18 +174,27 @@ def whiten_scores(counts: PatternCounts, table: FilterTable, expected: Floats) -
 
         I_c = n_c R' diag(1/pi_c) R        y_c = I_c**-1/2 R' diag(1/pi_c) counts_c        A_c = I_c**1/2        pi_c = R theta_c
 
+    Repeated reports of a client add E_c to the covariance of y_c (`pattern_repetition.py`): L^-1 y_c and L^-1 A_c, L L' = 1 + E_c.
+
     expected : (m, F) theta_c at which pi_c is taken, with positive sums; efficient where it is the true one
     """
+    repetition = Repetition.from_periods(counts.metric, counts.periods)
     responses, features = [], []
     for cohort, theta in zip(counts.counts, expected, strict=True):
         pi = np.maximum(table.pattern_probabilities @ theta, _SMALLEST)
         weighted = table.pattern_probabilities / pi[:, None]
-        information = cohort.sum() * (table.pattern_probabilities.T @ weighted)
-        values, vectors = np.linalg.eigh(information)
+        of_report = table.pattern_probabilities.T @ weighted
+        values, vectors = np.linalg.eigh(cohort.sum() * of_report)
         known = values > _SMALLEST * max(values[-1], _SMALLEST)
         root = np.sqrt(values[known])
-        responses.append((vectors[:, known].T @ (weighted.T @ cohort)) / root)
-        features.append(root[:, None] * vectors[:, known].T)
+        response, feature = (vectors[:, known].T @ (weighted.T @ cohort)) / root, root[:, None] * vectors[:, known].T
+        if repetition != ONCE:
+            extra = repeated_score_covariance(table.filters, theta, pi, of_report, counts.metric.params, repetition)
+            whitener = vectors[:, known] * (np.sqrt(cohort.sum()) / root)
+            lower = np.linalg.cholesky(np.eye(len(root)) + whitener.T @ extra @ whitener)
+            response, feature = np.linalg.solve(lower, response), np.linalg.solve(lower, feature)
+        responses.append(response)
+        features.append(feature)
     return Observations(tuple(responses), tuple(features))
 
 

@@ -15,6 +15,7 @@ from hubbub import Metric, Params, SummaryError
 from hubbub_decoder.data.simulate import consecutive_periods, simulate_bit_counts, simulate_reports
 from hubbub_decoder.estimators.categories import p_values, total_variance
 from hubbub_decoder.model.bit_covariance import report_covariance
+from hubbub_decoder.model.pattern_repetition import repeated_score_covariance
 from hubbub_decoder.model.random_string import RandomStringMoments
 from hubbub_decoder.model.repetition import Repetition, epoch_sizes
 from tests.support.enumerate_mechanism import Floats, report_distribution
@@ -31,17 +32,20 @@ def bits_of(patterns: NDArray[np.int64], num_bits: int) -> NDArray[np.int64]:
     return patterns[:, None] >> np.arange(num_bits) & 1
 
 
-def mean_and_moment(params: Params, filters: list[int], epochs: tuple[int, ...]) -> tuple[Floats, Floats]:
-    """Mean (F, k) and second moments (F, k, k) of the sum of a client's reports given its filter, by enumeration of all reports."""
-    k = params.num_bits
-    mean, covariance = np.zeros((len(filters), k)), np.zeros((len(filters), k, k))
+def mean_and_moment(
+    params: Params, filters: list[int], epochs: tuple[int, ...], numbers: Floats
+) -> tuple[Floats, Floats]:
+    """Sum of numbers (2**k, n) over a client's reports: mean (F, n) and second moments (F, n, n) given its filter, by enumeration."""
+    k, n = params.num_bits, numbers.shape[1]
+    mean, covariance = np.zeros((len(filters), n)), np.zeros((len(filters), n, n))
     for size in epochs:
         chances = report_distribution(params, filters, size)
         outcomes = np.arange(1 << k * size)
-        total = sum(bits_of(outcomes >> k * t & (1 << k) - 1, k) for t in range(size))
+        total = np.sum([numbers[outcomes >> k * t & (1 << k) - 1] for t in range(size)], axis=0)
         of_epoch = chances @ total
         mean += of_epoch
-        covariance += np.einsum("fo,oi,oj->fij", chances, total, total) - np.einsum("fi,fj->fij", of_epoch, of_epoch)
+        covariance += np.einsum("fo,oi,oj->fij", chances, total, total, optimize=True)
+        covariance -= np.einsum("fi,fj->fij", of_epoch, of_epoch)
     return mean, covariance + np.einsum("fi,fj->fij", mean, mean)
 
 
@@ -55,7 +59,8 @@ def test_covariance_of_repeated_reports_matches_enumeration(
     candidates, shares, unlisted = [0b0011, 0b0110, 0b1010], [0.4, 0.2, 0.1], 0.2
     pairs = [1 << i | 1 << j for i, j in itertools.combinations(range(4), 2)]
     weights = np.array([*shares, *[unlisted / 6] * 6, 0.1])
-    means, moments = mean_and_moment(params, [*candidates, *pairs, 0], epochs)
+    bits = bits_of(np.arange(16), 4).astype(float)
+    means, moments = mean_and_moment(params, [*candidates, *pairs, 0], epochs, bits)
     mean = weights @ means
     expected = np.einsum("f,fij->ij", weights, moments) - np.outer(mean, mean)
     number = sum(epochs)
@@ -64,6 +69,26 @@ def test_covariance_of_repeated_reports_matches_enumeration(
     average = RandomStringMoments.from_params(params)
     found = number * report_covariance(columns, np.array(shares), unlisted, average, params, repetition)
     assert found == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("epochs", [(1,), (3,), (2, 1)], ids=str)
+@pytest.mark.parametrize(("p", "q", "f"), [(0.25, 0.75, 0.5), (0.8, 0.3, 0.25), (0.1, 0.5, 0.0)])
+def test_covariance_of_repeated_pattern_scores_matches_enumeration(
+    p: float, q: float, f: float, epochs: tuple[int, ...]
+) -> None:
+    """All 7 filters of 4 bits with 2 hashes, unequal shares, and all reports of one client: at most 2**12."""
+    params = Params(num_bits=4, num_hashes=2, num_cohorts=1, prob_p=p, prob_q=q, prob_f=f)
+    filters = np.array([0, *(1 << i | 1 << j for i, j in itertools.combinations(range(4), 2))])
+    theta = np.array([0.1, 0.4, 0.2, 0.1, 0.1, 0.07, 0.03])
+    table = report_distribution(params, filters.tolist(), 1).T
+    pi = table @ theta
+    scores = table / pi[:, None]
+    information = table.T @ scores
+    moments = mean_and_moment(params, filters.tolist(), epochs, scores)[1]
+    number = sum(epochs)
+    repetition = Repetition(number, sum(size**2 for size in epochs) / number)
+    found = repeated_score_covariance(filters, theta, pi, information, params, repetition)
+    assert number * (information + found) == pytest.approx(np.einsum("f,fij->ij", theta, moments), abs=1e-9)
 
 
 def test_permanent_noise_of_two_periods_does_not_average_out() -> None:
@@ -110,7 +135,7 @@ def test_simulated_bit_counts_have_the_variance_of_repeated_reports(hold: int | 
     counts = [simulate_bit_counts(metric, {"true": clients}, rng, periods=DAYS[:3]) for _ in range(runs)]
     assert counts[0].num_reports == 3 * clients
     assert counts[0].periods == DAYS[:3]
-    mean, moment = mean_and_moment(metric.params, [1], tuple(epoch_sizes(metric, DAYS[:3])))
+    mean, moment = mean_and_moment(metric.params, [1], tuple(epoch_sizes(metric, DAYS[:3])), np.array([[0.0], [1.0]]))
     expected = clients * float(moment[0, 0, 0] - mean[0, 0] ** 2)
     assert np.var([int(c.ones[0, 0]) for c in counts]) == pytest.approx(expected, rel=6 * math.sqrt(2 / runs))
 
