@@ -32,6 +32,7 @@ from hubbub_decoder.inference.multiple_testing import CandidateTests, LeaveOneOu
 from hubbub_decoder.model.bit_covariance import bit_shares_and_covariances
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.random_string import RandomFilters, RandomStringMoments
+from hubbub_decoder.model.repetition import Repetition
 
 _REFITS = 3
 _MAX_SLAB_ROWS = 1024
@@ -59,7 +60,7 @@ def fit_least_squares(counts: BitCounts, design: DesignMatrix, num_reports: int 
     rows = int((counts.reports > 0).sum()) * counts.metric.params.num_bits
     random_string = RandomStringMoments.from_params(counts.metric.params)
     blocks = list(design.blocks())
-    n = num_reports or counts.num_reports
+    n = Repetition.from_periods(counts.metric, counts.periods).num_clients(num_reports or counts.num_reports)
     shares, unlisted, estimated = np.zeros(len(design.groups)), random_string.any_value_share(counts), 0.0
     for _ in range(1 + _REFITS):
         unlisted_variance = estimated

@@ -37,6 +37,7 @@ from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.observations import Observations
 from hubbub_decoder.model.pattern_likelihood import FilterTable, filter_indices, whiten_scores
 from hubbub_decoder.model.random_string import RandomFilters
+from hubbub_decoder.model.repetition import Repetition
 
 _MIN_EXPECTED_SHARE = 1e-3  # of the unlisted strings, and of "no value", in the weights
 _MAX_CANDIDATES_ON_ALL_DIRECTIONS = 300  # for fitting priors
@@ -81,7 +82,7 @@ def fit_patterns(counts: PatternCounts, design: DesignMatrix) -> FitResult:
         solved, final, filter_of[:, None], RandomFilters.from_probabilities(table.probabilities)
     )
     listed, unlisted, no_value = totals.shares
-    n = counts.num_reports
+    n = Repetition.from_periods(counts.metric, counts.periods).num_clients(counts.num_reports)
     return FitResult.from_mixed_model(
         final,
         state,

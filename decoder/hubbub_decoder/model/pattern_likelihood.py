@@ -22,7 +22,9 @@ from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.model.bit_products import BitProductSums
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.observations import Observations
+from hubbub_decoder.model.pattern_repetition import repeated_score_covariance
 from hubbub_decoder.model.random_string import filter_probabilities
+from hubbub_decoder.model.repetition import ONCE, Repetition
 
 MAX_MULTIPLICATIONS = 1 << 34
 """Most multiplications, m F**3, to factor the information matrices of all cohorts: 645 filters in 64 cohorts. A fit does so 12 times or more."""
@@ -125,16 +127,27 @@ def whiten_scores(counts: PatternCounts, table: FilterTable, expected: Floats) -
 
         I_c = n_c R' diag(1/pi_c) R        y_c = I_c**-1/2 R' diag(1/pi_c) counts_c        A_c = I_c**1/2        pi_c = R theta_c
 
+    Repeated reports of a client add E_c to the covariance of y_c (`pattern_repetition.py`): L^-1 y_c and L^-1 A_c, L L' = 1 + E_c.
+
     expected : (m, F) theta_c at which pi_c is taken, with positive sums; efficient where it is the true one
     """
+    repetition, params = Repetition.from_periods(counts.metric, counts.periods), counts.metric.params
     responses, features, pi = [], [], None
     for cohort, theta, before in zip(counts.counts, expected, [None, *expected[:-1]], strict=True):
         if pi is None or not np.array_equal(theta, before):
             pi = np.maximum(table.mixture(theta), _SMALLEST)
-            of_one_report, vectors = np.linalg.eigh(table.information(1 / pi))
+            information = table.information(1 / pi)
+            of_one_report, vectors = np.linalg.eigh(information)
+            if repetition != ONCE:
+                repeated = repeated_score_covariance(table.filters, theta, pi, information, params, repetition)
         values = cohort.sum() * of_one_report
         known = values > _SMALLEST * max(values[-1], _SMALLEST)
         root = np.sqrt(values[known])
-        responses.append((vectors[:, known].T @ table.score(cohort / pi)) / root)
-        features.append(root[:, None] * vectors[:, known].T)
+        response, feature = (vectors[:, known].T @ table.score(cohort / pi)) / root, root[:, None] * vectors[:, known].T
+        if repetition != ONCE:
+            whitener = vectors[:, known] * (np.sqrt(cohort.sum()) / root)
+            lower = np.linalg.cholesky(np.eye(len(root)) + whitener.T @ repeated @ whitener)
+            response, feature = np.linalg.solve(lower, response), np.linalg.solve(lower, feature)
+        responses.append(response)
+        features.append(feature)
     return Observations(tuple(responses), tuple(features))
