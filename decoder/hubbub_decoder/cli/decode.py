@@ -37,6 +37,10 @@ from hubbub.cli.output import PATH, json_option, print_json
     "--method", default="auto", show_default=True, type=click.Choice(["auto", "lasso"]),
     help="auto estimates every candidate; lasso only those that a lasso on half of the cohorts keeps.",
 )  # fmt: skip
+@click.option(
+    "--independent-clients", is_flag=True,
+    help="Several periods have different clients. Default: the same clients with the same values, for which intervals are wider.",
+)  # fmt: skip
 def command(
     summaries: tuple[Path, ...],
     candidates_path: Path | None,
@@ -47,6 +51,7 @@ def command(
     confidence: float,
     fdr: float,
     method: Literal["auto", "lasso"],
+    independent_clients: bool,
 ) -> None:
     """Estimate the share of reports that carry each candidate.
 
@@ -92,7 +97,9 @@ def command(
                 )
             candidates = read_map_design(map_path, summary.metric.params)
         status.update(f"decoding {describe(summary)} ...")
-        decoding = decode(summary, candidates, confidence=confidence, fdr=fdr, method=method)
+        decoding = decode(
+            summary, candidates, confidence=confidence, fdr=fdr, method=method, same_clients=not independent_clients
+        )
         input_warnings = warn_repeated_inputs(list(zip(map(str, summaries), parts, strict=True)))
         decoding = replace(decoding, warnings=(*input_warnings, *decoding.warnings))
     stderr.print(f"decoded {describe(summary)}", highlight=False)

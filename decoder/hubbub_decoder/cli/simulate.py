@@ -13,7 +13,9 @@ from hubbub.cli.output import PATH, json_option, print_json
 @click.argument("definitions", type=PATH)
 @click.argument("metric")
 @click.option(
-    "--reports", type=click.IntRange(min=1), help="Number of reports. With --population: sample size, with replacement."
+    "--reports",
+    type=click.IntRange(min=1),
+    help="Number of reports, of each period. With --population: sample size, with replacement.",
 )
 @click.option(
     "--distribution",
@@ -25,6 +27,10 @@ from hubbub.cli.output import PATH, json_option, print_json
     help="Number of different values of the distribution, for a string metric only. Default: 100.",
 )  # fmt: skip
 @click.option("--population", "population_path", type=PATH, help="Population: .csv with the columns value and count.")
+@click.option(
+    "--periods", type=click.IntRange(min=1),
+    help="Number of consecutive periods in which each client reports its value. Default: one report of each client, without a date.",
+)  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), help="Seed for a reproducible result. Default: random.")
 @click.option(
     "--kind",
@@ -43,13 +49,14 @@ def command(
     distribution: str | None,
     values: int | None,
     population_path: Path | None,
+    periods: int | None,
     seed: int | None,
     kind: str,
     out: Path,
     truth_out: Path | None,
     as_json: bool,
 ) -> None:
-    """Simulate one report per client for METRIC of the file DEFINITIONS.
+    """Simulate one report per client and period for METRIC of the file DEFINITIONS.
 
     \b
     Example:
@@ -70,7 +77,12 @@ def command(
         write_summary_file,
     )
     from hubbub_decoder.data.populations import draw_from_distribution, draw_population, read_population
-    from hubbub_decoder.data.simulate import simulate_bit_counts, simulate_pattern_counts, simulate_reports
+    from hubbub_decoder.data.simulate import (
+        consecutive_periods,
+        simulate_bit_counts,
+        simulate_pattern_counts,
+        simulate_reports,
+    )
     from hubbub_decoder.errors import PopulationError
 
     if (distribution is None) == (population_path is None):
@@ -93,17 +105,20 @@ def command(
             raise PopulationError("A distribution has no size. Pass the number of reports with --reports.")
         else:
             population = draw_from_distribution(definition, distribution or "", values, reports, rng)
-        num_reports = sum(population.values())
+        num_clients = sum(population.values())
+        first_days = consecutive_periods(definition, periods) if periods else ()
         match kind:
             case "bits":
-                write_summary_file(simulate_bit_counts(definition, population, rng), out)
+                write_summary_file(simulate_bit_counts(definition, population, rng, periods=first_days), out)
             case "patterns":
-                write_summary_file(simulate_pattern_counts(definition, population, rng), out)
+                write_summary_file(simulate_pattern_counts(definition, population, rng, periods=first_days), out)
             case _:
-                write_report_file(definition, simulate_reports(definition, population, rng), out)
+                blocks = simulate_reports(definition, population, rng, periods=first_days)
+                write_report_file(definition, blocks, out, first_days)
+    num_reports = num_clients * (periods or 1)
     written = [str(out)]
     if truth_out is not None:
-        write_population(population, num_reports, truth_out)
+        write_population(population, num_clients, truth_out)
         written.append(str(truth_out))
     stderr.print(f"wrote {' and '.join(written)}: {format_count(num_reports, 'report')} of {metric}", highlight=False)
     if as_json:

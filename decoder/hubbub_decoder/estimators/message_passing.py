@@ -35,7 +35,8 @@ from numpy.typing import NDArray
 
 from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.estimators.empirical_bayes import fit_posterior
-from hubbub_decoder.estimators.mixed_model import Observations, Overdispersion, ShareEstimates, Totals
+from hubbub_decoder.estimators.mixed_model import Overdispersion, ShareEstimates, Totals
+from hubbub_decoder.model.observations import Observations
 
 _MAX_ITERATIONS, _MAX_INITIAL_STEPS = 40, 6
 _CONVERGENCE_TOLERANCE = (

@@ -18,8 +18,8 @@ from hubbub_decoder.estimators.bit_counts import pass_bit_messages
 from hubbub_decoder.estimators.empirical_bayes import matching_priors
 from hubbub_decoder.estimators.message_passing import HashedCohorts, MessagePassingFit, pass_messages
 from hubbub_decoder.estimators.mixed_model import MixedModel
-from hubbub_decoder.estimators.pattern_counts import FilterTable, filter_indices, whiten_scores
 from hubbub_decoder.model.design_matrix import design_matrix
+from hubbub_decoder.model.pattern_likelihood import FilterTable, filter_indices, whiten_scores
 
 ALPHA = 1e-6
 
