@@ -23,15 +23,18 @@ from sklearn.linear_model import Lasso
 
 from hubbub.summary import BitCounts, Reports
 from hubbub_decoder.array_types import Floats, Indices
+from hubbub_decoder.model.bit_covariance import bit_variance
 from hubbub_decoder.model.debias import bit_shares
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.random_string import RandomStringMoments
+from hubbub_decoder.model.repetition import Repetition
 
 _MAX_COLUMNS, _MAX_NUMBERS = 4_000, 5_000
 """Columns, and independent numbers of the bit counts, that one machine fits in reasonable time: a matrix of the smaller is dense."""
 _MIN_COHORTS_FOR_FULL_CAPACITY = 8
 _UNPENALIZED_LENGTH = 1e4  # of the column of the unlisted strings, so that its penalty is negligible
 _PENALTY_GROWTH = 1.15
+_MIN_BIT_VARIANCE = 0.01 * 0.99
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,8 +116,10 @@ def _whitened(counts: BitCounts, design: DesignMatrix) -> tuple[Floats, sparse.c
     used = counts.reports > 0
     y = bit_shares(counts)
     mean = RandomStringMoments.from_params(params).mean
-    reported = np.clip(params.p_star + (params.q_star - params.p_star) * mean, 0.01, 0.99)
-    deviation = np.sqrt(reported * (1 - reported)) / abs(params.q_star - params.p_star)
+    repetition = Repetition.from_periods(counts.metric, counts.periods)
+    deviation = np.sqrt(np.maximum(bit_variance(mean, params, repetition), _MIN_BIT_VARIANCE)) / abs(
+        params.q_star - params.p_star
+    )
     weights = (np.sqrt(counts.reports)[:, None] / deviation).ravel()
     average = np.tile(mean, len(used))
     bits = sparse.diags_array(weights) @ design.matrix.astype(np.float64)
