@@ -4,7 +4,7 @@ BIN := .venv/bin
 SOURCES := client aggregator decoder tests benchmarks examples
 
 .DEFAULT_GOAL := check
-.PHONY: demo test check ci format lint types slow bench bench-accuracy bench-client bench-encode bench-ingest bench-purge bench-fit bench-pages bench-large bench-many matrix seeds soak clean bench-report-likelihood
+.PHONY: demo test check ci format lint types slow bench bench-accuracy bench-client bench-encode bench-ingest bench-purge bench-fit bench-pages bench-decode bench-large bench-many bench-random matrix seeds soak clean bench-report-likelihood
 
 .venv/.venv-made:
 	@command -v $(PYTHON) >/dev/null || { echo "hubbub needs Python 3.11 or newer; there is no $(PYTHON): make PYTHON=/path/to/python3.11" >&2; exit 1; }
@@ -89,8 +89,14 @@ bench-accuracy: .venv/.dev-installed            ## google/rappor's own grid, wit
 bench-fit: .venv/.dev-installed                 ## false alarms and power of the goodness-of-fit tests
 	$(BIN)/python -m benchmarks.goodness_of_fit --out docs/accuracy.md
 
+bench-random: .venv/.dev-installed             ## calibration on 320 random tasks: error, coverage, false discoveries of each stratum
+	$(BIN)/python -m benchmarks.random_tasks
+
 bench-many: .venv/.dev-installed                ## bit counts with more candidates than bits
 	$(BIN)/python -m benchmarks.many_candidates --out docs/accuracy.md
+
+bench-decode: .venv/.dev-installed              ## time of decode by number of candidates
+	$(BIN)/python -m benchmarks.decode_time
 
 bench-large: .venv/.dev-installed               ## 110,000 candidates
 	$(BIN)/python benchmarks/large_dictionary.py

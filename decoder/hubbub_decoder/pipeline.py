@@ -12,25 +12,28 @@ import numpy as np
 from hubbub.errors import SummaryError
 from hubbub.metrics.metric import Kind, Metric
 from hubbub.summary import BitCounts, PatternCounts, Reports
+from hubbub_decoder.blas_threads import idle_blas_threads, one_blas_thread
 from hubbub_decoder.data.candidates import distinct_candidates
 from hubbub_decoder.data.combine import Collected
 from hubbub_decoder.errors import CandidateError
 from hubbub_decoder.estimators.bit_counts import fit_bits
 from hubbub_decoder.estimators.categories import fit_categories, select_categories
 from hubbub_decoder.estimators.fit_result import FitResult
-from hubbub_decoder.estimators.lasso_screening import Selection, select_candidates
+from hubbub_decoder.estimators.lasso_screening import Selection, independent_numbers, select_candidates
 from hubbub_decoder.estimators.least_squares import fit_least_squares, use_fixed_effects
-from hubbub_decoder.estimators.pattern_counts import count_filters, fit_patterns, supports_pattern_likelihood
+from hubbub_decoder.estimators.pattern_counts import fit_patterns
 from hubbub_decoder.estimators.reports.mixed_effects import fit_reports_mixed, within_size_limit
 from hubbub_decoder.estimators.reports.one_step import fit_reports_one_step
 from hubbub_decoder.inference.intervals import Target, unlisted_std_error
 from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
+from hubbub_decoder.model.pattern_likelihood import count_filters, supports_pattern_likelihood
 from hubbub_decoder.results import warnings
 from hubbub_decoder.results.build import build_decoding
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.goodness_of_fit import run_fit_tests
 
 
+@one_blas_thread()
 def decode(
     summary: BitCounts | PatternCounts | Reports,
     candidates: Iterable[str] | DesignMatrix | None = None,
@@ -50,6 +53,8 @@ def decode(
                  sample, with wider intervals
     same_clients : of a summary of several periods, whether the same clients report in each, with the same values. Their permanent noise
                  then repeats, so intervals are wider than for independent reports. False: each period has other clients
+
+    BLAS is limited to one thread in the whole process until `decode` returns; large models use the idle cores (decision 75).
 
     Raises SummaryError without reports or for arguments out of range, CandidateError for candidates that cannot be tested.
 
@@ -80,7 +85,8 @@ def decode(
     else:
         design, repeated = _design(metric, candidates)
         selection = select_candidates(counts, design, keep_all=_is_pattern_fit(summary))
-        fit = _fit(summary, counts, design, selection)
+        with idle_blas_threads(_largest_dimension(summary, selection)):
+            fit = _fit(summary, counts, design, selection)
         decoding = build_decoding(fit, design.groups, counts, target, confidence, fdr)
         decoding = replace(decoding, lowest_detection_limit=_lowest_detection_limit(summary, fit, decoding))
         if len(selection.columns) < len(design.groups):
@@ -124,6 +130,16 @@ def _lowest_detection_limit(summary: Collected, fit: FitResult, decoding: Decodi
     surely = fit.unlisted_variance - 2 * fit.unlisted_variance_error
     error = unlisted_std_error(surely, params.num_cohorts, dimensions)
     return decoding.detection_limit * min(error / fit.null_error, 1) if error and fit.null_error < math.inf else 0.0
+
+
+def _largest_dimension(summary: Collected, selection: Selection) -> int:
+    """Largest dimension of a dense matrix in the fit: the number of shares or of independent numbers, whichever is smaller."""
+    shares = len(selection.columns)
+    if isinstance(summary, Reports):
+        return shares
+    if _is_pattern_fit(summary):
+        return min(shares, summary.metric.params.num_cohorts * (count_filters(summary.metric.params) - 1))
+    return min(shares, independent_numbers(selection.counts))
 
 
 def _is_pattern_fit(summary: Collected) -> bool:

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from scipy.stats import norm
 
 from hubbub.metrics.metric import Kind, Metric
 from hubbub.text import escape_untrusted
@@ -19,7 +18,7 @@ from hubbub_decoder.errors import CandidateError, PopulationError
 DISTRIBUTIONS: dict[str, Callable[[Floats, int], Floats]] = {
     "uniform": lambda i, _: np.ones_like(i),
     "exp": lambda i, size: np.exp(-5 * i / size),
-    "gauss": lambda i, size: norm.pdf(i, loc=size / 2, scale=size / 6),
+    "gauss": lambda i, size: np.exp(-18 * (i / size - 0.5) ** 2),
     "zipf1": lambda i, _: 1 / i,
     "zipf1.5": lambda i, _: i**-1.5,
 }

@@ -21,10 +21,11 @@ from hubbub.summary import BitCounts
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.estimators.empirical_bayes import EmpiricalBayesState, exchangeable_totals, initialize, iterate
 from hubbub_decoder.estimators.fit_result import FitResult, compare_with_random_strings, sum_totals
-from hubbub_decoder.estimators.mixed_model import MixedModel, Observations, ShareEstimates
+from hubbub_decoder.estimators.mixed_model import MixedModel, ShareEstimates
 from hubbub_decoder.inference.intervals import reporter_variance
 from hubbub_decoder.model.bit_covariance import bit_shares_and_covariances
 from hubbub_decoder.model.design_matrix import DesignMatrix
+from hubbub_decoder.model.observations import Observations
 from hubbub_decoder.model.random_string import RandomFilters, RandomStringMoments
 from hubbub_decoder.model.repetition import Repetition
 

@@ -17,15 +17,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
-from scipy.stats import norm
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import Lasso
 
 from hubbub.summary import BitCounts, Reports
 from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.model.bit_covariance import bit_variance
 from hubbub_decoder.model.debias import bit_shares
 from hubbub_decoder.model.design_matrix import DesignMatrix
+from hubbub_decoder.model.distributions import norm
 from hubbub_decoder.model.random_string import RandomStringMoments
 from hubbub_decoder.model.repetition import Repetition
 
@@ -132,7 +130,13 @@ def _whitened(counts: BitCounts, design: DesignMatrix) -> tuple[Floats, sparse.c
 
 
 def _lasso(response: Floats, weighted: sparse.csc_array, z: float) -> Floats:
-    """Coefficients (M + 1,) of the scaled columns, to the accuracy that a selection needs."""
+    """Coefficients (M + 1,) of the scaled columns, to the accuracy that a selection needs.
+
+    scikit-learn takes 0.2 s to import and is needed by few decodings, so it is imported here.
+    """
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import Lasso
+
     model = Lasso(alpha=z / len(response), positive=True, fit_intercept=False, max_iter=300, tol=1e-3)
     with warnings.catch_warnings():
         warnings.simplefilter(

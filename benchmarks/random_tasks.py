@@ -1,0 +1,155 @@
+"""Calibration on random tasks: error against declared variance, coverage, false discoveries, time; a line for each stratum.
+
+    python -m benchmarks.random_tasks [--tasks 320] [--jobs 2] [--kind bits] [--first 0] [--save FILE] [--out docs/accuracy.md]
+    (or: make bench-random)
+
+Seeds derive from the commit's hash (HUBBUB_SEED repeats a run). Standard errors are clustered by task: each task counts once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from benchmarks.pages import put_section
+from hubbub_decoder import decode
+from tests.support.random_tasks import KINDS, Score, Task, clustered_mean, draw_task, score, simulate_task
+
+COVERAGES = ("all", "absent", "top 20", "totals", "selected")
+HEADING = "## Random tasks"
+_LEGEND = (
+    "Ranges of the tasks are in `tests/support/random_tasks.py`.",
+    "Error / declared is the mean squared error over the declared variance, of single shares and of totals.",
+    "Estimated is the share of the candidates with an estimate; wild counts tasks with a p-value of an absent candidate below 1e-6 over their number.",
+)
+_WORST = 12
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Score of one task, the time of `decode`, and its warnings; error: the exception if it raised one."""
+
+    index: int
+    task: Task
+    score: Score | None
+    seconds: float
+    warnings: tuple[str, ...] = ()
+    error: str = ""
+
+
+def run_task(index: int, seed: int) -> Outcome:
+    """Draw, simulate, decode and score one task."""
+    task = draw_task(index, seed)
+    with threadpool_limits(1):
+        summary, candidates, population, no_value = simulate_task(task)
+        started = time.perf_counter()
+        try:
+            decoding = decode(summary, candidates)
+        except Exception as problem:  # noqa: BLE001, a task that fails is a finding
+            return Outcome(index, task, None, time.perf_counter() - started, error=repr(problem))
+        seconds = time.perf_counter() - started
+    return Outcome(index, task, score(decoding, population, no_value), seconds, decoding.warnings)
+
+
+def lines(outcomes: Sequence[Outcome]) -> Iterable[str]:
+    """Yield the table of all tasks and of each stratum."""
+    yield f"| stratum | tasks | estimated | error / declared | totals' | {' | '.join(f'covers {name}' for name in COVERAGES)} | false % | found | wild | seconds |"
+    yield "|---" * (10 + len(COVERAGES)) + "|"
+    yield _line("all tasks", outcomes)
+    strata = sorted({(name, value) for o in outcomes for name, value in o.task.strata().items()})
+    for name, value in strata:
+        yield _line(f"{name}: {value}", [o for o in outcomes if o.task.strata()[name] == value])
+
+
+def _line(name: str, outcomes: Sequence[Outcome]) -> str:
+    scores = [o.score for o in outcomes if o.score is not None]
+    false = [s.false / max(1, s.false + s.found) for s in scores]
+    figures = [
+        f"{np.mean([s.estimated for s in scores]):.2f}",
+        *(_figure([getattr(s, field) for s in scores]) for field in ("ratio", "totals_ratio")),
+        *(_figure([s.coverage[c] for s in scores]) for c in COVERAGES),
+        _figure([100 * f for f in false], 1),
+        f"{np.mean([s.found for s in scores]):.1f}",
+        f"{sum(s.wild for s in scores)}",
+        f"{np.mean([o.seconds for o in outcomes]):.1f}",
+    ]
+    return f"| {name} | {len(outcomes)} | {' | '.join(figures)} |"
+
+
+def _figure(values: Sequence[float], digits: int = 3) -> str:
+    mean, error = clustered_mean(np.array(values, float))
+    return f"{mean:.{digits}f} ({error:.{digits}f})"
+
+
+def worst(outcomes: Sequence[Outcome]) -> Iterable[str]:
+    """Yield the tasks with the largest error / declared variance, those that failed, and the slowest."""
+    scored = [(o, o.score) for o in outcomes if o.score is not None]
+    for o in outcomes:
+        if o.error:
+            yield f"failed  {o.index}: {o.error}  {o.task}"
+    for o, s in sorted(scored, key=lambda pair: -_known(pair[1].ratio))[:_WORST]:
+        yield f"error {s.ratio:7.2f} {o.index}: {o.task}"
+    for o, s in sorted(scored, key=lambda pair: -_known(pair[1].totals_ratio))[:_WORST]:
+        yield f"totals {s.totals_ratio:6.2f} {o.index}: {o.task}"
+    for o in sorted(outcomes, key=lambda o: -o.seconds)[: _WORST // 2]:
+        yield f"seconds {o.seconds:5.1f} {o.index}: {o.task}"
+
+
+def _known(value: float) -> float:
+    return -1.0 if math.isnan(value) else value
+
+
+def commit_seed() -> tuple[str, int]:
+    """HUBBUB_SEED or the commit's hash, and the seed derived from it."""
+    text = os.environ.get("HUBBUB_SEED", "")
+    if not text:
+        command = ["git", "rev-parse", "HEAD"]
+        here = Path(__file__).parent
+        text = subprocess.run(command, capture_output=True, text=True, check=False, cwd=here).stdout.strip()
+    return text, int.from_bytes(hashlib.sha256(f"random tasks {text}".encode()).digest()[:8], "big")
+
+
+def main() -> None:
+    """Run the tasks and print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", type=int, default=320)
+    parser.add_argument("--first", type=int, default=0, help="index of the first task")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--kind", choices=KINDS, help="only tasks of this kind of counts")
+    parser.add_argument("--out", type=Path, help="write the table to this page")
+    parser.add_argument("--save", type=Path, help="write one JSON object a task to this file")
+    options = parser.parse_args()
+    text, seed = commit_seed()
+    print(f"random tasks, HUBBUB_SEED={text}", flush=True)
+    numbered = range(options.first, options.first + options.tasks)
+    indices = [i for i in numbered if options.kind in (None, KINDS[i % 3])]
+    outcomes = []
+    with ProcessPoolExecutor(options.jobs) as pool:
+        for done, outcome in enumerate(pool.map(run_task, indices, [seed] * len(indices)), start=1):
+            outcomes.append(outcome)
+            if sys.stderr.isatty():
+                print(f"\r{done} of {len(indices)}", end="", file=sys.stderr, flush=True)
+    if options.save:
+        options.save.write_text("".join(json.dumps(asdict(o)) + "\n" for o in outcomes))
+    table = list(lines(outcomes))
+    print("\n".join([*table, *worst(outcomes)]))
+    if options.out:
+        setting = f"`benchmarks/random_tasks.py`, seeds from {text[:12]}: {len(outcomes)} tasks, standard errors clustered by task."
+        put_section(options.out, "\n".join([HEADING, "", setting, *_LEGEND, "", *table]))
+
+
+if __name__ == "__main__":
+    main()
