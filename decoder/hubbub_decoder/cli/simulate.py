@@ -24,7 +24,13 @@ from hubbub.cli.output import PATH, json_option, print_json
     "--values", type=click.IntRange(min=1),
     help="Number of different values of the distribution, for a string metric only. Default: 100.",
 )  # fmt: skip
-@click.option("--population", "population_path", type=PATH, help="Population: .csv with the columns value and count.")
+@click.option(
+    "--population",
+    "population_path",
+    type=PATH,
+    help="Population: .csv with the columns value and count; an empty value means no value.",
+)
+@click.option("--no-value", type=click.IntRange(min=0), default=0, help="Number of additional reports without a value.")
 @click.option("--seed", type=click.IntRange(min=0), help="Seed for a reproducible result. Default: random.")
 @click.option(
     "--kind",
@@ -43,6 +49,7 @@ def command(
     distribution: str | None,
     values: int | None,
     population_path: Path | None,
+    no_value: int,
     seed: int | None,
     kind: str,
     out: Path,
@@ -85,22 +92,24 @@ def command(
     rng = np.random.default_rng(seed)
     with stderr.status("simulating ..."):
         if population_path is not None:
-            population = read_population(population_path)
+            population, without = read_population(population_path)
             if reports is not None:
-                total = sum(population.values())
+                total = sum(population.values()) + without
                 population = draw_population({value: n / total for value, n in population.items()}, reports, rng)
+                without = reports - sum(population.values())
+            no_value += without
         elif reports is None:
             raise PopulationError("A distribution has no size. Pass the number of reports with --reports.")
         else:
             population = draw_from_distribution(definition, distribution or "", values, reports, rng)
-        num_reports = sum(population.values())
+        num_reports = sum(population.values()) + no_value
         match kind:
             case "bits":
-                write_summary_file(simulate_bit_counts(definition, population, rng), out)
+                write_summary_file(simulate_bit_counts(definition, population, rng, no_value=no_value), out)
             case "patterns":
-                write_summary_file(simulate_pattern_counts(definition, population, rng), out)
+                write_summary_file(simulate_pattern_counts(definition, population, rng, no_value=no_value), out)
             case _:
-                write_report_file(definition, simulate_reports(definition, population, rng), out)
+                write_report_file(definition, simulate_reports(definition, population, rng, no_value=no_value), out)
     written = [str(out)]
     if truth_out is not None:
         write_population(population, num_reports, truth_out)

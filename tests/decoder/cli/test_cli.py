@@ -330,3 +330,18 @@ def test_decode_warns_when_reports_are_decoded_from_their_counts(
         warnings = json.loads(hubbub(*arguments, "--json").stdout)["warnings"]
         assert any("Only the bit counts of these reports were used" in warning for warning in warnings) == (number > 20)
     assert "Only the bit counts of these reports were used" in " ".join(hubbub(*arguments).stdout.split())
+
+
+def test_simulate_writes_and_reads_a_population_with_reports_without_a_value(definitions: Path, tmp_path: Path) -> None:
+    truth = tmp_path / "truth.csv"
+    out = ("--out", tmp_path / "s.parquet", "--json")
+    hubbub("simulate", definitions, "os", "--reports", 300, "--distribution", "uniform", "--no-value", 100, "--truth-out", truth, *out)  # fmt: skip
+    assert truth.read_text().splitlines()[-1] == ",100,0.25"
+    again = tmp_path / "again.csv"
+    result = hubbub("simulate", definitions, "os", "--population", truth, "--truth-out", again, *out)
+    assert json.loads(result.stdout)["num_reports"] == 400
+    assert again.read_bytes() == truth.read_bytes()
+    result = hubbub("simulate", definitions, "os", "--population", truth, "--reports", 10_000, "--truth-out", again, *out)  # fmt: skip
+    assert json.loads(result.stdout)["num_reports"] == 10_000
+    without = int(again.read_text().splitlines()[-1].split(",")[1])
+    assert abs(without - 2500) < 6 * 44  # six standard deviations of Binomial(10,000, 1/4)
