@@ -21,11 +21,12 @@ from hubbub_decoder.estimators.categories import fit_categories, select_categori
 from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.estimators.lasso_screening import Selection, independent_numbers, select_candidates
 from hubbub_decoder.estimators.least_squares import fit_least_squares, use_fixed_effects
-from hubbub_decoder.estimators.pattern_counts import count_filters, fit_patterns, supports_pattern_likelihood
+from hubbub_decoder.estimators.pattern_counts import fit_patterns
 from hubbub_decoder.estimators.reports.mixed_effects import fit_reports_mixed, within_size_limit
 from hubbub_decoder.estimators.reports.one_step import fit_reports_one_step
 from hubbub_decoder.inference.intervals import Target, unlisted_std_error
 from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
+from hubbub_decoder.model.pattern_likelihood import count_filters, supports_pattern_likelihood
 from hubbub_decoder.results import warnings
 from hubbub_decoder.results.build import build_decoding
 from hubbub_decoder.results.decoding import Decoding
@@ -40,6 +41,7 @@ def decode(
     confidence: float = 0.95,
     fdr: float = 0.05,
     target: Target = "reporters",
+    same_clients: bool = True,
 ) -> Decoding:
     """Estimate the share of the reports that carry each candidate.
 
@@ -49,6 +51,8 @@ def decode(
     fdr        : false discovery rate of the detected candidates, in (0, 1)
     target     : "reporters": shares among the reporters; "population": shares of the population of which they are a random
                  sample, with wider intervals
+    same_clients : of a summary of several periods, whether the same clients report in each, with the same values. Their permanent noise
+                 then repeats, so intervals are wider than for independent reports. False: each period has other clients
 
     BLAS is limited to one thread in the whole process until `decode` returns; large models use the idle cores (decision 75).
 
@@ -60,7 +64,10 @@ def decode(
     >>> [(e.candidate, round(e.share, 3), round(e.std_error, 3)) for e in decoding.estimates]
     [('linux', 0.5, 0.027), ('macos', 0.3, 0.027)]
     """
-    _check_arguments(summary, confidence, fdr, target)
+    _check_arguments(summary, confidence, fdr, target, same_clients)
+    periods = summary.periods
+    if not same_clients:
+        summary = replace(summary, periods=())  # reports of unknown periods count as independent
     if isinstance(summary, Reports) and supports_pattern_likelihood(summary.metric.params):
         summary = summary.pattern_counts()
     counts = summary if isinstance(summary, BitCounts) else summary.bit_counts()
@@ -85,6 +92,8 @@ def decode(
         if len(selection.columns) < len(design.groups):
             decoding = replace(decoding, num_screened=len(selection.columns))
         messages = _warnings(summary, counts, design, repeated, selection, fit, decoding)
+    assumed = same_clients if len(periods) > 1 else None
+    decoding = replace(decoding, periods=periods, same_clients=assumed)
     return replace(decoding, fit_tests=tests, warnings=(*messages, *warnings.warn_failed_fit_tests(tests, counts)))
 
 
@@ -164,7 +173,7 @@ def _category_names(metric: Metric, candidates: Iterable[str] | DesignMatrix | N
     return None if candidates is None else distinct_candidates(candidates)[0]
 
 
-def _check_arguments(summary: object, confidence: float, fdr: float, target: str) -> None:
+def _check_arguments(summary: object, confidence: float, fdr: float, target: str, same_clients: object) -> None:
     """Raise SummaryError for a wrong type or a value out of range."""
     if not isinstance(summary, BitCounts | PatternCounts | Reports):
         raise SummaryError(
@@ -176,6 +185,8 @@ def _check_arguments(summary: object, confidence: float, fdr: float, target: str
             raise SummaryError(f"{name} must be a number in (0, 1), got {value!r}")
     if target not in ("reporters", "population"):
         raise SummaryError(f'target must be "reporters" or "population", got {target!r}')
+    if not isinstance(same_clients, bool):
+        raise SummaryError(f"same_clients must be True or False, got {same_clients!r}")
 
 
 def _warnings(

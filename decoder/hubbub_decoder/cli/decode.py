@@ -32,6 +32,10 @@ from hubbub.cli.output import PATH, json_option, print_json
     "--fdr", default=0.05, show_default=True, type=click.FloatRange(0, 1, min_open=True, max_open=True),
     help="False discovery rate: the expected share of false positives among the detected candidates.",
 )  # fmt: skip
+@click.option(
+    "--independent-clients", is_flag=True,
+    help="Several periods have different clients. Default: the same clients with the same values, for which intervals are wider.",
+)  # fmt: skip
 def command(
     summaries: tuple[Path, ...],
     candidates_path: Path | None,
@@ -41,6 +45,7 @@ def command(
     everything: bool,
     confidence: float,
     fdr: float,
+    independent_clients: bool,
 ) -> None:
     """Estimate the share of reports that carry each candidate.
 
@@ -86,7 +91,7 @@ def command(
                 )
             candidates = read_map_design(map_path, summary.metric.params)
         status.update(f"decoding {describe(summary)} ... (minutes for thousands of candidates)")
-        decoding = decode(summary, candidates, confidence=confidence, fdr=fdr)
+        decoding = decode(summary, candidates, confidence=confidence, fdr=fdr, same_clients=not independent_clients)
         input_warnings = warn_repeated_inputs(list(zip(map(str, summaries), parts, strict=True)))
         decoding = replace(decoding, warnings=(*input_warnings, *decoding.warnings))
     stderr.print(f"decoded {describe(summary)}", highlight=False)

@@ -68,9 +68,11 @@ def write_summary_file(summary: Summary, path: Path) -> None:
         file.write(summary_to_bytes(summary))
 
 
-def write_report_file(metric: Metric, blocks: Iterable[tuple[NDArray[Any], NDArray[np.uint8]]], path: Path) -> None:
-    """Write a report file from blocks of cohorts (n,) and packed bits (n, ceil(k / 8))."""
-    with atomic_write(path) as file, ReportWriter(file, metric) as writer:
+def write_report_file(
+    metric: Metric, blocks: Iterable[tuple[NDArray[Any], NDArray[np.uint8]]], path: Path, periods: Iterable[str] = ()
+) -> None:
+    """Write a report file from blocks of cohorts (n,) and packed bits (n, ceil(k / 8)); periods : first days."""
+    with atomic_write(path) as file, ReportWriter(file, metric, periods) as writer:
         for cohorts, rows in blocks:
             writer.write(cohorts, rows)
 

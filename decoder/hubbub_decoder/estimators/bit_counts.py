@@ -21,11 +21,13 @@ from hubbub.summary import BitCounts
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.estimators.empirical_bayes import EmpiricalBayesState, exchangeable_totals, initialize, iterate
 from hubbub_decoder.estimators.fit_result import FitResult, compare_with_random_strings, sum_totals
-from hubbub_decoder.estimators.mixed_model import MixedModel, Observations, ShareEstimates
+from hubbub_decoder.estimators.mixed_model import MixedModel, ShareEstimates
 from hubbub_decoder.inference.intervals import reporter_variance
 from hubbub_decoder.model.bit_covariance import bit_shares_and_covariances
 from hubbub_decoder.model.design_matrix import DesignMatrix
+from hubbub_decoder.model.observations import Observations
 from hubbub_decoder.model.random_string import RandomFilters, RandomStringMoments
+from hubbub_decoder.model.repetition import Repetition
 
 
 def fit_bits(counts: BitCounts, design: DesignMatrix, num_reports: int | None = None) -> FitResult:
@@ -34,7 +36,7 @@ def fit_bits(counts: BitCounts, design: DesignMatrix, num_reports: int | None = 
     counts      : bit counts with at least one report
     num_reports : N, of all cohorts, if `counts` holds only some of them
     """
-    n = num_reports or counts.num_reports
+    n = Repetition.from_periods(counts.metric, counts.periods).num_clients(num_reports or counts.num_reports)
     state, estimates = initialize_from_bits(counts, design)
     model = _bit_model(counts, design, estimates.posterior_means, float(estimates.fixed_effects[0]))
     state, estimates = iterate(model, state)

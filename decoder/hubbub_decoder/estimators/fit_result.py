@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from hubbub_decoder.array_types import Flags, Floats, Indices
 from hubbub_decoder.estimators.empirical_bayes import EmpiricalBayesState
 from hubbub_decoder.estimators.mixed_model import ShareEstimates, SolvedModel
-from hubbub_decoder.inference.multiple_testing import LeaveOneOutScores, test_candidates
+from hubbub_decoder.inference.error_law import ErrorCumulants
+from hubbub_decoder.inference.multiple_testing import CandidateTests, LeaveOneOutScores, test_candidates
 from hubbub_decoder.inference.null_distribution import NullDistribution
 from hubbub_decoder.model.random_string import RandomFilters
 
@@ -35,6 +36,8 @@ class FitResult:
     null_error        : typical standard error of a candidate that no client reported, as a share of a population
     unlisted_variance : tau**2, the sum of squared shares of the unlisted strings, and its standard error; nan where no string can be unlisted
     null_distribution : of error / standard error; None: the standard normal
+    retested          : (M,) whether the p-value comes from a test with the candidate left out; None: none does
+    cumulants         : of the noise of the estimates, for its skewness; None: normal
     covariance        : (M + 1, M + 1) of the candidates' shares and the unlisted share of a population, from estimators without priors
     null_space        : (M + 1, d) orthonormal directions that the reports do not determine, from estimators without priors
     """
@@ -50,6 +53,8 @@ class FitResult:
     unlisted_variance: float = np.nan
     unlisted_variance_error: float = np.nan
     null_distribution: NullDistribution | None = None
+    retested: Flags | None = None
+    cumulants: ErrorCumulants | None = None
     covariance: Floats | None = None
     null_space: Floats | None = None
 
@@ -58,13 +63,12 @@ class FitResult:
         cls,
         estimates: ShareEstimates,
         state: EmpiricalBayesState,
-        tests: tuple[NullDistribution, Floats],
+        tests: CandidateTests,
         totals: tuple[Floats, Floats, Floats],
         variances: Callable[[Floats, Floats], tuple[Floats, Floats]],
     ) -> FitResult:
         """Result of a solved mixed model, tau**2 taken from the state.
 
-        tests     : null distribution and p-values (M,)
         totals    : shares of the totals (3,), their variances as shares of a population, and among the reporters
         variances : function of the model's variances (M,) and the shares; returns variances for a population, and for the reporters
         """
@@ -75,14 +79,15 @@ class FitResult:
             shares=shares,
             variances=of_population,
             reporter_variances=of_reporters,
-            p_values=np.where(known, tests[1], 1),
+            p_values=np.where(known, tests.p_values, 1),
             totals=totals[0],
             total_variances=totals[1],
             total_reporter_variances=totals[2],
             null_error=float(np.sqrt(np.median(raw[known]))) if known.any() else np.inf,
             unlisted_variance=state.unlisted_variance,
             unlisted_variance_error=state.unlisted_variance_error,
-            null_distribution=tests[0],
+            null_distribution=tests.null_distribution,
+            retested=tests.retested & known,
         )
 
     @classmethod
@@ -122,9 +127,9 @@ class FitResult:
             null_space=null_space,
         )
 
-    def with_tests(self, null_distribution: NullDistribution | None, p_values: Floats) -> FitResult:
-        """Return the same result with its tests; p_values : (M,)."""
-        return replace(self, null_distribution=null_distribution, p_values=p_values)
+    def with_tests(self, tests: CandidateTests) -> FitResult:
+        """Return the same result with its tests."""
+        return replace(self, **tests._asdict())
 
     def expand(self, columns: Indices, size: int, p_value: float) -> FitResult:
         """Return the result for all `size` columns of a design of which only `columns` (M,) were fitted; the other shares are nan.
@@ -135,8 +140,16 @@ class FitResult:
         rows[3] = p_value
         rows[:, columns] = self.shares, self.variances, self.reporter_variances, self.p_values
         shares, variances, reporter_variances, p_values = rows
+        retested = np.zeros(size, bool)
+        retested[columns] = False if self.retested is None else self.retested
         return replace(
-            self, shares=shares, variances=variances, reporter_variances=reporter_variances, p_values=p_values
+            self,
+            shares=shares,
+            variances=variances,
+            reporter_variances=reporter_variances,
+            p_values=p_values,
+            retested=retested,
+            cumulants=None if self.cumulants is None else self.cumulants.expand(columns, size),
         )
 
 
@@ -159,7 +172,7 @@ def sum_totals(shares: Floats, covariance: Floats) -> tuple[Floats, Floats]:
 
 def compare_with_random_strings(
     solved: SolvedModel, estimates: ShareEstimates, positions: NDArray[np.integer], filters: RandomFilters
-) -> tuple[NullDistribution, Floats]:
+) -> CandidateTests:
     """Null distribution of the estimates of a mixed model, and the p-value of each candidate, (M,).
 
     positions : (m, h, M) of each candidate in each cohort

@@ -34,30 +34,13 @@ from scipy import linalg
 
 from hubbub_decoder.array_types import Flags, Floats, Indices
 from hubbub_decoder.estimators.inverses import inverse, inverse_root
+from hubbub_decoder.model.observations import Observations
 
 _RELATIVE_RIDGE = 1e-10
 _MIN_INFORMATION = 1e-9  # relative; a share with less is not determined
 _MAX_SLAB_ROWS = 1024
 _VARIANCE_SAMPLE = 4_096  # candidates whose variances are computed when an approximation is enough
 _LOOKUP_COST = 500  # of a candidate's pair of positions in a table, in multiplications
-
-
-@dataclass(frozen=True, eq=False)
-class Observations:
-    """Whitened numbers, each a known sum of the shares at positions.
-
-        y_c = A_c theta_c + N(0, I)        theta_c,g = sum of x_v over the strings with position g in cohort c
-
-    responses : y_c, (r_c,) for each cohort      features : A_c, (r_c, p)
-    """
-
-    responses: tuple[Floats, ...]
-    features: tuple[Floats, ...]
-
-    @property
-    def size(self) -> int:
-        """Number of observations, d."""
-        return sum(map(len, self.responses))
 
 
 @dataclass(frozen=True, eq=False)

@@ -43,6 +43,7 @@ class Decoding:
     periods         : first days of the reporting periods, as the summary lists them
     fit_tests       : goodness-of-fit tests; each with p < 1e-6 adds a warning
     num_screened    : number of candidates that a lasso kept; None if all candidates were estimated
+    same_clients    : whether reports of different periods were taken for those of the same clients with the same values; None: of one period
     lowest_detection_limit : detection limit below which no number of reports leads, because of unlisted strings
 
     Iterates over its estimates; `decoding["a"]` is the estimate of candidate "a", and `"a" in decoding` tests for it.
@@ -63,6 +64,7 @@ class Decoding:
     fit_tests: tuple[FitTest, ...] = ()
     num_screened: int | None = None
     lowest_detection_limit: float = 0.0
+    same_clients: bool | None = None
 
     @property
     def detected(self) -> tuple[Estimate, ...]:
@@ -93,6 +95,7 @@ class Decoding:
         return {
             "metric": self.metric.to_dict(),
             "periods": list(self.periods),
+            "same_clients": self.same_clients,
             "num_reports": self.num_reports,
             "confidence": self.confidence,
             "fdr": self.fdr,

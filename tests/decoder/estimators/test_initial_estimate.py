@@ -17,8 +17,9 @@ from hubbub_decoder.estimators.empirical_bayes import (
     iterate,
 )
 from hubbub_decoder.estimators.mixed_model import CandidatePriors, MixedModel, ObservationSpaceSolver
-from hubbub_decoder.estimators.pattern_counts import FilterTable, filter_indices, split_directions, whiten_scores
+from hubbub_decoder.estimators.pattern_counts import split_directions
 from hubbub_decoder.model.design_matrix import design_matrix
+from hubbub_decoder.model.pattern_likelihood import FilterTable, filter_indices, whiten_scores
 
 
 def model_of(population: dict[str, int], names: list[str], scheme: str = "murmur3-v1", seed: int = 7) -> MixedModel:

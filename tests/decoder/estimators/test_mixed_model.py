@@ -16,8 +16,8 @@ from hubbub_decoder.estimators.mixed_model import (
     ObservationSpaceSolver,
     SolvedModel,
 )
-from hubbub_decoder.estimators.pattern_counts import FilterTable, filter_indices, whiten_scores
 from hubbub_decoder.model.design_matrix import design_matrix
+from hubbub_decoder.model.pattern_likelihood import FilterTable, filter_indices, whiten_scores
 
 PARAMS = Params(num_bits=8, num_hashes=2, num_cohorts=4, prob_p=0.2, prob_q=0.8, prob_f=0.1)
 PRIORS = CandidatePriors(means=np.linspace(0.2, 0, 12), variances=np.geomspace(2e-2, 5e-4, 12))

@@ -16,8 +16,8 @@ from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.data.simulate import simulate_pattern_counts
 from hubbub_decoder.estimators import empirical_bayes, pattern_counts
 from hubbub_decoder.estimators.mixed_model import CandidatePriors, ShareEstimates
-from hubbub_decoder.estimators.pattern_counts import supports_pattern_likelihood
 from hubbub_decoder.inference.prior import fit_prior
+from hubbub_decoder.model.pattern_likelihood import supports_pattern_likelihood
 
 ALPHA = 1e-6
 
@@ -163,7 +163,7 @@ def test_selection_adjusted_intervals_cover_detected_candidates(unseen_seed: int
 
 def test_patterns_with_too_many_filters_are_decoded_from_bits() -> None:
     assert supports_pattern_likelihood(metric(8, 2).params)
-    assert supports_pattern_likelihood(metric(16, 2).params)
+    assert supports_pattern_likelihood(metric(16, 3).params)
     assert not supports_pattern_likelihood(metric(16, 6).params)
     counts = simulate_pattern_counts(metric(16, 6), {"a": 5000}, np.random.default_rng(1))
     assert decode(counts, ["a", "b"])["a"].detected

@@ -119,7 +119,7 @@ def fit_reports_one_step(
 
     strings = RandomStringScores.draw(ordered, mixture, expected, rng)
     std_errors = np.sqrt(fit.variances)
-    return fit.with_tests(*strings.test(estimate[:-2], std_errors, own[:-2] / std_errors, estimate, without))
+    return fit.with_tests(strings.test(estimate[:-2], std_errors, own[:-2] / std_errors, estimate, without))
 
 
 def _scoring_step(mixture: Mixture, z: Floats, simulated: list[SimulatedReports], score: Floats) -> _ScoringStep:
