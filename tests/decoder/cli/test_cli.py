@@ -101,6 +101,17 @@ def test_decode_prints_the_table_to_stdout_and_all_rows_on_request(summary: Path
     assert len(long.stdout.splitlines()) > len(short.stdout.splitlines())
 
 
+def test_decode_for_the_population_has_wider_intervals(summary: Path, candidates: Path) -> None:
+    decoded = {
+        target: json.loads(hubbub("decode", summary, "--candidates", candidates, "--target", target, "--json").stdout)
+        for target in ("reporters", "population")
+    }
+    first = {target: result["estimates"][0] for target, result in decoded.items()}
+    assert decoded["population"]["target"] == "population"
+    assert first["population"]["share"] == first["reporters"]["share"]
+    assert first["population"]["std_error"] > first["reporters"]["std_error"]
+
+
 def test_decode_reads_candidates_from_stdin(summary: Path, candidates: Path) -> None:
     command = ["decode", str(summary), "--json", "--candidates"]
     piped = CliRunner().invoke(main, [*command, "-"], input=candidates.read_bytes())
