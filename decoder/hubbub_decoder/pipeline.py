@@ -206,6 +206,7 @@ def _warnings(
         *warnings.warn_padded_candidates(design),
         *warnings.warn_merged_candidates(design, repeated),
         *warnings.warn_header_line(design, decoding),
+        *warnings.warn_separators(design),
         *warnings.warn_screening(design, selection, few_cohorts=bool(few_cohorts)),
         *warnings.warn_unused_reports(reports, design.take(selection.columns)),
         *warnings.warn_undetermined_shares(int(np.isnan(fit.shares[selection.columns]).sum())),

@@ -107,11 +107,13 @@ def read_candidates(path: str | Path) -> list[str]:
     """Read the candidates of a file; `-` is standard input.
 
     - `.csv`: the column `candidate` or `value`, named in line 1; an empty cell is the empty string
-    - any other suffix: one candidate per line, without the LF or CRLF at its end; empty lines are skipped
+    - any other suffix but .json: one candidate per line, without the LF or CRLF at its end; empty lines are skipped
 
-    Raises CandidateError if the file cannot be read, is not UTF-8 text or has no candidate.
+    Raises CandidateError if the file cannot be read, is JSON, is not UTF-8 text or has no candidate.
     """
     text = read_text(path)
+    if Path(path).suffix.lower() == ".json":
+        raise CandidateError(f"{path} is a JSON file. Save the candidates as .txt with one string per line.")
     candidates = (
         _csv_column(Path(path), text)
         if Path(path).suffix.lower() == ".csv"

@@ -139,6 +139,22 @@ def warn_merged_candidates(design: DesignMatrix, repeated: int) -> Iterator[str]
         )
 
 
+def warn_separators(design: DesignMatrix) -> Iterator[str]:
+    """Warn about candidates with a tab or line break inside, and about a list of which every candidate is in quotation marks."""
+    names = [name for group in design.groups for name in group]
+    broken = [name for name in names if not {"\t", "\r", "\n"}.isdisjoint(name)]
+    if broken:
+        yield (
+            f"{format_count(len(broken), 'candidate')} {'contains' if len(broken) == 1 else 'contain'} a tab or a line break (such as "
+            f"{escape_untrusted(repr(broken[0]))}). Candidate files are split at LF only. If these are several candidates, write one per line."
+        )
+    if len(names) > 1 and all(len(name) > 1 and name[0] == name[-1] == '"' for name in names):
+        yield (
+            f"All {len(names):,} candidates are in quotation marks (such as {escape_untrusted(repr(names[0]))}), which count as part of the "
+            "string. Remove them, or use a .csv file with the header candidate."
+        )
+
+
 def warn_header_line(design: DesignMatrix, decoding: Decoding) -> Iterator[str]:
     """Warn when the first candidate looks like the header line of a file and was not detected."""
     first = design.groups[0][0]

@@ -184,6 +184,7 @@ def test_rejects_a_csv_without_header(tmp_path: Path) -> None:
         ("c.csv", b"candidate\n" + b"x" * 200_000, r"is not valid CSV \(field larger"),
         ("c.txt", b"\x89PNG\r\n\x1a\n", r"is not UTF-8 text \(byte 0\)"),
         ("c.txt", b"PAR1\x00\x01", "is a binary file"),
+        ("c.json", b'["a", "b"]', "is a JSON file"),
     ],
 )
 def test_rejects_candidate_files_without_candidates(name: str, content: bytes, message: str, tmp_path: Path) -> None:

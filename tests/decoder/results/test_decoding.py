@@ -477,6 +477,22 @@ def test_warns_about_a_header_line_among_the_candidates(first: str, expected: bo
     assert first in decoding
 
 
+@pytest.mark.parametrize(
+    ("candidates", "warning"),
+    [
+        (["a\rb\rc"], "1 candidate contains a tab or a line break (such as 'a\\rb\\rc')"),
+        (["a\t5", "b\t3", "c"], "2 candidates contain a tab or a line break (such as 'a\\t5')"),
+        (['"a"', '"b"'], "All 2 candidates are in quotation marks (such as '\"a\"')"),
+    ],
+)
+def test_warns_about_candidates_of_another_file_format(candidates: list[str], warning: str) -> None:
+    counts = simulate_bit_counts(HOMEPAGE, {"a": 9000}, np.random.default_rng(0))
+    assert warned(decode(counts, candidates), warning)
+    others = decode(counts, ['"a"', "b,c", "d e"])
+    assert not warned(others, "tab or a line break")
+    assert not warned(others, "in quotation marks")
+
+
 def test_does_not_take_a_detected_candidate_for_a_header() -> None:
     counts = simulate_bit_counts(HOMEPAGE, {"name": 9000}, np.random.default_rng(0))
     assert not warned(decode(counts, ["name", "a"]), "looks like the header line")
