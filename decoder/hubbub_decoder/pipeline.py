@@ -95,7 +95,7 @@ def decode(
         decoding = build_decoding(fit, design.groups, counts, target, confidence, fdr)
         decoding = replace(decoding, lowest_detection_limit=_lowest_detection_limit(summary, fit, decoding))
         if len(selection.columns) < len(design.groups):
-            decoding = replace(decoding, num_screened=len(selection.columns))
+            decoding = replace(decoding, num_kept=len(selection.columns))
         messages = _warnings(summary, counts, design, repeated, selection, fit, decoding)
     assumed = same_clients if len(periods) > 1 else None
     decoding = replace(decoding, periods=periods, same_clients=assumed)
@@ -210,6 +210,8 @@ def _warnings(
         *warnings.warn_counts(counts),
         *warnings.warn_padded_candidates(design),
         *warnings.warn_merged_candidates(design, repeated),
+        *warnings.warn_header_line(design, decoding),
+        *warnings.warn_separators(design),
         *warnings.warn_screening(design, selection, few_cohorts=bool(few_cohorts)),
         *warnings.warn_unused_reports(reports, design.take(selection.columns)),
         *warnings.warn_undetermined_shares(int(np.isnan(fit.shares[selection.columns]).sum())),

@@ -42,6 +42,7 @@ def build_decoding(
         no_value=_total(1 - some_value.share, some_value.std_error, confidence),
         detection_limit=_detection_limit(fit, law, fdr),
         periods=counts.periods,
+        target=target,
     )
 
 

@@ -131,8 +131,8 @@ def summary_lines(decoding: Decoding) -> Iterator[str]:
     if kind is not Kind.BOOLEAN:
         listed = "candidates" if kind is Kind.STRING else "categories"
         unlisted = "unlisted strings" if kind is Kind.STRING else "other categories"
-        if decoding.num_screened is not None:
-            listed = format_count(decoding.num_screened, "kept candidate")
+        if decoding.num_kept is not None:
+            listed = format_count(decoding.num_kept, "kept candidate")
             unlisted = "other candidates and unlisted strings"
         totals = [(listed, decoding.listed_total)]
         if kind is Kind.STRING or decoding.unlisted.std_error != 0:
@@ -144,6 +144,8 @@ def summary_lines(decoding: Decoding) -> Iterator[str]:
             yield "Total shares: " + ", ".join(f"{name} {_format_share(total)}" for name, total in totals) + "."
     detected, tested = len(decoding.detected), len(decoding.estimates)
     yield f"Detected: {detected:,} of {tested:,} (false discovery rate {decoding.fdr:.0%}); {tested - detected:,} not detected."
+    if decoding.target == "population":
+        yield "Intervals are for the population, of which the reporters are taken for a random sample."
     if decoding.same_clients is not None:
         yield _period_assumption(decoding)
     limit = decoding.detection_limit
