@@ -28,7 +28,7 @@ from hubbub_decoder.inference.intervals import Target, unlisted_std_error
 from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
 from hubbub_decoder.model.pattern_likelihood import count_filters, supports_pattern_likelihood
 from hubbub_decoder.results import warnings
-from hubbub_decoder.results.build import build_decoding
+from hubbub_decoder.results.build import build_category_decoding, build_decoding
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.goodness_of_fit import run_fit_tests
 
@@ -85,7 +85,7 @@ def decode(
     if metric.kind is not Kind.STRING:
         selected = select_categories(metric, _category_names(metric, candidates))
         fit = fit_categories(counts, selected)
-        decoding = build_decoding(fit, [(name,) for name in selected], counts, target, confidence, fdr)
+        decoding = build_category_decoding(fit, selected, counts, target, confidence, fdr)
         messages = [*warnings.warn_counts(counts), *warnings.warn_impossible_totals(decoding)]
     else:
         design, repeated = _design(metric, candidates)
