@@ -5,16 +5,18 @@ from __future__ import annotations
 import io
 import json
 import math
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubbub.metrics.metric import Metric
 from hubbub.text import format_count
+from hubbub_decoder.data.candidates import distinct_candidates
 from hubbub_decoder.data.output_files import atomic_write, check_table_path
 from hubbub_decoder.results.estimates import Estimate, FitTest, ShareEstimate
 from hubbub_decoder.results.table import DecodingTable, to_html
+from hubbub_decoder.results.unlisted_strings import UnlistedString, matching_words
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,6 +45,8 @@ class Decoding:
     periods         : first days of the reporting periods, as the summary lists them
     fit_tests       : goodness-of-fit tests; each with p < 1e-6 adds a warning
     num_screened    : number of candidates that a lasso kept; None if all candidates were estimated
+    unlisted_strings : frequent strings that are not candidates, found by their bits; their shares belong to `unlisted`
+    num_more_candidates : number of words that `match_unlisted` compared with them
     lowest_detection_limit : detection limit below which no number of reports leads, because of unlisted strings
 
     Iterates over its estimates; `decoding["a"]` is the estimate of candidate "a", and `"a" in decoding` tests for it.
@@ -63,6 +67,8 @@ class Decoding:
     fit_tests: tuple[FitTest, ...] = ()
     num_screened: int | None = None
     lowest_detection_limit: float = 0.0
+    unlisted_strings: tuple[UnlistedString, ...] = ()
+    num_more_candidates: int = 0
 
     @property
     def detected(self) -> tuple[Estimate, ...]:
@@ -88,6 +94,17 @@ class Decoding:
                 return estimate
         raise KeyError(candidate)
 
+    def match_unlisted(self, words: Iterable[str]) -> Decoding:
+        """Return the decoding with the words that match each unlisted string; a false match has probability at most 1/1,000.
+
+        Raises CandidateError for anything but a non-empty collection of strings.
+        """
+        distinct, _ = distinct_candidates(words)
+        strings = tuple(
+            replace(each, matches=matching_words(each, distinct, self.metric.params)) for each in self.unlisted_strings
+        )
+        return replace(self, unlisted_strings=strings, num_more_candidates=len(distinct))
+
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as JSON-compatible values; nan and infinity become None."""
         return {
@@ -102,6 +119,8 @@ class Decoding:
             "num_screened": self.num_screened,
             "detection_limit": _finite_or_none(self.detection_limit),
             "lowest_detection_limit": self.lowest_detection_limit,
+            "unlisted_strings": [_json_fields(string) for string in self.unlisted_strings],
+            "num_more_candidates": self.num_more_candidates,
             "warnings": list(self.warnings),
             "fit_tests": [asdict(test) for test in self.fit_tests],
             "estimates": [_json_fields(estimate) for estimate in self.estimates],
