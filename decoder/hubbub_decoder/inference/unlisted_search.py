@@ -45,7 +45,8 @@ MIN_LOG_EVIDENCE = math.log(1000)
 """Log of the evidence above which a string, or a second one, is added."""
 
 _MIN_RATIO, _EDGE = 1e-7, 1e-9
-_MIN_LOAD = 1e-2  # least mean of the unlisted strings in a bit, relative to that without negative candidates
+_MIN_SHAPE = 2.0  # of the gamma distribution; smaller ones are too irregular for a saddlepoint
+_MIN_LOAD = 1e-2  # least mean of the unlisted strings in a bit, relative to that of their share
 _MIN_PROBABILITY = 1e-12
 _FIRST_SHARE = 0.4  # of the grid of shares, in standard deviations of a bit share
 _SHARE_RATIO = 1.25  # of two shares of the grid
@@ -120,9 +121,13 @@ class ResidualBits:
         """
         p, contrast = self._noise
         n, t = self.reports[:, None], others.variance
-        rest = max(self.unlisted - looked_for, math.sqrt(t), _MIN_PROBABILITY)
-        load = np.maximum(rest * self._mean + np.minimum(self.listed, 0), _MIN_LOAD * rest * self._mean)
-        pi = np.clip(p + contrast * (np.maximum(self.listed, 0) + set_by), _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
+        rest = max(self.unlisted - looked_for, _MIN_PROBABILITY) * self._mean
+        rest = np.maximum(rest, np.sqrt(_MIN_SHAPE * t * self._mean * (1 - self._mean)))
+        true_ones = self.listed + (self.unlisted - looked_for) * self._mean
+        load = np.clip(
+            true_ones + p / contrast, _MIN_LOAD * rest, rest
+        )  # so that the other ones have a probability above 0
+        pi = np.clip(p + contrast * (true_ones - load + set_by), _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
         moved = others.symmetric * pi
         expected = n * (contrast * load + moved)
         variance = np.maximum((n * contrast) ** 2 * t * self._mean * (1 - self._mean) - n * moved**2, 0)
