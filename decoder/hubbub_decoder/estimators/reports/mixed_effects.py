@@ -89,7 +89,7 @@ def fit_reports_mixed(
     bits = pass_bit_messages(counts, design)
     estimates, beliefs = bits.estimates, bits.beliefs
     priors = matching_priors(estimates.shares, estimates.variances, beliefs.means, beliefs.variances)
-    state = EmpiricalBayesState(priors, beliefs.unlisted_variance, bits.overdispersion.error)
+    state = EmpiricalBayesState(priors, beliefs.unlisted_variance, bits.variance_error)
     no_value = 1 - float(estimates.posterior_means.sum() + estimates.fixed_effects[0])
     z = plausible_shares(estimates.shares, np.sqrt(estimates.variances), no_value)
     for last in (False, True):
