@@ -41,13 +41,13 @@ from hubbub_decoder.estimators.mixed_model import (
     ShareEstimates,
     Totals,
 )
-from hubbub_decoder.estimators.reports.bit_residuals import BitResiduals
+from hubbub_decoder.estimators.reports.bit_residuals import BitResiduals, HashMoments
 from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture, plausible_shares
 from hubbub_decoder.estimators.reports.random_string_scores import RandomStringScores
 from hubbub_decoder.estimators.reports.report_pass import SortedReports
 from hubbub_decoder.estimators.reports.simulated_information import (
     draw_reports,
-    hash_covariance,
+    hash_moments,
     information,
     noise_covariance,
     sample_size,
@@ -88,10 +88,11 @@ def fit_reports_mixed(
     for last in (False, True):
         expected = z
         simulated = list(draw_reports(mixture, ordered.shares, z, sample_size(mixture), rng))
-        a, b = information(mixture, z, simulated), hash_covariance(mixture, z, simulated, rng)
+        a = information(mixture, z, simulated)
         noise = noise_covariance(mixture, z, simulated) if last else None
         residuals = BitResiduals.from_counts(counts, design, z[:-1])
-        model = ReportScoreModel.from_score(z, ordered.score(mixture, z), a, b, noise, n, residuals)
+        hashing = hash_moments(mixture, z, simulated, residuals, rng)
+        model = ReportScoreModel.from_score(z, ordered.score(mixture, z), a, hashing, noise, n, residuals)
         state, estimates = iterate(model, state)
         no_value = float(estimates.fixed_effects[1])
         z = plausible_shares(estimates.shares, np.sqrt(estimates.variances), no_value)
@@ -116,7 +117,8 @@ def fit_reports_mixed(
 class ReportScoreModel(MixedModel):
     """Mixed model of the score of n reports, one cohort of observations y = F x + N(0, I + tau**2 diag(spread)).
 
-    num_reports : n      residuals : of the bits, which show tau**2
+    of_score    : (r, M + 2) derivative of y by the score; its transpose over n is a right inverse of F
+    num_reports : n      residuals, hashing : of the bits, which show tau**2
     excess      : (r, r) covariance of y by the noise alone, the reporters fixed, less I; None: not computed
     """
 
@@ -125,14 +127,17 @@ class ReportScoreModel(MixedModel):
         y: Floats,
         features: Floats,
         spread: Floats,
+        of_score: Floats,
         num_reports: int,
         residuals: BitResiduals,
+        hashing: HashMoments,
         excess: Floats | None = None,
     ) -> None:
         size = features.shape[1]
         self.y, self.features, self.unlisted_covariances = y, (features,), [np.diag(spread)]
         self.positions, self.fixed_columns = np.arange(size - 2)[None, None], features[:, -2:]
-        self.spread, self.num_reports, self.residuals, self.excess = spread, num_reports, residuals, excess
+        self.spread, self.of_score, self.num_reports = spread, of_score, num_reports
+        self.residuals, self.hashing, self.excess = residuals, hashing, excess
         self._starts, self._num_positions = [0, len(y)], size
 
     @classmethod
@@ -141,12 +146,12 @@ class ReportScoreModel(MixedModel):
         z: Floats,
         score: Floats,
         information: Floats,
-        hashing: Floats,
+        hashing: HashMoments,
         noise: Floats | None,
         num_reports: int,
         residuals: BitResiduals,
     ) -> ReportScoreModel:
-        """Model from the score g (M + 2,) at shares z, and A and B (M + 2, M + 2).
+        """Model from the score g (M + 2,) at shares z, A (M + 2, M + 2), and B in `hashing`.
 
         noise : (M + 2, M + 2) covariance of one report's score by its noise alone
         """
@@ -154,12 +159,13 @@ class ReportScoreModel(MixedModel):
         values, vectors = linalg.eigh(information / np.outer(scale, scale))
         known = values > _MIN_EIGENVALUE * values[-1]
         inverse = vectors[:, known] / np.sqrt(values[known]) / scale[:, None]
-        spread, turn = linalg.eigh(inverse.T @ hashing @ inverse)
+        spread, turn = linalg.eigh(inverse.T @ hashing.scores @ inverse)
         features = np.sqrt(num_reports) * ((scale[:, None] * vectors[:, known] * np.sqrt(values[known])) @ turn).T
         of_score = inverse @ turn
         y = features @ z + np.sqrt(num_reports) * (of_score.T @ score)
         excess = None if noise is None else of_score.T @ noise @ of_score - np.eye(len(y))
-        return cls(y, features, num_reports * np.maximum(spread, 0), num_reports, residuals, excess)
+        spread = num_reports * np.maximum(spread, 0)
+        return cls(y, features, spread, np.sqrt(num_reports) * of_score.T, num_reports, residuals, hashing, excess)
 
     def with_sum_constraint(self) -> ReportScoreModel:
         """Return the model with one more observation: all shares sum to 1.
@@ -169,8 +175,12 @@ class ReportScoreModel(MixedModel):
         total = np.sqrt(_SUM_WEIGHT * self.num_reports)
         features = np.vstack([self.features[0], np.full(self._num_positions, total)])
         excess = None if self.excess is None else np.pad(self.excess, (0, 1))
-        y, spread = np.append(self.y, total), np.append(self.spread, 0)
-        return ReportScoreModel(y, features, spread, self.num_reports, self.residuals, excess)
+        y, spread, of_score = (
+            np.append(self.y, total),
+            np.append(self.spread, 0),
+            np.pad(self.of_score, [(0, 1), (0, 0)]),
+        )
+        return ReportScoreModel(y, features, spread, of_score, self.num_reports, self.residuals, self.hashing, excess)
 
     def solve(self, priors: CandidatePriors, unlisted_variance: float) -> ReportScoreSolver:
         return ReportScoreSolver(self, priors, unlisted_variance)
@@ -178,8 +188,9 @@ class ReportScoreModel(MixedModel):
     def whitened(self, unlisted_variance: float) -> ReportScoreModel:
         shrunk = 1 / np.sqrt(1 + unlisted_variance * self.spread)
         excess = None if self.excess is None else self.excess * np.outer(shrunk, shrunk)
-        y, features, spread = self.y * shrunk, self.features[0] * shrunk[:, None], self.spread * shrunk**2
-        return ReportScoreModel(y, features, spread, self.num_reports, self.residuals, excess)
+        features, of_score = (matrix * shrunk[:, None] for matrix in (self.features[0], self.of_score))
+        y, spread = self.y * shrunk, self.spread * shrunk**2
+        return ReportScoreModel(y, features, spread, of_score, self.num_reports, self.residuals, self.hashing, excess)
 
 
 class ReportScoreSolver(CandidateSpaceSolver):
@@ -191,6 +202,11 @@ class ReportScoreSolver(CandidateSpaceSolver):
     def __init__(self, model: ReportScoreModel, priors: CandidatePriors, unlisted_variance: float) -> None:
         super().__init__(model, priors, unlisted_variance)
         self._scored, self._unlisted_variance = model.whitened(unlisted_variance), unlisted_variance
+        self._hashed = (
+            model.of_score[:, :-1].T
+            * (model.spread / np.sqrt(1 + unlisted_variance * model.spread))
+            / model.num_reports
+        )
 
     @property
     def shares(self) -> Floats:
@@ -225,5 +241,14 @@ class ReportScoreSolver(CandidateSpaceSolver):
         return Totals(totals.shares, totals.covariance + reach @ excess @ reach.T + sampling)
 
     def overdispersion(self) -> Overdispersion:
-        root = self._root[:, :-1]
-        return self._scored.residuals.overdispersion(self._x[:-1], root.T @ root, self._unlisted_variance)
+        scored, root = self._scored, self._root[:, :-1]
+        posterior = root.T @ self._root  # (M + 1, M + 2)
+        weights = posterior @ scored.features[0].T  # of the whitened y in the posterior means
+        return scored.residuals.overdispersion(
+            self._x[:-1],
+            posterior[:, :-1],
+            weights @ scored.of_score,
+            scored.hashing,
+            self._unlisted_variance,
+            self._hashed @ weights.T,
+        )
