@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     "--map", "map_path", type=PATH,
     help="google/rappor map: candidates with their bit positions. Replaces --candidates.",
 )  # fmt: skip
+@click.option(
+    "--more-candidates", "words_path", type=PATH,
+    help="Words to compare with the frequent unlisted strings that are found; a file like that of --candidates.",
+)  # fmt: skip
 @json_option
 @click.option("--out", type=PATH, help="Also save the estimates to this .csv, .json or .parquet file.")
 @click.option("--all", "everything", is_flag=True, help="Show every candidate, not only the detected ones.")
@@ -41,6 +45,10 @@ if TYPE_CHECKING:
     help="Shares among the reporters, or in the population of which they are a random sample (wider intervals).",
 )  # fmt: skip
 @click.option(
+    "--method", default="auto", show_default=True, type=click.Choice(["auto", "lasso"]),
+    help="auto estimates every candidate; lasso only those that a lasso on half of the cohorts keeps.",
+)  # fmt: skip
+@click.option(
     "--independent-clients", is_flag=True,
     help="Several periods have different clients. Default: the same clients with the same values, for which intervals are wider.",
 )  # fmt: skip
@@ -48,12 +56,14 @@ def command(
     summaries: tuple[Path, ...],
     candidates_path: Path | None,
     map_path: Path | None,
+    words_path: Path | None,
     as_json: bool,
     out: Path | None,
     everything: bool,
     confidence: float,
     fdr: float,
     target: Target,
+    method: Literal["auto", "lasso"],
     independent_clients: bool,
 ) -> None:
     """Estimate the share of reports that carry each candidate.
@@ -86,6 +96,7 @@ def command(
     if out is not None:
         check_table_path(out)
     candidates: list[str] | DesignMatrix | None = None if candidates_path is None else read_candidates(candidates_path)
+    words = None if words_path is None else read_candidates(words_path)
     stderr = Console(stderr=True)
     with elapsed_time(stderr) as show_stage:
         show_stage("reading")
@@ -103,8 +114,16 @@ def command(
             candidates = read_map_design(map_path, summary.metric.params)
         show_stage(f"decoding {describe(summary)}")
         decoding = decode(
-            summary, candidates, confidence=confidence, fdr=fdr, target=target, same_clients=not independent_clients
+            summary,
+            candidates,
+            confidence=confidence,
+            fdr=fdr,
+            target=target,
+            method=method,
+            same_clients=not independent_clients,
         )
+        if words is not None:
+            decoding = decoding.match_unlisted(words)
         input_warnings = warn_repeated_inputs(list(zip(map(str, summaries), parts, strict=True)))
         decoding = replace(decoding, warnings=(*input_warnings, *decoding.warnings))
     stderr.print(f"decoded {describe(summary)}", highlight=False)

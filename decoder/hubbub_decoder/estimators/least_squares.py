@@ -45,10 +45,11 @@ _MIN_COHORTS_FOR_RANDOM_EFFECTS = 3
 def use_fixed_effects(counts: BitCounts, design: DesignMatrix) -> bool:
     """Whether to fit all shares as fixed effects: for few candidates, or too few cohorts to treat hashing as random.
 
-    M columns of random bits multiply every variance by 1 / (1 - M/R), R the number of independent numbers in the counts; M <= R / 20 counts as few.
+    M columns of random bits multiply every variance by 1 / (1 - M/R), R the number of independent numbers in the counts. M <= R / 20 counts
+    as few; in fewer than 3 cohorts M <= R / 2 does.
     """
-    few = len(design.groups) <= independent_numbers(counts) // _NUMBERS_PER_CANDIDATE
-    return few or int((counts.reports > 0).sum()) < _MIN_COHORTS_FOR_RANDOM_EFFECTS
+    few_cohorts = int((counts.reports > 0).sum()) < _MIN_COHORTS_FOR_RANDOM_EFFECTS
+    return len(design.groups) <= independent_numbers(counts) // (2 if few_cohorts else _NUMBERS_PER_CANDIDATE)
 
 
 def fit_least_squares(counts: BitCounts, design: DesignMatrix, num_reports: int | None = None) -> FitResult:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import io
 import json
 import math
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
-from hubbub.metrics.metric import Metric
+from hubbub.metrics.metric import Kind, Metric
 from hubbub.text import format_count
+from hubbub_decoder.data.candidates import distinct_candidates
 from hubbub_decoder.data.output_files import atomic_write, check_table_path
 from hubbub_decoder.inference.intervals import Target
 from hubbub_decoder.results.estimates import Estimate, FitTest, ShareEstimate
 from hubbub_decoder.results.table import DecodingTable, to_html
+from hubbub_decoder.results.unlisted_strings import UnlistedString, matching_words
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 _FLOAT_COLUMNS = (
     *("share", "std_error", "low", "high", "selection_adjusted_low", "selection_adjusted_high", "p_value", "q_value"),
-    *("posterior_median", "credible_low", "credible_high"),
+    *("posterior_median", "credible_low", "credible_high", "simultaneous_low", "simultaneous_high"),
 )
 _COLUMNS = ("candidate", *_FLOAT_COLUMNS, "detected", "indistinguishable_from")
 
@@ -40,12 +42,14 @@ class Decoding:
     unlisted        : share of reports with a string (or category) that is not a candidate; after screening, screened-out candidates count
                       as unlisted
     no_value        : share of reports in which nothing was recorded; boolean metric: share of false
-    detection_limit : smallest share that is detected with probability 0.9, even if no other candidate is present
+    detection_limit : smallest share that is detected with probability 0.9, even if no other candidate is present; nan for categories
     warnings        : sentences to read before using the estimates
     periods         : first days of the reporting periods, as the summary lists them
     fit_tests       : goodness-of-fit tests; each with p < 1e-6 adds a warning
     num_kept        : number of candidates that a lasso kept; None if all candidates were estimated
     same_clients    : whether reports of different periods were taken for those of the same clients with the same values; None: of one period
+    unlisted_strings : frequent strings that are not candidates, found by their bits; their shares belong to `unlisted`
+    num_more_candidates : number of words that `match_unlisted` compared with them
     lowest_detection_limit : detection limit below which no number of reports leads, because of unlisted strings
 
     A sequence of its estimates: `decoding[0]` has the largest share, and `decoding[:10]` is a tuple of ten estimates.
@@ -69,6 +73,8 @@ class Decoding:
     lowest_detection_limit: float = 0.0
     same_clients: bool | None = None
     target: Target = "reporters"
+    unlisted_strings: tuple[UnlistedString, ...] = ()
+    num_more_candidates: int = 0
 
     @property
     def detected(self) -> tuple[Estimate, ...]:
@@ -76,7 +82,9 @@ class Decoding:
         return tuple(estimate for estimate in self.estimates if estimate.detected)
 
     def __repr__(self) -> str:
-        return f"<Decoding of {self.metric.name}: {format_count(self.num_reports, 'report')}, {len(self.detected):,} of {format_count(len(self), 'candidate')} detected>"
+        candidates = format_count(len(self), "candidate")
+        shown = f"{len(self.detected):,} of {candidates} detected" if self.metric.kind is Kind.STRING else candidates
+        return f"<Decoding of {self.metric.name}: {format_count(self.num_reports, 'report')}, {shown}>"
 
     def __len__(self) -> int:
         return len(self.estimates)
@@ -106,6 +114,17 @@ class Decoding:
                 return estimate
         raise KeyError(key)
 
+    def match_unlisted(self, words: Iterable[str]) -> Decoding:
+        """Return the decoding with the words that match each unlisted string; a false match has probability at most 1/1,000.
+
+        Raises CandidateError for anything but a non-empty collection of strings.
+        """
+        distinct, _ = distinct_candidates(words)
+        strings = tuple(
+            replace(each, matches=matching_words(each, distinct, self.metric.params)) for each in self.unlisted_strings
+        )
+        return replace(self, unlisted_strings=strings, num_more_candidates=len(distinct))
+
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as JSON-compatible values; nan and infinity become None."""
         return {
@@ -122,6 +141,8 @@ class Decoding:
             "num_kept": self.num_kept,
             "detection_limit": _finite_or_none(self.detection_limit),
             "lowest_detection_limit": self.lowest_detection_limit,
+            "unlisted_strings": [_json_fields(string) for string in self.unlisted_strings],
+            "num_more_candidates": self.num_more_candidates,
             "warnings": list(self.warnings),
             "fit_tests": [asdict(test) for test in self.fit_tests],
             "estimates": [_json_fields(estimate) for estimate in self.estimates],

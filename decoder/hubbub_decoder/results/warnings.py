@@ -14,7 +14,7 @@ from hubbub.summary.plausibility import TAIL_PROBABILITY, find_implausible, plau
 from hubbub.text import escape_untrusted, format_count
 from hubbub_decoder.data.combine import Collected
 from hubbub_decoder.estimators.fit_result import FitResult
-from hubbub_decoder.estimators.lasso_screening import Selection
+from hubbub_decoder.estimators.lasso_screening import MAX_CANDIDATES, Selection
 from hubbub_decoder.estimators.reports import mixed_effects
 from hubbub_decoder.inference.null_distribution import NullDistribution
 from hubbub_decoder.model.design_matrix import DesignMatrix
@@ -171,15 +171,15 @@ def warn_header_line(design: DesignMatrix, decoding: Decoding) -> Iterator[str]:
 
 
 def warn_screening(design: DesignMatrix, selection: Selection, *, few_cohorts: bool = False) -> Iterator[str]:
-    """Warn when a lasso screened out candidates; few_cohorts : whether `warn_few_cohorts` doubts the intervals."""
+    """Warn when a lasso left candidates out; few_cohorts : whether `warn_few_cohorts` doubts the intervals."""
     columns, kept = len(design.groups), len(selection.columns)
     if kept < columns:
         method = (
             _KEPT_BY_OTHER_COHORTS if selection.independent else _KEPT_BY_SAME_REPORTS if kept else _NONE_KEPT
         ).format(kept=f"{kept:,}", intervals="" if few_cohorts else ", so intervals stay valid but are wider")
         yield (
-            f"{columns:,} candidates are too many for these counts. {method} The other candidates count as unlisted. "
-            "Pass fewer candidates to avoid this."
+            f"{columns - kept:,} of {columns:,} candidates were left out. {method} The other candidates count as unlisted. "
+            f'Up to {MAX_CANDIDATES:,} candidates of bit counts are all estimated, with method "auto". Pass no more than that to avoid this.'
         )
 
 
@@ -208,6 +208,25 @@ def warn_undetermined_totals(decoding: Decoding) -> Iterator[str]:
             f"The listed total of {format_count(len(decoding), 'candidate')} and the unlisted share cannot be separated: the candidates' bits are "
             "nearly a combination of those of random strings. Each candidate's own estimate is still valid. "
             "Pass fewer candidates, or decode more reports or more cohorts."
+        )
+
+
+def warn_unlisted_strings(decoding: Decoding) -> Iterator[str]:
+    """Warn about the frequent unlisted strings that have a row of their own."""
+    for string in decoding.unlisted_strings:
+        finding = (
+            f"A string with {string.share:.1%} of the reports is not in the candidate list"
+            if string.num_strings == 1
+            else f"Two strings with {string.share:.1%} of the reports together are not in the candidate list"
+        )
+        meaning = (
+            "Its share has a row in the table and does not widen the intervals of the candidates."
+            if string.separated
+            else "Its bits are not certain in all cohorts, so it widens the intervals of the candidates."
+        )
+        yield (
+            f"{finding}. {meaning} To find out which word it is, pass a list of words (--more-candidates FILE, or Decoding.match_unlisted), "
+            "and add the match to the candidates."
         )
 
 
