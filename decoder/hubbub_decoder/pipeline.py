@@ -20,6 +20,7 @@ from hubbub_decoder.estimators.categories import fit_categories, select_categori
 from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.estimators.lasso_screening import Selection, select_candidates
 from hubbub_decoder.estimators.least_squares import fit_least_squares, use_fixed_effects
+from hubbub_decoder.estimators.noise_cumulants import bit_noise_cumulants, pattern_noise_cumulants
 from hubbub_decoder.estimators.pattern_counts import count_filters, fit_patterns, supports_pattern_likelihood
 from hubbub_decoder.estimators.reports.mixed_effects import fit_reports_mixed, within_size_limit
 from hubbub_decoder.estimators.reports.one_step import fit_reports_one_step
@@ -92,7 +93,8 @@ def _fit(summary: Collected, counts: BitCounts, design: DesignMatrix, selection:
     otherwise, their bit counts   | fit_least_squares             | fit_bits
     """
     if isinstance(summary, PatternCounts) and _is_pattern_fit(summary):
-        return fit_patterns(summary, design)
+        fit = fit_patterns(summary, design)
+        return fit.with_cumulants(pattern_noise_cumulants(summary, design, fit))
     kept, n = design.take(selection.columns), counts.num_reports
     fixed = use_fixed_effects(selection.counts, kept)
     if isinstance(summary, Reports) and within_size_limit(kept):
@@ -100,6 +102,7 @@ def _fit(summary: Collected, counts: BitCounts, design: DesignMatrix, selection:
         fit = fit_reports_one_step(reports, kept, n) if fixed else fit_reports_mixed(reports, kept, n)
     else:
         fit = fit_least_squares(selection.counts, kept, n) if fixed else fit_bits(selection.counts, kept, n)
+        fit = fit.with_cumulants(bit_noise_cumulants(selection.counts, kept, fit))
     return fit.expand(selection.columns, len(design.groups), p_value=math.nan if selection.independent else 1.0)
 
 

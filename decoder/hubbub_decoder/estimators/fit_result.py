@@ -131,6 +131,10 @@ class FitResult:
         """Return the same result with its tests."""
         return replace(self, **tests._asdict())
 
+    def with_cumulants(self, cumulants: ErrorCumulants) -> FitResult:
+        """Return the same result with the noise cumulants of its estimates."""
+        return replace(self, cumulants=cumulants)
+
     def expand(self, columns: Indices, size: int, p_value: float) -> FitResult:
         """Return the result for all `size` columns of a design of which only `columns` (M,) were fitted; the other shares are nan.
 

@@ -51,7 +51,7 @@ def draw_reports(
     cohorts : (m,) share of the true reports in each      z : (M + 2,)      total : number of reports
     """
     params, k = mixture.params, mixture.params.num_bits
-    reach = np.cumsum(_proposal(z))
+    reach = np.cumsum(proposal_shares(z))
     for cohort, positions in enumerate(mixture.positions):
         if not cohorts[cohort]:
             continue
@@ -67,7 +67,7 @@ def draw_reports(
         yield SimulatedReports(cohort, bits.T.astype(np.uint8), component, cohorts[cohort] / size)
 
 
-def _proposal(z: Floats) -> Floats:
+def proposal_shares(z: Floats) -> Floats:
     """Shares of the mixture that reports are simulated from, g."""
     return z / 2 + 0.5 / len(z)
 
@@ -75,7 +75,7 @@ def _proposal(z: Floats) -> Floats:
 def information(mixture: Mixture, z: Floats, simulated: list[SimulatedReports]) -> Floats:
     """Information A = E x x' = E_g x x' f/g of one report, (M + 2, M + 2); g the mixture that reports were simulated from."""
     total = np.zeros((mixture.size, mixture.size))
-    proposal = _proposal(z)
+    proposal = proposal_shares(z)
     for each in simulated:
         x = mixture.ratios(each.bits, mixture.positions[each.cohort])
         f, g = z @ x, proposal @ x
@@ -88,7 +88,7 @@ def noise_covariance(mixture: Mixture, z: Floats, simulated: list[SimulatedRepor
     """Covariance of one report's x by its noise alone, (M + 2, M + 2): E_v Cov(x | v) = sum_v z_v (E_v x x' - E_v x E_v x')."""
     size = mixture.size
     second, first, chance = np.zeros((size, size)), np.zeros((size, size)), np.zeros(size)
-    proposal = _proposal(z)
+    proposal = proposal_shares(z)
     for each in simulated:
         x = mixture.ratios(each.bits, mixture.positions[each.cohort])
         x /= z @ x
@@ -108,7 +108,7 @@ def hash_covariance(mixture: Mixture, z: Floats, simulated: list[SimulatedReport
     """
     k, h = mixture.params.num_bits, mixture.params.num_hashes
     total = np.zeros((mixture.size, mixture.size))
-    proposal = _proposal(z)
+    proposal = proposal_shares(z)
     for each in simulated:
         listed = mixture.positions[each.cohort]
         width = max(listed.shape[1], h)
