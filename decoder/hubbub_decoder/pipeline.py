@@ -21,16 +21,19 @@ from hubbub_decoder.estimators.categories import fit_categories, select_categori
 from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.estimators.lasso_screening import Method, Selection, select_candidates
 from hubbub_decoder.estimators.least_squares import fit_least_squares, use_fixed_effects
+from hubbub_decoder.estimators.noise_cumulants import bit_noise_cumulants, pattern_noise_cumulants
 from hubbub_decoder.estimators.pattern_counts import fit_patterns
 from hubbub_decoder.estimators.reports.mixed_effects import fit_reports_mixed, within_size_limit
 from hubbub_decoder.estimators.reports.one_step import fit_reports_one_step
+from hubbub_decoder.estimators.unlisted_strings import UnlistedFit, fit_with_unlisted_strings
 from hubbub_decoder.inference.intervals import Target, unlisted_std_error
 from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
 from hubbub_decoder.model.pattern_likelihood import count_filters, supports_pattern_likelihood
 from hubbub_decoder.results import warnings
-from hubbub_decoder.results.build import build_decoding
+from hubbub_decoder.results.build import build_category_decoding, build_decoding
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.goodness_of_fit import run_fit_tests
+from hubbub_decoder.results.unlisted_strings import build_unlisted_strings
 
 
 @one_blas_thread()
@@ -85,25 +88,42 @@ def decode(
     if metric.kind is not Kind.STRING:
         selected = select_categories(metric, _category_names(metric, candidates))
         fit = fit_categories(counts, selected)
-        decoding = build_decoding(fit, [(name,) for name in selected], counts, target, confidence, fdr)
+        decoding = build_category_decoding(fit, selected, counts, target, confidence, fdr)
         messages = [*warnings.warn_counts(counts), *warnings.warn_impossible_totals(decoding)]
     else:
         design, repeated = _design(metric, candidates)
         selection = select_candidates(counts, design, method=method, keep_all=_is_pattern_fit(summary))
         with idle_blas_threads(_largest_dimension(summary, selection, design)):
-            fit = _fit(summary, counts, design, selection)
+            fit, unlisted = _fit(summary, counts, design, selection)
         decoding = build_decoding(fit, design.groups, counts, target, confidence, fdr)
-        decoding = replace(decoding, lowest_detection_limit=_lowest_detection_limit(summary, fit, decoding))
+        decoding = replace(
+            decoding,
+            lowest_detection_limit=_lowest_detection_limit(summary, fit, decoding),
+            unlisted_strings=build_unlisted_strings(unlisted, metric.params.num_bits, target, confidence),
+        )
         if len(selection.columns) < len(design.groups):
-            decoding = replace(decoding, num_screened=len(selection.columns))
+            decoding = replace(decoding, num_kept=len(selection.columns))
         messages = _warnings(summary, counts, design, repeated, selection, fit, decoding)
     assumed = same_clients if len(periods) > 1 else None
     decoding = replace(decoding, periods=periods, same_clients=assumed)
     return replace(decoding, fit_tests=tests, warnings=(*messages, *warnings.warn_failed_fit_tests(tests, counts)))
 
 
-def _fit(summary: Collected, counts: BitCounts, design: DesignMatrix, selection: Selection) -> FitResult:
-    """Fit the candidates by the most precise estimator for this summary and this number of candidates.
+def _fit(
+    summary: Collected, counts: BitCounts, design: DesignMatrix, selection: Selection
+) -> tuple[FitResult, tuple[UnlistedFit, ...]]:
+    """Fit the selected candidates, and search for frequent unlisted strings."""
+    kept = design.take(selection.columns)
+    fit, unlisted = fit_with_unlisted_strings(
+        selection.counts, kept, lambda columns: _fit_columns(summary, counts, columns, selection)
+    )
+    return fit.expand(
+        selection.columns, len(design.groups), p_value=math.nan if selection.independent else 1.0
+    ), unlisted
+
+
+def _fit_columns(summary: Collected, counts: BitCounts, kept: DesignMatrix, selection: Selection) -> FitResult:
+    """Fit the columns by the most precise estimator for this summary and this number of columns.
 
     summary                       | few candidates: fixed effects | many candidates: random effects, empirical Bayes
     PatternCounts (k <= 16)       |                         fit_patterns
@@ -111,15 +131,15 @@ def _fit(summary: Collected, counts: BitCounts, design: DesignMatrix, selection:
     otherwise, their bit counts   | fit_least_squares             | fit_bits
     """
     if isinstance(summary, PatternCounts) and _is_pattern_fit(summary):
-        return fit_patterns(summary, design)
-    kept, n = design.take(selection.columns), counts.num_reports
+        fit = fit_patterns(summary, kept)
+        return fit.with_cumulants(pattern_noise_cumulants(summary, kept, fit))
+    n = counts.num_reports
     fixed = use_fixed_effects(selection.counts, kept)
     if isinstance(summary, Reports) and within_size_limit(kept) and not is_crowded(selection.counts, kept):
         reports = selection.reports_of(summary)
-        fit = fit_reports_one_step(reports, kept, n) if fixed else fit_reports_mixed(reports, kept, n)
-    else:
-        fit = fit_least_squares(selection.counts, kept, n) if fixed else fit_bits(selection.counts, kept, n)
-    return fit.expand(selection.columns, len(design.groups), p_value=math.nan if selection.independent else 1.0)
+        return fit_reports_one_step(reports, kept, n) if fixed else fit_reports_mixed(reports, kept, n)
+    fit = fit_least_squares(selection.counts, kept, n) if fixed else fit_bits(selection.counts, kept, n)
+    return fit.with_cumulants(bit_noise_cumulants(selection.counts, kept, fit))
 
 
 def _lowest_detection_limit(summary: Collected, fit: FitResult, decoding: Decoding) -> float:
@@ -210,10 +230,13 @@ def _warnings(
         *warnings.warn_counts(counts),
         *warnings.warn_padded_candidates(design),
         *warnings.warn_merged_candidates(design, repeated),
+        *warnings.warn_header_line(design, decoding),
+        *warnings.warn_separators(design),
         *warnings.warn_screening(design, selection, few_cohorts=bool(few_cohorts)),
         *warnings.warn_unused_reports(reports, design.take(selection.columns)),
         *warnings.warn_undetermined_shares(int(np.isnan(fit.shares[selection.columns]).sum())),
         *few_cohorts,
+        *warnings.warn_unlisted_strings(decoding),
         *warnings.warn_frequent_unlisted_string(fit.null_distribution, fit.unlisted_variance),
         *warnings.warn_undetermined_totals(decoding),
         *warnings.warn_impossible_totals(decoding, None if _is_pattern_fit(summary) else fit),

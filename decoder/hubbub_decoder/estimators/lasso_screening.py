@@ -21,10 +21,12 @@ from scipy import sparse
 
 from hubbub.summary import BitCounts, Reports
 from hubbub_decoder.array_types import Floats, Indices
+from hubbub_decoder.model.bit_covariance import bit_variance
 from hubbub_decoder.model.debias import bit_shares
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.distributions import norm
 from hubbub_decoder.model.random_string import RandomStringMoments
+from hubbub_decoder.model.repetition import Repetition
 
 Method = Literal["auto", "lasso"]
 """How candidates of bit counts are chosen: all of them up to 100,000, or those that a lasso keeps."""
@@ -35,6 +37,7 @@ MAX_CANDIDATES = 100_000
 _MAX_COLUMNS = 4_000  # that a lasso keeps
 _UNPENALIZED_LENGTH = 1e4  # of the column of the unlisted strings, so that its penalty is negligible
 _PENALTY_GROWTH = 1.15
+_MIN_BIT_VARIANCE = 0.01 * 0.99
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,8 +113,10 @@ def _whitened(counts: BitCounts, design: DesignMatrix) -> tuple[Floats, sparse.c
     used = counts.reports > 0
     y = bit_shares(counts)
     mean = RandomStringMoments.from_params(params).mean
-    reported = np.clip(params.p_star + (params.q_star - params.p_star) * mean, 0.01, 0.99)
-    deviation = np.sqrt(reported * (1 - reported)) / abs(params.q_star - params.p_star)
+    repetition = Repetition.from_periods(counts.metric, counts.periods)
+    deviation = np.sqrt(np.maximum(bit_variance(mean, params, repetition), _MIN_BIT_VARIANCE)) / abs(
+        params.q_star - params.p_star
+    )
     weights = (np.sqrt(counts.reports)[:, None] / deviation).ravel()
     average = np.tile(mean, len(used))
     bits = sparse.diags_array(weights) @ design.matrix.astype(np.float64)

@@ -134,7 +134,7 @@ def test_decodes_more_candidates_than_bits_without_screening(unseen_seed: int) -
     """
     counts, _ = drawn(metric(), unseen_seed, 50)
     decoding = decode(counts, [f"v{i}" for i in range(1, 901)])
-    assert decoding.num_screened is None
+    assert decoding.num_kept is None
     assert np.isfinite([e.share for e in decoding]).all()
     assert {"v1", "v2", "v3"} <= {e.candidate for e in decoding.detected}
     for mass, truth in ((decoding.listed_total, 1), (decoding.unlisted, 0), (decoding.no_value, 0)):
