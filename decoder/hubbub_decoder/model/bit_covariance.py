@@ -50,12 +50,22 @@ def report_covariance(
     shares   : (M,) x_v, not negative      unlisted : x_o; with the shares at most 1
     """
     mu = bits @ shares + unlisted * random_string.mean
-    together = (bits * shares) @ bits.T
+    weighted = sparse.csr_array((bits.data * shares[bits.indices], bits.indices, bits.indptr), bits.shape)
+    together = weighted @ bits.T
     clients = together.toarray() + unlisted * random_string.second_moment - np.outer(mu, mu)
     covariance: Floats = repetition.per_client * (params.q_star - params.p_star) ** 2 * clients
-    instantaneous, permanent = bit_noise(mu, params)
-    covariance[np.diag_indices_from(covariance)] += instantaneous + repetition.per_response * permanent
+    np.fill_diagonal(covariance, bit_variance(mu, params, repetition))
     return covariance
+
+
+def bit_variance(true_ones: Floats, params: Params, repetition: Repetition = ONCE) -> Floats:
+    """Variance of one bit of a report, by which n reports have n times it: the diagonal of C; pi (1 - pi) without repetition.
+
+    true_ones : share mu of the reports whose true bit is one, any shape
+    """
+    instantaneous, permanent = bit_noise(true_ones, params)
+    clients = (params.q_star - params.p_star) ** 2 * true_ones * (1 - true_ones)
+    return instantaneous + repetition.per_response * permanent + repetition.per_client * clients
 
 
 def bit_noise(true_ones: Floats, params: Params) -> tuple[Floats, Floats]:

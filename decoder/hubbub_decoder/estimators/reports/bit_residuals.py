@@ -3,7 +3,7 @@
 Model, for all bits together, y (m k,) debiased bit shares, X with a last column for the average random string, g the mean score of the
 reports and z = constant + K g an estimate of the shares:
 
-    r = y - X z        S = pi (1 - pi) / (n_j (q* - p*)**2) on the diagonal
+    r = y - X z        S = C_jj / (n_j (q* - p*)**2) on the diagonal, C of `report_covariance`
 
     E r r' = S - X Cov X' + tau**2 (V + X A^-1 B K' X' + X K B A^-1 X' - C K' X' - X K C')
 
@@ -31,9 +31,11 @@ from hubbub.summary import BitCounts
 from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.estimators.mixed_model import Overdispersion
 from hubbub_decoder.estimators.reports.likelihood_ratios import MIN_PROBABILITY
+from hubbub_decoder.model.bit_covariance import bit_variance
 from hubbub_decoder.model.debias import bit_shares
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.random_string import RandomStringMoments
+from hubbub_decoder.model.repetition import Repetition
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +76,9 @@ class BitResiduals:
         columns = sparse.hstack([design.matrix.astype(np.float64), sparse.csc_array(average[:, None])], format="csr")
         contrast = params.q_star - params.p_star
         mu = np.clip(columns @ np.clip(shares, 0, 1), 0, 1)
-        pi = np.clip(params.p_star + contrast * mu, MIN_PROBABILITY, 1 - MIN_PROBABILITY)
-        variance = pi * (1 - pi) / (np.maximum(np.repeat(counts.reports, params.num_bits), 1) * contrast**2)
+        repetition = Repetition.from_periods(counts.metric, counts.periods)
+        of_report = np.maximum(bit_variance(mu, params, repetition), MIN_PROBABILITY)
+        variance = of_report / (np.maximum(np.repeat(counts.reports, params.num_bits), 1) * contrast**2)
         weights = np.where(used, 1 / variance, 0)
         bits = np.where(used, bit_shares(counts).ravel(), 0)
         gram = (columns.T.multiply(weights).tocsr() @ columns).toarray()
