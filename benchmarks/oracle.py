@@ -25,11 +25,10 @@ from hubbub_decoder import decode
 from hubbub_decoder.array_types import Flags, Floats
 from hubbub_decoder.estimators import empirical_bayes
 from hubbub_decoder.estimators.mixed_model import CandidatePriors, MixedModel
-from hubbub_decoder.estimators.pattern_counts import FilterTable, filter_indices, whiten_scores
-from hubbub_decoder.inference.intervals import interval
 from hubbub_decoder.inference.multiple_testing import q_values
 from hubbub_decoder.inference.prior import Prior
 from hubbub_decoder.model.design_matrix import design_matrix
+from hubbub_decoder.model.pattern_likelihood import FilterTable, filter_indices, whiten_scores
 
 HEADING = "## Upper bounds for crowded cases"
 _CLASSES = 60
@@ -47,7 +46,7 @@ class Tested(NamedTuple):
     @property
     def found(self) -> tuple[int, int]:
         """Numbers of present and of absent candidates with q <= .05."""
-        picked = q_values(self.p_values) <= _FALSE
+        picked = q_values(self.p_values, _FALSE) <= _FALSE
         return int((picked & self.there).sum()), int((picked & ~self.there).sum())
 
 
@@ -87,7 +86,7 @@ def results_with_knowledge(case: Case, regtest: Path | None, entropy: str) -> tu
     )
     solution = model.solve(CandidatePriors(truth, np.full(len(truth), 1e-12)), float((unlisted**2).sum())).estimates()
     x, errors = solution.shares, np.sqrt(solution.variances)
-    score = interval_score(*interval(x, errors, 0.95), truth)
+    score = interval_score(x - norm.isf(0.025) * errors, x + norm.isf(0.025) * errors, truth)
     return nothing, distribution, Tested(case.distribution, norm.sf(x / errors), truth > 0, score)
 
 

@@ -6,7 +6,9 @@ Variance:  of the summed estimates of a categories with true share s, given the 
 
     Var = (s q* (1 - q*) + (a - s) p* (1 - p*)) / (N (q* - p*)**2)        plus s (1 - s) / N as the share of a population
 
-P-values are exact: P(Binomial(N, p*) >= c_i). docs/mathematics.md, section 9.
+P-values are exact: P(Binomial(N, p*) >= c_i). With T reports of each client the permanent noise and the sampling of clients repeat
+(`model/repetition.py`): q* (1 - q*), p* (1 - p*) and s (1 - s) are replaced, and p-values use an effective number of reports.
+docs/mathematics.md, sections 9 and 15.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binom
+from scipy.special import betainc
 
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
@@ -24,6 +26,8 @@ from hubbub.summary import BitCounts
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.errors import CandidateError
 from hubbub_decoder.estimators.fit_result import FitResult
+from hubbub_decoder.model.bit_covariance import bit_noise
+from hubbub_decoder.model.repetition import ONCE, Repetition
 
 
 def select_categories(metric: Metric, asked: Sequence[str] | None) -> tuple[str, ...]:
@@ -44,29 +48,35 @@ def select_categories(metric: Metric, asked: Sequence[str] | None) -> tuple[str,
 def fit_categories(counts: BitCounts, selected: Sequence[str]) -> FitResult:
     """Estimate the shares of the selected categories; the others together count as unlisted."""
     n, params, names = counts.num_reports, counts.metric.params, counts.metric.categories or ("true",)
+    repetition = Repetition.from_periods(counts.metric, counts.periods)
     shown = np.array([names.index(name) for name in selected])
     hidden = np.setdiff1d(np.arange(len(names)), shown)
     shares = category_shares(counts.ones[0], n, params)
     totals = np.array([shares[some].sum() for some in (shown, hidden, slice(None))])
-    population, reporters = _variances(shares[shown], [1] * len(shown), n, params)
-    of_totals, of_totals_among_reporters = _variances(totals, [len(shown), len(hidden), len(names)], n, params)
+    population, reporters = _variances(shares[shown], [1] * len(shown), n, params, repetition)
+    of_totals, of_totals_among_reporters = _variances(
+        totals, [len(shown), len(hidden), len(names)], n, params, repetition
+    )
     return FitResult(
         shares=shares[shown],
         variances=population,
         reporter_variances=reporters,
-        p_values=exact_p_values(counts.ones[0], n, params)[shown],
+        p_values=p_values(counts.ones[0], n, params, repetition)[shown],
         totals=totals,
         total_variances=of_totals,
         total_reporter_variances=of_totals_among_reporters,
-        null_error=math.sqrt(total_variance(0, 1, n, params)),
+        null_error=math.sqrt(total_variance(0, 1, n, params, repetition)),
     )
 
 
-def _variances(shares: Floats, sizes: Sequence[int], num_reports: int, params: Params) -> tuple[Floats, Floats]:
+def _variances(
+    shares: Floats, sizes: Sequence[int], num_reports: int, params: Params, repetition: Repetition
+) -> tuple[Floats, Floats]:
     """Variances of sums of `sizes` categories, (n,) each: as shares of a population, and as shares among the reporters."""
     pairs = zip(shares.tolist(), sizes, strict=True)
-    reporters = np.array([total_variance(share, size, num_reports, params) for share, size in pairs])
-    return reporters + np.where((shares > 0) & (shares < 1), shares * (1 - shares) / num_reports, 0), reporters
+    reporters = np.array([total_variance(share, size, num_reports, params, repetition) for share, size in pairs])
+    sampling = np.clip(shares, 0, 1) * np.clip(1 - shares, 0, 1) / repetition.num_clients(num_reports)
+    return reporters + sampling, reporters
 
 
 def category_shares(ones: NDArray[np.int64], num_reports: int, params: Params) -> Floats:
@@ -79,29 +89,44 @@ def category_shares(ones: NDArray[np.int64], num_reports: int, params: Params) -
     return np.asarray((ones / num_reports - params.p_star) / (params.q_star - params.p_star))
 
 
-def total_variance(share: float, size: int, num_reports: int, params: Params) -> float:
+def total_variance(share: float, size: int, num_reports: int, params: Params, repetition: Repetition = ONCE) -> float:
     """Variance of the summed estimates of `size` categories that have a true share `share`, given the reporters.
 
-        Var = ( s q* (1 - q*) + (a - s) p* (1 - p*) ) / (N (q* - p*)**2)        a = size, s = share cut to [0, 1]
+        Var = ( s V_1 + (a - s) V_0 ) / (N (q* - p*)**2)        a = size, s = share cut to [0, 1], V of `bit_noise`
 
-    A report has one true bit among them with probability s, and none otherwise. The noise of different bits is independent.
+    V_1 = q* (1 - q*) and V_0 = p* (1 - p*) where each report has another client. A report has one true bit among them with probability s,
+    and none otherwise. The noise of different bits is independent.
 
     >>> survey = Params.one_hot(1, prob_p=0, prob_q=1, prob_f=0.5)
     >>> round(total_variance(0.3, 1, 100, survey), 12)  # 3/16 / (100 / 4), whatever the share
     0.0075
     """
-    p_star, q_star = params.p_star, params.q_star
     s = min(max(share, 0.0), 1.0)
-    noise = s * q_star * (1 - q_star) + (size - s) * p_star * (1 - p_star)
-    return noise / (num_reports * (q_star - p_star) ** 2)
+    absent, present = _noise(params, repetition)
+    return (s * present + (size - s) * absent) / (num_reports * (params.q_star - params.p_star) ** 2)
 
 
-def exact_p_values(ones: NDArray[np.int64], num_reports: int, params: Params) -> Floats:
-    """Exact p-values (k,) of "no client reported the category": the tail of Binomial(N, p*) beyond the count.
+def _noise(params: Params, repetition: Repetition) -> tuple[float, float]:
+    """Variance that each report adds to the count of a bit, where the true bit is zero, and where it is one."""
+    instantaneous, permanent = bit_noise(np.array([0.0, 1.0]), params)
+    absent, present = instantaneous + repetition.per_response * permanent
+    return float(absent), float(present)
 
-    >>> exact_p_values(np.array([2]), 2, Params.one_hot(1, prob_p=0, prob_q=1, prob_f=0.5)).tolist()  # (1/4)**2
+
+def p_values(ones: NDArray[np.int64], num_reports: int, params: Params, repetition: Repetition = ONCE) -> Floats:
+    """P-values (k,) of "no client reported the category": the tail of Binomial(N, p*) beyond the count.
+
+    It is exact where each report has another client. Otherwise, N and the count are divided by the design effect, the variance of the count
+    over that of the binomial (Rao and Scott 1981), and the tail is interpolated by the incomplete beta function.
+
+    >>> p_values(np.array([2]), 2, Params.one_hot(1, prob_p=0, prob_q=1, prob_f=0.5)).tolist()  # (1/4)**2
     [0.0625]
     """
-    if params.q_star > params.p_star:
-        return np.asarray(binom.sf(ones - 1, num_reports, params.p_star))
-    return np.asarray(binom.cdf(ones, num_reports, params.p_star))
+    chance, successes = params.p_star, ones
+    if params.q_star < params.p_star:
+        chance, successes = 1 - chance, num_reports - ones
+    variance = chance * (1 - chance)
+    effect = _noise(params, repetition)[0] / variance if variance else 1.0
+    of_clients = successes / effect
+    tail = betainc(np.maximum(of_clients, np.finfo(float).tiny), (num_reports - successes) / effect + 1, chance)
+    return np.where(successes > 0, tail, 1.0)

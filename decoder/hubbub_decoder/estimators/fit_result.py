@@ -11,14 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hubbub_decoder.array_types import Flags, Floats, Indices
-from hubbub_decoder.estimators.empirical_bayes import EmpiricalBayesState
-from hubbub_decoder.estimators.mixed_model import ShareEstimates, SolvedModel
-from hubbub_decoder.inference.multiple_testing import LeaveOneOutScores, test_candidates
+from hubbub_decoder.estimators.mixed_model import ShareEstimates
+from hubbub_decoder.inference.error_law import ErrorCumulants
+from hubbub_decoder.inference.multiple_testing import CandidateTests, LeaveOneOutScores, test_candidates
 from hubbub_decoder.inference.null_distribution import NullDistribution
 from hubbub_decoder.model.random_string import RandomFilters
 
@@ -35,6 +36,8 @@ class FitResult:
     null_error        : typical standard error of a candidate that no client reported, as a share of a population
     unlisted_variance : tau**2, the sum of squared shares of the unlisted strings, and its standard error; nan where no string can be unlisted
     null_distribution : of error / standard error; None: the standard normal
+    retested          : (M,) whether the p-value comes from a test with the candidate left out; None: none does
+    cumulants         : of the noise of the estimates, for its skewness; None: normal
     covariance        : (M + 1, M + 1) of the candidates' shares and the unlisted share of a population, from estimators without priors
     null_space        : (M + 1, d) orthonormal directions that the reports do not determine, from estimators without priors
     expected          : (M + 1,) shares of the candidates and of the unlisted strings that together explain the reports best; None: categories
@@ -51,6 +54,8 @@ class FitResult:
     unlisted_variance: float = np.nan
     unlisted_variance_error: float = np.nan
     null_distribution: NullDistribution | None = None
+    retested: Flags | None = None
+    cumulants: ErrorCumulants | None = None
     covariance: Floats | None = None
     null_space: Floats | None = None
     expected: Floats | None = None
@@ -59,14 +64,14 @@ class FitResult:
     def from_mixed_model(
         cls,
         estimates: ShareEstimates,
-        state: EmpiricalBayesState,
-        tests: tuple[NullDistribution, Floats],
+        unlisted_variance: tuple[float, float],
+        tests: CandidateTests,
         totals: tuple[Floats, Floats, Floats],
         variances: Callable[[Floats, Floats], tuple[Floats, Floats]],
     ) -> FitResult:
-        """Result of a solved mixed model, tau**2 taken from the state.
+        """Result of an estimator with the candidates as random effects.
 
-        tests     : null distribution and p-values (M,)
+        unlisted_variance : tau**2 and its standard error
         totals    : shares of the totals (3,), their variances as shares of a population, and among the reporters
         variances : function of the model's variances (M,) and the shares; returns variances for a population, and for the reporters
         """
@@ -77,15 +82,16 @@ class FitResult:
             shares=shares,
             variances=of_population,
             reporter_variances=of_reporters,
-            p_values=np.where(known, tests[1], 1),
+            p_values=np.where(known, tests.p_values, 1),
             totals=totals[0],
             total_variances=totals[1],
             total_reporter_variances=totals[2],
             expected=np.append(estimates.posterior_means, estimates.fixed_effects[0]),
             null_error=float(np.sqrt(np.median(raw[known]))) if known.any() else np.inf,
-            unlisted_variance=state.unlisted_variance,
-            unlisted_variance_error=state.unlisted_variance_error,
-            null_distribution=tests[0],
+            unlisted_variance=unlisted_variance[0],
+            unlisted_variance_error=unlisted_variance[1],
+            null_distribution=tests.null_distribution,
+            retested=tests.retested & known,
         )
 
     @classmethod
@@ -126,9 +132,9 @@ class FitResult:
             null_space=null_space,
         )
 
-    def with_tests(self, null_distribution: NullDistribution | None, p_values: Floats) -> FitResult:
-        """Return the same result with its tests; p_values : (M,)."""
-        return replace(self, null_distribution=null_distribution, p_values=p_values)
+    def with_tests(self, tests: CandidateTests) -> FitResult:
+        """Return the same result with its tests."""
+        return replace(self, **tests._asdict())
 
     def with_unlisted(self, number: int) -> FitResult:
         """Return the result with the last columns (`number`) counted as unlisted strings, not as candidates.
@@ -145,6 +151,8 @@ class FitResult:
             variances=self.variances[:listed],
             reporter_variances=self.reporter_variances[:listed],
             p_values=self.p_values[:listed],
+            retested=None if self.retested is None else self.retested[:listed],
+            cumulants=None if self.cumulants is None else self.cumulants.take(slice(listed)),
             totals=self.totals + moved * np.array([-1, 1, 0]),
             total_variances=np.maximum(self.total_variances - rest * self.variances[listed:].sum(), 0),
             total_reporter_variances=np.maximum(
@@ -161,8 +169,16 @@ class FitResult:
         rows[3] = p_value
         rows[:, columns] = self.shares, self.variances, self.reporter_variances, self.p_values
         shares, variances, reporter_variances, p_values = rows
+        retested = np.zeros(size, bool)
+        retested[columns] = False if self.retested is None else self.retested
         return replace(
-            self, shares=shares, variances=variances, reporter_variances=reporter_variances, p_values=p_values
+            self,
+            shares=shares,
+            variances=variances,
+            reporter_variances=reporter_variances,
+            p_values=p_values,
+            retested=retested,
+            cumulants=None if self.cumulants is None else self.cumulants.expand(columns, size),
         )
 
 
@@ -183,21 +199,28 @@ def sum_totals(shares: Floats, covariance: Floats) -> tuple[Floats, Floats]:
     return sums @ shares, contrast_variances(sums, covariance)
 
 
+class PositionScores(Protocol):
+    """Fit that scores strings by their positions in each cohort."""
+
+    def scores(self, left_out: int | None = None) -> list[Floats]:
+        """Part of each position in the score of a string without a prior, (p,) for each cohort; left_out : a candidate to leave out."""
+
+
 def compare_with_random_strings(
-    solved: SolvedModel, estimates: ShareEstimates, positions: NDArray[np.integer], filters: RandomFilters
-) -> tuple[NullDistribution, Floats]:
-    """Null distribution of the estimates of a mixed model, and the p-value of each candidate, (M,).
+    fit: PositionScores, estimates: ShareEstimates, positions: NDArray[np.integer], filters: RandomFilters
+) -> CandidateTests:
+    """Null distribution of the estimates of a fit, and the p-value of each candidate, (M,).
 
     positions : (m, h, M) of each candidate in each cohort
     """
     known = np.isfinite(estimates.variances)
     errors = np.sqrt(np.where(known, estimates.variances, np.nan))
     typical = float(np.median(errors[known])) if known.any() else 1.0
-    scores = solved.scores()
+    scores = fit.scores()
 
     def leave_out(candidates: Indices) -> Iterator[LeaveOneOutScores]:
         for j in candidates.tolist():
-            parts = [errors[j] * score for score in solved.scores(j)]
+            parts = [errors[j] * score for score in fit.scores(j)]
             own = [float(part[taken].sum()) for part, taken in zip(parts, positions[:, :, j], strict=True)]
             yield own, [filters.scores(part) for part in parts]
 

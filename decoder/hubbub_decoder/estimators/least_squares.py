@@ -28,11 +28,11 @@ from hubbub_decoder.estimators.fit_result import FitResult, contrast_variances
 from hubbub_decoder.estimators.inverses import pseudo_inverse
 from hubbub_decoder.estimators.lasso_screening import independent_numbers
 from hubbub_decoder.inference.intervals import reporter_variance
-from hubbub_decoder.inference.multiple_testing import LeaveOneOutScores, test_candidates
-from hubbub_decoder.inference.null_distribution import NullDistribution
+from hubbub_decoder.inference.multiple_testing import CandidateTests, LeaveOneOutScores, test_candidates
 from hubbub_decoder.model.bit_covariance import bit_shares_and_covariances
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.random_string import RandomFilters, RandomStringMoments
+from hubbub_decoder.model.repetition import Repetition
 
 _REFITS = 3
 _MAX_SLAB_ROWS = 1024
@@ -45,10 +45,11 @@ _MIN_COHORTS_FOR_RANDOM_EFFECTS = 3
 def use_fixed_effects(counts: BitCounts, design: DesignMatrix) -> bool:
     """Whether to fit all shares as fixed effects: for few candidates, or too few cohorts to treat hashing as random.
 
-    M columns of random bits multiply every variance by 1 / (1 - M/R), R the number of independent numbers in the counts; M <= R / 20 counts as few.
+    M columns of random bits multiply every variance by 1 / (1 - M/R), R the number of independent numbers in the counts. M <= R / 20 counts
+    as few; in fewer than 3 cohorts M <= R / 2 does.
     """
-    few = len(design.groups) <= independent_numbers(counts) // _NUMBERS_PER_CANDIDATE
-    return few or int((counts.reports > 0).sum()) < _MIN_COHORTS_FOR_RANDOM_EFFECTS
+    few_cohorts = int((counts.reports > 0).sum()) < _MIN_COHORTS_FOR_RANDOM_EFFECTS
+    return len(design.groups) <= independent_numbers(counts) // (2 if few_cohorts else _NUMBERS_PER_CANDIDATE)
 
 
 def fit_least_squares(counts: BitCounts, design: DesignMatrix, num_reports: int | None = None) -> FitResult:
@@ -60,7 +61,7 @@ def fit_least_squares(counts: BitCounts, design: DesignMatrix, num_reports: int 
     rows = int((counts.reports > 0).sum()) * counts.metric.params.num_bits
     random_string = RandomStringMoments.from_params(counts.metric.params)
     blocks = list(design.blocks())
-    n = num_reports or counts.num_reports
+    n = Repetition.from_periods(counts.metric, counts.periods).num_clients(num_reports or counts.num_reports)
     shares, unlisted, estimated = np.zeros(len(design.groups)), random_string.any_value_share(counts), 0.0
     for _ in range(1 + _REFITS):
         unlisted_variance = estimated
@@ -74,7 +75,7 @@ def fit_least_squares(counts: BitCounts, design: DesignMatrix, num_reports: int 
         return reporter_variance(contrast_variances(contrasts, covariance), contrasts @ solution, n)
 
     fit = FitResult.from_fixed_effects(solution, covariance, null_space, reporter_variances, (unlisted_variance, error))
-    return fit.with_tests(*_compare_with_random_strings(fit, solution, covariance, counts, blocks, random_string))
+    return fit.with_tests(_compare_with_random_strings(fit, solution, covariance, counts, blocks, random_string))
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +164,7 @@ def _compare_with_random_strings(
     counts: BitCounts,
     blocks: list[sparse.csr_array],
     random_string: RandomStringMoments,
-) -> tuple[NullDistribution | None, Floats]:
+) -> CandidateTests:
     """Null distribution of the estimates, and the p-value of each candidate, (M,).
 
     In each cohort a random string's score is the sum of S^-1 (y - X x - w x_o) over the bits that it sets. Where candidate j is left
@@ -171,7 +172,7 @@ def _compare_with_random_strings(
     """
     errors = np.sqrt(fit.variances)
     if np.isnan(errors).all():
-        return None, np.full(len(errors), np.nan)
+        return CandidateTests.unknown(len(errors))
     filters = RandomFilters.from_params(counts.metric.params)
 
     def scores(solutions: Floats, scales: Floats) -> Iterator[tuple[sparse.csr_array, Floats]]:

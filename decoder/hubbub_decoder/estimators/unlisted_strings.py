@@ -23,7 +23,7 @@ from hubbub_decoder.inference.unlisted_search import FoundStrings, ResidualBits,
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.random_string import RandomFilters
 
-MAX_STRINGS = 20
+MAX_STRINGS = 10
 """Most unlisted strings to add."""
 
 _MAX_ROUNDS = 3  # of fitting a string and looking for its bits again
@@ -99,8 +99,8 @@ def _all_cohorts(found: FoundStrings, counts: BitCounts, params: Params) -> Indi
 
 def _search(counts: BitCounts, design: DesignMatrix, fit: FitResult, left_out: int = 0) -> FoundStrings | None:
     """Search the bits that the fit does not explain; left_out : number of the last columns to count as average unlisted strings."""
-    if fit.expected is None or not np.isfinite(fit.expected).all():
-        return None
+    if fit.expected is None or not np.isfinite(fit.expected).all() or (design.groups and not fit.expected[:-1].any()):
+        return None  # no candidate was subtracted, so each may look like an unlisted string
     shares, unlisted = fit.expected[:-1].copy(), fit.expected[-1]
     total, error = fit.totals[1], math.sqrt(fit.total_variances[1])
     if left_out:

@@ -9,10 +9,11 @@ import math
 from typing import Literal
 
 import numpy as np
-from scipy.stats import norm
 
 from hubbub_decoder.array_types import Floats
+from hubbub_decoder.inference.error_law import skewed_quantile
 from hubbub_decoder.inference.null_distribution import NullDistribution
+from hubbub_decoder.model.distributions import norm
 
 DETECTION_POWER = 0.9
 
@@ -20,48 +21,43 @@ Target = Literal["reporters", "population"]
 """Shares to estimate: those among the reporters, or those of the population of which the reporters are a random sample."""
 
 
-def reporter_variance(variance: Floats, shares: Floats, num_reports: int) -> Floats:
+def reporter_variance(variance: Floats, shares: Floats, num_clients: float) -> Floats:
     """Variance of an estimate as the share among the reporters, from its variance as a population's share.
 
-        Var_reporters = Var - x (1 - x) / N        x cut to [0, 1], the result to [0, inf)
+        Var_reporters = Var - x (1 - x) / N        N = num_clients; x cut to [0, 1], the result to [0, inf)
 
     The estimate differs from the population's share by its own error and by the reporters', x (1 - x) / N, which are uncorrelated.
     docs/mathematics.md, section 5.
 
-    >>> reporter_variance(np.array([0.01]), np.array([0.5]), num_reports=100).tolist()
+    >>> reporter_variance(np.array([0.01]), np.array([0.5]), num_clients=100).tolist()
     [0.0075]
     """
     x = np.clip(shares, 0, 1)
-    return np.maximum(variance - x * (1 - x) / num_reports, 0)
+    return np.maximum(variance - x * (1 - x) / num_clients, 0)
 
 
-def poisson_variances(variance: Floats, shares: Floats, num_reports: int) -> tuple[Floats, Floats]:
+def poisson_variances(variance: Floats, shares: Floats, num_clients: float) -> tuple[Floats, Floats]:
     """Variances as a population's share and as the share among the reporters, of an estimate from Poisson counts.
 
-        Var_population = Var - x**2 / N        Var_reporters = Var - x / N        x cut to [0, 1], results to [0, inf)
+        Var_population = Var - x**2 / N        Var_reporters = Var - x / N        N = num_clients; x cut to [0, 1], results to [0, inf)
 
-    `variance` takes the number of reports itself for random. docs/mathematics.md, section 7.
+    `variance` takes the number of clients itself for random. docs/mathematics.md, section 7.
 
     >>> [v.tolist() for v in poisson_variances(np.array([0.01]), np.array([0.5]), 100)]
     [[0.0075], [0.005]]
     """
     x = np.clip(shares, 0, 1)
-    return np.maximum(variance - x**2 / num_reports, 0), np.maximum(variance - x / num_reports, 0)
+    return np.maximum(variance - x**2 / num_clients, 0), np.maximum(variance - x / num_clients, 0)
 
 
-def interval(
-    shares: Floats, std_errors: Floats, level: float, null: NullDistribution | None = None
-) -> tuple[Floats, Floats]:
-    """Confidence intervals from x - a s to x + b s, not clipped to [0, 1].
+def normal_interval(share: float, std_error: float, level: float) -> tuple[float, float]:
+    """Confidence interval x - z s to x + z s of a normal estimate, not clipped to [0, 1].
 
-    Errors exceed a s, and fall below -b s, with probability (1 - level) / 2 each.
-
-    null : distribution of error / standard error; None: standard normal
+    >>> [round(end, 3) for end in normal_interval(0.5, 0.1, level=0.95)]
+    [0.304, 0.696]
     """
-    tail = (1 - level) / 2
-    upper, lower = (null.upper_quantile(tail), null.lower_quantile(tail)) if null else (norm.isf(tail),) * 2
-    with np.errstate(invalid="ignore"):  # level 1 of an error of 0: infinity times 0
-        return shares - upper * std_errors, shares + lower * std_errors
+    reach = float(norm.isf((1 - level) / 2)) * std_error
+    return share - reach, share + reach
 
 
 def selection_adjusted_level(fdr: float, detected: int, tests: int) -> float:
@@ -75,17 +71,22 @@ def selection_adjusted_level(fdr: float, detected: int, tests: int) -> float:
     return 1 - fdr * detected / tests
 
 
-def detection_limit(null_std_error: float, num_tests: int, fdr: float, null: NullDistribution | None = None) -> float:
+def detection_limit(
+    null_std_error: float, num_tests: int, fdr: float, null: NullDistribution | None = None, skewness: float = 0.0
+) -> float:
     """Smallest share that is detected with probability 0.9, even if it is the only one.
 
-        x = (z(1 - fdr / M) + z(.9)) s        z : normal quantiles; the first is that of `null`, if given
+        x = (z(1 - fdr / M) + z(.9)) s        z : normal quantiles; the first is the largest of those of a normal
+                                                       distribution, of one with this skewness, and of `null`
 
     fdr / M is the first step of Benjamini and Hochberg's procedure, which is Bonferroni's.
 
     >>> round(detection_limit(0.001, num_tests=100, fdr=0.05), 5)
     0.00457
     """
-    threshold = null.upper_quantile(fdr / num_tests) if null else norm.isf(fdr / num_tests)
+    threshold = float(skewed_quantile(fdr / num_tests, np.array(skewness)))
+    if null is not None:
+        threshold = max(threshold, null.upper_quantile(fdr / num_tests))
     return float((threshold + norm.ppf(DETECTION_POWER)) * null_std_error)
 
 

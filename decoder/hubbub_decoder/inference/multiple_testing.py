@@ -4,7 +4,7 @@ Hypothesis of a test: no client reported the candidate. Three steps:
 
 1. p_v = P(Z >= x_v / s_v), Z distributed as the estimate of a random string in the same reports (`null_distribution.py`)
 2. candidates that would be discovered are tested again, each left out of the model (`collision_p_value`)
-3. q-values from all p-values (Benjamini & Hochberg 1995, with the null share of Storey, Taylor & Siegmund 2004)
+3. q-values from all p-values (Benjamini & Hochberg 1995, with the null share of Storey, Taylor & Siegmund 2004 at lambda = the rate)
 
 docs/mathematics.md, section 10.
 """
@@ -12,12 +12,13 @@ docs/mathematics.md, section 10.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import norm
 
-from hubbub_decoder.array_types import Floats, Indices
+from hubbub_decoder.array_types import Flags, Floats, Indices
 from hubbub_decoder.inference.null_distribution import NullDistribution, collision_p_value
+from hubbub_decoder.model.distributions import norm
 from hubbub_decoder.model.random_string import RandomFilters
 
 _RECHECK_BELOW = 0.1  # p- and q-value
@@ -31,6 +32,24 @@ LeaveOneOutScores = tuple[Sequence[float] | Floats, list[Floats]]
 """Scores of a candidate that is left out of the model (m,), and of random strings (m arrays), for each cohort, in its standard errors."""
 
 
+class CandidateTests(NamedTuple):
+    """Tests of M candidates.
+
+    null_distribution : of error / standard error; None: normal
+    p_values          : (M,) nan where nothing is known
+    retested          : (M,) whether the p-value comes from a test with the candidate left out, and not from the null distribution
+    """
+
+    null_distribution: NullDistribution | None
+    p_values: Floats
+    retested: Flags
+
+    @classmethod
+    def unknown(cls, size: int) -> CandidateTests:
+        """Tests of candidates about which nothing is known."""
+        return cls(None, np.full(size, np.nan), np.zeros(size, bool))
+
+
 def test_candidates(
     shares: Floats,
     errors: Floats,
@@ -38,7 +57,7 @@ def test_candidates(
     leave_out: Callable[[Indices], Iterable[LeaveOneOutScores]],
     filters: RandomFilters,
     cohorts: int,
-) -> tuple[NullDistribution, Floats]:
+) -> CandidateTests:
     """Return the null distribution of the estimates, and the p-value of each candidate, (M,); nan where nothing is known.
 
     shares, errors : (M,) estimates and their standard errors; errors are nan where nothing is known
@@ -48,7 +67,7 @@ def test_candidates(
     """
     known = ~np.isnan(errors)
     if not known.any():
-        return NullDistribution.from_scores([]), np.full(len(known), np.nan)
+        return CandidateTests.unknown(len(known))
     common = NullDistribution.from_scores(random_scores, filters.probabilities)
     p, normal = (np.where(known, p_values(shares, errors, null), np.nan) for null in (common, None))
 
@@ -56,7 +75,8 @@ def test_candidates(
         for own, scores in leave_out(candidates):
             yield collision_p_value(own, scores, filters.identical_probability, filters.probabilities)
 
-    return common, recheck_likely_candidates(p, normal, recheck, cohorts, filters.collision_probability(cohorts))
+    retested = recheck_likely_candidates(p, normal, recheck, cohorts, filters.collision_probability(cohorts))
+    return CandidateTests(common, retested, known & (retested != p))
 
 
 def p_values(shares: Floats, null_std_errors: Floats, null: NullDistribution | None = None) -> Floats:
@@ -97,9 +117,7 @@ def recheck_likely_candidates(
     if collision_probability > _MAX_COLLISION_PROBABILITY:
         return p
     rechecked, known = p.copy(), np.flatnonzero(~np.isnan(p))
-    likely, possible = (
-        known[np.maximum(values[known], q_values(values[known])) <= _RECHECK_BELOW] for values in (p, normal)
-    )
+    likely, possible = (known[q_values(values[known], _RECHECK_BELOW) <= _RECHECK_BELOW] for values in (p, normal))
     possible = np.setdiff1d(possible, likely)
     limit = _MAX_RECHECKED * max(1, _MANY_COHORTS // cohorts)
     candidates = np.concatenate([likely[np.argsort(-p[likely])], possible[np.argsort(normal[possible])]])[:limit]
@@ -108,24 +126,25 @@ def recheck_likely_candidates(
     return rechecked
 
 
-def q_values(p: Floats) -> Floats:
-    """Smallest false discovery rate at which each test is a discovery, (M,).
+def q_values(p: Floats, fdr: float) -> Floats:
+    """Q-values (M,) for detection at a false discovery rate: candidates with q <= fdr are discoveries.
 
-        q_(i) = pi_0 min over j >= i of p_(j) M / j        pi_0 = min(1, (1 + #{p > 1/2}) / (M / 2))        q = 1 where p > 1/2
+        q_(i) = pi_0 min over j >= i of p_(j) M / j        pi_0 = min(1, (1 + #{p > fdr}) / (M (1 - fdr)))        q = 1 where p > fdr
 
-    p is sorted ascending. pi_0 estimates the share of candidates that no client reported, from those with p above 1/2. The rate is
-    controlled for rejections up to 1/2 only, so p above it is never a discovery.
-    Source: Benjamini & Hochberg 1995; Storey, Taylor & Siegmund 2004, equation 6 and theorem 3 with lambda = 1/2.
+    p is sorted ascending. pi_0 estimates the share of candidates that no client reported, from those with p above lambda = fdr. The
+    usual lambda = 1/2 is liberal under dependence: with null p-values that are equicorrelated at .3 it has .09 false discoveries at
+    fdr = .05, and lambda = fdr has less than .05. No candidate with p > fdr is a discovery.
+    Source: Benjamini & Hochberg 1995; Storey, Taylor & Siegmund 2004, equation 6; Blanchard & Roquain 2009, section 3.2.
 
-    >>> q_values(np.array([0.01, 0.9, 0.02])).tolist()
-    [0.03, 1.0, 0.03]
+    >>> q_values(np.array([0.01, 0.9, 0.02]), 0.05).tolist()
+    [0.021052631578947368, 1.0, 0.021052631578947368]
     """
     if not len(p):
         return p
-    null_share = min(1.0, 2 * (1 + float(np.sum(p > 0.5))) / len(p))
+    null_share = min(1.0, (1 + float(np.sum(p > fdr))) / (len(p) * (1 - fdr)))
     order = np.argsort(p)
     scaled = p[order] * len(p) / np.arange(1, len(p) + 1)
     q = np.empty_like(p)
     q[order] = np.minimum(null_share * np.minimum.accumulate(scaled[::-1])[::-1], 1)
-    q[p > 0.5] = 1
+    q[p > fdr] = 1
     return q

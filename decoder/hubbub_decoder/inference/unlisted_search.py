@@ -26,14 +26,13 @@ docs/mathematics.md, section 15. Source: Wasserman, Ramdas & Balakrishnan 2020.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import product
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize, minimize_scalar
 from scipy.special import logsumexp
 
 from hubbub.metrics.params import Params
@@ -53,6 +52,7 @@ _SHARE_RATIO = 1.25  # of two shares of the grid
 _SYMMETRIC = (0.0, 0.1)
 _VARIANCE_STEPS = (0.0, 1.0)  # squared shares by which t is below its maximum without the string
 _LEAST_DEVIATIONS = 1e-2  # the smallest tau above 0, in standard deviations of a bit share
+_REACHES = (0.4, 0.1, 0.03)  # of the search for a maximum, in logarithms of the sum of shares and of t
 _MIN_RIGHT = 0.75  # a wrong cohort doubles the variance instead of removing it
 _MAX_WRONG = 0.25  # number of cohorts with wrong bits, in roots of the number of cohorts
 
@@ -149,17 +149,16 @@ class ResidualBits:
 
     def best_others(self, shares: Sequence[float] | Floats = ()) -> tuple[Others, float]:
         """The law of all other strings with the largest log-likelihood given these shares, and that log-likelihood."""
-        bounds = 2 * math.log(_LEAST_DEVIATIONS * self.deviation), 0.0
+
+        def log_likelihood(symmetric: float, log_variance: float) -> float:
+            return self.log_likelihood(shares, Others(math.exp(log_variance), symmetric))
+
         found = []
         for symmetric in _SYMMETRIC:
-            best = minimize_scalar(
-                lambda log, part: -self.log_likelihood(shares, Others(math.exp(log), part)),
-                args=(symmetric,),
-                bounds=bounds,
-                method="bounded",
-                options={"xatol": 1e-3},
+            log, value = _golden_section(
+                partial(log_likelihood, symmetric), 2 * math.log(_LEAST_DEVIATIONS * self.deviation), 0.0
             )
-            found.append((-best.fun, Others(math.exp(best.x), symmetric)))
+            found.append((value, Others(math.exp(log), symmetric)))
         found.append((self.log_likelihood(shares, Others(0.0, 0.0)), Others(0.0, 0.0)))
         largest, others = max(found)
         return others, largest
@@ -260,20 +259,50 @@ def _find(residuals: ResidualBits, points: Sequence[Point], without: float) -> F
 
 
 def _maximum(residuals: ResidualBits, start: Point) -> Point:
-    """Shares, largest first, and t with the largest likelihood near a point."""
-    shares, (t, symmetric) = start
+    """Shares, largest first, and t with the largest likelihood near a point, one parameter after the other."""
+    shares, others = start
     least = (_LEAST_DEVIATIONS * residuals.deviation) ** 2
+    parameters = [math.log(sum(shares)), math.log(max(others.variance, least)), shares[-1] / sum(shares)]
 
-    def loss(logs: Floats) -> float:
-        *found, of_others = np.exp(np.minimum(logs, 0.0))
-        return -residuals.log_likelihood(found, Others(float(of_others), symmetric))
+    def point(changed: int = 0, value: float | None = None) -> Point:
+        log_sum, log_variance, last = (
+            parameters if value is None else [*parameters[:changed], value, *parameters[changed + 1 :]]
+        )
+        total = math.exp(min(log_sum, 0.0))
+        parts = (1.0,) if len(shares) == 1 else (1 - last, last)
+        return tuple(total * part for part in parts), Others(math.exp(log_variance), others.symmetric)
 
-    first = np.log([*shares, max(t, least)])
-    simplex = np.vstack([first, *(first + 0.1 * np.eye(len(first)))])
-    options = {"initial_simplex": simplex, "xatol": 1e-3, "fatol": 1e-2}
-    found = minimize(loss, first, method="Nelder-Mead", options=options)
-    *best, t = np.exp(np.minimum(found.x, 0.0)).tolist()
-    return tuple(sorted(best, reverse=True)), Others(t, symmetric)
+    def log_likelihood(changed: int, value: float) -> float:
+        return residuals.log_likelihood(*point(changed, value))
+
+    for reach in _REACHES:
+        for i in range(1 + len(shares)):
+            low, high = (parameters[i] - reach, parameters[i] + reach) if i < 2 else (0.05, 0.5)
+            parameters[i], _ = _golden_section(partial(log_likelihood, i), low, high)
+    return point()
+
+
+def _golden_section(function: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
+    """Place and value of the maximum of a function with one maximum between two limits, to a 1,000th of the distance.
+
+    >>> place, value = _golden_section(lambda x: -((x - 2) ** 2), 0, 5)
+    >>> round(place, 2), round(value, 2)
+    (2.0, -0.0)
+    """
+    step = (math.sqrt(5) - 1) / 2
+    left, right = high - step * (high - low), low + step * (high - low)
+    of_left, of_right = function(left), function(right)
+    tolerance = (high - low) / 1000
+    while high - low > tolerance:
+        if of_left > of_right:
+            high, right, of_right = right, left, of_left
+            left = high - step * (high - low)
+            of_left = function(left)
+        else:
+            low, left, of_left = left, right, of_right
+            right = low + step * (high - low)
+            of_right = function(right)
+    return (left, of_left) if of_left > of_right else (right, of_right)
 
 
 def _locate(residuals: ResidualBits, shares: tuple[float, ...], others: Others, evidence: float) -> FoundStrings:

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from hubbub.summary import BitCounts
-from hubbub_decoder.array_types import Floats
 from hubbub_decoder.estimators.fit_result import FitResult
-from hubbub_decoder.inference.intervals import Target, detection_limit, interval, selection_adjusted_level
+from hubbub_decoder.inference.error_law import ErrorCumulants, ErrorLaw
+from hubbub_decoder.inference.intervals import Target, detection_limit, normal_interval, selection_adjusted_level
 from hubbub_decoder.inference.multiple_testing import q_values
 from hubbub_decoder.inference.shrinkage import posterior_medians
 from hubbub_decoder.results.decoding import Decoding
@@ -27,7 +27,7 @@ def build_decoding(
     groups : (M) the candidates of each share; more than one where no report can distinguish them
     """
     population = target == "population"
-    std_errors = np.sqrt(fit.variances if population else fit.reporter_variances)
+    law = _error_law(fit, target, counts.num_reports)
     total_errors = np.sqrt(fit.total_variances if population else fit.total_reporter_variances)
     totals = zip(fit.totals.tolist(), total_errors.tolist(), strict=True)
     listed_total, unlisted, some_value = (_total(share, error, confidence) for share, error in totals)
@@ -36,57 +36,74 @@ def build_decoding(
         num_reports=counts.num_reports,
         confidence=confidence,
         fdr=fdr,
-        estimates=_estimates(fit, std_errors, groups, confidence, fdr),
+        estimates=_estimates(fit, law, groups, confidence, fdr),
         listed_total=listed_total,
         unlisted=unlisted,
         no_value=_total(1 - some_value.share, some_value.std_error, confidence),
-        detection_limit=detection_limit(
-            fit.null_error, max(1, int(np.sum(~np.isnan(fit.p_values)))), fdr, fit.null_distribution
-        ),
+        detection_limit=_detection_limit(fit, law, fdr),
         periods=counts.periods,
+        target=target,
     )
+
+
+def _error_law(fit: FitResult, target: Target, num_reports: int) -> ErrorLaw:
+    """Distribution of the errors of the shares as those among the reporters, or of a population."""
+    cumulants = fit.cumulants or ErrorCumulants.zero(len(fit.shares))
+    if target == "population":
+        return ErrorLaw(fit.shares, fit.variances, cumulants, fit.null_distribution, 1 / num_reports)
+    return ErrorLaw(fit.shares, fit.reporter_variances, cumulants, fit.null_distribution)
+
+
+def _detection_limit(fit: FitResult, law: ErrorLaw, fdr: float) -> float:
+    """Detection limit of a candidate of typical skewness."""
+    tested = ~np.isnan(fit.p_values)
+    skewness = law.skewness(np.zeros_like(fit.shares))[tested & ~np.isnan(fit.shares)]
+    typical = float(np.median(skewness)) if skewness.size else 0.0
+    return detection_limit(fit.null_error, max(1, int(tested.sum())), fdr, fit.null_distribution, typical)
 
 
 def _estimates(
-    fit: FitResult, std_errors: Floats, groups: Sequence[tuple[str, ...]], confidence: float, fdr: float
+    fit: FitResult, law: ErrorLaw, groups: Sequence[tuple[str, ...]], confidence: float, fdr: float
 ) -> tuple[Estimate, ...]:
-    """Estimates of all groups in descending order of share; what is not determined comes last."""
-    tested = ~np.isnan(fit.p_values)
-    p, q = np.where(tested, fit.p_values, 1), np.ones(len(tested))
-    q[tested] = q_values(p[tested])
-    detected = q <= fdr
-    low, high = interval(fit.shares, std_errors, confidence, fit.null_distribution)
-    detected_shares = np.where(detected, fit.shares, np.nan)
-    wider = selection_adjusted_level(1 - confidence, int(detected.sum()), max(1, int(tested.sum())))
-    adjusted_low, adjusted_high = interval(detected_shares, std_errors, wider, fit.null_distribution)
+    """Estimates of all groups in descending order of share; what is not determined comes last.
+
+    A candidate is detected if q <= fdr and p < (1 - confidence) / 2; the latter holds exactly where its interval is above 0.
+    """
+    tested, fitted = ~np.isnan(fit.p_values), ~np.isnan(fit.shares)
+    retested = np.zeros(len(fitted), bool) if fit.retested is None else fit.retested
+    p = np.where(tested, fit.p_values, 1)
+    p = np.where(
+        tested & fitted & ~retested, law.p_values(), np.where(retested, np.maximum(p, law.noise_p_values()), p)
+    )
+    q = np.ones(len(p))
+    q[tested] = q_values(p[tested], fdr)
+    low, high = law.interval(confidence, p, retested)
+    detected = (q <= fdr) & (p < (1 - confidence) / 2) & fitted
+    adjusted_low, adjusted_high = np.full((2, len(p)), np.nan)
+    if detected.any():
+        wider = selection_adjusted_level(1 - confidence, int(detected.sum()), int(tested.sum()))
+        adjusted_low, adjusted_high = (np.where(detected, end, np.nan) for end in law.interval(wider, p, retested))
+    std_errors = np.sqrt(law.variances)
     medians = posterior_medians(fit.shares, std_errors, confidence)
-    fitted = ~np.isnan(fit.shares)
-    known_p, known_q, known_median = (np.where(fitted, column, np.nan) for column in (p, q, medians.shares))
-    columns = (
-        *(fit.shares, std_errors, low, high, known_p, known_q, adjusted_low, adjusted_high),
-        *(known_median, medians.low, medians.high),
-    )
-    names = (
-        *(
-            "share",
-            "std_error",
-            "low",
-            "high",
-            "p_value",
-            "q_value",
-            "selection_adjusted_low",
-            "selection_adjusted_high",
-        ),
-        *("posterior_median", "credible_low", "credible_high"),
-    )
+    columns = {
+        "share": fit.shares,
+        "std_error": std_errors,
+        "low": low,
+        "high": high,
+        "p_value": p,
+        "q_value": q,
+        "selection_adjusted_low": adjusted_low,
+        "selection_adjusted_high": adjusted_high,
+        "posterior_median": medians.shares,
+        "credible_low": medians.low,
+        "credible_high": medians.high,
+    }
+    rows = np.column_stack([np.where(fitted, column, np.nan) for column in columns.values()]).tolist()
     estimates = [
         Estimate(
-            candidate=group[0],
-            detected=bool(found),
-            indistinguishable_from=group[1:],
-            **dict(zip(names, row, strict=True)),
+            candidate=group[0], detected=found, indistinguishable_from=group[1:], **dict(zip(columns, row, strict=True))
         )
-        for group, found, row in zip(groups, detected, np.column_stack(columns).tolist(), strict=True)
+        for group, found, row in zip(groups, detected.tolist(), rows, strict=True)
     ]
     return tuple(sorted(estimates, key=lambda e: -math.inf if math.isnan(e.share) else e.share, reverse=True))
 
@@ -95,5 +112,4 @@ def _total(share: float, std_error: float, confidence: float) -> ShareEstimate:
     """Estimate of a total with its interval; nan if its standard error is above 0.25, since it then is not determined."""
     if not std_error <= _MAX_TOTAL_ERROR:
         return ShareEstimate(math.nan, math.nan, math.nan, math.nan)
-    low, high = interval(np.array(share), np.array(std_error), confidence)
-    return ShareEstimate(share, std_error, float(low), float(high))
+    return ShareEstimate(share, std_error, *normal_interval(share, std_error, confidence))

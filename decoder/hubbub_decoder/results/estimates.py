@@ -23,10 +23,10 @@ class Estimate(ShareEstimate):
     """Estimate of one candidate; all numbers are nan if the candidate was screened out or is not determined.
 
     share, std_error : share of the reports that carry the candidate, unbiased, may be negative
-    low, high        : confidence interval at `Decoding.confidence`, not clipped; it reaches below 0 if the true share may be 0
+    low, high        : confidence interval at `Decoding.confidence`, not clipped; low > 0 exactly where p_value < (1 - confidence) / 2
     p_value          : one-sided; null hypothesis: no report carries the candidate
-    q_value          : smallest false discovery rate at which the candidate is detected
-    detected         : q_value <= `Decoding.fdr`
+    q_value          : p_value adjusted for the number of candidates, for detection at the false discovery rate `Decoding.fdr`
+    detected         : q_value <= fdr and p_value < (1 - confidence) / 2; so `low` of a detected candidate is above 0
     selection_adjusted_low, selection_adjusted_high : interval adjusted for the selection of detected candidates (Benjamini and
                        Yekutieli 2005), wider than low .. high; nan if not detected
     posterior_median : shrunken share, biased; at most 1 in total over all candidates

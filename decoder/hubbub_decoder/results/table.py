@@ -28,6 +28,8 @@ _EXAMPLE_LIMIT = 0.01
 _UNDETERMINED = "not determined"
 _OTHER_WIDTH = 53  # columns for a name of 12, a share, an interval, a q value and the gaps between them
 _NARROW = 50  # below this console width an interval takes two lines
+_SECOND_WIDTH = 20  # columns for a second interval and its gap
+_MIN_BAR_WIDTH = 18  # of the bar beside a second interval
 
 
 @dataclass(frozen=True)
@@ -45,8 +47,6 @@ class DecodingTable:
         rows = self.decoding.estimates if self.everything else self.decoding.detected
         if rows or self.decoding.unlisted_strings:
             yield self._table(rows, options.max_width)
-            if any(e.detected for e in rows):
-                yield Text("Intervals of detected candidates are adjusted for selection (wider).", style="dim")
         yield from (Text(line) for line in match_lines(self.decoding))
         yield from (Text(line) for line in summary_lines(self.decoding))
         for warning in self.decoding.warnings:
@@ -54,50 +54,49 @@ class DecodingTable:
 
     def _table(self, rows: tuple[Estimate, ...], width: int) -> Table:
         decoding = self.decoding
-        bar_width = min(_BAR_WIDTH, max(0, width - _OTHER_WIDTH))
+        second = width >= _OTHER_WIDTH + _SECOND_WIDTH + _MIN_BAR_WIDTH
+        bar_width = min(_BAR_WIDTH, max(0, width - _OTHER_WIDTH - _SECOND_WIDTH * second))
         between = " .. " if width >= _NARROW else " ..\n"
         table = Table(box=None, pad_edge=False, header_style="dim")
         table.add_column("candidate", overflow="fold", min_width=9)
         table.add_column("share", justify="right", no_wrap=True)
         table.add_column(f"{100 * decoding.confidence:.4g}%{between[-1]}interval", justify="right", no_wrap=True)
+        if second:
+            table.add_column("selection-adjusted", justify="right", no_wrap=True)
         table.add_column(f"q{between[-1]}value", justify="right", no_wrap=True)
         if bar_width:
             table.add_column("", width=bar_width, no_wrap=True)
         unlisted = decoding.unlisted_strings
-        highs = (*(displayed_interval(e).high for e in rows), *(string.high for string in unlisted))
-        scale = max((high for high in highs if math.isfinite(high)), default=1.0)
+        scale = max((e.high for e in (*rows, *unlisted) if math.isfinite(e.high)), default=1.0)
         for e in rows:
             name = escape(" = ".join(map(escape_untrusted, (e.candidate, *e.indistinguishable_from))))
             if math.isnan(e.share):
-                table.add_row(name, "-", "not estimated", "-", style="dim")
+                table.add_row(name, "-", "not estimated", *([""] if second else []), "-", style="dim")
                 continue
-            interval = displayed_interval(e)
+            adjusted = (e.selection_adjusted_low, e.selection_adjusted_high)
             table.add_row(
                 name,
                 f"{e.share:z.2%}",
-                f"{interval.low:z.2%}{between}{interval.high:z.2%}",
+                _format_interval(e.low, e.high, between),
+                *([_format_interval(*adjusted, between) if e.detected else ""] if second else []),
                 "<1e-99" if e.q_value < 1e-99 else f"{e.q_value:.0e}" if e.q_value < 0.001 else f"{e.q_value:.3f}",
-                *([interval_bar(interval, scale, bar_width)] if bar_width else []),
+                *([interval_bar(e, scale, bar_width)] if bar_width else []),
                 style="" if e.detected else "dim",
             )
         for string in unlisted:
             table.add_row(
                 string.label,
                 f"{string.share:z.2%}",
-                f"{string.low:z.2%}{between}{string.high:z.2%}",
+                _format_interval(string.low, string.high, between),
+                *([""] if second else []),
                 "-",
                 *([interval_bar(string, scale, bar_width)] if bar_width else []),
             )
         return table
 
 
-def displayed_interval(estimate: Estimate) -> ShareEstimate:
-    """Return the estimate with the interval to display: adjusted for selection if the candidate is detected."""
-    if not estimate.detected:
-        return estimate
-    return ShareEstimate(
-        estimate.share, estimate.std_error, estimate.selection_adjusted_low, estimate.selection_adjusted_high
-    )
+def _format_interval(low: float, high: float, between: str) -> str:
+    return f"{low:z.2%}{between}{high:z.2%}"
 
 
 def to_html(decoding: Decoding) -> str:
@@ -160,8 +159,8 @@ def summary_lines(decoding: Decoding) -> Iterator[str]:
     if kind is not Kind.BOOLEAN:
         listed = "candidates" if kind is Kind.STRING else "categories"
         unlisted = "unlisted strings" if kind is Kind.STRING else "other categories"
-        if decoding.num_screened is not None:
-            listed = format_count(decoding.num_screened, "kept candidate")
+        if decoding.num_kept is not None:
+            listed = format_count(decoding.num_kept, "kept candidate")
             unlisted = "other candidates and unlisted strings"
         totals = [(listed, decoding.listed_total)]
         if kind is Kind.STRING or decoding.unlisted.std_error != 0:
@@ -173,6 +172,10 @@ def summary_lines(decoding: Decoding) -> Iterator[str]:
             yield "Total shares: " + ", ".join(f"{name} {_format_share(total)}" for name, total in totals) + "."
     detected, tested = len(decoding.detected), len(decoding.estimates)
     yield f"Detected: {detected:,} of {tested:,} (false discovery rate {decoding.fdr:.0%}); {tested - detected:,} not detected."
+    if decoding.target == "population":
+        yield "Intervals are for the population, of which the reporters are taken for a random sample."
+    if decoding.same_clients is not None:
+        yield _period_assumption(decoding)
     limit = decoding.detection_limit
     if 1 <= limit < math.inf:
         yield (
@@ -184,6 +187,17 @@ def summary_lines(decoding: Decoding) -> Iterator[str]:
             f"Detection limit: {limit:.2%} (a candidate with this share is detected with probability 0.9). "
             f"{_lower_limit(decoding, _round_below(limit / 2))}"
         )
+
+
+def _period_assumption(decoding: Decoding) -> str:
+    """Return which reports of several periods the intervals take for independent."""
+    periods = format_count(len(decoding.periods), "period")
+    if decoding.same_clients:
+        return (
+            f"Intervals assume that the same clients report in all {periods}, with the same values. "
+            "If each period has other clients, pass --independent-clients (same_clients=False) for narrower intervals."
+        )
+    return f"Intervals assume that each of {periods} has other clients. They are too narrow if clients report in several periods."
 
 
 def _lower_limit(decoding: Decoding, share: float) -> str:

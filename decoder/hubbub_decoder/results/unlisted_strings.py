@@ -21,7 +21,7 @@ import numpy as np
 from hubbub.metrics.params import Params
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.estimators.unlisted_strings import UnlistedFit
-from hubbub_decoder.inference.intervals import Target, interval
+from hubbub_decoder.inference.intervals import Target, normal_interval
 from hubbub_decoder.model.random_string import distinct_bit_probabilities
 from hubbub_decoder.model.vectorized_hashing import bit_positions
 from hubbub_decoder.results.estimates import ShareEstimate
@@ -70,7 +70,7 @@ def build_unlisted_strings(
 
 def _unlisted_string(found: UnlistedFit, num_bits: int, target: Target, confidence: float) -> UnlistedString:
     error = math.sqrt(found.variance if target == "population" else found.reporter_variance)
-    low, high = interval(np.array(found.share), np.array(error), confidence)
+    low, high = normal_interval(found.share, error, confidence)
     signature = tuple(
         CohortBits(cohort, tuple(sorted({bit for bit in bits if bit < num_bits})), round(probability, 6))
         for cohort, bits, probability in zip(
@@ -80,7 +80,7 @@ def _unlisted_string(found: UnlistedFit, num_bits: int, target: Target, confiden
             strict=True,
         )
     )
-    return UnlistedString(found.share, error, float(low), float(high), found.number, found.separated, signature)
+    return UnlistedString(found.share, error, low, high, found.number, found.separated, signature)
 
 
 def matching_words(string: UnlistedString, words: Sequence[str], params: Params) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from hubbub import Metric, SummaryError
 from hubbub.summary import BitCounts
 from hubbub_decoder import CandidateError, decode
 from hubbub_decoder.data.simulate import simulate_bit_counts
-from hubbub_decoder.estimators.categories import category_shares, exact_p_values, total_variance
+from hubbub_decoder.estimators.categories import category_shares, p_values, total_variance
 
 ALPHA = 1e-6
 COLOURS = ("red", "green", "blue", "none of these")
@@ -56,7 +56,7 @@ def test_category_shares_are_unbiased_with_the_stated_variance(p: float, q: floa
 @pytest.mark.parametrize(("p", "q"), [(0.25, 0.75), (0.75, 0.25)])
 def test_category_p_values_are_binomial_tails(p: float, q: float) -> None:
     params = colour(p, q).params
-    found = exact_p_values(np.array([0, 3, 8, 10]), 10, params)
+    found = p_values(np.array([0, 3, 8, 10]), 10, params)
     outcomes = np.arange(11)
     chance = binom.pmf(outcomes, 10, params.p_star)
     tails = [chance[outcomes >= c].sum() if p < q else chance[outcomes <= c].sum() for c in (0, 3, 8, 10)]

@@ -15,8 +15,7 @@ import numpy as np
 from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture
 from hubbub_decoder.estimators.reports.report_pass import SortedReports
-from hubbub_decoder.inference.multiple_testing import LeaveOneOutScores, test_candidates
-from hubbub_decoder.inference.null_distribution import NullDistribution
+from hubbub_decoder.inference.multiple_testing import CandidateTests, LeaveOneOutScores, test_candidates
 from hubbub_decoder.model.random_string import RandomFilters, draw_bit_positions
 
 _NUM_STRINGS, _MAX_RATIOS = (
@@ -45,7 +44,7 @@ class RandomStringScores:
 
     def test(
         self, estimates: Floats, errors: Floats, scale: Floats, shares: Floats, without: Callable[[Indices], Floats]
-    ) -> tuple[NullDistribution, Floats]:
+    ) -> CandidateTests:
         """Null distribution of the estimates, and the p-value of each candidate, (M,).
 
         Scores at shares other than z also err by the information that these reports happen to have, which no estimate does. So their
@@ -57,7 +56,7 @@ class RandomStringScores:
         without           : shares (M + 2, D) if each of D candidates were left out
         """
         if np.isnan(errors).all():
-            return NullDistribution.from_scores([]), np.full(len(errors), np.nan)
+            return CandidateTests.unknown(len(errors))
         typical = float(np.nanmedian(scale))
         scores = [typical * scores[:, 0] for _, scores in self._scores(shares[:, None], np.zeros(1, np.intp))]
         spread = max(1.0, math.sqrt(sum(float(score.var()) for score in scores)))
