@@ -113,6 +113,15 @@ class ResidualBits:
         pi = np.clip(p + contrast * (self.listed + self.unlisted * self._mean), _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
         return float(np.sqrt(np.median(pi * (1 - pi) / self.reports[:, None]))) / contrast
 
+    def variance_ratio(self, unlisted_variance: float) -> float:
+        """Mean square of the residuals / variance of a bit share by noise and by unlisted strings of this tau**2."""
+        p, contrast = self._noise
+        true_ones = self.listed + self.unlisted * self._mean
+        pi = np.clip(p + contrast * true_ones, _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
+        residuals = (self.ones / self.reports[:, None] - p) / contrast - true_ones
+        variance = pi * (1 - pi) / (self.reports[:, None] * contrast**2)
+        return float(np.mean(residuals**2 / (variance + unlisted_variance * self._mean * (1 - self._mean))))
+
     def log_probability(self, looked_for: float, set_by: float, others: Others) -> Floats:
         """Log probability (c, k) of each bit's ones.
 
