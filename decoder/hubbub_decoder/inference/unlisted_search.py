@@ -48,7 +48,7 @@ _MIN_SHAPE = 2.0  # of the gamma distribution; smaller ones are too irregular fo
 _MIN_LOAD = 1e-2  # least mean of the unlisted strings in a bit, relative to that of their share
 _MIN_PROBABILITY = 1e-12
 _FIRST_SHARE = 0.4  # of the grid of shares, in standard deviations of a bit share
-_SHARE_RATIO = 1.25  # of two shares of the grid
+_SHARE_RATIO = 1.4  # of two shares of the grid
 _SYMMETRIC = (0.0, 0.1)
 _VARIANCE_STEPS = (0.0, 1.0)  # squared shares by which t is below its maximum without the string
 _LEAST_DEVIATIONS = 1e-2  # the smallest tau above 0, in standard deviations of a bit share
@@ -152,7 +152,9 @@ class ResidualBits:
         total = float(sum(shares))
         unset = self.log_probability(total, 0.0, others)
         return unset, {
-            those: (self.log_probability(total, float(np.dot(those, shares)), others) - unset).T
+            those: (
+                self.log_probability(total, float(np.dot(those, shares)), others) - unset if any(those) else 0 * unset
+            ).T
             for those in product((0, 1), repeat=len(shares))
         }
 
@@ -365,19 +367,27 @@ def _shifted(those: tuple[int, ...], size: int) -> tuple[tuple[slice, ...], tupl
 
 
 def _sum_over_sets(ratios: Ratios, params: Params) -> Floats:
-    """Log of the mean over the random bits of all strings of the product of the bits' likelihood ratios, (c,)."""
-    strings, size = len(next(iter(ratios))), params.num_hashes + 1
-    cohorts = next(iter(ratios.values())).shape[1]
-    state = np.full((size,) * strings + (cohorts,), -np.inf)
-    state[(0,) * strings] = 0
-    for bit in range(params.num_bits):
-        after = np.full_like(state, -np.inf)
-        for those, ratio in ratios.items():
-            source, target = _shifted(those, size)
-            after[target] = np.logaddexp(after[target], state[source] + ratio[bit])
-        state = after
-    weighted = state + _final_weights(params, strings)
-    return np.asarray(logsumexp(weighted.reshape(-1, cohorts), axis=0))
+    """Log of the mean over the random bits of all strings of the product of the bits' likelihood ratios, (c,).
+
+    Sums by the strings' numbers of bits, of half of the bits and of the other half, are joined until one group is left.
+    """
+    most = params.num_hashes
+    sums: Ratios = dict(ratios)
+    while (groups := len(next(iter(sums.values())))) > 1:
+        if groups % 2:  # a bit that no string sets
+            sums = {
+                n: np.vstack([each, np.full((1, each.shape[1]), -np.inf if any(n) else 0.0)])
+                for n, each in sums.items()
+            }
+        joined: Ratios = {}
+        for (n, left), (o, right) in product(sums.items(), repeat=2):
+            number = tuple(a + b for a, b in zip(n, o, strict=True))
+            if max(number) <= most:
+                term = left[::2] + right[1::2]
+                joined[number] = np.logaddexp(joined[number], term) if number in joined else term
+        sums = joined
+    weights = _final_weights(params, len(next(iter(sums))))
+    return np.asarray(logsumexp([weights[number] + each[0] for number, each in sums.items()], axis=0))
 
 
 def _most_probable_sets(ratios: Ratios, params: Params) -> tuple[Floats, Indices]:
