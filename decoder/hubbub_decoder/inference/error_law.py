@@ -71,9 +71,9 @@ class ErrorCumulants:
         """Cumulants of normal errors with the same variance for any share."""
         return cls(*np.zeros((4, size)))
 
-    def take(self, columns: slice) -> ErrorCumulants:
-        """Cumulants of some of the estimates."""
-        return ErrorCumulants(*(getattr(self, field.name)[columns] for field in fields(self)))
+    def take(self, number: int) -> ErrorCumulants:
+        """Cumulants of the first estimates."""
+        return ErrorCumulants(*(getattr(self, field.name)[:number] for field in fields(self)))
 
     def expand(self, columns: Indices, size: int) -> ErrorCumulants:
         """Cumulants of `size` estimates of which only `columns` (M,) are known; the others are 0."""
@@ -134,8 +134,8 @@ class ErrorLaw:
 
             low = x^ - f q(low) s(low)        high = x^ + q(high) s(high)        q(x) : quantile (1 - level) / 2 of the error at x
 
-        low > 0 exactly where p < (1 - level) / 2. f is 1 except for retested candidates: there it scales the law so that it has their
-        p-value at share 0, and low is at least -x^.
+        low > 0 exactly where p < (1 - level) / 2. f is 1 except where the p-value of a retested candidate is on the other side of that
+        tail than `p_values()`. There it scales the law so that it has this p-value at share 0, and low is at least -x^.
 
         p_values : (M,)      retested : (M,) whether the p-value is that of another test of the same candidate than `p_values()`
         """
@@ -158,14 +158,12 @@ class ErrorLaw:
         return np.where(known, low, np.nan), np.where(known, high, np.nan)
 
     def _factors(self, p_values: Floats, retested: Flags, tail: float) -> Floats:
-        """f, (M,): scales the errors of retested candidates so that x^ has their p-value at share 0; 1 elsewhere.
-
-        Between a normal law and one with low = -x^.
-        """
+        """f, (M,), of `interval`: between that of a normal law and one with low = -x^."""
         zero = np.zeros_like(self.shares)
         s, g = self.std_errors(zero), self.skewness(zero)
         factors = np.ones_like(s)
-        for j in np.flatnonzero(retested & (self.shares > 0) & (s > 0)):
+        disputed = retested & ((p_values < tail) != (self.p_values() < tail))
+        for j in np.flatnonzero(disputed & (self.shares > 0) & (s > 0)):
             quantile, threshold = (
                 _QuantileTable.from_law(p, self.null, 1)(g[j : j + 1])[0] for p in (min(p_values[j], 0.5), tail)
             )

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
-from hubbub.metrics.metric import Metric
+from hubbub.metrics.metric import Kind, Metric
 from hubbub.text import format_count
 from hubbub_decoder.data.candidates import distinct_candidates
 from hubbub_decoder.data.output_files import atomic_write, check_table_path
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _FLOAT_COLUMNS = (
     *("share", "std_error", "low", "high", "selection_adjusted_low", "selection_adjusted_high", "p_value", "q_value"),
-    *("posterior_median", "credible_low", "credible_high"),
+    *("posterior_median", "credible_low", "credible_high", "simultaneous_low", "simultaneous_high"),
 )
 _COLUMNS = ("candidate", *_FLOAT_COLUMNS, "detected", "indistinguishable_from")
 
@@ -42,7 +42,7 @@ class Decoding:
     unlisted        : share of reports with a string (or category) that is not a candidate; after screening, screened-out candidates count
                       as unlisted
     no_value        : share of reports in which nothing was recorded; boolean metric: share of false
-    detection_limit : smallest share that is detected with probability 0.9, even if no other candidate is present
+    detection_limit : smallest share that is detected with probability 0.9, even if no other candidate is present; nan for categories
     warnings        : sentences to read before using the estimates
     periods         : first days of the reporting periods, as the summary lists them
     fit_tests       : goodness-of-fit tests; each with p < 1e-6 adds a warning
@@ -82,7 +82,9 @@ class Decoding:
         return tuple(estimate for estimate in self.estimates if estimate.detected)
 
     def __repr__(self) -> str:
-        return f"<Decoding of {self.metric.name}: {format_count(self.num_reports, 'report')}, {len(self.detected):,} of {format_count(len(self), 'candidate')} detected>"
+        candidates = format_count(len(self), "candidate")
+        shown = f"{len(self.detected):,} of {candidates} detected" if self.metric.kind is Kind.STRING else candidates
+        return f"<Decoding of {self.metric.name}: {format_count(self.num_reports, 'report')}, {shown}>"
 
     def __len__(self) -> int:
         return len(self.estimates)

@@ -28,6 +28,7 @@ _EXAMPLE_LIMIT = 0.01
 _UNDETERMINED = "not determined"
 _OTHER_WIDTH = 53  # columns for a name of 12, a share, an interval, a q value and the gaps between them
 _NARROW = 50  # below this console width an interval takes two lines
+_Q_WIDTH = 9  # columns for a q value and its gap
 _SECOND_WIDTH = 20  # columns for a second interval and its gap
 _MIN_BAR_WIDTH = 18  # of the bar beside a second interval
 
@@ -36,7 +37,7 @@ _MIN_BAR_WIDTH = 18  # of the bar beside a second interval
 class DecodingTable:
     """Table of a decoding as a rich renderable: headline, candidates, totals, detection limit and warnings.
 
-    everything : show all candidates; otherwise the detected ones
+    everything : show all candidates of a string metric; otherwise the detected ones. Categories are always shown
     """
 
     decoding: Decoding
@@ -44,7 +45,8 @@ class DecodingTable:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield Text(headline(self.decoding), style="bold")
-        rows = self.decoding.estimates if self.everything else self.decoding.detected
+        tested = self.decoding.metric.kind is Kind.STRING
+        rows = self.decoding.detected if tested and not self.everything else self.decoding.estimates
         if rows or self.decoding.unlisted_strings:
             yield self._table(rows, options.max_width)
         yield from (Text(line) for line in match_lines(self.decoding))
@@ -54,16 +56,20 @@ class DecodingTable:
 
     def _table(self, rows: tuple[Estimate, ...], width: int) -> Table:
         decoding = self.decoding
-        second = width >= _OTHER_WIDTH + _SECOND_WIDTH + _MIN_BAR_WIDTH
-        bar_width = min(_BAR_WIDTH, max(0, width - _OTHER_WIDTH - _SECOND_WIDTH * second))
+        tested = decoding.metric.kind is Kind.STRING
+        wide = width >= _OTHER_WIDTH + _SECOND_WIDTH + _MIN_BAR_WIDTH
+        second = wide if tested else width >= _OTHER_WIDTH + _SECOND_WIDTH - _Q_WIDTH and len(rows) > 1
+        taken = _OTHER_WIDTH + _SECOND_WIDTH * second - _Q_WIDTH * (not tested)
+        bar_width = min(_BAR_WIDTH, max(0, width - taken))
         between = " .. " if width >= _NARROW else " ..\n"
         table = Table(box=None, pad_edge=False, header_style="dim")
-        table.add_column("candidate", overflow="fold", min_width=9)
+        table.add_column("candidate" if tested else "category", overflow="fold", min_width=9)
         table.add_column("share", justify="right", no_wrap=True)
         table.add_column(f"{100 * decoding.confidence:.4g}%{between[-1]}interval", justify="right", no_wrap=True)
         if second:
-            table.add_column("selection-adjusted", justify="right", no_wrap=True)
-        table.add_column(f"q{between[-1]}value", justify="right", no_wrap=True)
+            table.add_column("selection-adjusted" if tested else "simultaneous", justify="right", no_wrap=True)
+        if tested:
+            table.add_column(f"q{between[-1]}value", justify="right", no_wrap=True)
         if bar_width:
             table.add_column("", width=bar_width, no_wrap=True)
         unlisted = decoding.unlisted_strings
@@ -73,30 +79,38 @@ class DecodingTable:
             if math.isnan(e.share):
                 table.add_row(name, "-", "not estimated", *([""] if second else []), "-", style="dim")
                 continue
-            adjusted = (e.selection_adjusted_low, e.selection_adjusted_high)
+            other = (
+                (e.selection_adjusted_low, e.selection_adjusted_high)
+                if tested
+                else (e.simultaneous_low, e.simultaneous_high)
+            )
             table.add_row(
                 name,
                 f"{e.share:z.2%}",
                 _format_interval(e.low, e.high, between),
-                *([_format_interval(*adjusted, between) if e.detected else ""] if second else []),
-                "<1e-99" if e.q_value < 1e-99 else f"{e.q_value:.0e}" if e.q_value < 0.001 else f"{e.q_value:.3f}",
+                *([_format_interval(*other, between)] if second else []),
+                *([_format_q_value(e.q_value)] if tested else []),
                 *([interval_bar(e, scale, bar_width)] if bar_width else []),
-                style="" if e.detected else "dim",
+                style="dim" if tested and not e.detected else "",
             )
         for string in unlisted:
             table.add_row(
                 string.label,
                 f"{string.share:z.2%}",
                 _format_interval(string.low, string.high, between),
-                *([""] if second else []),
+                *(["-"] if second else []),
                 "-",
                 *([interval_bar(string, scale, bar_width)] if bar_width else []),
             )
         return table
 
 
+def _format_q_value(q: float) -> str:
+    return "<1e-99" if q < 1e-99 else f"{q:.0e}" if q < 0.001 else f"{q:.3f}"
+
+
 def _format_interval(low: float, high: float, between: str) -> str:
-    return f"{low:z.2%}{between}{high:z.2%}"
+    return "" if math.isnan(low) else f"{low:z.2%}{between}{high:z.2%}"
 
 
 def to_html(decoding: Decoding) -> str:
@@ -166,6 +180,8 @@ def summary_lines(decoding: Decoding) -> Iterator[str]:
             yield "Total shares are not determined."
         else:
             yield "Total shares: " + ", ".join(f"{name} {_format_share(total)}" for name, total in totals) + "."
+    if kind is not Kind.STRING:
+        return
     detected, tested = len(decoding.detected), len(decoding.estimates)
     yield f"Detected: {detected:,} of {tested:,} (false discovery rate {decoding.fdr:.0%}); {tested - detected:,} not detected."
     if decoding.target == "population":

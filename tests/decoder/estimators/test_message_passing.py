@@ -229,7 +229,7 @@ def test_ten_thousand_candidates_of_bit_counts_are_all_estimated(epsilon: float,
     decoding = decode(simulate_bit_counts(Metric.string("m", params), people, rng), list(shares))
     truth = np.array([people.get(e.candidate, 0) / 1e6 for e in decoding])
     share, error = (np.array([getattr(e, name) for e in decoding]) for name in ("share", "std_error"))
-    assert decoding.num_screened is None
+    assert decoding.num_kept is None
     assert len(share) == 10_000
     assert np.mean(((share - truth) / error) ** 2) == pytest.approx(1, abs=0.1)
     assert np.mean([e.low <= x <= e.high for e, x in zip(decoding, truth, strict=True)]) == pytest.approx(
