@@ -58,7 +58,7 @@ class UnlistedString(ShareEstimate):
     @property
     def label(self) -> str:
         """Name of the row in tables."""
-        return "(an unlisted string)" if self.num_strings == 1 else "(two unlisted strings together)"
+        return "(unlisted)" if self.num_strings == 1 else "(2 unlisted)"
 
 
 def build_unlisted_strings(
