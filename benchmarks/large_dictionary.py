@@ -16,8 +16,8 @@ from hubbub import Metric, Params
 from hubbub.summary import PatternCounts
 from hubbub_decoder import decode
 from hubbub_decoder.data.populations import distribution_shares
-from hubbub_decoder.estimators.pattern_counts import FilterTable
 from hubbub_decoder.model.design_matrix import design_matrix
+from hubbub_decoder.model.pattern_likelihood import FilterTable
 from hubbub_decoder.model.vectorized_hashing import bit_positions
 
 PARAMS = Params(
@@ -35,10 +35,11 @@ def reports(clients: int, rng: np.random.Generator) -> tuple[PatternCounts, dict
     bits[bits == 1 << PARAMS.num_bits] = 0
     filters = np.asarray(np.searchsorted(table.filters, np.asarray(np.bitwise_or.reduce(bits, axis=2))))
     counts = np.zeros((128, 256), np.int64)
+    of_patterns = [table.mixture(filter_) for filter_ in np.eye(len(table.filters))]
     here = np.array([rng.multinomial(number, np.full(128, 1 / 128)) for number in people.tolist()])
     for cohort in range(128):
         of_filter = np.bincount(filters[:, cohort], here[:, cohort], len(table.filters)).astype(np.int64)
-        counts[cohort] = rng.multinomial(of_filter, table.pattern_probabilities.T).sum(axis=0)
+        counts[cohort] = rng.multinomial(of_filter, of_patterns).sum(axis=0)
     truth = {name: count / clients for name, count in zip(shares, people.tolist(), strict=True)}
     return PatternCounts(Metric.string("large", PARAMS), counts), truth
 

@@ -25,10 +25,10 @@ from hubbub_decoder import decode
 from hubbub_decoder.array_types import Flags, Floats
 from hubbub_decoder.estimators import empirical_bayes
 from hubbub_decoder.estimators.mixed_model import CandidatePriors, MixedModel
-from hubbub_decoder.estimators.pattern_counts import FilterTable, filter_indices, whiten_scores
 from hubbub_decoder.inference.multiple_testing import q_values
 from hubbub_decoder.inference.prior import Prior
 from hubbub_decoder.model.design_matrix import design_matrix
+from hubbub_decoder.model.pattern_likelihood import FilterTable, filter_indices, whiten_scores
 
 HEADING = "## Upper bounds for crowded cases"
 _CLASSES = 60

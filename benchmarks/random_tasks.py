@@ -1,6 +1,7 @@
 """Calibration on random tasks: error against declared variance, coverage, false discoveries, time; a line for each stratum.
 
-    python -m benchmarks.random_tasks [--tasks 320] [--jobs 2] [--kind bits] [--first 0] [--save FILE]      (or: make bench-random)
+    python -m benchmarks.random_tasks [--tasks 320] [--jobs 2] [--kind bits] [--first 0] [--save FILE] [--out docs/accuracy.md]
+    (or: make bench-random)
 
 Seeds derive from the commit's hash (HUBBUB_SEED repeats a run). Standard errors are clustered by task: each task counts once.
 """
@@ -23,10 +24,17 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from benchmarks.pages import put_section
 from hubbub_decoder import decode
 from tests.support.random_tasks import KINDS, Score, Task, clustered_mean, draw_task, score, simulate_task
 
 COVERAGES = ("all", "absent", "top 20", "totals", "selected")
+HEADING = "## Random tasks"
+_LEGEND = (
+    "Ranges of the tasks are in `tests/support/random_tasks.py`.",
+    "Error / declared is the mean squared error over the declared variance, of single shares and of totals.",
+    "Estimated is the share of the candidates with an estimate; wild counts tasks with a p-value of an absent candidate below 1e-6 over their number.",
+)
 _WORST = 12
 
 
@@ -121,6 +129,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="index of the first task")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--kind", choices=KINDS, help="only tasks of this kind of counts")
+    parser.add_argument("--out", type=Path, help="write the table to this page")
     parser.add_argument("--save", type=Path, help="write one JSON object a task to this file")
     options = parser.parse_args()
     text, seed = commit_seed()
@@ -135,8 +144,11 @@ def main() -> None:
                 print(f"\r{done} of {len(indices)}", end="", file=sys.stderr, flush=True)
     if options.save:
         options.save.write_text("".join(json.dumps(asdict(o)) + "\n" for o in outcomes))
-    print("\n".join(lines(outcomes)))
-    print("\n".join(worst(outcomes)))
+    table = list(lines(outcomes))
+    print("\n".join([*table, *worst(outcomes)]))
+    if options.out:
+        setting = f"`benchmarks/random_tasks.py`, seeds from {text[:12]}: {len(outcomes)} tasks, standard errors clustered by task."
+        put_section(options.out, "\n".join([HEADING, "", setting, *_LEGEND, "", *table]))
 
 
 if __name__ == "__main__":

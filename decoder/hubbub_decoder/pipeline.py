@@ -12,26 +12,29 @@ import numpy as np
 from hubbub.errors import SummaryError
 from hubbub.metrics.metric import Kind, Metric
 from hubbub.summary import BitCounts, PatternCounts, Reports
+from hubbub_decoder.blas_threads import idle_blas_threads, one_blas_thread
 from hubbub_decoder.data.candidates import distinct_candidates
 from hubbub_decoder.data.combine import Collected
 from hubbub_decoder.errors import CandidateError
-from hubbub_decoder.estimators.bit_counts import fit_bits
+from hubbub_decoder.estimators.bit_counts import fit_bits, is_crowded
 from hubbub_decoder.estimators.categories import fit_categories, select_categories
 from hubbub_decoder.estimators.fit_result import FitResult
-from hubbub_decoder.estimators.lasso_screening import Selection, select_candidates
+from hubbub_decoder.estimators.lasso_screening import Method, Selection, select_candidates
 from hubbub_decoder.estimators.least_squares import fit_least_squares, use_fixed_effects
 from hubbub_decoder.estimators.noise_cumulants import bit_noise_cumulants, pattern_noise_cumulants
-from hubbub_decoder.estimators.pattern_counts import count_filters, fit_patterns, supports_pattern_likelihood
+from hubbub_decoder.estimators.pattern_counts import fit_patterns
 from hubbub_decoder.estimators.reports.mixed_effects import fit_reports_mixed, within_size_limit
 from hubbub_decoder.estimators.reports.one_step import fit_reports_one_step
 from hubbub_decoder.inference.intervals import Target, unlisted_std_error
 from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
+from hubbub_decoder.model.pattern_likelihood import count_filters, supports_pattern_likelihood
 from hubbub_decoder.results import warnings
 from hubbub_decoder.results.build import build_category_decoding, build_decoding
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.goodness_of_fit import run_fit_tests
 
 
+@one_blas_thread()
 def decode(
     summary: BitCounts | PatternCounts | Reports,
     candidates: Iterable[str] | DesignMatrix | None = None,
@@ -39,6 +42,8 @@ def decode(
     confidence: float = 0.95,
     fdr: float = 0.05,
     target: Target = "reporters",
+    method: Method = "auto",
+    same_clients: bool = True,
 ) -> Decoding:
     """Estimate the share of the reports that carry each candidate.
 
@@ -48,6 +53,12 @@ def decode(
     fdr        : false discovery rate of the detected candidates, in (0, 1)
     target     : "reporters": shares among the reporters; "population": shares of the population of which they are a random
                  sample, with wider intervals
+    method     : "auto": all candidates are estimated (up to 100,000 of bit counts); "lasso": only those that a lasso on the bits of
+                 half of the cohorts keeps, from the other half
+    same_clients : of a summary of several periods, whether the same clients report in each, with the same values. Their permanent noise
+                 then repeats, so intervals are wider than for independent reports. False: each period has other clients
+
+    BLAS is limited to one thread in the whole process until `decode` returns; large models use the idle cores (decision 75).
 
     Raises SummaryError without reports or for arguments out of range, CandidateError for candidates that cannot be tested.
 
@@ -57,10 +68,15 @@ def decode(
     >>> [(e.candidate, round(e.share, 3), round(e.std_error, 3)) for e in decoding.estimates]
     [('linux', 0.5, 0.027), ('macos', 0.3, 0.027)]
     """
-    _check_arguments(summary, confidence, fdr, target)
+    _check_arguments(summary, confidence, fdr, target, method, same_clients)
+    periods = summary.periods
+    if not same_clients:
+        summary = replace(summary, periods=())  # reports of unknown periods count as independent
     if isinstance(summary, Reports) and supports_pattern_likelihood(summary.metric.params):
         summary = summary.pattern_counts()
     counts = summary if isinstance(summary, BitCounts) else summary.bit_counts()
+    if method == "lasso" and isinstance(summary, PatternCounts):
+        summary = counts
     metric = counts.metric
     if counts.num_reports == 0:
         raise SummaryError(
@@ -74,13 +90,16 @@ def decode(
         messages = [*warnings.warn_counts(counts), *warnings.warn_impossible_totals(decoding)]
     else:
         design, repeated = _design(metric, candidates)
-        selection = select_candidates(counts, design, keep_all=_is_pattern_fit(summary))
-        fit = _fit(summary, counts, design, selection)
+        selection = select_candidates(counts, design, method=method, keep_all=_is_pattern_fit(summary))
+        with idle_blas_threads(_largest_dimension(summary, selection, design)):
+            fit = _fit(summary, counts, design, selection)
         decoding = build_decoding(fit, design.groups, counts, target, confidence, fdr)
         decoding = replace(decoding, lowest_detection_limit=_lowest_detection_limit(summary, fit, decoding))
         if len(selection.columns) < len(design.groups):
-            decoding = replace(decoding, num_screened=len(selection.columns))
+            decoding = replace(decoding, num_kept=len(selection.columns))
         messages = _warnings(summary, counts, design, repeated, selection, fit, decoding)
+    assumed = same_clients if len(periods) > 1 else None
+    decoding = replace(decoding, periods=periods, same_clients=assumed)
     return replace(decoding, fit_tests=tests, warnings=(*messages, *warnings.warn_failed_fit_tests(tests, counts)))
 
 
@@ -97,7 +116,7 @@ def _fit(summary: Collected, counts: BitCounts, design: DesignMatrix, selection:
         return fit.with_cumulants(pattern_noise_cumulants(summary, design, fit))
     kept, n = design.take(selection.columns), counts.num_reports
     fixed = use_fixed_effects(selection.counts, kept)
-    if isinstance(summary, Reports) and within_size_limit(kept):
+    if isinstance(summary, Reports) and within_size_limit(kept) and not is_crowded(selection.counts, kept):
         reports = selection.reports_of(summary)
         fit = fit_reports_one_step(reports, kept, n) if fixed else fit_reports_mixed(reports, kept, n)
     else:
@@ -119,6 +138,12 @@ def _lowest_detection_limit(summary: Collected, fit: FitResult, decoding: Decodi
     surely = fit.unlisted_variance - 2 * fit.unlisted_variance_error
     error = unlisted_std_error(surely, params.num_cohorts, dimensions)
     return decoding.detection_limit * min(error / fit.null_error, 1) if error and fit.null_error < math.inf else 0.0
+
+
+def _largest_dimension(summary: Collected, selection: Selection, design: DesignMatrix) -> int:
+    """Largest dimension of a dense matrix in the fit: the number of shares; message passing has none."""
+    has_matrix = isinstance(summary, Reports) or use_fixed_effects(selection.counts, design.take(selection.columns))
+    return len(selection.columns) if has_matrix and not _is_pattern_fit(summary) else 0
 
 
 def _is_pattern_fit(summary: Collected) -> bool:
@@ -152,7 +177,9 @@ def _category_names(metric: Metric, candidates: Iterable[str] | DesignMatrix | N
     return None if candidates is None else distinct_candidates(candidates)[0]
 
 
-def _check_arguments(summary: object, confidence: float, fdr: float, target: str) -> None:
+def _check_arguments(
+    summary: object, confidence: float, fdr: float, target: str, method: str, same_clients: object
+) -> None:
     """Raise SummaryError for a wrong type or a value out of range."""
     if not isinstance(summary, BitCounts | PatternCounts | Reports):
         raise SummaryError(
@@ -164,6 +191,10 @@ def _check_arguments(summary: object, confidence: float, fdr: float, target: str
             raise SummaryError(f"{name} must be a number in (0, 1), got {value!r}")
     if target not in ("reporters", "population"):
         raise SummaryError(f'target must be "reporters" or "population", got {target!r}')
+    if method not in ("auto", "lasso"):
+        raise SummaryError(f'method must be "auto" or "lasso", got {method!r}')
+    if not isinstance(same_clients, bool):
+        raise SummaryError(f"same_clients must be True or False, got {same_clients!r}")
 
 
 def _warnings(
@@ -182,6 +213,8 @@ def _warnings(
         *warnings.warn_counts(counts),
         *warnings.warn_padded_candidates(design),
         *warnings.warn_merged_candidates(design, repeated),
+        *warnings.warn_header_line(design, decoding),
+        *warnings.warn_separators(design),
         *warnings.warn_screening(design, selection, few_cohorts=bool(few_cohorts)),
         *warnings.warn_unused_reports(reports, design.take(selection.columns)),
         *warnings.warn_undetermined_shares(int(np.isnan(fit.shares[selection.columns]).sum())),

@@ -40,7 +40,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         (".",),
     ),
     "hubbub_decoder": (
-        ("errors", "array_types"),
+        ("errors", "array_types", "blas_threads"),
         ("model",),
         ("data", "inference"),
         ("estimators",),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -70,18 +68,29 @@ def write_summary_file(summary: Summary, path: Path) -> None:
         file.write(summary_to_bytes(summary))
 
 
-def write_report_file(metric: Metric, blocks: Iterable[tuple[NDArray[Any], NDArray[np.uint8]]], path: Path) -> None:
-    """Write a report file from blocks of cohorts (n,) and packed bits (n, ceil(k / 8))."""
-    with atomic_write(path) as file, ReportWriter(file, metric) as writer:
+def write_report_file(
+    metric: Metric, blocks: Iterable[tuple[NDArray[Any], NDArray[np.uint8]]], path: Path, periods: Iterable[str] = ()
+) -> None:
+    """Write a report file from blocks of cohorts (n,) and packed bits (n, ceil(k / 8)); periods : first days."""
+    with atomic_write(path) as file, ReportWriter(file, metric, periods) as writer:
         for cohorts, rows in blocks:
             writer.write(cohorts, rows)
 
 
 def write_population(population: Mapping[str, int], num_reports: int, path: Path) -> None:
-    """Write the true value counts as CSV with the columns value, count and share."""
-    text = io.StringIO(newline="")
-    writer = csv.writer(text)
-    writer.writerow(("value", "count", "share"))
-    writer.writerows((value, count, count / num_reports) for value, count in population.items())
+    """Write a population file (`populations.read_population`) with the additional column share.
+
+    num_reports : total; those beyond the counts of the population are written as "no value", an empty cell without quotes
+    """
+    no_value = num_reports - sum(population.values())
+    rows = [(_quote(value), count) for value, count in population.items()] + [("", no_value)] * (no_value > 0)
+    lines = ["value,count,share", *(f"{value},{count},{count / num_reports}" for value, count in rows)]
     with atomic_write(path) as file:
-        file.write(text.getvalue().encode())
+        file.write(("\r\n".join(lines) + "\r\n").encode())
+
+
+def _quote(value: str) -> str:
+    """Cell of a CSV file; in quotes if it is empty or has a character with a meaning in CSV."""
+    if value and value.isprintable() and not set(value) & set(',"'):
+        return value
+    return '"' + value.replace('"', '""') + '"'

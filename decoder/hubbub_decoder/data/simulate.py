@@ -1,39 +1,51 @@
 """Simulate reports, or their counts, with the distribution of the client's encoder.
 
-For simulation only: numpy's generator does not protect privacy. Every report comes from a client with its own secret. So cohorts are
-uniform, and cohorts and the noise of every bit are independent. After PRR and IRR a bit is one with probability q* if it is truly
-one, and p* otherwise. `draw_bits` draws with exactly these probabilities.
+For simulation only: numpy's generator does not protect privacy. Every client has its own secret. So cohorts are uniform, and cohorts
+and the noise of every bit are independent. After PRR and IRR a bit is one with probability q* if it is truly one, and p* otherwise.
+`draw_bits` draws with exactly these probabilities.
+
+In several periods every client keeps its value, its cohort and, within an epoch of `hold`, its permanent response
+(`model/repetition.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
 from numbers import Integral
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.metrics.metric import Kind, Metric
+from hubbub.metrics.periods import Period
 from hubbub.summary import BitCounts, PatternCounts
 from hubbub.summary.counting import count_patterns
+from hubbub_decoder.array_types import Indices
 from hubbub_decoder.errors import PopulationError
+from hubbub_decoder.model.repetition import epoch_sizes, permanent_probabilities
 from hubbub_decoder.model.vectorized_hashing import bit_positions
 
 _CELLS_PER_BLOCK = 1 << 22
 
 Population = Mapping[str, int]
-"""Number of reports of each value; the values of a boolean metric are "true" and "false"."""
+"""Number of clients with each value; the values of a boolean metric are "true" and "false"."""
 
 
 def simulate_bit_counts(
-    metric: Metric, population: Population, rng: np.random.Generator, *, no_value: int = 0
+    metric: Metric, population: Population, rng: np.random.Generator, *, no_value: int = 0, periods: Sequence[str] = ()
 ) -> BitCounts:
-    """Random bit counts of a population with one report per client; the time does not depend on the number of reports.
+    """Random bit counts of a population; the time does not depend on the number of reports.
 
-        c_ij = Binomial(T_ij, q*) + Binomial(n_j - T_ij, p*)        T_ij : reports of cohort j whose value sets bit i
+        c_ij = Binomial(X_ij, q*) + Binomial(n_j - X_ij, p*)                         one report of each client
+        c_ij = Binomial(t B_ij, q) + Binomial(t (n_j - B_ij), p)                     t reports of each client in one epoch
+        B_ij = Binomial(X_ij, a) + Binomial(n_j - X_ij, b)                           permanent ones (`model/repetition.py`)
 
-    population : number of reports of each value
-    no_value   : number of reports without a value
+    X_ij of the n_j clients of cohort j have a value that sets bit i.
+
+    population : number of clients with each value
+    no_value   : number of clients without a value
+    periods    : first days; each client reports once in each. (): in one period without a date
 
     Raises PopulationError for arguments of the wrong type, for negative numbers, and for values that a categorical or boolean metric
     does not have.
@@ -49,32 +61,46 @@ def simulate_bit_counts(
         cohort = np.broadcast_to(np.arange(m)[:, None], positions.shape)
         np.add.at(true_ones, (cohort, positions), np.broadcast_to(in_cohort[..., None], positions.shape))
     true_ones = true_ones[:, :k]
-    ones = rng.binomial(true_ones, params.q_star) + rng.binomial(reports[:, None] - true_ones, params.p_star)
-    return BitCounts(metric, reports, ones)
+    clients = np.broadcast_to(reports[:, None], true_ones.shape)
+    (a, b), ones = permanent_probabilities(params), np.zeros_like(true_ones)
+    for size in epoch_sizes(metric, periods):
+        if size == 1:
+            ones += _draw_ones(true_ones, clients, params.q_star, params.p_star, rng)
+        else:
+            permanent = _draw_ones(true_ones, clients, a, b, rng)
+            ones += _draw_ones(size * permanent, size * clients, params.prob_q, params.prob_p, rng)
+    return BitCounts(metric, max(1, len(periods)) * reports, ones, periods)
+
+
+def _draw_ones(
+    of_ones: NDArray[np.int64], total: NDArray[np.int64], from_one: float, from_zero: float, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Random numbers of ones after a bit's noise, of `total` bits of which `of_ones` are one."""
+    return np.asarray(rng.binomial(of_ones, from_one) + rng.binomial(total - of_ones, from_zero))
 
 
 def simulate_pattern_counts(
-    metric: Metric, population: Population, rng: np.random.Generator, *, no_value: int = 0
+    metric: Metric, population: Population, rng: np.random.Generator, *, no_value: int = 0, periods: Sequence[str] = ()
 ) -> PatternCounts:
     """Random pattern counts of a population, k <= 16; parameters and errors as for `simulate_bit_counts`."""
     _check_arguments(metric, population, no_value)
     counts = PatternCounts.empty(metric).counts.copy()
-    for cohorts, rows in simulate_reports(metric, population, rng, no_value=no_value):
+    for cohorts, rows in simulate_reports(metric, population, rng, no_value=no_value, periods=periods):
         counts += count_patterns(cohorts, rows, metric.params.num_cohorts, metric.params.num_bits)
-    return PatternCounts(metric, counts)
+    return PatternCounts(metric, counts, periods)
 
 
 def simulate_reports(
-    metric: Metric, population: Population, rng: np.random.Generator, *, no_value: int = 0
+    metric: Metric, population: Population, rng: np.random.Generator, *, no_value: int = 0, periods: Sequence[str] = ()
 ) -> Iterator[tuple[NDArray[np.uint16], NDArray[np.uint8]]]:
-    """Yield random reports of a population in blocks, in the order of the values.
+    """Yield random reports of a population in blocks, in the order of the values; the periods of a block follow each other.
 
     yields : cohorts (n,) uint16, packed bits (n, ceil(k / 8)) uint8
     Parameters and errors as for `simulate_bit_counts`.
     """
     _check_arguments(metric, population, no_value)
     params = metric.params
-    k = params.num_bits
+    k, (a, b), epochs = params.num_bits, permanent_probabilities(params), epoch_sizes(metric, periods)
     block_size = max(1, _CELLS_PER_BLOCK // k)
     nothing = np.full((1, params.num_cohorts, params.num_hashes), k, np.int16)
     for positions, counts in (*_blocks(metric, population), (nothing, np.array([no_value]))):
@@ -82,10 +108,41 @@ def simulate_reports(
         for start in range(0, len(value_of), block_size):
             values = value_of[start : start + block_size]
             cohorts = rng.integers(params.num_cohorts, size=len(values), dtype=np.uint16)
-            bits = draw_bits(params.p_star, (len(values), k + 1), rng)  # the last column collects missing positions
             true_bits = positions[values, cohorts].astype(np.intp)
-            np.put_along_axis(bits, true_bits, draw_bits(params.q_star, true_bits.shape, rng), axis=1)
-            yield cohorts, np.packbits(bits[:, :k], axis=1, bitorder="little")
+            for size in epochs:
+                if size == 1:
+                    yield cohorts, _pack(_randomize(true_bits, k, params.q_star, params.p_star, rng))
+                    continue
+                permanent = _randomize(true_bits, k, a, b, rng)
+                for _ in range(size):
+                    ones, zeros = (draw_bits(chance, permanent.shape, rng) for chance in (params.prob_q, params.prob_p))
+                    yield cohorts, _pack(np.where(permanent, ones, zeros))
+
+
+def _randomize(
+    true_bits: Indices, num_bits: int, from_one: float, from_zero: float, rng: np.random.Generator
+) -> NDArray[np.bool_]:
+    """Noisy bits (n, k) of clients with these true bits (n, h); position k is no bit."""
+    bits = draw_bits(from_zero, (len(true_bits), num_bits + 1), rng)
+    np.put_along_axis(bits, true_bits, draw_bits(from_one, true_bits.shape, rng), axis=1)
+    return bits[:, :num_bits]
+
+
+def _pack(bits: NDArray[np.bool_]) -> NDArray[np.uint8]:
+    """Bits (n, k) of reports as they are sent, (n, ceil(k / 8))."""
+    return np.packbits(bits, axis=1, bitorder="little")
+
+
+def consecutive_periods(metric: Metric, number: int) -> tuple[str, ...]:
+    """First days of so many consecutive periods of a metric, the first of them with 1 January 2000.
+
+    >>> consecutive_periods(Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5, period="month"), 2)
+    ('2000-01-01', '2000-02-01')
+    """
+    periods = [Period.containing(metric.period, date(2000, 1, 1))]
+    while len(periods) < number:
+        periods.append(periods[-1].next())
+    return tuple(map(str, periods))
 
 
 def draw_bits(probability: float, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.bool_]:

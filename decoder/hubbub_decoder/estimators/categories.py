@@ -10,7 +10,10 @@ Intervals: shares at which neither tail of c_i is below (1 - level) / 2 (Clopper
 bits is independent given the reporters, so intervals at the level**(1/a) cover a categories jointly (Sidak 1967). As shares of a
 population the c_i are multinomial, and the level is 1 - (1 - level) / a (Bonferroni).
 
-No category is tested for share 0: all of them are known, and each has its interval. docs/mathematics.md, section 9.
+With T reports of each client the permanent noise and the sampling of clients repeat (`model/repetition.py`): q* (1 - q*), p* (1 - p*) and
+s (1 - s) are replaced, and the count is that of fewer reports, divided by the design effect (Rao & Scott 1981).
+
+No category is tested for share 0: all of them are known, and each has its interval. docs/mathematics.md, sections 9 and 15.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import beta, binom
+from scipy.special import betaincinv, gammaln, xlog1py, xlogy
 
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
@@ -30,10 +33,14 @@ from hubbub_decoder.errors import CandidateError
 from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.inference.error_law import ErrorCumulants, ErrorLaw
 from hubbub_decoder.inference.intervals import Target
+from hubbub_decoder.model.bit_covariance import bit_noise, bit_variance
+from hubbub_decoder.model.distributions import binom
+from hubbub_decoder.model.repetition import ONCE, Repetition
 
-_MAX_EXACT_VARIANCE = (
-    400.0  # of a count; above, a shifted gamma law with a continuity correction has tails right to 1 %
-)
+_MAX_EXACT_VARIANCE = 400.0
+"""Of a count; above, a shifted gamma law with a continuity correction has tails right to 1 %."""
+
+_TINY = 1e-300
 _WINDOW = 12  # standard deviations of a binomial count that are summed
 
 
@@ -55,12 +62,15 @@ def select_categories(metric: Metric, asked: Sequence[str] | None) -> tuple[str,
 def fit_categories(counts: BitCounts, selected: Sequence[str]) -> FitResult:
     """Estimate the shares of the selected categories; the others together count as unlisted."""
     n, params, names = counts.num_reports, counts.metric.params, counts.metric.categories or ("true",)
+    repetition = Repetition.from_periods(counts.metric, counts.periods)
     shown = np.array([names.index(name) for name in selected])
     hidden = np.setdiff1d(np.arange(len(names)), shown)
     shares = category_shares(counts.ones[0], n, params.p_star, params.q_star)
     totals = np.array([shares[some].sum() for some in (shown, hidden, slice(None))])
-    population, reporters = _variances(shares[shown], [1] * len(shown), n, params)
-    of_totals, of_totals_among_reporters = _variances(totals, [len(shown), len(hidden), len(names)], n, params)
+    population, reporters = _variances(shares[shown], [1] * len(shown), n, params, repetition)
+    of_totals, of_totals_among_reporters = _variances(
+        totals, [len(shown), len(hidden), len(names)], n, params, repetition
+    )
     return FitResult(
         shares=shares[shown],
         variances=population,
@@ -73,11 +83,14 @@ def fit_categories(counts: BitCounts, selected: Sequence[str]) -> FitResult:
     )
 
 
-def _variances(shares: Floats, sizes: Sequence[int], num_reports: int, params: Params) -> tuple[Floats, Floats]:
+def _variances(
+    shares: Floats, sizes: Sequence[int], num_reports: int, params: Params, repetition: Repetition
+) -> tuple[Floats, Floats]:
     """Variances of sums of `sizes` categories, (n,) each: as shares of a population, and as shares among the reporters."""
     pairs = zip(shares.tolist(), sizes, strict=True)
-    reporters = np.array([total_variance(share, size, num_reports, params) for share, size in pairs])
-    return reporters + np.where((shares > 0) & (shares < 1), shares * (1 - shares) / num_reports, 0), reporters
+    reporters = np.array([total_variance(share, size, num_reports, params, repetition) for share, size in pairs])
+    sampling = np.clip(shares, 0, 1) * np.clip(1 - shares, 0, 1) / repetition.num_clients(num_reports)
+    return reporters + sampling, reporters
 
 
 def category_shares(ones: NDArray[np.int64], num_reports: int, p_star: float, q_star: float) -> Floats:
@@ -89,21 +102,21 @@ def category_shares(ones: NDArray[np.int64], num_reports: int, p_star: float, q_
     return np.asarray((ones / num_reports - p_star) / (q_star - p_star), np.float64)
 
 
-def total_variance(share: float, size: int, num_reports: int, params: Params) -> float:
+def total_variance(share: float, size: int, num_reports: int, params: Params, repetition: Repetition = ONCE) -> float:
     """Variance of the summed estimates of `size` categories that have a true share `share`, given the reporters.
 
-        Var = ( s q* (1 - q*) + (a - s) p* (1 - p*) ) / (N (q* - p*)**2)        a = size, s = share cut to [0, 1]
+        Var = ( s V_1 + (a - s) V_0 ) / (N (q* - p*)**2)        a = size, s = share cut to [0, 1], V of `bit_noise`
 
-    A report has one true bit among them with probability s, and none otherwise. The noise of different bits is independent.
+    V_1 = q* (1 - q*) and V_0 = p* (1 - p*) where each report has another client. A report has one true bit among them with probability s,
+    and none otherwise. The noise of different bits is independent.
 
     >>> survey = Params.one_hot(1, prob_p=0, prob_q=1, prob_f=0.5)
     >>> round(total_variance(0.3, 1, 100, survey), 12)  # 3/16 / (100 / 4), whatever the share
     0.0075
     """
-    p_star, q_star = params.p_star, params.q_star
     s = min(max(share, 0.0), 1.0)
-    noise = s * q_star * (1 - q_star) + (size - s) * p_star * (1 - p_star)
-    return noise / (num_reports * (q_star - p_star) ** 2)
+    absent, present = _noise(params, repetition)
+    return (s * present + (size - s) * absent) / (num_reports * (params.q_star - params.p_star) ** 2)
 
 
 def category_intervals(
@@ -114,18 +127,23 @@ def category_intervals(
     Exact for counts of a variance up to 400, and of a population. An end beyond 0 or 1 is not clipped: it is that of the shifted gamma law.
     """
     n, params, names = counts.num_reports, counts.metric.params, counts.metric.categories or ("true",)
-    ones, tail = counts.ones[0][[names.index(name) for name in selected]], (1 - level) / 2
-    if params.q_star < params.p_star:
-        ones, p, q = n - ones, 1 - params.p_star, 1 - params.q_star
-    else:
-        p, q = params.p_star, params.q_star
+    repetition = Repetition.from_periods(counts.metric, counts.periods)
+    ones = counts.ones[0][[names.index(name) for name in selected]]
+    noise, reported, tail = _noise(params, repetition), (params.p_star, params.q_star), (1 - level) / 2
+    if params.q_star < params.p_star:  # count the zeros
+        ones, reported = n - ones, (1 - params.p_star, 1 - params.q_star)
+    p, q = reported
+    shares = np.clip(category_shares(ones, n, p, q), 0, 1)
     if target == "population":
-        low, high = beta.ppf(tail, ones, n - ones + 1), beta.isf(tail, ones + 1, n - ones)
+        chance = p + (q - p) * shares
+        effect = bit_variance(shares, params, repetition) / np.maximum(chance * (1 - chance), _TINY)
+        effect = np.where(repetition == ONCE, 1, effect)
+        low = betaincinv(np.maximum(ones, 1) / effect, (n - ones) / effect + 1, tail)
+        high = betaincinv(ones / effect + 1, np.maximum(n - ones, 1) / effect, 1 - tail)
         return (np.where(ones > 0, low, 0) - p) / (q - p), (np.where(ones < n, high, 1) - p) / (q - p)
-    low, high = _gamma_law_intervals(ones, n, p, q, level)
-    for i, count in enumerate(ones.tolist()):
-        share = min(max((count / n - p) / (q - p), 0), 1)
-        if n * (share * q * (1 - q) + (1 - share) * p * (1 - p)) <= _MAX_EXACT_VARIANCE:
+    low, high = _gamma_law_intervals(ones, n, reported, noise, level)
+    for i, (count, share) in enumerate(zip(ones.tolist(), shares.tolist(), strict=True)):
+        if repetition == ONCE and n * ((1 - share) * noise[0] + share * noise[1]) <= _MAX_EXACT_VARIANCE:
             low[i], high[i] = _exact_interval(count, n, p, q, tail, (low[i], high[i]))
     return low, high
 
@@ -140,17 +158,24 @@ def simultaneous_level(level: float, categories: int, target: Target) -> float:
     return float(level ** (1 / size)) if target == "reporters" else 1 - (1 - level) / size
 
 
-def _gamma_law_intervals(ones: NDArray[np.int64], n: int, p: float, q: float, level: float) -> tuple[Floats, Floats]:
-    """Intervals from exact variances and third cumulants of the counts, half a count wider on both sides."""
+def _gamma_law_intervals(
+    ones: NDArray[np.int64], n: int, reported: tuple[float, float], noise: tuple[float, float], level: float
+) -> tuple[Floats, Floats]:
+    """Intervals from exact variances and third cumulants of the counts, half a count wider on both sides.
+
+    reported, noise : chance and variance of a reported bit where the true bit is zero, and where it is one
+    """
+    p, q = reported
     scale = n * (q - p)
-    of_zero, of_one = ((each * (1 - each), each * (1 - each) * (1 - 2 * each)) for each in (p, q))
-    cumulants = ErrorCumulants(
-        *(
-            np.full(len(ones), n * value / scale**power)
-            for index, power in ((0, 2), (1, 3))
-            for value in (of_zero[index], of_one[index] - of_zero[index])
-        )
+    third_of_zero, third_of_one = (
+        variance**2 / max(chance * (1 - chance), _TINY) * (1 - 2 * chance)
+        for chance, variance in zip(reported, noise, strict=True)
     )
+    values = (
+        *(noise[0] / scale**2, (noise[1] - noise[0]) / scale**2),
+        *(third_of_zero / scale**3, (third_of_one - third_of_zero) / scale**3),
+    )
+    cumulants = ErrorCumulants(*(np.full(len(ones), n * value) for value in values))
     shares = category_shares(ones, n, p, q)
 
     def law(moved: Floats) -> tuple[Floats, Floats]:
@@ -168,7 +193,7 @@ def _exact_interval(
     def at_least(c: int, with_category: int) -> float:
         center, spread = with_category * q, _WINDOW * (1 + math.sqrt(with_category * q * (1 - q)))
         some = np.arange(max(0, math.floor(center - spread)), min(with_category, math.ceil(center + spread)) + 1)
-        return float(binom.pmf(some, with_category, q) @ binom.sf(c - 1 - some, n - with_category, p))
+        return float(_binomial(some, with_category, q) @ binom.sf(c - 1 - some, n - with_category, p))
 
     low = _first(lambda x: at_least(count, x) > tail, n)
     high = _first(lambda x: 1 - at_least(count + 1, x) <= tail, n) - 1
@@ -178,6 +203,12 @@ def _exact_interval(
     return lower, high / n if high >= 0 else min(beyond[1], -0.5 / n)
 
 
+def _binomial(successes: NDArray[np.int64], trials: int, probability: float) -> Floats:
+    """Probabilities of these numbers of successes."""
+    log = gammaln(trials + 1) - gammaln(successes + 1) - gammaln(trials - successes + 1)
+    return np.asarray(np.exp(log + xlogy(successes, probability) + xlog1py(trials - successes, -probability)))
+
+
 def _first(holds: Callable[[int], bool], n: int) -> int:
     """Smallest x in 0 .. n for which a monotone predicate holds; n + 1 if none."""
     low, high = 0, n + 1
@@ -185,3 +216,10 @@ def _first(holds: Callable[[int], bool], n: int) -> int:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle + 1, high)
     return low
+
+
+def _noise(params: Params, repetition: Repetition) -> tuple[float, float]:
+    """Variance that each report adds to the count of a bit, where the true bit is zero, and where it is one."""
+    instantaneous, permanent = bit_noise(np.array([0.0, 1.0]), params)
+    absent, present = instantaneous + repetition.per_response * permanent
+    return float(absent), float(present)

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hubbub_decoder.array_types import Flags, Floats, Indices
-from hubbub_decoder.estimators.empirical_bayes import EmpiricalBayesState
-from hubbub_decoder.estimators.mixed_model import ShareEstimates, SolvedModel
+from hubbub_decoder.estimators.mixed_model import ShareEstimates
 from hubbub_decoder.inference.error_law import ErrorCumulants
 from hubbub_decoder.inference.multiple_testing import CandidateTests, LeaveOneOutScores, test_candidates
 from hubbub_decoder.inference.null_distribution import NullDistribution
@@ -62,13 +62,14 @@ class FitResult:
     def from_mixed_model(
         cls,
         estimates: ShareEstimates,
-        state: EmpiricalBayesState,
+        unlisted_variance: tuple[float, float],
         tests: CandidateTests,
         totals: tuple[Floats, Floats, Floats],
         variances: Callable[[Floats, Floats], tuple[Floats, Floats]],
     ) -> FitResult:
-        """Result of a solved mixed model, tau**2 taken from the state.
+        """Result of an estimator with the candidates as random effects.
 
+        unlisted_variance : tau**2 and its standard error
         totals    : shares of the totals (3,), their variances as shares of a population, and among the reporters
         variances : function of the model's variances (M,) and the shares; returns variances for a population, and for the reporters
         """
@@ -84,8 +85,8 @@ class FitResult:
             total_variances=totals[1],
             total_reporter_variances=totals[2],
             null_error=float(np.sqrt(np.median(raw[known]))) if known.any() else np.inf,
-            unlisted_variance=state.unlisted_variance,
-            unlisted_variance_error=state.unlisted_variance_error,
+            unlisted_variance=unlisted_variance[0],
+            unlisted_variance_error=unlisted_variance[1],
             null_distribution=tests.null_distribution,
             retested=tests.retested & known,
         )
@@ -174,21 +175,28 @@ def sum_totals(shares: Floats, covariance: Floats) -> tuple[Floats, Floats]:
     return sums @ shares, contrast_variances(sums, covariance)
 
 
+class PositionScores(Protocol):
+    """Fit that scores strings by their positions in each cohort."""
+
+    def scores(self, left_out: int | None = None) -> list[Floats]:
+        """Part of each position in the score of a string without a prior, (p,) for each cohort; left_out : a candidate to leave out."""
+
+
 def compare_with_random_strings(
-    solved: SolvedModel, estimates: ShareEstimates, positions: NDArray[np.integer], filters: RandomFilters
+    fit: PositionScores, estimates: ShareEstimates, positions: NDArray[np.integer], filters: RandomFilters
 ) -> CandidateTests:
-    """Null distribution of the estimates of a mixed model, and the p-value of each candidate, (M,).
+    """Null distribution of the estimates of a fit, and the p-value of each candidate, (M,).
 
     positions : (m, h, M) of each candidate in each cohort
     """
     known = np.isfinite(estimates.variances)
     errors = np.sqrt(np.where(known, estimates.variances, np.nan))
     typical = float(np.median(errors[known])) if known.any() else 1.0
-    scores = solved.scores()
+    scores = fit.scores()
 
     def leave_out(candidates: Indices) -> Iterator[LeaveOneOutScores]:
         for j in candidates.tolist():
-            parts = [errors[j] * score for score in solved.scores(j)]
+            parts = [errors[j] * score for score in fit.scores(j)]
             own = [float(part[taken].sum()) for part, taken in zip(parts, positions[:, :, j], strict=True)]
             yield own, [filters.scores(part) for part in parts]
 

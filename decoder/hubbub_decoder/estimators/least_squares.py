@@ -32,6 +32,7 @@ from hubbub_decoder.inference.multiple_testing import CandidateTests, LeaveOneOu
 from hubbub_decoder.model.bit_covariance import bit_shares_and_covariances
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.random_string import RandomFilters, RandomStringMoments
+from hubbub_decoder.model.repetition import Repetition
 
 _REFITS = 3
 _MAX_SLAB_ROWS = 1024
@@ -44,10 +45,11 @@ _MIN_COHORTS_FOR_RANDOM_EFFECTS = 3
 def use_fixed_effects(counts: BitCounts, design: DesignMatrix) -> bool:
     """Whether to fit all shares as fixed effects: for few candidates, or too few cohorts to treat hashing as random.
 
-    M columns of random bits multiply every variance by 1 / (1 - M/R), R the number of independent numbers in the counts; M <= R / 20 counts as few.
+    M columns of random bits multiply every variance by 1 / (1 - M/R), R the number of independent numbers in the counts. M <= R / 20 counts
+    as few; in fewer than 3 cohorts M <= R / 2 does.
     """
-    few = len(design.groups) <= independent_numbers(counts) // _NUMBERS_PER_CANDIDATE
-    return few or int((counts.reports > 0).sum()) < _MIN_COHORTS_FOR_RANDOM_EFFECTS
+    few_cohorts = int((counts.reports > 0).sum()) < _MIN_COHORTS_FOR_RANDOM_EFFECTS
+    return len(design.groups) <= independent_numbers(counts) // (2 if few_cohorts else _NUMBERS_PER_CANDIDATE)
 
 
 def fit_least_squares(counts: BitCounts, design: DesignMatrix, num_reports: int | None = None) -> FitResult:
@@ -59,7 +61,7 @@ def fit_least_squares(counts: BitCounts, design: DesignMatrix, num_reports: int 
     rows = int((counts.reports > 0).sum()) * counts.metric.params.num_bits
     random_string = RandomStringMoments.from_params(counts.metric.params)
     blocks = list(design.blocks())
-    n = num_reports or counts.num_reports
+    n = Repetition.from_periods(counts.metric, counts.periods).num_clients(num_reports or counts.num_reports)
     shares, unlisted, estimated = np.zeros(len(design.groups)), random_string.any_value_share(counts), 0.0
     for _ in range(1 + _REFITS):
         unlisted_variance = estimated

@@ -12,15 +12,21 @@ this one, the variance at least this one. docs/mathematics.md, section 10.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
+from hubbub.metrics.params import Params
 from hubbub.summary import BitCounts, PatternCounts
-from hubbub_decoder.array_types import Floats
+from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.estimators.fit_result import FitResult
-from hubbub_decoder.estimators.pattern_counts import FilterTable, filter_indices
 from hubbub_decoder.inference.error_law import ErrorCumulants
+from hubbub_decoder.model.bit_covariance import bit_noise
+from hubbub_decoder.model.bit_products import BitProductSums
 from hubbub_decoder.model.design_matrix import DesignMatrix
+from hubbub_decoder.model.pattern_likelihood import FilterTable, filter_indices
 from hubbub_decoder.model.random_string import RandomStringMoments
+from hubbub_decoder.model.repetition import Repetition
 
 _STRONG = 2.0  # standard errors above 0, from which a share counts among those expected
 _MIN_EXPECTED_SHARE = 1e-3  # of "no value" and of the unlisted strings
@@ -43,17 +49,13 @@ def bit_noise_cumulants(counts: BitCounts, design: DesignMatrix, fit: FitResult)
     used = reports > 0
     scale, size = q - p, np.where(used, reports, 1)
     g = np.where(used, size * scale**2 / np.maximum(pi * (1 - pi), _TINY), 0)
-    cumulants = [
-        (
-            np.where(used, (mu * of_one + (1 - mu) * of_zero) / divisor, 0),
-            np.where(used, (of_one - of_zero) / divisor, 0),
-        )
-        for of_one, of_zero, divisor in (
-            (_second(q), _second(p), size * scale**2),
-            (_third(q), _third(p), size**2 * scale**3),
-        )
-    ]
-    (second, second_slope), (third, third_slope) = cumulants
+    repetition = Repetition.from_periods(counts.metric, counts.periods)
+    effect = noise_effect(params, repetition)
+    instantaneous, permanent = bit_noise(np.stack([np.zeros_like(mu), np.ones_like(mu), mu]), params)
+    absent, present, expected = (instantaneous + repetition.per_response * permanent) / (size * scale**2)
+    second, second_slope = np.where(used, expected, 0), np.where(used, present - absent, 0)
+    of_one, of_zero = (effect**2 * c * (1 - c) * (1 - 2 * c) / (size**2 * scale**3) for c in (q, p))
+    third, third_slope = np.where(used, mu * of_one + (1 - mu) * of_zero, 0), np.where(used, of_one - of_zero, 0)
     g2, g3 = g**2, g**3
     columns = (
         *(g, w * g),
@@ -85,45 +87,76 @@ def pattern_noise_cumulants(counts: PatternCounts, design: DesignMatrix, fit: Fi
     In cohort c, with n reports and expected shares pi of the patterns, filter g has weights a = (R_g - l R w - l_0 R_0) / pi; l and l_0
     are those of an average candidate. The counts are Poisson. Reports of the candidate itself are taken as given, and take the place of others.
     """
-    table, n = FilterTable.from_params(design.params), counts.counts.sum(axis=1)
+    params = design.params
+    table, n = FilterTable.from_params(params), counts.counts.sum(axis=1)
     filter_of, size = filter_indices(design, table), len(table.filters)
     shares, unlisted = _expected_shares(fit, float(fit.totals[2]), _MIN_EXPECTED_SHARE)
     no_value = max(1 - float(shares.sum()) - unlisted, _MIN_EXPECTED_SHARE)
-    r = table.pattern_probabilities
-    fixed = r @ table.fixed_patterns
-    weights = [
-        _expected_patterns(r, np.bincount(filters, shares, size).astype(float), fixed, unlisted, no_value)
-        for filters in filter_of
-    ]
-    gram, moment = np.zeros((2, 2)), np.zeros(2)
-    for pi, reports in zip(weights, n, strict=True):
-        scaled = reports * fixed / pi[:, None]
-        gram += fixed.T @ scaled
-        moment += scaled.T @ (r @ table.probabilities)
-    level = np.linalg.pinv(gram) @ moment
+    others = table.fixed_patterns @ np.array([unlisted, no_value])
+    expected = [np.bincount(filters, shares, size) + others for filters in filter_of]
+    patterns = [np.maximum(table.mixture(theta / theta.sum()), 1e-12) for theta in expected]
+    fixed = np.column_stack([table.mixture(each) for each in table.fixed_patterns.T])
+    gram = sum(reports * fixed.T @ (fixed / pi[:, None]) for pi, reports in zip(patterns, n, strict=True))
+    average = fixed @ (np.linalg.pinv(gram) @ gram[:, 0])  # an average candidate is an average string
+    moments = _FilterMoments.from_params(params, table)
     sums = np.zeros((7, filter_of.shape[1]))
-    for pi, reports, filters in zip(weights, n, filter_of, strict=True):
-        a = (r - (fixed @ level)[:, None]) / pi[:, None]
-        first, second, third = (np.einsum("sf,sf->f", r, a**power) for power in (1, 2, 3))
-        tables = (
-            *(first, (a**2).T @ pi, second - first**2),
-            *((a**3).T @ pi, third - 3 * second * first + 2 * first**3),
-            *(second, third),
-        )
-        sums += reports * np.array(tables)[:, filters]
-    length, base = np.maximum(sums[0], _TINY), sums[[1, 3]] - shares * sums[[5, 6]]
+    for pi, reports, filters in zip(patterns, n, filter_of, strict=True):
+        sums += reports * moments(pi, average)[:, filters]
+    first, variance, third, own_second, own_third, own_variance, own_skew = sums
+    length = np.maximum(first, _TINY)
+    variance, third = np.maximum(variance - shares * own_second, 0), third - shares * own_third
+    effect = noise_effect(params, Repetition.from_periods(counts.metric, counts.periods))
     return ErrorCumulants(
-        variances=np.maximum(base[0], 0) / length**2,
-        variance_slopes=(sums[2] - base[0]) / length**2,
-        third=base[1] / length**3,
-        third_slopes=(sums[4] - base[1]) / length**3,
+        variances=variance / length**2,
+        variance_slopes=(own_variance - variance) / length**2,
+        third=effect**2 * third / length**3,
+        third_slopes=effect**2 * (own_skew - third) / length**3,
     )
 
 
-def _expected_patterns(r: Floats, listed: Floats, fixed: Floats, unlisted: float, no_value: float) -> Floats:
-    """Expected share of each pattern in one cohort, (2**k,), positive."""
-    pi = r @ listed + fixed @ np.array([unlisted, no_value])
-    return np.asarray(np.maximum(pi / pi.sum(), 1e-12))
+@dataclass(frozen=True, eq=False)
+class _FilterMoments:
+    """Moments of the weight a = (R_g - u) / pi of a pattern, for each filter g; sums are taken bit by bit.
+
+    sums    : over patterns s, of v_s R_gs**j for j = 1 .. 4
+    indices : of the filters in each
+    """
+
+    sums: tuple[BitProductSums, ...]
+    indices: tuple[Indices, ...]
+
+    @classmethod
+    def from_params(cls, params: Params, table: FilterTable) -> _FilterMoments:
+        """Sums for all filters of the table."""
+        p, q = params.p_star, params.q_star
+        chances = np.array([[1 - p, p], [1 - q, q]])
+        sums = tuple(BitProductSums.of_functions(chances**j, params.num_bits, params.num_hashes) for j in range(1, 5))
+        return cls(sums, tuple(each.indices(table.filters) for each in sums))
+
+    def __call__(self, pi: Floats, u: Floats) -> Floats:
+        """Rows (7, F): E_g a; sums of pi a**2 and pi a**3; E_g a**2 and E_g a**3; variance and third cumulant of a under g."""
+
+        def total(power: int, values: Floats) -> Floats:
+            return np.asarray(self.sums[power - 1](values)[self.indices[power - 1]])
+
+        ratio = u / pi
+        r1, r2 = total(1, ratio), total(2, 1 / pi)
+        r1_2, r2_1, r3 = total(1, ratio**2), total(2, ratio / pi), total(3, 1 / pi**2)
+        r1_3, r2_2, r3_1, r4 = total(1, ratio**3), total(2, ratio**2 / pi), total(3, ratio / pi**2), total(4, 1 / pi**3)
+        first = r2 - r1
+        second = r3 - 2 * r2_1 + r1_2
+        third = r4 - 3 * r3_1 + 3 * r2_2 - r1_3
+        return np.array([
+            first, r2 - 2 * r1 + np.sum(ratio * u), r3 - 3 * r2_1 + 3 * r1_2 - np.sum(ratio**2 * u), second, third,
+            second - first**2, third - 3 * second * first + 2 * first**3,
+        ])  # fmt: skip
+
+
+def noise_effect(params: Params, repetition: Repetition) -> float:
+    """Variance of the noise of a zero bit with repeated reports, over that with a client for each report."""
+    instantaneous, permanent = (float(part) for part in bit_noise(np.array(0.0), params))
+    total = instantaneous + permanent
+    return (instantaneous + repetition.per_response * permanent) / total if total > 0 else 1.0
 
 
 def _expected_shares(fit: FitResult, some_value: float, least: float) -> tuple[Floats, float]:
@@ -136,11 +169,3 @@ def _expected_shares(fit: FitResult, some_value: float, least: float) -> tuple[F
     shares = shares / max(1.0, float(shares.sum()) + least)
     listed = float(shares.sum())
     return shares, max(least, min(1.0, some_value if np.isfinite(some_value) else 1.0) - listed)
-
-
-def _second(p: float) -> float:
-    return p * (1 - p)
-
-
-def _third(p: float) -> float:
-    return p * (1 - p) * (1 - 2 * p)

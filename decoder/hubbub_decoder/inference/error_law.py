@@ -18,10 +18,10 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 from scipy.special import gammainc, gammaincc, gammainccinv, gammaincinv
-from scipy.stats import norm
 
 from hubbub_decoder.array_types import Flags, Floats, Indices
 from hubbub_decoder.inference.null_distribution import NullDistribution
+from hubbub_decoder.model.distributions import norm
 
 _MIN_SKEWNESS, _MAX_SKEWNESS = 1e-3, 20.0  # below, a shifted gamma is normal to 1e-4 of its tail at 1e-6
 _SKEWNESS_GRID = np.concatenate([[0], np.geomspace(_MIN_SKEWNESS, _MAX_SKEWNESS, 200)])  # and its negatives

@@ -9,11 +9,11 @@ import math
 from typing import Literal
 
 import numpy as np
-from scipy.stats import norm
 
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.inference.error_law import skewed_quantile
 from hubbub_decoder.inference.null_distribution import NullDistribution
+from hubbub_decoder.model.distributions import norm
 
 DETECTION_POWER = 0.9
 
@@ -21,33 +21,33 @@ Target = Literal["reporters", "population"]
 """Shares to estimate: those among the reporters, or those of the population of which the reporters are a random sample."""
 
 
-def reporter_variance(variance: Floats, shares: Floats, num_reports: int) -> Floats:
+def reporter_variance(variance: Floats, shares: Floats, num_clients: float) -> Floats:
     """Variance of an estimate as the share among the reporters, from its variance as a population's share.
 
-        Var_reporters = Var - x (1 - x) / N        x cut to [0, 1], the result to [0, inf)
+        Var_reporters = Var - x (1 - x) / N        N = num_clients; x cut to [0, 1], the result to [0, inf)
 
     The estimate differs from the population's share by its own error and by the reporters', x (1 - x) / N, which are uncorrelated.
     docs/mathematics.md, section 5.
 
-    >>> reporter_variance(np.array([0.01]), np.array([0.5]), num_reports=100).tolist()
+    >>> reporter_variance(np.array([0.01]), np.array([0.5]), num_clients=100).tolist()
     [0.0075]
     """
     x = np.clip(shares, 0, 1)
-    return np.maximum(variance - x * (1 - x) / num_reports, 0)
+    return np.maximum(variance - x * (1 - x) / num_clients, 0)
 
 
-def poisson_variances(variance: Floats, shares: Floats, num_reports: int) -> tuple[Floats, Floats]:
+def poisson_variances(variance: Floats, shares: Floats, num_clients: float) -> tuple[Floats, Floats]:
     """Variances as a population's share and as the share among the reporters, of an estimate from Poisson counts.
 
-        Var_population = Var - x**2 / N        Var_reporters = Var - x / N        x cut to [0, 1], results to [0, inf)
+        Var_population = Var - x**2 / N        Var_reporters = Var - x / N        N = num_clients; x cut to [0, 1], results to [0, inf)
 
-    `variance` takes the number of reports itself for random. docs/mathematics.md, section 7.
+    `variance` takes the number of clients itself for random. docs/mathematics.md, section 7.
 
     >>> [v.tolist() for v in poisson_variances(np.array([0.01]), np.array([0.5]), 100)]
     [[0.0075], [0.005]]
     """
     x = np.clip(shares, 0, 1)
-    return np.maximum(variance - x**2 / num_reports, 0), np.maximum(variance - x / num_reports, 0)
+    return np.maximum(variance - x**2 / num_clients, 0), np.maximum(variance - x / num_clients, 0)
 
 
 def normal_interval(share: float, std_error: float, level: float) -> tuple[float, float]:

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import norm
 
 from hubbub_decoder.array_types import Flags, Floats, Indices
 from hubbub_decoder.inference.null_distribution import NullDistribution, collision_p_value
+from hubbub_decoder.model.distributions import norm
 from hubbub_decoder.model.random_string import RandomFilters
 
 _RECHECK_BELOW = 0.1  # p- and q-value

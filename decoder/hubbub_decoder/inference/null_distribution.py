@@ -18,9 +18,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import binom, norm
 
 from hubbub_decoder.array_types import Floats
+from hubbub_decoder.model.distributions import binom, norm
 
 _GRID_END, _GRID_STEP = 40.0, 0.02  # standard errors
 _GRID_CELLS = 2 * round(_GRID_END / _GRID_STEP) + 1

@@ -13,10 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import chi2
 
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.inference.prior import fit_prior
+from hubbub_decoder.model.distributions import chi2
 
 _NO_SIGNAL_LEVEL = 0.01  # of the likelihood ratio test of "every share is 0"
 

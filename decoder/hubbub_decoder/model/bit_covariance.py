@@ -1,11 +1,12 @@
 """Covariance of the bit counts of one cohort, exactly.
 
-Model: the reports of a cohort are independent draws. x_v is the share of candidate v, x_o that of the unlisted strings; the rest reports
-"no value". b_v (k,) are the bits of v in the cohort; w and W are the moments of a random string (`random_string.py`).
+Model: the clients of a cohort are independent draws, with T reports each. x_v is the share of candidate v, x_o that of the unlisted
+strings; the rest reports "no value". b_v (k,) are the bits of v in the cohort; w and W are the moments of a random string
+(`random_string.py`).
 
     E y = sum_v x_v b_v + x_o w = mu        Cov y = C / (n (q* - p*)**2)        y : debiased bit shares (k,) of n reports
 
-docs/mathematics.md, section 3.
+docs/mathematics.md, sections 3 and 15.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from hubbub.summary import BitCounts
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.model.debias import bit_shares
 from hubbub_decoder.model.random_string import RandomStringMoments
+from hubbub_decoder.model.repetition import ONCE, Repetition, permanent_probabilities
 
 _RELATIVE_RIDGE = (
     1e-9  # of the mean variance: without noise the bits of a report add up exactly, and a covariance is singular
@@ -27,12 +29,20 @@ _RELATIVE_RIDGE = (
 
 
 def report_covariance(
-    bits: sparse.csr_array, shares: Floats, unlisted: float, random_string: RandomStringMoments, params: Params
+    bits: sparse.csr_array,
+    shares: Floats,
+    unlisted: float,
+    random_string: RandomStringMoments,
+    params: Params,
+    repetition: Repetition = ONCE,
 ) -> Floats:
-    """Covariance (k, k) of the bits of one report of a cohort; n reports have n times it.
+    """Covariance C (k, k) of the bits of one report of a cohort, by which n reports have n C.
 
-        mu = sum_v x_v b_v + x_o w                    pi = p* + (q* - p*) mu
-        C_ij = (q* - p*)**2 (sum_v x_v b_v,i b_v,j + x_o W_ij - mu_i mu_j)        C_ii = pi_i (1 - pi_i)
+        mu = sum_v x_v b_v + x_o w                    q* - p* = (a - b) (q - p)
+        C  = D + R G + T H                            T reports of a client, R of a permanent response (`repetition.py`)
+        D  = diag(pi q (1-q) + (1 - pi) p (1-p))      pi = b + (a - b) mu
+        G  = (q-p)**2 diag(mu a (1-a) + (1 - mu) b (1-b))
+        H  = (q* - p*)**2 (sum_v x_v b_v b_v' + x_o W - mu mu')
 
     The noise of different bits is independent, so only true bits correlate off the diagonal.
 
@@ -41,11 +51,36 @@ def report_covariance(
     """
     mu = bits @ shares + unlisted * random_string.mean
     together = (bits * shares) @ bits.T
-    contrast = params.q_star - params.p_star
-    covariance: Floats = contrast**2 * (together.toarray() + unlisted * random_string.second_moment - np.outer(mu, mu))
-    pi = params.p_star + contrast * mu
-    np.fill_diagonal(covariance, pi * (1 - pi))
+    clients = together.toarray() + unlisted * random_string.second_moment - np.outer(mu, mu)
+    covariance: Floats = repetition.per_client * (params.q_star - params.p_star) ** 2 * clients
+    np.fill_diagonal(covariance, bit_variance(mu, params, repetition))
     return covariance
+
+
+def bit_variance(true_ones: Floats, params: Params, repetition: Repetition = ONCE) -> Floats:
+    """Variance of one bit of a report, by which n reports have n times it: the diagonal of C; pi (1 - pi) without repetition.
+
+    true_ones : share mu of the reports whose true bit is one, any shape
+    """
+    instantaneous, permanent = bit_noise(true_ones, params)
+    clients = (params.q_star - params.p_star) ** 2 * true_ones * (1 - true_ones)
+    return instantaneous + repetition.per_response * permanent + repetition.per_client * clients
+
+
+def bit_noise(true_ones: Floats, params: Params) -> tuple[Floats, Floats]:
+    """Variances of a reported bit by its instantaneous and by its permanent noise, the diagonals of D and G.
+
+    true_ones : share mu of the reports whose true bit is one, any shape
+
+    >>> survey = Params.one_hot(1, prob_p=0.25, prob_q=0.75, prob_f=0.5)
+    >>> [variance.tolist() for variance in bit_noise(np.array([0.0]), survey)]  # 3/16, and (1/2)**2 x 3/16
+    [[0.1875], [0.046875]]
+    """
+    (a, b), p, q = permanent_probabilities(params), params.prob_p, params.prob_q
+    ones = b + (a - b) * true_ones
+    instantaneous = ones * q * (1 - q) + (1 - ones) * p * (1 - p)
+    permanent = (q - p) ** 2 * (true_ones * a * (1 - a) + (1 - true_ones) * b * (1 - b))
+    return instantaneous, permanent
 
 
 def bit_shares_and_covariances(
@@ -59,16 +94,17 @@ def bit_shares_and_covariances(
 
         Cov y_j = C_j / (n_j (q* - p*)**2), plus a ridge of 1e-9 of its mean variance
 
-    C_j is `report_covariance` at these shares, first cut to [0, 1] and scaled to sum to at most 1.
+    C_j is `report_covariance` at these shares, first cut to [0, 1] and scaled to sum to at most 1. Reports of several periods are those
+    of the same clients.
 
     blocks : (k, M) bits of every cohort      shares : (M,)      unlisted : share of the unlisted strings
     """
-    params = counts.metric.params
+    params, repetition = counts.metric.params, Repetition.from_periods(counts.metric, counts.periods)
     cut, rest = np.maximum(shares, 0), max(unlisted, 1 / counts.num_reports)
     total = max(1.0, cut.sum() + rest)
     for y, n, bits in zip(bit_shares(counts), counts.reports, blocks, strict=True):
         if n:
-            covariance = report_covariance(bits, cut / total, rest / total, random_string, params)
+            covariance = report_covariance(bits, cut / total, rest / total, random_string, params, repetition)
             covariance /= n * (params.q_star - params.p_star) ** 2
             covariance[np.diag_indices_from(covariance)] += _RELATIVE_RIDGE * covariance.trace() / len(covariance)
             yield y, bits, covariance

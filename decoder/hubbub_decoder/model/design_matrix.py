@@ -15,11 +15,12 @@ import numpy as np
 from scipy import sparse
 
 from hubbub.metrics.params import Params
+from hubbub.text import format_count
 from hubbub_decoder.array_types import Indices
 from hubbub_decoder.model.vectorized_hashing import Positions, bit_positions
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DesignMatrix:
     """Bits of M groups of candidates in m cohorts.
 
@@ -31,6 +32,13 @@ class DesignMatrix:
     params: Params
     groups: tuple[tuple[str, ...], ...]
     matrix: sparse.csc_array
+
+    def __repr__(self) -> str:
+        params = self.params
+        names, columns = sum(map(len, self.groups)), len(self.groups)
+        merged = "" if names == columns else f" in {columns:,} columns"
+        shape = f"{format_count(params.num_cohorts, 'cohort')} x {format_count(params.num_bits, 'bit')}"
+        return f"<DesignMatrix of {format_count(names, 'candidate')}{merged}: {shape}>"
 
     def take(self, columns: Indices) -> DesignMatrix:
         """Design matrix of some columns, in the order given."""

@@ -81,6 +81,7 @@ def _decoding(
         no_value=_total(1 - some_value.share, some_value.std_error, confidence),
         detection_limit=limit,
         periods=counts.periods,
+        target=target,
     )
 
 

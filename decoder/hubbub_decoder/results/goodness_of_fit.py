@@ -7,17 +7,19 @@ reports and missing cohorts do.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from hubbub.metrics.params import Params
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub.summary.plausibility import ones_distributions
-from hubbub_decoder.array_types import Floats
-from hubbub_decoder.estimators.pattern_counts import FilterTable, supports_pattern_likelihood
+from hubbub_decoder.array_types import Flags, Floats
 from hubbub_decoder.model.debias import bit_shares
+from hubbub_decoder.model.distributions import chi2, norm, student_t
+from hubbub_decoder.model.pattern_likelihood import FilterTable, supports_pattern_likelihood
 from hubbub_decoder.model.random_string import RandomStringMoments, md5_bit_probabilities
 from hubbub_decoder.results.estimates import FitTest
 
@@ -41,7 +43,9 @@ def run_fit_tests(collected: BitCounts | PatternCounts | Reports) -> tuple[FitTe
     if counts.ones_histogram is not None:
         tests.append(
             _chi_squared_test(
-                "number_of_ones", _mixture_chi_squared(counts.ones_histogram, _ones_probabilities(params)), periods
+                "number_of_ones",
+                _mixture_chi_squared(counts.ones_histogram, _TabulatedComponents(_ones_probabilities(params))),
+                periods,
             )
         )
     if not isinstance(collected, BitCounts):
@@ -57,17 +61,14 @@ def _pattern_tests(counts: PatternCounts) -> Iterator[FitTest | None]:
     There are 2**k patterns and fewer distinct filters. The component of the counts orthogonal to all filters is noise under the null
     hypothesis.
     """
-    probabilities, periods = (
-        FilterTable.from_params(counts.metric.params).pattern_probabilities,
-        _reports_per_client(counts),
-    )
-    yield _chi_squared_test("patterns", _mixture_chi_squared(counts.counts.sum(axis=0), probabilities), periods)
+    table, periods = FilterTable.from_params(counts.metric.params), _reports_per_client(counts)
+    yield _chi_squared_test("patterns", _mixture_chi_squared(counts.counts.sum(axis=0), table), periods)
     m = len(counts.counts)
     if m == 1 or counts.metric.params.num_bits > _MAX_BITS_FOR_COHORT_TEST:
         return
-    fits = [fit for fit in (_mixture_chi_squared(cohort, probabilities) for cohort in counts.counts) if fit is not None]
+    fits = [fit for fit in (_mixture_chi_squared(cohort, table) for cohort in counts.counts) if fit is not None]
     if fits:
-        worst = min(fits, key=lambda fit: float(stats.chi2.sf(*fit)))
+        worst = min(fits, key=lambda fit: float(chi2.sf(*fit)))
         yield _chi_squared_test("patterns_of_one_cohort", worst, periods, num_tests=len(fits))
 
 
@@ -98,8 +99,9 @@ def _coincident_hash_test(ones: NDArray[np.int64], params: Params) -> FitTest | 
     weighted = probabilities / np.maximum(probabilities @ _ASSUMED_SIZE_SHARES, np.finfo(float).tiny)[:, None]
     size_shares = shares @ np.linalg.lstsq(probabilities.T @ weighted, weighted.T, rcond=None)[0].T
     coincide = float(np.sum(md5_bit_probabilities(params.num_bits) ** 2))
-    t, p_value = stats.ttest_1samp(size_shares[:, 1] - coincide * (size_shares[:, 1] + size_shares[:, 2]), 0)
-    return FitTest("coincident_hashes", float(t) ** 2, 1, float(p_value))
+    excess = size_shares[:, 1] - coincide * (size_shares[:, 1] + size_shares[:, 2])
+    t = abs(float(excess.mean())) / float(excess.std(ddof=1) / np.sqrt(len(excess)))
+    return FitTest("coincident_hashes", t**2, 1, 2 * float(student_t.sf(t, len(excess) - 1)))
 
 
 def _equal_cohorts_test(counts: BitCounts) -> FitTest | None:
@@ -107,9 +109,8 @@ def _equal_cohorts_test(counts: BitCounts) -> FitTest | None:
     n = counts.reports
     if len(n) < 2:
         return None
-    return _chi_squared_test(
-        "equal_cohorts", (float(stats.chisquare(n).statistic), len(n) - 1), _reports_per_client(counts)
-    )
+    statistic = float(np.sum((n - n.mean()) ** 2) / n.mean())
+    return _chi_squared_test("equal_cohorts", (statistic, len(n) - 1), _reports_per_client(counts))
 
 
 def _total_ones_tests(counts: BitCounts) -> Iterator[FitTest | None]:
@@ -139,7 +140,7 @@ def _total_ones_tests(counts: BitCounts) -> Iterator[FitTest | None]:
         statistic = float(np.sum((total - n * mean) ** 2 / (n * variance)))
         yield _chi_squared_test("ones_by_cohort", (statistic, len(n) - 1), _reports_per_client(counts))
     z = abs(share - v) * abs(h * (q - p)) / np.sqrt(_reports_per_client(counts) * variance / n.sum())
-    yield FitTest("share_with_value", float(z) ** 2, 1, float(stats.norm.sf(z)))
+    yield FitTest("share_with_value", float(z) ** 2, 1, float(norm.sf(z)))
 
 
 def _even_bits_test(counts: BitCounts) -> FitTest | None:
@@ -159,7 +160,7 @@ def _even_bits_test(counts: BitCounts) -> FitTest | None:
     error = np.sqrt(np.sum((weights * deviations) ** 2, axis=0)) / len(deviations)
     t = np.abs(deviations.mean(axis=0)) / error
     worst = float(t.max())
-    p_value = min(1.0, 2 * params.num_bits * float(stats.t.sf(worst, len(deviations) - 1)))
+    p_value = min(1.0, 2 * params.num_bits * float(student_t.sf(worst, len(deviations) - 1)))
     return FitTest("even_bits", worst**2, 1, p_value)
 
 
@@ -169,7 +170,7 @@ def _count_numbers_of_ones(collected: PatternCounts | Reports) -> NDArray[np.int
     sizes = params.num_bits + 1
     if isinstance(collected, PatternCounts):
         of_pattern = np.bitwise_count(np.arange(1 << params.num_bits))
-        return np.asarray(collected.counts @ (of_pattern[:, None] == np.arange(sizes)))
+        return np.array([np.bincount(of_pattern, cohort, sizes) for cohort in collected.counts]).astype(np.int64)
     ones = np.bitwise_count(collected.rows).sum(axis=1, dtype=np.int64) + collected.cohorts.astype(np.int64) * sizes
     return np.bincount(ones, minlength=params.num_cohorts * sizes).reshape(-1, sizes)
 
@@ -186,54 +187,89 @@ def _chi_squared_test(name: str, fit: tuple[float, int] | None, periods: int, nu
     if fit is None:
         return None
     statistic, freedom = fit[0] / periods, fit[1]
-    return FitTest(name, statistic, freedom, min(1.0, num_tests * float(stats.chi2.sf(statistic, freedom))))
+    return FitTest(name, statistic, freedom, min(1.0, num_tests * float(chi2.sf(statistic, freedom))))
 
 
-def _mixture_chi_squared(counts: NDArray[np.int64], probabilities: Floats) -> tuple[float, int] | None:
-    """Pearson's chi-squared and degrees of freedom of counts against all mixtures of the columns of `probabilities`.
+class _Components(Protocol):
+    """Components of a mixture over cells, R = P(cell | component), by the sums that a fit needs."""
 
-        minimize over theta   sum_s (c_s - lambda_s)**2 / lambda_s        lambda = probabilities theta
+    def mixture(self, theta: Floats) -> Floats:
+        """R theta, (cells,)."""
 
-    counts        : (s,) int
-    probabilities : (s, components)
-    returns       : None if the counts are too few
+    def score(self, weights: Floats) -> Floats:
+        """R' w, (components,)."""
+
+    def information(self, weights: Floats) -> Floats:
+        """R' diag(w) R, (components, components)."""
+
+
+@dataclass(frozen=True, eq=False)
+class _TabulatedComponents:
+    """Components given by the table R, (cells, components)."""
+
+    probabilities: Floats
+
+    def mixture(self, theta: Floats) -> Floats:
+        return np.asarray(self.probabilities @ theta)
+
+    def score(self, weights: Floats) -> Floats:
+        return np.asarray(self.probabilities.T @ weights)
+
+    def information(self, weights: Floats) -> Floats:
+        return np.asarray(self.probabilities.T @ (self.probabilities * weights[:, None]))
+
+
+def _mixture_chi_squared(counts: NDArray[np.int64], components: _Components) -> tuple[float, int] | None:
+    """Pearson's chi-squared and degrees of freedom of counts against all mixtures of the components.
+
+        minimize over theta   sum_s (c_s - lambda_s)**2 / lambda_s        lambda = R theta
+
+    counts  : (s,) int
+    returns : None if the counts are too few
     """
-    total = counts.sum()
-    expected = total * probabilities.mean(axis=1)
-    least = expected * 1e-3
+    size = len(components.score(np.zeros(len(counts))))
+    expected = counts.sum() * components.mixture(np.full(size, 1 / size))
+    least, separate = expected * 1e-3, np.zeros(len(counts), np.bool_)
     for _ in range(_REWEIGHTINGS):
-        expected = np.maximum(_fit_mixture(counts, probabilities, np.maximum(expected, least))[0], least)
-    counts, probabilities, expected = _merge_small_cells(counts, probabilities, expected)
-    if expected.min() < _MIN_EXPECTED_COUNT:
+        expected = np.maximum(_fit_mixture(counts, components, np.maximum(expected, least), separate)[0], least)
+    merged = _small_cells(expected)
+    cells = np.append(expected[~merged], expected[merged].sum() if merged.any() else [])
+    if cells.min() < _MIN_EXPECTED_COUNT:
         return None
-    fitted, rank = _fit_mixture(counts, probabilities, expected)
-    freedom = len(counts) - rank
-    return (float(np.sum((counts - fitted) ** 2 / expected)), freedom) if freedom > 0 else None
+    fitted, rank = _fit_mixture(counts, components, expected, merged)
+    deviations = counts - fitted
+    freedom = len(cells) - rank
+    if freedom <= 0:
+        return None
+    deviations = np.append(deviations[~merged], deviations[merged].sum() if merged.any() else [])
+    return float(np.sum(deviations**2 / cells)), freedom
 
 
-def _fit_mixture(counts: NDArray[np.int64], probabilities: Floats, expected: Floats) -> tuple[Floats, int]:
-    """Expected counts of the best mixture by weighted least squares with weights 1/expected, and its rank."""
-    weighted = probabilities / np.maximum(expected, np.finfo(float).tiny)[:, None]
-    values, vectors = np.linalg.eigh(probabilities.T @ weighted)
+def _fit_mixture(
+    counts: NDArray[np.int64], components: _Components, expected: Floats, merged: Flags
+) -> tuple[Floats, int]:
+    """Expected counts of the best mixture by weighted least squares with weights 1/expected, and its rank.
+
+    merged : (s,) cells that count as one
+    """
+    weights = np.where(merged, 0, 1 / np.maximum(expected, np.finfo(float).tiny))
+    information, score = components.information(weights), components.score(weights * counts)
+    if merged.any():
+        together = components.score(merged.astype(np.float64))
+        information += np.outer(together, together) / expected[merged].sum()
+        score += together * (counts[merged].sum() / expected[merged].sum())
+    values, vectors = np.linalg.eigh(information)
     kept = values > _RELATIVE_RANK_TOLERANCE * values[-1]
     directions = vectors[:, kept]
-    return probabilities @ (directions @ ((directions.T @ (weighted.T @ counts)) / values[kept])), int(kept.sum())
+    return components.mixture(directions @ ((directions.T @ score) / values[kept])), int(kept.sum())
 
 
-def _merge_small_cells(
-    counts: NDArray[np.int64], probabilities: Floats, expected: Floats
-) -> tuple[NDArray[np.int64], Floats, Floats]:
-    """Merge the cells with the smallest expectations until every cell expects at least 5 counts."""
+def _small_cells(expected: Floats) -> Flags:
+    """Cells to merge, those with the smallest expectations, so that every cell expects at least 5 counts; none if one cell is small."""
     order = np.argsort(expected)
-    counts, probabilities, expected = counts[order], probabilities[order], expected[order]
-    first = int(np.searchsorted(expected, _MIN_EXPECTED_COUNT))
-    while first and expected[:first].sum() < _MIN_EXPECTED_COUNT and first < len(expected):
+    sums, first = np.cumsum(expected[order]), int(np.sum(expected < _MIN_EXPECTED_COUNT))
+    while first and sums[first - 1] < _MIN_EXPECTED_COUNT and first < len(expected):
         first += 1
-    if first < 2:
-        return counts, probabilities, expected
-    starts = [0, *range(first, len(expected))]
-    return (
-        np.add.reduceat(counts, starts),
-        np.add.reduceat(probabilities, starts, axis=0),
-        np.add.reduceat(expected, starts),
-    )
+    merged = np.zeros(len(expected), np.bool_)
+    merged[order[: first if first > 1 else 0]] = True
+    return merged

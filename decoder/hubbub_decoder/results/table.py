@@ -145,8 +145,8 @@ def summary_lines(decoding: Decoding) -> Iterator[str]:
     if kind is not Kind.BOOLEAN:
         listed = "candidates" if kind is Kind.STRING else "categories"
         unlisted = "unlisted strings" if kind is Kind.STRING else "other categories"
-        if decoding.num_screened is not None:
-            listed = format_count(decoding.num_screened, "kept candidate")
+        if decoding.num_kept is not None:
+            listed = format_count(decoding.num_kept, "kept candidate")
             unlisted = "other candidates and unlisted strings"
         totals = [(listed, decoding.listed_total)]
         if kind is Kind.STRING or decoding.unlisted.std_error != 0:
@@ -160,6 +160,10 @@ def summary_lines(decoding: Decoding) -> Iterator[str]:
         return
     detected, tested = len(decoding.detected), len(decoding.estimates)
     yield f"Detected: {detected:,} of {tested:,} (false discovery rate {decoding.fdr:.0%}); {tested - detected:,} not detected."
+    if decoding.target == "population":
+        yield "Intervals are for the population, of which the reporters are taken for a random sample."
+    if decoding.same_clients is not None:
+        yield _period_assumption(decoding)
     limit = decoding.detection_limit
     if 1 <= limit < math.inf:
         yield (
@@ -171,6 +175,17 @@ def summary_lines(decoding: Decoding) -> Iterator[str]:
             f"Detection limit: {limit:.2%} (a candidate with this share is detected with probability 0.9). "
             f"{_lower_limit(decoding, _round_below(limit / 2))}"
         )
+
+
+def _period_assumption(decoding: Decoding) -> str:
+    """Return which reports of several periods the intervals take for independent."""
+    periods = format_count(len(decoding.periods), "period")
+    if decoding.same_clients:
+        return (
+            f"Intervals assume that the same clients report in all {periods}, with the same values. "
+            "If each period has other clients, pass --independent-clients (same_clients=False) for narrower intervals."
+        )
+    return f"Intervals assume that each of {periods} has other clients. They are too narrow if clients report in several periods."
 
 
 def _lower_limit(decoding: Decoding, share: float) -> str:

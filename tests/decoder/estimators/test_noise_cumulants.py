@@ -12,12 +12,12 @@ from hubbub.summary import BitCounts, PatternCounts
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.estimators.noise_cumulants import bit_noise_cumulants, pattern_noise_cumulants
-from hubbub_decoder.estimators.pattern_counts import FilterTable, filter_indices
 from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture
 from hubbub_decoder.estimators.reports.score_cumulants import score_cumulants
 from hubbub_decoder.estimators.reports.simulated_information import draw_reports
 from hubbub_decoder.inference.error_law import ErrorCumulants, ErrorLaw
 from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
+from hubbub_decoder.model.pattern_likelihood import FilterTable, filter_indices
 
 ALPHA = 1e-6
 REPORTS, COHORTS = 10_000, 4
@@ -95,7 +95,10 @@ def test_pattern_noise_cumulants_equal_those_of_simulated_counts(unseen_seed: in
     params = Params(num_bits=8, num_hashes=1, num_cohorts=3, prob_p=0.01, prob_q=0.6, prob_f=0)
     design = design_matrix([f"{unseen_seed} {name}" for name in "ab"], params)
     table = FilterTable.from_params(params)
-    filter_of, r = filter_indices(design, table), table.pattern_probabilities
+    filter_of, r = (
+        filter_indices(design, table),
+        np.column_stack([table.mixture(each) for each in np.eye(len(table.filters))]),
+    )
     shares = np.array([0.0, 0.5])
     n, fixed = 2000, r @ table.fixed_patterns
     pi = [r @ (np.bincount(f, shares, len(table.filters)) + 0.5 * (table.filters == 0)) for f in filter_of]

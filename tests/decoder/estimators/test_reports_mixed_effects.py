@@ -45,16 +45,18 @@ class Scored:
         self.a, self.b = root @ root.T / size, scattered @ scattered.T / size / 8
         self.z, self.g = rng.dirichlet(np.ones(size)), 0.03 * rng.normal(size=size)
         self.priors = CandidatePriors(rng.normal(size=len(NAMES)) * 0.01, 1e-3 * rng.random(len(NAMES)))
+        doubled = rng.normal(size=(size, 2 * size))
+        self.total = self.a / 2 + doubled @ doubled.T / size / 4
         reports = simulated(PARAMS, dict.fromkeys(NAMES, 100), seed)
         residuals = BitResiduals.from_counts(reports.bit_counts(), design_matrix(NAMES, PARAMS), self.z[:-1])
         self.model, self.knowing = (
-            ReportScoreModel.from_score(self.z, self.g, self.a, self.b, noise, N, residuals)
-            for noise in (None, self.a / 2)
+            ReportScoreModel.from_score(self.z, self.g, self.a, self.total, self.b, noise, N, residuals)
+            for noise in (None, self.total / 2)
         )
 
     def information(self, unlisted: float) -> Floats:
-        """J = n A (A + n tau**2 B)^-1 A."""
-        return N * self.a @ np.linalg.solve(self.a + N * unlisted * self.b, self.a)
+        """J = n A (A_T + n tau**2 B)^-1 A."""
+        return N * self.a @ np.linalg.solve(self.total + N * unlisted * self.b, self.a)
 
     def moment(self, unlisted: float) -> Floats:
         """J x_hat, x_hat = z + A^-1 g."""
@@ -107,12 +109,12 @@ def test_known_noise_replaces_the_variance_of_the_score(unlisted: float) -> None
     step, flags = 1e-3, np.array([True] * 4 + [False] * 2)
 
     def estimates(g: Floats) -> Floats:
-        model = ReportScoreModel.from_score(one.z, g, one.a, one.b, None, N, one.model.residuals)
+        model = ReportScoreModel.from_score(one.z, g, one.a, one.total, one.b, None, N, one.model.residuals)
         solved = ReportScoreSolver(model, one.priors, unlisted)
         return np.concatenate([solved.estimates().shares, solved.totals(flags).shares])
 
     reach = np.array([(estimates(one.g + step * e) - estimates(one.g - step * e)) / 2 / step for e in np.eye(8)]).T
-    less = np.sum(reach @ (one.a / 2 / N) * reach, axis=1)
+    less = np.sum(reach @ (one.total / 2 / N) * reach, axis=1)
     plain, knowing = (ReportScoreSolver(model, one.priors, unlisted) for model in (one.model, one.knowing))
     model_s = np.append(plain.estimates().variances, np.diag(plain.totals(flags).covariance))
     found = np.append(knowing.estimates().variances, np.diag(knowing.totals(flags).covariance))

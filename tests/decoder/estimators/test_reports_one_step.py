@@ -23,10 +23,13 @@ from hubbub_decoder.estimators.mixed_model import Overdispersion
 from hubbub_decoder.estimators.reports.bit_residuals import BitResiduals
 from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture
 from hubbub_decoder.estimators.reports.one_step import fit_reports_one_step
-from hubbub_decoder.estimators.reports.simulated_information import draw_reports
+from hubbub_decoder.estimators.reports.simulated_information import draw_reports, noise_covariance
 from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
+from hubbub_decoder.model.random_string import filter_probabilities
+from hubbub_decoder.model.repetition import ONCE, Repetition
 from hubbub_decoder.model.vectorized_hashing import bit_positions
 from hubbub_decoder.pipeline import decode
+from tests.support.enumerate_mechanism import instantaneous_kernel, of_all_bits, permanent_kernel
 
 ALPHA = 1e-6
 
@@ -135,11 +138,48 @@ def test_simulated_information_matches_all_patterns(scheme: str, unseen_seed: in
     projected = inverse - np.outer(inverse.sum(axis=0), inverse.sum(axis=0)) / inverse.sum()
     mixture = Mixture.from_design(design_matrix(names, params))
     drawn = list(draw_reports(mixture, np.full(4, 0.25), z, 1 << 19, np.random.default_rng(unseen_seed)))
-    look = likelihood_module._scoring_step(mixture, z, drawn, np.zeros(5))
+    look = likelihood_module._scoring_step(mixture, z, drawn, np.zeros(5), ONCE)
     assert np.diag(look.projected) == pytest.approx(np.diag(projected), rel=0.03)
     assert np.sqrt(np.diag(look.covariance)) == pytest.approx(
         np.sqrt(np.diag(projected @ (information - (information * z) @ information) @ projected)), rel=0.03
     )
+
+
+@pytest.mark.parametrize("scheme", ["murmur3-v1", "google-md5"])
+def test_simulated_noise_of_repeated_reports_matches_all_patterns(scheme: str, unseen_seed: int) -> None:
+    """k = 8, three reports of a client, two of one response: N_T / T as simulated, and from all permanent responses and patterns.
+
+    Half a million draws; the diagonal is compared in the scale of the inverse information, to 4 %.
+    """
+    params = string_params(8, 2, 4, 0.2, 0.8, 0.25, scheme)
+    names, repetition = ["a", "b", "c"], Repetition(3, 5 / 3)
+    z = np.array([0.4, 0.1, 1e-3, 0.3, 0.199])
+    ratios = enumerated_ratios(params, names)
+    x = ratios / np.einsum("v,cvs->cs", z, ratios)[:, None]
+    responses, once = of_all_bits(permanent_kernel(params), 8), of_all_bits(instantaneous_kernel(params), 8)
+    strings = filter_probabilities(params)
+    positions = bit_positions(names, params)
+    expected, mean = np.zeros((5, 5)), np.zeros((5, 5))
+    for cohort in range(4):
+        listed = [sum({1 << int(i) for i in found[cohort] if i < 8}) for found in positions]
+        filters = [*listed, *strings, 0]  # P(B | filter), of all values that a client can have, and their shares
+        shares = np.concatenate([z[:3], z[3] * np.array([*strings.values()]), z[4:]])
+        of_response = responses[filters]
+        given_response = x[cohort] @ once.T  # (5, 256) E(x | B)
+        of_value = given_response @ of_response.T
+        second = (x[cohort] * (shares @ of_response @ once)) @ x[cohort].T
+        same_response = (given_response * (shares @ of_response)) @ given_response.T
+        same_value = (of_value * shares) @ of_value.T
+        expected += (second + 2 / 3 * same_response + 4 / 3 * same_value) / 3 / 4
+        unlisted = of_value[:, 3:-1] @ [*strings.values()]
+        mean += np.column_stack([of_value[:, :3], unlisted, of_value[:, -1]]) / 4
+    expected -= (mean * z) @ mean.T
+    mixture = Mixture.from_design(design_matrix(names, params))
+    rng = np.random.default_rng(unseen_seed)
+    drawn = list(draw_reports(mixture, np.full(4, 0.25), z, 1 << 19, rng, repetition))
+    projected = likelihood_module._scoring_step(mixture, z, drawn, np.zeros(5), repetition).projected
+    found = noise_covariance(mixture, z, drawn, repetition)
+    assert np.diag(projected @ found @ projected) == pytest.approx(np.diag(projected @ expected @ projected), rel=0.04)
 
 
 @pytest.mark.slow
@@ -324,11 +364,11 @@ def test_decoding_reports_agrees_with_bit_counts(unseen_seed: int) -> None:
 
 
 def test_reports_of_few_bits_are_decoded_as_patterns(unseen_seed: int) -> None:
-    """Also: with many candidates, a lasso screens in other cohorts."""
+    """Also: with many candidates, a lasso screens in other cohorts on request."""
     few = simulated(string_params(8, 2, 4), {"a": 900, "b": 500}, unseen_seed)
     assert decode(few, ["a", "b", "c"]).to_dict() == decode(few.pattern_counts(), ["a", "b", "c"]).to_dict()
     many = simulated(string_params(20, 2, 4, 0.2, 0.8), {"a": 1900, "b": 1500}, unseen_seed)
-    decoding = decode(many, ["a", "b", *(f"nobody{i}" for i in range(200))])
+    decoding = decode(many, ["a", "b", *(f"nobody{i}" for i in range(200))], method="lasso")
     assert {"a", "b"} <= {e.candidate for e in decoding.detected}
     assert any("A lasso" in warning for warning in decoding.warnings)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 from scipy.stats import norm
 
-from hubbub_decoder.inference.prior import Prior, fit_prior, mixture_weights
+from hubbub_decoder.inference.prior import Prior, _mean_multiplier, fit_prior, mixture_weights
 
 
 def test_mixture_weights_maximize_the_constrained_likelihood(unseen_seed: int) -> None:
@@ -26,6 +27,24 @@ def test_mixture_weights_maximize_the_constrained_likelihood(unseen_seed: int) -
     bound = float(free @ grid) / 2
     bounded = mixture_weights(likelihood, grid, bound=bound)
     assert bounded @ grid <= bound * (1 + 1e-6)
+
+
+def test_multiplier_of_the_mean_equals_a_bracketed_root(unseen_seed: int) -> None:
+    """Members over nine powers of ten, and deviations up to 1e5, as of candidates with shares far above the bound."""
+    rng = np.random.default_rng(unseen_seed)
+    for _ in range(200):
+        components = int(rng.integers(2, 60))
+        members = 10 ** rng.uniform(-9, 0, components)
+        members /= members.sum()
+        deviation = np.append(-1, 10 ** rng.uniform(-3, 5, components - 1) - 1)
+        if members @ deviation <= 0:
+            continue
+        expected = brentq(lambda mu, m=members, d=deviation: np.sum(m * d / (1 + mu * d)), 0, 1 - 1e-15, xtol=1e-14)
+        assert _mean_multiplier(members, deviation) == pytest.approx(expected, abs=1e-10)
+
+
+def test_multiplier_without_a_root_is_nearly_one() -> None:
+    assert 1 - 1e-10 < _mean_multiplier(np.array([0.0, 0.5, 0.5]), np.array([-1.0, -0.1, 4.0])) < 1
 
 
 def test_posterior_mean_and_variance_match_integration() -> None:

@@ -12,9 +12,14 @@ from hubbub import Metric, Params
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub_decoder import decode
 from hubbub_decoder.data.simulate import simulate_reports
-from hubbub_decoder.estimators.pattern_counts import FilterTable
+from hubbub_decoder.model.pattern_likelihood import FilterTable
 from hubbub_decoder.results.estimates import FitTest
-from hubbub_decoder.results.goodness_of_fit import _mixture_chi_squared, run_fit_tests
+from hubbub_decoder.results.goodness_of_fit import (
+    _fit_mixture,
+    _mixture_chi_squared,
+    _TabulatedComponents,
+    run_fit_tests,
+)
 
 ALPHA = 1e-6
 
@@ -51,12 +56,26 @@ def test_exact_mixture_has_chi_squared_zero() -> None:
     """8 bits, two hashes: 256 patterns minus 29 filters are 227 degrees of freedom."""
     table = FilterTable.from_params(string_params(p=0.25, q=0.75))
     expected = (
-        4.0**8 * 1000 * table.pattern_probabilities @ np.linspace(0, 1, 29)
+        4.0**8 * 1000 * table.mixture(np.linspace(0, 1, 29))
     )  # integers, because the probabilities are multiples of 4**-8
     shares = np.rint(expected).astype(np.int64)
-    statistic, freedom = _mixture_chi_squared(shares, table.pattern_probabilities) or (np.nan, 0)
+    statistic, freedom = _mixture_chi_squared(shares, table) or (np.nan, 0)
     assert freedom == 227
     assert statistic == pytest.approx(0, abs=1e-3)
+
+
+def test_merged_cells_are_fitted_as_one_cell(unseen_seed: int) -> None:
+    """Weighted least squares over the rows of the table, those of the merged cells added up."""
+    rng = np.random.default_rng(unseen_seed)
+    table, counts, expected = rng.random((40, 3)), rng.integers(100, size=40), rng.uniform(1, 50, 40)
+    merged = np.arange(40) < 7
+    rows = np.vstack([table[7:], table[:7].sum(axis=0)])
+    cells, numbers = np.append(expected[7:], expected[:7].sum()), np.append(counts[7:], counts[:7].sum())
+    root = np.sqrt(cells)
+    theta = np.linalg.lstsq(rows / root[:, None], numbers / root, rcond=None)[0]
+    fitted, rank = _fit_mixture(counts, _TabulatedComponents(table), expected, merged)
+    assert fitted == pytest.approx(table @ theta)
+    assert rank == 3
 
 
 @pytest.mark.slow

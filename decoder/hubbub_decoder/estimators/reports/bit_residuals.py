@@ -2,7 +2,7 @@
 
 Model, for all bits together, y (m k,) debiased bit shares and X with a last column for the average random string:
 
-    r = y - X z        E r r' = S - X Cov X' + tau**2 V (1 - d)        S = pi (1 - pi) / (n_j (q* - p*)**2) on the diagonal
+    r = y - X z        E r r' = S - X Cov X' + tau**2 V (1 - d)        S = C_jj / (n_j (q* - p*)**2) on the diagonal, C of `report_covariance`
 
     Cov : (M + 1, M + 1) of an efficient estimate z. The bits estimate X z without bias, so their covariance with it is X Cov X'.
     d   = tr(S^-1 X Cov X') / rows, the share of V that the fit takes up. This is an approximation: with 50 candidates and 128 bits, tau**2
@@ -24,9 +24,11 @@ from hubbub.summary import BitCounts
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.estimators.mixed_model import Overdispersion
 from hubbub_decoder.estimators.reports.likelihood_ratios import MIN_PROBABILITY
+from hubbub_decoder.model.bit_covariance import bit_variance
 from hubbub_decoder.model.debias import bit_shares
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.random_string import RandomStringMoments
+from hubbub_decoder.model.repetition import Repetition
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +57,9 @@ class BitResiduals:
         columns = sparse.hstack([design.matrix.astype(np.float64), sparse.csc_array(average[:, None])], format="csr")
         contrast = params.q_star - params.p_star
         mu = np.clip(columns @ np.clip(shares, 0, 1), 0, 1)
-        pi = np.clip(params.p_star + contrast * mu, MIN_PROBABILITY, 1 - MIN_PROBABILITY)
-        variance = pi * (1 - pi) / (np.maximum(np.repeat(counts.reports, params.num_bits), 1) * contrast**2)
+        repetition = Repetition.from_periods(counts.metric, counts.periods)
+        of_report = np.maximum(bit_variance(mu, params, repetition), MIN_PROBABILITY)
+        variance = of_report / (np.maximum(np.repeat(counts.reports, params.num_bits), 1) * contrast**2)
         weights = np.where(used, 1 / variance, 0)
         bits = np.where(used, bit_shares(counts).ravel(), 0)
         gram = (columns.T.multiply(weights).tocsr() @ columns).toarray()

@@ -1,15 +1,16 @@
 """Estimator from retained reports with many candidates as random effects: the full likelihood near plausible shares.
 
-Model: the mean score g of n reports at shares z (`likelihood_ratios.py`) is one normal observation of the shares x (M + 2,). A is the
-information of a report, B the covariance of the score by the hashing of one unlisted string:
+Model: the mean score g of n clients at shares z (`likelihood_ratios.py`) is one normal observation of the shares x (M + 2,). A is the
+information of a report, A_T the covariance of the mean score of a client's reports (A if each client has one), and B the covariance of the
+score by the hashing of one unlisted string:
 
-    y = F x + N(0, I + tau**2 diag(d))        A = R R'        R^-1 B R^-1' = U diag(d / n) U'
-    F = sqrt(n) U' R'                         y = F z + sqrt(n) U' R^-1 g
+    y = F x + N(0, I + tau**2 diag(d))        A_T = R R'      R^-1 B R^-1' = U diag(d / n) U'
+    F = sqrt(n) U' R^-1 A                     y = F z + sqrt(n) U' R^-1 g
 
 Candidates have the priors N(mean_v, variance_v); the last two shares, of the unlisted strings and of "no value", are fixed effects.
 The number of reports is random, as with pattern counts, so shares need not sum to 1.
 
-Estimator: that of `mixed_model.py`, in candidate space; with J = n A (A + n tau**2 B)^-1 A:
+Estimator: that of `mixed_model.py`, in candidate space; with J = n A (A_T + n tau**2 B)^-1 A:
 
     (J + diag(1/variance)) x = J (z + A^-1 g) + mean/variance
 
@@ -30,8 +31,8 @@ from scipy import linalg
 
 from hubbub.summary import Reports
 from hubbub_decoder.array_types import Flags, Floats, Indices
-from hubbub_decoder.estimators.bit_counts import initialize_from_bits
-from hubbub_decoder.estimators.empirical_bayes import exchangeable_totals, iterate
+from hubbub_decoder.estimators.bit_counts import pass_bit_messages
+from hubbub_decoder.estimators.empirical_bayes import EmpiricalBayesState, exchangeable_totals, iterate, matching_priors
 from hubbub_decoder.estimators.fit_result import FitResult, sum_totals
 from hubbub_decoder.estimators.mixed_model import (
     CandidatePriors,
@@ -47,6 +48,7 @@ from hubbub_decoder.estimators.reports.random_string_scores import RandomStringS
 from hubbub_decoder.estimators.reports.report_pass import SortedReports
 from hubbub_decoder.estimators.reports.score_cumulants import score_cumulants
 from hubbub_decoder.estimators.reports.simulated_information import (
+    client_covariance,
     draw_reports,
     hash_covariance,
     information,
@@ -55,6 +57,7 @@ from hubbub_decoder.estimators.reports.simulated_information import (
 )
 from hubbub_decoder.inference.intervals import reporter_variance
 from hubbub_decoder.model.design_matrix import DesignMatrix
+from hubbub_decoder.model.repetition import ONCE, Repetition
 
 MAX_CANDIDATES = 1500
 """Most candidates to fit to reports; with more, the gain over their bit counts is not worth the time."""
@@ -79,20 +82,27 @@ def fit_reports_mixed(
 
     Time O(n M h + M**3), memory O(n k / 8 + M**2).
     """
-    n, counts = reports.num_reports, reports.bit_counts()
-    total = num_reports or n
+    counts, repetition = reports.bit_counts(), Repetition.from_periods(reports.metric, reports.periods)
+    clients = repetition.num_clients(reports.num_reports)
+    all_clients = repetition.num_clients(num_reports or reports.num_reports)
     ordered, mixture = SortedReports.from_reports(reports), Mixture.from_design(design)
     rng = np.random.default_rng(seed)
-    state, estimates = initialize_from_bits(counts, design)
+    bits = pass_bit_messages(counts, design)
+    estimates, beliefs = bits.estimates, bits.beliefs
+    priors = matching_priors(estimates.shares, estimates.variances, beliefs.means, beliefs.variances)
+    state = EmpiricalBayesState(priors, beliefs.unlisted_variance, bits.overdispersion.error)
     no_value = 1 - float(estimates.posterior_means.sum() + estimates.fixed_effects[0])
     z = plausible_shares(estimates.shares, np.sqrt(estimates.variances), no_value)
     for last in (False, True):
         expected = z
-        simulated = list(draw_reports(mixture, ordered.shares, z, sample_size(mixture), rng))
+        simulated = list(draw_reports(mixture, ordered.shares, z, sample_size(mixture), rng, repetition))
         a, b = information(mixture, z, simulated), hash_covariance(mixture, z, simulated, rng)
-        noise = noise_covariance(mixture, z, simulated) if last else None
+        noise = noise_covariance(mixture, z, simulated, repetition) if last or repetition != ONCE else a
+        total = client_covariance(a, noise, z, repetition)
         residuals = BitResiduals.from_counts(counts, design, z[:-1])
-        model = ReportScoreModel.from_score(z, ordered.score(mixture, z), a, b, noise, n, residuals)
+        model = ReportScoreModel.from_score(
+            z, ordered.score(mixture, z), a, total, b, noise if last else None, clients, residuals
+        )
         state, estimates = iterate(model, state)
         no_value = float(estimates.fixed_effects[1])
         z = plausible_shares(estimates.shares, np.sqrt(estimates.variances), no_value)
@@ -102,23 +112,24 @@ def fit_reports_mixed(
     errors = np.sqrt(np.where(np.isfinite(final.variances), final.variances, np.nan))
     strings = RandomStringScores.draw(ordered, mixture, expected, rng)
     without_unlisted = model.solve(state.priors, 0.0)  # the scores of strings do not include tau**2
-    scale = n * without_unlisted.estimates(approximate=True).variances / errors
+    of_report = clients * (np.diag(a) / np.diag(total))[:-2]
+    scale = of_report * without_unlisted.estimates(approximate=True).variances / errors
     tests = strings.test(final.shares, errors, scale, without_unlisted.shares, without_unlisted.without)
     sums, variances = sum_totals(totals.shares[:2], totals.covariance[:2, :2])
     fit = FitResult.from_mixed_model(
         final,
-        state,
+        (state.unlisted_variance, state.unlisted_variance_error),
         tests,
-        totals=(sums, variances, reporter_variance(variances, sums, total)),
-        variances=lambda variance, share: (variance, reporter_variance(variance, share, total)),
+        totals=(sums, variances, reporter_variance(variances, sums, all_clients)),
+        variances=lambda variance, share: (variance, reporter_variance(variance, share, all_clients)),
     )
-    return fit.with_cumulants(score_cumulants(mixture, expected, simulated, n))
+    return fit.with_cumulants(score_cumulants(mixture, expected, simulated, clients))
 
 
 class ReportScoreModel(MixedModel):
     """Mixed model of the score of n reports, one cohort of observations y = F x + N(0, I + tau**2 diag(spread)).
 
-    num_reports : n      residuals : of the bits, which show tau**2
+    num_clients : n      residuals : of the bits, which show tau**2
     excess      : (r, r) covariance of y by the noise alone, the reporters fixed, less I; None: not computed
     """
 
@@ -127,14 +138,14 @@ class ReportScoreModel(MixedModel):
         y: Floats,
         features: Floats,
         spread: Floats,
-        num_reports: int,
+        num_clients: float,
         residuals: BitResiduals,
         excess: Floats | None = None,
     ) -> None:
         size = features.shape[1]
         self.y, self.features, self.unlisted_covariances = y, (features,), [np.diag(spread)]
         self.positions, self.fixed_columns = np.arange(size - 2)[None, None], features[:, -2:]
-        self.spread, self.num_reports, self.residuals, self.excess = spread, num_reports, residuals, excess
+        self.spread, self.num_clients, self.residuals, self.excess = spread, num_clients, residuals, excess
         self._starts, self._num_positions = [0, len(y)], size
 
     @classmethod
@@ -143,36 +154,38 @@ class ReportScoreModel(MixedModel):
         z: Floats,
         score: Floats,
         information: Floats,
+        covariance: Floats,
         hashing: Floats,
         noise: Floats | None,
-        num_reports: int,
+        num_clients: float,
         residuals: BitResiduals,
     ) -> ReportScoreModel:
-        """Model from the score g (M + 2,) at shares z, and A and B (M + 2, M + 2).
+        """Model from the score g (M + 2,) at shares z, and A, A_T and B (M + 2, M + 2).
 
-        noise : (M + 2, M + 2) covariance of one report's score by its noise alone
+        covariance : (M + 2, M + 2) A_T = R R', of the mean score of a client's reports; A if each client has one
+        noise      : (M + 2, M + 2) part of it that the noise alone makes
         """
-        scale = np.sqrt(np.diag(information))
-        values, vectors = linalg.eigh(information / np.outer(scale, scale))
+        scale = np.sqrt(np.diag(covariance))
+        values, vectors = linalg.eigh(covariance / np.outer(scale, scale))
         known = values > _MIN_EIGENVALUE * values[-1]
         inverse = vectors[:, known] / np.sqrt(values[known]) / scale[:, None]
         spread, turn = linalg.eigh(inverse.T @ hashing @ inverse)
-        features = np.sqrt(num_reports) * ((scale[:, None] * vectors[:, known] * np.sqrt(values[known])) @ turn).T
         of_score = inverse @ turn
-        y = features @ z + np.sqrt(num_reports) * (of_score.T @ score)
+        features = np.sqrt(num_clients) * (of_score.T @ information)
+        y = features @ z + np.sqrt(num_clients) * (of_score.T @ score)
         excess = None if noise is None else of_score.T @ noise @ of_score - np.eye(len(y))
-        return cls(y, features, num_reports * np.maximum(spread, 0), num_reports, residuals, excess)
+        return cls(y, features, num_clients * np.maximum(spread, 0), num_clients, residuals, excess)
 
     def with_sum_constraint(self) -> ReportScoreModel:
         """Return the model with one more observation: all shares sum to 1.
 
         It is for totals only. Priors of single shares do not sum to 1, and would shift the other shares.
         """
-        total = np.sqrt(_SUM_WEIGHT * self.num_reports)
+        total = np.sqrt(_SUM_WEIGHT * self.num_clients)
         features = np.vstack([self.features[0], np.full(self._num_positions, total)])
         excess = None if self.excess is None else np.pad(self.excess, (0, 1))
         y, spread = np.append(self.y, total), np.append(self.spread, 0)
-        return ReportScoreModel(y, features, spread, self.num_reports, self.residuals, excess)
+        return ReportScoreModel(y, features, spread, self.num_clients, self.residuals, excess)
 
     def solve(self, priors: CandidatePriors, unlisted_variance: float) -> ReportScoreSolver:
         return ReportScoreSolver(self, priors, unlisted_variance)
@@ -181,7 +194,7 @@ class ReportScoreModel(MixedModel):
         shrunk = 1 / np.sqrt(1 + unlisted_variance * self.spread)
         excess = None if self.excess is None else self.excess * np.outer(shrunk, shrunk)
         y, features, spread = self.y * shrunk, self.features[0] * shrunk[:, None], self.spread * shrunk**2
-        return ReportScoreModel(y, features, spread, self.num_reports, self.residuals, excess)
+        return ReportScoreModel(y, features, spread, self.num_clients, self.residuals, excess)
 
 
 class ReportScoreSolver(CandidateSpaceSolver):
@@ -213,7 +226,7 @@ class ReportScoreSolver(CandidateSpaceSolver):
         columns = self._root.T @ self._root[:, : self._listed]
         reach = self._scored.features[0] @ (columns * (own / np.diag(columns)))
         variances = np.maximum(estimates.variances + np.sum(reach * (excess @ reach), axis=0), 0)
-        x, n = np.clip(np.nan_to_num(estimates.shares), 0, 1), self._scored.num_reports
+        x, n = np.clip(np.nan_to_num(estimates.shares), 0, 1), self._scored.num_clients
         return replace(estimates, variances=variances + (_MIN_ERROR_REPORTS / n) ** 2 + x * (1 - x) / n)
 
     def totals(self, exchangeable: Flags) -> Totals:
@@ -222,7 +235,7 @@ class ReportScoreSolver(CandidateSpaceSolver):
             return totals
         weights, _, column = self._total_weights(exchangeable)
         reach = weights[:, :-1] @ self._scored.features[0].T + np.outer(weights[:, -1], column)
-        x, n = np.clip(totals.shares, 0, 1), self._scored.num_reports
+        x, n = np.clip(totals.shares, 0, 1), self._scored.num_clients
         sampling = (np.diag(x) - np.outer(x, x)) / n + (_MIN_ERROR_REPORTS / n) ** 2 * np.eye(len(x))
         return Totals(totals.shares, totals.covariance + reach @ excess @ reach.T + sampling)
 

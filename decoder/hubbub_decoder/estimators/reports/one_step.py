@@ -7,7 +7,8 @@ Estimator: one step of Fisher scoring from shares z that a population can have (
 
     E x = 1 + A (true shares - z) for any z, so one step is unbiased; it is efficient where z is near the truth. z is found in a few
     rounds, the first ones on a sample of the reports.
-Variance:  Cov z_hat = P E_v Cov(x | v) P / n + tau**2 P B P as shares among the reporters; plus (diag(z) - z z') / n of a population
+Variance:  Cov z_hat = P E_v Cov(x | v) P / n + tau**2 P B P as shares among the reporters; plus (diag(z) - z z') / n of a population.
+With several reports of a client, x is the mean of theirs and n the number of clients (`model/repetition.py`).
 
 A, E_v Cov(x | v) and B come from simulated reports (`simulated_information.py`), tau**2 from the bits (`bit_residuals.py`).
 docs/mathematics.md, section 11. Source: Le Cam 1956; van der Vaart 1998, section 5.7.
@@ -32,6 +33,7 @@ from hubbub_decoder.estimators.reports.report_pass import SortedReports
 from hubbub_decoder.estimators.reports.score_cumulants import score_cumulants
 from hubbub_decoder.estimators.reports.simulated_information import (
     SimulatedReports,
+    client_covariance,
     draw_reports,
     hash_covariance,
     information,
@@ -39,6 +41,7 @@ from hubbub_decoder.estimators.reports.simulated_information import (
     sample_size,
 )
 from hubbub_decoder.model.design_matrix import DesignMatrix
+from hubbub_decoder.model.repetition import Repetition
 
 _ROUNDS = (64, 8, 1, 1, 1)  # each round uses every n-th report
 _MIN_REPORTS_PER_COMPONENT = 50  # for a round on a sample
@@ -53,12 +56,14 @@ class _ScoringStep:
 
     step : (M + 2,) P g, from z to the estimate      projected : (M + 2, M + 2) P, inverse information of shares that sum to 1
     covariance : (M + 2, M + 2) P E_v Cov(x | v) P   null_space : (M + 2, d) directions without information
+    inflation : (M + 2,) variance of a client's mean score over that of one report
     """
 
     step: Floats
     projected: Floats
     covariance: Floats
     null_space: Floats
+    inflation: Floats
 
 
 def fit_reports_one_step(
@@ -76,6 +81,8 @@ def fit_reports_one_step(
             "the design matrix was made for other parameters than the reports': hash the candidates anew"
         )
     n = reports.num_reports
+    repetition = Repetition.from_periods(reports.metric, reports.periods)
+    clients, all_clients = repetition.num_clients(n), repetition.num_clients(num_reports or n)
     if n == 0:
         raise SummaryError("there is no report to fit")
     ordered, mixture = SortedReports.from_reports(reports), Mixture.from_design(design)
@@ -86,13 +93,13 @@ def fit_reports_one_step(
     for rounds_left, every in zip(reversed(range(len(rounds))), rounds, strict=True):
         expected = z
         size = sample_size(mixture) // _EARLY_ROUND_FRACTION if rounds_left else sample_size(mixture)
-        simulated = list(draw_reports(mixture, ordered.shares, expected, size, rng))
-        step = _scoring_step(mixture, expected, simulated, ordered.score(mixture, expected, every))
+        simulated = list(draw_reports(mixture, ordered.shares, expected, size, rng, repetition))
+        step = _scoring_step(mixture, expected, simulated, ordered.score(mixture, expected, every), repetition)
         estimate = expected + step.step
-        errors = np.sqrt(np.maximum(np.diag(step.projected), 0) * every / n)
+        errors = np.sqrt(np.maximum(np.diag(step.projected), 0) * every * step.inflation / clients)
         z = plausible_shares(estimate[:-2], errors[:-2], no_value=estimate[-1], unlisted=estimate[-2])
-    among_reporters = step.covariance / n + (_MIN_ERROR_REPORTS / n) ** 2 * np.eye(mixture.size)
-    sampling = (np.diag(expected) - np.outer(expected, expected)) / n
+    among_reporters = step.covariance / clients + (_MIN_ERROR_REPORTS / n) ** 2 * np.eye(mixture.size)
+    sampling = (np.diag(expected) - np.outer(expected, expected)) / clients
     residuals = BitResiduals.from_counts(reports.bit_counts(), design, estimate[:-1])
     overdispersion = residuals.overdispersion(estimate[:-1], (among_reporters + sampling)[:-1, :-1])
     unlisted_variance = max(0.0, overdispersion.step)
@@ -106,7 +113,7 @@ def fit_reports_one_step(
         """Take off the part of sampling reporters, in the proportion that these reports are of all."""
         of_population = contrast_variances(contrasts, covariance)
         of_sampling = of_population - contrast_variances(contrasts, of_reporters)
-        return of_population - of_sampling * (n / (num_reports or n))
+        return of_population - of_sampling * (clients / all_clients)
 
     fit = FitResult.from_fixed_effects(
         estimate[:-1], covariance, null_space, reporter_variances, (unlisted_variance, overdispersion.error)
@@ -120,14 +127,18 @@ def fit_reports_one_step(
 
     strings = RandomStringScores.draw(ordered, mixture, expected, rng)
     std_errors = np.sqrt(fit.variances)
-    fit = fit.with_cumulants(score_cumulants(mixture, expected, simulated, n))
+    fit = fit.with_cumulants(score_cumulants(mixture, expected, simulated, clients))
     return fit.with_tests(strings.test(estimate[:-2], std_errors, own[:-2] / std_errors, estimate, without))
 
 
-def _scoring_step(mixture: Mixture, z: Floats, simulated: list[SimulatedReports], score: Floats) -> _ScoringStep:
+def _scoring_step(
+    mixture: Mixture, z: Floats, simulated: list[SimulatedReports], score: Floats, repetition: Repetition
+) -> _ScoringStep:
     """Scoring step from z with the score g (M + 2,) and the information of reports simulated at z."""
-    inverse, null_space = pseudo_inverse(information(mixture, z, simulated), _MIN_EIGENVALUE)
+    of_report = information(mixture, z, simulated)
+    inverse, null_space = pseudo_inverse(of_report, _MIN_EIGENVALUE)
     ones = inverse.sum(axis=1)
     projected = inverse - np.outer(ones, ones) / ones.sum()
-    noise = noise_covariance(mixture, z, simulated)
-    return _ScoringStep(projected @ score, projected, projected @ noise @ projected, null_space)
+    noise = noise_covariance(mixture, z, simulated, repetition)
+    inflation = np.diag(client_covariance(of_report, noise, z, repetition)) / np.diag(of_report)
+    return _ScoringStep(projected @ score, projected, projected @ noise @ projected, null_space, inflation)

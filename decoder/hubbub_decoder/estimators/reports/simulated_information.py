@@ -6,7 +6,14 @@ With x = r / f at shares z (`likelihood_ratios.py`), for one report:
     N = E_v Cov(x | v)                             part of it that the noise alone makes, the reporters fixed
     B = sum_j (n_j / n)**2 E_u h_j h_j'            covariance that one unlisted string u gives the score; h_j = E_s (r_u - r_o) r / f**2
 
-Reports are simulated at z, so these matrices do not depend on the noise of the true reports. docs/mathematics.md, section 11.
+Reports are simulated at z, so these matrices do not depend on the noise of the true reports. With T reports of a client, R of them of one
+permanent response (`model/repetition.py`), the mean x of a client has the noise
+
+    N_T / T        N_T = E x x' + (R - 1) E x y' + (T - R) E x y~' - T E_v E(x | v) E(x | v)'
+
+where y is of a second report of the same response, and y~ of one of the same value and cohort, but of another response.
+
+docs/mathematics.md, sections 11 and 15.
 """
 
 from __future__ import annotations
@@ -16,9 +23,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hubbub.metrics.params import Params
 from hubbub_decoder.array_types import Bits, Floats, Indices
 from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture
 from hubbub_decoder.model.random_string import draw_bit_positions
+from hubbub_decoder.model.repetition import ONCE, Repetition, permanent_probabilities
 
 _MIN_SIMULATED, _SIMULATED_PER_COMPONENT = 1 << 15, 24  # reports in all
 _MIN_SIMULATED_PER_COHORT = 16
@@ -30,12 +39,14 @@ class SimulatedReports:
     """Simulated reports of one cohort.
 
     bits : (k, n)      component : (n,) of the mixture, that each was drawn from      weight : share of the cohort over n
+    others : other reports of the same clients: their number for each report, and the bits (k, n) of one of them
     """
 
     cohort: int
     bits: Bits
     component: Indices
     weight: float
+    others: tuple[tuple[float, Bits], ...] = ()
 
 
 def sample_size(mixture: Mixture) -> int:
@@ -44,14 +55,19 @@ def sample_size(mixture: Mixture) -> int:
 
 
 def draw_reports(
-    mixture: Mixture, cohorts: Floats, z: Floats, total: int, rng: np.random.Generator
+    mixture: Mixture,
+    cohorts: Floats,
+    z: Floats,
+    total: int,
+    rng: np.random.Generator,
+    repetition: Repetition = ONCE,
 ) -> Iterator[SimulatedReports]:
     """Simulate reports in every cohort that has any, half of them from z and half from all components equally.
 
     cohorts : (m,) share of the true reports in each      z : (M + 2,)      total : number of reports
     """
     params, k = mixture.params, mixture.params.num_bits
-    reach = np.cumsum(proposal_shares(z))
+    reach, of_same_response = np.cumsum(proposal_shares(z)), _repeat_probabilities(params)
     for cohort, positions in enumerate(mixture.positions):
         if not cohorts[cohort]:
             continue
@@ -63,8 +79,22 @@ def draw_reports(
         true[listed[:, None], positions[component[listed]]] = True
         unlisted = np.flatnonzero(component == len(positions))
         true[unlisted[:, None], draw_bit_positions(params, len(unlisted), rng)] = True
-        bits = rng.random((size, k)) < np.where(true[:, :k], params.q_star, params.p_star)
-        yield SimulatedReports(cohort, bits.T.astype(np.uint8), component, cohorts[cohort] / size)
+        reported = np.where(true[:, :k], params.q_star, params.p_star)
+        bits = rng.random((size, k)) < reported
+        repeated = of_same_response[true[:, :k].astype(np.intp), bits.astype(np.intp)]
+        pairs = ((repetition.per_response - 1, repeated), (repetition.per_client - repetition.per_response, reported))
+        others = tuple(
+            (number, (rng.random((size, k)) < chance).T.astype(np.uint8)) for number, chance in pairs if number > 0
+        )
+        yield SimulatedReports(cohort, bits.T.astype(np.uint8), component, cohorts[cohort] / size, others)
+
+
+def _repeat_probabilities(params: Params) -> Floats:
+    """P(bit of a second report = 1 | true bit, bit of the first report), (2, 2), for two reports of one permanent response."""
+    p, q, (a, b) = params.prob_p, params.prob_q, permanent_probabilities(params)
+    of_response = np.array([[1 - b, b], [1 - a, a]])[:, None, :] * np.array([[1 - p, 1 - q], [p, q]])
+    total = of_response.sum(axis=2)
+    return np.asarray(of_response @ np.array([p, q]) / np.where(total > 0, total, 1))
 
 
 def proposal_shares(z: Floats) -> Floats:
@@ -84,21 +114,40 @@ def information(mixture: Mixture, z: Floats, simulated: list[SimulatedReports]) 
     return total
 
 
-def noise_covariance(mixture: Mixture, z: Floats, simulated: list[SimulatedReports]) -> Floats:
-    """Covariance of one report's x by its noise alone, (M + 2, M + 2): E_v Cov(x | v) = sum_v z_v (E_v x x' - E_v x E_v x')."""
+def noise_covariance(
+    mixture: Mixture, z: Floats, simulated: list[SimulatedReports], repetition: Repetition = ONCE
+) -> Floats:
+    """Covariance of the mean x of a client's reports by their noise alone, N_T / T, (M + 2, M + 2).
+
+    N_T = sum_v z_v (E_v x x' + (R - 1) E_v x y' - R E_v x E_v x')        y : of the twin; N = E_v Cov(x | v) of one report
+    """
     size = mixture.size
     second, first, chance = np.zeros((size, size)), np.zeros((size, size)), np.zeros(size)
     proposal = proposal_shares(z)
     for each in simulated:
         x = mixture.ratios(each.bits, mixture.positions[each.cohort])
         x /= z @ x
-        second += each.weight * (x * (z / proposal)[each.component]) @ x.T
+        weights = each.weight * (z / proposal)[each.component]
+        second += (x * weights) @ x.T
+        for number, bits in each.others:
+            y = mixture.ratios(bits, mixture.positions[each.cohort])
+            product = (x * (weights / (z @ y))) @ y.T
+            second += number / 2 * (product + product.T)
         order = np.argsort(each.component, kind="stable")
         drawn_from, starts = np.unique(each.component[order], return_index=True)
         first[:, drawn_from] += each.weight * np.add.reduceat(x[:, order], starts, axis=1)
         chance += each.weight * np.bincount(each.component, minlength=size)
     mean = first / np.maximum(chance, np.finfo(float).tiny)
-    return np.asarray(second - (mean * (z / proposal * chance)) @ mean.T)
+    of_clients = (mean * (z / proposal * chance)) @ mean.T
+    return np.asarray((second - repetition.per_client * of_clients) / repetition.per_client)
+
+
+def client_covariance(information: Floats, noise: Floats, z: Floats, repetition: Repetition) -> Floats:
+    """Covariance of the mean x of a client, (M + 2, M + 2): A of one report; otherwise `noise` and that of drawing clients, A diag(z) A.
+
+    information : (M + 2, M + 2) A      noise : (M + 2, M + 2) `noise_covariance`
+    """
+    return information if repetition == ONCE else np.asarray(noise + (information * z) @ information)
 
 
 def hash_covariance(mixture: Mixture, z: Floats, simulated: list[SimulatedReports], rng: np.random.Generator) -> Floats:

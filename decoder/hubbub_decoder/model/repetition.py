@@ -1,0 +1,86 @@
+"""Repeated reports: how the noise of T reports of one client and value correlates.
+
+Model: a client has one cohort. In each of T periods it reports the same value, through the permanent response B of its epoch:
+
+    B_i ~ Bernoulli(a) where the value sets bit i, Bernoulli(b) elsewhere        r_ti ~ Bernoulli(q) where B_i = 1, Bernoulli(p) elsewhere
+
+A metric without `hold` has one epoch. With `hold`, T_e of the T periods are in epoch e, and each epoch draws a new B.
+So the covariance of a report has three parts, and the sum of a client's T reports has
+
+    Cov r = D + G + H        Cov(sum_t r_t) = T (D + R G + T H)        R = sum_e T_e**2 / T
+
+    D = E Cov(r | B)             instantaneous noise, new in each report
+    G = E Cov(E(r | B) | v)      permanent noise, the same in each report of an epoch
+    H = Cov E(r | v)             choice of the clients, the same in every report
+
+`bit_covariance.py` has these parts for bits, `pattern_likelihood.py` for patterns, `estimators/reports/simulated_information.py` for
+reports. The shares of unlisted strings, and so tau**2, do not depend on T. docs/mathematics.md, section 15.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hubbub.errors import SummaryError
+from hubbub.metrics.metric import Metric
+from hubbub.metrics.params import Params
+from hubbub.metrics.periods import period_number
+
+
+@dataclass(frozen=True, slots=True)
+class Repetition:
+    """Numbers of reports in which a client's value and its permanent response repeat.
+
+    per_client   : T, reports of a client; 1 where each report has another client
+    per_response : R = sum_e T_e**2 / T, reports of the permanent response of a random report, in [1, T]
+    """
+
+    per_client: float = 1.0
+    per_response: float = 1.0
+
+    @classmethod
+    def from_periods(cls, metric: Metric, periods: Sequence[str]) -> Repetition:
+        """Repetition if the same clients report the same value in all of these periods.
+
+        periods : first days; () if unknown, which counts as one period
+
+        >>> weekly = Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5, period="week", hold=2)
+        >>> Repetition.from_periods(weekly, ["1970-01-05", "1970-01-12", "1970-01-19"])  # weeks 1, 2 and 3: epochs 0, 1 and 1
+        Repetition(per_client=3.0, per_response=1.6666666666666667)
+        """
+        sizes = epoch_sizes(metric, periods)
+        number = sum(sizes)
+        return cls(float(number), sum(size**2 for size in sizes) / number)
+
+    def num_clients(self, num_reports: int) -> float:
+        """Number of clients behind so many reports, N / T."""
+        return num_reports / self.per_client
+
+
+ONCE = Repetition()
+"""Each report has another client."""
+
+
+def permanent_probabilities(params: Params) -> tuple[float, float]:
+    """Probabilities a and b that a bit of the permanent response is one where the true bit is one, and where it is zero.
+
+    >>> permanent_probabilities(Params(num_bits=8, num_hashes=2, num_cohorts=1, prob_p=0, prob_q=1, prob_f=0.5))
+    (0.75, 0.25)
+    """
+    return 1 - params.prob_f / 2, params.prob_f / 2
+
+
+def epoch_sizes(metric: Metric, periods: Sequence[str]) -> list[int]:
+    """Numbers of these periods in each epoch, in which a client keeps its permanent response; [1] of unknown periods, ()."""
+    if metric.hold is None or not periods:
+        return [max(1, len(periods))]
+    try:
+        numbers = [period_number(metric.period, first) for first in periods]
+    except ValueError:
+        raise SummaryError(
+            f"{metric.name}: periods must be first days, YYYY-MM-DD, got {', '.join(map(repr, periods))}. "
+            "Without them, reports of one epoch (hold) cannot be found. Correct them, or leave them out."
+        ) from None
+    return list(Counter(number // metric.hold for number in numbers).values())
