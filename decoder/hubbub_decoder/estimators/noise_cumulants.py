@@ -85,7 +85,8 @@ def pattern_noise_cumulants(counts: PatternCounts, design: DesignMatrix, fit: Fi
     """Noise cumulants of estimates from pattern counts.
 
     In cohort c, with n reports and expected shares pi of the patterns, filter g has weights a = (R_g - l R w - l_0 R_0) / pi; l and l_0
-    are those of an average candidate. The counts are Poisson. Reports of the candidate itself are taken as given, and take the place of others.
+    are those of an average string. The counts are Poisson. Strings hash at random, so all candidates have the cumulants of an average
+    string. Reports of the candidate itself are taken as given, and take the place of others.
     """
     params = design.params
     table, n = FilterTable.from_params(params), counts.counts.sum(axis=1)
@@ -99,19 +100,15 @@ def pattern_noise_cumulants(counts: PatternCounts, design: DesignMatrix, fit: Fi
     gram = sum(reports * fixed.T @ (fixed / pi[:, None]) for pi, reports in zip(patterns, n, strict=True))
     average = fixed @ (np.linalg.pinv(gram) @ gram[:, 0])  # an average candidate is an average string
     moments = _FilterMoments.from_params(params, table)
-    sums = np.zeros((7, filter_of.shape[1]))
-    for pi, reports, filters in zip(patterns, n, filter_of, strict=True):
-        sums += reports * moments(pi, average)[:, filters]
-    first, variance, third, own_second, own_third, own_variance, own_skew = sums
-    length = np.maximum(first, _TINY)
-    variance, third = np.maximum(variance - shares * own_second, 0), third - shares * own_third
+    parts = zip(patterns, n, strict=True)
+    sums = sum(reports * (moments(pi, average) @ table.probabilities) for pi, reports in parts)
+    length, variance, third, own_variance, own_third = sums
     effect = noise_effect(params, Repetition.from_periods(counts.metric, counts.periods))
-    return ErrorCumulants(
-        variances=variance / length**2,
-        variance_slopes=(own_variance - variance) / length**2,
-        third=effect**2 * third / length**3,
-        third_slopes=effect**2 * (own_skew - third) / length**3,
+    values = (
+        *(variance / length**2, (own_variance - variance) / length**2),
+        *(effect**2 * third / length**3, effect**2 * (own_third - third) / length**3),
     )
+    return ErrorCumulants(*(np.full(filter_of.shape[1], float(value)) for value in values))
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +131,7 @@ class _FilterMoments:
         return cls(sums, tuple(each.indices(table.filters) for each in sums))
 
     def __call__(self, pi: Floats, u: Floats) -> Floats:
-        """Rows (7, F): E_g a; sums of pi a**2 and pi a**3; E_g a**2 and E_g a**3; variance and third cumulant of a under g."""
+        """Rows (5, F): E_g a; sums of pi a**2 and of pi a**3; variance and third cumulant of a under g."""
 
         def total(power: int, values: Floats) -> Floats:
             return np.asarray(self.sums[power - 1](values)[self.indices[power - 1]])
@@ -147,7 +144,7 @@ class _FilterMoments:
         second = r3 - 2 * r2_1 + r1_2
         third = r4 - 3 * r3_1 + 3 * r2_2 - r1_3
         return np.array([
-            first, r2 - 2 * r1 + np.sum(ratio * u), r3 - 3 * r2_1 + 3 * r1_2 - np.sum(ratio**2 * u), second, third,
+            first, r2 - 2 * r1 + np.sum(ratio * u), r3 - 3 * r2_1 + 3 * r1_2 - np.sum(ratio**2 * u),
             second - first**2, third - 3 * second * first + 2 * first**3,
         ])  # fmt: skip
 

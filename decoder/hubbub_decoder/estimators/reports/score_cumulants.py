@@ -59,11 +59,10 @@ def score_cumulants(
                 total[order] += power @ weights
     first, second, third = alone
     n, at = num_clients, z[:listed]
-    base_second = max(float(np.median(total[0] - at * second)), 0.0)
-    base_third = float(np.median(total[1] - at * third))
-    return ErrorCumulants(
-        variances=np.full(listed, base_second / n),
-        variance_slopes=(second - first**2 - base_second) / n,
-        third=np.full(listed, base_third / n**2),
-        third_slopes=(third - 3 * second * first + 2 * first**3 - base_third) / n**2,
+    values = (
+        *(total[0] - at * second, second - first**2 - total[0] + at * second),
+        *(total[1] - at * third, third - 3 * second * first + 2 * first**3 - total[1] + at * third),
     )
+    typical = [float(np.median(value)) for value in values]
+    scales = (1 / n, 1 / n, 1 / n**2, 1 / n**2)
+    return ErrorCumulants(*(np.full(listed, value * scale) for value, scale in zip(typical, scales, strict=True)))
