@@ -25,6 +25,7 @@ from hubbub_decoder.estimators.noise_cumulants import bit_noise_cumulants, patte
 from hubbub_decoder.estimators.pattern_counts import fit_patterns
 from hubbub_decoder.estimators.reports.mixed_effects import fit_reports_mixed, within_size_limit
 from hubbub_decoder.estimators.reports.one_step import fit_reports_one_step
+from hubbub_decoder.estimators.unlisted_strings import UnlistedFit, fit_with_unlisted_strings
 from hubbub_decoder.inference.intervals import Target, unlisted_std_error
 from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
 from hubbub_decoder.model.pattern_likelihood import count_filters, supports_pattern_likelihood
@@ -32,6 +33,7 @@ from hubbub_decoder.results import warnings
 from hubbub_decoder.results.build import build_category_decoding, build_decoding
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.goodness_of_fit import run_fit_tests
+from hubbub_decoder.results.unlisted_strings import build_unlisted_strings
 
 
 @one_blas_thread()
@@ -92,9 +94,13 @@ def decode(
         design, repeated = _design(metric, candidates)
         selection = select_candidates(counts, design, method=method, keep_all=_is_pattern_fit(summary))
         with idle_blas_threads(_largest_dimension(summary, selection, design)):
-            fit = _fit(summary, counts, design, selection)
+            fit, unlisted = _fit(summary, counts, design, selection)
         decoding = build_decoding(fit, design.groups, counts, target, confidence, fdr)
-        decoding = replace(decoding, lowest_detection_limit=_lowest_detection_limit(summary, fit, decoding))
+        decoding = replace(
+            decoding,
+            lowest_detection_limit=_lowest_detection_limit(summary, fit, decoding),
+            unlisted_strings=build_unlisted_strings(unlisted, metric.params.num_bits, target, confidence),
+        )
         if len(selection.columns) < len(design.groups):
             decoding = replace(decoding, num_kept=len(selection.columns))
         messages = _warnings(summary, counts, design, repeated, selection, fit, decoding)
@@ -103,8 +109,21 @@ def decode(
     return replace(decoding, fit_tests=tests, warnings=(*messages, *warnings.warn_failed_fit_tests(tests, counts)))
 
 
-def _fit(summary: Collected, counts: BitCounts, design: DesignMatrix, selection: Selection) -> FitResult:
-    """Fit the candidates by the most precise estimator for this summary and this number of candidates.
+def _fit(
+    summary: Collected, counts: BitCounts, design: DesignMatrix, selection: Selection
+) -> tuple[FitResult, tuple[UnlistedFit, ...]]:
+    """Fit the selected candidates, and search for frequent unlisted strings."""
+    kept = design.take(selection.columns)
+    fit, unlisted = fit_with_unlisted_strings(
+        selection.counts, kept, lambda columns: _fit_columns(summary, counts, columns, selection)
+    )
+    return fit.expand(
+        selection.columns, len(design.groups), p_value=math.nan if selection.independent else 1.0
+    ), unlisted
+
+
+def _fit_columns(summary: Collected, counts: BitCounts, kept: DesignMatrix, selection: Selection) -> FitResult:
+    """Fit the columns by the most precise estimator for this summary and this number of columns.
 
     summary                       | few candidates: fixed effects | many candidates: random effects, empirical Bayes
     PatternCounts (k <= 16)       |                         fit_patterns
@@ -112,17 +131,15 @@ def _fit(summary: Collected, counts: BitCounts, design: DesignMatrix, selection:
     otherwise, their bit counts   | fit_least_squares             | fit_bits
     """
     if isinstance(summary, PatternCounts) and _is_pattern_fit(summary):
-        fit = fit_patterns(summary, design)
-        return fit.with_cumulants(pattern_noise_cumulants(summary, design, fit))
-    kept, n = design.take(selection.columns), counts.num_reports
+        fit = fit_patterns(summary, kept)
+        return fit.with_cumulants(pattern_noise_cumulants(summary, kept, fit))
+    n = counts.num_reports
     fixed = use_fixed_effects(selection.counts, kept)
     if isinstance(summary, Reports) and within_size_limit(kept) and not is_crowded(selection.counts, kept):
         reports = selection.reports_of(summary)
-        fit = fit_reports_one_step(reports, kept, n) if fixed else fit_reports_mixed(reports, kept, n)
-    else:
-        fit = fit_least_squares(selection.counts, kept, n) if fixed else fit_bits(selection.counts, kept, n)
-        fit = fit.with_cumulants(bit_noise_cumulants(selection.counts, kept, fit))
-    return fit.expand(selection.columns, len(design.groups), p_value=math.nan if selection.independent else 1.0)
+        return fit_reports_one_step(reports, kept, n) if fixed else fit_reports_mixed(reports, kept, n)
+    fit = fit_least_squares(selection.counts, kept, n) if fixed else fit_bits(selection.counts, kept, n)
+    return fit.with_cumulants(bit_noise_cumulants(selection.counts, kept, fit))
 
 
 def _lowest_detection_limit(summary: Collected, fit: FitResult, decoding: Decoding) -> float:
@@ -219,6 +236,7 @@ def _warnings(
         *warnings.warn_unused_reports(reports, design.take(selection.columns)),
         *warnings.warn_undetermined_shares(int(np.isnan(fit.shares[selection.columns]).sum())),
         *few_cohorts,
+        *warnings.warn_unlisted_strings(decoding),
         *warnings.warn_frequent_unlisted_string(fit.null_distribution, fit.unlisted_variance),
         *warnings.warn_undetermined_totals(decoding),
         *warnings.warn_impossible_totals(decoding, None if _is_pattern_fit(summary) else fit),

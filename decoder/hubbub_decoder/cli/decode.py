@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     "--map", "map_path", type=PATH,
     help="google/rappor map: candidates with their bit positions. Replaces --candidates.",
 )  # fmt: skip
+@click.option(
+    "--more-candidates", "words_path", type=PATH,
+    help="Words to compare with the frequent unlisted strings that are found; a file like that of --candidates.",
+)  # fmt: skip
 @json_option
 @click.option("--out", type=PATH, help="Also save the estimates to this .csv, .json or .parquet file.")
 @click.option("--all", "everything", is_flag=True, help="Show every candidate, not only the detected ones.")
@@ -52,6 +56,7 @@ def command(
     summaries: tuple[Path, ...],
     candidates_path: Path | None,
     map_path: Path | None,
+    words_path: Path | None,
     as_json: bool,
     out: Path | None,
     everything: bool,
@@ -91,6 +96,7 @@ def command(
     if out is not None:
         check_table_path(out)
     candidates: list[str] | DesignMatrix | None = None if candidates_path is None else read_candidates(candidates_path)
+    words = None if words_path is None else read_candidates(words_path)
     stderr = Console(stderr=True)
     with elapsed_time(stderr) as show_stage:
         show_stage("reading")
@@ -116,6 +122,8 @@ def command(
             method=method,
             same_clients=not independent_clients,
         )
+        if words is not None:
+            decoding = decoding.match_unlisted(words)
         input_warnings = warn_repeated_inputs(list(zip(map(str, summaries), parts, strict=True)))
         decoding = replace(decoding, warnings=(*input_warnings, *decoding.warnings))
     stderr.print(f"decoded {describe(summary)}", highlight=False)

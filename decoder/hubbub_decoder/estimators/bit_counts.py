@@ -45,7 +45,7 @@ def fit_bits(counts: BitCounts, design: DesignMatrix, num_reports: int | None = 
     sums, variances = sum_totals(totals.shares, totals.covariance)
     return FitResult.from_mixed_model(
         fit.estimates,
-        (fit.beliefs.unlisted_variance, fit.overdispersion.error),
+        (fit.beliefs.unlisted_variance, fit.variance_error),
         tests,
         totals=(sums, variances, reporter_variance(variances, sums, n)),
         variances=lambda variance, share: (variance, reporter_variance(variance, share, n)),

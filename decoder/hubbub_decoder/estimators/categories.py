@@ -11,7 +11,7 @@ bits is independent given the reporters, so intervals at the level**(1/a) cover 
 population the c_i are multinomial, and the level is 1 - (1 - level) / a (Bonferroni).
 
 With T reports of each client the permanent noise and the sampling of clients repeat (`model/repetition.py`): q* (1 - q*), p* (1 - p*) and
-s (1 - s) are replaced, and the count is that of fewer reports, divided by the design effect (Rao & Scott 1981).
+s (1 - s) are replaced, and intervals have the cumulants of fewer reports, each counted as often as the variance is larger.
 
 No category is tested for share 0: all of them are known, and each has its interval. docs/mathematics.md, sections 9 and 15.
 """
@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv, gammaln, xlog1py, xlogy
+from scipy.special import betaincinv
 
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
@@ -33,14 +33,13 @@ from hubbub_decoder.errors import CandidateError
 from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.inference.error_law import ErrorCumulants, ErrorLaw
 from hubbub_decoder.inference.intervals import Target
-from hubbub_decoder.model.bit_covariance import bit_noise, bit_variance
+from hubbub_decoder.model.bit_covariance import bit_noise
 from hubbub_decoder.model.distributions import binom
 from hubbub_decoder.model.repetition import ONCE, Repetition
 
-_MAX_EXACT_VARIANCE = 400.0
-"""Of a count; above, a shifted gamma law with a continuity correction has tails right to 1 %."""
-
-_TINY = 1e-300
+_MAX_EXACT_VARIANCE = (
+    400.0  # of a count; above, a shifted gamma law with a continuity correction has tails right to 1 %
+)
 _WINDOW = 12  # standard deviations of a binomial count that are summed
 
 
@@ -119,33 +118,60 @@ def total_variance(share: float, size: int, num_reports: int, params: Params, re
     return (s * present + (size - s) * absent) / (num_reports * (params.q_star - params.p_star) ** 2)
 
 
+def _noise(params: Params, repetition: Repetition) -> tuple[float, float]:
+    """Variance that each report adds to the count of a bit, where the true bit is zero, and where it is one."""
+    instantaneous, permanent = bit_noise(np.array([0.0, 1.0]), params)
+    absent, present = instantaneous + repetition.per_response * permanent
+    return float(absent), float(present)
+
+
 def category_intervals(
     counts: BitCounts, selected: Sequence[str], level: float, target: Target
 ) -> tuple[Floats, Floats]:
     """Confidence intervals of the selected categories, (a,) and (a,), each at `level`.
 
-    Exact for counts of a variance up to 400, and of a population. An end beyond 0 or 1 is not clipped: it is that of the shifted gamma law.
+    Exact for counts of a variance up to 400, and of a population, if each report has another client. Otherwise, reports and counts are
+    divided by the design effect, the ratio of the count's variance to that of as many clients (Rao & Scott 1981). An end beyond 0 or 1 is
+    not clipped: it is that of the shifted gamma law.
     """
     n, params, names = counts.num_reports, counts.metric.params, counts.metric.categories or ("true",)
     repetition = Repetition.from_periods(counts.metric, counts.periods)
-    ones = counts.ones[0][[names.index(name) for name in selected]]
-    noise, reported, tail = _noise(params, repetition), (params.p_star, params.q_star), (1 - level) / 2
-    if params.q_star < params.p_star:  # count the zeros
-        ones, reported = n - ones, (1 - params.p_star, 1 - params.q_star)
-    p, q = reported
-    shares = np.clip(category_shares(ones, n, p, q), 0, 1)
+    ones, tail = counts.ones[0][[names.index(name) for name in selected]], (1 - level) / 2
+    noise = _noise(params, repetition)
+    if params.q_star < params.p_star:
+        ones, p, q = n - ones, 1 - params.p_star, 1 - params.q_star
+    else:
+        p, q = params.p_star, params.q_star
     if target == "population":
-        chance = p + (q - p) * shares
-        effect = bit_variance(shares, params, repetition) / np.maximum(chance * (1 - chance), _TINY)
-        effect = np.where(repetition == ONCE, 1, effect)
-        low = betaincinv(np.maximum(ones, 1) / effect, (n - ones) / effect + 1, tail)
-        high = betaincinv(ones / effect + 1, np.maximum(n - ones, 1) / effect, 1 - tail)
-        return (np.where(ones > 0, low, 0) - p) / (q - p), (np.where(ones < n, high, 1) - p) / (q - p)
-    low, high = _gamma_law_intervals(ones, n, reported, noise, level)
-    for i, (count, share) in enumerate(zip(ones.tolist(), shares.tolist(), strict=True)):
-        if repetition == ONCE and n * ((1 - share) * noise[0] + share * noise[1]) <= _MAX_EXACT_VARIANCE:
+        return _population_intervals(ones, n, (p, q), noise, repetition.per_client, tail)
+    low, high = _gamma_law_intervals(ones, n, (p, q), noise, level)
+    for i, count in enumerate(ones.tolist() if repetition == ONCE else ()):
+        share = min(max((count / n - p) / (q - p), 0), 1)
+        if n * (share * q * (1 - q) + (1 - share) * p * (1 - p)) <= _MAX_EXACT_VARIANCE:
             low[i], high[i] = _exact_interval(count, n, p, q, tail, (low[i], high[i]))
     return low, high
+
+
+def _population_intervals(
+    ones: NDArray[np.int64],
+    n: int,
+    probabilities: tuple[float, float],
+    noise: tuple[float, float],
+    per_client: float,
+    tail: float,
+) -> tuple[Floats, Floats]:
+    """Clopper & Pearson's intervals of the probability of a one, as shares; reports and counts divided by the design effect."""
+    p, q = probabilities
+    shares = np.clip((ones / n - p) / (q - p), 0, 1)
+    of_clients = shares * (1 - shares) * (q - p) ** 2
+    once = p * (1 - p) + shares * (q * (1 - q) - p * (1 - p)) + of_clients
+    effect = np.where(once > 0, noise[0] + shares * (noise[1] - noise[0]) + per_client * of_clients, 1) / np.where(
+        once > 0, once, 1
+    )
+    with_one, without = ones / effect, (n - ones) / effect
+    low = np.where(ones > 0, betaincinv(np.maximum(with_one, 1e-300), without + 1, tail), 0)
+    high = np.where(ones < n, betaincinv(with_one + 1, np.maximum(without, 1e-300), 1 - tail), 1)
+    return (low - p) / (q - p), (high - p) / (q - p)
 
 
 def simultaneous_level(level: float, categories: int, target: Target) -> float:
@@ -159,23 +185,29 @@ def simultaneous_level(level: float, categories: int, target: Target) -> float:
 
 
 def _gamma_law_intervals(
-    ones: NDArray[np.int64], n: int, reported: tuple[float, float], noise: tuple[float, float], level: float
+    ones: NDArray[np.int64], n: int, probabilities: tuple[float, float], noise: tuple[float, float], level: float
 ) -> tuple[Floats, Floats]:
-    """Intervals from exact variances and third cumulants of the counts, half a count wider on both sides.
+    """Intervals from variances and third cumulants of the counts, half a count wider on both sides.
 
-    reported, noise : chance and variance of a reported bit where the true bit is zero, and where it is one
+    noise : variance of a count from a report whose true bit is 0, and 1. Where it is d times that of a bit, n / d reports count d times each
     """
-    p, q = reported
+    p, q = probabilities
     scale = n * (q - p)
-    third_of_zero, third_of_one = (
-        variance**2 / max(chance * (1 - chance), _TINY) * (1 - 2 * chance)
-        for chance, variance in zip(reported, noise, strict=True)
+    (absent, third_absent), (present, third_present) = (
+        (variance, variance**2 / (each * (1 - each)) * (1 - 2 * each) if 0 < each < 1 else 0.0)
+        for each, variance in zip(probabilities, noise, strict=True)
     )
-    values = (
-        *(noise[0] / scale**2, (noise[1] - noise[0]) / scale**2),
-        *(third_of_zero / scale**3, (third_of_one - third_of_zero) / scale**3),
+    cumulants = ErrorCumulants(
+        *(
+            np.full(len(ones), n * value / scale**power)
+            for value, power in (
+                (absent, 2),
+                (present - absent, 2),
+                (third_absent, 3),
+                (third_present - third_absent, 3),
+            )
+        )
     )
-    cumulants = ErrorCumulants(*(np.full(len(ones), n * value) for value in values))
     shares = category_shares(ones, n, p, q)
 
     def law(moved: Floats) -> tuple[Floats, Floats]:
@@ -193,7 +225,7 @@ def _exact_interval(
     def at_least(c: int, with_category: int) -> float:
         center, spread = with_category * q, _WINDOW * (1 + math.sqrt(with_category * q * (1 - q)))
         some = np.arange(max(0, math.floor(center - spread)), min(with_category, math.ceil(center + spread)) + 1)
-        return float(_binomial(some, with_category, q) @ binom.sf(c - 1 - some, n - with_category, p))
+        return float(binom.pmf(some, with_category, q) @ binom.sf(c - 1 - some, n - with_category, p))
 
     low = _first(lambda x: at_least(count, x) > tail, n)
     high = _first(lambda x: 1 - at_least(count + 1, x) <= tail, n) - 1
@@ -203,12 +235,6 @@ def _exact_interval(
     return lower, high / n if high >= 0 else min(beyond[1], -0.5 / n)
 
 
-def _binomial(successes: NDArray[np.int64], trials: int, probability: float) -> Floats:
-    """Probabilities of these numbers of successes."""
-    log = gammaln(trials + 1) - gammaln(successes + 1) - gammaln(trials - successes + 1)
-    return np.asarray(np.exp(log + xlogy(successes, probability) + xlog1py(trials - successes, -probability)))
-
-
 def _first(holds: Callable[[int], bool], n: int) -> int:
     """Smallest x in 0 .. n for which a monotone predicate holds; n + 1 if none."""
     low, high = 0, n + 1
@@ -216,10 +242,3 @@ def _first(holds: Callable[[int], bool], n: int) -> int:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle + 1, high)
     return low
-
-
-def _noise(params: Params, repetition: Repetition) -> tuple[float, float]:
-    """Variance that each report adds to the count of a bit, where the true bit is zero, and where it is one."""
-    instantaneous, permanent = bit_noise(np.array([0.0, 1.0]), params)
-    absent, present = instantaneous + repetition.per_response * permanent
-    return float(absent), float(present)

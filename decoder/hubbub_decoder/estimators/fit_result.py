@@ -40,6 +40,7 @@ class FitResult:
     cumulants         : of the noise of the estimates, for its skewness; None: normal
     covariance        : (M + 1, M + 1) of the candidates' shares and the unlisted share of a population, from estimators without priors
     null_space        : (M + 1, d) orthonormal directions that the reports do not determine, from estimators without priors
+    expected          : (M + 1,) shares of the candidates and of the unlisted strings that together explain the reports best; None: categories
     """
 
     shares: Floats
@@ -57,6 +58,7 @@ class FitResult:
     cumulants: ErrorCumulants | None = None
     covariance: Floats | None = None
     null_space: Floats | None = None
+    expected: Floats | None = None
 
     @classmethod
     def from_mixed_model(
@@ -84,6 +86,7 @@ class FitResult:
             totals=totals[0],
             total_variances=totals[1],
             total_reporter_variances=totals[2],
+            expected=np.append(estimates.posterior_means, estimates.fixed_effects[0]),
             null_error=float(np.sqrt(np.median(raw[known]))) if known.any() else np.inf,
             unlisted_variance=unlisted_variance[0],
             unlisted_variance_error=unlisted_variance[1],
@@ -121,6 +124,7 @@ class FitResult:
             totals=np.where(known_sums, sums @ solution, np.nan),
             total_variances=np.where(known_sums, contrast_variances(sums, covariance), np.nan),
             total_reporter_variances=np.where(known_sums, reporter_variances(sums), np.nan),
+            expected=solution,
             null_error=float(np.sqrt(np.median(variances[known]))) if known.any() else np.inf,
             unlisted_variance=unlisted_variance[0],
             unlisted_variance_error=unlisted_variance[1],
@@ -135,6 +139,29 @@ class FitResult:
     def with_cumulants(self, cumulants: ErrorCumulants) -> FitResult:
         """Return the same result with the noise cumulants of its estimates."""
         return replace(self, cumulants=cumulants)
+
+    def with_unlisted(self, number: int) -> FitResult:
+        """Return the result with the last columns (`number`) counted as unlisted strings, not as candidates.
+
+        The estimate of a string is nearly uncorrelated with the total of the others, since it hashes at random:
+        Var(total without it) = Var(total) - Var(it).
+        """
+        listed = len(self.shares) - number
+        moved = float(np.nansum(self.shares[listed:]))
+        rest = np.array([1, 1, 0])
+        return replace(
+            self,
+            shares=self.shares[:listed],
+            variances=self.variances[:listed],
+            reporter_variances=self.reporter_variances[:listed],
+            p_values=self.p_values[:listed],
+            cumulants=self.cumulants and self.cumulants.take(listed),
+            totals=self.totals + moved * np.array([-1, 1, 0]),
+            total_variances=np.maximum(self.total_variances - rest * self.variances[listed:].sum(), 0),
+            total_reporter_variances=np.maximum(
+                self.total_reporter_variances - rest * self.reporter_variances[listed:].sum(), 0
+            ),
+        )
 
     def expand(self, columns: Indices, size: int, p_value: float) -> FitResult:
         """Return the result for all `size` columns of a design of which only `columns` (M,) were fitted; the other shares are nan.

@@ -25,7 +25,7 @@ from scipy import sparse
 from hubbub.summary import BitCounts
 from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.estimators.fit_result import FitResult, contrast_variances
-from hubbub_decoder.estimators.inverses import pseudo_inverse
+from hubbub_decoder.estimators.inverses import inverse_root, pseudo_inverse
 from hubbub_decoder.estimators.lasso_screening import independent_numbers
 from hubbub_decoder.inference.intervals import reporter_variance
 from hubbub_decoder.inference.multiple_testing import CandidateTests, LeaveOneOutScores, test_candidates
@@ -101,7 +101,7 @@ def _normal_equations(
     trace = 0.0
     held: list[Floats] = []
     for y_j, bits, s in _observations(counts, blocks, random_string, shares, unlisted, unlisted_variance):
-        whitener = np.linalg.inv(np.linalg.cholesky(s))
+        whitener = inverse_root(s)
         held.append(np.column_stack([(bits.T @ whitener.T).T, whitener @ random_string.mean, whitener @ y_j]))
         trace += float(np.sum((whitener @ random_string.covariance) * whitener))
         if len(held) * len(s) >= _MAX_SLAB_ROWS:

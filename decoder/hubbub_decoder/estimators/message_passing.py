@@ -12,11 +12,10 @@ Model, for cohorts c = 1 .. m with whitened observations y_c (r_c,):
 
 How a string hashes is random, so a candidate of which the share is uncertain by V_v is noise V_v K_c to the others. In one iteration:
 
-    t   = tau**2 + sum_v V_v            S_c = I + t K_c
     r_c = y_c - X_c mean - F_c f + (sum_v V_v) K_c S_c^-1 r_c (of the iteration before)
+    t   = the maximum-likelihood estimate for r_c ~ N(0, S_c)        S_c = I + t K_c        tau**2 = t - sum_v V_v
     x_v = mean_v + sum_c b_vc'A_c'S_c^-1 r_c / J_v        J_v = sum_c b_vc'A_c'S_c^-1 A_c b_vc - what f takes up        Var x_v = 1 / J_v
     G, then mean_v and V_v = mean and variance of the posterior of x_v under G
-    tau**2 by a step of Fisher scoring: r_c ~ N(0, S_c)
 
 The last term of r_c (Onsager's) removes each candidate's own part of its mean from the residuals that it is compared with. So x_v is an
 estimate without a prior of its own, unbiased over the random hash. b_vc is the indicator of v's positions less w: f has the share of
@@ -35,15 +34,15 @@ from numpy.typing import NDArray
 
 from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.estimators.empirical_bayes import fit_posterior
-from hubbub_decoder.estimators.mixed_model import Overdispersion, ShareEstimates, Totals
+from hubbub_decoder.estimators.mixed_model import ShareEstimates, Totals
 from hubbub_decoder.model.observations import Observations
 
-_MAX_ITERATIONS, _MAX_INITIAL_STEPS = 40, 6
+_MAX_ITERATIONS, _MAX_SCORING_STEPS = 60, 20
+_SCORING_TOLERANCE = 1e-3  # relative change of the observations' variance
 _CONVERGENCE_TOLERANCE = (
     0.02  # change of the means in standard errors, and relative change of the observations' variance
 )
 _DAMPING = 0.7  # weight of the new posteriors in an iteration
-_MAX_SHRINKAGE = 4.0  # factor by which tau**2 may shrink in one iteration
 _MIN_INFORMATION = 1e-6  # relative to the largest; a share with less is not determined
 _RELATIVE_RIDGE, _MIN_SPREAD = 1e-10, 1e-9
 _MIN_COHORTS_WHEN_CROWDED = 8
@@ -156,7 +155,7 @@ class MessagePassingFit:
 
     estimates         : of all shares, with the fixed effects of the unlisted strings and of "no value"
     beliefs           : posteriors and tau**2 that follow from them
-    overdispersion    : of the residuals: its error is that of tau**2
+    variance          : t, and its standard error, which is that of tau**2
     means             : (M,) of the messages that the residuals were computed with
     weights           : (m, r) diagonal of S_c^-1
     weighted          : (m, r) S_c^-1 r_c
@@ -166,7 +165,8 @@ class MessagePassingFit:
     cohorts: HashedCohorts
     estimates: ShareEstimates
     beliefs: Beliefs
-    overdispersion: Overdispersion
+    variance: float
+    variance_error: float
     means: Floats
     weights: Floats
     weighted: Floats
@@ -236,14 +236,14 @@ def pass_messages(cohorts: HashedCohorts, start: Beliefs | None = None) -> Messa
     """
     if too_crowded(len(cohorts.positions), cohorts.num_candidates, cohorts.size):
         return _match_without_subtraction(cohorts)
-    beliefs = start or _initial_beliefs(cohorts)
-    carried = _stationary_term(cohorts, beliefs)
+    beliefs = start or _nothing(cohorts)
+    carried, variance = _stationary_term(cohorts, beliefs), _total_variance(beliefs)
     for _ in range(_MAX_ITERATIONS):
         before = beliefs
-        fit = _iterate(cohorts, before, carried)
-        beliefs = fit.beliefs
-        carried = beliefs.variances.sum() * cohorts.spreads * fit.weighted
-        if _has_settled(cohorts, before, fit):
+        fit = _iterate(cohorts, before, carried, variance)
+        beliefs, changed = fit.beliefs, _variance_ratio(cohorts, fit.variance, variance)
+        carried, variance = beliefs.variances.sum() * cohorts.spreads * fit.weighted, fit.variance
+        if max(abs(changed - 1), _movement(before, fit)) < _CONVERGENCE_TOLERANCE:
             break
     return fit
 
@@ -254,20 +254,27 @@ def _match_without_subtraction(cohorts: HashedCohorts) -> MessagePassingFit:
     In a single cohort nothing is determined: candidates of one position are one column there, so columns never share a position, and the
     positions of the others are not random.
     """
-    nothing = _initial_beliefs(cohorts)
-    fit = replace(_iterate(cohorts, nothing, np.zeros_like(cohorts.responses)), beliefs=nothing)
+    fit = _iterate(cohorts, _nothing(cohorts), np.zeros_like(cohorts.responses), 0.0)
+    fit = replace(fit, beliefs=replace(_nothing(cohorts), unlisted_variance=fit.variance))
     if len(cohorts.positions) > 1:
         return fit
     unknown = np.full(cohorts.num_candidates, np.nan)
     return replace(fit, estimates=replace(fit.estimates, shares=unknown, variances=np.full_like(unknown, np.inf)))
 
 
-def _iterate(cohorts: HashedCohorts, beliefs: Beliefs, carried: Floats) -> MessagePassingFit:
-    """Estimates from the residuals given the beliefs, and the beliefs given the estimates; carried : Onsager's term, (m, r)."""
-    weights = 1 / (1 + _total_variance(beliefs) * cohorts.spreads)
-    residuals, effects, covariance = _residuals(cohorts, beliefs.means, weights, carried)
+def _iterate(cohorts: HashedCohorts, beliefs: Beliefs, carried: Floats, variance: float) -> MessagePassingFit:
+    """Estimates from the residuals given the beliefs, and the beliefs given the estimates.
+
+    carried : Onsager's term, (m, r)      variance : t of the iteration before
+    """
+    for _ in range(_MAX_SCORING_STEPS):
+        weights, before = 1 / (1 + variance * cohorts.spreads), variance
+        residuals, effects, covariance = _residuals(cohorts, beliefs.means, weights, carried)
+        step, error = _scoring_step(cohorts, weights, weights * residuals, covariance)
+        variance = max(before + step, 0.0)
+        if abs(_variance_ratio(cohorts, variance, before) - 1) < _SCORING_TOLERANCE:
+            break
     weighted = weights * residuals
-    overdispersion = _overdispersion(cohorts, weights, weighted, covariance)
     information = cohorts.information(weights)
     shared = np.array([cohorts.gather(each) for each in np.moveaxis(cohorts.scores_of_fixed(weights), 0, 1)])
     information -= np.einsum("ov,op,pv->v", shared, covariance, shared)
@@ -283,8 +290,9 @@ def _iterate(cohorts: HashedCohorts, beliefs: Beliefs, carried: Floats) -> Messa
     return MessagePassingFit(
         cohorts=cohorts,
         estimates=estimates,
-        beliefs=_updated(beliefs, estimates, overdispersion),
-        overdispersion=overdispersion,
+        beliefs=_updated(beliefs, estimates, before),
+        variance=before,
+        variance_error=error,
         means=beliefs.means,
         weights=weights,
         weighted=weighted,
@@ -300,17 +308,10 @@ def _strong_candidates(estimates: ShareEstimates, size: int) -> Indices:
     return np.sort(strong[np.argsort(-scores[strong])[:most]])
 
 
-def _initial_beliefs(cohorts: HashedCohorts) -> Beliefs:
-    """No candidate has a share, and tau**2 is the restricted maximum-likelihood estimate of the sum of all squared shares."""
-    nothing, unlisted_variance = np.zeros(cohorts.num_candidates), 0.0
-    for _ in range(_MAX_INITIAL_STEPS):
-        weights = 1 / (1 + unlisted_variance * cohorts.spreads)
-        residuals, _, covariance = _residuals(cohorts, nothing, weights, np.zeros_like(weights))
-        before, step = unlisted_variance, _overdispersion(cohorts, weights, weights * residuals, covariance).step
-        unlisted_variance = max(before + step, 0.0)
-        if abs(_variance_ratio(cohorts, unlisted_variance, before) - 1) < _CONVERGENCE_TOLERANCE:
-            break
-    return Beliefs(nothing, nothing, unlisted_variance)
+def _nothing(cohorts: HashedCohorts) -> Beliefs:
+    """No candidate has a share, with certainty."""
+    nothing = np.zeros(cohorts.num_candidates)
+    return Beliefs(nothing, nothing, 0.0)
 
 
 def _residuals(
@@ -331,25 +332,28 @@ def _stationary_term(cohorts: HashedCohorts, beliefs: Beliefs) -> Floats:
     return np.asarray(beliefs.variances.sum() * cohorts.spreads * weights * residuals)
 
 
-def _overdispersion(
+def _scoring_step(
     cohorts: HashedCohorts, weights: Floats, weighted: Floats, effect_covariance: Floats
-) -> Overdispersion:
-    """Residuals compared with S_c: the fixed effects take up their part of the expected squares."""
+) -> tuple[float, float]:
+    """Step of Fisher scoring for t, and its standard error; the fixed effects take up their part of the expected squares.
+
+    step = (r'S^-1 K S^-1 r - tr(P K)) / tr(S^-1 K S^-1 K)        error = sqrt(2 / tr(S^-1 K S^-1 K))
+    """
     spreads = cohorts.spreads
     of_effects = np.einsum("cr,cro,crp->op", spreads * weights**2, cohorts.fixed, cohorts.fixed)
     expected = float((spreads * weights).sum() - np.sum(of_effects * effect_covariance))
-    return Overdispersion.from_sums(
-        float((spreads * weighted**2).sum()), expected, float(((spreads * weights) ** 2).sum())
-    )
+    curvature = float(((spreads * weights) ** 2).sum())
+    if not curvature > 0:
+        return 0.0, np.inf
+    return (float((spreads * weighted**2).sum()) - expected) / curvature, float(np.sqrt(2 / curvature))
 
 
-def _updated(beliefs: Beliefs, estimates: ShareEstimates, overdispersion: Overdispersion) -> Beliefs:
-    """Posteriors under a prior fitted to all estimates, and tau**2 after a scoring step."""
-    before = beliefs.unlisted_variance
-    unlisted_variance = max(before + overdispersion.step, before / _MAX_SHRINKAGE, 0.0)
+def _updated(beliefs: Beliefs, estimates: ShareEstimates, variance: float) -> Beliefs:
+    """Posteriors under a prior fitted to all estimates, and the part of t that the earlier posteriors do not explain."""
+    unlisted_variance = max(variance - float(beliefs.variances.sum()), 0.0)
     if not len(estimates.shares):
         return Beliefs(beliefs.means, beliefs.variances, unlisted_variance)
-    _, _, means, variances = fit_posterior(estimates, overdispersion.ratio)
+    _, _, means, variances = fit_posterior(estimates, 1.0)
     damping = _DAMPING if beliefs.variances.any() else 1.0
     return Beliefs(
         beliefs.means + damping * (means - beliefs.means),
@@ -358,13 +362,10 @@ def _updated(beliefs: Beliefs, estimates: ShareEstimates, overdispersion: Overdi
     )
 
 
-def _has_settled(cohorts: HashedCohorts, before: Beliefs, fit: MessagePassingFit) -> bool:
-    """Whether the means changed by little in standard errors, and the observations' variance by little of itself."""
-    after, variances = fit.beliefs, fit.estimates.variances
-    changes = (after.means - before.means) / np.sqrt(variances)
-    moved = float(np.sqrt(np.mean(changes**2))) if len(changes) else 0.0
-    ratio = _variance_ratio(cohorts, _total_variance(after), _total_variance(before))
-    return max(moved, abs(ratio - 1)) < _CONVERGENCE_TOLERANCE
+def _movement(before: Beliefs, fit: MessagePassingFit) -> float:
+    """Root mean square of the change of the means, in standard errors."""
+    changes = (fit.beliefs.means - before.means) / np.sqrt(fit.estimates.variances)
+    return float(np.sqrt(np.mean(changes**2))) if len(changes) else 0.0
 
 
 def _total_variance(beliefs: Beliefs) -> float:

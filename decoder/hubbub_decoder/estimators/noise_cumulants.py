@@ -12,17 +12,14 @@ this one, the variance at least this one. docs/mathematics.md, section 10.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from hubbub.metrics.params import Params
 from hubbub.summary import BitCounts, PatternCounts
-from hubbub_decoder.array_types import Floats, Indices
+from hubbub_decoder.array_types import Floats
 from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.inference.error_law import ErrorCumulants
 from hubbub_decoder.model.bit_covariance import bit_noise
-from hubbub_decoder.model.bit_products import BitProductSums
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.pattern_likelihood import FilterTable, filter_indices
 from hubbub_decoder.model.random_string import RandomStringMoments
@@ -30,6 +27,7 @@ from hubbub_decoder.model.repetition import Repetition
 
 _STRONG = 2.0  # standard errors above 0, from which a share counts among those expected
 _MIN_EXPECTED_SHARE = 1e-3  # of "no value" and of the unlisted strings
+_MAX_PATTERNS = 1 << 20  # of all cohorts together; with more, the cumulants of every n-th cohort stand for all
 _TINY = 1e-300
 
 
@@ -88,22 +86,23 @@ def pattern_noise_cumulants(counts: PatternCounts, design: DesignMatrix, fit: Fi
     are those of an average string. The counts are Poisson. Strings hash at random, so all candidates have the cumulants of an average
     string. Reports of the candidate itself are taken as given, and take the place of others.
     """
-    params = design.params
-    table, n = FilterTable.from_params(params), counts.counts.sum(axis=1)
-    filter_of, size = filter_indices(design, table), len(table.filters)
+    table = FilterTable.from_params(design.params)
+    filter_of = filter_indices(design, table)
+    every = -(-(len(filter_of) << design.params.num_bits) // _MAX_PATTERNS)
+    reports, filter_of, size = counts.counts.sum(axis=1)[::every], filter_of[::every], len(table.filters)
     shares, unlisted = _expected_shares(fit, float(fit.totals[2]), _MIN_EXPECTED_SHARE)
     no_value = max(1 - float(shares.sum()) - unlisted, _MIN_EXPECTED_SHARE)
     others = table.fixed_patterns @ np.array([unlisted, no_value])
-    expected = [np.bincount(filters, shares, size) + others for filters in filter_of]
-    patterns = [np.maximum(table.mixture(theta / theta.sum()), 1e-12) for theta in expected]
-    fixed = np.column_stack([table.mixture(each) for each in table.fixed_patterns.T])
-    gram = sum(reports * fixed.T @ (fixed / pi[:, None]) for pi, reports in zip(patterns, n, strict=True))
-    average = fixed @ (np.linalg.pinv(gram) @ gram[:, 0])  # an average candidate is an average string
-    moments = _FilterMoments.from_params(params, table)
-    parts = zip(patterns, n, strict=True)
-    sums = sum(reports * (moments(pi, average) @ table.probabilities) for pi, reports in parts)
-    length, variance, third, own_variance, own_third = sums
-    effect = noise_effect(params, Repetition.from_periods(counts.metric, counts.periods))
+    patterns = [_expected_patterns(table, np.bincount(filters, shares, size) + others) for filters in filter_of]
+    fixed, gram = np.column_stack([table.mixture(theta) for theta in table.fixed_patterns.T]), np.zeros((2, 2))
+    for pi, n in zip(patterns, reports, strict=True):
+        gram += n * (fixed.T @ (fixed / pi[:, None]))
+    average = fixed @ (np.linalg.pinv(gram) @ gram[0])
+    sums = np.zeros(5)
+    for pi, n in zip(patterns, reports, strict=True):
+        sums += n * (_weighted_powers(table, average, pi) @ table.probabilities)
+    length, variance, own_variance, third, own_third = sums * (counts.num_reports / max(1, reports.sum()))
+    effect = noise_effect(design.params, Repetition.from_periods(counts.metric, counts.periods))
     values = (
         *(variance / length**2, (own_variance - variance) / length**2),
         *(effect**2 * third / length**3, effect**2 * (own_third - third) / length**3),
@@ -111,42 +110,34 @@ def pattern_noise_cumulants(counts: PatternCounts, design: DesignMatrix, fit: Fi
     return ErrorCumulants(*(np.full(filter_of.shape[1], float(value)) for value in values))
 
 
-@dataclass(frozen=True, eq=False)
-class _FilterMoments:
-    """Moments of the weight a = (R_g - u) / pi of a pattern, for each filter g; sums are taken bit by bit.
+def _weighted_powers(table: FilterTable, average: Floats, pi: Floats) -> Floats:
+    """Sums over the patterns of powers of the weights a = (R - u) / pi of each filter, (5, F), u the average string's part.
 
-    sums    : over patterns s, of v_s R_gs**j for j = 1 .. 4
-    indices : of the filters in each
+    R a; pi a**2; R a**2 - (R a)**2; pi a**3; third cumulant of a under R. Powers of R - u are expanded, so that no table of the patterns
+    is needed.
     """
+    u, v = average / pi, 1 / pi
+    r1, r2, r3, r4 = (
+        {power: table.score(weights, number) for power, weights in each}
+        for number, each in (
+            (1, ((1, u), (2, u**2), (3, u**3))),
+            (2, ((0, v), (1, u * v), (2, u**2 * v))),
+            (3, ((0, v**2), (1, u * v**2))),
+            (4, ((0, v**3),)),
+        )
+    )
+    first = r2[0] - r1[1]
+    second = r3[0] - 2 * r2[1] + r1[2]
+    third = r4[0] - 3 * r3[1] + 3 * r2[2] - r1[3]
+    squares = r2[0] - 2 * r1[1] + float(np.sum(average * u))
+    cubes = r3[0] - 3 * r2[1] + 3 * r1[2] - float(np.sum(average * u**2))
+    return np.array([first, squares, second - first**2, cubes, third - 3 * second * first + 2 * first**3])
 
-    sums: tuple[BitProductSums, ...]
-    indices: tuple[Indices, ...]
 
-    @classmethod
-    def from_params(cls, params: Params, table: FilterTable) -> _FilterMoments:
-        """Sums for all filters of the table."""
-        p, q = params.p_star, params.q_star
-        chances = np.array([[1 - p, p], [1 - q, q]])
-        sums = tuple(BitProductSums.of_functions(chances**j, params.num_bits, params.num_hashes) for j in range(1, 5))
-        return cls(sums, tuple(each.indices(table.filters) for each in sums))
-
-    def __call__(self, pi: Floats, u: Floats) -> Floats:
-        """Rows (5, F): E_g a; sums of pi a**2 and of pi a**3; variance and third cumulant of a under g."""
-
-        def total(power: int, values: Floats) -> Floats:
-            return np.asarray(self.sums[power - 1](values)[self.indices[power - 1]])
-
-        ratio = u / pi
-        r1, r2 = total(1, ratio), total(2, 1 / pi)
-        r1_2, r2_1, r3 = total(1, ratio**2), total(2, ratio / pi), total(3, 1 / pi**2)
-        r1_3, r2_2, r3_1, r4 = total(1, ratio**3), total(2, ratio**2 / pi), total(3, ratio / pi**2), total(4, 1 / pi**3)
-        first = r2 - r1
-        second = r3 - 2 * r2_1 + r1_2
-        third = r4 - 3 * r3_1 + 3 * r2_2 - r1_3
-        return np.array([
-            first, r2 - 2 * r1 + np.sum(ratio * u), r3 - 3 * r2_1 + 3 * r1_2 - np.sum(ratio**2 * u),
-            second - first**2, third - 3 * second * first + 2 * first**3,
-        ])  # fmt: skip
+def _expected_patterns(table: FilterTable, theta: Floats) -> Floats:
+    """Expected share of each pattern in one cohort, (2**k,), positive; theta : (F,) shares of the filters, not negative."""
+    pi = table.mixture(theta)
+    return np.asarray(np.maximum(pi / pi.sum(), 1e-12))
 
 
 def noise_effect(params: Params, repetition: Repetition) -> float:

@@ -55,7 +55,7 @@ def fit_patterns(counts: PatternCounts, design: DesignMatrix) -> FitResult:
     n = Repetition.from_periods(counts.metric, counts.periods).num_clients(counts.num_reports)
     return FitResult.from_mixed_model(
         fit.estimates,
-        (fit.beliefs.unlisted_variance, fit.overdispersion.error),
+        (fit.beliefs.unlisted_variance, fit.variance_error),
         compare_with_random_strings(fit, fit.estimates, filter_of[:, None], filters),
         totals=(
             np.array([listed, unlisted, 1 - no_value]),

@@ -5,17 +5,19 @@ from __future__ import annotations
 import io
 import json
 import math
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 from hubbub.metrics.metric import Kind, Metric
 from hubbub.text import format_count
+from hubbub_decoder.data.candidates import distinct_candidates
 from hubbub_decoder.data.output_files import atomic_write, check_table_path
 from hubbub_decoder.inference.intervals import Target
 from hubbub_decoder.results.estimates import Estimate, FitTest, ShareEstimate
 from hubbub_decoder.results.table import DecodingTable, to_html
+from hubbub_decoder.results.unlisted_strings import UnlistedString, matching_words
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,6 +48,8 @@ class Decoding:
     fit_tests       : goodness-of-fit tests; each with p < 1e-6 adds a warning
     num_kept        : number of candidates that a lasso kept; None if all candidates were estimated
     same_clients    : whether reports of different periods were taken for those of the same clients with the same values; None: of one period
+    unlisted_strings : frequent strings that are not candidates, found by their bits; their shares belong to `unlisted`
+    num_more_candidates : number of words that `match_unlisted` compared with them
     lowest_detection_limit : detection limit below which no number of reports leads, because of unlisted strings
 
     A sequence of its estimates: `decoding[0]` has the largest share, and `decoding[:10]` is a tuple of ten estimates.
@@ -69,6 +73,8 @@ class Decoding:
     lowest_detection_limit: float = 0.0
     same_clients: bool | None = None
     target: Target = "reporters"
+    unlisted_strings: tuple[UnlistedString, ...] = ()
+    num_more_candidates: int = 0
 
     @property
     def detected(self) -> tuple[Estimate, ...]:
@@ -108,6 +114,17 @@ class Decoding:
                 return estimate
         raise KeyError(key)
 
+    def match_unlisted(self, words: Iterable[str]) -> Decoding:
+        """Return the decoding with the words that match each unlisted string; a false match has probability at most 1/1,000.
+
+        Raises CandidateError for anything but a non-empty collection of strings.
+        """
+        distinct, _ = distinct_candidates(words)
+        strings = tuple(
+            replace(each, matches=matching_words(each, distinct, self.metric.params)) for each in self.unlisted_strings
+        )
+        return replace(self, unlisted_strings=strings, num_more_candidates=len(distinct))
+
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as JSON-compatible values; nan and infinity become None."""
         return {
@@ -124,6 +141,8 @@ class Decoding:
             "num_kept": self.num_kept,
             "detection_limit": _finite_or_none(self.detection_limit),
             "lowest_detection_limit": self.lowest_detection_limit,
+            "unlisted_strings": [_json_fields(string) for string in self.unlisted_strings],
+            "num_more_candidates": self.num_more_candidates,
             "warnings": list(self.warnings),
             "fit_tests": [asdict(test) for test in self.fit_tests],
             "estimates": [_json_fields(estimate) for estimate in self.estimates],

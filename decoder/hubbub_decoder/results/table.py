@@ -47,8 +47,9 @@ class DecodingTable:
         yield Text(headline(self.decoding), style="bold")
         tested = self.decoding.metric.kind is Kind.STRING
         rows = self.decoding.detected if tested and not self.everything else self.decoding.estimates
-        if rows:
+        if rows or self.decoding.unlisted_strings:
             yield self._table(rows, options.max_width)
+        yield from (Text(line) for line in match_lines(self.decoding))
         yield from (Text(line) for line in summary_lines(self.decoding))
         for warning in self.decoding.warnings:
             yield Text(f"Warning: {warning}", style="yellow")
@@ -71,7 +72,9 @@ class DecodingTable:
             table.add_column(f"q{between[-1]}value", justify="right", no_wrap=True)
         if bar_width:
             table.add_column("", width=bar_width, no_wrap=True)
-        scale = max((e.high for e in rows if math.isfinite(e.high)), default=1.0)
+        unlisted = decoding.unlisted_strings
+        highs = (*(e.high for e in rows), *(string.high for string in unlisted))
+        scale = max((high for high in highs if math.isfinite(high)), default=1.0)
         for e in rows:
             name = escape(" = ".join(map(escape_untrusted, (e.candidate, *e.indistinguishable_from))))
             if math.isnan(e.share):
@@ -90,6 +93,15 @@ class DecodingTable:
                 *([_format_q_value(e.q_value)] if tested else []),
                 *([interval_bar(e, scale, bar_width)] if bar_width else []),
                 style="dim" if tested and not e.detected else "",
+            )
+        for string in unlisted:
+            table.add_row(
+                string.label,
+                f"{string.share:z.2%}",
+                _format_interval(string.low, string.high, between),
+                *(["-"] if second else []),
+                "-",
+                *([interval_bar(string, scale, bar_width)] if bar_width else []),
             )
         return table
 
@@ -137,6 +149,23 @@ def headline(decoding: Decoding) -> str:
     """
     figures = privacy_figures(decoding.metric, Policy())
     return f"{decoding.metric.name}: {format_count(decoding.num_reports, 'report')}; {figures.sentence()}"
+
+
+def match_lines(decoding: Decoding) -> Iterator[str]:
+    """Yield the words that match each unlisted string, if words were compared."""
+    words = format_count(decoding.num_more_candidates, "word")
+    if not decoding.num_more_candidates:
+        return
+    if not decoding.unlisted_strings:
+        yield f"There is no frequent unlisted string to compare with {words}."
+    for string in decoding.unlisted_strings:
+        found = " and ".join(escape_untrusted(repr(word)) for word in string.matches)
+        what = f"{string.label[1:-1]} ({string.share:z.2%})"
+        yield (
+            f"{what[0].upper()}{what[1:]}: {found} of {words}."
+            if found
+            else f"{what[0].upper()}{what[1:]}: none of {words} matches."
+        )
 
 
 def summary_lines(decoding: Decoding) -> Iterator[str]:

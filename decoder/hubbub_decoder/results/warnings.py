@@ -256,6 +256,26 @@ def warn_undetermined_totals(decoding: Decoding) -> Iterator[str]:
         )
 
 
+@_of_kind("unlisted_strings")
+def warn_unlisted_strings(decoding: Decoding) -> Iterator[str]:
+    """Warn about the frequent unlisted strings that have a row of their own."""
+    for string in decoding.unlisted_strings:
+        finding = (
+            f"A string with {string.share:.1%} of the reports is not in the candidate list"
+            if string.num_strings == 1
+            else f"Two strings with {string.share:.1%} of the reports together are not in the candidate list"
+        )
+        meaning = (
+            "Its share has a row in the table and does not widen the intervals of the candidates."
+            if string.separated
+            else "Its bits are not certain in all cohorts, so it widens the intervals of the candidates."
+        )
+        yield (
+            f"{finding}. {meaning} To find out which word it is, pass a list of words (--more-candidates FILE, or Decoding.match_unlisted), "
+            "and add the match to the candidates."
+        )
+
+
 @_of_kind("frequent_unlisted_string")
 def warn_frequent_unlisted_string(null: NullDistribution | None, unlisted_variance: float) -> Iterator[str]:
     """Warn about a frequent string without a candidate; unlisted_variance is tau**2, in squared shares."""
