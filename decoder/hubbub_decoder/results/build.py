@@ -1,4 +1,4 @@
-"""Turn the result of an estimator into a `Decoding`: intervals, q-values, posterior medians, order."""
+"""Turn the result of an estimator into a `Decoding`: intervals, q-values, posterior shares, order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.inference.error_law import ErrorCumulants, ErrorLaw
 from hubbub_decoder.inference.intervals import Target, detection_limit, normal_interval, selection_adjusted_level
 from hubbub_decoder.inference.multiple_testing import q_values
-from hubbub_decoder.inference.shrinkage import posterior_medians
+from hubbub_decoder.inference.shrinkage import posterior_shares
+from hubbub_decoder.model.repetition import Repetition
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.estimates import Estimate, ShareEstimate
 
@@ -27,7 +28,8 @@ def build_decoding(
     groups : (M) the candidates of each share; more than one where no report can distinguish them
     """
     population = target == "population"
-    law = _error_law(fit, target, counts.num_reports)
+    clients = Repetition.from_periods(counts.metric, counts.periods).num_clients(counts.num_reports)
+    law = _error_law(fit, target, clients)
     total_errors = np.sqrt(fit.total_variances if population else fit.total_reporter_variances)
     totals = zip(fit.totals.tolist(), total_errors.tolist(), strict=True)
     listed_total, unlisted, some_value = (_total(share, error, confidence) for share, error in totals)
@@ -36,7 +38,7 @@ def build_decoding(
         num_reports=counts.num_reports,
         confidence=confidence,
         fdr=fdr,
-        estimates=_estimates(fit, law, groups, confidence, fdr),
+        estimates=_estimates(fit, law, groups, confidence, fdr, listed_total.share),
         listed_total=listed_total,
         unlisted=unlisted,
         no_value=_total(1 - some_value.share, some_value.std_error, confidence),
@@ -45,11 +47,11 @@ def build_decoding(
     )
 
 
-def _error_law(fit: FitResult, target: Target, num_reports: int) -> ErrorLaw:
+def _error_law(fit: FitResult, target: Target, num_clients: float) -> ErrorLaw:
     """Distribution of the errors of the shares as those among the reporters, or of a population."""
     cumulants = fit.cumulants or ErrorCumulants.zero(len(fit.shares))
     if target == "population":
-        return ErrorLaw(fit.shares, fit.variances, cumulants, fit.null_distribution, 1 / num_reports)
+        return ErrorLaw(fit.shares, fit.variances, cumulants, fit.null_distribution, 1 / num_clients)
     return ErrorLaw(fit.shares, fit.reporter_variances, cumulants, fit.null_distribution)
 
 
@@ -62,7 +64,7 @@ def _detection_limit(fit: FitResult, law: ErrorLaw, fdr: float) -> float:
 
 
 def _estimates(
-    fit: FitResult, law: ErrorLaw, groups: Sequence[tuple[str, ...]], confidence: float, fdr: float
+    fit: FitResult, law: ErrorLaw, groups: Sequence[tuple[str, ...]], confidence: float, fdr: float, total: float
 ) -> tuple[Estimate, ...]:
     """Estimates of all groups in descending order of share; what is not determined comes last.
 
@@ -83,7 +85,7 @@ def _estimates(
         wider = selection_adjusted_level(1 - confidence, int(detected.sum()), int(tested.sum()))
         adjusted_low, adjusted_high = (np.where(detected, end, np.nan) for end in law.interval(wider, p, retested))
     std_errors = np.sqrt(law.variances)
-    medians = posterior_medians(fit.shares, std_errors, confidence)
+    posterior = posterior_shares(fit.shares, std_errors, confidence, total)
     columns = {
         "share": fit.shares,
         "std_error": std_errors,
@@ -93,9 +95,10 @@ def _estimates(
         "q_value": q,
         "selection_adjusted_low": adjusted_low,
         "selection_adjusted_high": adjusted_high,
-        "posterior_median": medians.shares,
-        "credible_low": medians.low,
-        "credible_high": medians.high,
+        "posterior_median": posterior.medians,
+        "credible_low": posterior.low,
+        "credible_high": posterior.high,
+        "posterior_mean": posterior.means,
     }
     rows = np.column_stack([np.where(fitted, column, np.nan) for column in columns.values()]).tolist()
     estimates = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -29,9 +30,11 @@ class Estimate(ShareEstimate):
     detected         : q_value <= fdr and p_value < (1 - confidence) / 2; so `low` of a detected candidate is above 0
     selection_adjusted_low, selection_adjusted_high : interval adjusted for the selection of detected candidates (Benjamini and
                        Yekutieli 2005), wider than low .. high; nan if not detected
-    posterior_median : shrunken share, biased; at most 1 in total over all candidates
+    posterior_median : shrunken share, biased; at most 1 in total over all candidates, and of the least expected total variation
     credible_low, credible_high : posterior quantiles; they cover `Decoding.confidence` of all candidates on average, but fewer of those
                        with a share above 0
+    posterior_mean   : shrunken share of the least expected squared error; all of them are nonnegative and add up to the listed total,
+                       cut to [0, 1]. It may be outside credible_low .. credible_high where few of many candidates are present
     indistinguishable_from : candidates with the same bits in every cohort; the share is the total of the group
     """
 
@@ -45,6 +48,7 @@ class Estimate(ShareEstimate):
     credible_low: float
     credible_high: float
     indistinguishable_from: tuple[str, ...] = ()
+    posterior_mean: float = math.nan
 
     @property
     def interval(self) -> tuple[float, float]:
