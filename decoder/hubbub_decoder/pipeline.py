@@ -16,21 +16,23 @@ from hubbub_decoder.blas_threads import idle_blas_threads, one_blas_thread
 from hubbub_decoder.data.candidates import distinct_candidates
 from hubbub_decoder.data.combine import Collected
 from hubbub_decoder.errors import CandidateError
-from hubbub_decoder.estimators.bit_counts import fit_bits
+from hubbub_decoder.estimators.bit_counts import fit_bits, is_crowded
 from hubbub_decoder.estimators.categories import fit_categories, select_categories
 from hubbub_decoder.estimators.fit_result import FitResult
-from hubbub_decoder.estimators.lasso_screening import Selection, independent_numbers, select_candidates
+from hubbub_decoder.estimators.lasso_screening import Method, Selection, select_candidates
 from hubbub_decoder.estimators.least_squares import fit_least_squares, use_fixed_effects
 from hubbub_decoder.estimators.pattern_counts import fit_patterns
 from hubbub_decoder.estimators.reports.mixed_effects import fit_reports_mixed, within_size_limit
 from hubbub_decoder.estimators.reports.one_step import fit_reports_one_step
+from hubbub_decoder.estimators.unlisted_strings import UnlistedFit, fit_with_unlisted_strings
 from hubbub_decoder.inference.intervals import Target, unlisted_std_error
 from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
 from hubbub_decoder.model.pattern_likelihood import count_filters, supports_pattern_likelihood
 from hubbub_decoder.results import warnings
-from hubbub_decoder.results.build import build_decoding
+from hubbub_decoder.results.build import build_category_decoding, build_decoding
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.goodness_of_fit import run_fit_tests
+from hubbub_decoder.results.unlisted_strings import build_unlisted_strings
 
 
 @one_blas_thread()
@@ -41,6 +43,7 @@ def decode(
     confidence: float = 0.95,
     fdr: float = 0.05,
     target: Target = "reporters",
+    method: Method = "auto",
     same_clients: bool = True,
 ) -> Decoding:
     """Estimate the share of the reports that carry each candidate.
@@ -51,6 +54,8 @@ def decode(
     fdr        : false discovery rate of the detected candidates, in (0, 1)
     target     : "reporters": shares among the reporters; "population": shares of the population of which they are a random
                  sample, with wider intervals
+    method     : "auto": all candidates are estimated (up to 100,000 of bit counts); "lasso": only those that a lasso on the bits of
+                 half of the cohorts keeps, from the other half
     same_clients : of a summary of several periods, whether the same clients report in each, with the same values. Their permanent noise
                  then repeats, so intervals are wider than for independent reports. False: each period has other clients
 
@@ -64,13 +69,15 @@ def decode(
     >>> [(e.candidate, round(e.share, 3), round(e.std_error, 3)) for e in decoding.estimates]
     [('linux', 0.5, 0.027), ('macos', 0.3, 0.027)]
     """
-    _check_arguments(summary, confidence, fdr, target, same_clients)
+    _check_arguments(summary, confidence, fdr, target, method, same_clients)
     periods = summary.periods
     if not same_clients:
         summary = replace(summary, periods=())  # reports of unknown periods count as independent
     if isinstance(summary, Reports) and supports_pattern_likelihood(summary.metric.params):
         summary = summary.pattern_counts()
     counts = summary if isinstance(summary, BitCounts) else summary.bit_counts()
+    if method == "lasso" and isinstance(summary, PatternCounts):
+        summary = counts
     metric = counts.metric
     if counts.num_reports == 0:
         raise SummaryError(
@@ -80,25 +87,42 @@ def decode(
     if metric.kind is not Kind.STRING:
         selected = select_categories(metric, _category_names(metric, candidates))
         fit = fit_categories(counts, selected)
-        decoding = build_decoding(fit, [(name,) for name in selected], counts, target, confidence, fdr)
+        decoding = build_category_decoding(fit, selected, counts, target, confidence, fdr)
         messages = [*warnings.warn_counts(counts), *warnings.warn_impossible_totals(decoding)]
     else:
         design, repeated = _design(metric, candidates)
-        selection = select_candidates(counts, design, keep_all=_is_pattern_fit(summary))
-        with idle_blas_threads(_largest_dimension(summary, selection)):
-            fit = _fit(summary, counts, design, selection)
+        selection = select_candidates(counts, design, method=method, keep_all=_is_pattern_fit(summary))
+        with idle_blas_threads(_largest_dimension(summary, selection, design)):
+            fit, unlisted = _fit(summary, counts, design, selection)
         decoding = build_decoding(fit, design.groups, counts, target, confidence, fdr)
-        decoding = replace(decoding, lowest_detection_limit=_lowest_detection_limit(summary, fit, decoding))
+        decoding = replace(
+            decoding,
+            lowest_detection_limit=_lowest_detection_limit(summary, fit, decoding),
+            unlisted_strings=build_unlisted_strings(unlisted, metric.params.num_bits, target, confidence),
+        )
         if len(selection.columns) < len(design.groups):
-            decoding = replace(decoding, num_screened=len(selection.columns))
+            decoding = replace(decoding, num_kept=len(selection.columns))
         messages = _warnings(summary, counts, design, repeated, selection, fit, decoding)
     assumed = same_clients if len(periods) > 1 else None
     decoding = replace(decoding, periods=periods, same_clients=assumed)
     return replace(decoding, fit_tests=tests, warnings=(*messages, *warnings.warn_failed_fit_tests(tests, counts)))
 
 
-def _fit(summary: Collected, counts: BitCounts, design: DesignMatrix, selection: Selection) -> FitResult:
-    """Fit the candidates by the most precise estimator for this summary and this number of candidates.
+def _fit(
+    summary: Collected, counts: BitCounts, design: DesignMatrix, selection: Selection
+) -> tuple[FitResult, tuple[UnlistedFit, ...]]:
+    """Fit the selected candidates, and search for frequent unlisted strings."""
+    kept = design.take(selection.columns)
+    fit, unlisted = fit_with_unlisted_strings(
+        selection.counts, kept, lambda columns: _fit_columns(summary, counts, columns, selection)
+    )
+    return fit.expand(
+        selection.columns, len(design.groups), p_value=math.nan if selection.independent else 1.0
+    ), unlisted
+
+
+def _fit_columns(summary: Collected, counts: BitCounts, kept: DesignMatrix, selection: Selection) -> FitResult:
+    """Fit the columns by the most precise estimator for this summary and this number of columns.
 
     summary                       | few candidates: fixed effects | many candidates: random effects, empirical Bayes
     PatternCounts (k <= 16)       |                         fit_patterns
@@ -106,15 +130,13 @@ def _fit(summary: Collected, counts: BitCounts, design: DesignMatrix, selection:
     otherwise, their bit counts   | fit_least_squares             | fit_bits
     """
     if isinstance(summary, PatternCounts) and _is_pattern_fit(summary):
-        return fit_patterns(summary, design)
-    kept, n = design.take(selection.columns), counts.num_reports
+        return fit_patterns(summary, kept)
+    n = counts.num_reports
     fixed = use_fixed_effects(selection.counts, kept)
-    if isinstance(summary, Reports) and within_size_limit(kept):
+    if isinstance(summary, Reports) and within_size_limit(kept) and not is_crowded(selection.counts, kept):
         reports = selection.reports_of(summary)
-        fit = fit_reports_one_step(reports, kept, n) if fixed else fit_reports_mixed(reports, kept, n)
-    else:
-        fit = fit_least_squares(selection.counts, kept, n) if fixed else fit_bits(selection.counts, kept, n)
-    return fit.expand(selection.columns, len(design.groups), p_value=math.nan if selection.independent else 1.0)
+        return fit_reports_one_step(reports, kept, n) if fixed else fit_reports_mixed(reports, kept, n)
+    return fit_least_squares(selection.counts, kept, n) if fixed else fit_bits(selection.counts, kept, n)
 
 
 def _lowest_detection_limit(summary: Collected, fit: FitResult, decoding: Decoding) -> float:
@@ -132,14 +154,10 @@ def _lowest_detection_limit(summary: Collected, fit: FitResult, decoding: Decodi
     return decoding.detection_limit * min(error / fit.null_error, 1) if error and fit.null_error < math.inf else 0.0
 
 
-def _largest_dimension(summary: Collected, selection: Selection) -> int:
-    """Largest dimension of a dense matrix in the fit: the number of shares or of independent numbers, whichever is smaller."""
-    shares = len(selection.columns)
-    if isinstance(summary, Reports):
-        return shares
-    if _is_pattern_fit(summary):
-        return min(shares, summary.metric.params.num_cohorts * (count_filters(summary.metric.params) - 1))
-    return min(shares, independent_numbers(selection.counts))
+def _largest_dimension(summary: Collected, selection: Selection, design: DesignMatrix) -> int:
+    """Largest dimension of a dense matrix in the fit: the number of shares; message passing has none."""
+    has_matrix = isinstance(summary, Reports) or use_fixed_effects(selection.counts, design.take(selection.columns))
+    return len(selection.columns) if has_matrix and not _is_pattern_fit(summary) else 0
 
 
 def _is_pattern_fit(summary: Collected) -> bool:
@@ -173,7 +191,9 @@ def _category_names(metric: Metric, candidates: Iterable[str] | DesignMatrix | N
     return None if candidates is None else distinct_candidates(candidates)[0]
 
 
-def _check_arguments(summary: object, confidence: float, fdr: float, target: str, same_clients: object) -> None:
+def _check_arguments(
+    summary: object, confidence: float, fdr: float, target: str, method: str, same_clients: object
+) -> None:
     """Raise SummaryError for a wrong type or a value out of range."""
     if not isinstance(summary, BitCounts | PatternCounts | Reports):
         raise SummaryError(
@@ -185,6 +205,8 @@ def _check_arguments(summary: object, confidence: float, fdr: float, target: str
             raise SummaryError(f"{name} must be a number in (0, 1), got {value!r}")
     if target not in ("reporters", "population"):
         raise SummaryError(f'target must be "reporters" or "population", got {target!r}')
+    if method not in ("auto", "lasso"):
+        raise SummaryError(f'method must be "auto" or "lasso", got {method!r}')
     if not isinstance(same_clients, bool):
         raise SummaryError(f"same_clients must be True or False, got {same_clients!r}")
 
@@ -205,10 +227,13 @@ def _warnings(
         *warnings.warn_counts(counts),
         *warnings.warn_padded_candidates(design),
         *warnings.warn_merged_candidates(design, repeated),
+        *warnings.warn_header_line(design, decoding),
+        *warnings.warn_separators(design),
         *warnings.warn_screening(design, selection, few_cohorts=bool(few_cohorts)),
         *warnings.warn_unused_reports(reports, design.take(selection.columns)),
         *warnings.warn_undetermined_shares(int(np.isnan(fit.shares[selection.columns]).sum())),
         *few_cohorts,
+        *warnings.warn_unlisted_strings(decoding),
         *warnings.warn_frequent_unlisted_string(fit.null_distribution, fit.unlisted_variance),
         *warnings.warn_undetermined_totals(decoding),
         *warnings.warn_impossible_totals(decoding, None if _is_pattern_fit(summary) else fit),

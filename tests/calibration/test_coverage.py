@@ -75,7 +75,7 @@ def test_intervals_cover_and_false_discovery_rate_holds(case: Case, unseen_seed:
                 inside["truth > 0" if truth else "truth = 0"].append(e.low <= truth <= e.high)
         truly_none = case.no_value / n
         inside["masses"].append(decoding.no_value.low <= truly_none <= decoding.no_value.high)
-        if decoding.num_screened is None:  # after a selection the listed are those chosen
+        if decoding.num_kept is None:  # after a selection the listed are those chosen
             listed = sum(population.get(f"{run} {name}", 0) for name in names) / n
             inside["masses"].append(decoding.listed_total.low <= listed <= decoding.listed_total.high)
         for kind, hits in inside.items():

@@ -44,7 +44,7 @@ ESTIMATE_FIELDS = (
 )
 MERGED_FIELD = "indistinguishable_from"
 TOTAL_FIELDS = ("listed_total", "unlisted", "no_value")
-SCALAR_FIELDS = ("num_reports", "detection_limit", "num_screened")
+SCALAR_FIELDS = ("num_reports", "detection_limit", "num_kept")
 TEST_FIELDS = ("statistic", "degrees_of_freedom", "p_value")
 """Attributes of an estimate and of a decoding. The file holds their values by position in these tuples, so that a rename changes no file."""
 

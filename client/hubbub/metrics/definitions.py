@@ -20,6 +20,7 @@ from typing import Any
 from hubbub.errors import DefinitionError, HubbubError
 from hubbub.metrics.metric import Kind, Metric
 from hubbub.metrics.params import Params
+from hubbub.text import format_count, format_names
 
 _PROBABILITIES = ("prob_p", "prob_q", "prob_f")
 _SIZES = ("num_bits", "num_hashes", "num_cohorts")
@@ -53,6 +54,9 @@ class Definitions(Mapping[str, Metric]):
 
     def __len__(self) -> int:
         return len(self._versions)
+
+    def __repr__(self) -> str:
+        return f"<Definitions of {format_count(len(self), 'metric')}: {format_names(list(self))}>"
 
     def version(self, name: str, digest: str) -> Metric | None:
         """Return the version with this name and digest, or None."""

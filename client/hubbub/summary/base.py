@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from hubbub.errors import SummaryError
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
+from hubbub.text import format_count
 from hubbub.wire.report import Report
 
 
@@ -71,6 +72,14 @@ class ReportData(ABC):
             "implausible_rejected": self.implausible_rejected or other.implausible_rejected,
         }
 
+    @property
+    @abstractmethod
+    def num_reports(self) -> int:
+        """N, the number of reports."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {describe_reports(self.metric, self.num_reports, self.periods)}>"
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, type(self)):
             return NotImplemented
@@ -82,3 +91,15 @@ class ReportData(ABC):
         )
 
     __hash__ = None  # type: ignore[assignment]  # arrays inside
+
+
+def describe_reports(metric: Metric, num_reports: int, periods: Sequence[str]) -> str:
+    """Name, number of reports, shape and periods in one line.
+
+    >>> describe_reports(Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5), 1200, ["2026-03-01"])
+    'dark: 1,200 reports, 1 cohort x 1 bit, 1 period'
+    """
+    params = metric.params
+    shape = f"{format_count(params.num_cohorts, 'cohort')} x {format_count(params.num_bits, 'bit')}"
+    dates = f", {format_count(len(periods), 'period')}" if periods else ""
+    return f"{metric.name}: {format_count(num_reports, 'report')}, {shape}{dates}"

@@ -17,7 +17,7 @@ from hubbub.summary.counting import count_bits, count_ones
 from hubbub.summary.validation import check_counts, metric_or_unnamed, view_rows
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class BitCounts(ReportData):
     """Bit counts: reports per cohort, and ones per cohort and bit. Available for any k.
 

@@ -20,7 +20,7 @@ from hubbub.summary.validation import check_counts, metric_or_unnamed, view_rows
 MAX_PATTERN_BITS = 16
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PatternCounts(ReportData):
     """Pattern counts: reports per cohort and bit pattern. They determine the bit counts.
 

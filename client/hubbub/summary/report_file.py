@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from hubbub.errors import HubbubError, SummaryError
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
+from hubbub.summary.base import describe_reports
 from hubbub.summary.bit_counts import BitCounts
 from hubbub.summary.pattern_counts import PatternCounts
 from hubbub.summary.reports import Reports
@@ -130,6 +131,9 @@ class ReportFile:
                     f"(fixed_size_binary[{self.metric.params.row_bytes}]), but has {columns}"
                 )
             self.num_reports = self._file.metadata.num_rows
+
+    def __repr__(self) -> str:
+        return f"<ReportFile of {describe_reports(self.metric, self.num_reports, self.periods)}>"
 
     def blocks(self) -> Iterator[Block]:
         """Yield checked cohorts (n,) and rows (n, ceil(k / 8)) of each block."""

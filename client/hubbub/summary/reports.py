@@ -18,7 +18,7 @@ from hubbub.summary.pattern_counts import PatternCounts
 from hubbub.summary.validation import check_report_rows, metric_or_unnamed, view_rows
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Reports(ReportData):
     """Reports of one metric, concatenated by `+`. Their order has no meaning.
 

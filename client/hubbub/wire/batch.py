@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from hubbub.metrics.metric import MAX_CLIENT_COHORTS, Metric
 from hubbub.metrics.periods import Period
 from hubbub.randomness import RandomBytes, system_random_bytes
+from hubbub.text import format_count
 from hubbub.wire.dates import parse_day
 from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub.wire.report import Report
@@ -34,7 +35,7 @@ SINGLE_REPORT_BYTES = 512
 _UUID4 = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Batch:
     """Reports of one metric and period, with a random id that stays the same in every retry.
 
@@ -52,6 +53,9 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.cohorts)
+
+    def __repr__(self) -> str:
+        return f"<Batch {self.batch_id} of {self.metric}, {self.period}: {format_count(len(self), 'report')}>"
 
     @classmethod
     def from_reports(

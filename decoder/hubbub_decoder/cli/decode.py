@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from hubbub.cli.output import PATH, json_option, print_json
+
+if TYPE_CHECKING:
+    from hubbub_decoder.inference.intervals import Target
 
 
 @click.command()
@@ -21,6 +25,10 @@ from hubbub.cli.output import PATH, json_option, print_json
     "--map", "map_path", type=PATH,
     help="google/rappor map: candidates with their bit positions. Replaces --candidates.",
 )  # fmt: skip
+@click.option(
+    "--more-candidates", "words_path", type=PATH,
+    help="Words to compare with the frequent unlisted strings that are found; a file like that of --candidates.",
+)  # fmt: skip
 @json_option
 @click.option("--out", type=PATH, help="Also save the estimates to this .csv, .json or .parquet file.")
 @click.option("--all", "everything", is_flag=True, help="Show every candidate, not only the detected ones.")
@@ -33,6 +41,14 @@ from hubbub.cli.output import PATH, json_option, print_json
     help="False discovery rate: the expected share of false positives among the detected candidates.",
 )  # fmt: skip
 @click.option(
+    "--target", default="reporters", show_default=True, type=click.Choice(["reporters", "population"]),
+    help="Shares among the reporters, or in the population of which they are a random sample (wider intervals).",
+)  # fmt: skip
+@click.option(
+    "--method", default="auto", show_default=True, type=click.Choice(["auto", "lasso"]),
+    help="auto estimates every candidate; lasso only those that a lasso on half of the cohorts keeps.",
+)  # fmt: skip
+@click.option(
     "--independent-clients", is_flag=True,
     help="Several periods have different clients. Default: the same clients with the same values, for which intervals are wider.",
 )  # fmt: skip
@@ -40,11 +56,14 @@ def command(
     summaries: tuple[Path, ...],
     candidates_path: Path | None,
     map_path: Path | None,
+    words_path: Path | None,
     as_json: bool,
     out: Path | None,
     everything: bool,
     confidence: float,
     fdr: float,
+    target: Target,
+    method: Literal["auto", "lasso"],
     independent_clients: bool,
 ) -> None:
     """Estimate the share of reports that carry each candidate.
@@ -61,6 +80,7 @@ def command(
 
     from hubbub.metrics.metric import Kind
     from hubbub.summary import read_collected
+    from hubbub_decoder.cli.progress import elapsed_time
     from hubbub_decoder.data.candidates import read_candidates
     from hubbub_decoder.data.combine import combine, describe
     from hubbub_decoder.data.google_rappor import read_map_design
@@ -76,8 +96,10 @@ def command(
     if out is not None:
         check_table_path(out)
     candidates: list[str] | DesignMatrix | None = None if candidates_path is None else read_candidates(candidates_path)
+    words = None if words_path is None else read_candidates(words_path)
     stderr = Console(stderr=True)
-    with stderr.status("reading ...") as status:
+    with elapsed_time(stderr) as show_stage:
+        show_stage("reading")
         parts = [read_collected(path) for path in summaries]
         summary = combine(parts)
         if summary.metric.kind is Kind.STRING and candidates_path is None and map_path is None:
@@ -90,8 +112,18 @@ def command(
                     f"{summary.metric.name} is a {summary.metric.kind} metric and needs no map. Leave out --map."
                 )
             candidates = read_map_design(map_path, summary.metric.params)
-        status.update(f"decoding {describe(summary)} ... (minutes for thousands of candidates)")
-        decoding = decode(summary, candidates, confidence=confidence, fdr=fdr, same_clients=not independent_clients)
+        show_stage(f"decoding {describe(summary)}")
+        decoding = decode(
+            summary,
+            candidates,
+            confidence=confidence,
+            fdr=fdr,
+            target=target,
+            method=method,
+            same_clients=not independent_clients,
+        )
+        if words is not None:
+            decoding = decoding.match_unlisted(words)
         input_warnings = warn_repeated_inputs(list(zip(map(str, summaries), parts, strict=True)))
         decoding = replace(decoding, warnings=(*input_warnings, *decoding.warnings))
     stderr.print(f"decoded {describe(summary)}", highlight=False)

@@ -26,7 +26,13 @@ from hubbub.cli.output import PATH, json_option, print_json
     "--values", type=click.IntRange(min=1),
     help="Number of different values of the distribution, for a string metric only. Default: 100.",
 )  # fmt: skip
-@click.option("--population", "population_path", type=PATH, help="Population: .csv with the columns value and count.")
+@click.option(
+    "--population",
+    "population_path",
+    type=PATH,
+    help="Population: .csv with the columns value and count; an empty value means no value.",
+)
+@click.option("--no-value", type=click.IntRange(min=0), default=0, help="Number of additional clients without a value.")
 @click.option(
     "--periods", type=click.IntRange(min=1),
     help="Number of consecutive periods in which each client reports its value. Default: one report of each client, without a date.",
@@ -49,6 +55,7 @@ def command(
     distribution: str | None,
     values: int | None,
     population_path: Path | None,
+    no_value: int,
     periods: int | None,
     seed: int | None,
     kind: str,
@@ -97,24 +104,24 @@ def command(
     rng = np.random.default_rng(seed)
     with stderr.status("simulating ..."):
         if population_path is not None:
-            population = read_population(population_path)
+            population, without = read_population(population_path)
             if reports is not None:
-                total = sum(population.values())
+                total = sum(population.values()) + without
                 population = draw_population({value: n / total for value, n in population.items()}, reports, rng)
+                without = reports - sum(population.values())
+            no_value += without
         elif reports is None:
             raise PopulationError("A distribution has no size. Pass the number of reports with --reports.")
         else:
             population = draw_from_distribution(definition, distribution or "", values, reports, rng)
-        num_clients = sum(population.values())
+        num_clients = sum(population.values()) + no_value
         first_days = consecutive_periods(definition, periods) if periods else ()
-        match kind:
-            case "bits":
-                write_summary_file(simulate_bit_counts(definition, population, rng, periods=first_days), out)
-            case "patterns":
-                write_summary_file(simulate_pattern_counts(definition, population, rng, periods=first_days), out)
-            case _:
-                blocks = simulate_reports(definition, population, rng, periods=first_days)
-                write_report_file(definition, blocks, out, first_days)
+        if kind == "reports":
+            blocks = simulate_reports(definition, population, rng, no_value=no_value, periods=first_days)
+            write_report_file(definition, blocks, out, first_days)
+        else:
+            simulate = simulate_bit_counts if kind == "bits" else simulate_pattern_counts
+            write_summary_file(simulate(definition, population, rng, no_value=no_value, periods=first_days), out)
     num_reports = num_clients * (periods or 1)
     written = [str(out)]
     if truth_out is not None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Real
 from pathlib import Path
+from typing import Any
 
 from hubbub.text import escape_untrusted
 from hubbub_decoder.data.output_files import atomic_write
@@ -18,44 +21,99 @@ _HEADERS = ("candidate", "value")
 def distinct_candidates(candidates: Iterable[str]) -> tuple[list[str], int]:
     """Candidates without repetitions, in their original order, and the number of repetitions.
 
-    Raises CandidateError for anything but a non-empty collection of strings that UTF-8 can encode.
+    candidates : a collection or iterator of strings; a pandas or polars Series or a pyarrow or numpy array; or a DataFrame or pyarrow
+                 Table, of which the only column counts, or the column `candidate` or `value`
+
+    Raises CandidateError for anything else, for no candidate, and for strings that UTF-8 cannot encode.
 
     >>> distinct_candidates(["a", "b", "a"])
     (['a', 'b'], 1)
     """
-    if isinstance(candidates, str | bytes | Mapping) or not isinstance(candidates, Iterable):
+    column = _table_column(candidates)
+    scalar = not isinstance(column, Iterable) or getattr(column, "ndim", 1) == 0
+    if scalar or isinstance(column, str | bytes | Mapping):
         raise CandidateError(
-            f"candidates must be a list of strings, got {type(candidates).__name__} {escape_untrusted(repr(candidates))}. Pass the strings as a list."
+            f"candidates must be a list of strings, got {type(column).__name__} {escape_untrusted(repr(column))}. "
+            "Pass the strings as a list; `read_candidates` reads a file."
         )
-    given = list(candidates)
+    given = column.to_pylist() if hasattr(column, "to_pylist") else list(column)  # pyarrow iterates over scalars
     if not given:
         raise CandidateError(
             "There is no candidate. A string metric can only be decoded for given strings: pass at least one."
         )
-    for candidate in given:
+    for index, candidate in enumerate(given):
         if not isinstance(candidate, str):
-            raise CandidateError(
-                f"A candidate must be a string, got {escape_untrusted(repr(candidate))}. Convert it to the string that the app records."
-            )
+            raise _not_a_string(index, candidate)
         try:
             candidate.encode()
         except UnicodeEncodeError:
             raise CandidateError(
-                f"A candidate must be encodable as UTF-8, got {escape_untrusted(repr(candidate))}. Clients cannot report such strings: remove it."
+                f"candidates[{index}] must be encodable as UTF-8, got {escape_untrusted(repr(candidate))}. "
+                "Clients cannot report such strings: remove it."
             ) from None
     distinct = list(dict.fromkeys(map(str, given)))
     return distinct, len(given) - len(distinct)
+
+
+def _table_column(candidates: Any) -> Any:
+    """Column with the candidates if they are a table (pandas, polars, pyarrow); otherwise the candidates."""
+    names = getattr(candidates, "column_names", None)
+    if names is None and isinstance(candidates, Iterable) and getattr(candidates, "ndim", 2) == 2:
+        names = getattr(candidates, "columns", None)
+    if names is None:
+        return candidates
+    names = [str(name) for name in names]
+    index = 0 if len(names) == 1 else _column_index(names)
+    if index is None:
+        raise CandidateError(
+            f"candidates is a {type(candidates).__name__} with the columns {escape_untrusted(', '.join(names))}, and none of them is "
+            f"{' or '.join(_HEADERS)}. Pass the column with the strings, or rename it to {_HEADERS[0]}."
+            if names
+            else f"candidates is a {type(candidates).__name__} without columns. Pass the strings as a list."
+        )
+    if hasattr(candidates, "iloc"):
+        return candidates.iloc[:, index]
+    return candidates.column(index) if hasattr(candidates, "column_names") else candidates[candidates.columns[index]]
+
+
+def _column_index(names: Sequence[str]) -> int | None:
+    """Position of the column `candidate`, else `value`, without regard to case and surrounding spaces; None if there is neither."""
+    plain = [name.strip().lower() for name in names]
+    return next((plain.index(header) for header in _HEADERS if header in plain), None)
+
+
+def _not_a_string(index: int, candidate: object) -> CandidateError:
+    """Error for a candidate that is missing (None, NaN, NA) or of another type than str."""
+    missing = (
+        candidate is None
+        or type(candidate).__name__ in ("NAType", "NaTType")
+        or (isinstance(candidate, Real) and math.isnan(candidate))
+    )
+    remedy = (
+        "Remove missing values; the share of reports without a value is estimated without a candidate."
+        if missing
+        else "Decode it to a string."
+        if isinstance(candidate, bytes)
+        else "Pass a one-dimensional list of strings."
+        if hasattr(candidate, "__len__")
+        else "Convert it to the string that the app records."
+    )
+    return CandidateError(
+        f"candidates[{index}] must be a string, got {type(candidate).__name__} {escape_untrusted(repr(candidate))}. {remedy}"
+    )
 
 
 def read_candidates(path: str | Path) -> list[str]:
     """Read the candidates of a file; `-` is standard input.
 
     - `.csv`: the column `candidate` or `value`, named in line 1; an empty cell is the empty string
-    - any other suffix: one candidate per line, without the LF or CRLF at its end; empty lines are skipped
+    - any other suffix but .json: one candidate per line, without the LF or CRLF at its end; empty lines are skipped
 
-    Raises CandidateError if the file cannot be read, is not UTF-8 text or has no candidate.
+    Raises CandidateError if the file cannot be read, is JSON, is not UTF-8 text or has no candidate.
     """
     text = read_text(path)
+    if Path(path).suffix.lower() == ".json":
+        raise CandidateError(f"{path} is a JSON file. Save the candidates as .txt with one string per line.")
     candidates = (
         _csv_column(Path(path), text)
         if Path(path).suffix.lower() == ".csv"
@@ -113,8 +171,7 @@ def _csv_column(path: Path, text: str) -> list[str]:
         ) from None
     if not rows:
         return []
-    header = [name.strip().lower() for name in rows[0]]
-    column = next((header.index(name) for name in _HEADERS if name in header), None)
+    column = _column_index(rows[0])
     if column is None:
         raise CandidateError(
             f"{path}: line 1 must name the columns, and has no column {' or '.join(_HEADERS)} but {escape_untrusted(', '.join(rows[0][:6]))}. "
@@ -123,6 +180,6 @@ def _csv_column(path: Path, text: str) -> list[str]:
     for number, row in enumerate(rows[1:], start=2):
         if row and len(row) <= column:
             raise CandidateError(
-                f"{path}: line {number} has {len(row)} columns and the header {len(header)}. Add the missing cells."
+                f"{path}: line {number} has {len(row)} columns and the header {len(rows[0])}. Add the missing cells."
             )
     return [row[column] for row in rows[1:] if row]

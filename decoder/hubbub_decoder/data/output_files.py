@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -80,10 +78,19 @@ def write_report_file(
 
 
 def write_population(population: Mapping[str, int], num_reports: int, path: Path) -> None:
-    """Write the true value counts as CSV with the columns value, count and share."""
-    text = io.StringIO(newline="")
-    writer = csv.writer(text)
-    writer.writerow(("value", "count", "share"))
-    writer.writerows((value, count, count / num_reports) for value, count in population.items())
+    """Write a population file (`populations.read_population`) with the additional column share.
+
+    num_reports : total; those beyond the counts of the population are written as "no value", an empty cell without quotes
+    """
+    no_value = num_reports - sum(population.values())
+    rows = [(_quote(value), count) for value, count in population.items()] + [("", no_value)] * (no_value > 0)
+    lines = ["value,count,share", *(f"{value},{count},{count / num_reports}" for value, count in rows)]
     with atomic_write(path) as file:
-        file.write(text.getvalue().encode())
+        file.write(("\r\n".join(lines) + "\r\n").encode())
+
+
+def _quote(value: str) -> str:
+    """Cell of a CSV file; in quotes if it is empty or has a character with a meaning in CSV."""
+    if value and value.isprintable() and not set(value) & set(',"'):
+        return value
+    return '"' + value.replace('"', '""') + '"'

@@ -1,13 +1,18 @@
-"""Populations for simulation: named distributions over v1 .. vS, or value counts from a file."""
+"""Populations for simulation: named distributions over v1 .. vS, or value counts from a file.
+
+A population file is CSV with the columns `value` and `count`; other columns are ignored. An empty value is "no value", and a quoted
+empty value `""` is the empty string, as in PostgreSQL's CSV files. `output_files.write_population` writes it.
+"""
 
 from __future__ import annotations
 
-import csv
 import io
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.csv
 
 from hubbub.metrics.metric import Kind, Metric
 from hubbub.text import escape_untrusted
@@ -68,26 +73,52 @@ def draw_population(shares: dict[str, float], num_reports: int, rng: np.random.G
     return dict(zip(shares, drawn[:-1].tolist(), strict=True))
 
 
-def read_population(path: str | Path) -> dict[str, int]:
-    """Read a CSV file with the columns `value` and `count`; repeated values are added up.
+def read_population(path: str | Path) -> tuple[dict[str, int], int]:
+    """Read a population file: the number of reports of each value, and the number without a value; repeated values are added up.
 
     Raises PopulationError for other columns, invalid counts, or a total of 0.
     """
-    try:
-        rows = csv.DictReader(io.StringIO(read_text(path), newline=""))
-    except CandidateError as problem:
-        raise PopulationError(str(problem)) from None
-    if not {"value", "count"} <= set(rows.fieldnames or ()):
-        header = escape_untrusted(", ".join(rows.fieldnames)) if rows.fieldnames else "nothing"
-        raise PopulationError(
-            f"{path}: line 1 must name the columns value and count, but has {header}. Add the header."
-        )
-    population: dict[str, int] = {}
-    for number, row in enumerate(rows, start=2):
-        text = (row["count"] or "").strip()
+    table = _read_csv(path)
+    population: dict[str | None, int] = {None: 0}
+    for number, row in enumerate(table.to_pylist(), start=2):
+        value, text = row["value"], (row["count"] or "").strip()
         if not (text.isascii() and text.isdigit()):
-            raise PopulationError(f"{path}: line {number}: count must be a non-negative integer, got {row['count']!r}.")
-        population[row["value"]] = population.get(row["value"], 0) + int(text)
+            raise PopulationError(
+                f"{path}: line {number}: count must be a non-negative integer, got {escape_untrusted(repr(text))}. "
+                "Write the number of reports of the value."
+            )
+        population[value] = population.get(value, 0) + int(text)
     if not sum(population.values()):
         raise PopulationError(f"{path}: all counts are 0. Write lines of value,count with at least one positive count.")
-    return population
+    no_value = population.pop(None)
+    return {value: count for value, count in population.items() if value is not None}, no_value
+
+
+def _read_csv(path: str | Path) -> pa.Table:
+    """Columns `value` and `count` of a CSV file as strings; an empty cell without quotes is null."""
+    try:
+        data = read_text(path).encode()
+    except CandidateError as problem:
+        raise PopulationError(str(problem)) from None
+    try:
+        return pyarrow.csv.read_csv(
+            io.BytesIO(data),
+            pyarrow.csv.ReadOptions(use_threads=False, block_size=len(data) + 1),
+            pyarrow.csv.ParseOptions(newlines_in_values=True),
+            pyarrow.csv.ConvertOptions(
+                include_columns=["value", "count"],
+                column_types={"value": pa.string(), "count": pa.string()},
+                null_values=[""],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+    except KeyError:
+        header = escape_untrusted(data.decode().partition("\n")[0].strip())
+        raise PopulationError(
+            f"{path}: line 1 must name the columns value and count, but has {header}. Add the header."
+        ) from None
+    except pa.ArrowInvalid as problem:
+        raise PopulationError(
+            f"{path} is not valid CSV ({escape_untrusted(str(problem))}). Write the header value,count and two cells in each line."
+        ) from None

@@ -1,15 +1,15 @@
-"""Estimator for bit counts with many candidates: the mixed model of all bits.
+"""Estimator for bit counts with many candidates: message passing over all bits.
 
 Model, for cohort j with n_j reports and debiased bit shares t_j (k,):
 
     t_j = X_j x + w x_o + e_j        e_j ~ N(0, C_j / (n_j (q* - p*)**2) + tau**2 V)        x_v ~ N(mean_v, variance_v)
 
 x (M,) are the candidates' shares, x_o that of the unlisted strings, w and V the moments of a random string, C_j `report_covariance`.
-Estimator: `empirical_bayes.py` on the whitened bits, twice: with C_j of an average population, then with C_j of the shares found.
+Estimator: `message_passing.py` on the whitened bits, twice: with C_j of an average population, then with C_j of the shares found.
 
     y_j = L_j^-1 t_j        A_j = L_j^-1        L_j L_j' = C_j / (n_j (q* - p*)**2)
 
-Variance:  that of `mixed_model.py`, as a share of a population; less x (1 - x) / N as a share among the reporters.
+Variance:  that of `message_passing.py`, as a share of a population; less x (1 - x) / N as a share among the reporters.
 docs/mathematics.md, sections 3, 5 and 6.
 """
 
@@ -19,9 +19,9 @@ import numpy as np
 
 from hubbub.summary import BitCounts
 from hubbub_decoder.array_types import Floats
-from hubbub_decoder.estimators.empirical_bayes import EmpiricalBayesState, exchangeable_totals, initialize, iterate
 from hubbub_decoder.estimators.fit_result import FitResult, compare_with_random_strings, sum_totals
-from hubbub_decoder.estimators.mixed_model import MixedModel, ShareEstimates
+from hubbub_decoder.estimators.lasso_screening import independent_numbers
+from hubbub_decoder.estimators.message_passing import HashedCohorts, MessagePassingFit, pass_messages, too_crowded
 from hubbub_decoder.inference.intervals import reporter_variance
 from hubbub_decoder.model.bit_covariance import bit_shares_and_covariances
 from hubbub_decoder.model.design_matrix import DesignMatrix
@@ -37,38 +37,43 @@ def fit_bits(counts: BitCounts, design: DesignMatrix, num_reports: int | None = 
     num_reports : N, of all cohorts, if `counts` holds only some of them
     """
     n = Repetition.from_periods(counts.metric, counts.periods).num_clients(num_reports or counts.num_reports)
-    state, estimates = initialize_from_bits(counts, design)
-    model = _bit_model(counts, design, estimates.posterior_means, float(estimates.fixed_effects[0]))
-    state, estimates = iterate(model, state)
-    solved, totals = model.solve(state.priors, state.unlisted_variance), exchangeable_totals(model, state, estimates)
-    final = solved.estimates()
-    filters = RandomFilters.from_params(counts.metric.params)
-    tests = compare_with_random_strings(solved, final, model.positions, filters)
+    fit = pass_bit_messages(counts, design)
+    tests = compare_with_random_strings(
+        fit, fit.estimates, fit.cohorts.positions, RandomFilters.from_params(counts.metric.params)
+    )
+    totals = fit.totals()
     sums, variances = sum_totals(totals.shares, totals.covariance)
     return FitResult.from_mixed_model(
-        final,
-        state,
+        fit.estimates,
+        (fit.beliefs.unlisted_variance, fit.variance_error),
         tests,
         totals=(sums, variances, reporter_variance(variances, sums, n)),
         variances=lambda variance, share: (variance, reporter_variance(variance, share, n)),
     )
 
 
-def initialize_from_bits(counts: BitCounts, design: DesignMatrix) -> tuple[EmpiricalBayesState, ShareEstimates]:
-    """Initial state and estimates, from bits weighted as those of an average population."""
+def is_crowded(counts: BitCounts, design: DesignMatrix) -> bool:
+    """Whether there are too many candidates for so few cohorts to subtract any of them."""
+    return too_crowded(int((counts.reports > 0).sum()), len(design.groups), independent_numbers(counts))
+
+
+def pass_bit_messages(counts: BitCounts, design: DesignMatrix) -> MessagePassingFit:
+    """Messages of the bits, weighted as those of an average population first, and then as at the shares found."""
     unlisted = RandomStringMoments.from_params(counts.metric.params).any_value_share(counts)
-    return initialize(_bit_model(counts, design, np.zeros(len(design.groups)), unlisted))
+    first = pass_messages(_bit_cohorts(counts, design, np.zeros(len(design.groups)), unlisted))
+    cohorts = _bit_cohorts(counts, design, first.beliefs.means, float(first.estimates.fixed_effects[0]))
+    return pass_messages(cohorts, first.beliefs)
 
 
-def _bit_model(counts: BitCounts, design: DesignMatrix, shares: Floats, unlisted: float) -> MixedModel:
-    """Mixed model of the bits, weighted as at these shares (M,) and this unlisted share; position k is no bit."""
+def _bit_cohorts(counts: BitCounts, design: DesignMatrix, shares: Floats, unlisted: float) -> HashedCohorts:
+    """Cohorts with reports, bits weighted as at these shares (M,) and this unlisted share; position k is no bit."""
     params = counts.metric.params
     k, random_string = params.num_bits, RandomStringMoments.from_params(params)
     fixed_patterns, covariance = np.append(random_string.mean, 0)[:, None], np.zeros((k + 1, k + 1))
     covariance[:k, :k] = random_string.covariance
     positions = design.positions()[counts.reports > 0].transpose(0, 2, 1)
     observations = _whiten_bits(counts, design, random_string, shares, unlisted)
-    return MixedModel(observations, positions, fixed_patterns, covariance)
+    return HashedCohorts.from_observations(observations, positions, fixed_patterns, covariance)
 
 
 def _whiten_bits(

@@ -6,19 +6,24 @@ Variance:  of the summed estimates of a categories with true share s, given the 
 
     Var = (s q* (1 - q*) + (a - s) p* (1 - p*)) / (N (q* - p*)**2)        plus s (1 - s) / N as the share of a population
 
-P-values are exact: P(Binomial(N, p*) >= c_i). With T reports of each client the permanent noise and the sampling of clients repeat
-(`model/repetition.py`): q* (1 - q*), p* (1 - p*) and s (1 - s) are replaced, and p-values use an effective number of reports.
-docs/mathematics.md, sections 9 and 15.
+Intervals: shares at which neither tail of c_i is below (1 - level) / 2 (Clopper & Pearson 1934, of the law above). The noise of different
+bits is independent given the reporters, so intervals at the level**(1/a) cover a categories jointly (Sidak 1967). As shares of a
+population the c_i are multinomial, and the level is 1 - (1 - level) / a (Bonferroni).
+
+With T reports of each client the permanent noise and the sampling of clients repeat (`model/repetition.py`): q* (1 - q*), p* (1 - p*) and
+s (1 - s) are replaced, and intervals have the cumulants of fewer reports, each counted as often as the variance is larger.
+
+No category is tested for share 0: all of them are known, and each has its interval. docs/mathematics.md, sections 9 and 15.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betainc
+from scipy.special import betaincinv
 
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
@@ -26,8 +31,16 @@ from hubbub.summary import BitCounts
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.errors import CandidateError
 from hubbub_decoder.estimators.fit_result import FitResult
+from hubbub_decoder.inference.error_law import ErrorCumulants, ErrorLaw
+from hubbub_decoder.inference.intervals import Target
 from hubbub_decoder.model.bit_covariance import bit_noise
+from hubbub_decoder.model.distributions import binom
 from hubbub_decoder.model.repetition import ONCE, Repetition
+
+_MAX_EXACT_VARIANCE = (
+    400.0  # of a count; above, a shifted gamma law with a continuity correction has tails right to 1 %
+)
+_WINDOW = 12  # standard deviations of a binomial count that are summed
 
 
 def select_categories(metric: Metric, asked: Sequence[str] | None) -> tuple[str, ...]:
@@ -51,7 +64,7 @@ def fit_categories(counts: BitCounts, selected: Sequence[str]) -> FitResult:
     repetition = Repetition.from_periods(counts.metric, counts.periods)
     shown = np.array([names.index(name) for name in selected])
     hidden = np.setdiff1d(np.arange(len(names)), shown)
-    shares = category_shares(counts.ones[0], n, params)
+    shares = category_shares(counts.ones[0], n, params.p_star, params.q_star)
     totals = np.array([shares[some].sum() for some in (shown, hidden, slice(None))])
     population, reporters = _variances(shares[shown], [1] * len(shown), n, params, repetition)
     of_totals, of_totals_among_reporters = _variances(
@@ -61,11 +74,11 @@ def fit_categories(counts: BitCounts, selected: Sequence[str]) -> FitResult:
         shares=shares[shown],
         variances=population,
         reporter_variances=reporters,
-        p_values=p_values(counts.ones[0], n, params, repetition)[shown],
+        p_values=np.full(len(shown), np.nan),
         totals=totals,
         total_variances=of_totals,
         total_reporter_variances=of_totals_among_reporters,
-        null_error=math.sqrt(total_variance(0, 1, n, params, repetition)),
+        null_error=math.nan,
     )
 
 
@@ -79,14 +92,13 @@ def _variances(
     return reporters + sampling, reporters
 
 
-def category_shares(ones: NDArray[np.int64], num_reports: int, params: Params) -> Floats:
+def category_shares(ones: NDArray[np.int64], num_reports: int, p_star: float, q_star: float) -> Floats:
     """Unbiased shares x_i = (c_i / N - p*) / (q* - p*), (k,), of counts c (k,).
 
-    >>> survey = Params.one_hot(1, prob_p=0, prob_q=1, prob_f=0.5)  # two coins: p* = 1/4, q* = 3/4
-    >>> category_shares(np.array([40]), 100, survey).round(12).tolist()
+    >>> category_shares(np.array([40]), 100, p_star=0.25, q_star=0.75).round(12).tolist()  # two coins
     [0.3]
     """
-    return np.asarray((ones / num_reports - params.p_star) / (params.q_star - params.p_star))
+    return np.asarray((ones / num_reports - p_star) / (q_star - p_star), np.float64)
 
 
 def total_variance(share: float, size: int, num_reports: int, params: Params, repetition: Repetition = ONCE) -> float:
@@ -113,20 +125,120 @@ def _noise(params: Params, repetition: Repetition) -> tuple[float, float]:
     return float(absent), float(present)
 
 
-def p_values(ones: NDArray[np.int64], num_reports: int, params: Params, repetition: Repetition = ONCE) -> Floats:
-    """P-values (k,) of "no client reported the category": the tail of Binomial(N, p*) beyond the count.
+def category_intervals(
+    counts: BitCounts, selected: Sequence[str], level: float, target: Target
+) -> tuple[Floats, Floats]:
+    """Confidence intervals of the selected categories, (a,) and (a,), each at `level`.
 
-    It is exact where each report has another client. Otherwise, N and the count are divided by the design effect, the variance of the count
-    over that of the binomial (Rao and Scott 1981), and the tail is interpolated by the incomplete beta function.
-
-    >>> p_values(np.array([2]), 2, Params.one_hot(1, prob_p=0, prob_q=1, prob_f=0.5)).tolist()  # (1/4)**2
-    [0.0625]
+    Exact for counts of a variance up to 400, and of a population, if each report has another client. Otherwise, reports and counts are
+    divided by the design effect, the ratio of the count's variance to that of as many clients (Rao & Scott 1981). An end beyond 0 or 1 is
+    not clipped: it is that of the shifted gamma law.
     """
-    chance, successes = params.p_star, ones
+    n, params, names = counts.num_reports, counts.metric.params, counts.metric.categories or ("true",)
+    repetition = Repetition.from_periods(counts.metric, counts.periods)
+    ones, tail = counts.ones[0][[names.index(name) for name in selected]], (1 - level) / 2
+    noise = _noise(params, repetition)
     if params.q_star < params.p_star:
-        chance, successes = 1 - chance, num_reports - ones
-    variance = chance * (1 - chance)
-    effect = _noise(params, repetition)[0] / variance if variance else 1.0
-    of_clients = successes / effect
-    tail = betainc(np.maximum(of_clients, np.finfo(float).tiny), (num_reports - successes) / effect + 1, chance)
-    return np.where(successes > 0, tail, 1.0)
+        ones, p, q = n - ones, 1 - params.p_star, 1 - params.q_star
+    else:
+        p, q = params.p_star, params.q_star
+    if target == "population":
+        return _population_intervals(ones, n, (p, q), noise, repetition.per_client, tail)
+    low, high = _gamma_law_intervals(ones, n, (p, q), noise, level)
+    for i, count in enumerate(ones.tolist() if repetition == ONCE else ()):
+        share = min(max((count / n - p) / (q - p), 0), 1)
+        if n * (share * q * (1 - q) + (1 - share) * p * (1 - p)) <= _MAX_EXACT_VARIANCE:
+            low[i], high[i] = _exact_interval(count, n, p, q, tail, (low[i], high[i]))
+    return low, high
+
+
+def _population_intervals(
+    ones: NDArray[np.int64],
+    n: int,
+    probabilities: tuple[float, float],
+    noise: tuple[float, float],
+    per_client: float,
+    tail: float,
+) -> tuple[Floats, Floats]:
+    """Clopper & Pearson's intervals of the probability of a one, as shares; reports and counts divided by the design effect."""
+    p, q = probabilities
+    shares = np.clip((ones / n - p) / (q - p), 0, 1)
+    of_clients = shares * (1 - shares) * (q - p) ** 2
+    once = p * (1 - p) + shares * (q * (1 - q) - p * (1 - p)) + of_clients
+    effect = np.where(once > 0, noise[0] + shares * (noise[1] - noise[0]) + per_client * of_clients, 1) / np.where(
+        once > 0, once, 1
+    )
+    with_one, without = ones / effect, (n - ones) / effect
+    low = np.where(ones > 0, betaincinv(np.maximum(with_one, 1e-300), without + 1, tail), 0)
+    high = np.where(ones < n, betaincinv(with_one + 1, np.maximum(without, 1e-300), 1 - tail), 1)
+    return (low - p) / (q - p), (high - p) / (q - p)
+
+
+def simultaneous_level(level: float, categories: int, target: Target) -> float:
+    """Level of each of some intervals, so that all of them cover with probability `level`: Sidak's, or Bonferroni's of a population.
+
+    >>> round(simultaneous_level(0.95, 2, "reporters"), 6), round(simultaneous_level(0.95, 2, "population"), 6)
+    (0.974679, 0.975)
+    """
+    size = max(1, categories)
+    return float(level ** (1 / size)) if target == "reporters" else 1 - (1 - level) / size
+
+
+def _gamma_law_intervals(
+    ones: NDArray[np.int64], n: int, probabilities: tuple[float, float], noise: tuple[float, float], level: float
+) -> tuple[Floats, Floats]:
+    """Intervals from variances and third cumulants of the counts, half a count wider on both sides.
+
+    noise : variance of a count from a report whose true bit is 0, and 1. Where it is d times that of a bit, n / d reports count d times each
+    """
+    p, q = probabilities
+    scale = n * (q - p)
+    (absent, third_absent), (present, third_present) = (
+        (variance, variance**2 / (each * (1 - each)) * (1 - 2 * each) if 0 < each < 1 else 0.0)
+        for each, variance in zip(probabilities, noise, strict=True)
+    )
+    cumulants = ErrorCumulants(
+        *(
+            np.full(len(ones), n * value / scale**power)
+            for value, power in (
+                (absent, 2),
+                (present - absent, 2),
+                (third_absent, 3),
+                (third_present - third_absent, 3),
+            )
+        )
+    )
+    shares = category_shares(ones, n, p, q)
+
+    def law(moved: Floats) -> tuple[Floats, Floats]:
+        at = ErrorLaw(moved, cumulants.variances + np.clip(moved, 0, 1) * cumulants.variance_slopes, cumulants, None)
+        return at.interval(level, at.p_values(), np.zeros(len(ones), bool))
+
+    return law(shares - 0.5 / scale)[0], law(shares + 0.5 / scale)[1]
+
+
+def _exact_interval(
+    count: int, n: int, p: float, q: float, tail: float, beyond: tuple[float, float]
+) -> tuple[float, float]:
+    """Smallest and largest X / n with P(C >= count) and P(C <= count) above `tail`; the ends of `beyond` where that is 0 or n."""
+
+    def at_least(c: int, with_category: int) -> float:
+        center, spread = with_category * q, _WINDOW * (1 + math.sqrt(with_category * q * (1 - q)))
+        some = np.arange(max(0, math.floor(center - spread)), min(with_category, math.ceil(center + spread)) + 1)
+        return float(binom.pmf(some, with_category, q) @ binom.sf(c - 1 - some, n - with_category, p))
+
+    low = _first(lambda x: at_least(count, x) > tail, n)
+    high = _first(lambda x: 1 - at_least(count + 1, x) <= tail, n) - 1
+    lower = low / n if low > 0 else min(beyond[0], 0.0)
+    if high == n:
+        return lower, max(beyond[1], 1.0)
+    return lower, high / n if high >= 0 else min(beyond[1], -0.5 / n)
+
+
+def _first(holds: Callable[[int], bool], n: int) -> int:
+    """Smallest x in 0 .. n for which a monotone predicate holds; n + 1 if none."""
+    low, high = 0, n + 1
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle + 1, high)
+    return low

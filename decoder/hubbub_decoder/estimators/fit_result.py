@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hubbub_decoder.array_types import Flags, Floats, Indices
-from hubbub_decoder.estimators.empirical_bayes import EmpiricalBayesState
-from hubbub_decoder.estimators.mixed_model import ShareEstimates, SolvedModel
+from hubbub_decoder.estimators.mixed_model import ShareEstimates
 from hubbub_decoder.inference.error_law import ErrorCumulants
 from hubbub_decoder.inference.multiple_testing import CandidateTests, LeaveOneOutScores, test_candidates
 from hubbub_decoder.inference.null_distribution import NullDistribution
@@ -40,6 +40,7 @@ class FitResult:
     cumulants         : of the noise of the estimates, for its skewness; None: normal
     covariance        : (M + 1, M + 1) of the candidates' shares and the unlisted share of a population, from estimators without priors
     null_space        : (M + 1, d) orthonormal directions that the reports do not determine, from estimators without priors
+    expected          : (M + 1,) shares of the candidates and of the unlisted strings that together explain the reports best; None: categories
     """
 
     shares: Floats
@@ -57,18 +58,20 @@ class FitResult:
     cumulants: ErrorCumulants | None = None
     covariance: Floats | None = None
     null_space: Floats | None = None
+    expected: Floats | None = None
 
     @classmethod
     def from_mixed_model(
         cls,
         estimates: ShareEstimates,
-        state: EmpiricalBayesState,
+        unlisted_variance: tuple[float, float],
         tests: CandidateTests,
         totals: tuple[Floats, Floats, Floats],
         variances: Callable[[Floats, Floats], tuple[Floats, Floats]],
     ) -> FitResult:
-        """Result of a solved mixed model, tau**2 taken from the state.
+        """Result of an estimator with the candidates as random effects.
 
+        unlisted_variance : tau**2 and its standard error
         totals    : shares of the totals (3,), their variances as shares of a population, and among the reporters
         variances : function of the model's variances (M,) and the shares; returns variances for a population, and for the reporters
         """
@@ -83,9 +86,10 @@ class FitResult:
             totals=totals[0],
             total_variances=totals[1],
             total_reporter_variances=totals[2],
+            expected=np.append(estimates.posterior_means, estimates.fixed_effects[0]),
             null_error=float(np.sqrt(np.median(raw[known]))) if known.any() else np.inf,
-            unlisted_variance=state.unlisted_variance,
-            unlisted_variance_error=state.unlisted_variance_error,
+            unlisted_variance=unlisted_variance[0],
+            unlisted_variance_error=unlisted_variance[1],
             null_distribution=tests.null_distribution,
             retested=tests.retested & known,
         )
@@ -120,6 +124,7 @@ class FitResult:
             totals=np.where(known_sums, sums @ solution, np.nan),
             total_variances=np.where(known_sums, contrast_variances(sums, covariance), np.nan),
             total_reporter_variances=np.where(known_sums, reporter_variances(sums), np.nan),
+            expected=solution,
             null_error=float(np.sqrt(np.median(variances[known]))) if known.any() else np.inf,
             unlisted_variance=unlisted_variance[0],
             unlisted_variance_error=unlisted_variance[1],
@@ -130,6 +135,28 @@ class FitResult:
     def with_tests(self, tests: CandidateTests) -> FitResult:
         """Return the same result with its tests."""
         return replace(self, **tests._asdict())
+
+    def with_unlisted(self, number: int) -> FitResult:
+        """Return the result with the last columns (`number`) counted as unlisted strings, not as candidates.
+
+        The estimate of a string is nearly uncorrelated with the total of the others, since it hashes at random:
+        Var(total without it) = Var(total) - Var(it).
+        """
+        listed = len(self.shares) - number
+        moved = float(np.nansum(self.shares[listed:]))
+        rest = np.array([1, 1, 0])
+        return replace(
+            self,
+            shares=self.shares[:listed],
+            variances=self.variances[:listed],
+            reporter_variances=self.reporter_variances[:listed],
+            p_values=self.p_values[:listed],
+            totals=self.totals + moved * np.array([-1, 1, 0]),
+            total_variances=np.maximum(self.total_variances - rest * self.variances[listed:].sum(), 0),
+            total_reporter_variances=np.maximum(
+                self.total_reporter_variances - rest * self.reporter_variances[listed:].sum(), 0
+            ),
+        )
 
     def expand(self, columns: Indices, size: int, p_value: float) -> FitResult:
         """Return the result for all `size` columns of a design of which only `columns` (M,) were fitted; the other shares are nan.
@@ -170,21 +197,28 @@ def sum_totals(shares: Floats, covariance: Floats) -> tuple[Floats, Floats]:
     return sums @ shares, contrast_variances(sums, covariance)
 
 
+class PositionScores(Protocol):
+    """Fit that scores strings by their positions in each cohort."""
+
+    def scores(self, left_out: int | None = None) -> list[Floats]:
+        """Part of each position in the score of a string without a prior, (p,) for each cohort; left_out : a candidate to leave out."""
+
+
 def compare_with_random_strings(
-    solved: SolvedModel, estimates: ShareEstimates, positions: NDArray[np.integer], filters: RandomFilters
+    fit: PositionScores, estimates: ShareEstimates, positions: NDArray[np.integer], filters: RandomFilters
 ) -> CandidateTests:
-    """Null distribution of the estimates of a mixed model, and the p-value of each candidate, (M,).
+    """Null distribution of the estimates of a fit, and the p-value of each candidate, (M,).
 
     positions : (m, h, M) of each candidate in each cohort
     """
     known = np.isfinite(estimates.variances)
     errors = np.sqrt(np.where(known, estimates.variances, np.nan))
     typical = float(np.median(errors[known])) if known.any() else 1.0
-    scores = solved.scores()
+    scores = fit.scores()
 
     def leave_out(candidates: Indices) -> Iterator[LeaveOneOutScores]:
         for j in candidates.tolist():
-            parts = [errors[j] * score for score in solved.scores(j)]
+            parts = [errors[j] * score for score in fit.scores(j)]
             own = [float(part[taken].sum()) for part, taken in zip(parts, positions[:, :, j], strict=True)]
             yield own, [filters.scores(part) for part in parts]
 

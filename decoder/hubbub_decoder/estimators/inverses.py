@@ -7,23 +7,9 @@ from scipy import linalg
 
 from hubbub_decoder.array_types import Floats
 
-_COPY_BLOCK = 256
-
-
-def inverse(symmetric: Floats) -> Floats:
-    """Inverse of a positive definite matrix (n, n), which is overwritten; n**3 multiplications by Cholesky's factor."""
-    inverted, failed = linalg.lapack.dpotri(_factor(symmetric), lower=1, overwrite_c=1)
-    _check_definite(failed, symmetric)
-    for start in range(0, len(inverted), _COPY_BLOCK):  # copy the triangle below the diagonal to the one above
-        end = start + _COPY_BLOCK
-        inverted[start:end, end:] = inverted[end:, start:end].T
-        corner = inverted[start:end, start:end]
-        corner[:] = np.tril(corner) + np.tril(corner, -1).T
-    return np.asarray(inverted.T)
-
 
 def inverse_root(symmetric: Floats) -> Floats:
-    """L^-1, lower triangular, of a positive definite matrix L L' (n, n), which is overwritten: two thirds of the work of `inverse`."""
+    """L^-1, lower triangular, of a positive definite matrix L L' (n, n), which is overwritten."""
     root, failed = linalg.lapack.dtrtri(_factor(symmetric), lower=1, overwrite_c=1)
     _check_definite(failed, symmetric)
     return np.asarray(root)

@@ -1,4 +1,4 @@
-"""Selection of candidates by lasso, where there are more than the bit counts can estimate.
+"""Selection of candidates by lasso: beyond 100,000 candidates of bit counts, or on request.
 
 Model:     W y = W (X x + w x_o) + N(0, I)        x >= 0        W : 1 / standard deviation of each bit share
 Estimator: minimize  1/2 ||W (y - X x - w x_o)||**2 + z sum_v ||W X_v|| x_v        x_o without a penalty
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from scipy import sparse
@@ -27,9 +28,13 @@ from hubbub_decoder.model.distributions import norm
 from hubbub_decoder.model.random_string import RandomStringMoments
 from hubbub_decoder.model.repetition import Repetition
 
-_MAX_COLUMNS, _MAX_NUMBERS = 4_000, 5_000
-"""Columns, and independent numbers of the bit counts, that one machine fits in reasonable time: a matrix of the smaller is dense."""
-_MIN_COHORTS_FOR_FULL_CAPACITY = 8
+Method = Literal["auto", "lasso"]
+"""How candidates of bit counts are chosen: all of them up to 100,000, or those that a lasso keeps."""
+
+MAX_CANDIDATES = 100_000
+"""Most candidates of bit counts to estimate together."""
+
+_MAX_COLUMNS = 4_000  # that a lasso keeps
 _UNPENALIZED_LENGTH = 1e4  # of the column of the unlisted strings, so that its penalty is negligible
 _PENALTY_GROWTH = 1.15
 _MIN_BIT_VARIANCE = 0.01 * 0.99
@@ -56,13 +61,17 @@ class Selection:
         return Reports(reports.metric, reports.cohorts[kept], reports.rows[kept], reports.periods)
 
 
-def select_candidates(counts: BitCounts, design: DesignMatrix, *, keep_all: bool = False) -> Selection:
-    """Keep all columns if they can be fitted at once; otherwise choose in half of the cohorts, and leave the others to estimate from.
+def select_candidates(
+    counts: BitCounts, design: DesignMatrix, *, method: Method = "auto", keep_all: bool = False
+) -> Selection:
+    """Keep all columns, up to 100,000; otherwise choose in half of the cohorts, and leave the others to estimate from.
 
     A single cohort cannot be halved: the same reports choose and estimate.
+
+    method : "lasso": choose among any number of columns      keep_all : keep any number
     """
     columns = len(design.groups)
-    if keep_all or columns <= max_columns(counts):
+    if keep_all or (columns <= MAX_CANDIDATES and method != "lasso"):
         return Selection(np.arange(columns), counts, independent=True)
     used = np.flatnonzero(counts.reports)
     if len(used) == 1:
@@ -75,16 +84,6 @@ def select_candidates(counts: BitCounts, design: DesignMatrix, *, keep_all: bool
 def independent_numbers(counts: BitCounts) -> int:
     """Number R = m (k - 1) + 1 of independent numbers in the bit counts: the sum of all bits is the same in each cohort."""
     return int((counts.reports > 0).sum()) * (counts.metric.params.num_bits - 1) + 1
-
-
-def max_columns(counts: BitCounts) -> int:
-    """Most columns to fit at once: 2 R, or R / 2 with fewer than 8 cohorts.
-
-    With more, the prior of each candidate follows the noise of all, and too many discoveries are false (decision 10).
-    """
-    r = independent_numbers(counts)
-    most = 2 * r if (counts.reports > 0).sum() >= _MIN_COHORTS_FOR_FULL_CAPACITY else r // 2
-    return max(1, most if r <= _MAX_NUMBERS else min(most, _MAX_COLUMNS))
 
 
 def lasso_columns(counts: BitCounts, design: DesignMatrix, most: int) -> Indices:

@@ -25,7 +25,7 @@ from scipy import sparse
 from hubbub.summary import BitCounts
 from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.estimators.fit_result import FitResult, contrast_variances
-from hubbub_decoder.estimators.inverses import pseudo_inverse
+from hubbub_decoder.estimators.inverses import inverse_root, pseudo_inverse
 from hubbub_decoder.estimators.lasso_screening import independent_numbers
 from hubbub_decoder.inference.intervals import reporter_variance
 from hubbub_decoder.inference.multiple_testing import CandidateTests, LeaveOneOutScores, test_candidates
@@ -45,10 +45,11 @@ _MIN_COHORTS_FOR_RANDOM_EFFECTS = 3
 def use_fixed_effects(counts: BitCounts, design: DesignMatrix) -> bool:
     """Whether to fit all shares as fixed effects: for few candidates, or too few cohorts to treat hashing as random.
 
-    M columns of random bits multiply every variance by 1 / (1 - M/R), R the number of independent numbers in the counts; M <= R / 20 counts as few.
+    M columns of random bits multiply every variance by 1 / (1 - M/R), R the number of independent numbers in the counts. M <= R / 20 counts
+    as few; in fewer than 3 cohorts M <= R / 2 does.
     """
-    few = len(design.groups) <= independent_numbers(counts) // _NUMBERS_PER_CANDIDATE
-    return few or int((counts.reports > 0).sum()) < _MIN_COHORTS_FOR_RANDOM_EFFECTS
+    few_cohorts = int((counts.reports > 0).sum()) < _MIN_COHORTS_FOR_RANDOM_EFFECTS
+    return len(design.groups) <= independent_numbers(counts) // (2 if few_cohorts else _NUMBERS_PER_CANDIDATE)
 
 
 def fit_least_squares(counts: BitCounts, design: DesignMatrix, num_reports: int | None = None) -> FitResult:
@@ -100,7 +101,7 @@ def _normal_equations(
     trace = 0.0
     held: list[Floats] = []
     for y_j, bits, s in _observations(counts, blocks, random_string, shares, unlisted, unlisted_variance):
-        whitener = np.linalg.inv(np.linalg.cholesky(s))
+        whitener = inverse_root(s)
         held.append(np.column_stack([(bits.T @ whitener.T).T, whitener @ random_string.mean, whitener @ y_j]))
         trace += float(np.sum((whitener @ random_string.covariance) * whitener))
         if len(held) * len(s) >= _MAX_SLAB_ROWS:

@@ -1,4 +1,4 @@
-"""Linear mixed model of shares, and its two solvers.
+"""Linear mixed model of shares, solved exactly.
 
 Model, for cohorts c = 1 .. m with whitened observations y_c (r_c,), d numbers in all:
 
@@ -14,7 +14,8 @@ its *cavity*, its own prior removed; so it is unbiased over the random hash. Wit
 
     1/variance(x_v) = 1/P_vv - 1/variance_v        x_v = variance(x_v) (m_v / P_vv - mean_v / variance_v)
 
-`CandidateSpaceSolver` and `ObservationSpaceSolver` solve the same system, in M + o or in d unknowns; `MixedModel.solve` takes the cheaper.
+`CandidateSpaceSolver` takes time O(d M**2 + M**3). It is the estimator of retained reports; for counts, `message_passing.py` has the same
+estimates in O(M m) an iteration.
 
 docs/mathematics.md, section 7. Source: Henderson 1975 (mixed model equations); Harville 1977 (restricted maximum likelihood); Minka 2001
 (the cavity).
@@ -22,7 +23,6 @@ docs/mathematics.md, section 7. Source: Henderson 1975 (mixed model equations); 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
@@ -32,15 +32,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from hubbub_decoder.array_types import Flags, Floats, Indices
-from hubbub_decoder.estimators.inverses import inverse, inverse_root
+from hubbub_decoder.array_types import Flags, Floats
+from hubbub_decoder.estimators.inverses import inverse_root
 from hubbub_decoder.model.observations import Observations
 
 _RELATIVE_RIDGE = 1e-10
 _MIN_INFORMATION = 1e-9  # relative; a share with less is not determined
 _MAX_SLAB_ROWS = 1024
-_VARIANCE_SAMPLE = 4_096  # candidates whose variances are computed when an approximation is enough
-_LOOKUP_COST = 500  # of a candidate's pair of positions in a table, in multiplications
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,47 +89,11 @@ class Overdispersion:
     error: float
 
     @classmethod
-    def from_cohorts(cls, squares: list[float], blocks: list[Floats]) -> Overdispersion:
-        """Add up r'S^-1 K S^-1 r and P_cc K_c of the cohorts."""
-        expected, curvature = (sum(map(f, blocks)) for f in (np.trace, lambda b: np.sum(b * b.T)))
-        found = sum(squares)
+    def from_sums(cls, found: float, expected: float, curvature: float) -> Overdispersion:
+        """From r'S^-1 K S^-1 r, tr(P K) and sum_c tr(P_cc K_c P_cc K_c)."""
         if not found > 0 < expected or not curvature > 0:
             return cls(1.0, 0.0, np.inf)
         return cls(float(found / expected), float((found - expected) / curvature), float(np.sqrt(2 / curvature)))
-
-
-class SolvedModel(ABC):
-    """Mixed model solved under given priors and tau**2.
-
-    Symbols: S is the covariance of y, r the residual.
-
-        S = X diag(variance) X' + (I + tau**2 K)        P = S^-1 - S^-1 F (F'S^-1 F)^-1 F'S^-1        r = y - X mean - F f
-    """
-
-    @abstractmethod
-    def estimates(self, *, approximate: bool = False) -> ShareEstimates:
-        """Estimates of all shares.
-
-        approximate : compute the variances of a sample of very many candidates and let their median stand for all
-        """
-
-    @abstractmethod
-    def scores(self, left_out: int | None = None) -> list[Floats]:
-        """A_c'P r of each cohort, (p,): the part of each position in the score of a string without a prior.
-
-        left_out : a candidate to leave out: P_{-j} r_{-j} = P r + P x_j m_j / (1 - variance_j x_j'P x_j), m_j its posterior mean
-        """
-
-    @abstractmethod
-    def overdispersion(self) -> Overdispersion:
-        """Compare the residuals with their expected variance."""
-
-    @abstractmethod
-    def totals(self, exchangeable: Flags) -> Totals:
-        """Totals, with one more fixed effect: the mean of the exchangeable candidates (M,), its column X 1.
-
-        Without it, the priors of hundreds of small shares would decide their sum.
-        """
 
 
 class MixedModel:
@@ -164,12 +126,8 @@ class MixedModel:
         """M."""
         return int(self.positions.shape[2])
 
-    def solve(self, priors: CandidatePriors, unlisted_variance: float) -> SolvedModel:
-        """Solve under these priors and tau**2, by the solver that needs less arithmetic."""
-        d, m = len(self.y), self.num_candidates
-        lookups = self.positions.shape[0] * self.positions.shape[1]
-        if d**3 + _LOOKUP_COST * lookups**2 * m < d * m**2 + m**3:
-            return ObservationSpaceSolver(self, priors, unlisted_variance)
+    def solve(self, priors: CandidatePriors, unlisted_variance: float) -> CandidateSpaceSolver:
+        """Solve under these priors and tau**2."""
         return CandidateSpaceSolver(self, priors, unlisted_variance)
 
     def whitened(self, unlisted_variance: float) -> MixedModel:
@@ -198,58 +156,16 @@ class MixedModel:
             [a @ reduce(np.add, [np.bincount(one, shares, size) for one in taken]) for a, taken in parts]
         )
 
-    def scores(self, vectors: Floats, every: int = 1) -> Floats:
-        """X'v, a row for each candidate or for every n-th of them; v : (d,) or (d, n)."""
-        parts = zip(self.rows(), self.features, self.positions[:, :, ::every], strict=True)
+    def scores(self, vector: Floats) -> Floats:
+        """X'v, (M,); v : (d,)."""
+        parts = zip(self.rows(), self.features, self.positions, strict=True)
         return np.asarray(
-            sum(looked[one] for rows, a, taken in parts for looked in [a.T @ vectors[rows]] for one in taken)
+            sum(looked[one] for rows, a, taken in parts for looked in [a.T @ vector[rows]] for one in taken)
         )
 
-    def columns(self, candidates: Indices) -> Floats:
-        """Columns of X of some candidates, (d, n)."""
-        parts = zip(self.features, self.positions, strict=True)
-        return np.concatenate([a[:, taken[:, candidates]].sum(axis=1) for a, taken in parts])
 
-    def squared_norms(self) -> Floats:
-        """x'x of the column x of each candidate, (M,)."""
-        total = np.zeros(self.num_candidates)
-        for a, taken in zip(self.features, self.positions, strict=True):
-            table = a.T @ a
-            for one in taken:
-                for other in taken:
-                    total += table[one, other]
-        return total
-
-    def gram(self, weights: Floats) -> Floats:
-        """X diag(weights) X', (d, d)."""
-        total = np.empty((len(self.y), len(self.y)))
-        size = self._num_positions
-        for rows, a, columns, b, pairs in self._pairs():
-            together = reduce(np.add, [np.bincount(pair, weights, size**2) for pair in pairs])
-            block = a @ together.reshape(size, size) @ b.T
-            total[rows, columns], total[columns, rows] = block, block.T
-        return total
-
-    def quadratic_forms(self, matrix: Floats, every: int = 1) -> Floats:
-        """x'Bx of the column x of each candidate, or of every n-th, (M / n,); matrix : B (d, d), symmetric."""
-        total = np.zeros(-(-self.num_candidates // every))
-        for rows, a, columns, b, pairs in self._pairs(every):
-            table = (1 if rows == columns else 2) * (a.T @ matrix[rows, columns] @ b)
-            for pair in pairs:
-                total += table.take(pair)
-        return total
-
-    def _pairs(self, every: int = 1) -> Iterator[tuple[slice, Floats, slice, Floats, Iterator[Indices]]]:
-        """Yield, for each two cohorts, their rows and features, and each candidate's pairs of positions there, as one index."""
-        cohorts = list(zip(self.rows(), self.features, self.positions[:, :, ::every], strict=True))
-        for number, (rows, a, taken) in enumerate(cohorts):
-            firsts = taken * self._num_positions
-            for columns, b, others in cohorts[: number + 1]:
-                yield rows, a, columns, b, (first + other for first in firsts for other in others)
-
-
-class CandidateSpaceSolver(SolvedModel):
-    """Henderson's mixed model equations, in M + o unknowns (shares and fixed effects): for fewer candidates than observations.
+class CandidateSpaceSolver:
+    """Henderson's mixed model equations, in M + o unknowns (shares and fixed effects).
 
         (Z'Z + D) (x, f) = Z'y + D mean        Z = (X, F) of the whitened model        D = diag(1/variance), 0 for the fixed effects
 
@@ -293,6 +209,7 @@ class CandidateSpaceSolver(SolvedModel):
         return np.asarray(self._root.T @ (self._root @ vector))
 
     def estimates(self, *, approximate: bool = False) -> ShareEstimates:  # noqa: ARG002, exact variances cost nothing here
+        """Estimates of all shares, each without its own prior; approximate : variances need not be final."""
         posterior_variances = np.einsum("ij,ij->j", self._root, self._root)[: self._listed]
         posterior_means = self._x[: self._listed]
         precision = 1 / posterior_variances - 1 / self._priors.variances
@@ -306,15 +223,8 @@ class CandidateSpaceSolver(SolvedModel):
             fixed_effects=self._x[self._listed :],
         )
 
-    def scores(self, left_out: int | None = None) -> list[Floats]:
-        x = self._x
-        if left_out is not None:  # the other shares given that this one is 0
-            column = self._root.T @ self._root[:, left_out]
-            x = x - column * (x[left_out] / column[left_out])
-        residual = self._model.y - self._predict(x)
-        return [a.T @ residual[rows] for rows, a in zip(self._model.rows(), self._model.features, strict=True)]
-
     def overdispersion(self) -> Overdispersion:
+        """Compare the residuals with their expected variance."""
         residual, covariances = self._model.y - self._predict(self._x), self._model.unlisted_covariances
         squares = [
             float(residual[rows] @ k @ residual[rows]) for rows, k in zip(self._model.rows(), covariances, strict=True)
@@ -326,9 +236,14 @@ class CandidateSpaceSolver(SolvedModel):
             for rows in held
         )
         blocks = [k - half.T @ (half @ k) for half, k in zip(halves, covariances, strict=True)]
-        return Overdispersion.from_cohorts(squares, blocks)
+        curvature = sum(float(np.sum(b * b.T)) for b in blocks)
+        return Overdispersion.from_sums(sum(squares), sum(float(np.trace(b)) for b in blocks), curvature)
 
     def totals(self, exchangeable: Flags) -> Totals:
+        """Totals, with one more fixed effect: the mean of the exchangeable candidates (M,), its column X 1.
+
+        Without it, the priors of hundreds of small shares would decide their sum.
+        """
         weights, sums, column = self._total_weights(exchangeable)
         return Totals(weights @ np.append(self._right, column @ self._model.y), weights @ sums.T)
 
@@ -352,88 +267,3 @@ class CandidateSpaceSolver(SolvedModel):
             direction = np.append(-solved, 1)
             weights += np.outer(sums @ direction, direction) / left
         return weights, sums, column
-
-
-class ObservationSpaceSolver(SolvedModel):
-    """Best linear unbiased prediction, in d unknowns: for more candidates than observations.
-
-        m = mean + diag(variance) X'P r        information_v = x_v'P x_v, the inverse of variance(x_v) + variance_v
-
-    S^-1 is kept; P is applied as S^-1 - S^-1 F (F'S^-1 F)^-1 F'S^-1 and never stored.
-    """
-
-    def __init__(self, model: MixedModel, priors: CandidatePriors, unlisted_variance: float) -> None:
-        self._model, self._priors = model, priors
-        s = model.gram(priors.variances)
-        for rows, k in zip(model.rows(), model.unlisted_covariances, strict=True):
-            s[rows, rows] += np.eye(len(k)) + unlisted_variance * k
-        self._inverse = inverse(s)
-        self._centred = model.y - model.predict(priors.means)
-        self._solved, self._covariance, self._effects = self._fixed_effects(model.fixed_columns)
-        self._projected = self._inverse @ self._centred - self._solved @ self._effects
-
-    def _fixed_effects(self, columns: Floats) -> tuple[Floats, Floats, Floats]:
-        """S^-1 F, (F'S^-1 F)^-1 and the effects f of some columns F (d, o) without a prior."""
-        solved = self._inverse @ columns
-        normal = columns.T @ solved
-        diagonal = normal.diagonal()
-        normal[np.diag_indices_from(normal)] += _RELATIVE_RIDGE * (diagonal + _RELATIVE_RIDGE * diagonal.max())
-        covariance: Floats = np.asarray(np.linalg.inv(normal))
-        return solved, covariance, covariance @ (solved.T @ self._centred)
-
-    def estimates(self, *, approximate: bool = False) -> ShareEstimates:
-        means, variances = self._priors.means, self._priors.variances
-        every = -(-len(means) // _VARIANCE_SAMPLE) if approximate else 1
-        fixed = self._model.scores(self._solved, every)
-        information = self._model.quadratic_forms(self._inverse, every) - np.einsum(
-            "ia,ab,ib->i", fixed, self._covariance, fixed
-        )
-        score = self._model.scores(self._projected)
-        if every > 1:
-            information = 1 / (np.median(1 / information - variances[::every]) + variances)
-        known = (information > _MIN_INFORMATION * information.max(initial=0)) & (information * variances < 1)
-        safe = np.where(known, information, 1)
-        return ShareEstimates(
-            shares=np.where(known, means + score / safe, np.nan),
-            variances=np.where(known, 1 / safe - variances, np.inf),
-            posterior_means=means + variances * score,
-            fixed_effects=self._effects,
-        )
-
-    def scores(self, left_out: int | None = None) -> list[Floats]:
-        model = self._model
-        parts = list(zip(model.rows(), model.features, model.positions, strict=True))
-        residual = self._projected
-        if left_out is not None:
-            column = np.concatenate([a[:, taken[:, left_out]].sum(axis=1) for _, a, taken in parts])
-            projected = self._inverse @ column - self._solved @ (self._covariance @ (self._solved.T @ column))
-            mean, variance = self._priors.means[left_out], self._priors.variances[left_out]
-            posterior = mean + variance * float(column @ self._projected)
-            residual = residual + projected * (posterior / (1 - variance * float(column @ projected)))
-        return [a.T @ residual[rows] for rows, a, _ in parts]
-
-    def overdispersion(self) -> Overdispersion:
-        parts = list(zip(self._model.rows(), self._model.unlisted_covariances, strict=True))
-        squares = [float(self._projected[rows] @ k @ self._projected[rows]) for rows, k in parts]
-        own = ((rows, self._solved[rows]) for rows, _ in parts)
-        projections = [self._inverse[rows, rows] - solved @ self._covariance @ solved.T for rows, solved in own]
-        return Overdispersion.from_cohorts(squares, [p @ k for p, (_, k) in zip(projections, parts, strict=True)])
-
-    def totals(self, exchangeable: Flags) -> Totals:
-        """Predicted totals, with G the fixed columns and the column X 1, g their effects, L g the totals' fixed part, a = X V 1.
-
-        T = L g + a'S^-1 (y - X mean - G g)        Var T = (L - G'S^-1 a)' Cov g (L - G'S^-1 a) + 1'V 1 - a'S^-1 a
-        """
-        column = self._model.predict(exchangeable.astype(float))
-        columns = np.column_stack([self._model.fixed_columns, column])
-        solved, covariance, effects = self._fixed_effects(columns)
-        fixed = self._model.fixed_columns.shape[1]
-        reach = np.zeros((1 + fixed, 1 + fixed))
-        reach[1:, :-1], reach[0, -1] = np.eye(fixed), exchangeable.sum()
-        totals = reach @ effects
-        a = self._model.predict(self._priors.variances)
-        totals[0] += self._priors.means.sum() + float(a @ (self._inverse @ (self._centred - columns @ effects)))
-        reach[0] -= solved.T @ a
-        spread = reach @ covariance @ reach.T
-        spread[0, 0] += self._priors.variances.sum() - float(a @ self._inverse @ a)
-        return Totals(totals, spread)

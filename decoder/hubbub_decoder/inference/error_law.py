@@ -18,10 +18,10 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 from scipy.special import gammainc, gammaincc, gammainccinv, gammaincinv
-from scipy.stats import norm
 
 from hubbub_decoder.array_types import Flags, Floats, Indices
 from hubbub_decoder.inference.null_distribution import NullDistribution
+from hubbub_decoder.model.distributions import norm
 
 _MIN_SKEWNESS, _MAX_SKEWNESS = 1e-3, 20.0  # below, a shifted gamma is normal to 1e-4 of its tail at 1e-6
 _SKEWNESS_GRID = np.concatenate([[0], np.geomspace(_MIN_SKEWNESS, _MAX_SKEWNESS, 200)])  # and its negatives
@@ -130,8 +130,8 @@ class ErrorLaw:
 
             low = x^ - f q(low) s(low)        high = x^ + q(high) s(high)        q(x) : quantile (1 - level) / 2 of the error at x
 
-        low > 0 exactly where p < (1 - level) / 2. f is 1 except for retested candidates: there it scales the law so that it has their
-        p-value at share 0, and low is at least -x^.
+        low > 0 exactly where p < (1 - level) / 2. f is 1 except where the p-value of a retested candidate is on the other side of that
+        tail than `p_values()`. There it scales the law so that it has this p-value at share 0, and low is at least -x^.
 
         p_values : (M,)      retested : (M,) whether the p-value is that of another test of the same candidate than `p_values()`
         """
@@ -154,14 +154,12 @@ class ErrorLaw:
         return np.where(known, low, np.nan), np.where(known, high, np.nan)
 
     def _factors(self, p_values: Floats, retested: Flags, tail: float) -> Floats:
-        """f, (M,): scales the errors of retested candidates so that x^ has their p-value at share 0; 1 elsewhere.
-
-        Between a normal law and one with low = -x^.
-        """
+        """f, (M,), of `interval`: between that of a normal law and one with low = -x^."""
         zero = np.zeros_like(self.shares)
         s, g = self.std_errors(zero), self.skewness(zero)
         factors = np.ones_like(s)
-        for j in np.flatnonzero(retested & (self.shares > 0) & (s > 0)):
+        disputed = retested & ((p_values < tail) != (self.p_values() < tail))
+        for j in np.flatnonzero(disputed & (self.shares > 0) & (s > 0)):
             quantile, threshold = (
                 _QuantileTable.from_law(p, self.null, 1)(g[j : j + 1])[0] for p in (min(p_values[j], 0.5), tail)
             )

@@ -50,7 +50,8 @@ def report_covariance(
     shares   : (M,) x_v, not negative      unlisted : x_o; with the shares at most 1
     """
     mu = bits @ shares + unlisted * random_string.mean
-    together = (bits * shares) @ bits.T
+    weighted = sparse.csr_array((bits.data * shares[bits.indices], bits.indices, bits.indptr), bits.shape)
+    together = weighted @ bits.T
     clients = together.toarray() + unlisted * random_string.second_moment - np.outer(mu, mu)
     covariance: Floats = repetition.per_client * (params.q_star - params.p_star) ** 2 * clients
     np.fill_diagonal(covariance, bit_variance(mu, params, repetition))

@@ -12,14 +12,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from hubbub.metrics.params import Params
+from hubbub.text import format_count
 from hubbub_decoder.array_types import Indices
 from hubbub_decoder.model.vectorized_hashing import Positions, bit_positions
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DesignMatrix:
     """Bits of M groups of candidates in m cohorts.
 
@@ -32,9 +34,22 @@ class DesignMatrix:
     groups: tuple[tuple[str, ...], ...]
     matrix: sparse.csc_array
 
+    def __repr__(self) -> str:
+        params = self.params
+        names, columns = sum(map(len, self.groups)), len(self.groups)
+        merged = "" if names == columns else f" in {columns:,} columns"
+        shape = f"{format_count(params.num_cohorts, 'cohort')} x {format_count(params.num_bits, 'bit')}"
+        return f"<DesignMatrix of {format_count(names, 'candidate')}{merged}: {shape}>"
+
     def take(self, columns: Indices) -> DesignMatrix:
         """Design matrix of some columns, in the order given."""
         return DesignMatrix(self.params, tuple(self.groups[column] for column in columns), self.matrix[:, columns])
+
+    def with_unnamed(self, positions: Indices) -> DesignMatrix:
+        """Design matrix with more columns, of strings without a name; positions : (strings, m, h), k where there is no bit."""
+        columns = _to_csc(positions, self.params.num_bits)
+        matrix = sparse.hstack([self.matrix, columns], format="csc")
+        return DesignMatrix(self.params, (*self.groups, *((),) * len(positions)), sparse.csc_array(matrix))
 
     def positions(self) -> Indices:
         """Bits of each column in each cohort: (m, M, h), padded with k where there are fewer than h."""
@@ -90,7 +105,7 @@ def _group_identical(positions: Positions) -> tuple[Indices, Indices]:
     return first[order], rank[inverse]
 
 
-def _to_csc(positions: Positions, num_bits: int) -> sparse.csc_array:
+def _to_csc(positions: NDArray[np.signedinteger], num_bits: int) -> sparse.csc_array:
     """Matrix (m * k, M) of positions (M, m, h); position k is no bit."""
     columns, m, h = positions.shape
     rows = (positions + num_bits * np.arange(m, dtype=np.int32)[:, None]).reshape(columns, m * h)

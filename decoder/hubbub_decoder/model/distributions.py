@@ -73,7 +73,15 @@ class binom:  # noqa: N801
 
     >>> float(binom.sf(1, 2, 0.5)), float(binom.sf(-1, 2, 0.5)), float(binom.cdf(2, 2, 0.5))
     (0.25, 1.0, 1.0)
+    >>> round(float(binom.pmf(1, 2, 0.5)), 12)
+    0.5
     """
+
+    @staticmethod
+    def pmf(successes: ArrayLike, trials: ArrayLike, probability: ArrayLike) -> Any:
+        s, n, p = np.asarray(successes), np.asarray(trials), np.asarray(probability)
+        ways = special.gammaln(n + 1) - special.gammaln(s + 1) - special.gammaln(n - s + 1)
+        return np.exp(ways + special.xlogy(s, p) + special.xlog1py(n - s, -p))
 
     @staticmethod
     def cdf(successes: ArrayLike, trials: ArrayLike, probability: ArrayLike) -> Any:

@@ -1,13 +1,15 @@
-"""Turn the result of an estimator into a `Decoding`: intervals, q-values, posterior shares, order."""
+"""Turn the result of an estimator into a `Decoding`: intervals, q-values, posterior medians, order."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from hubbub.summary import BitCounts
+from hubbub_decoder.array_types import Floats
+from hubbub_decoder.estimators.categories import category_intervals, simultaneous_level
 from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.inference.error_law import ErrorCumulants, ErrorLaw
 from hubbub_decoder.inference.intervals import Target, detection_limit, normal_interval, selection_adjusted_level
@@ -23,28 +25,75 @@ _MAX_TOTAL_ERROR = 0.25  # two standard errors each way then span the whole rang
 def build_decoding(
     fit: FitResult, groups: Sequence[tuple[str, ...]], counts: BitCounts, target: Target, confidence: float, fdr: float
 ) -> Decoding:
-    """Decoding of a fit: intervals at `confidence`, detected candidates at false discovery rate `fdr`, the largest share first.
+    """Decoding of a string metric: intervals at `confidence`, detected candidates at false discovery rate `fdr`, the largest share first.
 
     groups : (M) the candidates of each share; more than one where no report can distinguish them
     """
-    population = target == "population"
     clients = Repetition.from_periods(counts.metric, counts.periods).num_clients(counts.num_reports)
     law = _error_law(fit, target, clients)
-    total_errors = np.sqrt(fit.total_variances if population else fit.total_reporter_variances)
-    totals = zip(fit.totals.tolist(), total_errors.tolist(), strict=True)
-    listed_total, unlisted, some_value = (_total(share, error, confidence) for share, error in totals)
+    estimates = _tested_estimates(fit, law, groups, target, confidence, fdr)
+    return _decoding(fit, estimates, _detection_limit(fit, law, fdr), counts, target, confidence, fdr)
+
+
+def build_category_decoding(
+    fit: FitResult, selected: Sequence[str], counts: BitCounts, target: Target, confidence: float, fdr: float
+) -> Decoding:
+    """Decoding of a categorical or boolean metric: pointwise and simultaneous intervals, and no tests."""
+    std_errors = np.sqrt(fit.variances if target == "population" else fit.reporter_variances)
+    joint = simultaneous_level(confidence, len(selected), target)
+    low, high = category_intervals(counts, selected, confidence, target)
+    joint_low, joint_high = category_intervals(counts, selected, joint, target)
+    columns = {
+        "share": fit.shares,
+        "std_error": std_errors,
+        "low": low,
+        "high": high,
+        "simultaneous_low": joint_low,
+        "simultaneous_high": joint_high,
+        **_posterior_columns(fit, std_errors, target, confidence),
+    }
+    estimates = _rows(columns, [(name,) for name in selected], [False] * len(selected))
+    return _decoding(fit, estimates, math.nan, counts, target, confidence, fdr)
+
+
+def _decoding(
+    fit: FitResult,
+    estimates: tuple[Estimate, ...],
+    limit: float,
+    counts: BitCounts,
+    target: Target,
+    confidence: float,
+    fdr: float,
+) -> Decoding:
+    """Decoding with these estimates and this detection limit."""
+    listed_total, unlisted, some_value = _totals(fit, target, confidence)
     return Decoding(
         metric=counts.metric,
         num_reports=counts.num_reports,
         confidence=confidence,
         fdr=fdr,
-        estimates=_estimates(fit, law, groups, confidence, fdr, listed_total.share),
+        estimates=estimates,
         listed_total=listed_total,
         unlisted=unlisted,
         no_value=_total(1 - some_value.share, some_value.std_error, confidence),
-        detection_limit=_detection_limit(fit, law, fdr),
+        detection_limit=limit,
         periods=counts.periods,
+        target=target,
     )
+
+
+def _rows(
+    columns: Mapping[str, Floats], groups: Sequence[tuple[str, ...]], detected: Sequence[bool]
+) -> tuple[Estimate, ...]:
+    """Estimates in descending order of share; what is not determined comes last."""
+    rows = np.column_stack(list(columns.values())).tolist()
+    estimates = [
+        Estimate(
+            candidate=group[0], detected=found, indistinguishable_from=group[1:], **dict(zip(columns, row, strict=True))
+        )
+        for group, found, row in zip(groups, detected, rows, strict=True)
+    ]
+    return tuple(sorted(estimates, key=lambda e: -math.inf if math.isnan(e.share) else e.share, reverse=True))
 
 
 def _error_law(fit: FitResult, target: Target, num_clients: float) -> ErrorLaw:
@@ -63,10 +112,10 @@ def _detection_limit(fit: FitResult, law: ErrorLaw, fdr: float) -> float:
     return detection_limit(fit.null_error, max(1, int(tested.sum())), fdr, fit.null_distribution, typical)
 
 
-def _estimates(
-    fit: FitResult, law: ErrorLaw, groups: Sequence[tuple[str, ...]], confidence: float, fdr: float, total: float
+def _tested_estimates(
+    fit: FitResult, law: ErrorLaw, groups: Sequence[tuple[str, ...]], target: Target, confidence: float, fdr: float
 ) -> tuple[Estimate, ...]:
-    """Estimates of all groups in descending order of share; what is not determined comes last.
+    """Estimates of all groups of candidates, with tests.
 
     A candidate is detected if q <= fdr and p < (1 - confidence) / 2; the latter holds exactly where its interval is above 0.
     """
@@ -85,7 +134,6 @@ def _estimates(
         wider = selection_adjusted_level(1 - confidence, int(detected.sum()), int(tested.sum()))
         adjusted_low, adjusted_high = (np.where(detected, end, np.nan) for end in law.interval(wider, p, retested))
     std_errors = np.sqrt(law.variances)
-    posterior = posterior_shares(fit.shares, std_errors, confidence, total)
     columns = {
         "share": fit.shares,
         "std_error": std_errors,
@@ -95,19 +143,27 @@ def _estimates(
         "q_value": q,
         "selection_adjusted_low": adjusted_low,
         "selection_adjusted_high": adjusted_high,
+        **_posterior_columns(fit, std_errors, target, confidence),
+    }
+    known = {name: np.where(fitted, column, np.nan) for name, column in columns.items()}
+    return _rows(known, groups, detected.tolist())
+
+
+def _posterior_columns(fit: FitResult, std_errors: Floats, target: Target, confidence: float) -> dict[str, Floats]:
+    """Posterior medians, their intervals, and posterior means that add up to the listed total."""
+    posterior = posterior_shares(fit.shares, std_errors, confidence, _totals(fit, target, confidence)[0].share)
+    return {
         "posterior_median": posterior.medians,
         "credible_low": posterior.low,
         "credible_high": posterior.high,
         "posterior_mean": posterior.means,
     }
-    rows = np.column_stack([np.where(fitted, column, np.nan) for column in columns.values()]).tolist()
-    estimates = [
-        Estimate(
-            candidate=group[0], detected=found, indistinguishable_from=group[1:], **dict(zip(columns, row, strict=True))
-        )
-        for group, found, row in zip(groups, detected.tolist(), rows, strict=True)
-    ]
-    return tuple(sorted(estimates, key=lambda e: -math.inf if math.isnan(e.share) else e.share, reverse=True))
+
+
+def _totals(fit: FitResult, target: Target, confidence: float) -> list[ShareEstimate]:
+    """Estimates of the candidates together, the unlisted strings, and both together."""
+    errors = np.sqrt(fit.total_variances if target == "population" else fit.total_reporter_variances)
+    return [_total(*pair, confidence) for pair in zip(fit.totals.tolist(), errors.tolist(), strict=True)]
 
 
 def _total(share: float, std_error: float, confidence: float) -> ShareEstimate:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import io
 import json
 import math
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
-from hubbub.metrics.metric import Metric
+from hubbub.metrics.metric import Kind, Metric
 from hubbub.text import format_count
+from hubbub_decoder.data.candidates import distinct_candidates
 from hubbub_decoder.data.output_files import atomic_write, check_table_path
+from hubbub_decoder.inference.intervals import Target
 from hubbub_decoder.results.estimates import Estimate, FitTest, ShareEstimate
 from hubbub_decoder.results.table import DecodingTable, to_html
+from hubbub_decoder.results.unlisted_strings import UnlistedString, matching_words
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 _FLOAT_COLUMNS = (
     *("share", "std_error", "low", "high", "selection_adjusted_low", "selection_adjusted_high", "p_value", "q_value"),
     *("posterior_median", "credible_low", "credible_high", "posterior_mean"),
+    *("simultaneous_low", "simultaneous_high"),
 )
 _COLUMNS = ("candidate", *_FLOAT_COLUMNS, "detected", "indistinguishable_from")
 
@@ -32,21 +36,25 @@ class Decoding:
     """Result of `decode`: estimates of one metric in descending order of share, totals, tests and warnings.
 
     num_reports     : number of reports N
+    target          : population of the shares: "reporters" or "population" (`decode`)
     confidence      : confidence level of all intervals, in (0, 1)
     fdr             : false discovery rate of `detected`, in (0, 1)
     listed_total    : total share of the candidates; after screening, of the kept candidates only
     unlisted        : share of reports with a string (or category) that is not a candidate; after screening, screened-out candidates count
                       as unlisted
     no_value        : share of reports in which nothing was recorded; boolean metric: share of false
-    detection_limit : smallest share that is detected with probability 0.9, even if no other candidate is present
+    detection_limit : smallest share that is detected with probability 0.9, even if no other candidate is present; nan for categories
     warnings        : sentences to read before using the estimates
     periods         : first days of the reporting periods, as the summary lists them
     fit_tests       : goodness-of-fit tests; each with p < 1e-6 adds a warning
-    num_screened    : number of candidates that a lasso kept; None if all candidates were estimated
+    num_kept        : number of candidates that a lasso kept; None if all candidates were estimated
     same_clients    : whether reports of different periods were taken for those of the same clients with the same values; None: of one period
+    unlisted_strings : frequent strings that are not candidates, found by their bits; their shares belong to `unlisted`
+    num_more_candidates : number of words that `match_unlisted` compared with them
     lowest_detection_limit : detection limit below which no number of reports leads, because of unlisted strings
 
-    Iterates over its estimates; `decoding["a"]` is the estimate of candidate "a", and `"a" in decoding` tests for it.
+    A sequence of its estimates: `decoding[0]` has the largest share, and `decoding[:10]` is a tuple of ten estimates.
+    `decoding["a"]` is the estimate of candidate "a", and `"a" in decoding` tests for it.
     Displays itself as a table with `rich.print(decoding)` or in a notebook; `save` writes CSV, JSON or Parquet.
     """
 
@@ -62,9 +70,12 @@ class Decoding:
     warnings: tuple[str, ...] = ()
     periods: tuple[str, ...] = ()
     fit_tests: tuple[FitTest, ...] = ()
-    num_screened: int | None = None
+    num_kept: int | None = None
     lowest_detection_limit: float = 0.0
     same_clients: bool | None = None
+    target: Target = "reporters"
+    unlisted_strings: tuple[UnlistedString, ...] = ()
+    num_more_candidates: int = 0
 
     @property
     def detected(self) -> tuple[Estimate, ...]:
@@ -72,7 +83,9 @@ class Decoding:
         return tuple(estimate for estimate in self.estimates if estimate.detected)
 
     def __repr__(self) -> str:
-        return f"<Decoding of {self.metric.name}: {format_count(self.num_reports, 'report')}, {len(self.detected):,} of {format_count(len(self), 'candidate')} detected>"
+        candidates = format_count(len(self), "candidate")
+        shown = f"{len(self.detected):,} of {candidates} detected" if self.metric.kind is Kind.STRING else candidates
+        return f"<Decoding of {self.metric.name}: {format_count(self.num_reports, 'report')}, {shown}>"
 
     def __len__(self) -> int:
         return len(self.estimates)
@@ -81,14 +94,37 @@ class Decoding:
         return iter(self.estimates)
 
     def __contains__(self, candidate: object) -> bool:
+        """Whether a string was a candidate, or an estimate is one of this decoding."""
+        if isinstance(candidate, Estimate):
+            return candidate in self.estimates
         return any(candidate == e.candidate or candidate in e.indistinguishable_from for e in self.estimates)
 
-    def __getitem__(self, candidate: str) -> Estimate:
-        """Return the estimate of a candidate, or of the group that it is indistinguishable from; KeyError if it was not given."""
+    @overload
+    def __getitem__(self, key: str | SupportsIndex) -> Estimate: ...
+    @overload
+    def __getitem__(self, key: slice) -> tuple[Estimate, ...]: ...
+    def __getitem__(self, key: str | SupportsIndex | slice) -> Estimate | tuple[Estimate, ...]:
+        """Return the estimate of a candidate (or of the group that it is indistinguishable from), or estimates by position.
+
+        Raises KeyError for a string that was not a candidate, and IndexError for a position out of range.
+        """
+        if not isinstance(key, str):
+            return self.estimates[key]
         for estimate in self.estimates:
-            if candidate == estimate.candidate or candidate in estimate.indistinguishable_from:
+            if key == estimate.candidate or key in estimate.indistinguishable_from:
                 return estimate
-        raise KeyError(candidate)
+        raise KeyError(key)
+
+    def match_unlisted(self, words: Iterable[str]) -> Decoding:
+        """Return the decoding with the words that match each unlisted string; a false match has probability at most 1/1,000.
+
+        Raises CandidateError for anything but a non-empty collection of strings.
+        """
+        distinct, _ = distinct_candidates(words)
+        strings = tuple(
+            replace(each, matches=matching_words(each, distinct, self.metric.params)) for each in self.unlisted_strings
+        )
+        return replace(self, unlisted_strings=strings, num_more_candidates=len(distinct))
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as JSON-compatible values; nan and infinity become None."""
@@ -97,14 +133,17 @@ class Decoding:
             "periods": list(self.periods),
             "same_clients": self.same_clients,
             "num_reports": self.num_reports,
+            "target": self.target,
             "confidence": self.confidence,
             "fdr": self.fdr,
             "listed_total": _json_fields(self.listed_total),
             "unlisted": _json_fields(self.unlisted),
             "no_value": _json_fields(self.no_value),
-            "num_screened": self.num_screened,
+            "num_kept": self.num_kept,
             "detection_limit": _finite_or_none(self.detection_limit),
             "lowest_detection_limit": self.lowest_detection_limit,
+            "unlisted_strings": [_json_fields(string) for string in self.unlisted_strings],
+            "num_more_candidates": self.num_more_candidates,
             "warnings": list(self.warnings),
             "fit_tests": [asdict(test) for test in self.fit_tests],
             "estimates": [_json_fields(estimate) for estimate in self.estimates],
@@ -129,6 +168,8 @@ class Decoding:
     def save(self, path: str | Path) -> None:
         """Write one row per candidate to a .csv or .parquet file, or all fields to a .json file.
 
+        In CSV, a number that is not known is an empty cell, and `indistinguishable_from` is a JSON list of strings, empty without any.
+
         Raises OutputError for another suffix, or if the file cannot be written.
         """
         path = Path(path)
@@ -150,10 +191,11 @@ class Decoding:
         writer = csv.writer(text)
         writer.writerow(_COLUMNS)
         for estimate in self.estimates:
-            row = _json_fields(estimate)
-            writer.writerow(
-                [" ".join(row[name]) if name == "indistinguishable_from" else row[name] for name in _COLUMNS]
-            )
+            others = list(estimate.indistinguishable_from)
+            row = _json_fields(estimate) | {
+                "indistinguishable_from": json.dumps(others, ensure_ascii=False) if others else ""
+            }
+            writer.writerow([row[name] for name in _COLUMNS])
         return text.getvalue().encode()
 
     def _parquet(self) -> bytes:

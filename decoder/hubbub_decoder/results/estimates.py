@@ -24,31 +24,38 @@ class Estimate(ShareEstimate):
     """Estimate of one candidate; all numbers are nan if the candidate was screened out or is not determined.
 
     share, std_error : share of the reports that carry the candidate, unbiased, may be negative
-    low, high        : confidence interval at `Decoding.confidence`, not clipped; low > 0 exactly where p_value < (1 - confidence) / 2
+    low, high        : confidence interval at `Decoding.confidence`, not clipped. Of a string metric, low > 0 exactly where
+                       p_value < (1 - confidence) / 2
     p_value          : one-sided; null hypothesis: no report carries the candidate
     q_value          : p_value adjusted for the number of candidates, for detection at the false discovery rate `Decoding.fdr`
     detected         : q_value <= fdr and p_value < (1 - confidence) / 2; so `low` of a detected candidate is above 0
     selection_adjusted_low, selection_adjusted_high : interval adjusted for the selection of detected candidates (Benjamini and
                        Yekutieli 2005), wider than low .. high; nan if not detected
+    simultaneous_low, simultaneous_high : categories: intervals that cover all categories together with probability
+                       `Decoding.confidence`; nan for strings
     posterior_median : shrunken share, biased; at most 1 in total over all candidates, and of the least expected total variation
     credible_low, credible_high : posterior quantiles; they cover `Decoding.confidence` of all candidates on average, but fewer of those
                        with a share above 0
     posterior_mean   : shrunken share of the least expected squared error; all of them are nonnegative and add up to the listed total,
                        cut to [0, 1]. It may be outside credible_low .. credible_high where few of many candidates are present
     indistinguishable_from : candidates with the same bits in every cohort; the share is the total of the group
+
+    Categories are not tested: p_value, q_value and the selection-adjusted interval are nan, and detected is false.
     """
 
     candidate: str
-    p_value: float
-    q_value: float
-    detected: bool
-    selection_adjusted_low: float
-    selection_adjusted_high: float
-    posterior_median: float
-    credible_low: float
-    credible_high: float
+    p_value: float = math.nan
+    q_value: float = math.nan
+    detected: bool = False
+    selection_adjusted_low: float = math.nan
+    selection_adjusted_high: float = math.nan
+    posterior_median: float = math.nan
+    credible_low: float = math.nan
+    credible_high: float = math.nan
     indistinguishable_from: tuple[str, ...] = ()
     posterior_mean: float = math.nan
+    simultaneous_low: float = math.nan
+    simultaneous_high: float = math.nan
 
     @property
     def interval(self) -> tuple[float, float]:

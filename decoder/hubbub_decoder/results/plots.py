@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
@@ -22,7 +23,7 @@ def plot_intervals(
     limit: int = 40,
     names: Mapping[str, str] | None = None,
 ) -> Figure:
-    """Figure of the largest estimates with their confidence intervals.
+    """Figure of the largest estimates with their confidence intervals, and thin simultaneous intervals of categories.
 
     truth : true shares by candidate, drawn as ticks; None if unknown
     limit : largest number of candidates, in descending order of the estimate
@@ -34,9 +35,9 @@ def plot_intervals(
     _draw_rows(axes, rows, truth)
     axes.set_yticks(range(len(rows)), [_label(estimate, names or {}) for estimate in rows], fontsize=8)
     axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.set_xlim(left=min(0.0, *(estimate.low for estimate in rows)) if rows else 0)
+    axes.set_xlim(left=min(0.0, *(np.fmin(e.low, e.simultaneous_low) for e in rows)) if rows else 0)
     axes.set_xlabel(f"share of reports, {decoding.confidence:.0%} confidence interval")
-    figure.legend(loc="outside upper right", ncols=2, frameon=False)
+    figure.legend(loc="outside upper right", ncols=3, frameon=False)
     _format_axes(axes)
     return figure
 
@@ -81,6 +82,10 @@ def to_svg(figure: Figure) -> str:
 
 def _draw_rows(axes: Axes, rows: Sequence[Estimate], truth: Mapping[str, float] | None) -> None:
     positions = range(len(rows))
+    joint = [(position, e) for position, e in zip(positions, rows, strict=True) if e.simultaneous_low < e.low]
+    if joint:
+        lows, highs = [e.simultaneous_low for _, e in joint], [e.simultaneous_high for _, e in joint]
+        axes.hlines([i for i, _ in joint], lows, highs, linewidth=0.6, color=ESTIMATE, label="simultaneous interval")
     axes.errorbar(
         [e.share for e in rows], positions, xerr=[[e.share - e.low for e in rows], [e.high - e.share for e in rows]],
         fmt="o", markersize=4, linewidth=1.6, color=ESTIMATE, label="estimate with interval", zorder=2,

@@ -28,6 +28,7 @@ _EXAMPLE_LIMIT = 0.01
 _UNDETERMINED = "not determined"
 _OTHER_WIDTH = 53  # columns for a name of 12, a share, an interval, a q value and the gaps between them
 _NARROW = 50  # below this console width an interval takes two lines
+_Q_WIDTH = 9  # columns for a q value and its gap
 _SECOND_WIDTH = 20  # columns for a second interval and its gap
 _MIN_BAR_WIDTH = 18  # of the bar beside a second interval
 
@@ -36,7 +37,7 @@ _MIN_BAR_WIDTH = 18  # of the bar beside a second interval
 class DecodingTable:
     """Table of a decoding as a rich renderable: headline, candidates, totals, detection limit and warnings.
 
-    everything : show all candidates; otherwise the detected ones
+    everything : show all candidates of a string metric; otherwise the detected ones. Categories are always shown
     """
 
     decoding: Decoding
@@ -44,48 +45,73 @@ class DecodingTable:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield Text(headline(self.decoding), style="bold")
-        rows = self.decoding.estimates if self.everything else self.decoding.detected
-        if rows:
+        tested = self.decoding.metric.kind is Kind.STRING
+        rows = self.decoding.detected if tested and not self.everything else self.decoding.estimates
+        if rows or self.decoding.unlisted_strings:
             yield self._table(rows, options.max_width)
+        yield from (Text(line) for line in match_lines(self.decoding))
         yield from (Text(line) for line in summary_lines(self.decoding))
         for warning in self.decoding.warnings:
             yield Text(f"Warning: {warning}", style="yellow")
 
     def _table(self, rows: tuple[Estimate, ...], width: int) -> Table:
         decoding = self.decoding
-        second = width >= _OTHER_WIDTH + _SECOND_WIDTH + _MIN_BAR_WIDTH
-        bar_width = min(_BAR_WIDTH, max(0, width - _OTHER_WIDTH - _SECOND_WIDTH * second))
+        tested = decoding.metric.kind is Kind.STRING
+        wide = width >= _OTHER_WIDTH + _SECOND_WIDTH + _MIN_BAR_WIDTH
+        second = wide if tested else width >= _OTHER_WIDTH + _SECOND_WIDTH - _Q_WIDTH and len(rows) > 1
+        taken = _OTHER_WIDTH + _SECOND_WIDTH * second - _Q_WIDTH * (not tested)
+        bar_width = min(_BAR_WIDTH, max(0, width - taken))
         between = " .. " if width >= _NARROW else " ..\n"
         table = Table(box=None, pad_edge=False, header_style="dim")
-        table.add_column("candidate", overflow="fold", min_width=9)
+        table.add_column("candidate" if tested else "category", overflow="fold", min_width=9)
         table.add_column("share", justify="right", no_wrap=True)
         table.add_column(f"{100 * decoding.confidence:.4g}%{between[-1]}interval", justify="right", no_wrap=True)
         if second:
-            table.add_column("selection-adjusted", justify="right", no_wrap=True)
-        table.add_column(f"q{between[-1]}value", justify="right", no_wrap=True)
+            table.add_column("selection-adjusted" if tested else "simultaneous", justify="right", no_wrap=True)
+        if tested:
+            table.add_column(f"q{between[-1]}value", justify="right", no_wrap=True)
         if bar_width:
             table.add_column("", width=bar_width, no_wrap=True)
-        scale = max((e.high for e in rows if math.isfinite(e.high)), default=1.0)
+        unlisted = decoding.unlisted_strings
+        highs = (*(e.high for e in rows), *(string.high for string in unlisted))
+        scale = max((high for high in highs if math.isfinite(high)), default=1.0)
         for e in rows:
             name = escape(" = ".join(map(escape_untrusted, (e.candidate, *e.indistinguishable_from))))
             if math.isnan(e.share):
                 table.add_row(name, "-", "not estimated", *([""] if second else []), "-", style="dim")
                 continue
-            adjusted = (e.selection_adjusted_low, e.selection_adjusted_high)
+            other = (
+                (e.selection_adjusted_low, e.selection_adjusted_high)
+                if tested
+                else (e.simultaneous_low, e.simultaneous_high)
+            )
             table.add_row(
                 name,
                 f"{e.share:z.2%}",
                 _format_interval(e.low, e.high, between),
-                *([_format_interval(*adjusted, between) if e.detected else ""] if second else []),
-                "<1e-99" if e.q_value < 1e-99 else f"{e.q_value:.0e}" if e.q_value < 0.001 else f"{e.q_value:.3f}",
+                *([_format_interval(*other, between)] if second else []),
+                *([_format_q_value(e.q_value)] if tested else []),
                 *([interval_bar(e, scale, bar_width)] if bar_width else []),
-                style="" if e.detected else "dim",
+                style="dim" if tested and not e.detected else "",
+            )
+        for string in unlisted:
+            table.add_row(
+                string.label,
+                f"{string.share:z.2%}",
+                _format_interval(string.low, string.high, between),
+                *(["-"] if second else []),
+                "-",
+                *([interval_bar(string, scale, bar_width)] if bar_width else []),
             )
         return table
 
 
+def _format_q_value(q: float) -> str:
+    return "<1e-99" if q < 1e-99 else f"{q:.0e}" if q < 0.001 else f"{q:.3f}"
+
+
 def _format_interval(low: float, high: float, between: str) -> str:
-    return f"{low:z.2%}{between}{high:z.2%}"
+    return "" if math.isnan(low) else f"{low:z.2%}{between}{high:z.2%}"
 
 
 def to_html(decoding: Decoding) -> str:
@@ -125,14 +151,31 @@ def headline(decoding: Decoding) -> str:
     return f"{decoding.metric.name}: {format_count(decoding.num_reports, 'report')}; {figures.sentence()}"
 
 
+def match_lines(decoding: Decoding) -> Iterator[str]:
+    """Yield the words that match each unlisted string, if words were compared."""
+    words = format_count(decoding.num_more_candidates, "word")
+    if not decoding.num_more_candidates:
+        return
+    if not decoding.unlisted_strings:
+        yield f"There is no frequent unlisted string to compare with {words}."
+    for string in decoding.unlisted_strings:
+        found = " and ".join(escape_untrusted(repr(word)) for word in string.matches)
+        what = f"{string.label[1:-1]} ({string.share:z.2%})"
+        yield (
+            f"{what[0].upper()}{what[1:]}: {found} of {words}."
+            if found
+            else f"{what[0].upper()}{what[1:]}: none of {words} matches."
+        )
+
+
 def summary_lines(decoding: Decoding) -> Iterator[str]:
     """Yield the lines below the table: totals, number of detected candidates, detection limit."""
     kind = decoding.metric.kind
     if kind is not Kind.BOOLEAN:
         listed = "candidates" if kind is Kind.STRING else "categories"
         unlisted = "unlisted strings" if kind is Kind.STRING else "other categories"
-        if decoding.num_screened is not None:
-            listed = format_count(decoding.num_screened, "kept candidate")
+        if decoding.num_kept is not None:
+            listed = format_count(decoding.num_kept, "kept candidate")
             unlisted = "other candidates and unlisted strings"
         totals = [(listed, decoding.listed_total)]
         if kind is Kind.STRING or decoding.unlisted.std_error != 0:
@@ -142,8 +185,12 @@ def summary_lines(decoding: Decoding) -> Iterator[str]:
             yield "Total shares are not determined."
         else:
             yield "Total shares: " + ", ".join(f"{name} {_format_share(total)}" for name, total in totals) + "."
+    if kind is not Kind.STRING:
+        return
     detected, tested = len(decoding.detected), len(decoding.estimates)
     yield f"Detected: {detected:,} of {tested:,} (false discovery rate {decoding.fdr:.0%}); {tested - detected:,} not detected."
+    if decoding.target == "population":
+        yield "Intervals are for the population, of which the reporters are taken for a random sample."
     if decoding.same_clients is not None:
         yield _period_assumption(decoding)
     limit = decoding.detection_limit

@@ -6,6 +6,7 @@ Each function yields zero or more warnings for `Decoding.warnings`.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 
 from hubbub.summary import BitCounts, Reports
@@ -13,7 +14,7 @@ from hubbub.summary.plausibility import TAIL_PROBABILITY, find_implausible, plau
 from hubbub.text import escape_untrusted, format_count
 from hubbub_decoder.data.combine import Collected
 from hubbub_decoder.estimators.fit_result import FitResult
-from hubbub_decoder.estimators.lasso_screening import Selection
+from hubbub_decoder.estimators.lasso_screening import MAX_CANDIDATES, Selection
 from hubbub_decoder.estimators.reports import mixed_effects
 from hubbub_decoder.inference.null_distribution import NullDistribution
 from hubbub_decoder.model.design_matrix import DesignMatrix
@@ -83,7 +84,7 @@ def warn_few_cohorts(counts: BitCounts, decoding: Decoding) -> Iterator[str]:
     """Warn about too few cohorts to estimate the variance that unlisted strings cause."""
     used = int((counts.reports > 0).sum())
     if used < MIN_COHORTS and not decoding.unlisted.high < _MIN_UNLISTED_SHARE:
-        needed = MIN_COHORTS if decoding.num_screened is None else 2 * MIN_COHORTS  # screening uses half of the cohorts
+        needed = MIN_COHORTS if decoding.num_kept is None else 2 * MIN_COHORTS  # screening uses half of the cohorts
         remedy = (
             f"Use a metric with {needed} or more cohorts (num_cohorts)."
             if decoding.metric.params.num_cohorts < needed
@@ -138,16 +139,47 @@ def warn_merged_candidates(design: DesignMatrix, repeated: int) -> Iterator[str]
         )
 
 
+def warn_separators(design: DesignMatrix) -> Iterator[str]:
+    """Warn about candidates with a tab or line break inside, and about a list of which every candidate is in quotation marks."""
+    names = [name for group in design.groups for name in group]
+    broken = [name for name in names if not {"\t", "\r", "\n"}.isdisjoint(name)]
+    if broken:
+        yield (
+            f"{format_count(len(broken), 'candidate')} {'contains' if len(broken) == 1 else 'contain'} a tab or a line break (such as "
+            f"{escape_untrusted(repr(broken[0]))}). Candidate files are split at LF only. If these are several candidates, write one per line."
+        )
+    if len(names) > 1 and all(len(name) > 1 and name[0] == name[-1] == '"' for name in names):
+        yield (
+            f"All {len(names):,} candidates are in quotation marks (such as {escape_untrusted(repr(names[0]))}), which count as part of the "
+            "string. Remove them, or use a .csv file with the header candidate."
+        )
+
+
+def warn_header_line(design: DesignMatrix, decoding: Decoding) -> Iterator[str]:
+    """Warn when the first candidate looks like the header line of a file and was not detected."""
+    first = design.groups[0][0]
+    cells = re.split("[,;\t]", first.lower())
+    if (
+        len(decoding) > 1
+        and not _HEADERS.isdisjoint(cell.strip(' "') for cell in cells)
+        and not decoding[first].detected
+    ):
+        yield (
+            f"The first candidate, {escape_untrusted(repr(first))}, looks like the header line of a file. It was tested like every "
+            "other candidate, and was not detected. If it is a header, delete the line, or use a .csv file with the header candidate."
+        )
+
+
 def warn_screening(design: DesignMatrix, selection: Selection, *, few_cohorts: bool = False) -> Iterator[str]:
-    """Warn when a lasso screened out candidates; few_cohorts : whether `warn_few_cohorts` doubts the intervals."""
+    """Warn when a lasso left candidates out; few_cohorts : whether `warn_few_cohorts` doubts the intervals."""
     columns, kept = len(design.groups), len(selection.columns)
     if kept < columns:
         method = (
             _KEPT_BY_OTHER_COHORTS if selection.independent else _KEPT_BY_SAME_REPORTS if kept else _NONE_KEPT
         ).format(kept=f"{kept:,}", intervals="" if few_cohorts else ", so intervals stay valid but are wider")
         yield (
-            f"{columns:,} candidates are too many for these counts. {method} The other candidates count as unlisted. "
-            "Pass fewer candidates to avoid this."
+            f"{columns - kept:,} of {columns:,} candidates were left out. {method} The other candidates count as unlisted. "
+            f'Up to {MAX_CANDIDATES:,} candidates of bit counts are all estimated, with method "auto". Pass no more than that to avoid this.'
         )
 
 
@@ -179,6 +211,25 @@ def warn_undetermined_totals(decoding: Decoding) -> Iterator[str]:
         )
 
 
+def warn_unlisted_strings(decoding: Decoding) -> Iterator[str]:
+    """Warn about the frequent unlisted strings that have a row of their own."""
+    for string in decoding.unlisted_strings:
+        finding = (
+            f"A string with {string.share:.1%} of the reports is not in the candidate list"
+            if string.num_strings == 1
+            else f"Two strings with {string.share:.1%} of the reports together are not in the candidate list"
+        )
+        meaning = (
+            "Its share has a row in the table and does not widen the intervals of the candidates."
+            if string.separated
+            else "Its bits are not certain in all cohorts, so it widens the intervals of the candidates."
+        )
+        yield (
+            f"{finding}. {meaning} To find out which word it is, pass a list of words (--more-candidates FILE, or Decoding.match_unlisted), "
+            "and add the match to the candidates."
+        )
+
+
 def warn_frequent_unlisted_string(null: NullDistribution | None, unlisted_variance: float) -> Iterator[str]:
     """Warn about a frequent string without a candidate; unlisted_variance is tau**2, in squared shares."""
     if null is not None and null.is_skewed:
@@ -206,6 +257,7 @@ def warn_impossible_totals(decoding: Decoding, fitted: FitResult | None = None) 
             yield f"The bits vary more than an unlisted share of {largest:.1%} can explain. {_MISMATCH}"
 
 
+_HEADERS = {"candidate", "candidates", "value", "values", "string", "strings", "name", "names"}
 _KEPT_BY_OTHER_COHORTS = (
     "A lasso on half of the cohorts kept {kept}; shares were estimated from the other half{intervals}."
 )

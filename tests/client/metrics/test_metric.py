@@ -95,6 +95,10 @@ def test_last_version_is_current_and_all_are_found_by_digest() -> None:
         parse_definitions(first + first.replace("The page", "The very page"))
 
 
+def test_repr_of_definitions_has_the_names() -> None:
+    assert repr(load_definitions(DATA / "metrics.toml")) == "<Definitions of 3 metrics: homepage, os, dark_mode>"
+
+
 DIFFERENT: list[dict[str, Any]] = [
     {"name": "other"},
     {"params": Params(num_bits=64, num_hashes=2, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.5)},

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hubbub import Metric, Report, SummaryError
+from hubbub import Metric, Params, Report, SummaryError
 from hubbub.summary import (
     BitCounts,
     PatternCounts,
@@ -218,3 +218,16 @@ def test_implausible_rejected_is_kept_in_files_and_sums() -> None:
     assert (PatternCounts.empty(of) + patterns).implausible_rejected
     assert (Reports.empty(of) + reports).implausible_rejected
     assert not (BitCounts.empty(of) + BitCounts.empty(of)).implausible_rejected
+
+
+def test_reprs_are_one_line_without_the_data(tmp_path: Path) -> None:
+    """Of a million reports a notebook shows one line."""
+    of = Metric.string("home", Params(num_bits=8, num_hashes=2, num_cohorts=4, prob_p=0.25, prob_q=0.75, prob_f=0))
+    reports = Reports(of, [0, 3, 3], [[1], [2], [7]], ["2026-03-01", "2026-03-02"])
+    write_reports(reports, tmp_path / "reports.parquet")
+    about = "home: 3 reports, 4 cohorts x 8 bits, 2 periods"
+    assert repr(reports) == f"<Reports of {about}>"
+    assert repr(reports.bit_counts()) == f"<BitCounts of {about}>"
+    assert repr(reports.pattern_counts()) == f"<PatternCounts of {about}>"
+    assert repr(ReportFile(tmp_path / "reports.parquet")) == f"<ReportFile of {about}>"
+    assert repr(BitCounts.empty(of)) == "<BitCounts of home: 0 reports, 4 cohorts x 8 bits>"

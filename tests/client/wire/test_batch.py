@@ -154,3 +154,8 @@ def test_problem_slugs_are_unique() -> None:
     slugs = [refusal.slug for refusal in ProblemType]
     assert len(set(slugs)) == len(slugs)
     assert all(400 <= refusal.status < 600 and refusal.meaning.endswith(".") for refusal in ProblemType)
+
+
+def test_repr_of_a_batch_has_no_bits() -> None:
+    batch = Batch(uuid.UUID(int=1), "homepage", "digest", "2026-03-01", bytes(2), b"bits")
+    assert repr(batch) == "<Batch 00000000-0000-0000-0000-000000000001 of homepage, 2026-03-01: 2 reports>"

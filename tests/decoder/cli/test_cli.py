@@ -101,6 +101,17 @@ def test_decode_prints_the_table_to_stdout_and_all_rows_on_request(summary: Path
     assert len(long.stdout.splitlines()) > len(short.stdout.splitlines())
 
 
+def test_decode_for_the_population_has_wider_intervals(summary: Path, candidates: Path) -> None:
+    decoded = {
+        target: json.loads(hubbub("decode", summary, "--candidates", candidates, "--target", target, "--json").stdout)
+        for target in ("reporters", "population")
+    }
+    first = {target: result["estimates"][0] for target, result in decoded.items()}
+    assert decoded["population"]["target"] == "population"
+    assert first["population"]["share"] == first["reporters"]["share"]
+    assert first["population"]["std_error"] > first["reporters"]["std_error"]
+
+
 def test_decode_reads_candidates_from_stdin(summary: Path, candidates: Path) -> None:
     command = ["decode", str(summary), "--json", "--candidates"]
     piped = CliRunner().invoke(main, [*command, "-"], input=candidates.read_bytes())
@@ -330,3 +341,18 @@ def test_decode_warns_when_reports_are_decoded_from_their_counts(
         warnings = json.loads(hubbub(*arguments, "--json").stdout)["warnings"]
         assert any("Only the bit counts of these reports were used" in warning for warning in warnings) == (number > 20)
     assert "Only the bit counts of these reports were used" in " ".join(hubbub(*arguments).stdout.split())
+
+
+def test_simulate_writes_and_reads_a_population_with_reports_without_a_value(definitions: Path, tmp_path: Path) -> None:
+    truth = tmp_path / "truth.csv"
+    out = ("--out", tmp_path / "s.parquet", "--json")
+    hubbub("simulate", definitions, "os", "--reports", 300, "--distribution", "uniform", "--no-value", 100, "--truth-out", truth, *out)  # fmt: skip
+    assert truth.read_text().splitlines()[-1] == ",100,0.25"
+    again = tmp_path / "again.csv"
+    result = hubbub("simulate", definitions, "os", "--population", truth, "--truth-out", again, *out)
+    assert json.loads(result.stdout)["num_reports"] == 400
+    assert again.read_bytes() == truth.read_bytes()
+    result = hubbub("simulate", definitions, "os", "--population", truth, "--reports", 10_000, "--truth-out", again, *out)  # fmt: skip
+    assert json.loads(result.stdout)["num_reports"] == 10_000
+    without = int(again.read_text().splitlines()[-1].split(",")[1])
+    assert abs(without - 2500) < 6 * 44  # six standard deviations of Binomial(10,000, 1/4)

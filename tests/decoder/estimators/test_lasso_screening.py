@@ -1,4 +1,4 @@
-"""Screening by lasso: only with too many candidates, and in cohorts that the estimates do not use."""
+"""Screening by lasso: on request or with too many candidates, and in cohorts that the estimates do not use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import hubbub_decoder.estimators.least_squares as fit_module
 from hubbub import Metric, Params
 from hubbub.summary import BitCounts
 from hubbub_decoder.data.simulate import simulate_bit_counts
-from hubbub_decoder.estimators.lasso_screening import independent_numbers, lasso_columns, max_columns, select_candidates
+from hubbub_decoder.estimators import lasso_screening
+from hubbub_decoder.estimators.lasso_screening import independent_numbers, lasso_columns, select_candidates
 from hubbub_decoder.estimators.least_squares import fit_least_squares
 from hubbub_decoder.model.design_matrix import design_matrix
 
@@ -26,11 +27,15 @@ def counts(unseen_seed: int) -> BitCounts:
     return simulate_bit_counts(Metric.string("x", PARAMS), population, np.random.default_rng(unseen_seed))
 
 
-def test_keeps_all_candidates_up_to_max_columns(counts: BitCounts) -> None:
-    design = design_matrix(NAMES[: max_columns(counts)], PARAMS)
+def test_keeps_all_candidates_unless_asked_for_a_lasso(counts: BitCounts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All up to the largest number; beyond it, and with the method "lasso", only some."""
+    design = design_matrix(NAMES, PARAMS)
     selection = select_candidates(counts, design)
-    assert selection.columns.tolist() == list(range(max_columns(counts)))
+    assert selection.columns.tolist() == list(range(3000))
     assert selection.counts is counts
+    assert len(select_candidates(counts, design, method="lasso").columns) < 100
+    monkeypatch.setattr(lasso_screening, "MAX_CANDIDATES", 2_999)
+    assert len(select_candidates(counts, design).columns) < 100
 
 
 def test_variance_doubles_with_candidates_for_half_of_the_independent_counts(
@@ -42,7 +47,6 @@ def test_variance_doubles_with_candidates_for_half_of_the_independent_counts(
     """
     monkeypatch.setattr(fit_module, "_estimate_unlisted_variance", lambda *_: (0.0, 0.0))
     assert independent_numbers(counts) == 241
-    assert max_columns(counts) == 482
     few, many = (fit_least_squares(counts, design_matrix(NAMES[:size], PARAMS)).variances for size in (12, 120))
     ratio = many[:12].mean() / few[:12].mean()
     assert ratio == pytest.approx((1 - 13 / 241) / (1 - 121 / 241), rel=0.02)
@@ -51,7 +55,7 @@ def test_variance_doubles_with_candidates_for_half_of_the_independent_counts(
 def test_screening_cohorts_are_not_estimated_from(counts: BitCounts) -> None:
     """The selection does not depend on the reports of the other cohorts."""
     design = design_matrix(NAMES, PARAMS)
-    selection = select_candidates(counts, design)
+    selection = select_candidates(counts, design, method="lasso")
     estimated_from = selection.counts.reports > 0
     assert estimated_from.sum() == 8
     others = BitCounts(
@@ -59,12 +63,12 @@ def test_screening_cohorts_are_not_estimated_from(counts: BitCounts) -> None:
         counts.reports,
         np.where(estimated_from[:, None], counts.reports[:, None] - counts.ones, counts.ones),
     )
-    assert np.array_equal(select_candidates(others, design).columns, selection.columns)
+    assert np.array_equal(select_candidates(others, design, method="lasso").columns, selection.columns)
     assert selection.independent
 
 
 def test_screening_keeps_frequent_candidates(counts: BitCounts) -> None:
-    selection = select_candidates(counts, design_matrix(NAMES, PARAMS))
+    selection = select_candidates(counts, design_matrix(NAMES, PARAMS), method="lasso")
     assert {0, 1} <= set(selection.columns.tolist())
     assert len(selection.columns) <= independent_numbers(selection.counts) // 2
 
@@ -89,7 +93,7 @@ def test_screening_passes_at_most_a_quarter_by_chance(
 def test_single_cohort_is_used_for_screening_and_estimation() -> None:
     params = Params(num_bits=64, num_hashes=2, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=0.25)
     counts = simulate_bit_counts(Metric.string("x", params), {"v0": 100_000}, np.random.default_rng(0))
-    selection = select_candidates(counts, design_matrix(NAMES[:200], params))
+    selection = select_candidates(counts, design_matrix(NAMES[:200], params), method="lasso")
     assert not selection.independent
     assert 0 in selection.columns
     assert selection.counts is counts

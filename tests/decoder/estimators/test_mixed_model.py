@@ -1,4 +1,4 @@
-"""The mixed model: both solvers agree with each other and with brute force."""
+"""The mixed model: its solver agrees with brute force."""
 
 from __future__ import annotations
 
@@ -8,13 +8,10 @@ import pytest
 from hubbub import Metric, Params
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.data.simulate import simulate_pattern_counts
-from hubbub_decoder.estimators import mixed_model
 from hubbub_decoder.estimators.mixed_model import (
     CandidatePriors,
     CandidateSpaceSolver,
     MixedModel,
-    ObservationSpaceSolver,
-    SolvedModel,
 )
 from hubbub_decoder.model.design_matrix import design_matrix
 from hubbub_decoder.model.pattern_likelihood import FilterTable, filter_indices, whiten_scores
@@ -69,40 +66,19 @@ def model() -> tuple[MixedModel, Brute]:
     return made, Brute(made, table)
 
 
-def both_ways(
-    model: MixedModel, priors: CandidatePriors = PRIORS, unlisted: float = UNLISTED_VARIANCE
-) -> list[SolvedModel]:
-    return [CandidateSpaceSolver(model, priors, unlisted), ObservationSpaceSolver(model, priors, unlisted)]
-
-
 def test_estimates_equal_refit_without_the_own_prior(
     model: tuple[MixedModel, Brute],
 ) -> None:
     """The leave-one-out estimate, by refitting the whole model for each candidate with its column fixed."""
     made, brute = model
-    for solved in both_ways(made):
-        solution = solved.estimates()
-        for j in range(12):
-            alone = np.arange(12) == j
-            without = CandidatePriors(np.where(alone, 0, PRIORS.means), np.where(alone, 0, PRIORS.variances))
-            effects, covariance = brute.least_squares(without, np.column_stack([brute.x[:, j], brute.others]))
-            assert solution.shares[j] == pytest.approx(effects[0], rel=1e-6)
-            assert solution.variances[j] == pytest.approx(covariance[0, 0], rel=1e-6)
-
-
-def test_approximate_variances_are_near_the_exact_ones(
-    model: tuple[MixedModel, Brute], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With every second candidate sampled and very different priors: variances within a half, estimates within their errors."""
-    made, _ = model
-    solved = ObservationSpaceSolver(made, PRIORS, UNLISTED_VARIANCE)
-    exact = solved.estimates()
-    assert solved.estimates(approximate=True).variances.tolist() == exact.variances.tolist()
-    monkeypatch.setattr(mixed_model, "_VARIANCE_SAMPLE", 6)
-    rough = solved.estimates(approximate=True)
-    assert rough.variances == pytest.approx(exact.variances, rel=0.5)
-    assert np.all(np.abs(rough.shares - exact.shares) < np.sqrt(exact.variances))
-    assert np.ptp(rough.variances) < 1e-12
+    solved = CandidateSpaceSolver(made, PRIORS, UNLISTED_VARIANCE)
+    solution = solved.estimates()
+    for j in range(12):
+        alone = np.arange(12) == j
+        without = CandidatePriors(np.where(alone, 0, PRIORS.means), np.where(alone, 0, PRIORS.variances))
+        effects, covariance = brute.least_squares(without, np.column_stack([brute.x[:, j], brute.others]))
+        assert solution.shares[j] == pytest.approx(effects[0], rel=1e-6)
+        assert solution.variances[j] == pytest.approx(covariance[0, 0], rel=1e-6)
 
 
 def test_posterior_means_are_best_linear_predictions(model: tuple[MixedModel, Brute]) -> None:
@@ -110,11 +86,11 @@ def test_posterior_means_are_best_linear_predictions(model: tuple[MixedModel, Br
     effects, _ = brute.least_squares(PRIORS, brute.others)
     left = brute.y - brute.x @ PRIORS.means - brute.others @ effects
     residual = np.linalg.solve(brute.covariance(PRIORS), left)
-    for solved in both_ways(made):
-        solution = solved.estimates()
-        predicted = PRIORS.means + PRIORS.variances * (brute.x.T @ residual)
-        assert solution.posterior_means == pytest.approx(predicted, rel=1e-6)
-        assert solution.fixed_effects == pytest.approx(effects, rel=1e-6)
+    solved = CandidateSpaceSolver(made, PRIORS, UNLISTED_VARIANCE)
+    solution = solved.estimates()
+    predicted = PRIORS.means + PRIORS.variances * (brute.x.T @ residual)
+    assert solution.posterior_means == pytest.approx(predicted, rel=1e-6)
+    assert solution.fixed_effects == pytest.approx(effects, rel=1e-6)
 
 
 def test_totals_have_a_mean_of_the_exchangeable_candidates(model: tuple[MixedModel, Brute]) -> None:
@@ -129,11 +105,11 @@ def test_totals_have_a_mean_of_the_exchangeable_candidates(model: tuple[MixedMod
     total = PRIORS.means.sum() + 9 * effects[-1] + a @ inverse @ left
     reach = np.array([0, 0, 9]) - fixed.T @ inverse @ a
     error = reach @ covariance @ reach + PRIORS.variances.sum() - a @ inverse @ a
-    for solved in both_ways(made):
-        totals = solved.totals(EXCHANGEABLE)
-        assert totals.shares == pytest.approx([total, effects[0], effects[1]], rel=1e-5)
-        assert totals.covariance[0, 0] == pytest.approx(error, rel=1e-5)
-        assert np.diag(totals.covariance)[1:] == pytest.approx(np.diag(covariance)[:2], rel=1e-5)
+    solved = CandidateSpaceSolver(made, PRIORS, UNLISTED_VARIANCE)
+    totals = solved.totals(EXCHANGEABLE)
+    assert totals.shares == pytest.approx([total, effects[0], effects[1]], rel=1e-5)
+    assert totals.covariance[0, 0] == pytest.approx(error, rel=1e-5)
+    assert np.diag(totals.covariance)[1:] == pytest.approx(np.diag(covariance)[:2], rel=1e-5)
 
 
 def test_totals_without_exchangeable_candidates_are_sums(model: tuple[MixedModel, Brute]) -> None:
@@ -141,22 +117,6 @@ def test_totals_without_exchangeable_candidates_are_sums(model: tuple[MixedModel
     solved = CandidateSpaceSolver(made, PRIORS, UNLISTED_VARIANCE)
     solution, totals = solved.estimates(), solved.totals(np.zeros(12, bool))
     assert totals.shares == pytest.approx([solution.posterior_means.sum(), *solution.fixed_effects])
-
-
-def test_scores_equal_refit_without_the_candidate(model: tuple[MixedModel, Brute]) -> None:
-    """P_{-j} (y - X_{-j} mean_{-j}) by brute force, at every filter; also with no candidate left out."""
-    mixed, brute = model
-    for left_out in (None, 0, 11):
-        kept = np.arange(12) != (-1 if left_out is None else left_out)
-        priors = CandidatePriors(np.where(kept, PRIORS.means, 0), np.where(kept, PRIORS.variances, 1e-300))
-        inverse = np.linalg.inv(brute.covariance(priors))
-        effects, _ = brute.least_squares(priors, brute.others)
-        projected = inverse @ (brute.y - brute.x @ priors.means - brute.others @ effects)
-        expected = [a.T @ projected[rows] for rows, a in zip(mixed.rows(), mixed.features, strict=True)]
-        for solved in both_ways(mixed):
-            assert np.concatenate(solved.scores(left_out)) == pytest.approx(
-                np.concatenate(expected), rel=1e-4, abs=1e-4
-            )
 
 
 def test_overdispersion_is_the_slope_of_the_restricted_likelihood(model: tuple[MixedModel, Brute]) -> None:
@@ -169,13 +129,12 @@ def test_overdispersion_is_the_slope_of_the_restricted_likelihood(model: tuple[M
         inverse = inverse_of(brute.covariance(PRIORS, unlisted))
         solved = inverse @ brute.others
         projection = inverse - solved @ inverse_of(brute.others.T @ solved) @ solved.T
-        for way in both_ways(made, unlisted=unlisted):
-            overdispersion = way.overdispersion()
-            assert np.trace(projection @ brute.k) / 2 * (overdispersion.ratio - 1) == pytest.approx(slope, rel=1e-3)
-            assert np.sign(overdispersion.step) == np.sign(slope)
-            blocks = [projection[rows, rows] @ brute.k[rows, rows] for rows in made.rows()]
-            curvature = sum(np.trace(block @ block) for block in blocks)
-            assert overdispersion.step == pytest.approx(2 * slope / curvature, rel=1e-3)
+        overdispersion = CandidateSpaceSolver(made, PRIORS, unlisted).overdispersion()
+        assert np.trace(projection @ brute.k) / 2 * (overdispersion.ratio - 1) == pytest.approx(slope, rel=1e-3)
+        assert np.sign(overdispersion.step) == np.sign(slope)
+        blocks = [projection[rows, rows] @ brute.k[rows, rows] for rows in made.rows()]
+        curvature = sum(np.trace(block @ block) for block in blocks)
+        assert overdispersion.step == pytest.approx(2 * slope / curvature, rel=1e-3)
 
 
 def test_identical_candidates_are_as_uncertain_as_the_prior() -> None:
@@ -185,7 +144,6 @@ def test_identical_candidates_are_as_uncertain_as_the_prior() -> None:
     observations = whiten_scores(counts, table, np.tile(table.probabilities, (4, 1)))
     same = MixedModel(observations, np.full((4, 1, 2), 7, np.int16), table.fixed_patterns, table.covariance)
     wide = CandidatePriors(np.zeros(2), np.full(2, 4.0))
-    for solved in both_ways(same, wide):
-        assert np.all(solved.estimates().variances > 4)
+    assert np.all(CandidateSpaceSolver(same, wide, UNLISTED_VARIANCE).estimates().variances > 4)
     apart = MixedModel(observations, np.array([[[7, 8]]] * 4, np.int16), table.fixed_patterns, table.covariance)
     assert np.all(CandidateSpaceSolver(apart, wide, UNLISTED_VARIANCE).estimates().variances < 0.1)

@@ -76,3 +76,12 @@ def test_matrix_is_sparse_and_canonical() -> None:
     assert matrix.nnz == 1000 * 64 * 2
     assert matrix.has_canonical_format
     assert matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes < 6 * matrix.nnz
+
+
+def test_repr_has_the_shape_and_no_candidates() -> None:
+    assert repr(design_matrix(["v1", "v2"], params("murmur3-v1", 128, 2, 64))) == (
+        "<DesignMatrix of 2 candidates: 64 cohorts x 128 bits>"
+    )
+    assert repr(design_matrix([f"v{i}" for i in range(20)], params("murmur3-v1", 8, 1, 1))) == (
+        "<DesignMatrix of 20 candidates in 8 columns: 1 cohort x 8 bits>"
+    )

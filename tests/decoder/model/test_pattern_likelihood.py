@@ -13,8 +13,6 @@ from hubbub import Metric, Params
 from hubbub.encoding.bloom import bloom_bits
 from hubbub.summary import PatternCounts
 from hubbub_decoder.array_types import Floats
-from hubbub_decoder.data.simulate import simulate_pattern_counts
-from hubbub_decoder.estimators.pattern_counts import split_directions
 from hubbub_decoder.model.design_matrix import design_matrix
 from hubbub_decoder.model.pattern_likelihood import FilterTable, count_filters, filter_indices, whiten_scores
 
@@ -121,33 +119,3 @@ def test_whitened_scores_of_cohorts_do_not_depend_on_each_other(unseen_seed: int
         assert alone.features[cohort] == pytest.approx(together.features[cohort])
         assert alone.responses[cohort] == pytest.approx(together.responses[cohort])
     assert len(together.responses[2]) == 0
-
-
-def test_split_directions_keeps_the_requested_trace(unseen_seed: int) -> None:
-    params = params_of("murmur3-v1")
-    table = FilterTable.from_params(params)
-    counts = simulate_pattern_counts(Metric.string("m", params), {"a": 5000}, np.random.default_rng(unseen_seed))
-    whole = whiten_scores(counts, table, np.tile(table.probabilities, (3, 1)))
-    leading = split_directions(whole, table, kept=0.9, most=40)
-    assert leading.size < whole.size
-    for all_of_it, part in zip(whole.features, leading.features, strict=True):
-        telling = [float(np.trace(a @ table.covariance @ a.T)) for a in (part, all_of_it)]
-        assert telling[0] >= 0.9 * telling[1]
-        number = [float(np.sum((a @ table.probabilities) ** 2)) for a in (part, all_of_it)]
-        assert number[0] == pytest.approx(number[1], rel=1e-9)
-    assert all(len(y) <= 4 + 1 for y in split_directions(whole, table, kept=0.9, most=4).responses)
-
-
-def test_split_directions_with_all_directions_loses_nothing(unseen_seed: int) -> None:
-    """Scores A'y and information A'A of the filters are the same in every cohort, also without reports."""
-    params = params_of("google-md5")
-    table = FilterTable.from_params(params)
-    counts = simulate_pattern_counts(
-        Metric.string("m", params), {"a": 5000}, np.random.default_rng(unseen_seed)
-    ).counts.copy()
-    counts[0] = 0
-    whole = whiten_scores(PatternCounts(params, counts), table, np.tile(table.probabilities, (3, 1)))
-    most = split_directions(whole, table, kept=1.0, most=1000)
-    for y, a, r, f in zip(whole.responses, whole.features, most.responses, most.features, strict=True):
-        assert (f.T @ r)[1:] == pytest.approx((a.T @ y)[1:])
-        assert (f.T @ f)[1:, 1:] == pytest.approx((a.T @ a)[1:, 1:])

@@ -12,8 +12,9 @@ from scipy import sparse
 from scipy.stats import binom, chisquare
 
 from hubbub import Metric, Params, SummaryError
+from hubbub.summary import BitCounts
 from hubbub_decoder.data.simulate import consecutive_periods, simulate_bit_counts, simulate_reports
-from hubbub_decoder.estimators.categories import p_values, total_variance
+from hubbub_decoder.estimators.categories import category_intervals, total_variance
 from hubbub_decoder.model.bit_covariance import report_covariance
 from hubbub_decoder.model.pattern_repetition import repeated_score_covariance
 from hubbub_decoder.model.random_string import RandomStringMoments
@@ -146,18 +147,20 @@ def test_consecutive_periods_start_with_the_year_2000() -> None:
 
 
 @pytest.mark.parametrize(("p", "q", "f"), [(0.25, 0.75, 0.5), (0.05, 0.5, 0.125), (0.75, 0.25, 0.5), (0.0, 1.0, 0.25)])
-def test_category_p_values_of_repeated_reports_are_close_to_exact(p: float, q: float, f: float) -> None:
-    """Against the convolution of 400 clients with 4 reports each: within a tenth above 1e-3, within a factor 1.5 above 1e-5.
+def test_category_intervals_of_repeated_reports_cover_share_0(p: float, q: float, f: float) -> None:
+    """400 clients with 4 reports each and share 0: each end of a 90 % interval excludes 0 with probability .05, to a fifth and one count.
 
-    The third moment differs from that of the binomial. Independent reports would have p-values below a hundredth of these at 1e-5.
+    The law of the count is a convolution over the clients. Independent reports would exclude 0 more than twice as often.
     """
     metric, clients, reports = boolean(p=p, q=q, f=f), 400, 4
     share = f / 2
     one = (1 - share) * binom.pmf(range(reports + 1), reports, p) + share * binom.pmf(range(reports + 1), reports, q)
     law = np.real(np.fft.ifft(np.fft.fft(one, clients * reports + 1) ** clients))
-    tails = np.cumsum(law[::-1])[::-1] if p < q else np.cumsum(law)
-    ones = np.flatnonzero((tails > 1e-5) & (tails < 0.5) & (law > 1e-9))
-    ratio = p_values(ones, clients * reports, metric.params, Repetition(reports, reports)) / tails[ones]
-    assert np.abs(ratio - 1)[tails[ones] > 1e-3].max() < 0.1
-    assert ratio.min() > 1 / 1.5
-    assert ratio.max() < 1.5
+    above, below = [], []
+    for count in np.flatnonzero(law > 1e-9).tolist():
+        counts = BitCounts(metric, [clients * reports], [[count]], DAYS)
+        low, high = category_intervals(counts, ["true"], 0.9, "reporters")
+        above += [law[count]] if low[0] > 0 else []
+        below += [law[count]] if high[0] < 0 else []
+    for excluded in (above, below):
+        assert sum(excluded) == pytest.approx(0.05, abs=0.01 + max(excluded))

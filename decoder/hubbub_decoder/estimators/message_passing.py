@@ -1,0 +1,387 @@
+"""Approximate message passing: all shares, the prior of shares and the variance of unlisted strings, from whitened counts by cohort.
+
+Model, for cohorts c = 1 .. m with whitened observations y_c (r_c,):
+
+    y_c = X_c x + F_c f + s_c        x_v ~ G        s_c ~ N(0, I + tau**2 K_c)        K_c = A_c V A_c'
+
+    x (M,)   shares of the candidates, with a common prior G (`inference/prior.py`)
+    f (o,)   fixed effects: the share of the unlisted strings, whose column is A_c w, and that of "no value"
+    X_c      sum of the columns of A_c at a candidate's positions in cohort c (its filter, or its bits)
+    w, V     mean and covariance of the indicator of a random string's positions
+    tau**2   sum of squared shares of the unlisted strings
+
+How a string hashes is random, so a candidate of which the share is uncertain by V_v is noise V_v K_c to the others. In one iteration:
+
+    r_c = y_c - X_c mean - F_c f + (sum_v V_v) K_c S_c^-1 r_c (of the iteration before)
+    t   = the maximum-likelihood estimate for r_c ~ N(0, S_c)        S_c = I + t K_c        tau**2 = t - sum_v V_v
+    x_v = mean_v + sum_c b_vc'A_c'S_c^-1 r_c / J_v        J_v = sum_c b_vc'A_c'S_c^-1 A_c b_vc - what f takes up        Var x_v = 1 / J_v
+    G, then mean_v and V_v = mean and variance of the posterior of x_v under G
+
+The last term of r_c (Onsager's) removes each candidate's own part of its mean from the residuals that it is compared with. So x_v is an
+estimate without a prior of its own, unbiased over the random hash. b_vc is the indicator of v's positions less w: f has the share of
+all strings together as its first component, and is fitted by least squares in each iteration.
+
+An iteration costs O(M m h**2), and holds no matrix of candidates. docs/mathematics.md, section 7; decision 70. Source: Donoho, Maleki &
+Montanari 2009; Rangan 2011 (generalized approximate message passing); Vila & Schniter 2013 (prior by empirical Bayes).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub_decoder.array_types import Floats, Indices
+from hubbub_decoder.estimators.empirical_bayes import fit_posterior
+from hubbub_decoder.estimators.mixed_model import ShareEstimates, Totals
+from hubbub_decoder.model.observations import Observations
+
+_MAX_ITERATIONS, _MAX_SCORING_STEPS = 60, 20
+_SCORING_TOLERANCE = 1e-3  # relative change of the observations' variance
+_CONVERGENCE_TOLERANCE = (
+    0.02  # change of the means in standard errors, and relative change of the observations' variance
+)
+_DAMPING = 0.7  # weight of the new posteriors in an iteration
+_MIN_INFORMATION = 1e-6  # relative to the largest; a share with less is not determined
+_RELATIVE_RIDGE, _MIN_SPREAD = 1e-10, 1e-9
+_MIN_COHORTS_WHEN_CROWDED = 8
+_STRONG_STANDARD_ERRORS = 3.5  # a share above is not exchangeable with the others
+_ROWS_PER_STRONG_CANDIDATE, _MAX_STRONG = 4, 300  # candidates with their own unknown in the totals
+
+
+@dataclass(frozen=True, eq=False)
+class HashedCohorts:
+    """Whitened observations of m cohorts, rotated to the eigenvectors of K_c, so that each S_c is diagonal.
+
+    responses     : (m, r)      rows beyond a cohort's own are 0
+    features      : (m, r, p)   columns of the p positions
+    spreads       : (m, r)      eigenvalues of K_c
+    fixed         : (m, r, o)   F_c
+    random_string : (p,)        w
+    positions     : (m, h, M)   of the candidates
+    """
+
+    responses: Floats
+    features: Floats
+    spreads: Floats
+    fixed: Floats
+    random_string: Floats
+    positions: NDArray[np.integer]
+
+    @classmethod
+    def from_observations(
+        cls, observations: Observations, positions: NDArray[np.integer], fixed_patterns: Floats, covariance: Floats
+    ) -> HashedCohorts:
+        """Rotate the observations.
+
+        fixed_patterns : (p, o) average pattern over positions of the unlisted strings, w, and of "no value"
+        covariance     : (p, p) V
+        """
+        shape = len(observations.features), max(map(len, observations.features), default=0)
+        responses, spreads = np.zeros(shape), np.zeros(shape)
+        features = np.zeros((*shape, len(fixed_patterns)))
+        for c, (y, a) in enumerate(zip(observations.responses, observations.features, strict=True)):
+            values, vectors = np.linalg.eigh(a @ covariance @ a.T)
+            spreads[c, : len(y)], responses[c, : len(y)] = np.maximum(values, 0), vectors.T @ y
+            features[c, : len(y)] = vectors.T @ a
+        positions = positions.astype(np.intp, copy=False)
+        return cls(responses, features, spreads, features @ fixed_patterns, fixed_patterns[:, 0], positions)
+
+    @property
+    def num_candidates(self) -> int:
+        """M."""
+        return int(self.positions.shape[2])
+
+    @property
+    def size(self) -> int:
+        """Number of observations in which random strings differ, d."""
+        return int((self.spreads > _MIN_SPREAD * self.spreads.max(initial=0)).sum())
+
+    def predict(self, shares: Floats) -> Floats:
+        """X x - F_1 sum x, (m, r), of shares x (M,): their deviation from as many random strings."""
+        size = len(self.random_string)
+        tables = np.array([sum(np.bincount(one, shares, size) for one in taken) for taken in self.positions])
+        return self._times_features(tables - shares.sum() * self.random_string)
+
+    def _times_features(self, tables: Floats) -> Floats:
+        return np.asarray((self.features @ tables[:, :, None])[:, :, 0])
+
+    def scores(self, weighted: Floats) -> Floats:
+        """A_c'v_c of each cohort, (m, p); weighted : v (m, r)."""
+        return np.asarray((weighted[:, None] @ self.features)[:, 0])
+
+    def scores_of_fixed(self, weights: Floats) -> Floats:
+        """A_c'S_c^-1 F_c of each cohort, (m, o, p)."""
+        return np.asarray((weights[:, :, None] * self.fixed).transpose(0, 2, 1) @ self.features)
+
+    def gather(self, tables: Floats) -> Floats:
+        """Sum over cohorts of the entries of tables (m, p) at each candidate's positions, less that of a random string, (M,)."""
+        total = np.full(self.num_candidates, -float((tables @ self.random_string).sum()))
+        for table, taken in zip(tables, self.positions, strict=True):
+            for one in taken:
+                total += table.take(one)
+        return total
+
+    def information(self, weights: Floats) -> Floats:
+        """Sum over cohorts of b'A_c' diag(weights_c) A_c b, b the indicator of a candidate's positions less w, (M,)."""
+        average = self.fixed[:, :, 0]
+        total = self.gather(-2 * self.scores(weights * average))
+        total -= float((weights * average**2).sum())
+        h, size = self.positions.shape[1], len(self.random_string)
+        for c, taken in enumerate(self.positions):
+            weighted = weights[c, :, None] * self.features[c]
+            own = np.einsum("rp,rp->p", weighted, self.features[c])
+            table = (2 * (self.features[c].T @ weighted)).ravel() if h > 1 else own
+            for i, one in enumerate(taken):
+                total += own.take(one)
+                for other in taken[:i]:
+                    total += table.take(one * size + other)
+        return total
+
+
+@dataclass(frozen=True, eq=False)
+class Beliefs:
+    """Posterior means and variances (M,) of the candidates' shares, and tau**2."""
+
+    means: Floats
+    variances: Floats
+    unlisted_variance: float
+
+
+@dataclass(frozen=True, eq=False)
+class MessagePassingFit:
+    """Settled messages: estimates, and what tests and totals need.
+
+    estimates         : of all shares, with the fixed effects of the unlisted strings and of "no value"
+    beliefs           : posteriors and tau**2 that follow from them
+    variance          : t, and its standard error, which is that of tau**2
+    means             : (M,) of the messages that the residuals were computed with
+    weights           : (m, r) diagonal of S_c^-1
+    weighted          : (m, r) S_c^-1 r_c
+    effect_covariance : (o, o) (F'S^-1 F)^-1
+    """
+
+    cohorts: HashedCohorts
+    estimates: ShareEstimates
+    beliefs: Beliefs
+    variance: float
+    variance_error: float
+    means: Floats
+    weights: Floats
+    weighted: Floats
+    effect_covariance: Floats
+
+    def scores(self, left_out: int | None = None) -> list[Floats]:
+        """A_c'S_c^-1 r_c of each cohort, (p,): the part of each position in the score of a string without a prior.
+
+        left_out : a candidate to leave out: its mean goes back to the residuals, and f is fitted again
+        """
+        cohorts, scores = self.cohorts, self.cohorts.scores(self.weighted)
+        if left_out is None:
+            return list(scores)
+        taken = cohorts.positions[:, :, left_out]
+        columns = np.take_along_axis(cohorts.features, taken[:, None], axis=2).sum(axis=2)
+        returned = self.weights * columns * self.means[left_out]
+        effects = self.effect_covariance @ np.einsum("cro,cr->o", cohorts.fixed, returned)
+        return list(scores + cohorts.scores(returned - self.weights * (cohorts.fixed @ effects)))
+
+    def totals(self) -> Totals:
+        """Totals of all candidates and of the fixed effects, by least squares.
+
+        Unknowns are the strong candidates (above 3.5 standard errors), the mean of all others, and the fixed effects. The deviations of the
+        others from their mean sum to 0, and are noise (sum E (x_v - mean)**2) K_c. So no prior decides the sum of hundreds of small shares.
+        """
+        cohorts, estimates, beliefs = self.cohorts, self.estimates, self.beliefs
+        strong = _strong_candidates(estimates, cohorts.size)
+        weak = np.ones(cohorts.num_candidates, bool)
+        weak[strong] = False
+        deviations = beliefs.means[weak] - (beliefs.means[weak].mean() if weak.any() else 0)
+        noise = beliefs.unlisted_variance + float(np.sum(deviations**2 + beliefs.variances[weak]))
+        roots = np.sqrt(1 / (1 + noise * cohorts.spreads))
+        columns = [cohorts.fixed.reshape(-1, cohorts.fixed.shape[2])]
+        if weak.any():
+            mean = cohorts.predict(weak / weak.sum()) + cohorts.fixed[:, :, 0]
+            columns.append(mean.reshape(-1, 1))
+        of_strong = np.concatenate(
+            [
+                a[:, taken].sum(axis=1)
+                for a, taken in zip(cohorts.features, cohorts.positions[:, :, strong], strict=True)
+            ]
+        )
+        design = np.column_stack([*columns, of_strong]) * roots.reshape(-1, 1)
+        inverse = _ridge_inverse(design.T @ design)
+        solution = inverse @ (design.T @ (cohorts.responses * roots).ravel())
+        o = cohorts.fixed.shape[2]
+        sums = np.zeros((1 + o, len(inverse)))
+        sums[1:, :o], sums[0, o:] = np.eye(o), 1
+        return Totals(sums @ solution, sums @ inverse @ sums.T)
+
+
+def too_crowded(num_cohorts: int, num_candidates: int, num_observations: int) -> bool:
+    """Whether no candidate may be subtracted: in fewer than 8 cohorts, with more candidates than half of the observations.
+
+    The frequent strings that share a candidate's positions are few then. Their sum is not normal, and a posterior would take it for the
+    candidate's own share.
+    """
+    return num_cohorts < _MIN_COHORTS_WHEN_CROWDED and 2 * num_candidates > num_observations
+
+
+def pass_messages(cohorts: HashedCohorts, start: Beliefs | None = None) -> MessagePassingFit:
+    """Iterate until the posterior means and the variance of the observations settle.
+
+    Where there are too many candidates for few cohorts, no candidate is subtracted, and all other strings stay noise.
+
+    start : beliefs from the same counts under other weights; None: no candidate has a share, and tau**2 explains the residuals
+    """
+    if too_crowded(len(cohorts.positions), cohorts.num_candidates, cohorts.size):
+        return _match_without_subtraction(cohorts)
+    beliefs = start or _nothing(cohorts)
+    carried, variance = _stationary_term(cohorts, beliefs), _total_variance(beliefs)
+    for _ in range(_MAX_ITERATIONS):
+        before = beliefs
+        fit = _iterate(cohorts, before, carried, variance)
+        beliefs, changed = fit.beliefs, _variance_ratio(cohorts, fit.variance, variance)
+        carried, variance = beliefs.variances.sum() * cohorts.spreads * fit.weighted, fit.variance
+        if max(abs(changed - 1), _movement(before, fit)) < _CONVERGENCE_TOLERANCE:
+            break
+    return fit
+
+
+def _match_without_subtraction(cohorts: HashedCohorts) -> MessagePassingFit:
+    """Estimate each candidate with all other strings as noise.
+
+    In a single cohort nothing is determined: candidates of one position are one column there, so columns never share a position, and the
+    positions of the others are not random.
+    """
+    fit = _iterate(cohorts, _nothing(cohorts), np.zeros_like(cohorts.responses), 0.0)
+    fit = replace(fit, beliefs=replace(_nothing(cohorts), unlisted_variance=fit.variance))
+    if len(cohorts.positions) > 1:
+        return fit
+    unknown = np.full(cohorts.num_candidates, np.nan)
+    return replace(fit, estimates=replace(fit.estimates, shares=unknown, variances=np.full_like(unknown, np.inf)))
+
+
+def _iterate(cohorts: HashedCohorts, beliefs: Beliefs, carried: Floats, variance: float) -> MessagePassingFit:
+    """Estimates from the residuals given the beliefs, and the beliefs given the estimates.
+
+    carried : Onsager's term, (m, r)      variance : t of the iteration before
+    """
+    for _ in range(_MAX_SCORING_STEPS):
+        weights, before = 1 / (1 + variance * cohorts.spreads), variance
+        residuals, effects, covariance = _residuals(cohorts, beliefs.means, weights, carried)
+        step, error = _scoring_step(cohorts, weights, weights * residuals, covariance)
+        variance = max(before + step, 0.0)
+        if abs(_variance_ratio(cohorts, variance, before) - 1) < _SCORING_TOLERANCE:
+            break
+    weighted = weights * residuals
+    information = cohorts.information(weights)
+    shared = np.array([cohorts.gather(each) for each in np.moveaxis(cohorts.scores_of_fixed(weights), 0, 1)])
+    information -= np.einsum("ov,op,pv->v", shared, covariance, shared)
+    known = information > _MIN_INFORMATION * information.max(initial=0)
+    variances = 1 / np.where(known, information, 1)
+    shares = beliefs.means + variances * cohorts.gather(cohorts.scores(weighted))
+    estimates = ShareEstimates(
+        shares=np.where(known, shares, np.nan),
+        variances=np.where(known, variances, np.inf),
+        posterior_means=beliefs.means,
+        fixed_effects=effects - np.eye(1, len(effects))[0] * beliefs.means.sum(),
+    )
+    return MessagePassingFit(
+        cohorts=cohorts,
+        estimates=estimates,
+        beliefs=_updated(beliefs, estimates, before),
+        variance=before,
+        variance_error=error,
+        means=beliefs.means,
+        weights=weights,
+        weighted=weighted,
+        effect_covariance=covariance,
+    )
+
+
+def _strong_candidates(estimates: ShareEstimates, size: int) -> Indices:
+    """Candidates above 3.5 standard errors: the largest scores, at most a quarter of the observations and 300."""
+    scores = estimates.shares / np.sqrt(estimates.variances)
+    strong = np.flatnonzero(scores > _STRONG_STANDARD_ERRORS)
+    most = min(_MAX_STRONG, size // _ROWS_PER_STRONG_CANDIDATE)
+    return np.sort(strong[np.argsort(-scores[strong])[:most]])
+
+
+def _nothing(cohorts: HashedCohorts) -> Beliefs:
+    """No candidate has a share, with certainty."""
+    nothing = np.zeros(cohorts.num_candidates)
+    return Beliefs(nothing, nothing, 0.0)
+
+
+def _residuals(
+    cohorts: HashedCohorts, means: Floats, weights: Floats, carried: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Residuals r_c (m, r) of these means, the fixed effects (o,) fitted to them, and the effects' covariance (o, o)."""
+    whole = cohorts.responses - cohorts.predict(means) + carried
+    weighted = weights[:, :, None] * cohorts.fixed
+    covariance = _ridge_inverse(np.einsum("cro,crp->op", cohorts.fixed, weighted))
+    effects = covariance @ np.einsum("cro,cr->o", weighted, whole)
+    return whole - cohorts.fixed @ effects, effects, covariance
+
+
+def _stationary_term(cohorts: HashedCohorts, beliefs: Beliefs) -> Floats:
+    """Onsager's term where it no longer changes, (m, r): (I + tau**2 K)^-1 (y - X mean - F f) is S^-1 r then."""
+    weights = 1 / (1 + beliefs.unlisted_variance * cohorts.spreads)
+    residuals, _, _ = _residuals(cohorts, beliefs.means, weights, np.zeros_like(weights))
+    return np.asarray(beliefs.variances.sum() * cohorts.spreads * weights * residuals)
+
+
+def _scoring_step(
+    cohorts: HashedCohorts, weights: Floats, weighted: Floats, effect_covariance: Floats
+) -> tuple[float, float]:
+    """Step of Fisher scoring for t, and its standard error; the fixed effects take up their part of the expected squares.
+
+    step = (r'S^-1 K S^-1 r - tr(P K)) / tr(S^-1 K S^-1 K)        error = sqrt(2 / tr(S^-1 K S^-1 K))
+    """
+    spreads = cohorts.spreads
+    of_effects = np.einsum("cr,cro,crp->op", spreads * weights**2, cohorts.fixed, cohorts.fixed)
+    expected = float((spreads * weights).sum() - np.sum(of_effects * effect_covariance))
+    curvature = float(((spreads * weights) ** 2).sum())
+    if not curvature > 0:
+        return 0.0, np.inf
+    return (float((spreads * weighted**2).sum()) - expected) / curvature, float(np.sqrt(2 / curvature))
+
+
+def _updated(beliefs: Beliefs, estimates: ShareEstimates, variance: float) -> Beliefs:
+    """Posteriors under a prior fitted to all estimates, and the part of t that the earlier posteriors do not explain."""
+    unlisted_variance = max(variance - float(beliefs.variances.sum()), 0.0)
+    if not len(estimates.shares):
+        return Beliefs(beliefs.means, beliefs.variances, unlisted_variance)
+    _, _, means, variances = fit_posterior(estimates, 1.0)
+    damping = _DAMPING if beliefs.variances.any() else 1.0
+    return Beliefs(
+        beliefs.means + damping * (means - beliefs.means),
+        beliefs.variances + damping * (variances - beliefs.variances),
+        unlisted_variance,
+    )
+
+
+def _movement(before: Beliefs, fit: MessagePassingFit) -> float:
+    """Root mean square of the change of the means, in standard errors."""
+    changes = (fit.beliefs.means - before.means) / np.sqrt(fit.estimates.variances)
+    return float(np.sqrt(np.mean(changes**2))) if len(changes) else 0.0
+
+
+def _total_variance(beliefs: Beliefs) -> float:
+    """t = tau**2 + sum_v V_v."""
+    return beliefs.unlisted_variance + float(beliefs.variances.sum())
+
+
+def _variance_ratio(cohorts: HashedCohorts, after: float, before: float) -> float:
+    """Ratio of the observations' mean variance 1 + t mean(spreads) under two values of t."""
+    mean = float(cohorts.spreads.sum()) / max(1, cohorts.size)
+    return (1 + after * mean) / (1 + before * mean)
+
+
+def _ridge_inverse(normal: Floats) -> Floats:
+    """Inverse of normal equations; a direction without information gets a huge variance."""
+    scale = 1 / np.sqrt(np.maximum(normal.diagonal(), np.finfo(float).tiny))
+    scaled = normal * np.outer(scale, scale)
+    scaled[np.diag_indices_from(scaled)] += _RELATIVE_RIDGE
+    return np.asarray(np.linalg.inv(scaled) * np.outer(scale, scale))

@@ -1,0 +1,153 @@
+"""Fit with frequent unlisted strings as columns without a name: fit, search the residuals, add the string found, and fit again.
+
+A frequent unlisted string inflates tau**2 and with it every standard error. `inference/unlisted_search.py` finds its bits in each cohort;
+as a column of the design it is one more share to estimate. Only bit counts are searched: those of patterns and reports hold nearly all
+that the reports reveal about single strings.
+
+docs/mathematics.md, section 15; decision 72.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from hubbub.metrics.params import Params
+from hubbub.summary import BitCounts
+from hubbub_decoder.array_types import Floats, Indices
+from hubbub_decoder.estimators.fit_result import FitResult
+from hubbub_decoder.inference.unlisted_search import FoundStrings, ResidualBits, find_strings
+from hubbub_decoder.model.design_matrix import DesignMatrix
+from hubbub_decoder.model.random_string import RandomFilters
+
+MAX_STRINGS = 20
+"""Most unlisted strings to add."""
+
+_MAX_ROUNDS = 3  # of fitting a string and looking for its bits again
+_MAX_COLLISION_PROBABILITY = (
+    1e-4  # that a random string has a given string's bits in all cohorts; above, strings have no identity
+)
+
+
+@dataclass(frozen=True, eq=False)
+class UnlistedFit:
+    """A string, or two that cannot be told apart, with the share from the fit or from the search.
+
+    number    : of strings, 1 or 2
+    share, variance, reporter_variance : of all of them together
+    separated : the share is that of a column of the fit, and not that of the search
+    cohorts   : (c,) with reports      positions : (number, c, h) most probable bits, k where there are fewer
+    probabilities : (c,) that these are the bits; of two strings, of both together
+    """
+
+    number: int
+    share: float
+    variance: float
+    reporter_variance: float
+    separated: bool
+    cohorts: Indices
+    positions: Indices
+    probabilities: Floats
+
+
+def fit_with_unlisted_strings(
+    counts: BitCounts, design: DesignMatrix, fit_design: Callable[[DesignMatrix], FitResult]
+) -> tuple[FitResult, tuple[UnlistedFit, ...]]:
+    """Result for the candidates of the design, and the unlisted strings that were found.
+
+    counts     : bit counts of the same reports that `fit_design` fits
+    fit_design : fit of a design
+    """
+    fit, added = fit_design(design), list[FoundStrings]()
+    cohorts = np.flatnonzero(counts.reports)
+    if RandomFilters.from_params(design.params).collision_probability(len(cohorts)) > _MAX_COLLISION_PROBABILITY:
+        return fit, ()
+    extended, unplaced = design, None
+    while len(extended.groups) < len(design.groups) + MAX_STRINGS:
+        found = _search(counts, extended, fit)
+        if found is None:
+            break
+        if not found.mostly_located:
+            unplaced = found
+            break
+        before = extended
+        for _ in range(_MAX_ROUNDS):
+            extended = before.with_unnamed(_all_cohorts(found, counts, design.params))
+            fit = fit_design(extended)
+            again = None if found.located else _search(counts, extended, fit, len(found.positions))
+            if again is None or not again.mostly_located or np.array_equal(again.positions, found.positions):
+                break
+            found = again
+        added.append(found)
+        if not found.located_together:
+            break
+    strings = _from_fit(fit, added, len(design.groups), cohorts)
+    if unplaced is not None:
+        strings = (*strings, _from_search(unplaced, cohorts))
+    return fit.with_unlisted(len(extended.groups) - len(design.groups)), strings
+
+
+def _all_cohorts(found: FoundStrings, counts: BitCounts, params: Params) -> Indices:
+    """Positions (J, m, h) of the found strings; none in cohorts without reports."""
+    positions = np.full((len(found.positions), len(counts.reports), found.positions.shape[2]), params.num_bits)
+    positions[:, counts.reports > 0] = found.positions
+    return positions
+
+
+def _search(counts: BitCounts, design: DesignMatrix, fit: FitResult, left_out: int = 0) -> FoundStrings | None:
+    """Search the bits that the fit does not explain; left_out : number of the last columns to count as average unlisted strings."""
+    if fit.expected is None or not np.isfinite(fit.expected).all():
+        return None
+    shares, unlisted = fit.expected[:-1].copy(), fit.expected[-1]
+    total, error = fit.totals[1], math.sqrt(fit.total_variances[1])
+    if left_out:
+        moved = shares[-left_out:].sum()
+        unlisted, total = unlisted + moved, total + moved
+        shares[-left_out:] = 0
+    listed = (design.matrix @ shares).reshape(len(counts.reports), -1)
+    largest = min(1.0, total + 4 * error) if math.isfinite(total + error) else 1.0
+    return find_strings(ResidualBits.from_counts(counts, listed, unlisted), largest) if largest > 0 else None
+
+
+def _from_fit(fit: FitResult, added: list[FoundStrings], first: int, cohorts: Indices) -> tuple[UnlistedFit, ...]:
+    """Unlisted strings with the shares of their columns; two strings that cannot be told apart are one row."""
+    strings = []
+    for found in added:
+        columns = slice(first, first + len(found.positions))
+        first = columns.stop
+        if not found.located_together:
+            strings.append(_from_search(found, cohorts))
+            continue
+        parts = [columns] if not found.located else [slice(i, i + 1) for i in range(columns.start, columns.stop)]
+        for number, part in enumerate(parts):
+            strings.append(
+                UnlistedFit(
+                    part.stop - part.start,
+                    float(fit.shares[part].sum()),
+                    float(fit.variances[part].sum()),
+                    float(fit.reporter_variances[part].sum()),
+                    True,
+                    cohorts,
+                    found.positions[[number]] if found.located else found.positions,
+                    found.probabilities if found.located else found.unlabelled,
+                )
+            )
+    return tuple(sorted(strings, key=lambda string: -string.share))
+
+
+def _from_search(found: FoundStrings, cohorts: Indices) -> UnlistedFit:
+    """Strings whose bits are not known: the share is that of the search."""
+    variance = found.std_error() ** 2
+    return UnlistedFit(
+        len(found.shares),
+        float(found.shares.sum()),
+        variance,
+        variance,
+        False,
+        cohorts,
+        found.positions,
+        found.unlabelled,
+    )
