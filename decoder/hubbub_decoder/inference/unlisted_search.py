@@ -33,12 +33,12 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize, minimize_scalar
 from scipy.special import logsumexp
 
 from hubbub.metrics.params import Params
 from hubbub.summary import BitCounts
 from hubbub_decoder.array_types import Floats, Indices
+from hubbub_decoder.inference.bounded_minimum import bounded_minimum
 from hubbub_decoder.model.random_string import RandomStringMoments, distinct_bit_probabilities
 
 MIN_LOG_EVIDENCE = math.log(1000)
@@ -152,14 +152,12 @@ class ResidualBits:
         bounds = 2 * math.log(_LEAST_DEVIATIONS * self.deviation), 0.0
         found = []
         for symmetric in _SYMMETRIC:
-            best = minimize_scalar(
-                lambda log, part: -self.log_likelihood(shares, Others(math.exp(log), part)),
-                args=(symmetric,),
-                bounds=bounds,
-                method="bounded",
-                options={"xatol": 1e-3},
-            )
-            found.append((-best.fun, Others(math.exp(best.x), symmetric)))
+
+            def loss(log: float, part: float = symmetric) -> float:
+                return -self.log_likelihood(shares, Others(math.exp(log), part))
+
+            log, least = bounded_minimum(loss, *bounds, tolerance=1e-3)
+            found.append((-least, Others(math.exp(log), symmetric)))
         found.append((self.log_likelihood(shares, Others(0.0, 0.0)), Others(0.0, 0.0)))
         largest, others = max(found)
         return others, largest
@@ -261,6 +259,8 @@ def _find(residuals: ResidualBits, points: Sequence[Point], without: float) -> F
 
 def _maximum(residuals: ResidualBits, start: Point) -> Point:
     """Shares, largest first, and t with the largest likelihood near a point."""
+    from scipy.optimize import minimize  # takes 0.15 s, and only needed if there is a string
+
     shares, (t, symmetric) = start
     least = (_LEAST_DEVIATIONS * residuals.deviation) ** 2
 
