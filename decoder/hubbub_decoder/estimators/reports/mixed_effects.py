@@ -42,14 +42,14 @@ from hubbub_decoder.estimators.mixed_model import (
     ShareEstimates,
     Totals,
 )
-from hubbub_decoder.estimators.reports.bit_residuals import BitResiduals
+from hubbub_decoder.estimators.reports.bit_residuals import BitResiduals, HashMoments
 from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture, plausible_shares
 from hubbub_decoder.estimators.reports.random_string_scores import RandomStringScores
 from hubbub_decoder.estimators.reports.report_pass import SortedReports
 from hubbub_decoder.estimators.reports.simulated_information import (
     client_covariance,
     draw_reports,
-    hash_covariance,
+    hash_moments,
     information,
     noise_covariance,
     sample_size,
@@ -95,12 +95,13 @@ def fit_reports_mixed(
     for last in (False, True):
         expected = z
         simulated = list(draw_reports(mixture, ordered.shares, z, sample_size(mixture), rng, repetition))
-        a, b = information(mixture, z, simulated), hash_covariance(mixture, z, simulated, rng)
+        a = information(mixture, z, simulated)
         noise = noise_covariance(mixture, z, simulated, repetition) if last or repetition != ONCE else a
         total = client_covariance(a, noise, z, repetition)
         residuals = BitResiduals.from_counts(counts, design, z[:-1])
+        hashing = hash_moments(mixture, z, simulated, residuals, rng)
         model = ReportScoreModel.from_score(
-            z, ordered.score(mixture, z), a, total, b, noise if last else None, clients, residuals
+            z, ordered.score(mixture, z), a, total, hashing, noise if last else None, clients, residuals
         )
         state, estimates = iterate(model, state)
         no_value = float(estimates.fixed_effects[1])
@@ -127,7 +128,9 @@ def fit_reports_mixed(
 class ReportScoreModel(MixedModel):
     """Mixed model of the score of n reports, one cohort of observations y = F x + N(0, I + tau**2 diag(spread)).
 
-    num_clients : n      residuals : of the bits, which show tau**2
+    num_clients   : n      residuals, hashing : of the bits, which show tau**2
+    of_score      : (r, M + 2) derivative of y by the score
+    right_inverse : (M + 2, r) of F
     excess      : (r, r) covariance of y by the noise alone, the reporters fixed, less I; None: not computed
     """
 
@@ -136,14 +139,18 @@ class ReportScoreModel(MixedModel):
         y: Floats,
         features: Floats,
         spread: Floats,
+        of_score: Floats,
+        right_inverse: Floats,
         num_clients: float,
         residuals: BitResiduals,
+        hashing: HashMoments,
         excess: Floats | None = None,
     ) -> None:
         size = features.shape[1]
         self.y, self.features, self.unlisted_covariances = y, (features,), [np.diag(spread)]
         self.positions, self.fixed_columns = np.arange(size - 2)[None, None], features[:, -2:]
-        self.spread, self.num_clients, self.residuals, self.excess = spread, num_clients, residuals, excess
+        self.spread, self.of_score, self.right_inverse = spread, of_score, right_inverse
+        self.num_clients, self.residuals, self.hashing, self.excess = num_clients, residuals, hashing, excess
         self._starts, self._num_positions = [0, len(y)], size
 
     @classmethod
@@ -153,12 +160,12 @@ class ReportScoreModel(MixedModel):
         score: Floats,
         information: Floats,
         covariance: Floats,
-        hashing: Floats,
+        hashing: HashMoments,
         noise: Floats | None,
         num_clients: float,
         residuals: BitResiduals,
     ) -> ReportScoreModel:
-        """Model from the score g (M + 2,) at shares z, and A, A_T and B (M + 2, M + 2).
+        """Model from the score g (M + 2,) at shares z, A and A_T (M + 2, M + 2), and B in `hashing`.
 
         covariance : (M + 2, M + 2) A_T = R R', of the mean score of a client's reports; A if each client has one
         noise      : (M + 2, M + 2) part of it that the noise alone makes
@@ -167,12 +174,23 @@ class ReportScoreModel(MixedModel):
         values, vectors = linalg.eigh(covariance / np.outer(scale, scale))
         known = values > _MIN_EIGENVALUE * values[-1]
         inverse = vectors[:, known] / np.sqrt(values[known]) / scale[:, None]
-        spread, turn = linalg.eigh(inverse.T @ hashing @ inverse)
+        spread, turn = linalg.eigh(inverse.T @ hashing.scores @ inverse)
         of_score = inverse @ turn
         features = np.sqrt(num_clients) * (of_score.T @ information)
         y = features @ z + np.sqrt(num_clients) * (of_score.T @ score)
         excess = None if noise is None else of_score.T @ noise @ of_score - np.eye(len(y))
-        return cls(y, features, num_clients * np.maximum(spread, 0), num_clients, residuals, excess)
+        right_inverse = of_score / np.sqrt(num_clients) if covariance is information else np.linalg.pinv(features)
+        return cls(
+            y,
+            features,
+            num_clients * np.maximum(spread, 0),
+            np.sqrt(num_clients) * of_score.T,
+            right_inverse,
+            num_clients,
+            residuals,
+            hashing,
+            excess,
+        )
 
     def with_sum_constraint(self) -> ReportScoreModel:
         """Return the model with one more observation: all shares sum to 1.
@@ -183,7 +201,10 @@ class ReportScoreModel(MixedModel):
         features = np.vstack([self.features[0], np.full(self._num_positions, total)])
         excess = None if self.excess is None else np.pad(self.excess, (0, 1))
         y, spread = np.append(self.y, total), np.append(self.spread, 0)
-        return ReportScoreModel(y, features, spread, self.num_clients, self.residuals, excess)
+        of_score, right_inverse = np.pad(self.of_score, [(0, 1), (0, 0)]), np.pad(self.right_inverse, [(0, 0), (0, 1)])
+        return ReportScoreModel(
+            y, features, spread, of_score, right_inverse, self.num_clients, self.residuals, self.hashing, excess
+        )
 
     def solve(self, priors: CandidatePriors, unlisted_variance: float) -> ReportScoreSolver:
         return ReportScoreSolver(self, priors, unlisted_variance)
@@ -191,8 +212,11 @@ class ReportScoreModel(MixedModel):
     def whitened(self, unlisted_variance: float) -> ReportScoreModel:
         shrunk = 1 / np.sqrt(1 + unlisted_variance * self.spread)
         excess = None if self.excess is None else self.excess * np.outer(shrunk, shrunk)
-        y, features, spread = self.y * shrunk, self.features[0] * shrunk[:, None], self.spread * shrunk**2
-        return ReportScoreModel(y, features, spread, self.num_clients, self.residuals, excess)
+        features, of_score = (matrix * shrunk[:, None] for matrix in (self.features[0], self.of_score))
+        y, spread, right_inverse = self.y * shrunk, self.spread * shrunk**2, self.right_inverse / shrunk
+        return ReportScoreModel(
+            y, features, spread, of_score, right_inverse, self.num_clients, self.residuals, self.hashing, excess
+        )
 
 
 class ReportScoreSolver(CandidateSpaceSolver):
@@ -204,6 +228,8 @@ class ReportScoreSolver(CandidateSpaceSolver):
     def __init__(self, model: ReportScoreModel, priors: CandidatePriors, unlisted_variance: float) -> None:
         super().__init__(model, priors, unlisted_variance)
         self._scored, self._unlisted_variance = model.whitened(unlisted_variance), unlisted_variance
+        shrunk = 1 / np.sqrt(1 + unlisted_variance * model.spread)
+        self._hashed = model.right_inverse[:-1] * (model.spread * shrunk)
 
     @property
     def shares(self) -> Floats:
@@ -238,5 +264,14 @@ class ReportScoreSolver(CandidateSpaceSolver):
         return Totals(totals.shares, totals.covariance + reach @ excess @ reach.T + sampling)
 
     def overdispersion(self) -> Overdispersion:
-        root = self._root[:, :-1]
-        return self._scored.residuals.overdispersion(self._x[:-1], root.T @ root, self._unlisted_variance)
+        scored, root = self._scored, self._root[:, :-1]
+        posterior = root.T @ self._root  # (M + 1, M + 2)
+        weights = posterior @ scored.features[0].T  # of the whitened y in the posterior means
+        return scored.residuals.overdispersion(
+            self._x[:-1],
+            posterior[:, :-1],
+            weights @ scored.of_score,
+            scored.hashing,
+            self._unlisted_variance,
+            self._hashed @ weights.T,
+        )

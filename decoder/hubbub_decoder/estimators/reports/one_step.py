@@ -34,7 +34,7 @@ from hubbub_decoder.estimators.reports.simulated_information import (
     SimulatedReports,
     client_covariance,
     draw_reports,
-    hash_covariance,
+    hash_moments,
     information,
     noise_covariance,
     sample_size,
@@ -100,19 +100,19 @@ def fit_reports_one_step(
     among_reporters = step.covariance / clients + (_MIN_ERROR_REPORTS / n) ** 2 * np.eye(mixture.size)
     sampling = (np.diag(expected) - np.outer(expected, expected)) / clients
     residuals = BitResiduals.from_counts(reports.bit_counts(), design, estimate[:-1])
-    overdispersion = residuals.overdispersion(estimate[:-1], (among_reporters + sampling)[:-1, :-1])
+    hashing = hash_moments(mixture, expected, simulated, residuals, rng)
+    of_population = (among_reporters + sampling)[:-1, :-1]
+    overdispersion = residuals.overdispersion(estimate[:-1], of_population, step.projected[:-1], hashing)
     unlisted_variance = max(0.0, overdispersion.step)
-    if unlisted_variance > 0:
-        hashing = hash_covariance(mixture, expected, simulated, rng)
-        among_reporters += unlisted_variance * step.projected @ hashing @ step.projected
+    among_reporters += unlisted_variance * step.projected @ hashing.scores @ step.projected
     covariance, of_reporters = (among_reporters + sampling)[:-1, :-1], among_reporters[:-1, :-1]
     null_space = linalg.orth(step.null_space[:-1]) if step.null_space.size else step.null_space[:-1]
 
     def reporter_variances(contrasts: Floats) -> Floats:
         """Take off the part of sampling reporters, in the proportion that these reports are of all."""
-        of_population = contrast_variances(contrasts, covariance)
-        of_sampling = of_population - contrast_variances(contrasts, of_reporters)
-        return of_population - of_sampling * (clients / all_clients)
+        whole = contrast_variances(contrasts, covariance)
+        of_sampling = whole - contrast_variances(contrasts, of_reporters)
+        return whole - of_sampling * (clients / all_clients)
 
     fit = FitResult.from_fixed_effects(
         estimate[:-1], covariance, null_space, reporter_variances, (unlisted_variance, overdispersion.error)

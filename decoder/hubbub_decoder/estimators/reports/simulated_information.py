@@ -5,6 +5,7 @@ With x = r / f at shares z (`likelihood_ratios.py`), for one report:
     A = E x x'                                     information (M + 2, M + 2)
     N = E_v Cov(x | v)                             part of it that the noise alone makes, the reporters fixed
     B = sum_j (n_j / n)**2 E_u h_j h_j'            covariance that one unlisted string u gives the score; h_j = E_s (r_u - r_o) r / f**2
+    C = (n_j / n) E_u (b_u - w) h_j'               covariance of the score with the bits of cohort j, that u gives
 
 Reports are simulated at z, so these matrices do not depend on the noise of the true reports. With T reports of a client, R of them of one
 permanent response (`model/repetition.py`), the mean x of a client has the noise
@@ -25,13 +26,14 @@ import numpy as np
 
 from hubbub.metrics.params import Params
 from hubbub_decoder.array_types import Bits, Floats, Indices
+from hubbub_decoder.estimators.reports.bit_residuals import BitResiduals, HashMoments
 from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture
 from hubbub_decoder.model.random_string import draw_bit_positions
 from hubbub_decoder.model.repetition import ONCE, Repetition, permanent_probabilities
 
 _MIN_SIMULATED, _SIMULATED_PER_COMPONENT = 1 << 15, 24  # reports in all
 _MIN_SIMULATED_PER_COHORT = 16
-_RANDOM_STRINGS = 256  # in each cohort, for B
+_RANDOM_STRINGS, _MIN_RANDOM_STRINGS = 256, 2_048  # in each cohort, and at least in all, for B and C
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,25 +152,29 @@ def client_covariance(information: Floats, noise: Floats, z: Floats, repetition:
     return information if repetition == ONCE else np.asarray(noise + (information * z) @ information)
 
 
-def hash_covariance(mixture: Mixture, z: Floats, simulated: list[SimulatedReports], rng: np.random.Generator) -> Floats:
-    """Covariance B (M + 2, M + 2) that the hashing of one unlisted string gives the mean score, per squared share.
+def hash_moments(
+    mixture: Mixture, z: Floats, simulated: list[SimulatedReports], residuals: BitResiduals, rng: np.random.Generator
+) -> HashMoments:
+    """Covariances B (M + 2, M + 2) and X'S^-1 C (M + 1, M + 2) that the hashing of one unlisted string gives, per squared share.
 
     Two halves of a cohort's simulated reports each estimate h_j. Their noise is independent, so it does not enlarge B.
     """
     k, h = mixture.params.num_bits, mixture.params.num_hashes
-    total = np.zeros((mixture.size, mixture.size))
+    number = max(_RANDOM_STRINGS, _MIN_RANDOM_STRINGS // len(simulated))
+    scores, bits = np.zeros((mixture.size, mixture.size)), np.zeros((mixture.size - 1, mixture.size))
     proposal = _proposal(z)
     for each in simulated:
         listed = mixture.positions[each.cohort]
         width = max(listed.shape[1], h)
-        positions = np.full((len(listed) + _RANDOM_STRINGS, width), k, np.intp)
+        positions = np.full((len(listed) + number, width), k, np.intp)
         positions[: len(listed), : listed.shape[1]] = listed
-        positions[len(listed) :, :h] = draw_bit_positions(mixture.params, _RANDOM_STRINGS, rng)
+        drawn = positions[len(listed) :, :h] = draw_bit_positions(mixture.params, number, rng)
         ratios = mixture.ratios(each.bits, positions)
         x = np.concatenate([ratios[: len(listed)], ratios[-2:]])
         random = (ratios[len(listed) : -2] - ratios[-2]) / (proposal @ x)
         x /= z @ x
         one, other = (2 * random[:, half::2] @ x[:, half::2].T for half in (0, 1))
-        total += each.weight**2 / _RANDOM_STRINGS * one.T @ other
-    values, vectors = np.linalg.eigh(total + total.T)
-    return np.asarray((vectors * np.maximum(values / 2, 0)) @ vectors.T)
+        scores += each.weight**2 / number * one.T @ other
+        bits += each.weight / number * residuals.string_scores(each.cohort, drawn) @ ((one + other) / 2)
+    values, vectors = np.linalg.eigh(scores + scores.T)
+    return HashMoments((vectors * np.maximum(values / 2, 0)) @ vectors.T, bits)
