@@ -21,6 +21,7 @@ from hubbub_decoder.estimators.categories import fit_categories, select_categori
 from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.estimators.lasso_screening import Method, Selection, select_candidates
 from hubbub_decoder.estimators.least_squares import fit_least_squares, use_fixed_effects
+from hubbub_decoder.estimators.noise_cumulants import bit_noise_cumulants, pattern_noise_cumulants
 from hubbub_decoder.estimators.pattern_counts import fit_patterns
 from hubbub_decoder.estimators.reports.mixed_effects import fit_reports_mixed, within_size_limit
 from hubbub_decoder.estimators.reports.one_step import fit_reports_one_step
@@ -130,13 +131,15 @@ def _fit_columns(summary: Collected, counts: BitCounts, kept: DesignMatrix, sele
     otherwise, their bit counts   | fit_least_squares             | fit_bits
     """
     if isinstance(summary, PatternCounts) and _is_pattern_fit(summary):
-        return fit_patterns(summary, kept)
+        fit = fit_patterns(summary, kept)
+        return fit.with_cumulants(pattern_noise_cumulants(summary, kept, fit))
     n = counts.num_reports
     fixed = use_fixed_effects(selection.counts, kept)
     if isinstance(summary, Reports) and within_size_limit(kept) and not is_crowded(selection.counts, kept):
         reports = selection.reports_of(summary)
         return fit_reports_one_step(reports, kept, n) if fixed else fit_reports_mixed(reports, kept, n)
-    return fit_least_squares(selection.counts, kept, n) if fixed else fit_bits(selection.counts, kept, n)
+    fit = fit_least_squares(selection.counts, kept, n) if fixed else fit_bits(selection.counts, kept, n)
+    return fit.with_cumulants(bit_noise_cumulants(selection.counts, kept, fit))
 
 
 def _lowest_detection_limit(summary: Collected, fit: FitResult, decoding: Decoding) -> float:

@@ -136,6 +136,10 @@ class FitResult:
         """Return the same result with its tests."""
         return replace(self, **tests._asdict())
 
+    def with_cumulants(self, cumulants: ErrorCumulants) -> FitResult:
+        """Return the same result with the noise cumulants of its estimates."""
+        return replace(self, cumulants=cumulants)
+
     def with_unlisted(self, number: int) -> FitResult:
         """Return the result with the last columns (`number`) counted as unlisted strings, not as candidates.
 
@@ -151,6 +155,7 @@ class FitResult:
             variances=self.variances[:listed],
             reporter_variances=self.reporter_variances[:listed],
             p_values=self.p_values[:listed],
+            cumulants=self.cumulants and self.cumulants.take(listed),
             totals=self.totals + moved * np.array([-1, 1, 0]),
             total_variances=np.maximum(self.total_variances - rest * self.variances[listed:].sum(), 0),
             total_reporter_variances=np.maximum(

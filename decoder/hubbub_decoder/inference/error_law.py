@@ -71,6 +71,10 @@ class ErrorCumulants:
         """Cumulants of normal errors with the same variance for any share."""
         return cls(*np.zeros((4, size)))
 
+    def take(self, number: int) -> ErrorCumulants:
+        """Cumulants of the first estimates."""
+        return ErrorCumulants(*(getattr(self, field.name)[:number] for field in fields(self)))
+
     def expand(self, columns: Indices, size: int) -> ErrorCumulants:
         """Cumulants of `size` estimates of which only `columns` (M,) are known; the others are 0."""
         return ErrorCumulants(*(_expand(getattr(self, field.name), columns, size) for field in fields(self)))

@@ -50,7 +50,7 @@ class FilterTable:
     filters: NDArray[np.int64]
     probabilities: Floats
     _mixtures: BitProductSums
-    _scores: BitProductSums
+    _scores: tuple[BitProductSums, ...]
     _information: BitProductSums
     _pairs: Indices
 
@@ -75,7 +75,7 @@ class FilterTable:
             filters,
             np.array([likely.get(int(each), 0.0) for each in filters]),
             BitProductSums.of_functions(np.column_stack([unset, set_]), k, k),
-            BitProductSums.of_functions(np.array([unset, set_]), k, h),
+            tuple(BitProductSums.of_functions(np.array([unset, set_]) ** power, k, h) for power in range(1, 5)),
             information,
             information.indices(ternary[:, None] + ternary),
         )
@@ -86,9 +86,10 @@ class FilterTable:
         shares[self.filters] = theta
         return self._mixtures(shares)
 
-    def score(self, weights: Floats) -> Floats:
-        """R' w, (F,), of weights (2**k,)."""
-        return np.asarray(self._scores(weights)[self._scores.indices(self.filters)])
+    def score(self, weights: Floats, power: int = 1) -> Floats:
+        """R' w, (F,), of weights (2**k,); power : 1 to 4, of each probability."""
+        sums = self._scores[power - 1]
+        return np.asarray(sums(weights)[sums.indices(self.filters)])
 
     def information(self, weights: Floats) -> Floats:
         """R' diag(w) R, (F, F), of weights (2**k,)."""

@@ -136,7 +136,7 @@ def _tested_estimates(
     if detected.any():
         wider = selection_adjusted_level(1 - confidence, int(detected.sum()), int(tested.sum()))
         adjusted_low, adjusted_high = (np.where(detected, end, np.nan) for end in law.interval(wider, p, retested))
-    std_errors = np.sqrt(law.variances)
+    std_errors = law.std_errors(fit.shares)
     medians = posterior_medians(fit.shares, std_errors, confidence)
     columns = {
         "share": fit.shares,

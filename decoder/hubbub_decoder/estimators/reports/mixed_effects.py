@@ -46,6 +46,7 @@ from hubbub_decoder.estimators.reports.bit_residuals import BitResiduals, HashMo
 from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture, plausible_shares
 from hubbub_decoder.estimators.reports.random_string_scores import RandomStringScores
 from hubbub_decoder.estimators.reports.report_pass import SortedReports
+from hubbub_decoder.estimators.reports.score_cumulants import score_cumulants
 from hubbub_decoder.estimators.reports.simulated_information import (
     client_covariance,
     draw_reports,
@@ -116,13 +117,14 @@ def fit_reports_mixed(
     scale = of_report * without_unlisted.estimates(approximate=True).variances / errors
     tests = strings.test(final.shares, errors, scale, without_unlisted.shares, without_unlisted.without)
     sums, variances = sum_totals(totals.shares[:2], totals.covariance[:2, :2])
-    return FitResult.from_mixed_model(
+    fit = FitResult.from_mixed_model(
         final,
         (state.unlisted_variance, state.unlisted_variance_error),
         tests,
         totals=(sums, variances, reporter_variance(variances, sums, all_clients)),
         variances=lambda variance, share: (variance, reporter_variance(variance, share, all_clients)),
     )
+    return fit.with_cumulants(score_cumulants(mixture, expected, simulated, ordered.rows.shape[0]))
 
 
 class ReportScoreModel(MixedModel):

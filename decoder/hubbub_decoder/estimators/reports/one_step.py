@@ -30,6 +30,7 @@ from hubbub_decoder.estimators.reports.bit_residuals import BitResiduals
 from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture, plausible_shares
 from hubbub_decoder.estimators.reports.random_string_scores import RandomStringScores
 from hubbub_decoder.estimators.reports.report_pass import SortedReports
+from hubbub_decoder.estimators.reports.score_cumulants import score_cumulants
 from hubbub_decoder.estimators.reports.simulated_information import (
     SimulatedReports,
     client_covariance,
@@ -126,6 +127,7 @@ def fit_reports_one_step(
 
     strings = RandomStringScores.draw(ordered, mixture, expected, rng)
     std_errors = np.sqrt(fit.variances)
+    fit = fit.with_cumulants(score_cumulants(mixture, expected, simulated, n))
     return fit.with_tests(strings.test(estimate[:-2], std_errors, own[:-2] / std_errors, estimate, without))
 
 

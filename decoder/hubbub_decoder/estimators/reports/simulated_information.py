@@ -69,7 +69,7 @@ def draw_reports(
     cohorts : (m,) share of the true reports in each      z : (M + 2,)      total : number of reports
     """
     params, k = mixture.params, mixture.params.num_bits
-    reach, of_same_response = np.cumsum(_proposal(z)), _repeat_probabilities(params)
+    reach, of_same_response = np.cumsum(proposal_shares(z)), _repeat_probabilities(params)
     for cohort, positions in enumerate(mixture.positions):
         if not cohorts[cohort]:
             continue
@@ -99,7 +99,7 @@ def _repeat_probabilities(params: Params) -> Floats:
     return np.asarray(of_response @ np.array([p, q]) / np.where(total > 0, total, 1))
 
 
-def _proposal(z: Floats) -> Floats:
+def proposal_shares(z: Floats) -> Floats:
     """Shares of the mixture that reports are simulated from, g."""
     return z / 2 + 0.5 / len(z)
 
@@ -107,7 +107,7 @@ def _proposal(z: Floats) -> Floats:
 def information(mixture: Mixture, z: Floats, simulated: list[SimulatedReports]) -> Floats:
     """Information A = E x x' = E_g x x' f/g of one report, (M + 2, M + 2); g the mixture that reports were simulated from."""
     total = np.zeros((mixture.size, mixture.size))
-    proposal = _proposal(z)
+    proposal = proposal_shares(z)
     for each in simulated:
         x = mixture.ratios(each.bits, mixture.positions[each.cohort])
         f, g = z @ x, proposal @ x
@@ -125,7 +125,7 @@ def noise_covariance(
     """
     size = mixture.size
     second, first, chance = np.zeros((size, size)), np.zeros((size, size)), np.zeros(size)
-    proposal = _proposal(z)
+    proposal = proposal_shares(z)
     for each in simulated:
         x = mixture.ratios(each.bits, mixture.positions[each.cohort])
         x /= z @ x
@@ -162,7 +162,7 @@ def hash_moments(
     k, h = mixture.params.num_bits, mixture.params.num_hashes
     number = max(_RANDOM_STRINGS, _MIN_RANDOM_STRINGS // len(simulated))
     scores, bits = np.zeros((mixture.size, mixture.size)), np.zeros((mixture.size - 1, mixture.size))
-    proposal = _proposal(z)
+    proposal = proposal_shares(z)
     for each in simulated:
         listed = mixture.positions[each.cohort]
         width = max(listed.shape[1], h)
