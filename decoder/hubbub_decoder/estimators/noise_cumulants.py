@@ -14,18 +14,21 @@ from __future__ import annotations
 
 import numpy as np
 
+from hubbub.metrics.params import Params
 from hubbub.summary import BitCounts, PatternCounts
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.inference.error_law import ErrorCumulants
+from hubbub_decoder.model.bit_covariance import bit_noise
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.pattern_likelihood import FilterTable, filter_indices
 from hubbub_decoder.model.random_string import RandomStringMoments
+from hubbub_decoder.model.repetition import Repetition
 
 _STRONG = 2.0  # standard errors above 0, from which a share counts among those expected
 _MIN_EXPECTED_SHARE = 1e-3  # of "no value" and of the unlisted strings
+_MAX_PATTERNS = 1 << 20  # of all cohorts together; with more, the cumulants of every n-th cohort stand for all
 _TINY = 1e-300
-_MAX_PATTERNS = 1 << 20  # of all cohorts; of more, some cohorts stand for all
 
 
 def bit_noise_cumulants(counts: BitCounts, design: DesignMatrix, fit: FitResult) -> ErrorCumulants:
@@ -44,17 +47,13 @@ def bit_noise_cumulants(counts: BitCounts, design: DesignMatrix, fit: FitResult)
     used = reports > 0
     scale, size = q - p, np.where(used, reports, 1)
     g = np.where(used, size * scale**2 / np.maximum(pi * (1 - pi), _TINY), 0)
-    cumulants = [
-        (
-            np.where(used, (mu * of_one + (1 - mu) * of_zero) / divisor, 0),
-            np.where(used, (of_one - of_zero) / divisor, 0),
-        )
-        for of_one, of_zero, divisor in (
-            (_second(q), _second(p), size * scale**2),
-            (_third(q), _third(p), size**2 * scale**3),
-        )
-    ]
-    (second, second_slope), (third, third_slope) = cumulants
+    repetition = Repetition.from_periods(counts.metric, counts.periods)
+    effect = noise_effect(params, repetition)
+    instantaneous, permanent = bit_noise(np.stack([np.zeros_like(mu), np.ones_like(mu), mu]), params)
+    absent, present, expected = (instantaneous + repetition.per_response * permanent) / (size * scale**2)
+    second, second_slope = np.where(used, expected, 0), np.where(used, present - absent, 0)
+    of_one, of_zero = (effect**2 * c * (1 - c) * (1 - 2 * c) / (size**2 * scale**3) for c in (q, p))
+    third, third_slope = np.where(used, mu * of_one + (1 - mu) * of_zero, 0), np.where(used, of_one - of_zero, 0)
     g2, g3 = g**2, g**3
     columns = (
         *(g, w * g),
@@ -84,38 +83,38 @@ def pattern_noise_cumulants(counts: PatternCounts, design: DesignMatrix, fit: Fi
     """Noise cumulants of estimates from pattern counts.
 
     In cohort c, with n reports and expected shares pi of the patterns, filter g has weights a = (R_g - l R w - l_0 R_0) / pi; l and l_0
-    are those of an average candidate. The counts are Poisson. Reports of the candidate itself are taken as given, and take the place of others.
+    are those of an average string. The counts are Poisson. Strings hash at random, so all candidates have the cumulants of an average
+    string. Reports of the candidate itself are taken as given, and take the place of others.
     """
     table = FilterTable.from_params(design.params)
     filter_of = filter_indices(design, table)
-    every = -(-len(filter_of) << design.params.num_bits) // _MAX_PATTERNS or 1
+    every = -(-(len(filter_of) << design.params.num_bits) // _MAX_PATTERNS)
     reports, filter_of, size = counts.counts.sum(axis=1)[::every], filter_of[::every], len(table.filters)
     shares, unlisted = _expected_shares(fit, float(fit.totals[2]), _MIN_EXPECTED_SHARE)
-    nothing = max(1 - float(shares.sum()) - unlisted, _MIN_EXPECTED_SHARE)
-    others = table.fixed_patterns @ np.array([unlisted, nothing])
+    no_value = max(1 - float(shares.sum()) - unlisted, _MIN_EXPECTED_SHARE)
+    others = table.fixed_patterns @ np.array([unlisted, no_value])
     patterns = [_expected_patterns(table, np.bincount(filters, shares, size) + others) for filters in filter_of]
     fixed, gram = np.column_stack([table.mixture(theta) for theta in table.fixed_patterns.T]), np.zeros((2, 2))
     for pi, n in zip(patterns, reports, strict=True):
         gram += n * (fixed.T @ (fixed / pi[:, None]))
-    average = table.mixture(table.fixed_patterns @ (np.linalg.pinv(gram) @ gram[0]))
-    sums = np.zeros((7, filter_of.shape[1]))
-    for pi, n, filters in zip(patterns, reports, filter_of, strict=True):
-        sums += n * _weighted_powers(table, average, pi)[:, filters]
-    sums *= counts.num_reports / max(1, reports.sum())
-    length, base = np.maximum(sums[0], _TINY), sums[[1, 3]] - shares * sums[[5, 6]]
-    return ErrorCumulants(
-        variances=np.maximum(base[0], 0) / length**2,
-        variance_slopes=(sums[2] - base[0]) / length**2,
-        third=base[1] / length**3,
-        third_slopes=(sums[4] - base[1]) / length**3,
+    average = fixed @ (np.linalg.pinv(gram) @ gram[0])
+    sums = np.zeros(5)
+    for pi, n in zip(patterns, reports, strict=True):
+        sums += n * (_weighted_powers(table, average, pi) @ table.probabilities)
+    length, variance, own_variance, third, own_third = sums * (counts.num_reports / max(1, reports.sum()))
+    effect = noise_effect(design.params, Repetition.from_periods(counts.metric, counts.periods))
+    values = (
+        *(variance / length**2, (own_variance - variance) / length**2),
+        *(effect**2 * third / length**3, effect**2 * (own_third - third) / length**3),
     )
+    return ErrorCumulants(*(np.full(filter_of.shape[1], float(value)) for value in values))
 
 
 def _weighted_powers(table: FilterTable, average: Floats, pi: Floats) -> Floats:
-    """Sums over the patterns of powers of the weights a = (R - u) / pi of each filter, (7, F), u the average string's part.
+    """Sums over the patterns of powers of the weights a = (R - u) / pi of each filter, (5, F), u the average string's part.
 
-    R a; pi a**2; R a**2 - (R a)**2; pi a**3; third cumulant of a under R; R a**2; R a**3. Powers of R - u are expanded, so that no table of
-    the patterns is needed.
+    R a; pi a**2; R a**2 - (R a)**2; pi a**3; third cumulant of a under R. Powers of R - u are expanded, so that no table of the patterns
+    is needed.
     """
     u, v = average / pi, 1 / pi
     r1, r2, r3, r4 = (
@@ -132,14 +131,20 @@ def _weighted_powers(table: FilterTable, average: Floats, pi: Floats) -> Floats:
     third = r4[0] - 3 * r3[1] + 3 * r2[2] - r1[3]
     squares = r2[0] - 2 * r1[1] + float(np.sum(average * u))
     cubes = r3[0] - 3 * r2[1] + 3 * r1[2] - float(np.sum(average * u**2))
-    skewness = third - 3 * second * first + 2 * first**3
-    return np.array([first, squares, second - first**2, cubes, skewness, second, third])
+    return np.array([first, squares, second - first**2, cubes, third - 3 * second * first + 2 * first**3])
 
 
 def _expected_patterns(table: FilterTable, theta: Floats) -> Floats:
     """Expected share of each pattern in one cohort, (2**k,), positive; theta : (F,) shares of the filters, not negative."""
     pi = table.mixture(theta)
     return np.asarray(np.maximum(pi / pi.sum(), 1e-12))
+
+
+def noise_effect(params: Params, repetition: Repetition) -> float:
+    """Variance of the noise of a zero bit with repeated reports, over that with a client for each report."""
+    instantaneous, permanent = (float(part) for part in bit_noise(np.array(0.0), params))
+    total = instantaneous + permanent
+    return (instantaneous + repetition.per_response * permanent) / total if total > 0 else 1.0
 
 
 def _expected_shares(fit: FitResult, some_value: float, least: float) -> tuple[Floats, float]:
@@ -152,11 +157,3 @@ def _expected_shares(fit: FitResult, some_value: float, least: float) -> tuple[F
     shares = shares / max(1.0, float(shares.sum()) + least)
     listed = float(shares.sum())
     return shares, max(least, min(1.0, some_value if np.isfinite(some_value) else 1.0) - listed)
-
-
-def _second(p: float) -> float:
-    return p * (1 - p)
-
-
-def _third(p: float) -> float:
-    return p * (1 - p) * (1 - 2 * p)

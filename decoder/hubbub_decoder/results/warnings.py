@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import wraps
+from typing import ParamSpec
 
 from hubbub.summary import BitCounts, Reports
 from hubbub.summary.plausibility import TAIL_PROBABILITY, find_implausible, plausible_ones
@@ -21,6 +23,8 @@ from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.estimates import FitTest
 
+_P = ParamSpec("_P")
+
 MIN_REPORTS_PER_COHORT = 30
 MIN_COHORTS = 8
 _MIN_UNLISTED_SHARE = 0.01
@@ -28,6 +32,36 @@ _MAX_P_VALUE = 1e-6
 _STANDARD_ERRORS = 4
 
 
+class DecodingWarning(str):
+    """Sentence of `Decoding.warnings`, with a stable name of its kind."""
+
+    __slots__ = ("kind",)
+    kind: str
+
+    def __new__(cls, text: str, kind: str) -> DecodingWarning:
+        warning = super().__new__(cls, text)
+        warning.kind = kind
+        return warning
+
+    def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]  # a str has one argument
+        return str(self), self.kind
+
+
+def _of_kind(kind: str) -> Callable[[Callable[_P, Iterator[str]]], Callable[_P, Iterator[str]]]:
+    """Decorator that gives the warnings of a function their kind."""
+
+    def decorate(function: Callable[_P, Iterator[str]]) -> Callable[_P, Iterator[str]]:
+        @wraps(function)
+        def warnings(*args: _P.args, **kwargs: _P.kwargs) -> Iterator[str]:
+            for text in function(*args, **kwargs):
+                yield DecodingWarning(text, kind)
+
+        return warnings
+
+    return decorate
+
+
+@_of_kind("few_reports")
 def warn_counts(counts: BitCounts) -> Iterator[str]:
     """Warn about too few reports for a normal approximation, and about reports that the aggregator rejected."""
     n, m = counts.num_reports, len(counts.reports)
@@ -47,6 +81,7 @@ def warn_counts(counts: BitCounts) -> Iterator[str]:
         )
 
 
+@_of_kind("repeated_inputs")
 def warn_repeated_inputs(parts: Sequence[tuple[str, Collected]]) -> Iterator[str]:
     """Warn about files, given with their names, that may hold the same reports."""
     earlier_parts: list[tuple[str, BitCounts]] = []
@@ -69,6 +104,7 @@ def warn_repeated_inputs(parts: Sequence[tuple[str, Collected]]) -> Iterator[str
         earlier_parts.append((name, counts))
 
 
+@_of_kind("padded_candidates")
 def warn_padded_candidates(design: DesignMatrix) -> Iterator[str]:
     """Warn about candidates that begin or end with white space."""
     padded = [name for group in design.groups for name in group if name != name.strip()]
@@ -80,6 +116,7 @@ def warn_padded_candidates(design: DesignMatrix) -> Iterator[str]:
         )
 
 
+@_of_kind("few_cohorts")
 def warn_few_cohorts(counts: BitCounts, decoding: Decoding) -> Iterator[str]:
     """Warn about too few cohorts to estimate the variance that unlisted strings cause."""
     used = int((counts.reports > 0).sum())
@@ -96,6 +133,7 @@ def warn_few_cohorts(counts: BitCounts, decoding: Decoding) -> Iterator[str]:
         )
 
 
+@_of_kind("nothing_detected")
 def warn_nothing_detected(decoding: Decoding) -> Iterator[str]:
     """Warn when no candidate is detected although many reports carry a value."""
     unlisted = decoding.unlisted
@@ -110,6 +148,7 @@ def warn_nothing_detected(decoding: Decoding) -> Iterator[str]:
         )
 
 
+@_of_kind("failed_fit_test")
 def warn_failed_fit_tests(tests: tuple[FitTest, ...], counts: BitCounts) -> Iterator[str]:
     """Warn about goodness-of-fit tests with p < 1e-6, and about implausible reports that no such test covers."""
     failed = [test for test in tests if test.p_value < _MAX_P_VALUE]
@@ -123,6 +162,7 @@ def warn_failed_fit_tests(tests: tuple[FitTest, ...], counts: BitCounts) -> Iter
         yield f"{finding} ({p_value}). Estimates of this metric may be wrong. {remedy}"
 
 
+@_of_kind("merged_candidates")
 def warn_merged_candidates(design: DesignMatrix, repeated: int) -> Iterator[str]:
     """Warn about candidates that were given twice, and about candidates with equal bits in every cohort."""
     if repeated:
@@ -155,6 +195,7 @@ def warn_separators(design: DesignMatrix) -> Iterator[str]:
         )
 
 
+@_of_kind("header_line")
 def warn_header_line(design: DesignMatrix, decoding: Decoding) -> Iterator[str]:
     """Warn when the first candidate looks like the header line of a file and was not detected."""
     first = design.groups[0][0]
@@ -170,6 +211,7 @@ def warn_header_line(design: DesignMatrix, decoding: Decoding) -> Iterator[str]:
         )
 
 
+@_of_kind("screening")
 def warn_screening(design: DesignMatrix, selection: Selection, *, few_cohorts: bool = False) -> Iterator[str]:
     """Warn when a lasso left candidates out; few_cohorts : whether `warn_few_cohorts` doubts the intervals."""
     columns, kept = len(design.groups), len(selection.columns)
@@ -183,6 +225,7 @@ def warn_screening(design: DesignMatrix, selection: Selection, *, few_cohorts: b
         )
 
 
+@_of_kind("unused_reports")
 def warn_unused_reports(reports: Reports | None, kept: DesignMatrix) -> Iterator[str]:
     """Warn when the decoder used the bit counts of individual reports instead of the reports."""
     if reports is not None and not mixed_effects.within_size_limit(kept):
@@ -192,6 +235,7 @@ def warn_unused_reports(reports: Reports | None, kept: DesignMatrix) -> Iterator
         )
 
 
+@_of_kind("undetermined_shares")
 def warn_undetermined_shares(number: int) -> Iterator[str]:
     """Warn about candidates with undetermined shares; number is their count."""
     if number:
@@ -201,6 +245,7 @@ def warn_undetermined_shares(number: int) -> Iterator[str]:
         )
 
 
+@_of_kind("undetermined_totals")
 def warn_undetermined_totals(decoding: Decoding) -> Iterator[str]:
     """Warn when listed total and unlisted share cannot be separated."""
     if math.isnan(decoding.unlisted.share):
@@ -211,6 +256,7 @@ def warn_undetermined_totals(decoding: Decoding) -> Iterator[str]:
         )
 
 
+@_of_kind("unlisted_strings")
 def warn_unlisted_strings(decoding: Decoding) -> Iterator[str]:
     """Warn about the frequent unlisted strings that have a row of their own."""
     for string in decoding.unlisted_strings:
@@ -230,6 +276,7 @@ def warn_unlisted_strings(decoding: Decoding) -> Iterator[str]:
         )
 
 
+@_of_kind("frequent_unlisted_string")
 def warn_frequent_unlisted_string(null: NullDistribution | None, unlisted_variance: float) -> Iterator[str]:
     """Warn about a frequent string without a candidate; unlisted_variance is tau**2, in squared shares."""
     if null is not None and null.is_skewed:
@@ -239,6 +286,7 @@ def warn_frequent_unlisted_string(null: NullDistribution | None, unlisted_varian
         )
 
 
+@_of_kind("impossible_totals")
 def warn_impossible_totals(decoding: Decoding, fitted: FitResult | None = None) -> Iterator[str]:
     """Warn about negative totals, and about bits that vary more than the unlisted share permits."""
     if decoding.num_reports < MIN_REPORTS_PER_COHORT * decoding.metric.params.num_cohorts:

@@ -46,7 +46,7 @@ def third_cumulant(values: Floats) -> float:
 
 
 def test_bit_noise_cumulants_equal_those_of_simulated_counts(unseen_seed: int) -> None:
-    """An absent candidate and one of 1 %: variance within 2 %, third cumulant within 10 % in 400,000 runs; errors .3 % and 1.5 %."""
+    """An absent candidate and one of 1 %: variance within 2 % (error .3 %), third cumulant within 6 errors, in 400,000 runs."""
     rng = np.random.default_rng(unseen_seed)
     names = [str(i) for i in range(2)]
     design = design_matrix([f"{unseen_seed} {name}" for name in names], FEW_ONES)
@@ -63,7 +63,9 @@ def test_bit_noise_cumulants_equal_those_of_simulated_counts(unseen_seed: int) -
         )
         assert x.mean() == pytest.approx(share, abs=6 * x.std() / 600)
         assert np.var(x) == pytest.approx(cumulants.variances[0] + share * cumulants.variance_slopes[0], rel=0.02)
-        assert third_cumulant(x) == pytest.approx(cumulants.third[0] + share * cumulants.third_slopes[0], rel=0.1)
+        reach = 6 * np.sqrt(15 / len(x)) * x.std() ** 3
+        third = cumulants.third[0] + share * cumulants.third_slopes[0]
+        assert third_cumulant(x) == pytest.approx(third, abs=reach + 0.05 * abs(third))
 
 
 @pytest.mark.slow
@@ -90,27 +92,24 @@ def test_tails_of_absent_candidates_with_few_ones_are_not_exceeded(unseen_seed: 
 
 
 def test_pattern_noise_cumulants_equal_those_of_simulated_counts(unseen_seed: int) -> None:
-    """An absent candidate beside one of half of the reports: variance within 3 %, third cumulant within its error, sqrt(15 var**3 / runs)."""
+    """An absent candidate among reports without a value: variance within 3 %, third cumulant within 6 errors, in 100,000 runs."""
     rng = np.random.default_rng(unseen_seed)
     params = Params(num_bits=8, num_hashes=1, num_cohorts=3, prob_p=0.01, prob_q=0.6, prob_f=0)
-    design = design_matrix([f"{unseen_seed} {name}" for name in "ab"], params)
+    design = design_matrix([f"{unseen_seed}"], params)
     table = FilterTable.from_params(params)
     filter_of = filter_indices(design, table)
-    r = np.column_stack([table.mixture(theta) for theta in np.eye(len(table.filters))])
-    shares = np.array([0.0, 0.5])
-    n, fixed = 2000, r @ table.fixed_patterns
-    pi = [r @ (np.bincount(f, shares, len(table.filters)) + 0.5 * (table.filters == 0)) for f in filter_of]
-    gram = sum(fixed.T @ (fixed / each[:, None]) for each in pi)
-    level = np.linalg.solve(gram, sum(fixed.T @ (r @ table.probabilities / each) for each in pi))
-    weights = [(r[:, f[0]] - fixed @ level) / each for f, each in zip(filter_of, pi, strict=True)]
+    r = np.column_stack([table.mixture(each) for each in np.eye(len(table.filters))])
+    n, fixed = 200, r @ table.fixed_patterns
+    pi = fixed @ np.array([0.001, 0.999])
+    level = np.linalg.solve(fixed.T @ (fixed / pi[:, None]), fixed.T @ (r @ table.probabilities / pi))
+    weights = [(r[:, f[0]] - fixed @ level) / pi for f in filter_of]
     length = n * sum(float(r[:, f[0]] @ a) for f, a in zip(filter_of, weights, strict=True))
-    x = sum(rng.poisson(n * each, (200_000, len(each))) @ a for each, a in zip(pi, weights, strict=True)) / length
+    x = sum(rng.poisson(n * pi, (100_000, len(pi))) @ a for a in weights) / length
     counts = PatternCounts(Metric.string("m", params), np.tile(np.eye(1, 256, dtype=np.int64) * n, (3, 1)))
-    cumulants = pattern_noise_cumulants(counts, design, fit_of(shares))
+    cumulants = pattern_noise_cumulants(counts, design, fit_of(np.zeros(1)))
     assert np.var(x) == pytest.approx(cumulants.variances[0], rel=0.03)
-    error = np.sqrt(15 * np.var(x) ** 3 / len(x))
-    assert third_cumulant(x) == pytest.approx(cumulants.third[0], abs=1.2 * norm.isf(ALPHA / 2) * error)
-    assert np.abs(cumulants.third[0]) > 5 * error
+    assert third_cumulant(x) == pytest.approx(cumulants.third[0], abs=6 * np.sqrt(15 / len(x)) * x.std() ** 3)
+    assert third_cumulant(x) > 12 * np.sqrt(15 / len(x)) * x.std() ** 3
 
 
 def test_score_cumulants_of_one_bit_reports_equal_those_of_their_bits(unseen_seed: int) -> None:

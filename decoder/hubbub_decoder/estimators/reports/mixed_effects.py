@@ -124,7 +124,7 @@ def fit_reports_mixed(
         totals=(sums, variances, reporter_variance(variances, sums, all_clients)),
         variances=lambda variance, share: (variance, reporter_variance(variance, share, all_clients)),
     )
-    return fit.with_cumulants(score_cumulants(mixture, expected, simulated, ordered.rows.shape[0]))
+    return fit.with_cumulants(score_cumulants(mixture, expected, simulated, clients))
 
 
 class ReportScoreModel(MixedModel):

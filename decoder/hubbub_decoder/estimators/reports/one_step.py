@@ -127,7 +127,7 @@ def fit_reports_one_step(
 
     strings = RandomStringScores.draw(ordered, mixture, expected, rng)
     std_errors = np.sqrt(fit.variances)
-    fit = fit.with_cumulants(score_cumulants(mixture, expected, simulated, n))
+    fit = fit.with_cumulants(score_cumulants(mixture, expected, simulated, clients))
     return fit.with_tests(strings.test(estimate[:-2], std_errors, own[:-2] / std_errors, estimate, without))
 
 

@@ -21,8 +21,14 @@ from hubbub_decoder.inference.error_law import ErrorCumulants
 _TINY = 1e-300
 
 
-def score_cumulants(mixture: Mixture, z: Floats, simulated: list[SimulatedReports], num_reports: int) -> ErrorCumulants:
-    """Noise cumulants of the estimates from so many reports; z (M + 2,) are the shares at which reports were simulated.
+def score_cumulants(
+    mixture: Mixture, z: Floats, simulated: list[SimulatedReports], num_clients: float
+) -> ErrorCumulants:
+    """Noise cumulants of the estimates from the reports of so many clients, as if each had one.
+
+    A client's further reports leave some instantaneous noise out, so the least variance is a little less, and the skewness too.
+
+    z : (M + 2,) shares at which reports were simulated
 
     Strings hash at random, so without their own reports all candidates have nearly the same cumulants. Each gets the median, which has
     less noise of the simulation than its own.
@@ -52,12 +58,11 @@ def score_cumulants(mixture: Mixture, z: Floats, simulated: list[SimulatedReport
             if order < 2:
                 total[order] += power @ weights
     first, second, third = alone
-    n, at = num_reports, z[:listed]
-    base_second = max(float(np.median(total[0] - at * second)), 0.0)
-    base_third = float(np.median(total[1] - at * third))
-    return ErrorCumulants(
-        variances=np.full(listed, base_second / n),
-        variance_slopes=(second - first**2 - base_second) / n,
-        third=np.full(listed, base_third / n**2),
-        third_slopes=(third - 3 * second * first + 2 * first**3 - base_third) / n**2,
+    n, at = num_clients, z[:listed]
+    values = (
+        *(total[0] - at * second, second - first**2 - total[0] + at * second),
+        *(total[1] - at * third, third - 3 * second * first + 2 * first**3 - total[1] + at * third),
     )
+    typical = [float(np.median(value)) for value in values]
+    scales = (1 / n, 1 / n, 1 / n**2, 1 / n**2)
+    return ErrorCumulants(*(np.full(listed, value * scale) for value, scale in zip(typical, scales, strict=True)))

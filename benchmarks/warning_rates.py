@@ -1,0 +1,126 @@
+"""Warnings of decodings of random tasks: how often each kind is right, a false alarm, or missing.
+
+    python -m benchmarks.warning_rates [--tasks 320] [--first 0]        (seeds as in benchmarks.random_tasks)
+
+Each task is decoded twice: with its candidates, and with a list of absent strings of the same length, as if the candidates were encoded
+differently from the clients' strings. `RIGHT` states what makes each kind of warning right, in terms of the task's truth. A kind without
+an entry states facts about the input alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from threadpoolctl import threadpool_limits
+
+from benchmarks.random_tasks import commit_seed
+from hubbub_decoder import Decoding, decode
+from tests.support.random_tasks import Task, draw_task, simulate_task
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Shares of a task's reports: all listed strings, the largest listed one, all unlisted ones, the largest unlisted one."""
+
+    listed: float
+    largest_listed: float
+    unlisted: float
+    largest_unlisted: float
+    num_cohorts: int
+    detection_limit: float
+
+    @classmethod
+    def of_decoding(cls, decoding: Decoding, population: Mapping[str, int], task: Task) -> Truth:
+        """Truth behind a decoding of some candidates."""
+        n = decoding.num_reports
+        listed = {name for e in decoding for name in (e.candidate, *e.indistinguishable_from)}
+        inside = [count / n for name, count in population.items() if name in listed]
+        outside = [count / n for name, count in population.items() if name not in listed]
+        return cls(
+            sum(inside),
+            max(inside, default=0.0),
+            sum(outside),
+            max(outside, default=0.0),
+            task.params.num_cohorts,
+            decoding.detection_limit,
+        )
+
+
+RIGHT: Mapping[str, Callable[[Truth], bool]] = MappingProxyType({
+    "few_cohorts": lambda t: t.num_cohorts < 8 and t.unlisted >= 0.01,
+    "nothing_detected": lambda t: t.unlisted > t.listed,
+    "frequent_unlisted_string": lambda t: t.largest_unlisted >= t.detection_limit,
+    "impossible_totals": lambda _: False,
+    "failed_fit_test": lambda _: False,
+})  # fmt: skip
+"""What makes a warning right. The parameters of all tasks are those of the clients and the reports are genuine: the last two never are."""
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """One kind of warning in one decoding: whether the decoder gave it, and whether it is right."""
+
+    kind: str
+    given: bool
+    right: bool
+
+
+def alarms(decoding: Decoding, population: Mapping[str, int], task: Task) -> Iterator[Alarm]:
+    """Yield an alarm for each kind of warning with an entry in `RIGHT`."""
+    given = {getattr(warning, "kind", "") for warning in decoding.warnings}
+    truth = Truth.of_decoding(decoding, population, task)
+    for kind, is_right in RIGHT.items():
+        yield Alarm(kind, kind in given, is_right(truth))
+
+
+def lines(found: Iterable[tuple[str, Alarm]]) -> Iterator[str]:
+    """Yield the table: for each list and kind, false alarms of the decodings in which it is wrong, and detections of the others."""
+    counts: Counter[tuple[str, str, bool, bool]] = Counter((name, a.kind, a.given, a.right) for name, a in found)
+    yield "| candidates | warning | false alarms | detected |"
+    yield "|---" * 4 + "|"
+    for name, kind in sorted({key[:2] for key in counts}):
+        rates = []
+        for right in (False, True):
+            given, missing = (counts[name, kind, each, right] for each in (True, False))
+            rates.append(f"{given} of {given + missing}" if given + missing else "-")
+        yield f"| {name} | {kind} | {rates[0]} | {rates[1]} |"
+
+
+def main() -> None:
+    """Decode the tasks and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", type=int, default=320)
+    parser.add_argument("--first", type=int, default=0, help="index of the first task")
+    parser.add_argument("--seconds", type=float, default=1e9, help="start no task after so many seconds")
+    parser.add_argument("--max-candidates", type=int, default=10_000, help="skip tasks with more candidates")
+    options = parser.parse_args()
+    text, seed = commit_seed()
+    print(f"warnings of random tasks, HUBBUB_SEED={text}", flush=True)
+    found, started, done = [], time.monotonic(), 0
+    with threadpool_limits(1):
+        for index in range(options.first, options.first + options.tasks):
+            task = draw_task(index, seed)
+            if time.monotonic() - started > options.seconds:
+                break
+            if task.num_candidates > options.max_candidates:
+                continue
+            summary, candidates, population, _ = simulate_task(task)
+            wrong = [f"{task.seed} wrong {i}" for i in range(len(candidates))]
+            for name, listed in (("right", candidates), ("wrong", wrong)):
+                decoding = decode(summary, listed)
+                for alarm in alarms(decoding, population, task):
+                    found.append((name, alarm))
+                    if alarm.given and not alarm.right:
+                        print(f"{index} {name} {alarm.kind}: {task}", flush=True)
+            done += 1
+    print(f"{done} tasks")
+    print("\n".join(lines(found)))
+
+
+if __name__ == "__main__":
+    main()
