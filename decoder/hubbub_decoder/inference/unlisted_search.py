@@ -38,7 +38,9 @@ from scipy.special import logsumexp
 from hubbub.metrics.params import Params
 from hubbub.summary import BitCounts
 from hubbub_decoder.array_types import Floats, Indices
+from hubbub_decoder.model.bit_covariance import bit_variance
 from hubbub_decoder.model.random_string import RandomStringMoments, distinct_bit_probabilities
+from hubbub_decoder.model.repetition import ONCE, Repetition
 
 MIN_LOG_EVIDENCE = math.log(1000)
 """Log of the evidence above which a string, or a second one, is added."""
@@ -89,9 +91,16 @@ class ResidualBits:
 
     @classmethod
     def from_counts(cls, counts: BitCounts, listed: Floats, unlisted: float) -> ResidualBits:
-        """Counts and shares (m, k) of all cohorts; p > q : zeros take the place of ones."""
+        """Counts and shares (m, k) of all cohorts; p > q : zeros take the place of ones.
+
+        Where the noise of the same clients repeats in several periods, counts are divided by the factor of their variance.
+        """
         used, params = counts.reports > 0, counts.metric.params
-        ones, reports = counts.ones[used].astype(float), counts.reports[used].astype(float)
+        mean = np.clip(listed[used] + unlisted * RandomStringMoments.from_params(params).mean, 0, 1)
+        repetition = Repetition.from_periods(counts.metric, counts.periods)
+        once, repeated = (np.maximum(bit_variance(mean, params, each), _MIN_PROBABILITY) for each in (ONCE, repetition))
+        factor = float(np.median(repeated / once))
+        ones, reports = counts.ones[used] / factor, counts.reports[used] / factor
         if params.q_star < params.p_star:
             ones = reports[:, None] - ones
         return cls(params, ones, reports, listed[used], unlisted)
