@@ -55,6 +55,7 @@ RIGHT: Mapping[str, Callable[[Truth], bool]] = MappingProxyType({
     "few_cohorts": lambda t: t.num_cohorts < 8 and t.unlisted >= 0.01,
     "nothing_detected": lambda t: t.unlisted > t.listed,
     "frequent_unlisted_string": lambda t: t.largest_unlisted >= t.detection_limit,
+    "unlisted_strings": lambda t: t.largest_unlisted >= t.detection_limit / 2,
     "impossible_totals": lambda _: False,
     "failed_fit_test": lambda _: False,
 })  # fmt: skip
