@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from typing import ParamSpec
 
+import numpy as np
+
 from hubbub.summary import BitCounts, Reports
 from hubbub.summary.plausibility import TAIL_PROBABILITY, find_implausible, plausible_ones
 from hubbub.text import escape_untrusted, format_count
@@ -18,7 +20,7 @@ from hubbub_decoder.data.combine import Collected
 from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.estimators.lasso_screening import MAX_CANDIDATES, Selection
 from hubbub_decoder.estimators.reports import mixed_effects
-from hubbub_decoder.inference.null_distribution import NullDistribution
+from hubbub_decoder.inference.error_law import skewed_quantile
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.estimates import FitTest
@@ -30,6 +32,7 @@ MIN_COHORTS = 8
 _MIN_UNLISTED_SHARE = 0.01
 _MAX_P_VALUE = 1e-6
 _STANDARD_ERRORS = 4
+_TAIL_LEVEL, _TAIL_RATIO = 1e-3, 1.25
 
 
 class DecodingWarning(str):
@@ -119,8 +122,8 @@ def warn_padded_candidates(design: DesignMatrix) -> Iterator[str]:
 @_of_kind("few_cohorts")
 def warn_few_cohorts(counts: BitCounts, decoding: Decoding) -> Iterator[str]:
     """Warn about too few cohorts to estimate the variance that unlisted strings cause."""
-    used = int((counts.reports > 0).sum())
-    if used < MIN_COHORTS and not decoding.unlisted.high < _MIN_UNLISTED_SHARE:
+    used, unlisted = int((counts.reports > 0).sum()), decoding.unlisted
+    if used < MIN_COHORTS and unlisted.share > max(_MIN_UNLISTED_SHARE, _STANDARD_ERRORS * unlisted.std_error):
         needed = MIN_COHORTS if decoding.num_kept is None else 2 * MIN_COHORTS  # screening uses half of the cohorts
         remedy = (
             f"Use a metric with {needed} or more cohorts (num_cohorts)."
@@ -135,9 +138,14 @@ def warn_few_cohorts(counts: BitCounts, decoding: Decoding) -> Iterator[str]:
 
 @_of_kind("nothing_detected")
 def warn_nothing_detected(decoding: Decoding) -> Iterator[str]:
-    """Warn when no candidate is detected although many reports carry a value."""
+    """Warn when no candidate is detected although the list would have been, if it held the strings of the reports.
+
+    If the M candidates carried the unlisted share, at least 4 standard errors below its estimate, one of them would have an M-th of it. The
+    warning needs that M-th to be above the detection limit.
+    """
     unlisted = decoding.unlisted
-    if not decoding.detected and unlisted.share > _STANDARD_ERRORS * unlisted.std_error:
+    surely = unlisted.share - _STANDARD_ERRORS * unlisted.std_error
+    if len(decoding) and not decoding.detected and surely >= len(decoding) * decoding.detection_limit > 0:
         scheme = decoding.metric.params.hash_scheme
         imported = " For imported data with its own hashing, pass the map (--map)." if scheme == "google-md5" else ""
         yield (
@@ -277,11 +285,19 @@ def warn_unlisted_strings(decoding: Decoding) -> Iterator[str]:
 
 
 @_of_kind("frequent_unlisted_string")
-def warn_frequent_unlisted_string(null: NullDistribution | None, unlisted_variance: float) -> Iterator[str]:
-    """Warn about a frequent string without a candidate; unlisted_variance is tau**2, in squared shares."""
-    if null is not None and null.is_skewed:
+def warn_frequent_unlisted_string(fit: FitResult, counts: BitCounts, decoding: Decoding) -> Iterator[str]:
+    """Warn about a frequent string that is neither a candidate nor found by its bits: errors are larger than noise makes them.
+
+    The error that random strings exceed with probability 1e-3 is a quarter larger than that of the noise with its skewness. In fewer than
+    8 cohorts, random strings are too few to tell.
+    """
+    null, used = fit.null_distribution, int((counts.reports > 0).sum())
+    if null is None or decoding.unlisted_strings or used < MIN_COHORTS or not 0 < fit.null_error < math.inf:
+        return
+    skewness = 0.0 if fit.cumulants is None else float(np.median(fit.cumulants.third)) / fit.null_error**3
+    if null.upper_quantile(_TAIL_LEVEL) > _TAIL_RATIO * float(skewed_quantile(_TAIL_LEVEL, np.array(skewness))):
         yield (
-            f"At least one frequent string (about {math.sqrt(unlisted_variance):.0%} of reports) is not in the candidate list. It inflates "
+            f"At least one frequent string (about {math.sqrt(fit.unlisted_variance):.0%} of reports) is not in the candidate list. It inflates "
             "candidates that share its bits; intervals and tests were widened accordingly. Add frequent strings to the candidates."
         )
 

@@ -35,7 +35,6 @@ def test_null_distribution_of_small_scores_is_normal() -> None:
     law = NullDistribution.from_scores([np.array([-0.1, 0.1])] * 10)
     assert law.upper_quantile(0.025) == law.lower_quantile(0.025) == pytest.approx(1.959964, abs=1e-6)
     assert law.tail(np.array([2.0, np.nan, np.inf])).tolist() == pytest.approx([norm.sf(2), np.nan, 0], nan_ok=True)
-    assert not law.is_skewed
 
 
 def test_rare_large_score_widens_the_upper_tail_only() -> None:
@@ -43,7 +42,6 @@ def test_rare_large_score_widens_the_upper_tail_only() -> None:
     law = NullDistribution.from_scores([np.array([-0.6] * 9 + [5.4])])
     assert law.upper_quantile(0.025) == pytest.approx(5.4, abs=0.02)
     assert law.lower_quantile(0.025) == pytest.approx(1.959964, abs=1e-6)
-    assert law.is_skewed
 
 
 def test_collision_p_value_caps_the_part_of_a_cohort() -> None:
